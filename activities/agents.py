@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from temporalio import activity
 
-from activities.attempts import beating, interrupted, reported
-from waystation.agents.compactor import Condenser
+from activities.attempts import heartbeating, is_worker_shutting_down, translating_errors
+from waystation.agents.compactor import Compactor
 from waystation.agents.leg import LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop
 from waystation.agents.ports import Meter
@@ -41,9 +41,9 @@ class AgentActivities:
         return await self._leg(request)
 
     async def _leg(self, request: LegRequest) -> LegOutcome:
-        async with beating():
-            with reported():
-                return await self._loop.run(request, interrupted)
+        async with heartbeating():
+            with translating_errors():
+                return await self._loop.run(request, is_worker_shutting_down)
 
 
 LEGS: Mapping[AgentActivity, Callable[[AgentActivities, LegRequest], Awaitable[LegOutcome]]] = {
@@ -59,15 +59,15 @@ SUMMARISER_ATTEMPTS = 4
 class ContextActivities:
     """Compactions, and people's edits."""
 
-    def __init__(self, condenser: Condenser, meter: Meter) -> None:
+    def __init__(self, condenser: Compactor, meter: Meter) -> None:
         self._condenser, self._meter = condenser, meter
 
     @activity.defn(name="CompressAndStoreContext")
     async def compress(self, request: CompactionRequest) -> CompactionOutcome:
         """Redact, summarise the middle, check, commit, embed, store in Qdrant."""
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 outcome = await self._condenser.compress(request.replace(give_up_summary=tried))
         self._meter.compacted(outcome)
         return outcome
@@ -76,8 +76,8 @@ class ContextActivities:
     async def edit(self, request: EditRequest) -> EditOutcome:
         """Summarise now, pin, unpin or restore, between two legs."""
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 outcome = await Editor(self._condenser).edit(request.replace(give_up_summary=tried))
         if outcome.compaction is not None:
             self._meter.compacted(outcome.compaction)

@@ -21,34 +21,34 @@ from types import TracebackType
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, TemporalError
 
-from waystation.agents.activity import Doing
+from waystation.agents.activity import AgentStatus
 from waystation.kernel.errors import (
     BadInput,
     ModelRejected,
     ModelUnavailable,
+    RedactionAbandonedError,
     RequestConflict,
-    TextGivenUp,
     WaystationError,
-    WebhookRefused,
+    WebhookRejectedError,
     WebhookUnavailable,
     WrongStore,
 )
 
 
-def present_attempt() -> int:
+def get_current_attempt() -> int:
     """From 1 on; Temporal counts, over crashes of workers too. Outside of activities nothing is tried again."""
     return activity.info().attempt if activity.in_activity() else 1
 
 
-FINAL = (BadInput, ModelRejected, RequestConflict, TextGivenUp, WebhookRefused, WrongStore)
-"""Trying again changes nothing. FenceLost is none of them: the server listens only to the newest attempt, so that the
-one which took the fence away was given up before, and the next attempt takes it back."""
+FINAL = (BadInput, ModelRejected, RequestConflict, RedactionAbandonedError, WebhookRejectedError, WrongStore)
+"""Trying again changes nothing. StaleFenceError is none of them: the server listens only to the newest attempt, so that
+the one which took the fence away was given up before, and the next attempt takes it back."""
 _BUSY = (ModelUnavailable, WebhookUnavailable)
 """A server elsewhere cannot now, and may say when it can."""
 
 
 @contextmanager
-def reported() -> Generator[None]:
+def translating_errors() -> Generator[None]:
     """Raise our errors as application errors. Their messages hold values, never content, so history may keep them.
 
     What nobody foresaw may quote anything (pydantic quotes what it validates): of that history and logs get the name
@@ -63,7 +63,7 @@ def _raise_without_text(
     _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
 ) -> None:
     if isinstance(error, WaystationError):
-        raise application_error(error) from None
+        raise to_application_error(error) from None
     if isinstance(error, Exception) and not isinstance(error, TemporalError):
         kind = type(error).__name__
         raise ApplicationError(
@@ -71,7 +71,7 @@ def _raise_without_text(
         ).with_traceback(trace) from None
 
 
-def application_error(error: WaystationError) -> ApplicationError:
+def to_application_error(error: WaystationError) -> ApplicationError:
     """The error as Temporal shall treat it. One retry policy, here: the SDKs below retry nothing."""
     delay = error.retry_after if isinstance(error, _BUSY) else None
     return ApplicationError(
@@ -95,20 +95,20 @@ BREATH = 0.5
 
 
 @dataclass
-class Pulse:
+class HeartbeatState:
     """What the next heartbeat says."""
 
-    doing: Doing | None = None
+    doing: AgentStatus | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-_PULSE: ContextVar[Pulse] = ContextVar("pulse")
+_PULSE: ContextVar[HeartbeatState] = ContextVar("pulse")
 
 
 @asynccontextmanager
-async def beating(interval: timedelta = INTERVAL) -> AsyncGenerator[None]:
+async def heartbeating(interval: timedelta = INTERVAL) -> AsyncGenerator[None]:
     """Heartbeat in the background, with a few words as details: they live in the workflow's mutable state."""
-    pulse = Pulse()
+    pulse = HeartbeatState()
     before = _PULSE.set(pulse)
     pump = asyncio.create_task(_beat(pulse, interval.total_seconds()))
     try:
@@ -119,14 +119,14 @@ async def beating(interval: timedelta = INTERVAL) -> AsyncGenerator[None]:
         await asyncio.gather(pump, return_exceptions=True)
 
 
-def tell(doing: Doing) -> None:
+def set_agent_status(doing: AgentStatus) -> None:
     """Have the next heartbeat of this activity say what it does. Outside of activities nobody is told."""
     if (pulse := _PULSE.get(None)) is not None:
         pulse.doing = doing
         pulse.changed.set()
 
 
-async def _beat(pulse: Pulse, seconds: float) -> None:
+async def _beat(pulse: HeartbeatState, seconds: float) -> None:
     while True:
         activity.heartbeat(*([pulse.doing] if pulse.doing is not None else []))
         pulse.changed.clear()
@@ -136,6 +136,6 @@ async def _beat(pulse: Pulse, seconds: float) -> None:
         await asyncio.sleep(min(BREATH, seconds))
 
 
-def interrupted() -> bool:
+def is_worker_shutting_down() -> bool:
     """Whether the worker is shutting down: finish the turn and yield."""
     return activity.is_worker_shutdown()

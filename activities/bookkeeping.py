@@ -3,14 +3,14 @@
 from pydantic import ValidationError
 from temporalio import activity
 
-from activities.attempts import reported
-from waystation.budgets.budget import RunTotals
+from activities.attempts import translating_errors
+from waystation.budgets.budget import RunUsage
 from waystation.context.outcome import ContextEdit
 from waystation.documents.documents import DocumentSet, DocumentsUpdate
-from waystation.kernel.errors import TextMissing
-from waystation.kernel.pieces import Piece
+from waystation.kernel.errors import TextNotFoundError
+from waystation.kernel.pieces import JsonChunk
 from waystation.kernel.refs import RunRef, TaskRef
-from waystation.kernel.scopes import Installation, OfTask
+from waystation.kernel.scopes import SystemScope, TaskScope
 from waystation.kernel.value import Value
 from waystation.store.ports import Store
 from waystation.tasks.signals import Words
@@ -36,15 +36,15 @@ class LedgerActivities:
         self._store = store
 
     @activity.defn(name="ReadTotals")
-    async def totals(self, run: RunRef) -> RunTotals:
+    async def totals(self, run: RunRef) -> RunUsage:
         """What a run has cost: settles a leg that failed, timed out or was cancelled."""
-        with reported():
+        with translating_errors():
             return await self._store.totals(run.run_id)
 
     @activity.defn(name="TakeOverRun")
-    async def take_over(self, run: RunRef) -> RunTotals:
+    async def take_over(self, run: RunRef) -> RunUsage:
         """What a run has cost, and will have: an attempt that nobody has stopped yet writes nothing from here on."""
-        with reported():
+        with translating_errors():
             await self._store.open_run(run)
             await self._store.take_fence(run.run_id)
             return await self._store.totals(run.run_id)
@@ -52,19 +52,19 @@ class LedgerActivities:
     @activity.defn(name="RecordAudit")
     async def audit(self, request: AuditRequest) -> None:
         """Keep what was asked, answered, refused and edited. Kept twice, it stands once."""
-        with reported():
+        with translating_errors():
             for entry in (*request.entries, *request.approvals, *request.refusals, *request.edits):
                 await self._store.audit(request.task_id, entry)
 
 
-class StatePiece(Value):
+class StoreStateChunkRequest(Value):
     """One piece of a task's state, to be stored."""
 
     ref: TaskRef
-    piece: Piece
+    piece: JsonChunk
 
 
-class StatePieceRef(Value):
+class StateChunkRef(Value):
     """One piece of a task's state in the store, by its content hash."""
 
     ref: TaskRef
@@ -78,15 +78,15 @@ class StateActivities:
         self._store = store
 
     @activity.defn(name="StoreStatePiece")
-    async def store(self, request: StatePiece) -> str:
+    async def store(self, request: StoreStateChunkRequest) -> str:
         """Store it and return its content hash."""
-        with reported():
+        with translating_errors():
             return await store_piece(self._store, request.piece, request.ref.reader)
 
     @activity.defn(name="LoadStatePiece")
-    async def load(self, request: StatePieceRef) -> Piece:
+    async def load(self, request: StateChunkRef) -> JsonChunk:
         """Load it."""
-        with reported():
+        with translating_errors():
             return await load_piece(self._store, request.blob, request.ref.reader)
 
 
@@ -99,14 +99,14 @@ UNKNOWN_DOCUMENTS = (
 )
 
 
-class TellRequest(Value):
+class StoreMessageRequest(Value):
     """What is to be kept for which task."""
 
     task_id: str
     words: Words
 
 
-class Kept(Value):
+class StoreMessageResult(Value):
     """The telling with its words; or why they cannot be had."""
 
     telling: Telling
@@ -120,7 +120,7 @@ class UpdateRequest(Value):
     update: DocumentsUpdate
 
 
-class Updated(Value):
+class DocumentsUpdateResult(Value):
     """The update as it was kept; or why it could not be."""
 
     update: DocumentsUpdate
@@ -134,47 +134,47 @@ class SentActivities:
         self._store = store
 
     @activity.defn(name="KeepTelling")
-    async def keep(self, request: TellRequest) -> Kept:
+    async def keep(self, request: StoreMessageRequest) -> StoreMessageResult:
         """Into the audit trail, where agents find it at their next turn. Kept twice, it stands once."""
         telling, words = request.words.telling, request.words
-        with reported():
-            task = (await self._store.task(request.task_id, Installation())).ref.reader
+        with translating_errors():
+            task = (await self._store.task(request.task_id, SystemScope())).ref.reader
             if words.text is not None:
                 blob = await self._store.put_text(words.text, task)
             else:
                 blob = words.message or ""
                 if reason := await self._fault(blob, task):
-                    return Kept(telling=telling, reason=reason)
+                    return StoreMessageResult(telling=telling, reason=reason)
             kept = telling.replace(text=blob)
             await self._store.audit(request.task_id, kept)
-        return Kept(telling=kept)
+        return StoreMessageResult(telling=kept)
 
-    async def _fault(self, blob: str, task: OfTask) -> str:
+    async def _fault(self, blob: str, task: TaskScope) -> str:
         try:
             text = await self._store.get_text(blob, task)
-        except TextMissing:
+        except TextNotFoundError:
             return UNKNOWN_MESSAGE
         if len(text) > MAX_TELLING:
             return f"the message has {len(text):,} characters; it may have {MAX_TELLING:,}"
         return ""
 
     @activity.defn(name="UpdateDocuments")
-    async def update(self, request: UpdateRequest) -> Updated:
+    async def update(self, request: UpdateRequest) -> DocumentsUpdateResult:
         """From then on agents read the new versions, and hear of them at their next turns. Twice is once."""
-        with reported():
-            task = (await self._store.task(request.task_id, Installation())).ref.reader
+        with translating_errors():
+            task = (await self._store.task(request.task_id, SystemScope())).ref.reader
             given = await self._given(request.update.given, task)
             if given is None:
-                return Updated(update=request.update, reason=UNKNOWN_DOCUMENTS)
+                return DocumentsUpdateResult(update=request.update, reason=UNKNOWN_DOCUMENTS)
             kept = await self._store.update_documents(request.task_id, request.update, given)
-        return Updated(update=kept.counted)
+        return DocumentsUpdateResult(update=kept.counted)
 
-    async def _given(self, blob: str, task: OfTask) -> DocumentSet | None:
+    async def _given(self, blob: str, task: TaskScope) -> DocumentSet | None:
         """None where it, or a text that it names, is not there."""
         try:
             given = DocumentSet.model_validate_json(await self._store.get_text(blob, task))
             for document in given.documents:
                 await self._store.get_text(document.blob, task)
-        except (TextMissing, ValidationError):
+        except (TextNotFoundError, ValidationError):
             return None
         return given

@@ -9,37 +9,37 @@ import logging
 
 from temporalio import activity
 
-from activities.attempts import beating, reported
+from activities.attempts import heartbeating, translating_errors
 from waystation.kernel.temporal_names import COUNT_PASSAGES, SEARCH_MEMORY
-from waystation.memory.archive import Archive, Drained, Librarian
-from waystation.memory.memory import Located, MemoryQuery
-from waystation.memory.passages import Remembering
+from waystation.memory.archive import DocumentIndexer, DrainResult, OutboxDrainer
+from waystation.memory.memory import MemoryQuery, ScoredPassageRef
+from waystation.memory.passages import IndexingState
 
 
 class MemoryActivities:
     """The outbox, and the memory behind it."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: OutboxDrainer) -> None:
         self._archive = archive
 
     @activity.defn(name="StorePendingPassages")
-    async def drain(self) -> Drained:
+    async def drain(self) -> DrainResult:
         """Write what waits. Qdrant being down is no failure here: the passages wait on, and the answer says so."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 return await self._archive.drain()
 
     @activity.defn(name=SEARCH_MEMORY)
-    async def search(self, query: MemoryQuery) -> tuple[Located, ...]:
+    async def search(self, query: MemoryQuery) -> tuple[ScoredPassageRef, ...]:
         """Which passages the query finds; its text is redacted. Theirs comes into no history."""
-        with reported():
+        with translating_errors():
             found = await self._archive.memory.search(query)
-            return tuple(Located(passage_id=one.passage.id, score=one.score) for one in found)
+            return tuple(ScoredPassageRef(passage_id=one.passage.id, score=one.score) for one in found)
 
     @activity.defn(name=COUNT_PASSAGES)
     async def count(self, tenant: str) -> int:
         """Points of a tenant."""
-        with reported():
+        with translating_errors():
             return await self._archive.memory.count(tenant)
 
 
@@ -49,14 +49,14 @@ _logger = logging.getLogger(__name__)
 class DocumentActivities:
     """The documents of tasks."""
 
-    def __init__(self, librarian: Librarian) -> None:
+    def __init__(self, librarian: DocumentIndexer) -> None:
         self._librarian = librarian
 
     @activity.defn(name="RememberDocuments")
-    async def remember(self, so_far: Remembering) -> Remembering:
+    async def remember(self, so_far: IndexingState) -> IndexingState:
         """One slice further."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 now = await self._librarian.next_slice(so_far)
         if now.done and now.left_out:
             _logger.info("%s: memory does not get %s characters of documents", now.ref.task_id, now.left_out)

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from activities.attempts import beating, reported
+from activities.attempts import heartbeating, translating_errors
 from waystation.erasure.ports import Outside
 from waystation.erasure.removal import (
     CarriedOut,
@@ -29,8 +29,8 @@ from waystation.erasure.removal import (
 )
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput
-from waystation.kernel.scopes import Installation, OfTenant
-from waystation.memory.archive import Archive
+from waystation.kernel.scopes import SystemScope, TenantScope
+from waystation.memory.archive import OutboxDrainer
 from waystation.privacy.ports import Vault
 from waystation.store.ports import Store
 
@@ -40,29 +40,29 @@ _logger = logging.getLogger(__name__)
 class ForgettingActivities:
     """All are safe to repeat."""
 
-    def __init__(self, store: Store, archive: Archive, outside: Outside) -> None:
+    def __init__(self, store: Store, archive: OutboxDrainer, outside: Outside) -> None:
         self._store, self._archive, self._outside = store, archive, outside
 
     @activity.defn(name="ForgetTasks")
     async def forget(self, order: ForgetOrder) -> Forgotten:
         """Remove from the store what the order names."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 return await self._store.forget(order)
 
     @activity.defn(name="ForgetPassages")
     async def forget_passages(self) -> int:
         """Take out of memory what the store has given up; how many points. Repeated until memory answers."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 return await self._archive.forget_for_good()
 
     @activity.defn(name="TidyUpAfterTasks")
     async def tidy_up(self, tidying: Tidying) -> CarriedOut:
         """Delete histories and reports, and say what went. An attempt counts what the ones before it have left."""
         task_ids = tidying.order.task_ids
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 files = self._outside.delete_reports(task_ids)
                 histories = await self._outside.delete_histories(task_ids)
         gone = tidying.forgotten
@@ -79,51 +79,51 @@ TASKS_OF_A_TENANT = 1_000_000
 class PersonActivities:
     """All are safe to repeat."""
 
-    def __init__(self, store: Store, archive: Archive, vault: Vault, outside: Outside) -> None:
+    def __init__(self, store: Store, archive: OutboxDrainer, vault: Vault, outside: Outside) -> None:
         self._store, self._archive, self._vault, self._outside = store, archive, vault, outside
 
     @activity.defn(name="FindPerson")
     async def find(self, order: PersonOrder) -> Traces:
         """Where the store has the person, and how often."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 return Traces(traces=await self._store.traces(order.tenant, await self._sought(order)))
 
     @activity.defn(name="EraseFromStore")
     async def erase(self, order: PersonOrder) -> None:
         """Take the person out of the store's texts."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 await self._store.erase(order, await self._sought(order))
 
     @activity.defn(name="RewritePassages")
     async def rewrite_passages(self) -> None:
         """Have memory write over what it has of the passages that changed. Repeated until memory answers."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 await self._archive.rewrite()
 
     @activity.defn(name="RewriteReports")
     async def rewrite_reports(self, order: PersonOrder) -> int:
         """Take the person out of files of reports; how many had them."""
-        async with beating():
-            with reported():
-                rows = await self._store.tasks(OfTenant(tenant=order.tenant), TASKS_OF_A_TENANT)
+        async with heartbeating():
+            with translating_errors():
+                rows = await self._store.tasks(TenantScope(tenant=order.tenant), TASKS_OF_A_TENANT)
                 task_ids = [row.ref.task_id for row in rows]
                 return self._outside.rewrite_reports(task_ids, await self._sought(order))
 
     @activity.defn(name="DeleteHistories")
     async def delete_histories(self, order: PersonOrder) -> int:
         """Delete the closed histories that have the person; how many there still were."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 return await self._outside.delete_seen(order.doomed)
 
     @activity.defn(name="DropOriginals")
     async def drop_originals(self, order: PersonOrder) -> int:
         """Take out of the vault what the placeholders stand for, and the value of the order; how many of the former."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 count = await self._vault.drop(order.tenant, order.placeholders)
                 await self._vault.drop(order.tenant, [order.wanted])
                 return count
@@ -154,8 +154,8 @@ class RetentionActivities:
         """Tasks of all tenants that ended so many days ago. One that was never told to have ended may still run."""
         if self.days is None:
             return Due(days=None)
-        with reported():
+        with translating_errors():
             before = self.clock() - timedelta(days=self.days)
-            rows = await self.store.tasks(Installation(), TASKS_AT_ONCE, ended_before=before)
+            rows = await self.store.tasks(SystemScope(), TASKS_AT_ONCE, ended_before=before)
             over = [row.ref for row in rows if row.ended_at is not None or not await self.runs(row.ref.task_id)]
             return Due(days=self.days, orders=orders_of(over))

@@ -7,12 +7,12 @@ from typing import Literal
 
 from temporalio import activity
 
-from activities.attempts import beating, reported
+from activities.attempts import heartbeating, translating_errors
 from waystation.kernel.amount import Amount
 from waystation.kernel.clock import Clock
-from waystation.kernel.errors import BadInput, TextMissing, UnknownTask
+from waystation.kernel.errors import BadInput, TextNotFoundError, UnknownTask
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import OfTenant
+from waystation.kernel.scopes import TenantScope
 from waystation.store.ports import Store
 from waystation.tasks.ports import Intake
 from waystation.tasks.schedules import (
@@ -52,8 +52,8 @@ class ScheduleActivities:
     @activity.defn(name="BeginScheduledRun")
     async def begin(self, order: RunOrder) -> Begun:
         """Read the documents as they are now and store the task; or say why there is none."""
-        async with beating(), self.reading:
-            with reported():
+        async with heartbeating(), self.reading:
+            with translating_errors():
                 return await self._begin(order)
 
     @activity.defn(name="RequestAdmission")
@@ -61,11 +61,11 @@ class ScheduleActivities:
         """Ask the task's session to admit it. The session answers the workflow: an activity that waited would hold a
         slot that the admission may need.
         """
-        with reported():
+        with translating_errors():
             await self.intake.request_admission(request)
 
     async def _begin(self, order: RunOrder) -> Begun:
-        wish, session = await self._wish(order), order.own.reader.recalling("session")
+        wish, session = await self._wish(order), order.own.reader.get_recall_scope("session")
         own = own_rows(await self.store.tasks(session, MOST_TASKS), order.own.task_id)
         if known := next((row for row in own if row.request.request_id == order.request_id), None):
             return Begun(how=known.ref)
@@ -87,10 +87,10 @@ class ScheduleActivities:
     async def _wish(self, order: RunOrder) -> ScheduleWish:
         try:
             return ScheduleWish.model_validate_json(await self.store.get_text(order.wish, order.own.reader))
-        except TextMissing:
+        except TextNotFoundError:
             raise BadInput("what this schedule asks is not in the store any more: remove it, and add it anew") from None
 
-    async def _month(self, wish: ScheduleWish, own: Sequence[TaskRow], session: OfTenant) -> MonthlyBudget:
+    async def _month(self, wish: ScheduleWish, own: Sequence[TaskRow], session: TenantScope) -> MonthlyBudget:
         """The budget of this month, with what its runs so far have spent or hold."""
         now, schedule = self.clock(), wish.schedule_id
         counted = {
@@ -100,7 +100,7 @@ class ScheduleActivities:
         }
         return MonthlyBudget(schedule_id=schedule, limit=wish.monthly, at=now, counted=counted)
 
-    async def _held(self, row: TaskRow, schedule: str, session: OfTenant) -> Amount:
+    async def _held(self, row: TaskRow, schedule: str, session: TenantScope) -> Amount:
         """What a task has spent; until it is settled, at least what it may spend."""
         ended = row.progress.budget if row.progress is not None and row.progress.phase.over else None
         if await self._may_spend(row, schedule):
@@ -115,14 +115,14 @@ class ScheduleActivities:
         registering = run_workflow_id(schedule, row.request.request_id)
         return await self.intake.is_open(registering) or await self.intake.is_open(row.ref.task_id)
 
-    async def _spent(self, row: TaskRow, session: OfTenant) -> Amount:
+    async def _spent(self, row: TaskRow, session: TenantScope) -> Amount:
         runs = await self.store.run_ids(row.ref.task_id, session)
         return sum([(await self.store.totals(run)).spent for run in runs], Amount())
 
     @activity.defn(name="LookAtScheduledTask")
     async def look(self, ref: TaskRef) -> Looked:
         """Whether it is over, and how it ended."""
-        with reported():
+        with translating_errors():
             try:
                 row = await self.store.task(ref.task_id, ref.reader)
             except UnknownTask:
@@ -134,7 +134,7 @@ class ScheduleActivities:
     @activity.defn(name="PauseSchedule")
     async def pause(self, order: PauseOrder) -> None:
         """With a note that tells why. One that was removed meanwhile needs none."""
-        with reported():
+        with translating_errors():
             await self.intake.pause(order.schedule_id, pause_note(order))
 
 

@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable
 from pydantic import JsonValue
 from temporalio import activity
 
-from activities.attempts import beating, reported
+from activities.attempts import heartbeating, translating_errors
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.pieces import StateRef
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import Installation
+from waystation.kernel.scopes import SystemScope
 from waystation.kernel.value import Value
 from waystation.store.ports import Store
 from waystation.tasks.context_editor import Rewinder
@@ -45,7 +45,7 @@ class ReconcileRequest(Value):
     task_ids: tuple[str, ...]
 
 
-class Reconciled(Value):
+class ReconcileResult(Value):
     """Those of them that are over, with what they spent."""
 
     settled: tuple[Settlement, ...]
@@ -76,24 +76,24 @@ class SessionActivities:
     @activity.defn(name="TakeOverSession")
     async def take_over(self, key: SessionKey) -> StoredSession:
         """The session as it was saved last. No other workflow execution saves it from here on."""
-        with reported():
+        with translating_errors():
             return await self._store.take_over_session(key)
 
     @activity.defn(name="SaveSession")
     async def save(self, request: SaveSession) -> bool:
         """Keep the session's state. False: another workflow execution has taken the session over."""
-        with reported():
+        with translating_errors():
             return await self._store.save_session(request.key, request.stored)
 
     @activity.defn(name="SignalSession")
     async def signal(self, request: SessionSignal) -> None:
         """Send a task's signal to its session, which was terminated: it is started and goes on from the store."""
-        with reported():
+        with translating_errors():
             row = await self._store.task(request.ref.task_id, request.ref.reader)
             await self._send(start_for(row), request.name, request.message)
 
     @activity.defn(name="ReconcileTasks")
-    async def reconcile(self, request: ReconcileRequest) -> Reconciled:
+    async def reconcile(self, request: ReconcileRequest) -> ReconcileResult:
         """Describe the tasks, several at once; those that no longer run are settled with what the store says they
         spent.
         """
@@ -105,22 +105,22 @@ class SessionActivities:
                     return None
                 return Settlement(task_id=task_id, spent=await self._spent(task_id))
 
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 found = await asyncio.gather(*map(settle, request.task_ids))
-        return Reconciled(settled=tuple(one for one in found if one is not None))
+        return ReconcileResult(settled=tuple(one for one in found if one is not None))
 
     @activity.defn(name="RefuseTask")
     async def refuse(self, refused: RefusedTask) -> None:
         """Keep that the session does not take the task, and why. Nothing is kept of one of another store."""
-        with reported():
+        with translating_errors():
             if await self._store.store_id() == refused.ref.store_id:
                 await keep_refusal(self._store, refused)
 
     async def _spent(self, task_id: str) -> Amount:
         """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""
         return sum(
-            [await self._last_spending(run) for run in await self._store.run_ids(task_id, Installation())],
+            [await self._last_spending(run) for run in await self._store.run_ids(task_id, SystemScope())],
             Amount(),
         )
 
@@ -138,7 +138,7 @@ class ForkActivities:
     @activity.defn(name="TakeOverFork")
     async def take_over(self, ref: TaskRef) -> StateRef:
         """Where the state is that was stored with the task when it was forked: its steps are in the store, too."""
-        with reported():
+        with translating_errors():
             row = await self._store.task(ref.task_id, ref.reader)
             if row.progress is None or row.progress.state is None:
                 raise BadInput(f"{ref.task_id} was forked, but the store has no state for it to begin with: fork again")
@@ -155,5 +155,5 @@ class RewindActivities:
     @activity.defn(name="ReopenTask")
     async def reopen(self, asked: TaskRewind) -> StateRef:
         """Take the agent back, let those that built on it start again, and store the state to go on from."""
-        with reported():
+        with translating_errors():
             return await store_state(self._store, await self._rewinder.reopen(asked), asked.ref.reader)

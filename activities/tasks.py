@@ -16,7 +16,7 @@ from datetime import datetime
 from pydantic import TypeAdapter
 from temporalio import activity
 
-from activities.attempts import beating, reported
+from activities.attempts import heartbeating, translating_errors
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import WebhookUnavailable, WrongStore
 from waystation.kernel.pieces import StateRef
@@ -25,7 +25,7 @@ from waystation.kernel.value import Value
 from waystation.models.profiles import Price
 from waystation.planning.plan import EditedPlan, PlanEdit, Revised
 from waystation.planning.planner import PlanMade, Planner
-from waystation.privacy.policy import Place, Policy, cut
+from waystation.privacy.policy import Policy, TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
 from waystation.reports.oversight import Reviewer, Reviser
 from waystation.reports.publisher import Published, Publisher
@@ -74,8 +74,8 @@ class PlanningActivities:
     @activity.defn(name="AdmitTask")
     async def admit(self, ref: TaskRef) -> Admitted:
         """What the workflows may know of a task: its terms, and its question redacted and shortened."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 store_id = await self._store.store_id()
                 if store_id != ref.store_id:
                     raise WrongStore(ref.store_id, store_id)
@@ -97,20 +97,20 @@ class PlanningActivities:
     @activity.defn(name="PlanTask")
     async def plan(self, request: PlanRequest) -> PlanMade:
         """A plan that can be run, without its goals."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 return await self._planner.plan(request.ref, request.model, request.limit, request.prices)
 
     @activity.defn(name="TakePlanEdit")
     async def take_edit(self, request: EditedPlanRequest) -> EditedPlan:
         """The plan that a person sent, kept and without its goals; or why it cannot be run, without its words."""
-        with reported():
+        with translating_errors():
             return await self._planner.take_edit(request.ref, request.edit, request.left)
 
     async def _title(self, question: str, tenant: str) -> str:
-        (redacted,) = await self._redactor.redact([question], Place.TITLE, tenant)
+        (redacted,) = await self._redactor.redact([question], TextDestination.TITLE, tenant)
         line = " ".join(redacted.text.split())
-        return cut(line, _TITLE_CHARACTERS, " …")
+        return truncate_redacted(line, _TITLE_CHARACTERS, " …")
 
 
 class OversightActivities:
@@ -122,15 +122,15 @@ class OversightActivities:
     @activity.defn(name="RevisePlan")
     async def revise(self, request: RevisionRequest) -> Revised:
         """A plan that can be run, without its goals; or none, where it is kept."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 return await self._reviser.revise(request)
 
     @activity.defn(name="ReviewReport")
     async def review(self, request: ReviewRequest) -> Reviewed:
         """How many faults there are. What they are is in the store, and its writer may know it."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 return await self._reviewer.review(request)
 
 
@@ -155,8 +155,8 @@ class ReportActivities:
     @activity.defn(name="StoreReport")
     async def store(self, request: PublishRequest) -> Published:
         """Assemble, check and store the report, and how the task ended."""
-        async with beating():
-            with reported():
+        async with heartbeating():
+            with translating_errors():
                 ref = request.ref
                 terms = (await self._store.task(ref.task_id, ref.reader)).terms
                 state = await load_state(self._store, request.state, ref.reader)
@@ -176,7 +176,7 @@ class NoticeActivities:
         """One attempt. Who has taken the notice is told to the server at once and is not told again, whichever worker
         has the next one. A worker without any address leaves it to that.
         """
-        with reported():
+        with translating_errors():
             if not self._notifiers:
                 raise WebhookUnavailable(
                     "the task was admitted with notices, but this worker has neither WAYSTATION_WEBHOOK nor "

@@ -30,7 +30,7 @@ from waystation.config.settings import Settings
 from waystation.context.transcript import Message
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
-from waystation.runtime.temporal.dev_server import find_temporal, free_port
+from waystation.runtime.temporal.dev_server import find_free_port, find_temporal
 from waystation.tasks.task import TaskProgress, TaskRequest
 from workers.wiring import running_workers
 
@@ -76,7 +76,7 @@ def serve(port: int) -> None:
 @contextmanager
 def served() -> Generator[str]:
     """The server in a process of its own, when it answers."""
-    port = free_port(PORT)
+    port = find_free_port(PORT)
     child = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.local_model", str(port)],
         stdout=subprocess.DEVNULL,

@@ -23,17 +23,17 @@ import psutil
 
 from tests.ended_tasks import row_of
 from tests.ports import free_port
-from waystation.agents.leg import Standing, Yielded
-from waystation.budgets.budget import RunTotals
+from waystation.agents.leg import Interrupted, LegState
+from waystation.budgets.budget import RunUsage
 from waystation.config.settings import Settings
-from waystation.context.transcript import Charge, Fence, Intent, Message, Text, user_text
+from waystation.context.transcript import Charge, Fence, Intent, Message, Text, build_user_message
 from waystation.kernel.amount import Amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import standard_plan
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import opened_store
+from waystation.runtime.stores import open_store
 from waystation.tasks.task import TaskRequest
 
 AGENTS, LEGS, TURNS = 10, 20, 250
@@ -65,9 +65,9 @@ async def opened(store: SqlStore, task: TaskRef, agent: str) -> Fence:
 async def keep_agent(store: SqlStore, fence: Fence) -> None:
     for turn in range(TURNS):
         await commit(store, fence, turn, 2 * turn)
-        await store.commit_message(fence, 2 * turn + 1, user_text(f"m{turn}", WORDS * 3))
+        await store.commit_message(fence, 2 * turn + 1, build_user_message(f"m{turn}", WORDS * 3))
         if turn % (TURNS // LEGS) == TURNS // LEGS - 1:
-            await store.commit_outcome(fence, turn * LEGS // TURNS, Yielded(standing=Standing(totals=RunTotals())))
+            await store.commit_outcome(fence, turn * LEGS // TURNS, Interrupted(standing=LegState(totals=RunUsage())))
 
 
 async def commit(store: SqlStore, fence: Fence, turn: int, version: int) -> float:
@@ -139,7 +139,7 @@ async def written(store: SqlStore, fence: Fence, first: int) -> list[float]:
 async def measure(home: Path) -> None:
     settings = Settings(home=home, offline=True)
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(aclosing(await opened_store(settings)))
+        store = await stack.enter_async_context(aclosing(await open_store(settings)))
         task = await keep_long_task(store, settings)
         client, process = await stack.enter_async_context(served(home))
         print(f"{AGENTS * LEGS} legs, {2 * AGENTS * TURNS:,} messages; {LOOKS} looks at each, medians")

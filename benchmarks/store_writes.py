@@ -19,9 +19,9 @@ from waystation.context.transcript import Charge, Intent, Message, Text
 from waystation.kernel.amount import Amount
 from waystation.kernel.refs import RunRef
 from waystation.kernel.usage import Usage
-from waystation.privacy.keys import Sealer
+from waystation.privacy.keys import AesGcmCipher
 from waystation.runtime.sql_store import SqlStore, migrate
-from waystation.store.seals import AtRest
+from waystation.store.seals import EncryptionConfig
 
 TURNS = 300
 PLAIN, ENCRYPTED = "plain", "encrypted"
@@ -34,7 +34,7 @@ def now() -> datetime:
 
 async def write(url: str, writer: str, how: str) -> None:
     """One process: says when it is ready, and then how many seconds its turns took."""
-    at_rest = AtRest(Sealer(bytes(32), "rest"), seals=how == ENCRYPTED)
+    at_rest = EncryptionConfig(AesGcmCipher(bytes(32), "rest"), seals=how == ENCRYPTED)
     store = await SqlStore.open(url, now, at_rest=at_rest)
     run = RunRef(store_id=await store.store_id(), tenant="t", session="s", task_id=writer, step_id="x", role="research")
     await store.open_run(run)

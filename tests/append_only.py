@@ -12,7 +12,7 @@ from tests.strict_server import BODY, Body
 from waystation.context.transcript import Thinking
 from waystation.models.anthropic.messages_server import PrefixBinding
 from waystation.models.anthropic.wire import request_parameters
-from waystation.models.ports import ChatModel, ModelReply, ModelRequest
+from waystation.models.ports import ChatModel, ModelRequest, ModelResponse
 
 _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')
 
@@ -63,7 +63,7 @@ class Binding:
     bodies: list[Body] = field(default_factory=list[Body])
     """Of every request for a reply, oldest first."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """See `ChatModel`."""
         body = BODY.validate_python(request_parameters(request))
         self.bodies.append(body)

@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from waystation.agents.leg import AgentTerms
+from waystation.agents.leg import AgentConfig
 from waystation.budgets.budget import Mode
 from waystation.context.transcript import Message, ToolUse
 from waystation.kernel.amount import Limit
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest
-from waystation.models.profiles import Price, Rates
+from waystation.models.ports import ModelRequest, ModelResponse
+from waystation.models.profiles import Price, TokenRates
 from waystation.planning.plan import Plan, Step
 from waystation.tasks.task import TaskTerms
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 CREW_PLAN = Plan(
     steps=(
@@ -103,7 +103,7 @@ class Crew:
     before: Callable[[Call], Awaitable[None]] = _nothing
     calls: list[Call] = field(default_factory=list[Call])
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """The next tool call of this agent, told from its tools and its earlier replies."""
         turn = 1 + sum(message.role == "assistant" for message in request.messages)
         call = Call(step_of(request), turn)
@@ -111,7 +111,7 @@ class Crew:
         await self.before(call)
         moves = next(MOVES[tool.name] for tool in request.tools if tool.name in MOVES)
         name, arguments = moves[turn - 1]
-        return scripted_reply(
+        return make_scripted_response(
             ToolUse(id=f"call-{call.step}-{turn}", name=name, input=arguments),
             usage=Usage(input=PROMPT_TOKENS, output=REPLY_TOKENS),
         )
@@ -137,7 +137,7 @@ def step_of(request: ModelRequest) -> str:
 
 # ------------------------------------------------------------------------------------------------------------ terms
 
-ROOMY = AgentTerms(
+ROOMY = AgentConfig(
     model="crew",
     condense_model="crew",
     window=100_000,
@@ -163,7 +163,7 @@ def terms(budget: int = 50_000, agent_budget: int = 5_000, mode: Mode = Mode.APP
 
 
 ONE = Decimal(1)
-CREW_PRICE = Price(model="crew", rates=Rates(input=ONE, output=ONE, cache_write=ONE, cache_read=ONE))
+CREW_PRICE = Price(model="crew", rates=TokenRates(input=ONE, output=ONE, cache_write=ONE, cache_read=ONE))
 """A millionth of a dollar a token, so that budgets in dollars have the same numbers as those in tokens."""
 
 

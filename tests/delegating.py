@@ -19,12 +19,12 @@ from tests.crew import (
     step_of,
     terms,
 )
-from waystation.agents.delegation import DelegationTerms
+from waystation.agents.delegation import DelegationConfig
 from waystation.context.transcript import ToolResult, ToolUse
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.tasks.task import StepProgress, TaskProgress, TaskTerms
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 HAND_IN: Move = ("submit_findings", {"findings": [FINDING]})
 SUBAGENT: Sequence[Sequence[Move]] = [[("read_document", {"name": "pilot.md"})], [NOTE], [HAND_IN]]
@@ -51,13 +51,13 @@ def four(percent: int = 20) -> list[Move]:
 
 @dataclass
 class DelegatingCrew(Crew):
-    """As `Crew`, but who has a script follows it; a subagent without one does what `SUBAGENT` says."""
+    """As `RunnerPool`, but who has a script follows it; a subagent without one does what `SUBAGENT` says."""
 
     scripts: Mapping[str, Sequence[Sequence[Move]]] = field(default_factory=dict[str, Sequence[Sequence[Move]]])
     heard: dict[Call, ModelRequest] = field(default_factory=dict[Call, ModelRequest])
     """Every request of an agent of the plan, and of subagents."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """The next reply of this agent."""
         call = Call(step_of(request), 1 + sum(message.role == "assistant" for message in request.messages))
         self.heard[call] = request
@@ -70,13 +70,13 @@ class DelegatingCrew(Crew):
             ToolUse(id=f"call-{call.step}-{call.turn}-{number}", name=name, input=arguments)
             for number, (name, arguments) in enumerate(script[call.turn - 1])
         ]
-        return scripted_reply(*uses, usage=Usage(input=PROMPT_TOKENS, output=REPLY_TOKENS))
+        return make_scripted_response(*uses, usage=Usage(input=PROMPT_TOKENS, output=REPLY_TOKENS))
 
 
-def delegating(budget: int = 60_000, agent_budget: int = 20_000, bounds: DelegationTerms | None = None) -> TaskTerms:
+def delegating(budget: int = 60_000, agent_budget: int = 20_000, bounds: DelegationConfig | None = None) -> TaskTerms:
     """Terms under which agents delegate."""
     given = terms(budget=budget, agent_budget=agent_budget)
-    return given.replace(agent=ROOMY.replace(delegation=bounds or DelegationTerms(depth=2, width=4)))
+    return given.replace(agent=ROOMY.replace(delegation=bounds or DelegationConfig(depth=2, width=4)))
 
 
 def steps(progress: TaskProgress) -> dict[str, StepProgress]:

@@ -1,7 +1,7 @@
 """Tasks in a store without a server, as tests of commands begin with them: as they were asked for, and ended."""
 
 from tests.prices import PRICES
-from waystation.config.resolver import task_terms
+from waystation.config.resolver import build_task_config
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.clock import utc_now
@@ -20,7 +20,7 @@ def row_of(request: TaskRequest, settings: Settings, store_id: str = "store") ->
         session=session_hash(request.tenant, request.session),
         task_id=task_id_of(request),
     )
-    terms = task_terms(request, settings, PRICES, utc_now().date())
+    terms = build_task_config(request, settings, PRICES, utc_now().date())
     return TaskRow(ref=ref, request=request, terms=terms, submitted_at=utc_now())
 
 

@@ -2,7 +2,7 @@
 
 from pydantic import Field, JsonValue
 
-from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
+from waystation.agents.tools.tool import ToolContext, ToolInput, TypedTool
 
 
 class LetterInput(ToolInput):
@@ -28,7 +28,7 @@ class SendLetter(TypedTool[LetterInput]):
         """With all of it."""
         return f"Send this letter to {arguments.get('to')}?\n{arguments.get('text')}"
 
-    async def run(self, arguments: LetterInput, at: CallSite) -> str:
+    async def run(self, arguments: LetterInput, at: ToolContext) -> str:
         """Note it."""
         self.sent.append(arguments.to)
         return f"sent to {arguments.to}"

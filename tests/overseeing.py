@@ -7,9 +7,9 @@ from pydantic import JsonValue
 from tests.crew import MOVES, PROMPT_TOKENS, REPLY_TOKENS, SAID, Call, Crew, Move, terms
 from waystation.context.transcript import ToolUse
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.tasks.task import TaskTerms
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 KEPT: Move = ("revise_plan", {"reason": "Nothing new was found."})
 ADDED: Move = (
@@ -44,7 +44,7 @@ class OverseenCrew(Crew):
     asked: list[ModelRequest] = field(default_factory=list[ModelRequest])
     """What revisions, reviews and the writer that mends were sent."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """As the crew does it, beside what is overseen."""
         offered = {tool.name for tool in request.tools}
         if "revise_plan" in offered:
@@ -58,14 +58,14 @@ class OverseenCrew(Crew):
             return await self._said(Call("write", turn), MENDING[(mending - 1) % len(MENDING)])
         return await super().complete(request)
 
-    async def _overseen(self, request: ModelRequest, what: str, moves: list[Move]) -> ModelReply:
+    async def _overseen(self, request: ModelRequest, what: str, moves: list[Move]) -> ModelResponse:
         self.asked.append(request)
         number = 1 + sum(call.step == what for call in self.calls)
         return await self._said(Call(what, number), moves[min(number, len(moves)) - 1])
 
-    async def _said(self, call: Call, move: Move) -> ModelReply:
+    async def _said(self, call: Call, move: Move) -> ModelResponse:
         self.calls.append(call)
         await self.before(call)
         name, arguments = move
         use = ToolUse(id=f"call-{call.step}-{call.turn}", name=name, input=arguments)
-        return scripted_reply(use, usage=Usage(input=PROMPT_TOKENS, output=REPLY_TOKENS))
+        return make_scripted_response(use, usage=Usage(input=PROMPT_TOKENS, output=REPLY_TOKENS))

@@ -12,11 +12,11 @@ from tests.delegating import HAND_IN, DelegatingCrew
 from tests.letters import SendLetter
 from tests.running import Counter, Task, opened_parts, until
 from waystation.context.transcript import ToolResult
-from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import Approval, TaskProgress
-from workers.outside import Reach
-from workers.parts import Parts
+from workers.outside import ToolBackends
+from workers.parts import ActivityDeps
 from workflows.task import TaskWorkflow
 
 PRIVATE = "ada.lovelace@example.com"
@@ -32,9 +32,9 @@ ONE = {"harbours": [[NOTE, letter()], [HAND_IN]]}
 class Post:
     """A platform whose agents may send letters, started as often as a test wants to."""
 
-    def __init__(self, server: Client, parts: Parts, crew: DelegatingCrew) -> None:
+    def __init__(self, server: Client, parts: ActivityDeps, crew: DelegatingCrew) -> None:
         self.server, self.crew, self.tool = server, crew, SendLetter()
-        self.parts = replace(parts, reach=Reach(tables=DuckDbTables(), web=(self.tool,)))
+        self.parts = replace(parts, reach=ToolBackends(tables=DuckDbTableEngine(), web=(self.tool,)))
         self.counter = Counter(server, parts.store)
 
     @property

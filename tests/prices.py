@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 
-from waystation.models.profiles import LongPrompts, Price, Rates
+from waystation.models.profiles import LongPromptTier, Price, TokenRates
 
 
-def _rates(given: str, output: str, cache_write: str, cache_read: str) -> Rates:
-    return Rates(
+def _rates(given: str, output: str, cache_write: str, cache_read: str) -> TokenRates:
+    return TokenRates(
         input=Decimal(given), output=Decimal(output), cache_write=Decimal(cache_write), cache_read=Decimal(cache_read)
     )
 
@@ -23,7 +23,7 @@ PRICES: tuple[Price, ...] = (
     Price(
         model="claude-haiku-5-5",
         rates=_rates("0.10", "0.50", "0.125", "0.01"),
-        long_prompts=LongPrompts(over=100_000, rates=_rates("0.50", "2.50", "0.625", "0.05")),
+        long_prompts=LongPromptTier(over=100_000, rates=_rates("0.50", "2.50", "0.625", "0.05")),
     ),
     Price(model="claude-opus-5", rates=_OLDER_OPUS),
     Price(model="claude-opus-4-8", rates=_OLDER_OPUS),
@@ -51,5 +51,5 @@ def _entry(price: Price) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rates_text(rates: Rates) -> str:
+def _rates_text(rates: TokenRates) -> str:
     return "{ " + ", ".join(f"{kind} = {amount:f}" for kind, amount in rates) + " }"

@@ -25,7 +25,7 @@ from waystation.cli.main import run
 from waystation.client.context import edit_finished
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocuments
+from waystation.documents.redacted import RedactedDocumentStore
 from waystation.documents.search import Bm25DocumentSearch
 from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
@@ -37,8 +37,8 @@ from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import Target, ensure_search_attributes
 from waystation.runtime.temporal.dev_server import find_temporal
-from waystation.runtime.temporal.tasks import TemporalTasks
-from waystation.store.seals import PLAIN, AtRest
+from waystation.runtime.temporal.tasks import TemporalTaskClient
+from waystation.store.seals import PLAIN, EncryptionConfig
 from waystation.tasks.session import Admission, SessionStart
 from waystation.tasks.signals import Answer, EditInput
 from waystation.tasks.task import (
@@ -51,12 +51,12 @@ from waystation.tasks.task import (
     task_id_of,
     tenant_hash,
 )
-from waystation.testing import ListMeter, PlainRedactor
-from workers.outside import opened_notices
-from workers.parts import Parts
-from workers.queues import DEV_TIMING, WORKER_WITH_PARTS, WorkerTiming, Workshop, workflows_worker
-from workers.sandbox import sandboxed
-from workers.wiring import polling
+from waystation.testing import PlainRedactor, RecordingMeter
+from workers.outside import open_notification_activities
+from workers.parts import ActivityDeps
+from workers.queues import DEV_TIMING, WORKER_WITH_PARTS, WorkerContext, WorkerTiming, create_workflows_worker
+from workers.sandbox import create_sandboxed_runner
+from workers.wiring import run_workers
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
@@ -73,7 +73,7 @@ def strict() -> SandboxedWorkflowRunner:
     return SandboxedWorkflowRunner()
 
 
-RUNNERS: dict[str, Callable[[], WorkflowRunner]] = {"production": sandboxed, "strict": strict}
+RUNNERS: dict[str, Callable[[], WorkflowRunner]] = {"production": create_sandboxed_runner, "strict": strict}
 
 
 async def until(met: Callable[[], Awaitable[bool]], patience: float = PATIENCE) -> None:
@@ -181,7 +181,7 @@ async def dev_server(
 
 
 @asynccontextmanager
-async def opened_store(folder: Path, at_rest: AtRest = PLAIN) -> AsyncGenerator[SqlStore]:
+async def opened_store(folder: Path, at_rest: EncryptionConfig = PLAIN) -> AsyncGenerator[SqlStore]:
     """The store of a folder."""
     store = await SqlStore.open(f"sqlite+aiosqlite:///{folder / 'waystation.db'}", utc_now, at_rest=at_rest)
     try:
@@ -192,23 +192,23 @@ async def opened_store(folder: Path, at_rest: AtRest = PLAIN) -> AsyncGenerator[
 
 @asynccontextmanager
 async def opened_parts(
-    folder: Path, redactor: Redactor, model: ChatModel, meter: Meter | None = None, at_rest: AtRest = PLAIN
-) -> AsyncGenerator[Parts]:
+    folder: Path, redactor: Redactor, model: ChatModel, meter: Meter | None = None, at_rest: EncryptionConfig = PLAIN
+) -> AsyncGenerator[ActivityDeps]:
     """Real adapters on the files of a folder, with the given model."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(opened_store(folder, at_rest))
         embedder = best_embedder()
         memory = await QdrantEdgeMemory.open(folder / "memory", embedder.name, embedder.dimension)
         stack.push_async_callback(memory.aclose)
-        yield Parts(
+        yield ActivityDeps(
             store=store,
             model=model,
             redactor=redactor,
-            redacted=RedactedDocuments(store, redactor),
+            redacted=RedactedDocumentStore(store, redactor),
             embedder=embedder,
             memory=memory,
             search=Bm25DocumentSearch(store),
-            meter=meter or ListMeter(),
+            meter=meter or RecordingMeter(),
             placeholders=PlainRedactor({}),
         )
 
@@ -216,7 +216,7 @@ async def opened_parts(
 @asynccontextmanager
 async def working(
     client: Client,
-    parts: Parts,
+    parts: ActivityDeps,
     *,
     runner: WorkflowRunner | None = None,
     search_attributes: bool = True,
@@ -225,9 +225,13 @@ async def working(
 ) -> AsyncGenerator[None]:
     """All workers, polling."""
     settings = settings or Settings()
-    async with opened_notices(settings, Target(ClientConfigProfile(), settings.temporal_ui)) as notices:
-        shop = Workshop(client, parts.store, settings, runner or sandboxed(), search_attributes, notices, timing)
-        async with polling([workflows_worker(shop), *(build(shop, parts) for build in WORKER_WITH_PARTS.values())]):
+    async with open_notification_activities(settings, Target(ClientConfigProfile(), settings.temporal_ui)) as notices:
+        shop = WorkerContext(
+            client, parts.store, settings, runner or create_sandboxed_runner(), search_attributes, notices, timing
+        )
+        async with run_workers(
+            [create_workflows_worker(shop), *(build(shop, parts) for build in WORKER_WITH_PARTS.values())]
+        ):
             yield
 
 
@@ -308,9 +312,9 @@ class Counter:
         )
 
     @property
-    def _tasks(self) -> TemporalTasks:
+    def _tasks(self) -> TemporalTaskClient:
         address = self.client.service_client.config.target_host
-        return TemporalTasks(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
+        return TemporalTaskClient(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
 
     def task(self, request_id: str = "first") -> Task:
         """The workflow of that request."""

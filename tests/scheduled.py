@@ -16,18 +16,18 @@ from temporalio.worker import WorkflowRunner
 from tests.crew import SAID, Crew
 from tests.running import TENANT, opened_parts, until, working
 from waystation.client import Client
-from waystation.client.schedules import KnownSchedule, Schedules
+from waystation.client.schedules import KnownSchedule, ScheduleClient
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.models.ports import ChatModel
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import own_cipher
+from waystation.runtime.stores import build_cipher
 from waystation.tasks.schedules import ScheduleWish, Timing
 from waystation.tasks.task import TaskRequest
 from waystation.tasks.view import TaskFilter
 from waystation.testing import PlainRedactor
-from workers.models import offline_model
-from workers.parts import Parts
+from workers.models import create_offline_model
+from workers.parts import ActivityDeps
 
 QUESTION = "How deep is the bar of Nordvik, and who keeps the light?"
 MONDAYS = [datetime(2026, 10, 5, 7, tzinfo=UTC) + timedelta(weeks=week) for week in range(5)]
@@ -42,7 +42,7 @@ class Office:
 
     server: TemporalClient
     client: Client
-    schedules: Schedules
+    schedules: ScheduleClient
     store: SqlStore
     docs: Path
 
@@ -100,9 +100,9 @@ class Office:
         return [await self.client.report(view.progress.task_id) for view in views]
 
 
-def with_vault(parts: Parts, settings: Settings) -> Parts:
+def with_vault(parts: ActivityDeps, settings: Settings) -> ActivityDeps:
     """For what erases people."""
-    return replace(parts, vault=parts.store.vault(own_cipher(settings, "vault")))
+    return replace(parts, vault=parts.store.vault(build_cipher(settings, "vault")))
 
 
 @asynccontextmanager
@@ -112,7 +112,7 @@ async def office(
     """At work; the documents that a crew cites are among its own."""
     settings = settings.replace(offline=True, revisions=0, reviews=0)
     async with (
-        opened_parts(settings.home, PlainRedactor({}), model or offline_model()) as parts,
+        opened_parts(settings.home, PlainRedactor({}), model or create_offline_model()) as parts,
         working(server, with_vault(parts, settings), runner=runner, settings=settings),
         await Client.connect(settings) as client,
     ):

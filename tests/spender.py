@@ -11,14 +11,14 @@ from decimal import ROUND_CEILING
 
 from tests.crew import Move
 from tests.prices import PRICES
-from waystation.context.tokens import upper_bound
+from waystation.context.tokens import compute_request_upper_bound
 from waystation.context.transcript import ToolUse
 from waystation.kernel.amount import Amount
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest
-from waystation.models.profiles import price_of
+from waystation.models.ports import ModelRequest, ModelResponse
+from waystation.models.profiles import find_price
 from waystation.planning.plan import Plan, Step
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 MODEL = "claude-sonnet-5-5"
 """It has a price, so that what it spends is known in dollars, too."""
@@ -52,7 +52,7 @@ class Spender:
     def __post_init__(self) -> None:
         self._gate = asyncio.Barrier(self.together)
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """A tool call that ends nothing; for the planner, the plan."""
         researcher = any(tool.name == "submit_findings" for tool in request.tools)
         chance = self._chance(request)
@@ -67,12 +67,12 @@ class Spender:
         if researcher:
             self.spent_by[request.messages[0].text] = self.spent
         name, arguments = self._move(request, researcher)
-        return scripted_reply(ToolUse(id=f"c{len(request.messages)}", name=name, input=arguments), usage=usage)
+        return make_scripted_response(ToolUse(id=f"c{len(request.messages)}", name=name, input=arguments), usage=usage)
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """As many as the request's bytes allow."""
         tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
-        return upper_bound(request.system, tools, request.messages)
+        return compute_request_upper_bound(request.system, tools, request.messages)
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -96,7 +96,7 @@ class Spender:
 
     def _usage(self, request: ModelRequest, chance: random.Random) -> Usage:
         tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
-        bound = upper_bound(request.system, tools, request.messages)
+        bound = compute_request_upper_bound(request.system, tools, request.messages)
         if self.seed is None:
             return Usage(cache_write=bound, output=request.max_output)
         prompt = chance.randint(0, bound)
@@ -110,8 +110,8 @@ class Spender:
         )
 
     def _spend(self, model: str, usage: Usage) -> None:
-        price = price_of(model, datetime.now(UTC).date(), PRICES)
+        price = find_price(model, datetime.now(UTC).date(), PRICES)
         assert price is not None
-        cost = price.rates_for(usage.prompt).cost(usage).to_integral_value(rounding=ROUND_CEILING)
+        cost = price.get_rates(usage.prompt).cost(usage).to_integral_value(rounding=ROUND_CEILING)
         self.spent += Amount(tokens=usage.fresh, micro_usd=int(cost))
         self.calls += 1

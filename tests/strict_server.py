@@ -15,10 +15,10 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 from waystation.models.anthropic.messages_server import (
     BYTES_PER_TOKEN,
     PrefixBinding,
-    message_of,
-    refused,
-    streamed,
-    thought,
+    build_error_response,
+    build_message_body,
+    build_stream_response,
+    hash_thinking,
 )
 from waystation.models.anthropic.requests import (
     CountRequest,
@@ -26,11 +26,11 @@ from waystation.models.anthropic.requests import (
     RedactedThinkingBlock,
     ThinkingBlock,
     ThinkingChoice,
-    documented_faults,
-    merged,
+    find_request_errors,
+    merge_same_role_messages,
 )
 from waystation.models.anthropic.wire import THINKING_BETA, request_parameters
-from waystation.models.ports import ChatModel, ModelReply, ModelRequest, WithFallbacks
+from waystation.models.ports import ChatModel, FallbackChatModel, ModelRequest, ModelResponse
 from waystation.models.profiles import LEAST_THINKING
 
 Body = dict[str, JsonValue]
@@ -74,7 +74,7 @@ def unknown_fields(body: Body) -> Iterator[str]:
 
 def protocol_faults(request: CountRequest) -> Iterator[str]:
     """All that the protocol documents as an error of a request whose parts have the right shape, thinking too."""
-    yield from documented_faults(request)
+    yield from find_request_errors(request)
     yield from _thinking_faults(request)
 
 
@@ -88,7 +88,10 @@ def _thinking_faults(request: CountRequest) -> Iterator[str]:
             yield f"messages.{index}: the final block in an assistant message cannot be thinking"
     if request.thinking is None or request.thinking.type != "enabled":
         return
-    last = next((message for message in reversed([*merged(request.messages)]) if message.role == "assistant"), None)
+    last = next(
+        (message for message in reversed([*merge_same_role_messages(request.messages)]) if message.role == "assistant"),
+        None,
+    )
     if last is not None and last.calls and not isinstance(last.content[0], ThinkingBlock | RedactedThinkingBlock):
         yield "messages: expected thinking or redacted_thinking: the reply whose calls are open must begin with it"
 
@@ -126,7 +129,7 @@ def _of_signatures(request: StrictRequest, body: Body) -> Iterator[str]:
     """Thinking that this server did not sign, or not behind what stands before it now where that counts."""
     for index, message in enumerate(request.messages):
         for block in message.content if message.role == "assistant" else ():
-            if isinstance(block, ThinkingBlock) and block.signature.partition(".")[0] != thought(block.thinking):
+            if isinstance(block, ThinkingBlock) and block.signature.partition(".")[0] != hash_thinking(block.thinking):
                 yield f"messages.{index}: invalid signature: thinking blocks cannot be modified"
     if request.model in BINDS and not _binding(body):
         for path, fits in PrefixBinding().thinking(body):
@@ -140,7 +143,7 @@ class StrictServer:
     that does not fit its prefix is left out, and the reply says so.
     """
 
-    answer: Callable[[Body], ModelReply]
+    answer: Callable[[Body], ModelResponse]
     answered: int = 0
     refusals: list[str] = field(default_factory=list[str])
     binding: PrefixBinding = field(default_factory=PrefixBinding)
@@ -158,14 +161,14 @@ class StrictServer:
         asked: Mapping[str, JsonValue] = {"max_tokens": 1_000_000, **body} if counts else body
         if words := refusal({**asked}, request.headers.get("anthropic-beta", "")):
             self.refusals.append(words)
-            return refused(400, "invalid_request_error", words)
+            return build_error_response(400, "invalid_request_error", words)
         if counts:
             return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
         self.answered += 1
         self.bodies.append(body)
         dropped = self.binding.check(body) if body["model"] in BINDS else []
-        whole = message_of(self.binding.signed(self.answer(body), body))
-        return streamed({**whole, "input_transformations": dropped} if dropped else whole)
+        whole = build_message_body(self.binding.signed(self.answer(body), body))
+        return build_stream_response({**whole, "input_transformations": dropped} if dropped else whole)
 
 
 @dataclass
@@ -174,7 +177,7 @@ class Checked:
 
     model: ChatModel
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """See `ChatModel`. Raises AssertionError for what the API would refuse: no test means that."""
         parameters = {**request_parameters(request), "max_tokens": request.max_output}
         headers, extra = parameters.pop("extra_headers", {}), parameters.pop("extra_body", {})
@@ -197,13 +200,13 @@ class Checked:
 class CheckedWithFallbacks(Checked):
     """The same for one that knows who may answer in its place."""
 
-    others: WithFallbacks
+    others: FallbackChatModel
 
     def fallbacks(self, model: str) -> tuple[str, ...]:
-        """See `WithFallbacks`."""
+        """See `FallbackChatModel`."""
         return self.others.fallbacks(model)
 
 
 def checked(model: ChatModel) -> ChatModel:
     """The model, looked at with every request."""
-    return CheckedWithFallbacks(model, model) if isinstance(model, WithFallbacks) else Checked(model)
+    return CheckedWithFallbacks(model, model) if isinstance(model, FallbackChatModel) else Checked(model)

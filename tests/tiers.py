@@ -91,7 +91,7 @@ EVERY_LANDING = _modules("""
     wire_assistants
 """)
 """Of the modules that wait: money, tenants, crashes, messages, privacy, the wire, and the commands of the docs."""
-PARTS = 4
+PARTS = 8
 """The other modules that wait, in turns."""
 
 

@@ -16,11 +16,11 @@ import httpx2
 from pydantic import JsonValue, TypeAdapter
 
 from waystation.kernel.errors import ModelError, ModelUnavailable
-from waystation.models.anthropic.messages_server import message_of, refused, streamed
+from waystation.models.anthropic.messages_server import build_error_response, build_message_body, build_stream_response
 from waystation.models.anthropic.sse import events
-from waystation.models.ports import ModelReply
+from waystation.models.ports import ModelResponse
 
-Said = ModelReply | ModelError | httpx2.Response
+Said = ModelResponse | ModelError | httpx2.Response
 BODY: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 AWS_KEY, AWS_SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI", "eu-west-1"
 MODEL = "claude-sonnet-5-5"
@@ -62,7 +62,7 @@ class VendorServer:
                 return self.refusal(400, "invalid_request_error", "the script has no more answers")
             case httpx2.Response() as whole:
                 return whole
-            case ModelReply() as reply:
+            case ModelResponse() as reply:
                 return self.reply(reply)
             case ModelUnavailable() as later:
                 named = {} if later.retry_after is None else {"retry-after": str(later.retry_after)}
@@ -76,11 +76,11 @@ class VendorServer:
 
     def refusal(self, status: int, kind: str, words: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
         """A refusal in the vendor's shape."""
-        return refused(status, kind, words, headers)
+        return build_error_response(status, kind, words, headers)
 
-    def reply(self, reply: ModelReply) -> httpx2.Response:
+    def reply(self, reply: ModelResponse) -> httpx2.Response:
         """A reply in the vendor's shape."""
-        return streamed(message_of(reply))
+        return build_stream_response(build_message_body(reply))
 
 
 @dataclass
@@ -142,8 +142,8 @@ class BedrockServer(SignedServer):
         sent = {"x-amzn-errortype": named.get(status, "ResourceNotFoundException"), **(headers or {})}
         return httpx2.Response(status, headers=sent, json={"message": words})
 
-    def reply(self, reply: ModelReply) -> httpx2.Response:
-        said = BODY.validate_json(b'{"message": {}}') | {"message": message_of(reply)}
+    def reply(self, reply: ModelResponse) -> httpx2.Response:
+        said = BODY.validate_json(b'{"message": {}}') | {"message": build_message_body(reply)}
         assert isinstance(said["message"], dict)
         return framed([_data(event) for event in events(said["message"])])
 
@@ -214,14 +214,14 @@ class ChatServer(VendorServer):
         error = {"message": words, "type": kind, "param": None, "code": None}
         return httpx2.Response(status, headers={"x-request-id": "req-1", **(headers or {})}, json={"error": error})
 
-    def reply(self, reply: ModelReply) -> httpx2.Response:
+    def reply(self, reply: ModelResponse) -> httpx2.Response:
         return chat_stream(chat_chunks(reply, reports_usage=self.reports_usage))
 
 
 STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 
 
-def chat_chunks(reply: ModelReply, *, reports_usage: bool = True) -> Iterator[dict[str, JsonValue]]:
+def chat_chunks(reply: ModelResponse, *, reports_usage: bool = True) -> Iterator[dict[str, JsonValue]]:
     """The pieces of a reply, texts and arguments in several."""
     yield _chunk(reply, {"role": "assistant", "content": ""})
     calls = 0
@@ -252,7 +252,7 @@ def chat_chunks(reply: ModelReply, *, reports_usage: bool = True) -> Iterator[di
         yield {**_chunk(reply, {}), "choices": [], "usage": used}
 
 
-def _chunk(reply: ModelReply, delta: dict[str, JsonValue], stop: str | None = None) -> dict[str, JsonValue]:
+def _chunk(reply: ModelResponse, delta: dict[str, JsonValue], stop: str | None = None) -> dict[str, JsonValue]:
     choice: JsonValue = {"index": 0, "delta": delta, "finish_reason": stop}
     return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": reply.model, "choices": [choice]}
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from waystation.documents.readers.reader import BytesReader
-from waystation.documents.web import FetchTerms, OwnFetch
+from waystation.documents.web import DirectWebPageFetcher, WebFetchConfig
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -115,10 +115,10 @@ class Slept:
 @asynccontextmanager
 async def fetching(
     reader: BytesReader, names: Names | None = None, wait: Slept | None = None, /, **terms: object
-) -> AsyncGenerator[OwnFetch]:
+) -> AsyncGenerator[DirectWebPageFetcher]:
     """A fetcher that may reach 127.0.0.1, and nothing else of this machine."""
     named = {"user_agent": "Waystation/1.0 (tests)", "reachable": (ip_network(f"{HERE}/32"),), "pause_s": 0, **terms}
-    fetch = OwnFetch(reader, lambda: NOON, FetchTerms.model_validate(named), names, wait or Slept())
+    fetch = DirectWebPageFetcher(reader, lambda: NOON, WebFetchConfig.model_validate(named), names, wait or Slept())
     try:
         yield fetch
     finally:

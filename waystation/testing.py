@@ -18,38 +18,45 @@ from waystation.kernel.errors import (
     ModelRejected,
     RedactionFailed,
     StoreError,
-    TextNotRedacted,
+    TextRedactionError,
     ToolServerFailed,
     WebhookUnavailable,
 )
-from waystation.kernel.patterns import literals, proven
+from waystation.kernel.patterns import compile_bounded, compile_literals
 from waystation.kernel.usage import Usage
-from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Recalled
-from waystation.models.ports import CallKind, ModelReply, ModelRequest, StopReason
-from waystation.privacy.policy import Place, Policy, Redacted, Span, Treatment, treatment
-from waystation.security.untrusted import USUAL, ForeignResult, ForeignTools, ForeignToolSpec
+from waystation.memory.memory import EmbeddedPassage, MemoryQuery, ScoredPassage
+from waystation.models.ports import CallKind, ModelRequest, ModelResponse, StopReason
+from waystation.privacy.policy import (
+    Policy,
+    RedactionLevel,
+    RedactionResult,
+    Span,
+    TextDestination,
+    get_redaction_level,
+)
+from waystation.security.untrusted import USUAL, UntrustedToolResult, UntrustedTools, UntrustedToolSpec
 from waystation.tasks.notices import Notice
 
 CHARACTERS_PER_TOKEN = 4
 SCRIPTED_USAGE = Usage(input=100, output=20)
 """What a scripted reply cost unless the script says otherwise."""
 
-Script = Sequence[ModelReply | ModelError] | Callable[[ModelRequest], ModelReply]
+Script = Sequence[ModelResponse | ModelError] | Callable[[ModelRequest], ModelResponse]
 
 
-def scripted_reply(
+def make_scripted_response(
     *blocks: Block, usage: Usage = SCRIPTED_USAGE, stop: StopReason | None = None, model: str = ""
-) -> ModelReply:
+) -> ModelResponse:
     """A reply of these blocks; it stops for its tools if it calls any, else because it is done.
 
     Without `model` it does not say who answered.
     """
     calls = any(isinstance(block, ToolUse) for block in blocks)
     reason = stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN)
-    return ModelReply(blocks=blocks, stop=reason, usage=usage, model=model)
+    return ModelResponse(blocks=blocks, stop=reason, usage=usage, model=model)
 
 
-_WORD = proven(r"\w+")
+_WORD = compile_bounded(r"\w+")
 
 
 class ScriptedModel:
@@ -70,7 +77,7 @@ class ScriptedModel:
         """How many replies were asked for."""
         return len(self.requests)
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """The script's next reply; see `ChatModel`."""
         self.requests.append(request)
         if callable(self._script):
@@ -93,51 +100,54 @@ class ScriptedModel:
 
 
 class PlainRedactor:
-    """A `Redactor`, with its `Placeholders`, that replaces given texts by given placeholders: some everywhere, some
-    only on the way to memory.
+    """A `Redactor`, with its `PlaceholderFactory`, that replaces given texts by given placeholders: some everywhere,
+    some only on the way to memory.
     """
 
     def __init__(self, everywhere: Mapping[str, str], in_memory: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._placeholders = {Treatment.IDENTIFIERS: dict(everywhere), Treatment.NAMES: {**everywhere, **in_memory}}
+        self._placeholders = {
+            RedactionLevel.IDENTIFIERS: dict(everywhere),
+            RedactionLevel.NAMES: {**everywhere, **in_memory},
+        }
         self.tenants: set[str] = set()
         """Every tenant it was asked for. The placeholders do not depend on it."""
         self.failing = False
         """Set to True: nothing can be redacted any more."""
-        self.failing_at: frozenset[Place] = frozenset()
+        self.failing_at: frozenset[TextDestination] = frozenset()
         """On its way to these places no text can be redacted, as it seems for the text's own sake."""
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         """See `Redactor`."""
         self.tenants.add(tenant)
         if self.failing:
             raise RedactionFailed("the redactor was told to fail")
         if place in self.failing_at:
-            raise TextNotRedacted("the redactor was told to fail at this text")
-        return tuple(_replaced(text, self._placeholders[treatment(place, Policy.STANDARD)]) for text in texts)
+            raise TextRedactionError("the redactor was told to fail at this text")
+        return tuple(_replaced(text, self._placeholders[get_redaction_level(place, Policy.STANDARD)]) for text in texts)
 
     async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:
-        """See `Placeholders`: those that were given, and others by a hash that anybody could make."""
+        """See `PlaceholderFactory`: those that were given, and others by a hash that anybody could make."""
         self.tenants.add(tenant)
-        given = self._placeholders[Treatment.NAMES]
+        given = self._placeholders[RedactionLevel.NAMES]
         return {
             value: given.get(value) or f"<{type_}_{hashlib.sha256(value.encode()).hexdigest()[:12]}>"
             for value in values
         }
 
 
-def _replaced(text: str, placeholders: Mapping[str, str]) -> Redacted:
+def _replaced(text: str, placeholders: Mapping[str, str]) -> RedactionResult:
     if not placeholders:
-        return Redacted(text=text)
-    private = literals(placeholders)
+        return RedactionResult(text=text)
+    private = compile_literals(placeholders)
     spans = tuple(
         Span(type="GIVEN", start=found.start(), end=found.end(), score=1, placeholder=placeholders[found[0]])
         for found in private.finditer(text)
     )
-    return Redacted(text=private.sub(lambda found: placeholders[found[0]], text), spans=spans)
+    return RedactionResult(text=private.sub(lambda found: placeholders[found[0]], text), spans=spans)
 
 
-class DictSlowTexts:
-    """The port `SlowTexts` in a dictionary, for one set of rules."""
+class InMemorySlowTextStore:
+    """The port `SlowTextStore` in a dictionary, for one set of rules."""
 
     def __init__(self) -> None:
         self.times: dict[str, int] = {}
@@ -148,13 +158,13 @@ class DictSlowTexts:
         self._answer()
         return dict(self.times)
 
-    async def took_too_long(self, tenant: str, fingerprint: str) -> int:  # noqa: ARG002
+    async def record_timeout(self, tenant: str, fingerprint: str) -> int:  # noqa: ARG002
         """See the port."""
         self._answer()
         self.times[fingerprint] = self.times.get(fingerprint, 0) + 1
         return self.times[fingerprint]
 
-    async def try_again(self, tenant: str, fingerprint: str) -> None:  # noqa: ARG002
+    async def reset_timeouts(self, tenant: str, fingerprint: str) -> None:  # noqa: ARG002
         """See the port."""
         self._answer()
         self.times.pop(fingerprint, None)
@@ -190,10 +200,10 @@ class ListMemory:
         for passage_id in passage_ids:
             self.passages.pop(passage_id, None)
 
-    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+    async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
         """See `Memory`."""
         self._answer()
-        scores = (Recalled(passage=item.passage, score=_likeness(item, query)) for item in self._admitted(query))
+        scores = (ScoredPassage(passage=item.passage, score=_likeness(item, query)) for item in self._admitted(query))
         found = sorted((one for one in scores if one.score > 0), key=lambda one: (-one.score, one.passage.id))
         return tuple(found[: query.limit])
 
@@ -202,7 +212,7 @@ class ListMemory:
         self._answer()
         return sum(item.passage.tenant == tenant for item in self.passages.values())
 
-    async def purge(self) -> None:
+    async def erase_deleted_points(self) -> None:
         """There are no files."""
         self._answer()
 
@@ -240,7 +250,7 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
     return max(0.0, sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b)))
 
 
-class ListMeter:
+class RecordingMeter:
     """A `Meter` that keeps what it is told."""
 
     def __init__(self) -> None:
@@ -248,9 +258,9 @@ class ListMeter:
         self.failures: list[tuple[CallKind, str, ModelError]] = []
         """Kind of the call, model, error."""
         self.compactions: list[CompactionOutcome] = []
-        self.redactions: Counter[Place] = Counter()
+        self.redactions: Counter[TextDestination] = Counter()
         self.gauges: dict[str, int] = {}
-        """The last value of `passages_waiting` and of `tasks_paused`."""
+        """The last value of `set_pending_passages` and of `set_paused_tasks`."""
         self.missed: Counter[str] = Counter()
         """How often a gauge could not be read."""
 
@@ -266,7 +276,7 @@ class ListMeter:
         """See `Meter`."""
         self.compactions.append(outcome)
 
-    def redacted(self, place: Place, spans: int) -> None:
+    def redacted(self, place: TextDestination, spans: int) -> None:
         """See `Meter`."""
         self.redactions[place] += spans
 
@@ -274,16 +284,16 @@ class ListMeter:
         """See `Meter`."""
         self.gauges["passages_waiting"] = count
 
-    def tasks_paused(self, count: int) -> None:
+    def set_paused_tasks(self, count: int) -> None:
         """See `Meter`."""
         self.gauges["tasks_paused"] = count
 
-    def not_sampled(self, gauge: str) -> None:
+    def record_sampling_failure(self, gauge: str) -> None:
         """See `Meter`."""
         self.missed[gauge] += 1
 
 
-class ListNotifier:
+class RecordingNotifier:
     """A `Notifier` that keeps what it is given."""
 
     def __init__(self) -> None:
@@ -300,7 +310,7 @@ class ListNotifier:
         self.sent.append((notice, link))
 
 
-class ListHook:
+class RecordingHook:
     """A `CompactionHook` that keeps what it is told."""
 
     def __init__(self) -> None:
@@ -320,7 +330,7 @@ class FixedToolServers:
     """A `ToolServers` with these tools. Each call gives the next result; it keeps what it was asked."""
 
     def __init__(
-        self, tools: Sequence[ForeignToolSpec], results: Sequence[ForeignResult | ToolServerFailed] = ()
+        self, tools: Sequence[UntrustedToolSpec], results: Sequence[UntrustedToolResult | ToolServerFailed] = ()
     ) -> None:
         self._tools, self._results = tuple(tools), list(results)
         self.called: list[tuple[str, dict[str, JsonValue]]] = []
@@ -330,12 +340,12 @@ class FixedToolServers:
         self,
         taken: Collection[str] = (),  # noqa: ARG002
         servers: Sequence[str] | None = None,
-    ) -> ForeignTools:
+    ) -> UntrustedTools:
         """See `ToolServers`; under the names that they have. All are usual ones."""
         wanted = [one for one in self._tools if servers is None or not {one.server, USUAL}.isdisjoint(servers)]
-        return ForeignTools(tools=tuple(wanted))
+        return UntrustedTools(tools=tuple(wanted))
 
-    async def call(self, spec: ForeignToolSpec, arguments: dict[str, JsonValue]) -> ForeignResult:
+    async def call(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
         """See `ToolServers`."""
         self.called.append((spec.name, arguments))
         result = self._results.pop(0)

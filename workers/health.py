@@ -22,7 +22,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from waystation.agents.ports import Meter
-from waystation.config.values import address_of
+from waystation.config.values import parse_listen_address
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.memory.ports import Memory
 from waystation.runtime.sql_store import SqlStore
@@ -32,7 +32,7 @@ NOT_ANSWERED = (WaystationError, RPCError, SQLAlchemyError, OSError, TimeoutErro
 """How the outside fails: Temporal, store or memory."""
 
 
-async def answers(look: Awaitable[object]) -> bool:
+async def is_responding(look: Awaitable[object]) -> bool:
     """Whether it comes to an end in time and without an error."""
     try:
         await asyncio.wait_for(look, _PATIENCE.total_seconds())
@@ -41,12 +41,12 @@ async def answers(look: Awaitable[object]) -> bool:
     return True
 
 
-async def look_at_temporal(client: Client) -> None:
+async def check_temporal(client: Client) -> None:
     """The cheapest call that every server answers. Raises RPCError."""
     await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=_PATIENCE)
 
 
-async def look_at_store(store: SqlStore) -> None:
+async def check_store(store: SqlStore) -> None:
     """`select 1`. Raises SQLAlchemyError, OSError."""
     async with store.database.read() as connection:
         await connection.exec_driver_sql("select 1")
@@ -66,14 +66,14 @@ class Health:
     """None: nothing that this process does needs it."""
     workers: Sequence[Worker]
 
-    async def live(self, _request: web.Request) -> web.Response:
+    async def handle_livez(self, _request: web.Request) -> web.Response:
         """The event loop runs."""
         return web.json_response({"live": True})
 
     async def ready(self, _request: web.Request) -> web.Response:
         """Each part by name: whether it is there. No words of errors: they might quote an address or a key."""
         temporal, store, memory = await asyncio.gather(
-            answers(look_at_temporal(self.client)), answers(look_at_store(self.store)), self._memory_answers()
+            is_responding(check_temporal(self.client)), is_responding(check_store(self.store)), self._memory_answers()
         )
         needed = {"workers": all(worker.is_running for worker in self.workers), "temporal": temporal, "store": store}
         ready = all(needed.values())
@@ -82,15 +82,15 @@ class Health:
         return web.json_response({"ready": ready, "parts": parts}, status=OK if ready else UNAVAILABLE)
 
     async def _memory_answers(self) -> bool | None:
-        return None if self.memory is None else await answers(self.memory.count(""))
+        return None if self.memory is None else await is_responding(self.memory.count(""))
 
 
 @asynccontextmanager
-async def served_health(address: str, health: Health) -> AsyncGenerator[None]:
+async def run_health_server(address: str, health: Health) -> AsyncGenerator[None]:
     """Answer at this host and port until the block ends. Raises BadInput."""
-    listening = address_of(SETTING, address)
+    listening = parse_listen_address(SETTING, address)
     app = web.Application()
-    app.add_routes([web.get("/livez", health.live), web.get("/readyz", health.ready)])
+    app.add_routes([web.get("/livez", health.handle_livez), web.get("/readyz", health.ready)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
@@ -115,7 +115,9 @@ class Gauge(NamedTuple):
 
 
 @asynccontextmanager
-async def sampled(gauges: tuple[Gauge, ...], meter: Meter, interval: timedelta = _INTERVAL) -> AsyncGenerator[None]:
+async def run_gauge_sampler(
+    gauges: tuple[Gauge, ...], meter: Meter, interval: timedelta = _INTERVAL
+) -> AsyncGenerator[None]:
     """Read and show the gauges now and at every interval, until the block ends. A failure is counted, no more."""
     sampling = asyncio.create_task(_sample(gauges, meter, interval))
     try:
@@ -131,5 +133,5 @@ async def _sample(gauges: tuple[Gauge, ...], meter: Meter, interval: timedelta) 
             try:
                 gauge.show(await gauge.read())
             except NOT_ANSWERED:
-                meter.not_sampled(gauge.name)
+                meter.record_sampling_failure(gauge.name)
         await asyncio.sleep(interval.total_seconds())

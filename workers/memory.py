@@ -12,14 +12,14 @@ from typing import IO, NamedTuple
 
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, MemoryInUse, MemoryUnavailable, StoreError, Unreachable, WrongKey
-from waystation.kernel.files import opened_private
-from waystation.memory.archive import Archive, Recollection
+from waystation.kernel.files import open_private_file
+from waystation.memory.archive import MemoryRecall, OutboxDrainer
 from waystation.memory.memory import Excerpt, MemoryQuery
 from waystation.memory.ports import Embedder, Memory, MemoryDraft, MemorySearch
 from waystation.memory.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import data_converter, key_of, opened_store
+from waystation.runtime.stores import data_converter, get_placeholder_key, open_store
 from waystation.runtime.temporal.connect import connect_as_person, find_target
 from waystation.runtime.temporal.orders import WorkersMemory
 from waystation.tasks.task import reader_of
@@ -36,7 +36,7 @@ _NOBODY = ""
 
 
 @asynccontextmanager
-async def opened_memory(settings: Settings, embedder: Embedder) -> AsyncGenerator[Memory]:
+async def open_memory(settings: Settings, embedder: Embedder) -> AsyncGenerator[Memory]:
     """The memory, closed at the end. A server that is down now may come later: that is no failure here.
 
     What was made with another embedder is refused here and now.
@@ -48,9 +48,9 @@ async def opened_memory(settings: Settings, embedder: Embedder) -> AsyncGenerato
         MemoryUnavailable: the embedded memory cannot be opened.
     """
     if settings.qdrant_url is not None:
-        from workers.memory_server import opened_on_server  # noqa: PLC0415
+        from workers.memory_server import open_server_memory  # noqa: PLC0415
 
-        async with opened_on_server(settings, settings.qdrant_url, embedder) as memory:
+        async with open_server_memory(settings, settings.qdrant_url, embedder) as memory:
             yield memory
     else:
         async with AsyncExitStack() as stack:
@@ -69,7 +69,7 @@ async def _embedded(settings: Settings, embedder: Embedder) -> AsyncGenerator[Me
 
 
 @asynccontextmanager
-async def draining(archive: Archive, interval: timedelta = DRAIN_EVERY) -> AsyncGenerator[None]:
+async def run_drain_loop(archive: OutboxDrainer, interval: timedelta = DRAIN_EVERY) -> AsyncGenerator[None]:
     """While this lasts, what waits in the outbox is brought into memory again and again, as soon as that takes it.
 
     Nothing is kept of it anywhere: the outbox is what survives. Where nothing waits, the store alone is asked, once an
@@ -83,25 +83,27 @@ async def draining(archive: Archive, interval: timedelta = DRAIN_EVERY) -> Async
         await asyncio.gather(drain, return_exceptions=True)
 
 
-async def _drain(archive: Archive, seconds: float) -> None:
+async def _drain(archive: OutboxDrainer, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
         with suppress(*NOT_ANSWERED):  # the next time does it
-            if await archive.store.waiting(1) or await archive.store.taken_back(1):
+            if await archive.store.waiting(1) or await archive.store.list_passage_ids_to_delete(1):
                 await archive.memory.count(_NOBODY)
                 await archive.drain()
 
 
 @asynccontextmanager
-async def opened_draft(settings: Settings, embedder: Embedder, *, anew: bool = False) -> AsyncGenerator[MemoryDraft]:
+async def open_memory_draft(
+    settings: Settings, embedder: Embedder, *, anew: bool = False
+) -> AsyncGenerator[MemoryDraft]:
     """The memory that is made anew with this embedder, as far as it is; closed at the end. Raises as above.
 
     `anew`: all of it, also where this embedder made the one that is in use, which may be damaged.
     """
     if settings.qdrant_url is not None:
-        from workers.memory_server import draft_on_server  # noqa: PLC0415
+        from workers.memory_server import open_server_draft  # noqa: PLC0415
 
-        async with draft_on_server(settings, settings.qdrant_url, embedder, anew=anew) as draft:
+        async with open_server_draft(settings, settings.qdrant_url, embedder, anew=anew) as draft:
             yield draft
     else:
         with _alone(settings, _REINDEX):
@@ -124,7 +126,7 @@ FAR_FEWER = 0.9
 """A smaller share of its passages is said with what a search found."""
 
 
-class PassagesHeld(NamedTuple):
+class PassageCounts(NamedTuple):
     """What memory has of a tenant, and what the store says was written to it."""
 
     points: int
@@ -148,46 +150,46 @@ class PassagesHeld(NamedTuple):
         return self.lost if self.points < FAR_FEWER * self.stored else ""
 
 
-async def held(settings: Settings, store: SqlStore, memory: MemorySearch | None) -> PassagesHeld:
+async def get_passage_counts(settings: Settings, store: SqlStore, memory: MemorySearch | None) -> PassageCounts:
     """`memory`: None where there is none. Raises as its `count` does."""
     reader = reader_of(settings.tenant)
     before = await store.count_stored(reader)
     points = 0 if memory is None else await memory.count(reader.tenant)
     # Workers bring in and forget meanwhile.
-    return PassagesHeld(points, min(before, await store.count_stored(reader)))
+    return PassageCounts(points, min(before, await store.count_stored(reader)))
 
 
-async def held_now(settings: Settings, store: SqlStore, embedder: Embedder) -> PassagesHeld:
+async def load_passage_counts(settings: Settings, store: SqlStore, embedder: Embedder) -> PassageCounts:
     """The same of the memory that is there; a look makes none. Raises as `memory_to_search` does."""
     if not await memory_is_there(settings):
-        return await held(settings, store, None)
+        return await get_passage_counts(settings, store, None)
     async with memory_to_search(settings, store, embedder) as memory:
-        return await held(settings, store, memory)
+        return await get_passage_counts(settings, store, memory)
 
 
-async def what_is_lost(settings: Settings) -> str:
+async def describe_lost_passages(settings: Settings) -> str:
     """Of memory, with the next step; empty where nothing is, or where that cannot be told now."""
-    from waystation.runtime.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
+    from waystation.runtime.knowledge import open_embedder  # noqa: PLC0415  numpy comes with it
 
     with suppress(StoreError, BadInput, WrongKey, Unreachable, MemoryUnavailable):
-        async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
-            return (await held_now(settings, store, embedder)).lost
+        async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:
+            return (await load_passage_counts(settings, store, embedder)).lost
     return ""
 
 
-async def why_not_embedded(settings: Settings) -> str:
+async def describe_embedded_memory_problem(settings: Settings) -> str:
     """Why no worker could open the embedded memory, or what it has lost; empty where neither is so, or one has it."""
-    from waystation.runtime.knowledge import opened_embedder  # noqa: PLC0415  numpy comes with it
+    from waystation.runtime.knowledge import open_embedder  # noqa: PLC0415  numpy comes with it
 
     try:
         if settings.memory_folder.exists():
-            async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
+            async with open_embedder(settings) as embedder, open_memory(settings, embedder):
                 pass
     except MemoryInUse:
         pass
     except (BadInput, MemoryUnavailable) as error:
         return str(error)
-    return await what_is_lost(settings)
+    return await describe_lost_passages(settings)
 
 
 @contextmanager
@@ -235,7 +237,7 @@ async def _looking(settings: Settings) -> AsyncGenerator[None]:
 
 def _locked(settings: Settings, suffix: str) -> IO[bytes] | None:
     """The file that is locked as long as it is open; None where somebody else has it."""
-    file = opened_private(settings.memory_folder.with_suffix(suffix))
+    file = open_private_file(settings.memory_folder.with_suffix(suffix))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -248,10 +250,10 @@ def _locked(settings: Settings, suffix: str) -> IO[bytes] | None:
 async def memory_to_search(settings: Settings, store: SqlStore, embedder: Embedder) -> AsyncGenerator[MemorySearch]:
     """The memory of these settings, as far as it can be searched.
 
-    Raises as `opened_memory` does, and Unreachable where the process that has it open is not to be asked.
+    Raises as `open_memory` does, and Unreachable where the process that has it open is not to be asked.
     """
     if settings.qdrant_url is not None:
-        async with opened_memory(settings, embedder) as shared:
+        async with open_memory(settings, embedder) as shared:
             yield shared
         return
     async with AsyncExitStack() as stack:
@@ -272,7 +274,7 @@ async def _of_workers(settings: Settings, store: SqlStore) -> MemorySearch:
             f"another process has the memory of {settings.home} open, and is asked over Temporal: {error}; or stop "
             "that process, or set QDRANT_URL, so that all share a Qdrant server"
         ) from error
-    return WorkersMemory(client, store.passages_with)
+    return WorkersMemory(client, store.get_passages)
 
 
 class _Opened(NamedTuple):
@@ -307,28 +309,28 @@ class MemoryReader:
         """
         if not await memory_is_there(self._settings):
             if self._compares:
-                async with aclosing(await opened_store(self._settings)) as alone:
+                async with aclosing(await open_store(self._settings)) as alone:
                     await self._compare(alone, None)
             return ()
         store, embedder, redactor = await self._tools()
         async with memory_to_search(self._settings, store, embedder) as memory:
-            found = await Recollection(memory, embedder, redactor).search(wanted, tokens)
+            found = await MemoryRecall(memory, embedder, redactor).search(wanted, tokens)
             if self._compares:
                 await self._compare(store, memory)
             return found
 
     async def _compare(self, store: SqlStore, memory: MemorySearch | None) -> None:
-        self.lost = (await held(self._settings, store, memory)).lost_many
+        self.lost = (await get_passage_counts(self._settings, store, memory)).lost_many
 
     async def _tools(self) -> _Opened:
         # The embedder and Presidio take seconds to load.
-        from waystation.runtime.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
+        from waystation.runtime.knowledge import create_redactor, open_embedder  # noqa: PLC0415
 
         async with self._opening:
             if self._opened is None:
-                store = await self._stack.enter_async_context(aclosing(await opened_store(self._settings)))
-                embedder = await self._stack.enter_async_context(opened_embedder(self._settings))
-                redactor = redactor_of(self._settings, await key_of(store, self._settings))
+                store = await self._stack.enter_async_context(aclosing(await open_store(self._settings)))
+                embedder = await self._stack.enter_async_context(open_embedder(self._settings))
+                redactor = create_redactor(self._settings, await get_placeholder_key(store, self._settings))
                 self._stack.callback(redactor.close)
                 self._opened = _Opened(store, embedder, redactor)
             return self._opened

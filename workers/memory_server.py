@@ -14,7 +14,7 @@ _LOOK_SECONDS = 3
 
 
 @asynccontextmanager
-async def opened_on_server(settings: Settings, url: str, embedder: Embedder) -> AsyncGenerator[Memory]:
+async def open_server_memory(settings: Settings, url: str, embedder: Embedder) -> AsyncGenerator[Memory]:
     """The memory, closed at the end. A server that is down now may come later: that is no failure here.
 
     Raises BadInput where the URL is no address, and OtherEmbedder.
@@ -35,7 +35,7 @@ async def _checked(memory: QdrantServerMemory) -> None:
 
 
 @asynccontextmanager
-async def draft_on_server(
+async def open_server_draft(
     settings: Settings, url: str, embedder: Embedder, *, anew: bool
 ) -> AsyncGenerator[MemoryDraft]:
     """The memory that is made anew, closed at the end. Raises BadInput where the URL is no address."""

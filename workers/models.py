@@ -12,21 +12,21 @@ import httpx2
 from waystation.config.settings import Settings
 from waystation.kernel.errors import (
     BadInput,
-    EndpointBroken,
+    BrokenEndpointError,
+    ContentFilterError,
     ModelError,
-    ModelGone,
+    ModelNotFoundError,
     ModelRejected,
     ModelUnavailable,
-    ReplyBlocked,
     SpendingLimitReached,
 )
-from waystation.kernel.imports import loading
-from waystation.models.connections import Patience, named_error
-from waystation.models.endpoints import PROVIDER_KEY, Endpoints, ModelEndpoint, NamedEndpoint
+from waystation.kernel.imports import pause_gc_for_imports
+from waystation.models.connections import ModelTimeouts, add_model_to_error
+from waystation.models.endpoints import PROVIDER_KEY, EndpointRegistry, ModelEndpoint, NamedEndpoint
 from waystation.models.openai.model import openai_model
-from waystation.models.ports import ChatModel, ModelReply, ModelRequest
-from waystation.models.profiles import OFFLINE_MODEL, at_endpoint, located
-from waystation.plugins.offline.transport import offline_transport
+from waystation.models.ports import ChatModel, ModelRequest, ModelResponse
+from waystation.models.profiles import OFFLINE_MODEL, format_model_name, parse_model_name
+from waystation.plugins.offline.transport import create_offline_transport
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ SHORT_WAIT = 10.0
 """Seconds that a named delay may take before another endpoint is asked: what is in the cache there is worth that."""
 
 
-class FirstUsed:
+class LazyChatModel:
     """A model whose client is made when it is first asked, in a thread, since that may load the vendor's SDK. What
     nobody asks may lack its key or its packages.
     """
@@ -46,7 +46,7 @@ class FirstUsed:
         self._made: ChatModel | None = None
         self._making = asyncio.Lock()
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """See `ChatModel`. Raises ModelRejected where there is no client to be made."""
         return await (await self._model()).complete(request)
 
@@ -69,7 +69,7 @@ class FirstUsed:
             return self._made
 
 
-class ModelSwitch:
+class ModelRouter:
     """Sends a request where its model lives, so that one worker serves offline tasks and others; and where that is
     gone, overloaded or over its spending limit, to who may take its place.
     """
@@ -79,7 +79,7 @@ class ModelSwitch:
         offline: ChatModel,
         provider: ChatModel | None,
         named: Mapping[str, ChatModel],
-        places: Endpoints,
+        places: EndpointRegistry,
         keys: Mapping[str, str] | None = None,
     ) -> None:
         """`keys`: by name of the endpoint, empty for the provider's, the variable that has its key."""
@@ -89,10 +89,10 @@ class ModelSwitch:
         """Until when, by full name of a model, on the clock of the event loop."""
 
     def fallbacks(self, model: str) -> tuple[str, ...]:
-        """See `WithFallbacks`."""
+        """See `FallbackChatModel`."""
         return self._places.fallbacks(model)
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """See `ChatModel`. A call that was refused, and certainly not billed, goes to the next that may take it; one
         that may have been billed fails, and the next attempt of whoever asked goes there. That another one does not
         take the call in its place (a wrong key, too long a request) is nobody's error but its own. Errors name the
@@ -103,7 +103,7 @@ class ModelSwitch:
             asked = model == request.model
             try:
                 with self._named_in_errors(model, "" if asked else model):
-                    reply = await self._of(model).complete(request.placed(model))
+                    reply = await self._of(model).complete(request.convert_for_model(model))
             except (ModelUnavailable, SpendingLimitReached, ModelRejected) as error:
                 passed_on = _passed_on(error, asked=asked) and self._rested(model, request, error)
                 if not passed_on or not request.fallbacks:
@@ -123,8 +123,8 @@ class ModelSwitch:
             return None
         try:
             with self._named_in_errors(request.model):
-                return await self._of(request.model).count_tokens(request.placed(request.model))
-        except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
+                return await self._of(request.model).count_tokens(request.convert_for_model(request.model))
+        except (ModelUnavailable, SpendingLimitReached, ModelNotFoundError) as error:
             if not self._rested(request.model, request, error):
                 raise
             return None
@@ -151,11 +151,11 @@ class ModelSwitch:
     @contextmanager
     def _named_in_errors(self, model: str, asked: str = "") -> Generator[None]:
         """`asked`: the same name, if the model was asked in another one's place."""
-        variable = self._keys.get(located(model).endpoint or "", "")
+        variable = self._keys.get(parse_model_name(model).endpoint or "", "")
         try:
             yield
         except ModelError as error:
-            named = named_error(error, model, variable, is_set=bool(os.environ.get(variable)))
+            named = add_model_to_error(error, model, variable, is_set=bool(os.environ.get(variable)))
             if asked:
                 named.asked = asked
             raise named from None
@@ -163,7 +163,7 @@ class ModelSwitch:
     def _of(self, model: str) -> ChatModel:
         if model == OFFLINE_MODEL:
             return self._offline
-        if place := located(model).endpoint:
+        if place := parse_model_name(model).endpoint:
             if place not in self._named:
                 raise ModelRejected(f"the config file of this worker has no [endpoints.{place}]")
             return self._named[place]
@@ -188,50 +188,54 @@ def _passed_on(error: ModelError, *, asked: bool) -> bool:
     the request itself are the caller's. A delay that is over soon is waited for, and a blocked reply may be billed.
     """
     if isinstance(error, ModelRejected):
-        return isinstance(error, ModelGone | EndpointBroken) or not (asked or isinstance(error, ReplyBlocked))
+        return isinstance(error, ModelNotFoundError | BrokenEndpointError) or not (
+            asked or isinstance(error, ContentFilterError)
+        )
     if not isinstance(error, ModelUnavailable) or error.possibly_billed:
         return True
     return error.retry_after is None or error.retry_after > SHORT_WAIT
 
 
-def model_switch(settings: Settings) -> ModelSwitch:
+def create_model_router(settings: Settings) -> ModelRouter:
     """The models that these settings reach.
 
     Raises BadInput for a named endpoint that these settings use, and that lacks what it needs.
     """
     used = settings.used_endpoints
     makers = {name: partial(_named_model, settings, name) for name in settings.named_endpoints}
-    named = {name: make() if name in used else FirstUsed(make) for name, make in makers.items()}
+    named = {name: make() if name in used else LazyChatModel(make) for name, make in makers.items()}
     keys = {"": PROVIDER_KEY, **{name: one.key_variable for name, one in settings.named_endpoints.items()}}
     provider = None if settings.anthropic_api_key is None else _provider(settings, settings.places.at(""))
-    return ModelSwitch(FirstUsed(offline_model), provider, named, settings.places, keys)
+    return ModelRouter(LazyChatModel(create_offline_model), provider, named, settings.places, keys)
 
 
-def offline_model() -> ChatModel:
+def create_offline_model() -> ChatModel:
     """The built-in model, behind the same adapter as the provider's."""
-    with loading():
+    with pause_gc_for_imports():
         from waystation.models.anthropic.model import anthropic_model  # noqa: PLC0415  it loads the SDK
 
-    return anthropic_model("offline", "http://offline.invalid", httpx2.AsyncClient(transport=offline_transport()))
-
-
-def _named_model(settings: Settings, name: str) -> ChatModel:
-    return endpoint_model(
-        settings.named_endpoints[name], settings.places.at(at_endpoint(name, "-")), patience_of(settings)
+    return anthropic_model(
+        "offline", "http://offline.invalid", httpx2.AsyncClient(transport=create_offline_transport())
     )
 
 
-def probing_model(settings: Settings, model: str, endpoint: ModelEndpoint) -> ChatModel:
+def _named_model(settings: Settings, name: str) -> ChatModel:
+    return create_endpoint_model(
+        settings.named_endpoints[name], settings.places.at(format_model_name(name, "-")), get_model_timeouts(settings)
+    )
+
+
+def create_probe_model(settings: Settings, model: str, endpoint: ModelEndpoint) -> ChatModel:
     """A model at its endpoint, of which nothing is taken for granted. Raises BadInput without a key."""
-    if place := located(model).endpoint:
-        return endpoint_model(settings.named_endpoints[place], endpoint, patience_of(settings))
+    if place := parse_model_name(model).endpoint:
+        return create_endpoint_model(settings.named_endpoints[place], endpoint, get_model_timeouts(settings))
     if settings.anthropic_api_key is None:
         raise BadInput("there is no endpoint to ask: set ANTHROPIC_API_KEY, and ANTHROPIC_BASE_URL for another one")
     return _provider(settings, endpoint)
 
 
-def endpoint_model(
-    endpoint: NamedEndpoint, row: ModelEndpoint, patience: Patience, http_client: httpx2.AsyncClient | None = None
+def create_endpoint_model(
+    endpoint: NamedEndpoint, row: ModelEndpoint, patience: ModelTimeouts, http_client: httpx2.AsyncClient | None = None
 ) -> ChatModel:
     """The models of a named endpoint. Raises BadInput where it lacks a key or packages."""
     key = os.environ.get(endpoint.key_variable) or None
@@ -239,7 +243,7 @@ def endpoint_model(
         raise BadInput(endpoint.keyless)
     if endpoint.kind == "openai":
         return openai_model(key, endpoint.url, http_client, patience, row)
-    with loading():
+    with pause_gc_for_imports():
         from waystation.models.anthropic.model import AnthropicModel  # noqa: PLC0415  as above
         from waystation.models.anthropic.platforms import platform_client  # noqa: PLC0415
 
@@ -250,13 +254,13 @@ def endpoint_model(
 def _provider(settings: Settings, endpoint: ModelEndpoint) -> ChatModel:
     if settings.anthropic_api_key is None:
         raise BadInput("set ANTHROPIC_API_KEY")
-    with loading():
+    with pause_gc_for_imports():
         from waystation.models.anthropic.model import anthropic_model  # noqa: PLC0415  as above
 
     key = settings.anthropic_api_key.get_secret_value()
-    return anthropic_model(key, settings.anthropic_base_url, patience=patience_of(settings), endpoint=endpoint)
+    return anthropic_model(key, settings.anthropic_base_url, patience=get_model_timeouts(settings), endpoint=endpoint)
 
 
-def patience_of(settings: Settings) -> Patience:
+def get_model_timeouts(settings: Settings) -> ModelTimeouts:
     """How long the provider may be silent."""
-    return Patience(settings.model_patience, settings.model_patience_thinking, settings.model_stream_patience)
+    return ModelTimeouts(settings.model_patience, settings.model_patience_thinking, settings.model_stream_patience)

@@ -29,15 +29,15 @@ from waystation.agents.compactor import CompactionHooks
 from waystation.agents.ports import Meter
 from waystation.agents.task_brief import EarlierTasks
 from waystation.agents.tools.tool import Tool
-from waystation.agents.tools.web import FetchPage, WebSearchTool
-from waystation.config.resolver import task_row_of
-from waystation.config.settings import Settings, config_file_given, variable_given
+from waystation.agents.tools.web import FetchPageTool, WebSearchTool
+from waystation.config.resolver import build_task_row
+from waystation.config.settings import Settings, find_active_variable, get_config_file
 from waystation.config.values import is_address
 from waystation.context.ports import CompactionHook
 from waystation.documents.ports import TableEngine
-from waystation.documents.redacted import RedactedDocuments
-from waystation.documents.sources import Loaded, load_documents
-from waystation.documents.web_pages import Domains
+from waystation.documents.redacted import RedactedDocumentStore
+from waystation.documents.sources import DocumentLoadResult, load_documents
+from waystation.documents.web_pages import DomainPolicy
 from waystation.erasure.removal import SeenHistory, Sought
 from waystation.erasure.report_files import rewritten_reports
 from waystation.kernel.clock import utc_now
@@ -50,9 +50,9 @@ from waystation.runtime.hooks import CommandHook, Messages, PostedHook, Webhook
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.stores import tool_secrets
 from waystation.runtime.temporal.connect import Target, find_target, workflow_link
-from waystation.runtime.temporal.orders import delete_histories, delete_seen, running
+from waystation.runtime.temporal.orders import delete_histories, delete_seen, is_workflow_running
 from waystation.runtime.temporal.schedules import pause_schedule
-from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.runtime.temporal.tasks import TemporalTaskClient
 from waystation.tasks.schedules import ReadAnew
 from waystation.tasks.session import AdmissionRequest, session_of
 from waystation.tasks.task import TaskRequest, TaskRow
@@ -83,7 +83,7 @@ class TemporalAndFiles:
 
 
 @dataclass(frozen=True)
-class FrontDesk:
+class TemporalTaskIntake:
     """Implements the port `Intake`."""
 
     client: Client
@@ -91,16 +91,16 @@ class FrontDesk:
     settings: Settings
 
     @property
-    def tasks(self) -> TemporalTasks:
+    def tasks(self) -> TemporalTaskClient:
         """Sessions and tasks on the server. Nothing of it that waits for workflows is for activities."""
-        return TemporalTasks(self.client, find_target(self.settings))
+        return TemporalTaskClient(self.client, find_target(self.settings))
 
     def read(self, paths: Sequence[str]) -> ReadAnew:
         """See `Intake`."""
         places = [Path(path) for path in paths]
         try:
             gone = sum(not place.exists() for place in places)
-            loaded = load_documents(places) if not gone else Loaded(documents=())
+            loaded = load_documents(places) if not gone else DocumentLoadResult(documents=())
         except (BadInput, OSError):  # it names files, and what fails a workflow stands on the server in plain text
             raise BadInput(
                 "its documents cannot be read: `waystation schedule list` names their places, and `waystation submit` "
@@ -117,7 +117,7 @@ class FrontDesk:
         """See `Intake`."""
         earlier = EarlierTasks(self.store)
         prices = load_prices(self.settings.prices, published=not self.settings.uses_offline_model)
-        return await task_row_of(request, self.settings, earlier, prices, utc_now())
+        return await build_task_row(request, self.settings, earlier, prices, utc_now())
 
     async def request_admission(self, request: AdmissionRequest) -> None:
         """See `Intake`."""
@@ -125,7 +125,7 @@ class FrontDesk:
 
     async def is_open(self, workflow_id: str) -> bool:
         """See `Intake`. Raises RPCError."""
-        return await running(self.client, workflow_id)
+        return await is_workflow_running(self.client, workflow_id)
 
     async def pause(self, schedule_id: str, note: str) -> None:
         """See `Intake`. Raises RPCError."""
@@ -136,7 +136,7 @@ USER_AGENT = f"Waystation/{__version__} (research agents; who runs them did not 
 
 
 @dataclass(frozen=True)
-class Reach:
+class ToolBackends:
     """What the tools of one process reach."""
 
     tables: TableEngine
@@ -145,49 +145,51 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Ledgers:
+class ToolBackendDeps:
     """Where pages are kept, and searches are charged; and what of both is shown."""
 
     store: SqlStore
     meter: Meter
-    redacted: RedactedDocuments
+    redacted: RedactedDocumentStore
 
 
 @asynccontextmanager
-async def opened_reach(settings: Settings, ledgers: Ledgers) -> AsyncGenerator[Reach]:
+async def open_tool_backends(settings: Settings, ledgers: ToolBackendDeps) -> AsyncGenerator[ToolBackends]:
     """Opened where they are first used, closed at the end. Raises BadInput for a setting that cannot be used."""
     # DuckDB and the protocol of tool servers take a second to load.
-    from waystation.documents.table_engine.engine import DuckDbTables  # noqa: PLC0415
+    from waystation.documents.table_engine.engine import DuckDbTableEngine  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         web = _web(settings, ledgers, stack) if settings.web else ()
-        yield Reach(DuckDbTables(), web, await _servers(settings, ledgers.store, stack))
+        yield ToolBackends(DuckDbTableEngine(), web, await _servers(settings, ledgers.store, stack))
 
 
-def _web(settings: Settings, ledgers: Ledgers, stack: AsyncExitStack) -> Sequence[Tool]:
+def _web(settings: Settings, ledgers: ToolBackendDeps, stack: AsyncExitStack) -> Sequence[Tool]:
     from waystation.documents.readers.reader import BytesReader  # noqa: PLC0415
-    from waystation.documents.web import FetchTerms, OwnFetch  # noqa: PLC0415
+    from waystation.documents.web import DirectWebPageFetcher, WebFetchConfig  # noqa: PLC0415
 
-    domains = Domains(allow=settings.web_allow, deny=settings.web_deny, asks=settings.web_asks)
+    domains = DomainPolicy(allow=settings.web_allow, deny=settings.web_deny, asks=settings.web_asks)
     reader = BytesReader()
     stack.push_async_callback(reader.aclose)
-    terms = FetchTerms(
+    terms = WebFetchConfig(
         user_agent=settings.web_user_agent or USER_AGENT, domains=domains, reachable=settings.web_reachable
     )
-    pages = OwnFetch(reader, utc_now, terms)
+    pages = DirectWebPageFetcher(reader, utc_now, terms)
     stack.push_async_callback(pages.aclose)
-    fetch = FetchPage(pages, ledgers.store, ledgers.redacted, domains)
+    fetch = FetchPageTool(pages, ledgers.store, ledgers.redacted, domains)
     key = settings.anthropic_api_key
     if key is None:  # searches are made by the provider
         return (fetch,)
     return (_search(settings, key.get_secret_value(), domains, ledgers, stack), fetch)
 
 
-def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, stack: AsyncExitStack) -> Tool:
+def _search(
+    settings: Settings, key: str, domains: DomainPolicy, ledgers: ToolBackendDeps, stack: AsyncExitStack
+) -> Tool:
     from waystation.models.anthropic.model import anthropic_search  # noqa: PLC0415
-    from workers.models import patience_of  # noqa: PLC0415
+    from workers.models import get_model_timeouts  # noqa: PLC0415
 
-    url, patience = settings.anthropic_base_url, patience_of(settings)
+    url, patience = settings.anthropic_base_url, get_model_timeouts(settings)
     search = anthropic_search(key, settings.web_search_model, domains, url, patience=patience)
     stack.push_async_callback(search.aclose)
     prices = load_prices(settings.prices)
@@ -198,10 +200,10 @@ def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, st
 async def _servers(settings: Settings, store: SqlStore, stack: AsyncExitStack) -> ToolServers | None:
     if settings.tool_servers is None:
         return None
-    from waystation.mcp.config import load_servers, secret_names  # noqa: PLC0415
+    from waystation.mcp.config import list_secret_names, load_servers  # noqa: PLC0415
     from waystation.mcp.servers import McpServers  # noqa: PLC0415
 
-    kept = await tool_secrets(settings, store, secret_names(settings.tool_servers))
+    kept = await tool_secrets(settings, store, list_secret_names(settings.tool_servers))
     servers = McpServers(load_servers(settings.tool_servers, os.environ, kept))
     stack.push_async_callback(servers.aclose)
     return servers
@@ -211,7 +213,7 @@ BEFORE, AFTER = "compaction_before", "compaction_after"
 
 
 @asynccontextmanager
-async def opened_hooks(settings: Settings) -> AsyncGenerator[CompactionHooks]:
+async def open_compaction_hooks(settings: Settings) -> AsyncGenerator[CompactionHooks]:
     """The hooks, as long as the block lasts. Raises BadInput where a program is not there, and names the setting."""
     async with AsyncExitStack() as stack:
         yield CompactionHooks(
@@ -229,19 +231,19 @@ async def _hook(setting: str, written: str | None, stack: AsyncExitStack) -> Com
     try:
         return CommandHook(setting, shlex.split(written))
     except BadInput as refused:
-        place = variable_given(setting) or f"{setting} in {config_file_given()}"
+        place = find_active_variable(setting) or f"{setting} in {get_config_file()}"
         raise BadInput(f"{place}: {refused}") from None
 
 
 @asynccontextmanager
-async def opened_notices(settings: Settings, target: Target) -> AsyncGenerator[NoticeActivities]:
+async def open_notification_activities(settings: Settings, target: Target) -> AsyncGenerator[NoticeActivities]:
     """Where nothing is set there are notices only where another worker that has it admitted the task: none is lost.
 
     Raises BadInput for an address that cannot be used.
     """
     link = partial(task_link, settings.page, target)
     async with AsyncExitStack() as stack:
-        told = [await stack.enter_async_context(aclosing(one)) for one in notifiers(settings)]
+        told = [await stack.enter_async_context(aclosing(one)) for one in create_notifiers(settings)]
         yield NoticeActivities(told, link)
 
 
@@ -250,7 +252,7 @@ def task_link(page: str | None, target: Target, task_id: str) -> str | None:
     return f"{page}/tasks/{task_id}" if page is not None else workflow_link(target, task_id)
 
 
-def notifiers(settings: Settings) -> list[Webhook | Messages]:
+def create_notifiers(settings: Settings) -> list[Webhook | Messages]:
     """Everybody who is to be told. Raises BadInput."""
     addresses = settings.notify.get_secret_value().split() if settings.notify is not None else []
     messages = [Messages(SecretStr(one), number, settings.page) for number, one in enumerate(addresses, 1)]

@@ -12,38 +12,38 @@ from functools import cached_property, partial
 from pydantic import BaseModel
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.attempts import present_attempt, tell
+from activities.attempts import get_current_attempt, set_agent_status
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Condenser
+from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Compactor
 from waystation.agents.loop import AgentLoop
 from waystation.agents.ports import Meter
-from waystation.agents.redaction import Endurance, Originals, TextRedactor
-from waystation.agents.roles import Desk
-from waystation.agents.task_brief import ContractWriter
+from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor, VaultPlaceholderFactory
+from waystation.agents.roles import AgentDeps
+from waystation.agents.task_brief import BriefBuilder
 from waystation.agents.tool_visibility import ToolPolicy
 from waystation.config.settings import Settings
 from waystation.documents.columns import ColumnRedactor
 from waystation.documents.ports import DocumentSearch
-from waystation.documents.redacted import RedactedDocuments, Tables
-from waystation.documents.search import Bm25DocumentSearch, passages_of
+from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.search import Bm25DocumentSearch, split_into_passages
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
-from waystation.kernel.imports import loading
+from waystation.kernel.imports import pause_gc_for_imports
 from waystation.kernel.refs import RunRef, TaskRef
-from waystation.memory.archive import Archive, Librarian, Recollection
+from waystation.memory.archive import DocumentIndexer, MemoryRecall, OutboxDrainer
 from waystation.memory.ports import Embedder, Memory
 from waystation.models.ports import ChatModel
 from waystation.planning.planner import Planner
 from waystation.plugins.redaction.keys import key_check
 from waystation.plugins.redaction.placeholders import fingerprint
-from waystation.privacy.policy import RedactionRules, shows_names
-from waystation.privacy.ports import Placeholders, Redactor, Vault
+from waystation.privacy.policy import RedactionConfig, should_show_names
+from waystation.privacy.ports import PlaceholderFactory, Redactor, Vault
 from waystation.reports.oversight import Reviewer, Reviser
 from waystation.reports.publisher import Chronicler, CitationCheck, Publisher
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import first_key, own_cipher
+from waystation.runtime.stores import build_cipher, load_oldest_key
 from waystation.tasks.context_editor import Rewinder
-from workers.outside import Ledgers, Reach, opened_reach
+from workers.outside import ToolBackendDeps, ToolBackends, open_tool_backends
 
 DEPTH = 3
 """Of the reference in an input: an order, its request, its run."""
@@ -56,7 +56,7 @@ def present_session() -> str:
     return _PRESENT.get()
 
 
-class SessionScope(Interceptor):
+class SessionContextInterceptor(Interceptor):
     """Makes the session of every activity known to what it calls."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
@@ -66,7 +66,7 @@ class SessionScope(Interceptor):
 
 class _Scoped(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> object:
-        sessions = [session_of(one) for one in list[object](input.args)]
+        sessions = [find_session(one) for one in list[object](input.args)]
         token = _PRESENT.set(next(filter(None, sessions), ""))
         try:
             return await super().execute_activity(input)
@@ -74,26 +74,26 @@ class _Scoped(ActivityInboundInterceptor):
             _PRESENT.reset(token)
 
 
-def session_of(given: object, depth: int = DEPTH) -> str:
+def find_session(given: object, depth: int = DEPTH) -> str:
     """That of the first reference to a run or a task in an input; empty where there is none."""
     match given:
         case RunRef() | TaskRef():
             return given.session
         case BaseModel() if depth:
-            parts = (session_of(getattr(given, name), depth - 1) for name in type(given).model_fields)
+            parts = (find_session(getattr(given, name), depth - 1) for name in type(given).model_fields)
             return next(filter(None, parts), "")
         case _:
             return ""
 
 
 @dataclass(frozen=True)
-class Parts:
+class ActivityDeps:
     """Everything that activities work with."""
 
     store: SqlStore
     model: ChatModel
     redactor: Redactor
-    redacted: RedactedDocuments
+    redacted: RedactedDocumentStore
     """Documents, pages and stored results as agents may see them."""
     embedder: Embedder
     memory: Memory
@@ -103,9 +103,9 @@ class Parts:
     """By what other workers of the store see whether they make placeholders with the same key."""
     hooks: CompactionHooks = NO_HOOKS
     vault: Vault | None = None
-    placeholders: Placeholders | None = None
+    placeholders: PlaceholderFactory | None = None
     """What makes those of private cells; without it no table is queried."""
-    reach: Reach | None = None
+    reach: ToolBackends | None = None
     """Beyond the store; without it agents read documents alone."""
     tool_policy: ToolPolicy = field(default_factory=ToolPolicy)
 
@@ -121,26 +121,26 @@ class Parts:
     @property
     def metered(self) -> MeteredModel:
         """The model, with its calls announced in the store."""
-        return MeteredModel(model=self.model, store=self.store, clock=utc_now, meter=self.meter, tell=tell)
+        return MeteredModel(model=self.model, store=self.store, clock=utc_now, meter=self.meter, tell=set_agent_status)
 
     @property
-    def recollection(self) -> Recollection:
+    def recollection(self) -> MemoryRecall:
         """Search in memory."""
         store = self.store
-        return Recollection(
+        return MemoryRecall(
             memory=self.memory,
             embedder=self.embedder,
             redactor=self.redactor,
             store=store,
             vault=self.vault,
-            shows_names=shows_names(self.redacted.rules.policy),
+            shows_names=should_show_names(self.redacted.rules.policy),
         )
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> AgentDeps:
         """What the agents' tools work with."""
         store, reach = self.store, self.reach
-        return Desk(
+        return AgentDeps(
             store=store,
             search=self.search,
             recollection=self.recollection,
@@ -154,26 +154,26 @@ class Parts:
         )
 
     @cached_property
-    def tables(self) -> Tables | None:
+    def tables(self) -> RedactedTableReader | None:
         """What reads and queries tables; it keeps for a while what it redacted."""
         if self.reach is None or self.placeholders is None:
             return None
-        return Tables(self.reach.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
+        return RedactedTableReader(self.reach.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
 
     @property
-    def archive(self) -> Archive:
+    def archive(self) -> OutboxDrainer:
         """The way from outbox to memory."""
-        return Archive(store=self.store, embedder=self.embedder, memory=self.memory, redactor=self.redactor)
+        return OutboxDrainer(store=self.store, embedder=self.embedder, memory=self.memory, redactor=self.redactor)
 
     @property
-    def librarian(self) -> Librarian:
+    def librarian(self) -> DocumentIndexer:
         """What brings documents into memory."""
         store = self.store
-        return Librarian(
+        return DocumentIndexer(
             store=store,
             redactor=self.redactor,
             redacted=self.redacted,
-            cut=passages_of,
+            cut=split_into_passages,
             archive=self.archive,
             clock=utc_now,
         )
@@ -193,7 +193,7 @@ class Parts:
     def loop(self) -> AgentLoop:
         """The agent loop."""
         store = self.store
-        contracts = ContractWriter(
+        contracts = BriefBuilder(
             store=store,
             recollection=self.recollection,
             redactor=self.redactor,
@@ -230,9 +230,9 @@ class Parts:
         )
 
     @property
-    def condenser(self) -> Condenser:
+    def condenser(self) -> Compactor:
         """What makes room in contexts."""
-        return Condenser(model=self.metered, desk=self.desk, archive=self.archive, clock=utc_now, hooks=self.hooks)
+        return Compactor(model=self.metered, desk=self.desk, archive=self.archive, clock=utc_now, hooks=self.hooks)
 
     @property
     def rewinder(self) -> Rewinder:
@@ -252,7 +252,7 @@ class Parts:
 
 
 @asynccontextmanager
-async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> AsyncGenerator[Parts]:
+async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) -> AsyncGenerator[ActivityDeps]:
     """The adapters that these settings ask for, opened, and closed at the end.
 
     Raises:
@@ -260,28 +260,28 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         MemoryUnavailable: the memory cannot be opened.
     """
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
-    with loading():
-        from waystation.runtime.knowledge import opened_embedder, redaction_rules, redactor_of  # noqa: PLC0415
-        from workers.memory import opened_memory  # noqa: PLC0415
-        from workers.models import model_switch  # noqa: PLC0415
-        from workers.outside import opened_hooks  # noqa: PLC0415
+    with pause_gc_for_imports():
+        from waystation.runtime.knowledge import build_redaction_config, create_redactor, open_embedder  # noqa: PLC0415
+        from workers.memory import open_memory  # noqa: PLC0415
+        from workers.models import create_model_router  # noqa: PLC0415
+        from workers.outside import open_compaction_hooks  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
-        hooks = await stack.enter_async_context(opened_hooks(settings))
-        embedder = await stack.enter_async_context(opened_embedder(settings))
-        memory = await stack.enter_async_context(opened_memory(settings, embedder))
-        model = model_switch(settings)
+        hooks = await stack.enter_async_context(open_compaction_hooks(settings))
+        embedder = await stack.enter_async_context(open_embedder(settings))
+        memory = await stack.enter_async_context(open_memory(settings, embedder))
+        model = create_model_router(settings)
         stack.push_async_callback(model.aclose)
-        key = first_key(settings)
-        redactor = redactor_of(settings, key, processes=settings.redaction_processes)
+        key = load_oldest_key(settings)
+        redactor = create_redactor(settings, key, processes=settings.redaction_processes)
         stack.callback(redactor.close)
-        vault = store.vault(own_cipher(settings, "vault"))
-        rules = redaction_rules(settings, key)
-        originals = Originals(vault, partial(fingerprint, key), utc_now, present_session)
+        vault = store.vault(build_cipher(settings, "vault"))
+        rules = build_redaction_config(settings, key)
+        originals = VaultPlaceholderFactory(vault, partial(fingerprint, key), utc_now, present_session)
         whole = TextRedactor(redactor, originals, meter, _endurance(settings, store, rules, originals), settings.titles)
-        redacted = RedactedDocuments(store, whole, rules)
-        reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, meter, redacted)))
-        yield Parts(
+        redacted = RedactedDocumentStore(store, whole, rules)
+        reach = await stack.enter_async_context(open_tool_backends(settings, ToolBackendDeps(store, meter, redacted)))
+        yield ActivityDeps(
             store=store,
             model=model,
             redactor=whole,
@@ -299,8 +299,10 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         )
 
 
-def _endurance(settings: Settings, store: SqlStore, rules: RedactionRules, originals: Originals) -> Endurance:
+def _endurance(
+    settings: Settings, store: SqlStore, rules: RedactionConfig, originals: VaultPlaceholderFactory
+) -> RedactionRetryPolicy:
     """Under other rules, and with other patience, texts that were put aside are tried again."""
     slow = store.slow_texts(f"{rules.policy}/{rules.version}/{settings.redaction_seconds:g}")
     most, then = settings.redaction_attempts, settings.redaction_failure
-    return Endurance(originals.fingerprint, slow, present_attempt, most, then)
+    return RedactionRetryPolicy(originals.fingerprint, slow, get_current_attempt, most, then)

@@ -36,11 +36,11 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, QUEUES_BEGIN, WORKFLOWS_QUEUE
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.temporal.codec import encrypts
-from waystation.runtime.temporal.orders import running
+from waystation.runtime.temporal.codec import is_encryption_enabled
+from waystation.runtime.temporal.orders import is_workflow_running
 from waystation.tasks.session import Equipment
-from workers.outside import FrontDesk, TemporalAndFiles
-from workers.parts import Parts, SessionScope
+from workers.outside import TemporalAndFiles, TemporalTaskIntake
+from workers.parts import ActivityDeps, SessionContextInterceptor
 from workflows.notice import NoticeWorkflow
 from workflows.payload_limit import PayloadLimit
 from workflows.remember import RememberWorkflow
@@ -51,24 +51,24 @@ from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow
 
 
-class Tuning(NamedTuple):
+class WorkerTuningOptions(NamedTuple):
     """What one queue's worker takes on."""
 
     slots: WorkerTuner
     polling: PollerBehavior
 
 
-def tuning(settings: Settings, at_once: int) -> Tuning:
+def build_worker_tuning(settings: Settings, at_once: int) -> WorkerTuningOptions:
     """At most `at_once` activities; fewer while memory or processors are used beyond the settings' targets."""
     memory, cpu = settings.target_memory, settings.target_cpu
     if memory is None and cpu is None:
-        return Tuning(WorkerTuner.create_fixed(activity_slots=at_once), PollerBehaviorSimpleMaximum())
+        return WorkerTuningOptions(WorkerTuner.create_fixed(activity_slots=at_once), PollerBehaviorSimpleMaximum())
     slots = WorkerTuner.create_resource_based(
         target_memory_usage=1.0 if memory is None else memory,
         target_cpu_usage=1.0 if cpu is None else cpu,
         activity_config=ResourceBasedSlotConfig(maximum_slots=at_once),
     )
-    return Tuning(slots, PollerBehaviorAutoscaling())
+    return WorkerTuningOptions(slots, PollerBehaviorAutoscaling())
 
 
 class WorkerTiming(NamedTuple):
@@ -86,7 +86,7 @@ HEARTBEATS = timedelta(seconds=20)
 """Each heartbeat is a write of the server's. Well under the time-out (`workflows.options`), so that one may be lost."""
 
 
-def timing_of(settings: Settings) -> WorkerTiming:
+def get_worker_timing(settings: Settings) -> WorkerTiming:
     """Timing of workers that serve a team."""
     return WorkerTiming(grace=settings.worker_grace, heartbeats=HEARTBEATS)
 
@@ -96,7 +96,7 @@ NOTICES_HEARD_WITHIN = timedelta(milliseconds=100)
 
 
 @dataclass(frozen=True)
-class Workshop:
+class WorkerContext:
     """What the workers of one process share."""
 
     client: Client
@@ -116,22 +116,22 @@ class Workshop:
         return TemporalAndFiles(self.client, self.settings)
 
     @property
-    def desk(self) -> FrontDesk:
+    def desk(self) -> TemporalTaskIntake:
         """Where the work of this process reaches sessions."""
-        return FrontDesk(self.client, self.store, self.settings)
+        return TemporalTaskIntake(self.client, self.store, self.settings)
 
     @property
     def schedules(self) -> ScheduleActivities:
         """What scheduled runs do."""
         return ScheduleActivities(self.store, self.desk, utc_now)
 
-    def planning(self, parts: Parts) -> PlanningActivities:
+    def planning(self, parts: ActivityDeps) -> PlanningActivities:
         """Admission and plans."""
         equipment = Equipment(
             search_attributes=self.search_attributes,
             notices=self.settings.tells,
             privacy=self.settings.privacy,
-            sealed_answers=encrypts(self.client.data_converter),
+            sealed_answers=is_encryption_enabled(self.client.data_converter),
             approvers=self.settings.approvers,
         )
         return PlanningActivities(parts.planner, self.store, parts.redactor, equipment)
@@ -143,10 +143,10 @@ BUILD = WorkerDeploymentConfig(
 """What Temporal's histories name as the code that ran. Without it the SDK hashes every loaded module at the start."""
 
 
-def workflows_worker(shop: Workshop) -> Worker:
+def create_workflows_worker(shop: WorkerContext) -> Worker:
     """Workflows, and the activities that need nothing but the store or the webhook."""
     store = shop.store
-    runs = partial(running, shop.client)
+    runs = partial(is_workflow_running, shop.client)
     ledger, sessions = LedgerActivities(store), SessionActivities(runs, store, shop.desk.tasks.signal_session)
     sent, states, schedules = SentActivities(store), StateActivities(store), shop.schedules
     retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, runs=runs)
@@ -193,14 +193,14 @@ def workflows_worker(shop: Workshop) -> Worker:
     )
 
 
-def agents_worker(shop: Workshop, parts: Parts) -> Worker:
+def create_agents_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
     """Legs and plans: they wait for models most of the time."""
     agents, oversight = AgentActivities(parts.loop), OversightActivities(parts.reviser, parts.reviewer)
-    taken_on = tuning(shop.settings, shop.settings.agents_at_once)
+    taken_on = build_worker_tuning(shop.settings, shop.settings.agents_at_once)
     return Worker(
         shop.client,
         task_queue=AGENTS_QUEUE,
-        interceptors=[*shop.attempts, SessionScope()],
+        interceptors=[*shop.attempts, SessionContextInterceptor()],
         activities=[
             agents.research,
             agents.analysis,
@@ -217,16 +217,16 @@ def agents_worker(shop: Workshop, parts: Parts) -> Worker:
     )
 
 
-def context_worker(shop: Workshop, parts: Parts) -> Worker:
+def create_context_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
     """Compaction, memory, admission and reports: what redacts and embeds."""
-    taken_on = tuning(shop.settings, shop.settings.contexts_at_once)
+    taken_on = build_worker_tuning(shop.settings, shop.settings.contexts_at_once)
     context, planning = ContextActivities(parts.condenser, parts.meter), shop.planning(parts)
     forgetting = ForgettingActivities(shop.store, parts.archive, shop.outside)
     memory = MemoryActivities(parts.archive)
     return Worker(
         shop.client,
         task_queue=CONTEXT_QUEUE,
-        interceptors=[*shop.attempts, SessionScope()],
+        interceptors=[*shop.attempts, SessionContextInterceptor()],
         activities=[
             context.compress,
             context.edit,
@@ -251,7 +251,7 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
     )
 
 
-def _persons(shop: Workshop, parts: Parts) -> Sequence[Callable[..., Awaitable[object]]]:
+def _persons(shop: WorkerContext, parts: ActivityDeps) -> Sequence[Callable[..., Awaitable[object]]]:
     """Nobody can be erased without the vault, which has the value meanwhile."""
     if parts.vault is None:
         return ()
@@ -266,13 +266,13 @@ def _persons(shop: Workshop, parts: Parts) -> Sequence[Callable[..., Awaitable[o
     )
 
 
-WORKER_WITH_PARTS: Mapping[str, Callable[[Workshop, Parts], Worker]] = {
-    AGENTS_QUEUE: agents_worker,
-    CONTEXT_QUEUE: context_worker,
+WORKER_WITH_PARTS: Mapping[str, Callable[[WorkerContext, ActivityDeps], Worker]] = {
+    AGENTS_QUEUE: create_agents_worker,
+    CONTEXT_QUEUE: create_context_worker,
 }
 
 
-def served_queues(settings: Settings) -> frozenset[str]:
+def select_served_queues(settings: Settings) -> frozenset[str]:
     """The queues that this process shall serve: all, or those that `queues` names.
 
     Raises:

@@ -16,6 +16,6 @@ SHARED = (
 )
 
 
-def sandboxed() -> SandboxedWorkflowRunner:
+def create_sandboxed_runner() -> SandboxedWorkflowRunner:
     """The runner that production uses."""
     return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*SHARED))

@@ -12,20 +12,29 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 
 from activities.agents import ContextActivities
 from activities.bookkeeping import LedgerActivities
-from waystation.agents.agent_run import AgentRun, AskMoney, AskPerson, Compact, Delegate, Deliver, Edit, RunLeg
-from waystation.agents.delegation import parent_of
+from waystation.agents.agent_run import (
+    AgentRun,
+    Compact,
+    Edit,
+    Finish,
+    RequestApproval,
+    RequestBudget,
+    RunLeg,
+    StartSubagents,
+)
+from waystation.agents.delegation import get_parent_id
 from waystation.context.outcome import EditOutcome, EditRequest
 from waystation.security.untrusted import plain_words
 from waystation.tasks.state import taken_on
 from workflows.approvals import BudgetGate, ask_person, take_back_requests
-from workflows.board import Board, record
-from workflows.options import CONTEXT, SHORT, named
-from workflows.subagent import AgentWork, SubagentStart, SubagentWorkflow, cause_of
+from workflows.board import TaskRuntime, record
+from workflows.options import CONTEXT, SHORT, with_summary
+from workflows.subagent import AgentActivityRunner, SubagentStart, SubagentWorkflow, get_failure_reason
 
 LOST = "its workflow was ended by somebody"
 
 
-async def work_as_child(board: Board, step_id: str) -> None:
+async def work_as_child(board: TaskRuntime, step_id: str) -> None:
     """Have the subagent work until it needs its task, or the task wants it back. While it does, its run is its own:
     the task only takes in how far it is, and people's edits.
 
@@ -63,17 +72,17 @@ async def work_as_child(board: Board, step_id: str) -> None:
         await _lost(board, step_id)
 
 
-async def _lost(board: Board, step_id: str) -> None:
+async def _lost(board: TaskRuntime, step_id: str) -> None:
     """The store says what it spent; an attempt of it that nobody has stopped yet may write nothing more."""
     run = board.run(step_id)
     totals = await workflow.execute_activity_method(
-        LedgerActivities.take_over, run.run, **named(SHORT, f"{step_id}: settle a subagent that was lost")
+        LedgerActivities.take_over, run.run, **with_summary(SHORT, f"{step_id}: settle a subagent that was lost")
     )
-    board.keep(board.run(step_id).settled(totals).cannot_go_on(LOST))
+    board.keep(board.run(step_id).settled(totals).finish_partial(LOST))
 
 
-def _title(board: Board, step_id: str) -> str:
-    order = board.run(parent_of(step_id) or step_id).open_order(step_id)
+def _title(board: TaskRuntime, step_id: str) -> str:
+    order = board.run(get_parent_id(step_id) or step_id).open_order(step_id)
     return order.title if order is not None else ""
 
 
@@ -85,24 +94,26 @@ def _without_edits(run: AgentRun) -> AgentRun:
 class AgentRunner:
     """The agent of a step, or a subagent: which works in a workflow of its own, and decides nothing there."""
 
-    def __init__(self, board: Board, gate: BudgetGate, step_id: str) -> None:
+    def __init__(self, board: TaskRuntime, gate: BudgetGate, step_id: str) -> None:
         self._board, self._gate, self._step_id = board, gate, step_id
-        self._work = AgentWork(board, step_id)
+        self._work = AgentActivityRunner(board, step_id)
 
-    async def drive(self) -> None:
+    async def run_agent(self) -> None:
         """Go on until the run has delivered, or the workflow wants its agents back."""
         while not self._board.stopping:
             move = self._run.next_move()
-            if isinstance(move, Deliver):
+            if isinstance(move, Finish):
                 if late := self._run.late_edits:
                     await record(self._board, *late)
                 return
-            if isinstance(move, RunLeg | Compact) and parent_of(self._step_id) is not None:
+            if isinstance(move, RunLeg | Compact) and get_parent_id(self._step_id) is not None:
                 await work_as_child(self._board, self._step_id)
             else:
                 await self._carry_out(move)
 
-    async def _carry_out(self, move: RunLeg | Compact | Edit | AskMoney | Delegate | AskPerson) -> None:
+    async def _carry_out(
+        self, move: RunLeg | Compact | Edit | RequestBudget | StartSubagents | RequestApproval
+    ) -> None:
         match move:
             case RunLeg():
                 await self._work.leg(move.request)
@@ -110,11 +121,11 @@ class AgentRunner:
                 await self._work.compact(move.request_tokens)
             case Edit():
                 await self._edit(move.request)
-            case AskMoney():
-                await self._gate.pass_(self._step_id)
-            case Delegate():
+            case RequestBudget():
+                await self._gate.wait(self._step_id)
+            case StartSubagents():
                 await self._wait_for_subagents()
-            case AskPerson():
+            case RequestApproval():
                 await ask_person(self._board, self._step_id)
             case _:
                 assert_never(move)
@@ -135,11 +146,13 @@ class AgentRunner:
         edit = request.edit
         summary = f"{self._step_id}: {edit.what}, asked for by a person"
         try:
-            outcome = await workflow.execute_activity_method(ContextActivities.edit, request, **named(CONTEXT, summary))
+            outcome = await workflow.execute_activity_method(
+                ContextActivities.edit, request, **with_summary(CONTEXT, summary)
+            )
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
-            outcome = EditOutcome(state="refused", reason=cause_of(error))
+            outcome = EditOutcome(state="refused", reason=get_failure_reason(error))
         run = self._run.after_edit(edit, outcome)
         self._board.keep(run)
         await record(self._board, run.edit(edit.id))

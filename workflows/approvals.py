@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.sessions import SessionActivities, SessionSignal
 from waystation.budgets.budget import Mode
-from waystation.kernel.amount import Amount, amount_text
+from waystation.kernel.amount import Amount, format_amount
 from waystation.kernel.temporal_names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.kernel.value import Value
 from waystation.planning.plan import PLANNING_ID, Revised
@@ -28,15 +28,15 @@ from waystation.tasks.reviews import agreed, plan_request, proposed
 from waystation.tasks.session import Ask, Raised, Settlement
 from waystation.tasks.state import TaskState, decided, merged, opened_actions, overtaken
 from waystation.tasks.task import Approval
-from workflows.board import Board, keep_and_tell, record, tell_of_request
-from workflows.options import SESSION_ANSWER, SHORT, named
+from workflows.board import TaskRuntime, notify_about_request, persist_and_notify, record
+from workflows.options import SESSION_ANSWER, SHORT, with_summary
 
 
 def _never() -> bool:
     return False
 
 
-async def wait_for_answer(board: Board, step_id: str, settled: Callable[[], bool] = _never) -> None:
+async def wait_for_answer(board: TaskRuntime, step_id: str, settled: Callable[[], bool] = _never) -> None:
     """Come back when a person has answered, nobody did until the deadline, the workflow wants its agents back, an edit
     of the agent's context is to be carried out first, or it is settled without a person.
 
@@ -54,18 +54,18 @@ async def wait_for_answer(board: Board, step_id: str, settled: Callable[[], bool
             await workflow.wait_condition(lambda: settled() or _is_over(board, step_id))
 
 
-def _requests(board: Board, step_id: str) -> tuple[Approval, ...]:
+def _requests(board: TaskRuntime, step_id: str) -> tuple[Approval, ...]:
     return tuple(asked for asked in board.state.pending if asked.agent == step_id)
 
 
-def _is_over(board: Board, step_id: str) -> bool:
+def _is_over(board: TaskRuntime, step_id: str) -> bool:
     if step_id == PLANNING_ID:
         return board.stopping or not _requests(board, step_id)
     run = board.run(step_id)
     return run.phase not in {"spent", "asking"} or run.next_edit is not None or board.stopping
 
 
-async def _expire(board: Board, step_id: str) -> bool:
+async def _expire(board: TaskRuntime, step_id: str) -> bool:
     """The deadline has passed. False where the requests still wait."""
     now, state, requests = workflow.now(), board.state, _requests(board, step_id)
     if not requests:  # answered in the same moment
@@ -73,14 +73,14 @@ async def _expire(board: Board, step_id: str) -> bool:
     if board.start.terms.unattended.then == "wait":
         board.change(state.replace(notes=merged(state.notes, tuple(map(_overdue, requests)))))
         for request in requests:
-            await tell_of_request(board, Event.OVERDUE, request)
+            await notify_about_request(board, Event.OVERDUE, request)
         return False
     for request in requests:
         state = _expired(state, request, now)
     board.change(state)
     await record(board, *(_closed(request, now) for request in requests))
     for request in requests:
-        await tell_of_request(board, Event.EXPIRED, request)
+        await notify_about_request(board, Event.EXPIRED, request)
     return True
 
 
@@ -96,7 +96,7 @@ def _closed(request: Approval, now: datetime) -> Approval:
     return request.replace(decision="expired", answered_at=now)
 
 
-def _is_overdue(board: Board, request: Approval) -> bool:
+def _is_overdue(board: TaskRuntime, request: Approval) -> bool:
     """Whether it was told before."""
     return _overdue(request) in board.state.notes
 
@@ -105,7 +105,7 @@ def _overdue(request: Approval) -> str:
     return f"{request.request_id} is overdue: nobody answered until its deadline; it still waits."
 
 
-async def wait_for_money(board: Board, step_id: str) -> None:
+async def wait_for_money(board: TaskRuntime, step_id: str) -> None:
     """Come back as `wait_for_answer` does, or with money that came free: then nobody has to answer any more."""
     await wait_for_answer(board, step_id, lambda: freed(board.state, step_id) is not None)
     state = freed(board.state, step_id)
@@ -114,17 +114,17 @@ async def wait_for_money(board: Board, step_id: str) -> None:
     requests = withdrawn(state, step_id, workflow.now())
     for request in requests:
         state = state.answered(request)
-    await keep_and_tell(board, state, Event.WITHDRAWN, *requests)
+    await persist_and_notify(board, state, Event.WITHDRAWN, *requests)
 
 
-async def ask_about_plan(board: Board, planned: TaskState) -> None:
+async def ask_about_plan(board: TaskRuntime, planned: TaskState) -> None:
     """A person is asked before any step of a plan that was just made begins."""
     now = workflow.now()
     request = plan_request(planned, now, board.start.terms.unattended.deadline(now))
-    await keep_and_tell(board, planned.asked(request), Event.ASKED, request)
+    await persist_and_notify(board, planned.asked(request), Event.ASKED, request)
 
 
-async def agreement_on(board: Board, made: Revised) -> bool | None:
+async def request_revision_approval(board: TaskRuntime, made: Revised) -> bool | None:
     """Whether the task works by a revision: where it may cost much, as a person says. None: the task has ended, or the
     workflow shall continue as new, and the request is still open.
     """
@@ -133,13 +133,13 @@ async def agreement_on(board: Board, made: Revised) -> bool | None:
         asking = proposed(board.state, made, terms, now, terms.unattended.deadline(now))
         if asking is None:
             return True
-        await keep_and_tell(board, asking[0], Event.ASKED, asking[1])
+        await persist_and_notify(board, asking[0], Event.ASKED, asking[1])
     if not await wait_for_agreement(board) or board.state.cancelled:
         return None
     return agreed(board.state)
 
 
-async def wait_for_agreement(board: Board) -> bool:
+async def wait_for_agreement(board: TaskRuntime) -> bool:
     """Come back when the plan is answered, nobody did until the deadline, or the workflow shall continue as new: then
     False, and the request is still open.
     """
@@ -152,10 +152,10 @@ async def wait_for_agreement(board: Board) -> bool:
 class BudgetGate:
     """The budget of one task, seen by its agents."""
 
-    def __init__(self, board: Board, session_workflow_id: str) -> None:
+    def __init__(self, board: TaskRuntime, session_workflow_id: str) -> None:
         self._board, self._session_id = board, session_workflow_id
 
-    async def pass_(self, step_id: str) -> None:
+    async def wait(self, step_id: str) -> None:
         """Come back when the agent has more or has to deliver what it has, when an edit is to be carried out first, or
         the workflow wants its agents back. It has more also where money comes free while a person is asked.
 
@@ -192,11 +192,11 @@ class BudgetGate:
             return _is_over(board, step_id) or self._drawn(step_id)
         return False
 
-    async def tell_granted(self, amount: Amount) -> None:
+    async def send_grant_to_session(self, amount: Amount) -> None:
         """A person's grant is new money: the session is raised by as much."""
         await self._signal_session(TASK_GRANTED, Raised(task_id=self._board.start.ref.task_id, amount=amount))
 
-    async def tell_finished(self) -> None:
+    async def send_settlement_to_session(self) -> None:
         """What the task spent; its session takes back the rest."""
         spent = self._board.state.totals.spent
         await self._signal_session(TASK_FINISHED, Settlement(task_id=self._board.start.ref.task_id, spent=spent))
@@ -237,16 +237,16 @@ class BudgetGate:
         if granted is not None:
             board.change(board.state.asked(granted).granted(step_id, granted.granted))
             await record(board, granted)
-            await self.tell_granted(granted.granted)
+            await self.send_grant_to_session(granted.granted)
             return
-        await keep_and_tell(board, board.state.asked(request), Event.ASKED, request)
+        await persist_and_notify(board, board.state.asked(request), Event.ASKED, request)
 
     def _stop(self, step_id: str) -> None:
         """Nobody is asked: the agent delivers what it has."""
         run = self._board.run(step_id)
-        short = f"its next call may cost {amount_text(run.needed)} more than it has left"
+        short = f"its next call may cost {format_amount(run.needed)} more than it has left"
         reason = run.halted or f"{short}, and the mode is {self._mode}"
-        self._board.change(self._board.state.with_run(run.cannot_go_on(reason)))
+        self._board.change(self._board.state.with_run(run.finish_partial(reason)))
 
     @property
     def _mode(self) -> Mode:
@@ -264,11 +264,11 @@ class BudgetGate:
                 return False
             signal = SessionSignal(ref=self._board.start.ref, name=name, message=message.model_dump(mode="json"))
             summary = f"start the session, which is gone, for {name}"
-            await workflow.execute_activity_method(SessionActivities.signal, signal, **named(SHORT, summary))
+            await workflow.execute_activity_method(SessionActivities.signal, signal, **with_summary(SHORT, summary))
         return True
 
 
-async def ask_person(board: Board, step_id: str) -> None:
+async def ask_person(board: TaskRuntime, step_id: str) -> None:
     """Come back when each of the agent's calls is decided on, an edit is to be carried out first, or the workflow wants
     its agents back.
 
@@ -279,11 +279,11 @@ async def ask_person(board: Board, step_id: str) -> None:
     if requests:
         for request in requests:
             state = state.asked(request)
-        await keep_and_tell(board, state, Event.ASKED, *requests)
+        await persist_and_notify(board, state, Event.ASKED, *requests)
     await wait_for_answer(board, step_id)
 
 
-async def take_back_requests(board: Board, step_id: str) -> None:
+async def take_back_requests(board: TaskRuntime, step_id: str) -> None:
     """Close the requests for calls that an edit took back."""
     requests = overtaken(board.state, step_id, workflow.now())
     if not requests:

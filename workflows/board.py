@@ -18,8 +18,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.bookkeeping import AuditRequest, LedgerActivities
 from waystation.agents.agent_run import AgentRun
-from waystation.agents.delegation import Teammate, team_of
-from waystation.budgets.budget import Account
+from waystation.agents.delegation import TeammateState, list_teammates
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Amount
 from waystation.tasks.approvals import Circumstances
@@ -32,7 +32,7 @@ from waystation.tasks.signals import is_sealed
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import Approval, AuditEntry, TaskPhase, TaskProgress
 from workflows.notice import NoticeWorkflow
-from workflows.options import SHORT, named
+from workflows.options import SHORT, with_summary
 
 SESSION = SearchAttributeKey.for_keyword(names.SESSION_ATTRIBUTE)
 PHASE = SearchAttributeKey.for_keyword(names.PHASE_ATTRIBUTE)
@@ -52,12 +52,12 @@ def first_attributes(session: str) -> TypedSearchAttributes:
     )
 
 
-class Board:
+class TaskRuntime:
     """Where the parts of a task's workflow read and change its state."""
 
     def __init__(self, start: TaskStart) -> None:
         self.start = start
-        self.state = lending(TaskState(account=Account(limit=start.terms.budget)), start.terms)
+        self.state = lending(TaskState(account=BudgetAccount(limit=start.terms.budget)), start.terms)
         self.ready = False
         """The state is there. Until then a message would change a state that is about to be replaced: handlers wait."""
         self.parking = False
@@ -103,9 +103,9 @@ class Board:
         """The share of the task's budget that is spent."""
         return self.state.used
 
-    def team(self, step_id: str) -> tuple[Teammate, ...]:
+    def team(self, step_id: str) -> tuple[TeammateState, ...]:
         """Who else works on the task, as this agent is told."""
-        return team_of(self.progress.steps, step_id)
+        return list_teammates(self.progress.steps, step_id)
 
     def drawable(self, step_id: str) -> Amount:
         """What this agent could draw from its task now."""
@@ -125,7 +125,7 @@ class Board:
             self.change(state)
         self.ready = True
 
-    async def until_ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Return when the state is there."""
         await workflow.wait_condition(lambda: self.ready)
 
@@ -161,11 +161,13 @@ class Board:
         workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]: its other overload has a bare generic
 
 
-async def record(board: Board, *entries: AuditEntry) -> None:
+async def record(board: TaskRuntime, *entries: AuditEntry) -> None:
     """Keep requests, answers, edits and what was refused in the store's audit trail."""
     for batch in _batches(entries):
         request = AuditRequest(task_id=board.task_id, entries=batch)
-        await workflow.execute_activity_method(LedgerActivities.audit, request, **named(SHORT, "keep the audit trail"))
+        await workflow.execute_activity_method(
+            LedgerActivities.audit, request, **with_summary(SHORT, "keep the audit trail")
+        )
 
 
 def _batches(entries: Sequence[AuditEntry]) -> Iterator[tuple[AuditEntry, ...]]:
@@ -178,7 +180,7 @@ WorkflowT = TypeVar("WorkflowT")
 _InputT = TypeVar("_InputT")
 
 
-async def leave_to_child(
+async def start_detached_child(
     run: Callable[[WorkflowT, _InputT], Awaitable[object]],
     given: _InputT,
     workflow_id: str,
@@ -204,26 +206,26 @@ async def leave_to_child(
         child.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-async def keep_and_tell(board: Board, state: TaskState, event: Event, *requests: Approval) -> None:
+async def persist_and_notify(board: TaskRuntime, state: TaskState, event: Event, *requests: Approval) -> None:
     """The state in which these requests were made or closed; they go into the audit trail, and people are told."""
     board.change(state)
     await record(board, *requests)
     for request in requests:
-        await tell_of_request(board, event, request)
+        await notify_about_request(board, event, request)
 
 
-async def tell_of_request(board: Board, event: Event, request: Approval) -> None:
+async def notify_about_request(board: TaskRuntime, event: Event, request: Approval) -> None:
     """Tell of a request for budget."""
     await _tell(board, _notice(board, event, board.state.phase).replace(request=request))
 
 
-async def tell_of_end(board: Board, phase: TaskPhase, reason: str = "") -> None:
+async def notify_task_ended(board: TaskRuntime, phase: TaskPhase, reason: str = "") -> None:
     """Tell how the task ends, and why where it failed."""
     event = Event.FAILED if phase is TaskPhase.FAILED else Event.FINISHED
     await _tell(board, _notice(board, event, phase).replace(reason=reason))
 
 
-def _notice(board: Board, event: Event, phase: TaskPhase) -> Notice:
+def _notice(board: TaskRuntime, event: Event, phase: TaskPhase) -> Notice:
     return Notice(
         event=event,
         task_id=board.start.ref.task_id,
@@ -235,7 +237,7 @@ def _notice(board: Board, event: Event, phase: TaskPhase) -> Notice:
     )
 
 
-async def _tell(board: Board, notice: Notice) -> None:
+async def _tell(board: TaskRuntime, notice: Notice) -> None:
     """Leave the notice to a child that outlives its task. An event that was told before is not told again."""
     if board.start.notices:
-        await leave_to_child(NoticeWorkflow.run, notice, notice.delivery_id, notice.summary)
+        await start_detached_child(NoticeWorkflow.run, notice, notice.delivery_id, notice.summary)

@@ -16,10 +16,10 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from activities.bookkeeping import LedgerActivities
 from activities.memory import MemoryActivities
 from activities.tasks import OversightActivities, PublishRequest, ReportActivities
-from waystation.budgets.budget import RunTotals
+from waystation.budgets.budget import RunUsage
 from waystation.kernel.refs import RunRef
-from waystation.kernel.temporal_names import remembering_id
-from waystation.memory.passages import Remembering
+from waystation.kernel.temporal_names import make_indexing_workflow_id
+from waystation.memory.passages import IndexingState
 from waystation.planning.plan import PLANNING_ID, PlanRevision, Review, Revised, review_id, revision_id
 from waystation.tasks.reviews import (
     Reviewed,
@@ -35,15 +35,15 @@ from waystation.tasks.reviews import (
 )
 from waystation.tasks.state import merged
 from waystation.tasks.task import TaskPhase, TaskProgress
-from workflows.approvals import BudgetGate, agreement_on
-from workflows.board import Board, leave_to_child, tell_of_end
-from workflows.options import CONTEXT, LEG, REPORT, SHORT, named
+from workflows.approvals import BudgetGate, request_revision_approval
+from workflows.board import TaskRuntime, notify_task_ended, start_detached_child
+from workflows.options import CONTEXT, LEG, REPORT, SHORT, with_summary
 from workflows.remember import RememberWorkflow
 from workflows.stored_state import store_state
-from workflows.subagent import cause_of
+from workflows.subagent import get_failure_reason
 
 
-async def remember_documents(board: Board) -> None:
+async def remember_documents(board: TaskRuntime) -> None:
     """Leave them to a child that outlives the task. After a rewind it brings in what is new, and what was under way is
     taken up where it stood.
     """
@@ -51,24 +51,26 @@ async def remember_documents(board: Board) -> None:
     has_some = start.documents or any(update.added for update in board.state.updates)
     if not (start.terms.remembered_characters and has_some):
         return
-    wanted = Remembering(ref=start.ref, most_characters=start.terms.remembered_characters)
+    wanted = IndexingState(ref=start.ref, most_characters=start.terms.remembered_characters)
     summary = f"documents of {start.ref.task_id} into memory"
-    await leave_to_child(RememberWorkflow.run, wanted, remembering_id(start.ref.task_id), summary, again=True)
+    await start_detached_child(
+        RememberWorkflow.run, wanted, make_indexing_workflow_id(start.ref.task_id), summary, again=True
+    )
 
 
-async def revise_if_due(board: Board) -> None:
+async def run_plan_revision_if_due(board: TaskRuntime) -> None:
     """Between the research and what needs it. Where it may cost much, no step begins before a person agrees to it."""
     if (made := board.state.proposed) is None:
         if not revision_due(board.state, board.start.terms):
             return
         made = await _revision(board)
-    agreed = await agreement_on(board, made)
+    agreed = await request_revision_approval(board, made)
     if agreed is not None:
         made = made if agreed else await _revision(board, denied=True)
         board.change(revised(board.state.replace(proposed=None), made, board.start.terms.agent_budget))
 
 
-async def _revision(board: Board, *, denied: bool = False) -> Revised:
+async def _revision(board: TaskRuntime, *, denied: bool = False) -> Revised:
     """What became of the plan; of one that was denied, the plan before it."""
     start = board.start
     request = revision_request(board.state, start.ref, start.terms).replace(denied=denied)
@@ -76,14 +78,14 @@ async def _revision(board: Board, *, denied: bool = False) -> Revised:
     what = "keep the plan as it was" if denied else "revise the plan after the research"
     summary = f"{what}, {request.number} of at most {start.terms.revisions}"
     try:
-        return await workflow.execute_activity_method(OversightActivities.revise, request, **named(LEG, summary))
+        return await workflow.execute_activity_method(OversightActivities.revise, request, **with_summary(LEG, summary))
     except ActivityError as error:
         note = f"The plan could not be revised ({_reason(error)}); it was kept as it was."
         kept, totals = PlanRevision(number=request.number, seen=request.seen), await _spent(board)
         return Revised(revision=kept, totals=totals, notes=(note,))
 
 
-async def sent_back(board: Board) -> bool:
+async def run_report_review_if_due(board: TaskRuntime) -> bool:
     """Have the report reviewed that was written. Whether its writer works on it again."""
     terms = board.start.terms
     if not terms.reviews:
@@ -95,7 +97,7 @@ async def sent_back(board: Board) -> bool:
     board.change(begun(board.state, review_id(request.number)))
     summary = f"review the report, {request.number}"
     try:
-        made = await workflow.execute_activity_method(OversightActivities.review, request, **named(LEG, summary))
+        made = await workflow.execute_activity_method(OversightActivities.review, request, **with_summary(LEG, summary))
     except ActivityError as error:
         note = f"The report could not be reviewed ({_reason(error)})."
         made = Reviewed(review=Review(number=request.number, faults=0), totals=await _spent(board), notes=(note,))
@@ -103,7 +105,7 @@ async def sent_back(board: Board) -> bool:
     return made.review.sent_back
 
 
-async def settle_oversight(board: Board) -> None:
+async def settle_oversight(board: TaskRuntime) -> None:
     """What was stopped while it was under way: the store says what it spent."""
     if run_id := board.state.oversight.under_way:
         totals = await _spent(board)
@@ -113,10 +115,10 @@ async def settle_oversight(board: Board) -> None:
 def _reason(error: ActivityError) -> str:
     if is_cancelled_exception(error):
         raise error
-    return cause_of(error)
+    return get_failure_reason(error)
 
 
-async def _spent(board: Board) -> RunTotals:
+async def _spent(board: TaskRuntime) -> RunUsage:
     run = RunRef(**board.start.ref.model_dump(), step_id=board.state.oversight.under_way, role="reviewing")
     return await workflow.execute_activity_method(LedgerActivities.totals, run, **SHORT)
 
@@ -124,10 +126,10 @@ async def _spent(board: Board) -> RunTotals:
 _T = TypeVar("_T")
 
 
-class Ending:
+class TaskFinalizer:
     """The last moves of a task."""
 
-    def __init__(self, board: Board, gate: BudgetGate) -> None:
+    def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
 
     async def finish(self, phase: TaskPhase, reason: str = "") -> TaskProgress:
@@ -136,13 +138,13 @@ class Ending:
             await self._store(phase)
         except (ActivityError, ApplicationError) as error:
             if not is_cancelled_exception(error):
-                await tell_of_end(self._board, TaskPhase.FAILED, cause_of(error))
+                await notify_task_ended(self._board, TaskPhase.FAILED, get_failure_reason(error))
             raise
-        await tell_of_end(self._board, self._board.state.phase, reason)
+        await notify_task_ended(self._board, self._board.state.phase, reason)
         # A grant whose handler is still at work reaches the session before the settlement, or it would come too late
         # there.
         await workflow.wait_condition(workflow.all_handlers_finished)
-        await self._gate.tell_finished()
+        await self._gate.send_settlement_to_session()
         if phase in {TaskPhase.DONE, TaskPhase.PARTIAL}:
             await remember_documents(self._board)
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -157,7 +159,7 @@ class Ending:
         published = await workflow.execute_activity_method(
             ReportActivities.store,
             PublishRequest(ref=start.ref, state=ended, title=start.title, privacy=start.privacy, at=workflow.now()),
-            **named(REPORT, "check citations, store the report"),
+            **with_summary(REPORT, "check citations, store the report"),
         )
         over = board.state.ended(phase)
         if published.short:
@@ -167,7 +169,7 @@ class Ending:
     async def fail(self, error: BaseException) -> NoReturn:
         """The work could not even be planned: store that, then fail so that everybody sees it."""
         known = isinstance(error, ActivityError | ApplicationError)
-        reason = cause_of(error) if known else type(error).__name__
+        reason = get_failure_reason(error) if known else type(error).__name__
         self._board.change(self._board.state.replace(notes=merged(self._board.state.notes, (reason,))))
         await self.finish(TaskPhase.FAILED, reason)
         raise ApplicationError(reason, type="TaskFailed", non_retryable=True)
@@ -183,7 +185,7 @@ class Ending:
         for step_id, run in self._board.state.runs.items():
             if run.phase != "delivered":
                 totals = await workflow.execute_activity_method(LedgerActivities.totals, run.run, **SHORT)
-                stopped = self._board.run(step_id).settled(totals).cannot_go_on("the task was cancelled")
+                stopped = self._board.run(step_id).settled(totals).finish_partial("the task was cancelled")
                 self._board.change(self._board.state.with_run(stopped))
 
     async def _bring_passages_in(self) -> None:
@@ -191,14 +193,14 @@ class Ending:
         if not any(run.all_compactions.passages for run in self._board.state.runs.values()):
             return
         drained = await workflow.execute_activity_method(
-            MemoryActivities.drain, **named(CONTEXT, "bring waiting passages into memory")
+            MemoryActivities.drain, **with_summary(CONTEXT, "bring waiting passages into memory")
         )
         if drained.waiting:
             note = f"Memory does not answer: {drained.waiting} passages wait in the store and are written later."
             self._board.change(self._board.state.replace(notes=merged(self._board.state.notes, (note,))))
 
 
-async def despite_cancellation(work: Coroutine[object, object, _T]) -> _T:
+async def run_shielded(work: Coroutine[object, object, _T]) -> _T:
     """Await the work. A cancellation that comes meanwhile is too late: the work is finished and its result stands."""
     task = asyncio.create_task(work)
     try:

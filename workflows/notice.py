@@ -4,7 +4,7 @@ from temporalio import workflow
 
 from activities.tasks import NoticeActivities
 from waystation.tasks.notices import Notice
-from workflows.options import NOTICE, named
+from workflows.options import NOTICE, with_summary
 
 
 @workflow.defn(name="Notice")
@@ -14,4 +14,6 @@ class NoticeWorkflow:
     @workflow.run
     async def run(self, notice: Notice) -> None:
         """Send it."""
-        await workflow.execute_activity_method(NoticeActivities.send, notice, **named(NOTICE, "post to the webhook"))
+        await workflow.execute_activity_method(
+            NoticeActivities.send, notice, **with_summary(NOTICE, "post to the webhook")
+        )

@@ -74,12 +74,12 @@ class Interval(TypedDict):
 RECONCILE: Interval = {"timeout": timedelta(minutes=5), "timeout_summary": "look after open tasks"}
 
 
-def named(config: ActivityConfig, summary: str) -> ActivityConfig:
+def with_summary(config: ActivityConfig, summary: str) -> ActivityConfig:
     """The same options, with the summary that the Temporal UI shows on the timeline (400 bytes at most)."""
     return {**config, "summary": summary}
 
 
-def heed_cancellation() -> None:
+def raise_if_cancelled() -> None:
     """Raises CancelledError where the workflow is to end, and an activity was done before it heard of that: its caller
     gets the result then, and nothing else.
     """

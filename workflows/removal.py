@@ -16,8 +16,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from activities.removal import ForgettingActivities, PersonActivities, RetentionActivities
 from waystation.erasure.removal import CarriedOut, Due, Erasure, ForgetOrder, PersonOrder, Tidying
 from waystation.kernel.temporal_names import ERASE_WORKFLOW, FORGET_WORKFLOW, RETENTION_WORKFLOW
-from waystation.kernel.text import counted
-from workflows.options import CONTEXT, SHORT, named
+from waystation.kernel.text import format_count
+from workflows.options import CONTEXT, SHORT, with_summary
 
 
 @workflow.defn(name=ERASE_WORKFLOW)
@@ -28,23 +28,23 @@ class ErasePersonWorkflow:
     async def run(self, order: PersonOrder) -> Erasure:
         """The originals go last: until then the order can be carried out again."""
         found = await workflow.execute_activity_method(
-            PersonActivities.find, order, **named(CONTEXT, "find one person in the store")
+            PersonActivities.find, order, **with_summary(CONTEXT, "find one person in the store")
         )
         await workflow.execute_activity_method(
-            PersonActivities.erase, order, **named(CONTEXT, "erase one person from the store")
+            PersonActivities.erase, order, **with_summary(CONTEXT, "erase one person from the store")
         )
         await workflow.execute_activity_method(
-            PersonActivities.rewrite_passages, **named(CONTEXT, "write changed passages over what memory has")
+            PersonActivities.rewrite_passages, **with_summary(CONTEXT, "write changed passages over what memory has")
         )
         files = await workflow.execute_activity_method(
-            PersonActivities.rewrite_reports, order, **named(CONTEXT, "write files of reports anew")
+            PersonActivities.rewrite_reports, order, **with_summary(CONTEXT, "write files of reports anew")
         )
         deleted = await _without_histories(order)
         left = await workflow.execute_activity_method(
-            PersonActivities.find, order, **named(CONTEXT, "look for the person again")
+            PersonActivities.find, order, **with_summary(CONTEXT, "look for the person again")
         )
         originals = await workflow.execute_activity_method(
-            PersonActivities.drop_originals, order, **named(CONTEXT, "take originals out of the vault")
+            PersonActivities.drop_originals, order, **with_summary(CONTEXT, "take originals out of the vault")
         )
         return Erasure(
             order=order,
@@ -62,7 +62,7 @@ async def _without_histories(order: PersonOrder) -> int:
     if not order.doomed:
         return 0
     return await workflow.execute_activity_method(
-        PersonActivities.delete_histories, order, **named(CONTEXT, "delete closed workflow histories")
+        PersonActivities.delete_histories, order, **with_summary(CONTEXT, "delete closed workflow histories")
     )
 
 
@@ -73,19 +73,19 @@ class ForgetWorkflow:
     @workflow.run
     async def run(self, order: ForgetOrder) -> CarriedOut:
         """The store first: what it has given up no search may bring back. Histories and reports are outside of it."""
-        tasks = counted(len(order.task_ids), "task")
+        tasks = format_count(len(order.task_ids), "task")
         found = await workflow.execute_activity_method(
-            ForgettingActivities.forget, order, **named(CONTEXT, f"forget {tasks} in the store")
+            ForgettingActivities.forget, order, **with_summary(CONTEXT, f"forget {tasks} in the store")
         )
         await workflow.execute_activity_method(
-            ForgettingActivities.forget_passages, **named(CONTEXT, "take passages out of memory")
+            ForgettingActivities.forget_passages, **with_summary(CONTEXT, "take passages out of memory")
         )
         if not order.everything:
             return CarriedOut(forgotten=found)
         return await workflow.execute_activity_method(
             ForgettingActivities.tidy_up,
             Tidying(order=order, forgotten=found),
-            **named(CONTEXT, f"delete histories and reports of {tasks}"),
+            **with_summary(CONTEXT, f"delete histories and reports of {tasks}"),
         )
 
 
@@ -101,7 +101,7 @@ class RetentionWorkflow:
         """Until the workers have no such setting any longer."""
         while not workflow.info().is_continue_as_new_suggested():
             due = await workflow.execute_activity_method(
-                RetentionActivities.due, **named(SHORT, "look for tasks whose time is over")
+                RetentionActivities.due, **with_summary(SHORT, "look for tasks whose time is over")
             )
             if due.days is None:
                 return

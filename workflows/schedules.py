@@ -19,7 +19,7 @@ from waystation.tasks.schedules import Begun, PauseOrder, ScheduledOutcome, Sche
 from waystation.tasks.session import AdmissionAnswer, AdmissionRequest
 from waystation.tasks.signals import read
 from waystation.tasks.task import TaskPhase
-from workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, named
+from workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, with_summary
 
 FIRST_LOOK, LAST_LOOK = timedelta(seconds=1), timedelta(minutes=5)
 """Between two looks at the task; each pause is twice the one before, up to the last."""
@@ -62,7 +62,7 @@ class ScheduledRunWorkflow:
         request = AdmissionRequest(ref=task, reply_to=workflow.info().workflow_id)
         while self._answer is None:
             await workflow.execute_activity_method(
-                ScheduleActivities.request_admission, request, **named(SHORT, f"hand {task.task_id} in")
+                ScheduleActivities.request_admission, request, **with_summary(SHORT, f"hand {task.task_id} in")
             )
             with suppress(TimeoutError):
                 await workflow.wait_condition(
@@ -76,7 +76,7 @@ class ScheduledRunWorkflow:
         return await workflow.execute_activity_method(
             ScheduleActivities.begin,
             start.order.replace(request_id=request_id),
-            **named(DOCUMENTS, "read the documents"),
+            **with_summary(DOCUMENTS, "read the documents"),
         )
 
     async def _ended(self, start: ScheduledStart, task: TaskRef) -> ScheduledOutcome:
@@ -84,7 +84,7 @@ class ScheduledRunWorkflow:
         pause = FIRST_LOOK
         while not (
             seen := await workflow.execute_activity_method(
-                ScheduleActivities.look, task, **named(SHORT, f"look at {task.task_id}")
+                ScheduleActivities.look, task, **with_summary(SHORT, f"look at {task.task_id}")
             )
         ).over:
             if workflow.info().is_continue_as_new_suggested():
@@ -102,7 +102,7 @@ class ScheduledRunWorkflow:
         if failures >= start.failures:
             order = PauseOrder(schedule_id=start.order.own.task_id, failures=failures)
             await workflow.execute_activity_method(
-                ScheduleActivities.pause, order, **named(SHORT, "pause the schedule")
+                ScheduleActivities.pause, order, **with_summary(SHORT, "pause the schedule")
             )
         message = f"{words or kind} (failure {failures} in a row)"
         workflow.set_current_details(message)

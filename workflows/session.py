@@ -15,9 +15,9 @@ from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlrea
 
 from activities.sessions import ReconcileRequest, SessionActivities
 from activities.tasks import PlanningActivities
-from waystation.budgets.budget import Account
-from waystation.kernel.errors import BadInput, Overdrawn
-from waystation.kernel.held_signals import HeldMessage, held_with
+from waystation.budgets.budget import BudgetAccount
+from waystation.kernel.errors import BadInput, InsufficientBudgetError
+from waystation.kernel.held_signals import HeldMessage, add_held_message
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import ADMISSION_ANSWER, ADMIT_TASK, ASK_BUDGET, BUDGET_ANSWER, SESSION_CONTINUES
 from waystation.security.untrusted import plain_words
@@ -38,7 +38,7 @@ from waystation.tasks.session import (
 )
 from waystation.tasks.signals import UNSEALED, is_sealed, read, whole
 from workflows.board import first_attributes
-from workflows.options import ACCOUNT, ADMISSION, RECONCILE, RECONCILIATION, named
+from workflows.options import ACCOUNT, ADMISSION, RECONCILE, RECONCILIATION, with_summary
 from workflows.task import TaskWorkflow
 
 CONTINUES = "the session continues as new: send it again"
@@ -51,7 +51,7 @@ async def find_ended(*task_ids: str) -> tuple[Settlement, ...]:
     found = await workflow.execute_activity_method(
         SessionActivities.reconcile,
         ReconcileRequest(task_ids=task_ids),
-        **named(RECONCILIATION, "look after open tasks"),
+        **with_summary(RECONCILIATION, "look after open tasks"),
     )
     return found.settled
 
@@ -201,7 +201,7 @@ class SessionWorkflow:
         if not self._takes(sent):
             return
         message = HeldMessage(signal=signal, sent=whole(sent), readable=True)
-        if self._is_long() and (held := held_with(self._held, message)) is not None:
+        if self._is_long() and (held := add_held_message(self._held, message)) is not None:
             self._held = held
         else:
             await self._handle(message)
@@ -213,7 +213,7 @@ class SessionWorkflow:
             await self._answer_request(message.sent)
 
     @workflow.query(description="The session's account: limit, spent, and what is reserved for each open task.")
-    def account(self) -> Account:
+    def account(self) -> BudgetAccount:
         """In tokens."""
         return self._state.account
 
@@ -225,11 +225,11 @@ class SessionWorkflow:
             return Admission(task_id=ref.task_id, state="running")
         self._starting.add(ref.task_id)
         try:
-            return await self._start(await admit(ref), rewind)
+            return await self._start(await run_admission(ref), rewind)
         except ApplicationError as refused:
             if rewind is None and refused.type != SESSION_CONTINUES:
                 # Before anybody hears of it, so that it is seen as refused whatever ends in between.
-                await keep_refusal(ref, refused.message)
+                await record_task_refusal(ref, refused.message)
             raise
         finally:
             self._starting.discard(ref.task_id)
@@ -241,7 +241,7 @@ class SessionWorkflow:
             return Admission(task_id=task_id, state="finished" if admitted.finished else "running")
         try:
             taken_up = session.taken_up(self._state, admitted)
-        except Overdrawn as error:
+        except InsufficientBudgetError as error:
             words = session.overdrawn_text(self._state.account, error.asked, again=rewind is not None)
             raise ApplicationError(words, type=BadInput.__name__, non_retryable=True) from error
         except BadInput as error:
@@ -278,7 +278,7 @@ class SessionWorkflow:
     async def _load(self) -> None:
         """Go on from what the store has. Messages wait until then."""
         stored = await workflow.execute_activity_method(
-            SessionActivities.take_over, self._key, **named(ACCOUNT, "read the session's account")
+            SessionActivities.take_over, self._key, **with_summary(ACCOUNT, "read the session's account")
         )
         sealed = self._state.sealed or stored.state.sealed
         self._state = stored.state.replace(sealed=sealed)
@@ -291,7 +291,9 @@ class SessionWorkflow:
             version = self._version
             stored = StoredSession(epoch=self._epoch, version=version, state=self._state)
             saved = await workflow.execute_activity_method(
-                SessionActivities.save, SaveSession(key=self._key, stored=stored), **named(ACCOUNT, "save the account")
+                SessionActivities.save,
+                SaveSession(key=self._key, stored=stored),
+                **with_summary(ACCOUNT, "save the account"),
             )
             if saved:
                 self._saved = version
@@ -365,20 +367,22 @@ class SessionWorkflow:
         return self._epoch == epoch
 
 
-async def admit(ref: TaskRef) -> Admitted:
+async def run_admission(ref: TaskRef) -> Admitted:
     """What the workflows may know of the task. Raises the activity's own error: the submitter reads why."""
     try:
-        return await workflow.execute_activity_method(PlanningActivities.admit, ref, **named(ADMISSION, "admit a task"))
+        return await workflow.execute_activity_method(
+            PlanningActivities.admit, ref, **with_summary(ADMISSION, "admit a task")
+        )
     except ActivityError as error:
         raise (error.cause if isinstance(error.cause, ApplicationError) else error) from None
 
 
-async def keep_refusal(ref: TaskRef, reason: str) -> None:
+async def record_task_refusal(ref: TaskRef, reason: str) -> None:
     """Keep why the session does not take the task."""
     await workflow.execute_activity_method(
         SessionActivities.refuse,
         session.RefusedTask(ref=ref, reason=reason),
-        **named(ACCOUNT, "keep why a task was refused"),
+        **with_summary(ACCOUNT, "keep why a task was refused"),
     )
 
 

@@ -4,11 +4,11 @@ import asyncio
 
 from temporalio import workflow
 
-from activities.bookkeeping import StateActivities, StatePiece, StatePieceRef
+from activities.bookkeeping import StateActivities, StateChunkRef, StoreStateChunkRequest
 from waystation.kernel.pieces import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.tasks.state import TaskState, state_of, state_pieces
-from workflows.options import SHORT, named
+from workflows.options import SHORT, with_summary
 
 
 async def store_state(ref: TaskRef, state: TaskState) -> StateRef:
@@ -17,8 +17,8 @@ async def store_state(ref: TaskRef, state: TaskState) -> StateRef:
     stored = (
         workflow.execute_activity_method(
             StateActivities.store,
-            StatePiece(ref=ref, piece=piece),
-            **named(SHORT, f"store the task's state, piece {number} of {len(pieces)}"),
+            StoreStateChunkRequest(ref=ref, piece=piece),
+            **with_summary(SHORT, f"store the task's state, piece {number} of {len(pieces)}"),
         )
         for number, piece in enumerate(pieces, 1)
     )
@@ -30,8 +30,8 @@ async def load_state(ref: TaskRef, stored: StateRef) -> TaskState:
     pieces = (
         workflow.execute_activity_method(
             StateActivities.load,
-            StatePieceRef(ref=ref, blob=blob),
-            **named(SHORT, f"load the task's state, piece {number} of {len(stored.pieces)}"),
+            StateChunkRef(ref=ref, blob=blob),
+            **with_summary(SHORT, f"load the task's state, piece {number} of {len(stored.pieces)}"),
         )
         for number, blob in enumerate(stored.pieces, 1)
     )

@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError,
 from activities.agents import LEGS, ContextActivities
 from activities.bookkeeping import LedgerActivities
 from waystation.agents.agent_run import AgentRun, Compact, RunLeg
-from waystation.agents.delegation import SubagentNews, Teammate
+from waystation.agents.delegation import SubagentProgress, TeammateState
 from waystation.agents.leg import LegOutcome, LegRequest
 from waystation.context.outcome import CompactionRequest
 from waystation.kernel.amount import Amount
@@ -20,10 +20,10 @@ from waystation.kernel.roles import role_spec
 from waystation.kernel.temporal_names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW
 from waystation.kernel.value import Value
 from waystation.tasks.progress import run_details
-from workflows.options import CONTEXT, LEG, SHORT, heed_cancellation, named
+from workflows.options import CONTEXT, LEG, SHORT, raise_if_cancelled, with_summary
 
 
-class RunBoard(Protocol):
+class AgentRunContext(Protocol):
     """Where a workflow keeps its agent runs."""
 
     def run(self, step_id: str) -> AgentRun:
@@ -39,7 +39,7 @@ class RunBoard(Protocol):
         """The share of the task's budget that is spent."""
         ...
 
-    def team(self, step_id: str) -> tuple[Teammate, ...]:
+    def team(self, step_id: str) -> tuple[TeammateState, ...]:
         """Who else works on the task, as this agent is told."""
         ...
 
@@ -48,10 +48,10 @@ class RunBoard(Protocol):
         ...
 
 
-class AgentWork:
+class AgentActivityRunner:
     """The activities of one agent run, and what becomes of the run by them."""
 
-    def __init__(self, board: RunBoard, step_id: str) -> None:
+    def __init__(self, board: AgentRunContext, step_id: str) -> None:
         self._board, self._step_id = board, step_id
 
     async def leg(self, request: LegRequest) -> None:
@@ -82,7 +82,7 @@ class AgentWork:
         summary = f"{self._step_id}: compact a request of {request_tokens:,} tokens"
         try:
             outcome = await workflow.execute_activity_method(
-                ContextActivities.compress, request, **named(CONTEXT, summary)
+                ContextActivities.compress, request, **with_summary(CONTEXT, summary)
             )
         except ActivityError as error:
             await self._failed(error)
@@ -96,17 +96,17 @@ class AgentWork:
     async def _execute(self, request: LegRequest) -> LegOutcome:
         summary = f"{self._step_id}: leg {request.leg}, {self._run.totals.spent.tokens:,} tokens so far"
         leg = LEGS[role_spec(request.run.role).activity]
-        return await workflow.execute_activity_method(leg, request, **named(LEG, summary))
+        return await workflow.execute_activity_method(leg, request, **with_summary(LEG, summary))
 
     async def _failed(self, error: ActivityError) -> None:
         """An activity failed for good: the store says what was spent, and the run delivers what it has."""
         if is_cancelled_exception(error):
             raise error
         totals = await workflow.execute_activity_method(LedgerActivities.totals, self._run.run, **SHORT)
-        self._board.keep(self._run.settled(totals).cannot_go_on(cause_of(error)))
+        self._board.keep(self._run.settled(totals).finish_partial(get_failure_reason(error)))
 
 
-def cause_of(error: ActivityError | ApplicationError) -> str:
+def get_failure_reason(error: ActivityError | ApplicationError) -> str:
     """Why an activity failed, or could not be scheduled, as its error says: our errors hold values, never content."""
     cause = error if isinstance(error, ApplicationError) else error.cause
     return (cause.message if isinstance(cause, FailureError) else "") or "the activity failed"
@@ -120,7 +120,7 @@ class SubagentStart(Value):
     """Redacted."""
     task_used: float
     """The share of the task's budget that was spent when it was started."""
-    team: tuple[Teammate, ...] = ()
+    team: tuple[TeammateState, ...] = ()
     """As it was then."""
     drawable: Amount = Amount()
     """What it could draw from its task then."""
@@ -138,14 +138,14 @@ class SubagentWorkflow:
     def __init__(self, start: SubagentStart) -> None:
         self._start, self._run, self._called_back = start, start.run, False
         self._told = start.run.leg
-        self._work = AgentWork(self, start.run.run.step_id)
+        self._work = AgentActivityRunner(self, start.run.run.step_id)
 
     @workflow.run
     async def run_until_it_needs_its_task(self, start: SubagentStart) -> AgentRun:
         """The run as it is when it can go no further on its own, or was called back."""
         self.keep(start.run)
         while not (self._called_back or workflow.info().is_continue_as_new_suggested()):
-            heed_cancellation()
+            raise_if_cancelled()
             match self._run.next_move():
                 case RunLeg(request=request):
                     await self._tell()
@@ -176,7 +176,7 @@ class SubagentWorkflow:
         """As it was when the subagent was started."""
         return self._start.task_used
 
-    def team(self, step_id: str) -> tuple[Teammate, ...]:  # noqa: ARG002 (there is one)
+    def team(self, step_id: str) -> tuple[TeammateState, ...]:  # noqa: ARG002 (there is one)
         """As it was when the subagent was started."""
         return self._start.team
 
@@ -190,7 +190,7 @@ class SubagentWorkflow:
         if run.leg == self._told:
             return
         self._told = run.leg
-        news = SubagentNews(id=run.run.step_id, totals=run.totals, leg=run.leg, made=run.made)
+        news = SubagentProgress(id=run.run.step_id, totals=run.totals, leg=run.leg, made=run.made)
         try:
             await workflow.get_external_workflow_handle(run.run.task_id).signal(SUBAGENT_NEWS, news)
         except ApplicationError:

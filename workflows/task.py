@@ -8,13 +8,13 @@ from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from activities.bookkeeping import SentActivities, TellRequest, UpdateRequest
+from activities.bookkeeping import SentActivities, StoreMessageRequest, UpdateRequest
 from activities.sessions import ForkActivities, RewindActivities
 from activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
-from waystation.agents.delegation import SubagentNews
+from waystation.agents.delegation import SubagentProgress
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount
-from waystation.kernel.held_signals import HeldMessage, held_with
+from waystation.kernel.held_signals import HeldMessage, add_held_message
 from waystation.planning.plan import PlanEdit
 from waystation.tasks import signals
 from waystation.tasks.approvals import SeveralAnswers, refusal
@@ -38,16 +38,16 @@ from waystation.tasks.state import TaskState, progressed
 from waystation.tasks.task import Approval, TaskPhase, TaskProgress, Telling
 from workflows.agent_runner import AgentRunner
 from workflows.approvals import BudgetGate, ask_about_plan, wait_for_agreement
-from workflows.board import Board, record
-from workflows.delivery import Ending, despite_cancellation, revise_if_due, sent_back
-from workflows.options import CONTEXT_SHORT, LEG, SHORT, heed_cancellation, named
+from workflows.board import TaskRuntime, record
+from workflows.delivery import TaskFinalizer, run_plan_revision_if_due, run_report_review_if_due, run_shielded
+from workflows.options import CONTEXT_SHORT, LEG, SHORT, raise_if_cancelled, with_summary
 from workflows.stored_state import load_state, store_state
 
 
-class Crew:
+class RunnerPool:
     """Who drives which agent run."""
 
-    def __init__(self, board: Board, gate: BudgetGate) -> None:
+    def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
         self._driving: dict[str, asyncio.Task[None]] = {}
 
@@ -67,13 +67,13 @@ class Crew:
         state = self._board.state
         return [step_id for step_id in state.runs if step_id not in state.done and step_id not in self._driving]
 
-    def set_out(self) -> None:
+    def start_pending(self) -> None:
         """Drive all of those."""
         for step_id in self.waiting:
             runner = AgentRunner(self._board, self._gate, step_id)
-            self._driving[step_id] = asyncio.create_task(runner.drive())
+            self._driving[step_id] = asyncio.create_task(runner.run_agent())
 
-    async def welcome_back(self) -> None:
+    async def collect_finished(self) -> None:
         """Take in those that have come back. Raises what ended them."""
         for step_id in [step_id for step_id, driven in self._driving.items() if driven.done()]:
             await self._driving.pop(step_id)
@@ -86,7 +86,7 @@ class Crew:
         self._driving.clear()
 
 
-class Inbox:
+class SignalHandler:
     """What people send: validated, put on the task's board, kept by the store. What names something in the store is put
     on the board twice: when it has come, and when the store has it.
 
@@ -94,7 +94,7 @@ class Inbox:
     nobody: who waits hears of them when they go on.
     """
 
-    def __init__(self, board: Board, gate: BudgetGate) -> None:
+    def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
         self._held: tuple[HeldMessage, ...] | None = None
 
@@ -102,9 +102,9 @@ class Inbox:
         """Have it take effect, in the next run if this one is about to continue as new. What came unencrypted where it
         must not is refused.
         """
-        await self._board.until_ready()
+        await self._board.wait_until_ready()
         message = HeldMessage(signal=signal.name, sent=whole(sent), readable=self._board.takes(sent))
-        if self._held is not None and (held := held_with(self._held, message)) is not None:
+        if self._held is not None and (held := add_held_message(self._held, message)) is not None:
             self._held = held
         else:
             await self._handle(message)
@@ -137,13 +137,13 @@ class Inbox:
         board.change(after_message(board.state, answer))
         if isinstance(answer, Words):
             summary = f"keep message {answer.telling.number} of a person"
-            words = TellRequest(task_id=board.task_id, words=answer)
-            kept = await workflow.execute_activity_method(SentActivities.keep, words, **named(SHORT, summary))
+            words = StoreMessageRequest(task_id=board.task_id, words=answer)
+            kept = await workflow.execute_activity_method(SentActivities.keep, words, **with_summary(SHORT, summary))
             return await self._kept(signal.name, kept.telling, kept.reason)
         if isinstance(answer, DocumentsUpdate):
             summary = f"update {answer.number} of the documents"
             wanted = UpdateRequest(task_id=board.task_id, update=answer)
-            done = await workflow.execute_activity_method(SentActivities.update, wanted, **named(SHORT, summary))
+            done = await workflow.execute_activity_method(SentActivities.update, wanted, **with_summary(SHORT, summary))
             return await self._kept(signal.name, done.update, done.reason)
         if isinstance(answer, PlanEdit):
             return await self._replan(answer)
@@ -151,7 +151,7 @@ class Inbox:
         await record(board, *answers)
         granted = sum((one.granted for one in answers if isinstance(one, Approval)), Amount())
         if not granted.nothing:
-            await self._gate.tell_granted(granted)
+            await self._gate.send_grant_to_session(granted)
 
     async def _replan(self, edit: PlanEdit) -> None:
         """The task works by this plan, where it can be run."""
@@ -159,7 +159,7 @@ class Inbox:
         wanted = EditedPlanRequest(ref=start.ref, edit=edit, left=for_steps(self._board.state))
         summary = "read the plan that a person sent"
         made = await workflow.execute_activity_method(
-            PlanningActivities.take_edit, wanted, **named(CONTEXT_SHORT, summary)
+            PlanningActivities.take_edit, wanted, **with_summary(CONTEXT_SHORT, summary)
         )
         state, answer = replanned(self._board.state, edit, made, start.terms, workflow.now())
         self._board.change(state)
@@ -182,13 +182,13 @@ async def _state_to_go_on_from(start: TaskStart) -> TaskState | None:
     if start.rewind is not None:
         summary = f"{start.rewind.agent}: go back to {start.rewind.message}"
         reopened = await workflow.execute_activity_method(
-            RewindActivities.reopen, start.rewind, **named(CONTEXT_SHORT, summary)
+            RewindActivities.reopen, start.rewind, **with_summary(CONTEXT_SHORT, summary)
         )
         return await load_state(start.ref, reopened)
     if start.forked:
         summary = "take over finished steps of another task"
         taken_over = await workflow.execute_activity_method(
-            ForkActivities.take_over, start.ref, **named(SHORT, summary)
+            ForkActivities.take_over, start.ref, **with_summary(SHORT, summary)
         )
         state = await load_state(start.ref, taken_over)
         return lending(state, start.terms)
@@ -201,26 +201,26 @@ class TaskWorkflow:
 
     @workflow.init
     def __init__(self, start: TaskStart) -> None:
-        self._board = Board(start)
+        self._board = TaskRuntime(start)
         self._gate = BudgetGate(self._board, f"session-{start.ref.session}")
-        self._inbox = Inbox(self._board, self._gate)
-        self._ending = Ending(self._board, self._gate)
-        self._crew = Crew(self._board, self._gate)
+        self._inbox = SignalHandler(self._board, self._gate)
+        self._ending = TaskFinalizer(self._board, self._gate)
+        self._crew = RunnerPool(self._board, self._gate)
 
     @workflow.run
     async def run(self, start: TaskStart) -> TaskProgress:
         """Work until the report is stored; cancelled or failed, store what there is."""
         try:
             # A cancellation waits for it: what there is to report, and what was spent, is not known before.
-            self._board.begin(await despite_cancellation(_state_to_go_on_from(start)))
-            heed_cancellation()
+            self._board.begin(await run_shielded(_state_to_go_on_from(start)))
+            raise_if_cancelled()
             await self._inbox.handle_held(start.held)
             await self._plan(start)
-            heed_cancellation()
+            raise_if_cancelled()
             if not await wait_for_agreement(self._board):
                 await self._continue_as_new(start)
             await self._steps(start)
-            while await sent_back(self._board):
+            while await run_report_review_if_due(self._board):
                 await self._steps(start)
         except (ActivityError, ApplicationError, asyncio.CancelledError) as error:
             nothing_reopened = start.rewind is not None and start.state is None and not self._board.ready
@@ -234,7 +234,7 @@ class TaskWorkflow:
                 await self._ending.finish(TaskPhase.CANCELLED)
                 raise
             await self._ending.fail(error)
-        return await despite_cancellation(self._end())
+        return await run_shielded(self._end())
 
     @workflow.query(description="How far the task is: phase, steps, budgets, approvals. No text from the work.")
     def progress(self) -> TaskProgress:
@@ -274,15 +274,15 @@ class TaskWorkflow:
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     async def budget_answer(self, *sent: JsonValue) -> None:
         """What the session gives."""
-        await self._board.until_ready()
+        await self._board.wait_until_ready()
         if self._board.takes(sent) and (answer := read(SessionAnswer, sent)) is not None:
             self._board.change(self._board.state.session_answered(answer))
 
     @workflow.signal(description="How far a subagent of this task is. Sent by the subagent.")
     async def subagent_news(self, *sent: JsonValue) -> None:
         """Its spending counts at once."""
-        await self._board.until_ready()
-        if self._board.takes(sent) and (news := read(SubagentNews, sent)) is not None:
+        await self._board.wait_until_ready()
+        if self._board.takes(sent) and (news := read(SubagentProgress, sent)) is not None:
             self._board.change(progressed(self._board.state, news))
 
     async def _plan(self, start: TaskStart) -> None:
@@ -294,7 +294,9 @@ class TaskWorkflow:
             limit=start.terms.budget.part(PLANNING_PART),
             prices=start.terms.agent.prices,
         )
-        made = await workflow.execute_activity_method(PlanningActivities.plan, request, **named(LEG, "plan the work"))
+        made = await workflow.execute_activity_method(
+            PlanningActivities.plan, request, **with_summary(LEG, "plan the work")
+        )
         state = provided(self._board.state, made.totals, start.terms)
         state = state.planned(made.plan, made.totals, made.notes, start.terms.agent_budget)
         if start.terms.review_plan:
@@ -305,12 +307,12 @@ class TaskWorkflow:
         """Every step as soon as what it needs is done. Continues as new when the server suggests it."""
         while not (self._board.state.all_done or self._board.state.cancelled):
             if not self._board.parking:
-                await revise_if_due(self._board)
-            heed_cancellation()
+                await run_plan_revision_if_due(self._board)
+            raise_if_cancelled()
             if not self._board.stopping:
                 self._start_ready(start)
             await workflow.wait_condition(self._anything_new)
-            await self._crew.welcome_back()
+            await self._crew.collect_finished()
             self._board.parking = self._board.parking or workflow.info().is_continue_as_new_suggested()
             if self._board.parking and self._crew.empty and not self._board.state.all_done:
                 await self._continue_as_new(start)
@@ -336,7 +338,7 @@ class TaskWorkflow:
             state = state.started(step, start.ref, start.terms)
         if fresh:
             self._board.change(state)
-        self._crew.set_out()
+        self._crew.start_pending()
 
     def _anything_new(self) -> bool:
         wants_parking = workflow.info().is_continue_as_new_suggested() and not self._board.parking

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from tests.crew import FINDING, PROMPT_TOKENS, REPLY_TOKENS, SAID, Move
 from waystation.context.transcript import Text, ToolUse
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.planning.plan import Plan, Step
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 READ: Move = ("read_document", {"name": "pilot.md"})
 SHORT_PLAN = Plan(
@@ -49,7 +49,7 @@ class Brisk:
     prompt_tokens: int = PROMPT_TOKENS
     """What every prompt but the planner's costs."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """The agent's next move."""
         turn = 1 + sum(message.role == "assistant" for message in request.messages)
         self.heard(request, turn)
@@ -57,7 +57,9 @@ class Brisk:
         name, arguments = self.moves[ending][turn - 1]
         said = [Text(text=self.opening)] if self.opening and (ending, turn) == ("submit_findings", 1) else []
         call = ToolUse(id=f"call-{turn}", name=name, input=arguments)
-        return scripted_reply(*said, call, usage=Usage(input=await self.count_tokens(request), output=REPLY_TOKENS))
+        return make_scripted_response(
+            *said, call, usage=Usage(input=await self.count_tokens(request), output=REPLY_TOKENS)
+        )
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """What such a prompt costs."""

@@ -12,11 +12,11 @@ from benchmarks.budgets.many import Session
 from benchmarks.budgets.tables import show
 from tests.running import opened_parts, working
 from tests.spender import MODEL, Spender, fan
-from waystation.agents.leg import AgentTerms
+from waystation.agents.leg import AgentConfig
 from waystation.agents.roles import prompt
 from waystation.budgets.budget import Mode
 from waystation.config.settings import Settings
-from waystation.context.transcript import Message, ToolResult, user_text
+from waystation.context.transcript import Message, ToolResult, build_user_message
 from waystation.kernel.amount import Amount, Limit
 from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.tasks.task import TaskTerms
@@ -28,7 +28,7 @@ SESSION_TOKENS = 650_000
 """For each task: a little more than its own limit, for tasks to draw on."""
 MICRO_USD_A_TOKEN = 2
 """Limits in dollars are about as tight as those in tokens."""
-TERMS = AgentTerms(
+TERMS = AgentConfig(
     model=MODEL, condense_model=MODEL, window=400_000, trigger=300_000, target=150_000, backpressure=False
 )
 HEAD = (
@@ -103,7 +103,7 @@ async def platform(client: Client, fleet: Fleet, mode: Mode) -> Sequence[object]
             account = await session.account()
     booked = sum((task.budget.spent for task in ended), Amount())
     assert booked == account.spent == spender.spent, "what was booked is what the model used"
-    assert all(task.budget.limit.covers(task.budget.spent) for task in ended)
+    assert all(task.budget.limit.can_cover(task.budget.spent) for task in ended)
     return row(fleet, f"mode {mode}", spender)
 
 
@@ -112,7 +112,7 @@ async def checked_before(tools: tuple[ToolSpec, ...], fleet: Fleet) -> Sequence[
     spender, unit, limit = fleet.spender(), fleet.unit, fleet.limit
 
     async def work(agent: int) -> None:
-        messages = [user_text("m0", f"Agent {agent}")]
+        messages = [build_user_message("m0", f"Agent {agent}")]
         while in_unit(unit, spender.spent) < in_unit(unit, limit.amount):
             request = ModelRequest(
                 model=MODEL,

@@ -14,16 +14,21 @@ from temporalio.client import Client
 from benchmarks.budgets.tables import machine, show
 from tests.running import POLL, TENANT, Counter, at_work
 from waystation.cli.demo import DOCUMENTS, QUESTION
-from waystation.config.resolver import task_terms
+from waystation.config.resolver import build_task_config
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.documents.sources import load_documents, write_installed
 from waystation.kernel.amount import Limit
-from waystation.plugins.evaluation.question_sets import Posed, find_set, load_set, posed
+from waystation.plugins.evaluation.question_sets import (
+    EvaluationQuestion,
+    find_set,
+    load_evaluation_questions,
+    load_set,
+)
 from waystation.tasks.approvals import DENY_BUDGET
 from waystation.tasks.task import TaskPhase, TaskRequest, TaskTerms, task_id_of
 from waystation.testing import PlainRedactor
-from workers.models import model_switch
+from workers.models import create_model_router
 from workflows.task import TaskWorkflow
 
 TOGETHER = 3
@@ -70,7 +75,7 @@ WAYS = (Way("walls", lends=False), Way("lent", lends=True))
 
 def terms_of(request: TaskRequest, way: Way) -> TaskTerms:
     """As they are submitted, but for the way."""
-    terms = task_terms(request, Settings(offline=True), (), date(2026, 1, 1))
+    terms = build_task_config(request, Settings(offline=True), (), date(2026, 1, 1))
     return terms.replace(floor=terms.floor if way.lends else None)
 
 
@@ -98,7 +103,7 @@ class Work:
         while not (progress := await task.query(TaskWorkflow.progress)).phase.over:
             for request_id in (one.request_id for one in progress.approvals if one.decision == "pending"):
                 if request_id not in asked:
-                    asked[request_id] = progress.budget.limit.share_used(progress.budget.spent)
+                    asked[request_id] = progress.budget.limit.compute_used_share(progress.budget.spent)
                     await task.signal(DENY_BUDGET, {"request_id": request_id})
             await asyncio.sleep(POLL)
         return Ended(progress.phase, progress.budget.spent.tokens, budget.tokens or 0, next(iter(asked.values()), None))
@@ -117,7 +122,7 @@ class Work:
         return rows
 
 
-def combined(asked: Sequence[Posed]) -> tuple[Sequence[str], Sequence[SourceDocument]]:
+def combined(asked: Sequence[EvaluationQuestion]) -> tuple[Sequence[str], Sequence[SourceDocument]]:
     """Three questions of the set at a time as one, over the documents of all."""
     plain = [" ".join(one.gold.question.split()) for one in asked]
     questions = ["; ".join(plain[first : first + TOGETHER]) for first in range(0, len(plain), TOGETHER)]
@@ -130,10 +135,10 @@ async def prove(client: Client) -> None:
     path = find_set("packages")
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home)
-        small = combined(posed(load_set(path), path.parent, folder / "packages"))
+        small = combined(load_evaluation_questions(load_set(path), path.parent, folder / "packages"))
         write_installed(folder / "installed")
         documents = load_documents([folder / "installed"]).documents[:DOCUMENTS]
-        model = model_switch(Settings(offline=True))
+        model = create_model_router(Settings(offline=True))
         async with at_work(client, folder, PlainRedactor({}), model) as counter:
             _show(
                 f"ten over {DOCUMENTS} documents", await Work(counter, "large", QUESTIONS, documents).rows(LARGE_PARTS)

@@ -10,7 +10,7 @@ from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.running import DOCUMENTS, TENANT
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
@@ -18,7 +18,7 @@ from waystation.kernel.errors import Unreachable
 from waystation.kernel.refs import TaskRef
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import Target
-from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.runtime.temporal.tasks import TemporalTaskClient
 from waystation.tasks.session import SessionStart
 from waystation.tasks.task import (
     TaskProgress,
@@ -88,7 +88,7 @@ class Session:
         """Set what the session may spend."""
         await self._tasks.set_session_limit(await self._start(), self.id, limit)
 
-    async def account(self) -> Account:
+    async def account(self) -> BudgetAccount:
         """What the session booked."""
         return await self.handle.query(SessionWorkflow.account)
 
@@ -103,9 +103,9 @@ class Session:
         return self.client.get_workflow_handle_for(SessionWorkflow.run, self.id)
 
     @property
-    def _tasks(self) -> TemporalTasks:
+    def _tasks(self) -> TemporalTaskClient:
         address = self.client.service_client.config.target_host
-        return TemporalTasks(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
+        return TemporalTaskClient(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
 
     async def _start(self) -> SessionStart:
         return SessionStart(

@@ -15,7 +15,7 @@ from benchmarks.budgets.tables import show
 from tests.crew import MOVES, Crew, terms
 from tests.running import DOCUMENTS, TENANT, opened_parts, working
 from waystation.agents.agent_run import AgentRun, RunLeg
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import TaskRef
 from waystation.planning.plan import Step
@@ -23,7 +23,7 @@ from waystation.tasks.progress import progress_of
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import TaskPhase, TaskRequest, TaskRow, session_hash, task_id_of, tenant_hash
 from waystation.testing import PlainRedactor
-from workers.parts import Parts
+from workers.parts import ActivityDeps
 
 TASKS, SESSIONS, ROUNDS = 50, 5, 3
 TURNS = TASKS * (sum(map(len, MOVES.values())) + len(MOVES["submit_findings"]))
@@ -34,7 +34,7 @@ ACTIVITIES = 7
 class Alone:
     """One task by the same agents on the same store, with nothing between them but the domain's state machines."""
 
-    def __init__(self, parts: Parts, at_once: asyncio.Semaphore) -> None:
+    def __init__(self, parts: ActivityDeps, at_once: asyncio.Semaphore) -> None:
         self._parts, self._at_once = parts, at_once
 
     async def task(self, request_id: str) -> TaskPhase:
@@ -51,7 +51,7 @@ class Alone:
         await store.admit(ref.task_id, "a title")
         async with self._at_once:
             made = await self._parts.planner.plan(ref, "crew", under.budget.part(10), under.agent.prices)
-        state = TaskState(account=Account(limit=under.budget)).planned(
+        state = TaskState(account=BudgetAccount(limit=under.budget)).planned(
             made.plan, made.totals, made.notes, under.agent_budget
         )
         while ready := made.plan.ready(state.done, frozenset(state.runs)):
@@ -69,7 +69,7 @@ class Alone:
         return run
 
 
-async def platform(client: Client, parts: Parts, mark: str) -> None:
+async def platform(client: Client, parts: ActivityDeps, mark: str) -> None:
     """All tasks at once, through their sessions."""
     sessions = [Session(client, parts.store, f"{mark}-{n}") for n in range(SESSIONS)]
 
@@ -80,7 +80,7 @@ async def platform(client: Client, parts: Parts, mark: str) -> None:
     assert set(phases) == {TaskPhase.DONE}
 
 
-async def alone(parts: Parts, mark: str) -> None:
+async def alone(parts: ActivityDeps, mark: str) -> None:
     """All tasks at once, without Temporal, with as many agents at work as a worker has."""
     one = Alone(parts, asyncio.Semaphore(SLOTS))
     phases = await asyncio.gather(*(one.task(f"{mark}-{number}") for number in range(TASKS)))

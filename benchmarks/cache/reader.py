@@ -10,8 +10,8 @@ from waystation.context.transcript import Block, Text, ToolUse
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.messages_server import has_status
-from waystation.models.ports import ModelReply
-from waystation.testing import scripted_reply
+from waystation.models.ports import ModelResponse
+from waystation.testing import make_scripted_response
 
 TURNS = 30
 DOCUMENTS, LINES = 40, 120
@@ -38,12 +38,14 @@ class Reader:
 
     turns: int = TURNS
 
-    def answer(self, body: dict[str, JsonValue]) -> ModelReply:
+    def answer(self, body: dict[str, JsonValue]) -> ModelResponse:
         """The reply of this turn."""
         if not has_status(body):  # it is asked for a summary
-            return scripted_reply(Text(text="Read so far: the harbour silted up. " * 40), usage=Usage(output=400))
+            return make_scripted_response(
+                Text(text="Read so far: the harbour silted up. " * 40), usage=Usage(output=400)
+            )
         turn = 1 + max(map(int, _CALL.findall(json.dumps(body["messages"]))), default=0)
-        return scripted_reply(*self._blocks(turn), usage=Usage(output=150), model=str(body["model"]))
+        return make_scripted_response(*self._blocks(turn), usage=Usage(output=150), model=str(body["model"]))
 
     def _blocks(self, turn: int) -> tuple[Block, ...]:
         if turn >= self.turns:

@@ -12,14 +12,14 @@ from benchmarks.cache.reader import Reader, documents
 from tests.agents.conftest import opened
 from tests.agents.office import TASK, Office, never
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.delegation import DelegationTerms, Teammate
-from waystation.agents.leg import AgentTerms, ContextFull, Finished, LegRequest, TurnLimit
+from waystation.agents.delegation import DelegationConfig, TeammateState
+from waystation.agents.leg import AgentConfig, AgentFinished, ContextFull, LegRequest, TurnLimit
 from waystation.kernel.amount import Limit
-from waystation.kernel.scopes import Installation
+from waystation.kernel.scopes import SystemScope
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import Break, CachingServer
+from waystation.models.anthropic.messages_server import CacheMissEvent, CachingServer
 from waystation.models.anthropic.model import anthropic_model
-from waystation.models.ports import ModelReply
+from waystation.models.ports import ModelResponse
 
 THINKS = timedelta(seconds=20)
 """What each reply takes."""
@@ -46,7 +46,7 @@ class Measured:
 
     turns: int
     usage: Usage
-    breaks: Sequence[Break]
+    breaks: Sequence[CacheMissEvent]
     compactions: int
 
     @property
@@ -59,9 +59,9 @@ class Measured:
         return counted
 
 
-def terms_of(way: Way) -> AgentTerms:
+def terms_of(way: Way) -> AgentConfig:
     trigger = way.window * 3 // 4
-    return AgentTerms(
+    return AgentConfig(
         model=MODEL, condense_model=CONDENSER, window=way.window, trigger=trigger, target=trigger // 2,
         turn_limit=LEG_TURNS, backpressure=False,
     )  # fmt: skip
@@ -83,7 +83,7 @@ class _Run:
         model = anthropic_model("key", http_client=self._server.http_client())
         self._model = MeteredModel(model=model, store=office.store, clock=office.clock, meter=office.meter)
 
-    def _answer(self, body: dict[str, JsonValue]) -> ModelReply:
+    def _answer(self, body: dict[str, JsonValue]) -> ModelResponse:
         self._office.clock.move(THINKS)
         return self._reader.answer(body)
 
@@ -91,7 +91,7 @@ class _Run:
         compactions = await self._legs()
         await self._model.model.aclose()
         (turns,) = [
-            line for line in (await self._office.store.payments(TASK, Installation())).bill.lines if line.kind == "turn"
+            line for line in (await self._office.store.payments(TASK, SystemScope())).bill.lines if line.kind == "turn"
         ]
         breaks = [broken for broken in self._server.cache.breaks if broken.model == MODEL]
         return Measured(turns.calls, turns.usage, breaks, compactions)
@@ -101,7 +101,7 @@ class _Run:
         while True:
             outcome = await replace(office.loop, model=self._model).run(self._request(leg), never)
             match outcome:
-                case Finished():
+                case AgentFinished():
                     return compactions
                 case TurnLimit():
                     if leg == 1:
@@ -117,6 +117,6 @@ class _Run:
     def _request(self, leg: int) -> LegRequest:
         office, terms = self._office, self._office.terms
         if self._way.delegates_later and leg > 1:
-            terms = terms.replace(delegation=DelegationTerms())
-        team = (Teammate(id="research-1", state="working"), Teammate(id="research-2", state=f"leg {leg}"))
+            terms = terms.replace(delegation=DelegationConfig())
+        team = (TeammateState(id="research-1", state="working"), TeammateState(id="research-2", state=f"leg {leg}"))
         return LegRequest(run=office.run_ref(), leg=leg, limit=office.limit, terms=terms, team=team)

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from benchmarks.chaos.model import ANYBODY, Call, CallId
 from waystation.context.transcript import Transcript
-from waystation.kernel.scopes import Installation
+from waystation.kernel.scopes import SystemScope
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.schema import charges, runs
 
@@ -59,10 +59,10 @@ async def account_of(store: SqlStore, task_ids: Sequence[str]) -> Account:
             mine = select(charges.c.run_id, charges.c.key, charges.c.at).join(runs).where(runs.c.task_id == task_id)
             paid = (await connection.execute(mine)).all()
         account.charges |= {(task, run_id.removeprefix(f"{task_id}/"), key): at for run_id, key, at in paid}
-        for unanswered in (await store.payments(task_id, Installation())).bill.possibly_billed:
+        for unanswered in (await store.payments(task_id, SystemScope())).bill.possibly_billed:
             account.intents.append(((task, unanswered.agent, unanswered.intent.key), unanswered.intent.at))
         for agent in agents:
-            account.transcripts[task, agent] = await store.load(f"{task_id}/{agent}", Installation())
+            account.transcripts[task, agent] = await store.load(f"{task_id}/{agent}", SystemScope())
     return account
 
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from tests.end_to_end.messages_server import MessagesServer
 from tests.strict_server import BODY
-from waystation.models.anthropic.messages_server import TurnNumbers, has_status
+from waystation.models.anthropic.messages_server import TurnCounter, has_status
 from waystation.models.anthropic.requests import CountRequest, TextBlock, WireMessage
 from waystation.planning.plan import PLANNING_ID, revision_id
 from waystation.planning.planner import SUBMIT_PLAN
@@ -26,7 +26,7 @@ LONGEST_PAUSE_S = 0.12
 
 _MARK = re.compile(MARK.format(r"(\d+)"))
 _STEP = re.compile(r'<step id="([^"]+)"')
-_TURNS = TurnNumbers()
+_TURNS = TurnCounter()
 
 
 class CallId(NamedTuple):

@@ -12,8 +12,8 @@ from pathlib import Path
 from benchmarks.chaos.kills import Victim
 from waystation.config.settings import Settings
 from waystation.runtime.temporal import die_with_parent
-from waystation.runtime.temporal.dev_server import DevServer, free_port, running_dev_server
-from waystation.runtime.temporal.run_file import ProcessMark, RunFile, write_run_file
+from waystation.runtime.temporal.dev_server import DevServer, find_free_port, running_dev_server
+from waystation.runtime.temporal.run_file import ProcessIdentity, RunFile, write_run_file
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = ("WAYSTATION_", "TEMPORAL_", "ANTHROPIC_", "QDRANT_", "DATABASE_URL")
@@ -28,7 +28,7 @@ class Platform:
 
     def __init__(self, settings: Settings, model_url: str) -> None:
         self._settings, self._model_url = settings, model_url
-        self._ports = free_port(0), free_port(0)
+        self._ports = find_free_port(0), find_free_port(0)
         self._server_life = AsyncExitStack()
         self.exits: list[int] = []
         """Exit codes of workers that ended by themselves, as one does that starts while its server is away."""
@@ -60,7 +60,7 @@ class Platform:
         """On the same file and ports as before. Raises Unreachable."""
         database, log = self._settings.temporal_database, self._settings.logs_folder / "temporal.log"
         self.server = await self._server_life.enter_async_context(running_dev_server(database, log, *self._ports))
-        mark, mine = ProcessMark.of(self.server.pid), ProcessMark.of(os.getpid())
+        mark, mine = ProcessIdentity.of(self.server.pid), ProcessIdentity.of(os.getpid())
         target = self.server.target
         run = RunFile(
             address=target.address,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from waystation.context.transcript import Message, Text, ToolResult, ToolUse, Transcript, user_text
+from waystation.context.transcript import Message, Text, ToolResult, ToolUse, Transcript, build_user_message
 
 READ = "read_document"
 REREADABLE = frozenset({READ})
@@ -77,7 +77,7 @@ class Conversation:
 
     def user(self, text: str, *, pin: bool = False) -> None:
         """The user says something."""
-        message = user_text(self._next, text)
+        message = build_user_message(self._next, text)
         self.messages.append(message)
         if pin:
             self.pinned.append(message.id)

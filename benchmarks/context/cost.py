@@ -17,8 +17,8 @@ from waystation.context.strategies import STRATEGIES
 from waystation.context.tokens import estimate_message
 from waystation.context.transcript import Message, Transcript
 from waystation.kernel.usage import Usage
-from waystation.models.prices import published_prices
-from waystation.models.profiles import AGENT_MODEL, CONDENSE_MODEL, cost_micro_usd
+from waystation.models.prices import load_published_prices
+from waystation.models.profiles import AGENT_MODEL, CONDENSE_MODEL, compute_cost_micro_usd
 
 TURNS, TOKENS_A_TURN, SEEDS = 300, 1_500, (1, 2, 3)
 PRICED = date(2026, 11, 1)
@@ -99,7 +99,7 @@ def _requests(conversation: Conversation, seed: int) -> Iterator[_Request]:
 
 
 def _micro_usd(model: str, usage: Usage) -> int:
-    cost = cost_micro_usd(model, usage, PRICED, published_prices())
+    cost = compute_cost_micro_usd(model, usage, PRICED, load_published_prices())
     assert cost is not None, f"{model} has a price"
     return cost
 

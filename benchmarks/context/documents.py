@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 
 from benchmarks.context.conversations import OPEN_WORK, PINNED_REMARK, REMARKS, Conversation
-from waystation.context.constraints import identifiers
-from waystation.plugins.offline.language import sentences, stems
+from waystation.context.constraints import extract_identifiers
+from waystation.plugins.offline.language import extract_stems, split_sentences
 
 PACKAGES = (
     "anthropic",
@@ -43,7 +43,7 @@ def conversation_over_documents(seed: int) -> Conversation:
         conversation.call(notes, name=name, first_line=line)
         conversation.result(page)
         conversation.planted.update(_identified(page))
-        told = [sentence for sentence in sentences(page) if 40 < len(sentence) < 300]
+        told = [sentence for sentence in split_sentences(page) if 40 < len(sentence) < 300]
         notes = f"Of {name}: {' '.join(chance.sample(told, min(NOTES, len(told))))}"
         if turn % REMARK_EVERY == 0:
             place = turn // REMARK_EVERY - 1
@@ -55,8 +55,8 @@ def conversation_over_documents(seed: int) -> Conversation:
 def _identified(page: str) -> Iterator[tuple[str, str]]:
     """The identifiers of a page, each with its line; only of lines that say enough to ask for them by the rest."""
     for line in page.splitlines():
-        for identifier in (found for kind in identifiers(line).values() for found in kind):
-            if len(stems(line.replace(identifier, " "))) >= LEAST_STEMS:
+        for identifier in (found for kind in extract_identifiers(line).values() for found in kind):
+            if len(extract_stems(line.replace(identifier, " "))) >= LEAST_STEMS:
                 yield identifier, line
 
 

@@ -5,22 +5,34 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from benchmarks.context.conversations import READ, REREADABLE
-from waystation.context.constraints import open_items, recorded_decisions, user_constraints, user_requests
-from waystation.context.history import view, with_record
-from waystation.context.pipeline import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
+from waystation.context.constraints import (
+    extract_recorded_decisions,
+    extract_user_constraints,
+    extract_user_requests,
+    find_open_items,
+)
+from waystation.context.history import build_model_view, with_record
+from waystation.context.pipeline import (
+    CannotFitDecision,
+    MaskDecision,
+    NoopDecision,
+    SummariseDecision,
+    TruncateDecision,
+    select_next_stage,
+)
 from waystation.context.policy import CompactionPolicy, Strategy
-from waystation.context.restoration import recently_read, with_files
+from waystation.context.restoration import find_recently_read_files, with_files
 from waystation.context.strategies import STRATEGIES
-from waystation.context.summary import is_summary_or_marker, summary_message
-from waystation.context.summary_validator import Rejected, Replacement, check_summary
-from waystation.context.tokens import Measure, estimate_text
-from waystation.context.transcript import Message, Pinned, Record, Summarised, Transcript
+from waystation.context.summary import build_summary_message, is_summary_or_marker
+from waystation.context.summary_validator import Rejected, SummaryCheckInput, check_summary
+from waystation.context.tokens import TokenEstimator, estimate_text
+from waystation.context.transcript import Message, PinRecord, Record, SummaryRecord, Transcript
 from waystation.memory.passages import render, tool_names
-from waystation.plugins.offline.summary import condensed
+from waystation.plugins.offline.summary import build_summary_response
 
 FIXED = 6_000
 """Tokens of system prompt and tools."""
-MEASURE = Measure(fixed=FIXED)
+MEASURE = TokenEstimator(fixed=FIXED)
 WINDOW = 200_000
 Summariser = Callable[[str, int, int], str]
 """The summary of a conversation, within least and most tokens."""
@@ -31,7 +43,7 @@ def condense(conversation: str, least: int, most: int) -> str:
     question = (
         f"Summarise this conversation in {least} to {most} tokens.\n<conversation>\n{conversation}\n</conversation>"
     )
-    return condensed(question, 2 * most).text
+    return build_summary_response(question, 2 * most).text
 
 
 def forget(*_: object) -> str:
@@ -61,14 +73,14 @@ class Engine:
     transcript: Transcript
     policy: CompactionPolicy
     summariser: Summariser
-    measure: Measure = MEASURE
+    measure: TokenEstimator = MEASURE
     calls: list[SummaryCall] = field(default_factory=list[SummaryCall])
 
     def say(self, message: Message, *, pin: bool = False) -> None:
         """The conversation goes on."""
         self.transcript = self.transcript.with_message(message)
         if pin:
-            self.record(Pinned(id=f"p-{message.id}", message_id=message.id))
+            self.record(PinRecord(id=f"p-{message.id}", message_id=message.id))
 
     def record(self, record: Record) -> None:
         """Something is done to it: a pin, a compaction."""
@@ -77,7 +89,7 @@ class Engine:
     @property
     def shown(self) -> tuple[Message, ...]:
         """What the model is sent."""
-        return view(self.transcript)
+        return build_model_view(self.transcript)
 
     def make_room(self) -> int:
         """Compact as long as the context is full and something helps. How many records it took."""
@@ -88,17 +100,17 @@ class Engine:
 
     def compact(self, *, skip_summary: bool = False) -> bool:
         """The next rung that helps. Whether there is one."""
-        rung = next_rung(self.transcript, self.measure, self.policy, REREADABLE, skip_summary=skip_summary)
+        rung = select_next_stage(self.transcript, self.measure, self.policy, REREADABLE, skip_summary=skip_summary)
         match rung:
-            case Nothing() | CannotFit():
+            case NoopDecision() | CannotFitDecision():
                 return False
-            case Mask() | Truncate():
+            case MaskDecision() | TruncateDecision():
                 self.record(rung.record)
                 return True
-            case Summarise():
+            case SummariseDecision():
                 return self._summarise(rung) or self.compact(skip_summary=True)
 
-    def _summarise(self, rung: Summarise) -> bool:
+    def _summarise(self, rung: SummariseDecision) -> bool:
         """Whether the summary passed the check."""
         replaced = self.replaced(rung)
         summary = self.summariser(replaced.text, *rung.summary_tokens)
@@ -106,32 +118,32 @@ class Engine:
         verdict = check_summary(summary, replaced)
         if isinstance(verdict, Rejected):
             return False
-        record = Summarised(
+        record = SummaryRecord(
             id=rung.compaction_id,
             strategy=self.policy.strategy,
             covered=rung.covered,
-            summary=summary_message(rung.compaction_id, verdict.text),
+            summary=build_summary_message(rung.compaction_id, verdict.text),
         )
         if STRATEGIES[self.policy.strategy].restores_files:
             said = {message.id: message for message in self.transcript.messages}
             originals = [said[name] for name in rung.covered if name in said]
-            files = recently_read(originals, {READ: "name"})
+            files = find_recently_read_files(originals, {READ: "name"})
             record = with_files(self.transcript, record, files, self.measure, self.policy.target)
         self.record(record)
         return True
 
-    def replaced(self, rung: Summarise) -> Replacement:
+    def replaced(self, rung: SummariseDecision) -> SummaryCheckInput:
         """What a summary is to stand for, and what must not be lost of it."""
         said, shown = self.transcript.messages, self.shown
-        return Replacement(
+        return SummaryCheckInput(
             text=rendered(rung.middle, shown),
             tokens=rung.middle_tokens,
             room=rung.summary_tokens[1],
             cap=self.policy.pin_cap,
-            constraints=user_constraints(rung.middle),
-            asked=user_requests(rung.middle),
-            decisions=recorded_decisions(rung.middle),
-            open_work=open_items(rung.middle, shown),
+            constraints=extract_user_constraints(rung.middle),
+            asked=extract_user_requests(rung.middle),
+            decisions=extract_recorded_decisions(rung.middle),
+            open_work=find_open_items(rung.middle, shown),
             user_said=tuple(message.text for message in said if message.role == "user" and message.text),
         )
 

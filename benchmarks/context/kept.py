@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from benchmarks.context.conversations import Conversation
-from waystation.context.constraints import user_constraints
+from waystation.context.constraints import extract_user_constraints
 from waystation.context.transcript import Message
 
 
@@ -35,7 +35,7 @@ def kept(conversation: Conversation, shown: Sequence[Message], open_work: Iterab
     latest = [message for message in said if message.role == "user" and message.text][-1]
     return Kept(
         pins=share(message in shown for message in said if message.id in conversation.pinned),
-        constraints=share(demand in there for demand in user_constraints(said)),
+        constraints=share(demand in there for demand in extract_user_constraints(said)),
         open_work=share([*(message in shown[-1:] for message in waiting), *(item in there for item in open_work)]),
         latest=float(latest in shown),
     )

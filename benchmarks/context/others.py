@@ -10,9 +10,9 @@ from typing import Protocol
 
 from benchmarks.context.engine import MEASURE, WINDOW, Summariser, SummaryCall, rendered
 from waystation.context.pipeline import summary_length
-from waystation.context.repair import units_of
+from waystation.context.repair import split_into_units
 from waystation.context.tokens import estimate_messages, estimate_text
-from waystation.context.transcript import Message, ToolResult, user_text
+from waystation.context.transcript import Message, ToolResult, build_user_message
 
 CLEARED = "[Old tool result content cleared]"
 Units = Sequence[Sequence[Message]]
@@ -65,7 +65,7 @@ class Summarising(Uncompacted):
     def make_room(self) -> int:
         if MEASURE.request(self.shown) < WINDOW * self.percent // 100:
             return 0
-        units = units_of(self.shown)
+        units = split_into_units(self.shown)
         start, end = min(self.first, len(units)), self._end(units)
         middle = tuple(message for unit in units[start:end] for message in unit)
         if not middle:
@@ -74,7 +74,7 @@ class Summarising(Uncompacted):
         summary = self.summariser(text, *summary_length(estimate_messages(middle)))
         self.calls.append(SummaryCall(estimate_text(text), estimate_text(summary)))
         head, tail = ([message for unit in part for message in unit] for part in (units[:start], units[end:]))
-        self.shown = [*head, user_text(f"summary-{len(self.calls)}", summary), *tail]
+        self.shown = [*head, build_user_message(f"summary-{len(self.calls)}", summary), *tail]
         return 1
 
     def _end(self, units: Units) -> int:

@@ -10,13 +10,13 @@ from benchmarks.budgets.tables import show
 from benchmarks.context.conversations import REREADABLE, generated
 from benchmarks.context.engine import MEASURE, Engine, forget, policy_of
 from benchmarks.context.langchain_peers import peers
-from waystation.context.history import view, with_record
-from waystation.context.pipeline import Summarise, next_rung
+from waystation.context.history import build_model_view, with_record
+from waystation.context.pipeline import SummariseDecision, select_next_stage
 from waystation.context.policy import CompactionPolicy
-from waystation.context.summary import summary_message
-from waystation.context.summary_validator import Accepted, Replacement, check_summary
-from waystation.context.transcript import Message, Summarised, Transcript
-from waystation.context.units import layout
+from waystation.context.summary import build_summary_message
+from waystation.context.summary_validator import Accepted, SummaryCheckInput, check_summary
+from waystation.context.transcript import Message, SummaryRecord, Transcript
+from waystation.context.units import build_layout
 
 SIZES, TOKENS_A_MESSAGE = (100, 300, 1_000, 3_000, 10_000), 250
 COMPARED = 1_000
@@ -31,7 +31,8 @@ PARTS = {
     "text": "text for the summariser",
     "check": "check of its summary",
 }
-"""What is timed: plan is `next_rung`; apply is `with_record` and `view`. Before either, agents and compactions measure
+"""What is timed: plan is `select_next_stage`; apply is `with_record` and `view`. Before either, agents and compactions
+measure
 the request: messages that they have just loaded for the first time, of a conversation that goes on only the newest."""
 _T = TypeVar("_T")
 
@@ -55,25 +56,25 @@ def case_of(messages: int) -> Case:
     return Case(transcript.model_dump_json(), policy_of("window", window))
 
 
-def plan(transcript: Transcript, policy: CompactionPolicy) -> Summarise:
+def plan(transcript: Transcript, policy: CompactionPolicy) -> SummariseDecision:
     """What the ladder says: `layout`, what it covers, its identity."""
-    rung = next_rung(transcript, MEASURE, policy, REREADABLE)
-    assert isinstance(rung, Summarise)
+    rung = select_next_stage(transcript, MEASURE, policy, REREADABLE)
+    assert isinstance(rung, SummariseDecision)
     return rung
 
 
-def check(replaced: Replacement) -> str:
+def check(replaced: SummaryCheckInput) -> str:
     """The summary with its ledger."""
     verdict = check_summary(forget(), replaced)
     assert isinstance(verdict, Accepted)
     return verdict.text
 
 
-def apply(transcript: Transcript, rung: Summarise, text: str) -> tuple[Message, ...]:
+def apply(transcript: Transcript, rung: SummariseDecision, text: str) -> tuple[Message, ...]:
     """The view with the record over the transcript."""
-    summary = summary_message(rung.compaction_id, text)
-    record = Summarised(id=rung.compaction_id, strategy="window", covered=rung.covered, summary=summary)
-    return view(with_record(transcript, record))
+    summary = build_summary_message(rung.compaction_id, text)
+    record = SummaryRecord(id=rung.compaction_id, strategy="window", covered=rung.covered, summary=summary)
+    return build_model_view(with_record(transcript, record))
 
 
 class Clock:
@@ -98,12 +99,12 @@ class Clock:
 def ours(case: Case, clock: Clock) -> None:
     """One round of every part, each on a transcript that is new."""
     transcript = case.loaded
-    clock.measure("measure", lambda: MEASURE.request(view(transcript)))
+    clock.measure("measure", lambda: MEASURE.request(build_model_view(transcript)))
     rung = clock.measure("plan", lambda: plan(transcript, case.policy))
     replaced = clock.measure("text", lambda: Engine(transcript, case.policy, forget).replaced(rung))
     text = clock.measure("check", lambda: check(replaced))
     clock.measure("apply", lambda: apply(transcript, rung, text))
-    clock.measure("layout", lambda: layout(transcript))
+    clock.measure("layout", lambda: build_layout(transcript))
 
 
 def growth(medians: Mapping[int, float]) -> float:

@@ -16,19 +16,19 @@ from benchmarks.context.documents import conversation_over_documents
 from benchmarks.context.engine import SUMMARISERS, Engine, policy_of
 from benchmarks.context.kept import Kept, all_text, in_view, kept
 from waystation.agents.auditor import NoRedaction
-from waystation.context.legality import violations
+from waystation.context.legality import find_violations
 from waystation.context.policy import Strategy
 from waystation.context.strategies import STRATEGIES
-from waystation.context.tokens import Measure
+from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Message, Transcript
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import RECALLED_TOKENS, Recollection, embedded
+from waystation.memory.archive import RECALLED_TOKENS, MemoryRecall, embed_passages
 from waystation.memory.embedders.local import WordLlamaEmbedder
 from waystation.memory.memory import MemoryQuery
 from waystation.memory.passages import make_passages, render, tool_names
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 
-GENERATIONS, WINDOW, MEASURE = 10, 32_000, Measure(fixed=2_000)
+GENERATIONS, WINDOW, MEASURE = 10, 32_000, TokenEstimator(fixed=2_000)
 SEEDS = (1, 2)
 ASKED = 100
 """Identifiers of each conversation that are looked for."""
@@ -56,7 +56,7 @@ class Recall:
         names = tool_names(messages)
         texts = {message.id: render(message, names) for message in messages}
         passages = make_passages(RUN, record_id, messages, texts, CREATED)
-        await self.memory.upsert(await embedded(self.embedder, passages))
+        await self.memory.upsert(await embed_passages(self.embedder, passages))
 
     async def finds(self, identifier: str, sentence: str) -> bool:
         """Whether asking for the sentence without the identifier brings the identifier back."""
@@ -65,7 +65,7 @@ class Recall:
     async def brings(self, words: str, question: str) -> bool:
         """Whether asking this brings these words back."""
         query = MemoryQuery(tenant=RUN.tenant, session=RUN.session, text=question, dense=None)
-        recollection = Recollection(self.memory, self.embedder, NoRedaction())
+        recollection = MemoryRecall(self.memory, self.embedder, NoRedaction())
         return any(words in found.text for found in await recollection.search(query, RECALLED_TOKENS))
 
 
@@ -98,7 +98,7 @@ async def survive(conversation: Conversation, engine: Engine, recall: Recall, se
         gone = {name for record in engine.transcript.compactions if record.type != "masked" for name in record.covered}
         await recall.take_in(f"{compactions}", [said for said in so_far.messages if said.id in gone - hidden])
         hidden |= gone
-        assert not violations(engine.shown, pending_allowed=True)
+        assert not find_violations(engine.shown, pending_allowed=True)
         shares.append(kept(so_far, engine.shown, OPEN_WORK))
     there = all_text(engine.shown)
     lost = [item for item in conversation.planted.items() if item[0] not in there]

@@ -9,8 +9,8 @@ from benchmarks.live.model import ROLES, Role
 from benchmarks.live.provider import Recorded
 from benchmarks.live.run import Measured
 from waystation.kernel.usage import Usage
-from waystation.models.prices import published_prices
-from waystation.models.profiles import cost_micro_usd
+from waystation.models.prices import load_published_prices
+from waystation.models.profiles import compute_cost_micro_usd
 
 _TURNS: frozenset[Role] = frozenset({"research", "analysis", "writing"})
 
@@ -158,5 +158,5 @@ def _left_for_writing(calls: Sequence[Recorded], limit: int) -> int | None:
 def _dollars(calls: Sequence[Recorded], day: date) -> dict[Role, int]:
     paid: dict[Role, int] = defaultdict(int)
     for call in calls:
-        paid[call.role] += cost_micro_usd(call.model, call.usage, day, published_prices()) or 0
+        paid[call.role] += compute_cost_micro_usd(call.model, call.usage, day, load_published_prices()) or 0
     return dict(paid)

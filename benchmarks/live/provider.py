@@ -24,9 +24,9 @@ from benchmarks.live.model import READS, Body, Model, Role, Script, Turn, filler
 from tests.end_to_end.messages_server import MessagesServer
 from tests.strict_server import StrictRequest, protocol_faults, unknown_fields
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import PrefixCache, refused
+from waystation.models.anthropic.messages_server import PrefixCache, build_error_response
 from waystation.models.anthropic.sse import events
-from waystation.models.profiles import model_facts
+from waystation.models.profiles import get_model_profile
 
 _BODY: TypeAdapter[Body] = TypeAdapter(Body)
 _SIGNATURE_CHARACTERS = 400
@@ -110,7 +110,7 @@ class Provider(MessagesServer):
                 return httpx2.Response(200, json={"input_tokens": PrefixCache().charge(read, _EPOCH).input})
             if fault := _fault(request, thoughts):
                 self.refusals.append(fault)
-                return refused(HTTPStatus.BAD_REQUEST, "invalid_request_error", fault)
+                return build_error_response(HTTPStatus.BAD_REQUEST, "invalid_request_error", fault)
             return self._answer(request, read, thoughts)
 
     def count(self, body: bytes, began: float) -> None:
@@ -199,7 +199,7 @@ class _Prefix:
     """A digest of everything up to some place. Messages of one role in a row are one message, as the API has it."""
 
     def __init__(self, request: Body) -> None:
-        self._model = model_facts(str(request["model"]))
+        self._model = get_model_profile(str(request["model"]))
         self._digest = hashlib.sha256(str(request["model"]).encode())
         self._role = ""
         self.before_message = ""

@@ -10,13 +10,18 @@ from tempfile import TemporaryDirectory
 from benchmarks.memory.conversations import Dialogue, Question
 from waystation.context.transcript import Message
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import Recollection, embedded
+from waystation.memory.archive import MemoryRecall, embed_passages
 from waystation.memory.embedders.local import NoEmbedder
-from waystation.memory.memory import Excerpt, MemoryQuery, Passage, excerpts, turns_of
+from waystation.memory.memory import Excerpt, MemoryQuery, Passage, extract_turns, select_excerpts
 from waystation.memory.passages import make_passages, render, tool_names
 from waystation.memory.ports import Embedder
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
-from waystation.privacy.policy import Place, Redacted, meant, with_placeholders
+from waystation.privacy.policy import (
+    RedactionResult,
+    TextDestination,
+    replace_placeholders_with_types,
+    with_placeholders,
+)
 from waystation.privacy.ports import Redactor
 
 RUN = RunRef(store_id="store", tenant="tenant", session="session", task_id="task-1", step_id="step-1", role="research")
@@ -48,21 +53,21 @@ def one_message_each(messages: Sequence[Message], texts: dict[str, str]) -> tupl
     )
 
 
-class MeaningAlone(Recollection):
+class MeaningAlone(MemoryRecall):
     """Without BM25."""
 
     async def search(self, query: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
-        """See `Recollection`; the embedder sees the words, and the engine none."""
-        (dense,) = await self.embedder.embed([meant(query.text)])
-        turns = turns_of(await self.memory.search(query.replace(text="", dense=dense)))
-        return excerpts(turns, [0.0] * len(turns), tokens)
+        """See `MemoryRecall`; the embedder sees the words, and the engine none."""
+        (dense,) = await self.embedder.embed([replace_placeholders_with_types(query.text)])
+        turns = extract_turns(await self.memory.search(query.replace(text="", dense=dense)))
+        return select_excerpts(turns, [0.0] * len(turns), tokens)
 
 
 @dataclass(frozen=True)
 class Indexed:
     """A conversation in a memory of its own."""
 
-    recollection: Recollection
+    recollection: MemoryRecall
     evidence: dict[str, str]
     """By question: the words that answer it, redacted as their message was."""
     passages: int
@@ -81,12 +86,12 @@ async def indexed(
     redactor: Redactor,
     embedder: Embedder,
     cut: Cut = windows,
-    kind: type[Recollection] = Recollection,
+    kind: type[MemoryRecall] = MemoryRecall,
 ) -> AsyncGenerator[Indexed]:
     """The conversation, as if one compaction had hidden all of it."""
     names, messages = tool_names(dialogue.messages), dialogue.messages
     rendered = [render(message, names) for message in messages]
-    redacted = await redactor.redact(rendered, Place.COMPRESSED, RUN.tenant)
+    redacted = await redactor.redact(rendered, TextDestination.COMPRESSED, RUN.tenant)
     texts = {message.id: item.text for message, item in zip(messages, redacted, strict=True)}
     places = {message.id: place for place, message in enumerate(messages)}
     evidence = {
@@ -97,13 +102,13 @@ async def indexed(
     passages = cut(messages, texts)
     with TemporaryDirectory() as folder:
         memory = await QdrantEdgeMemory.open(Path(folder) / "memory", embedder.name, embedder.dimension)
-        await memory.upsert(await embedded(embedder, passages))
+        await memory.upsert(await embed_passages(embedder, passages))
         size = sum(len(passage.text.encode()) for passage in passages)
         yield Indexed(kind(memory, embedder, redactor), evidence, len(passages), size)
         await memory.aclose()
 
 
-def as_redacted(words: str, text: str, redacted: Redacted) -> str:
+def as_redacted(words: str, text: str, redacted: RedactionResult) -> str:
     """The words as they stand in the redacted text: redacted by themselves they can become something else."""
     start = text.index(words)
     spans = [span for span in redacted.spans if span.end > start and span.start < start + len(words)]

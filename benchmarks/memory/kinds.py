@@ -22,17 +22,17 @@ from benchmarks.budgets.tables import show
 from benchmarks.memory.conversations import FACTS, FIRMS, PARTS, PROJECTS, REMARKS, dialogue
 from benchmarks.memory.indexing import RUN, as_redacted, windows
 from benchmarks.memory.plain import PlainMemory
-from waystation.agents.auditor import NoRedaction, Question, Said
+from waystation.agents.auditor import EvalMessage, NoRedaction, Question
 from waystation.context.transcript import Message, Text, ToolResult, ToolUse
-from waystation.memory.archive import Recollection, embedded
+from waystation.memory.archive import MemoryRecall, embed_passages
 from waystation.memory.embedders.local import E5Embedder, WordLlamaEmbedder
 from waystation.memory.passages import render, tool_names
 from waystation.memory.ports import Embedder
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import Place, meant
+from waystation.privacy.policy import TextDestination, replace_placeholders_with_types
 from waystation.privacy.ports import Redactor
-from waystation.runtime.knowledge import trial_vault
+from waystation.runtime.knowledge import open_trial_vault
 
 SEED = 7
 """Sizes and weights were chosen on 1 to 3, and 4 to 6 are those of `recall`."""
@@ -139,7 +139,7 @@ def people(folder: Path) -> Iterator[Kind]:
     """The dialogues there. The whole of each relevant turn has to be found."""
     for path in sorted(folder.glob("*.conversation.jsonl")):
         name = path.name.partition(".")[0]
-        said = [Said.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        said = [EvalMessage.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
         lines = path.with_name(f"{name}.questions.jsonl").read_text(encoding="utf-8").splitlines()
         texts = {one.id: one.text for one in said}
         asked = [Question.model_validate_json(line) for line in lines if line]
@@ -157,7 +157,7 @@ def public(folder: Path) -> Iterator[Kind]:
         sessions = [said for name, said in told.items() if re.fullmatch(r"session_\d+", name)]
         turns = {turn["dia_id"]: turn for session in sessions for turn in session if turn.get("text")}
         said = {key: " ".join(turn["text"].split()) for key, turn in turns.items()}
-        messages = [Said(id=key, speaker=turn["speaker"], text=said[key]).message for key, turn in turns.items()]
+        messages = [EvalMessage(id=key, speaker=turn["speaker"], text=said[key]).message for key, turn in turns.items()]
         asked = [one for one in told["qa"] if one["category"] in ANSWERED]
         evidence = [dict.fromkeys(re.findall(r"D\d+:\d+", " ".join(one["evidence"]))) for one in asked]
         sought = [
@@ -178,35 +178,38 @@ async def recall_of(kind: Kind, redacting: Redactor, embedder: Embedder) -> Answ
     """The share of each question's evidence, by the product and by the plain thing."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        vault = await stack.enter_async_context(trial_vault(folder / "vault.db", KEY))
+        vault = await stack.enter_async_context(open_trial_vault(folder / "vault.db", KEY))
         memory = await QdrantEdgeMemory.open(folder / "memory", embedder.name, embedder.dimension)
         await stack.enter_async_context(aclosing(memory))
-        redactor = vault.keeping(redacting, RUN.session)
-        recollection = Recollection(memory, embedder, redactor, vault=vault.vault, shows_names=True)
+        redactor = vault.wrap_redactor(redacting, RUN.session)
+        recollection = MemoryRecall(memory, embedder, redactor, vault=vault.vault, shows_names=True)
         return await _answered(kind, recollection, memory)
 
 
-async def _answered(kind: Kind, recollection: Recollection, memory: QdrantEdgeMemory) -> Answered:
+async def _answered(kind: Kind, recollection: MemoryRecall, memory: QdrantEdgeMemory) -> Answered:
     redactor, embedder = recollection.redactor, recollection.embedder
     names = tool_names(kind.messages)
     rendered = {message.id: render(message, names) for message in kind.messages}
     redacted = dict(
-        zip(rendered, await redactor.redact([*rendered.values()], Place.COMPRESSED, RUN.tenant), strict=True)
+        zip(rendered, await redactor.redact([*rendered.values()], TextDestination.COMPRESSED, RUN.tenant), strict=True)
     )
     texts = {key: one.text for key, one in redacted.items()}
-    plain = {step: await PlainMemory.of([meant(text) for text in texts.values()], embedder, step) for step in STEPS}
-    await memory.upsert(await embedded(embedder, windows(kind.messages, texts)))
+    plain = {
+        step: await PlainMemory.of([replace_placeholders_with_types(text) for text in texts.values()], embedder, step)
+        for step in STEPS
+    }
+    await memory.upsert(await embed_passages(embedder, windows(kind.messages, texts)))
     ours = {tokens: list[float]() for tokens in kind.budgets}
     theirs = {(step, tokens): list[float]() for step in STEPS for tokens in kind.budgets}
     for one in kind.sought:
         wanted = [as_redacted(words, rendered[key], redacted[key]) for key, words in one.evidence]
-        (asked,) = await redactor.redact([one.text], Place.COMPRESSED, RUN.tenant)
+        (asked,) = await redactor.redact([one.text], TextDestination.COMPRESSED, RUN.tenant)
         for tokens in kind.budgets:
             found = await recollection.find(RUN, one.text, tokens)
             ours[tokens].append(_share([words for _, words in one.evidence], [excerpt.text for excerpt in found]))
             for step in STEPS:
-                shown = await plain[step].shown(meant(asked.text), tokens)
-                theirs[step, tokens].append(_share([meant(words) for words in wanted], shown))
+                shown = await plain[step].shown(replace_placeholders_with_types(asked.text), tokens)
+                theirs[step, tokens].append(_share([replace_placeholders_with_types(words) for words in wanted], shown))
     return Answered(ours, theirs)
 
 

@@ -8,7 +8,7 @@ from benchmarks.budgets.tables import show
 from benchmarks.memory.conversations import dialogue
 from benchmarks.memory.indexing import NO_EMBEDDER, Cut, MeaningAlone, indexed, one_message_each, windows
 from waystation.context.tokens import estimate_messages
-from waystation.memory.archive import Recollection
+from waystation.memory.archive import MemoryRecall
 from waystation.memory.embedders.local import WordLlamaEmbedder
 from waystation.memory.ports import Embedder
 from waystation.plugins.redaction.redactor import PresidioRedactor
@@ -29,7 +29,7 @@ class Way(NamedTuple):
     search: str
     cut: Cut
     embedder: Embedder
-    kind: type[Recollection]
+    kind: type[MemoryRecall]
 
 
 def ways() -> tuple[Way, ...]:
@@ -39,9 +39,9 @@ def ways() -> tuple[Way, ...]:
         Way(name, search, cut, embedder, kind)
         for name, cut in (("one message each", one_message_each), ("the product's windows", windows))
         for search, embedder, kind in (
-            ("BM25", NO_EMBEDDER, Recollection),
+            ("BM25", NO_EMBEDDER, MemoryRecall),
             ("static dense", static, MeaningAlone),
-            ("both", static, Recollection),
+            ("both", static, MemoryRecall),
         )
     )
 

@@ -20,7 +20,7 @@ from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Passage
 from waystation.memory.ports import Memory
 from waystation.memory.qdrant.collection import QdrantServer
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
-from waystation.memory.qdrant.points import Embedding
+from waystation.memory.qdrant.points import EmbeddingSpec
 from waystation.memory.qdrant.server import QdrantServerMemory
 
 SIZES = (10_000, 100_000)
@@ -102,7 +102,7 @@ async def _edge(count: int) -> Speed:
 
 async def _local(count: int) -> Speed:
     with TemporaryDirectory() as folder:
-        embedding = Embedding(embedder="random", dimension=DIMENSION)
+        embedding = EmbeddingSpec(embedder="random", dimension=DIMENSION)
         client = AsyncQdrantClient(path=folder)
         memory = QdrantServerMemory(client, QdrantServer(url="http://local"), embedding)
         speed = await _measured(memory, count, LOCAL_QUERIES)

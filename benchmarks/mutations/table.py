@@ -41,7 +41,7 @@ MUTATIONS = (
     # ---------------------------------------------------------------------------------------------------- ledger
     Mutation(
         "ledger", "reservations pass the limit", "waystation/budgets/budget.py",
-        "if not left.covers(amount):", "if False:", LEDGER,
+        "if not left.can_cover(amount):", "if False:", LEDGER,
     ),
     Mutation(
         "ledger", "a child settles again", "waystation/budgets/budget.py",
@@ -174,13 +174,13 @@ MUTATIONS = (
     ),
     Mutation(
         "gate", "words that the user never said stay", VALIDATOR,
-        "without_invented(_plain(summary), replaced.user_said)",
-        "without_invented(_plain(summary), (summary,))", GATE,
+        "remove_invented_quotations(_plain(summary), replaced.user_said)",
+        "remove_invented_quotations(_plain(summary), (summary,))", GATE,
     ),
     # ------------------------------------------------------------------------------------------------- redaction
     Mutation(
         "redaction", "a contract goes out as it was written", "waystation/agents/task_brief.py",
-        "user_text(message_id, redacted.text)", "user_text(message_id, parts.text(room))",
+        "build_user_message(message_id, redacted.text)", "build_user_message(message_id, parts.text(room))",
         ("tests/agents/test_contract.py",),
     ),
     Mutation(
@@ -198,12 +198,13 @@ MUTATIONS = (
     ),
     Mutation(
         "redaction", "results of foreign tools pass", f"{AGENTS}/tools/tool.py",
-        "redact([result.text], Place.TOOL_RESULT", 'redact([""], Place.TOOL_RESULT',
+        "redact([result.text], TextDestination.TOOL_RESULT", 'redact([""], TextDestination.TOOL_RESULT',
         ("tests/agents/test_foreign_tool.py",),
     ),
     Mutation(
         "redaction", "memory is asked with private words", "waystation/memory/archive.py",
-        "redact([query.text], Place.QUERY", 'redact([""], Place.QUERY', ("tests/agents/test_librarian.py",),
+        "redact([query.text], TextDestination.QUERY", 'redact([""], TextDestination.QUERY',
+        ("tests/agents/test_librarian.py",),
     ),
     Mutation(
         "redaction", "a text goes on before its last attempt", f"{AGENTS}/redaction.py",
@@ -230,7 +231,8 @@ MUTATIONS = (
     ),
     Mutation(
         "tenants", "a content hash is a capability", "waystation/documents/text_repository.py",
-        "where(text_owners.c.blob == blob, owned(text_owners, reader))", "where(text_owners.c.blob == blob)",
+        "where(text_owners.c.blob == blob, build_owner_filter(text_owners, reader))",
+        "where(text_owners.c.blob == blob)",
         OWNERSHIP,
     ),
     Mutation(
@@ -269,7 +271,7 @@ MUTATIONS = (
     ),
     Mutation(
         "approvals", "what was authorised in advance passes the ceiling", "waystation/tasks/approvals.py",
-        "if not standing.ceiling.covers(standing.limit.raised(top_up.amount).amount):", "if False:",
+        "if not standing.ceiling.can_cover(standing.limit.increase_by(top_up.amount).amount):", "if False:",
         ("tests/unit/test_unattended.py",),
     ),
     Mutation(
@@ -313,7 +315,7 @@ MUTATIONS = (
     # ------------------------------------------------------------------------------------------------- addresses
     Mutation(
         "addresses", "private addresses are connected to", "waystation/documents/web.py",
-        "            raise NotPublic\n", "            pass\n", PRIVATE_ADDRESSES,
+        "            raise NonPublicAddressError\n", "            pass\n", PRIVATE_ADDRESSES,
     ),
     Mutation(
         "addresses", "an address of IPv6 hides one of IPv4", "waystation/documents/web.py",

@@ -12,7 +12,7 @@ from presidio_analyzer.nlp_engine import NlpEngineProvider
 
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import ENGLISH_MODEL
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 KEY = b"k" * 32
 
@@ -34,8 +34,8 @@ class Finder(Protocol):
 class Ours:
     """This project's redactor, without what it remembers from text to text: a new one each time."""
 
-    def __init__(self, place: Place) -> None:
-        self.name = f"ours, before {'memory' if place is Place.COMPRESSED else 'a model'}"
+    def __init__(self, place: TextDestination) -> None:
+        self.name = f"ours, before {'memory' if place is TextDestination.COMPRESSED else 'a model'}"
         self._place = place
 
     def find(self, texts: Sequence[str]) -> list[list[Find]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.budgets.tables import show
 from benchmarks.privacy.finders import Ours
 from benchmarks.privacy.gitleaks import Written, examples_of
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 _SHOWN = 160
 
@@ -47,7 +47,7 @@ class Redaction:
 
     def found_in(self, texts: Sequence[str]) -> list[bool]:
         """For each text, whether there is a secret in it."""
-        return [any(find.type == "SECRET" for find in finds) for finds in Ours(Place.TOOL_RESULT).find(texts)]
+        return [any(find.type == "SECRET" for find in finds) for finds in Ours(TextDestination.TOOL_RESULT).find(texts)]
 
 
 def prove(arguments: Sequence[str]) -> None:

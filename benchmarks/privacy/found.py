@@ -16,7 +16,7 @@ from benchmarks.privacy.score import Score, scored
 from waystation.plugins.redaction.engines import chunk_spans
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import ENGLISH_MODEL
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 COUNT, SEED = 2_800, 1
 NAMES = ("PERSON", "LOCATION")
@@ -24,13 +24,13 @@ ROUNDS = 3
 SPEED_CHARACTERS = 100_000
 TURNS = 40
 PROCESSES = (0, 2, 4)
-SPEED_PLACES = (Place.TOOL_RESULT, Place.COMPRESSED)
+SPEED_PLACES = (TextDestination.TOOL_RESULT, TextDestination.COMPRESSED)
 
 
 def prove() -> None:
     """Print the tables. Raises AssertionError where something that must stay was replaced."""
     corpus = list(sentences(COUNT, SEED))
-    ours, theirs = (_scored(finder, corpus) for finder in (Ours(Place.COMPRESSED), PresidioAsItComes()))
+    ours, theirs = (_scored(finder, corpus) for finder in (Ours(TextDestination.COMPRESSED), PresidioAsItComes()))
     rows = [(type_, ours.there[type_], *_of(ours, type_), *_of(theirs, type_)) for type_ in sorted(ours.there)]
     head = ("type", "there", "recall", "precision", "F1", "Presidio's recall", "precision", "F1")
     show(f"Found in {COUNT:,} sentences, seed {SEED}", head, rows)
@@ -56,10 +56,10 @@ def _speed(texts: Sequence[str]) -> None:
     patterns, everything = PresidioAsItComes(patterns_only=True), PresidioAsItComes()
     timed = {
         "secrets and identifiers": (
-            _best(lambda: _ours(whole, Place.TOOL_RESULT)),
+            _best(lambda: _ours(whole, TextDestination.TOOL_RESULT)),
             _best(lambda: patterns.find(chunks)),
         ),
-        "names too": (_best(lambda: _ours(whole, Place.COMPRESSED)), _best(lambda: everything.find(chunks))),
+        "names too": (_best(lambda: _ours(whole, TextDestination.COMPRESSED)), _best(lambda: everything.find(chunks))),
     }
     rows = [
         (what, f"{size / ours:,.0f}", f"{size / theirs:,.0f}", f"{theirs / ours:.1f}")
@@ -95,7 +95,7 @@ def _best(work: Callable[[], float | object]) -> float:
     return min(seconds)
 
 
-def _ours(texts: Sequence[str], place: Place, processes: int = 0) -> float:
+def _ours(texts: Sequence[str], place: TextDestination, processes: int = 0) -> float:
     async def timed() -> float:
         with closing(PresidioRedactor(KEY, processes=processes)) as redactor:
             await redactor.warm_up()
@@ -120,6 +120,6 @@ async def _growing(texts: Sequence[str]) -> tuple[int, float]:
         await redactor.warm_up()
         start = time.perf_counter()
         for turn in range(TURNS):
-            await redactor.redact(messages[: turn + 1], Place.COMPRESSED, "t")
+            await redactor.redact(messages[: turn + 1], TextDestination.COMPRESSED, "t")
         seconds = time.perf_counter() - start
     return sum(len(message) * (TURNS - turn) for turn, message in enumerate(messages)), seconds

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 
-_TOKENS = proven(r"(?P<raw>`[^`]*+`)|(?P<quoted>\"(?:[^\"\\\n]|\\.)*+\")|//[^\n]*+|(?P<word>\w++)|(?P<sign>[^\s\w])")
+_TOKENS = compile_bounded(
+    r"(?P<raw>`[^`]*+`)|(?P<quoted>\"(?:[^\"\\\n]|\\.)*+\")|//[^\n]*+|(?P<word>\w++)|(?P<sign>[^\s\w])"
+)
 _LISTS = {"tps": True, "fps": False}
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 _BEGINS = (("[", "]", "string", "{"), ("append", "("))

@@ -12,9 +12,9 @@ from benchmarks.privacy.structured import QUERIES
 from waystation.agents.tools.tables import is_table
 from waystation.context.transcript import Text, ToolUse
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest
-from waystation.plugins.offline.summary import condensed
-from waystation.testing import scripted_reply
+from waystation.models.ports import ModelRequest, ModelResponse
+from waystation.plugins.offline.summary import build_summary_response
+from waystation.testing import make_scripted_response
 
 Move = tuple[str, dict[str, JsonValue]]
 PAGE_LINES = 20
@@ -40,19 +40,21 @@ class Gossip:
     def __post_init__(self) -> None:
         self._said = itertools.cycle([sentence.text for sentence in self.secrets])
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """The next move of whoever asks. One call of an agent breaks with text in its error."""
         self.told.append(request.model_dump_json())
         if not request.tools:
             prompt = request.messages[0].text
-            return scripted_reply(Text(text=f"{condensed(prompt, request.max_output).text}\n{next(self._said)}"))
+            return make_scripted_response(
+                Text(text=f"{build_summary_response(prompt, request.max_output).text}\n{next(self._said)}")
+            )
         name, arguments = self._move(request)
         if name == "take_note" and not self._burst:
             self._burst = True
             raise ValueError(next(self._said))
         use = ToolUse(id=f"call-{len(self.told)}", name=name, input=arguments)
         usage = Usage(input=PROMPT_TOKENS, output=REPLY_TOKENS)
-        return scripted_reply(Text(text=next(self._said)), use, usage=usage)
+        return make_scripted_response(Text(text=next(self._said)), use, usage=usage)
 
     async def count_tokens(self, request: ModelRequest) -> int:  # noqa: ARG002
         """What every prompt costs."""

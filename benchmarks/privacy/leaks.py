@@ -27,15 +27,15 @@ from tests.running import Watched, dev_server, request, working
 from tests.webhook_server import running_webhook
 from tests.workflows_live.encrypted import payloads
 from waystation.config.settings import Settings
-from waystation.context.transcript import Summarised, SummaryPart
+from waystation.context.transcript import SummaryPartRecord, SummaryRecord
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
-from waystation.kernel.scopes import Installation
+from waystation.kernel.scopes import SystemScope
 from waystation.privacy.policy import Policy
-from waystation.runtime.stores import data_converter, opened_store, payload_codec
+from waystation.runtime.stores import data_converter, open_store, payload_codec
 from waystation.tasks.task import TaskProgress, TaskRequest, TaskTerms
-from waystation.testing import ListMeter
-from workers.parts import Parts, opened_parts
+from waystation.testing import RecordingMeter
+from workers.parts import ActivityDeps, open_activity_deps
 
 KEY = "0123456789abcdef" * 4
 IDENTIFIERS, SEED = 500, 1
@@ -179,9 +179,9 @@ async def _run(planted: Seeds, folder: Path, seen: Seen, *, encrypted: bool, pol
         server = await stack.enter_async_context(dev_server())
         address = server.service_client.config.target_host
         client = await Client.connect(address, data_converter=data_converter(settings), plugins=[Watched(cached=True)])
-        store = await stack.enter_async_context(aclosing(await opened_store(settings)))
+        store = await stack.enter_async_context(aclosing(await open_store(settings)))
         gossip = Gossip(planted.sentences)
-        async with opened_parts(settings, store, ListMeter()) as opened:
+        async with open_activity_deps(settings, store, RecordingMeter()) as opened:
             parts = replace(opened, model=gossip)
             async with working(client, parts, settings=settings), _watched(client, seen):
                 desk = Desk(client, store)
@@ -251,18 +251,18 @@ async def _on_server(client: Client, settings: Settings, seen: Seen) -> None:
     await _told(client, await client.workflow_service.list_workflow_executions(listed), "search attributes", seen)
 
 
-async def _in_store(parts: Parts, seen: Seen, task_id: str) -> None:
+async def _in_store(parts: ActivityDeps, seen: Seen, task_id: str) -> None:
     """What agents wrote and were told, and the report. Requests, documents and vault are there as handed in."""
-    plan = await parts.store.plan(task_id, Installation())
+    plan = await parts.store.plan(task_id, SystemScope())
     assert plan is not None
     for step in ("plan", *(step.id for step in plan.steps)):
-        transcript = await parts.store.load(f"{task_id}/{step}", Installation())
-        summaries = [one for one in transcript.records if isinstance(one, Summarised | SummaryPart)]
+        transcript = await parts.store.load(f"{task_id}/{step}", SystemScope())
+        summaries = [one for one in transcript.records if isinstance(one, SummaryRecord | SummaryPartRecord)]
         seen.add("summaries", *(one.model_dump_json() for one in summaries))
         seen.add("transcripts", *(message.model_dump_json() for message in transcript.messages))
     assert seen.progress is not None
     assert seen.progress.report is not None
-    seen.add("reports", await parts.store.get_text(seen.progress.report, Installation()))
+    seen.add("reports", await parts.store.get_text(seen.progress.report, SystemScope()))
 
 
 def _points(memory: Path) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from benchmarks.budgets.tables import show
 from benchmarks.privacy.finders import Find, Finder, Ours, PresidioAsItComes
-from waystation.privacy.policy import NAME_TYPES, Place
+from waystation.privacy.policy import NAME_TYPES, TextDestination
 
 _NAME = re.compile(r"⟦([^⟧]*)⟧")
 _FILE = Path(__file__).with_name("prose.txt")
@@ -62,7 +62,7 @@ def prove() -> None:
     corpus = written()
     without = sum(not prose.names for prose in corpus)
     rows = list[tuple[object, ...]]()
-    for finder in (Ours(Place.COMPRESSED), PresidioAsItComes()):
+    for finder in (Ours(TextDestination.COMPRESSED), PresidioAsItComes()):
         counts = tally(corpus, finder)
         eaten = f"{len(counts.eaten)} of {without}"
         rows.append((finder.name, *_recall(counts, full=False), *_recall(counts, full=True), len(counts.beside), eaten))

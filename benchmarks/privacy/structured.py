@@ -18,15 +18,15 @@ from benchmarks.privacy.finders import KEY
 from benchmarks.privacy.values import PRIVATE, Values
 from tests.agents.office import NOON, MovingClock, Office, use
 from tests.attacks.structures import STRUCTURES, Structure
-from waystation.agents.redaction import Originals, TextRedactor
+from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.documents.columns import ColumnRedactor
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocuments, Tables
-from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.plugins.redaction.placeholders import fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import Place
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
 
@@ -105,7 +105,7 @@ class Reader:
 
     office: Office
     redactor: TextRedactor
-    originals: Originals
+    originals: VaultPlaceholderFactory
     structure: Structure
 
     @property
@@ -117,7 +117,7 @@ class Reader:
         """What is shown, by how."""
         text = self.document.text
         numbers = range(1, len(text.splitlines()) + 1)
-        (plain,) = await self.redactor.redact([text], Place.TOOL_RESULT, "t")
+        (plain,) = await self.redactor.redact([text], TextDestination.TOOL_RESULT, "t")
         read = "read_document"
         seen: dict[str, Sequence[str]] = {
             "plain": [plain.text],
@@ -139,8 +139,10 @@ class Reader:
         desk = replace(
             self.office.desk,
             redactor=self.redactor,
-            redacted=RedactedDocuments(self.office.store, self.redactor),
-            tables=Tables(DuckDbTables(), ColumnRedactor(self.redactor, self.originals), self.office.clock),
+            redacted=RedactedDocumentStore(self.office.store, self.redactor),
+            tables=RedactedTableReader(
+                DuckDbTableEngine(), ColumnRedactor(self.redactor, self.originals), self.office.clock
+            ),
         )
         given = {key: value for key, value in ({"name": self.document.name} | arguments).items() if value is not None}
         site = await self.office.site(window=window)
@@ -155,7 +157,7 @@ async def measured(structures: Sequence[Structure], redactor: Redactor) -> tuple
     with tempfile.TemporaryDirectory() as folder:
         clock = MovingClock()
         store = await SqlStore.open(f"sqlite+aiosqlite:///{Path(folder) / 'waystation.db'}", lambda: NOON)
-        originals = Originals(store.vault(Sealer(KEY, "vault")), partial(fingerprint, KEY), clock)
+        originals = VaultPlaceholderFactory(store.vault(AesGcmCipher(KEY, "vault")), partial(fingerprint, KEY), clock)
         try:
             for number, structure in enumerate(structures):
                 office = Office(store=store, clock=clock, store_id=await store.store_id(), task_id=f"task-{number}")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from benchmarks.budgets.tables import show
 from benchmarks.privacy.finders import KEY
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 SIZE = 100_000
 """Characters of a pumped text; a stretch has at most as many."""
@@ -64,7 +64,7 @@ def timed(texts: Iterable[tuple[str, str]]) -> list[Timed]:
 
     async def once(redactor: PresidioRedactor, text: str, tenant: str = "t") -> float:
         start = time.process_time()
-        await redactor.redact([text], Place.TOOL_RESULT, tenant)
+        await redactor.redact([text], TextDestination.TOOL_RESULT, tenant)
         return time.process_time() - start
 
     async def all_of_them() -> list[Timed]:

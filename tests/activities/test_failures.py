@@ -5,27 +5,27 @@ from datetime import timedelta
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.attempts import application_error, reported
+from activities.attempts import to_application_error, translating_errors
 from waystation.kernel.errors import (
     BadInput,
-    FenceLost,
+    ContentFilterError,
     MemoryUnavailable,
     ModelRejected,
     ModelUnavailable,
+    RedactionAbandonedError,
     RedactionFailed,
-    ReplyBlocked,
+    RedactionReviewRequiredError,
     RequestConflict,
     SpendingLimitReached,
+    StaleFenceError,
     StoreError,
     StoreUnavailable,
-    TextGivenUp,
-    TextHeldBack,
-    TextMissing,
-    TextNotRedacted,
+    TextNotFoundError,
+    TextRedactionError,
     UnknownTask,
     VersionConflict,
     WaystationError,
-    WebhookRefused,
+    WebhookRejectedError,
     WebhookUnavailable,
     WrongStore,
 )
@@ -34,23 +34,23 @@ FINAL = [
     BadInput("no such file"),
     UnknownTask("no task x"),
     ModelRejected("no such model"),
-    ReplyBlocked("filtered"),
+    ContentFilterError("filtered"),
     RequestConflict("used before"),
     WrongStore("a", "b"),
-    TextGivenUp("after 6 attempts"),
-    WebhookRefused("the webhook answered 404"),
+    RedactionAbandonedError("after 6 attempts"),
+    WebhookRejectedError("the webhook answered 404"),
 ]
 WORTH_A_RETRY = [
     ModelUnavailable("overloaded"),
     SpendingLimitReached("no credit"),
     StoreUnavailable("the database does not answer"),
-    FenceLost("task-1/research-1", 3),
+    StaleFenceError("task-1/research-1", 3),
     VersionConflict("task-1/research-1", 3, 4),
     StoreError("the database refused a statement"),
-    TextMissing("0" * 64),
+    TextNotFoundError("0" * 64),
     RedactionFailed("the redactor is down"),
-    TextNotRedacted("took over 2 s"),
-    TextHeldBack("after 6 attempts"),
+    TextRedactionError("took over 2 s"),
+    RedactionReviewRequiredError("after 6 attempts"),
     MemoryUnavailable("Qdrant does not answer"),
     WebhookUnavailable("the webhook answered 500"),
 ]
@@ -58,30 +58,30 @@ WORTH_A_RETRY = [
 
 @pytest.mark.parametrize("error", FINAL, ids=lambda error: type(error).__name__)
 def test_what_trying_again_cannot_change_ends_at_once(error: WaystationError) -> None:
-    assert application_error(error).non_retryable
+    assert to_application_error(error).non_retryable
 
 
 @pytest.mark.parametrize("error", WORTH_A_RETRY, ids=lambda error: type(error).__name__)
 def test_what_may_pass_is_tried_again(error: WaystationError) -> None:
-    assert not application_error(error).non_retryable
+    assert not to_application_error(error).non_retryable
 
 
 @pytest.mark.parametrize("error", FINAL + WORTH_A_RETRY, ids=lambda error: type(error).__name__)
 def test_an_error_keeps_its_name_and_its_message(error: WaystationError) -> None:
-    reported_error = application_error(error)
+    reported_error = to_application_error(error)
     assert (reported_error.type, reported_error.message) == (type(error).__name__, str(error))
 
 
 def test_the_delay_that_a_provider_names_is_the_delay_of_the_next_attempt() -> None:
-    assert application_error(ModelUnavailable("busy", retry_after=7.5)).next_retry_delay == timedelta(seconds=7.5)
-    assert application_error(WebhookUnavailable("busy", retry_after=7.5)).next_retry_delay == timedelta(seconds=7.5)
-    assert application_error(ModelUnavailable("busy")).next_retry_delay is None
-    assert application_error(ModelRejected("no")).next_retry_delay is None
+    assert to_application_error(ModelUnavailable("busy", retry_after=7.5)).next_retry_delay == timedelta(seconds=7.5)
+    assert to_application_error(WebhookUnavailable("busy", retry_after=7.5)).next_retry_delay == timedelta(seconds=7.5)
+    assert to_application_error(ModelUnavailable("busy")).next_retry_delay is None
+    assert to_application_error(ModelRejected("no")).next_retry_delay is None
 
 
 def test_a_busy_provider_is_no_defect_of_the_workers() -> None:
-    assert application_error(ModelUnavailable("busy")).category is ApplicationErrorCategory.BENIGN
-    assert application_error(StoreError("broken")).category is ApplicationErrorCategory.UNSPECIFIED
+    assert to_application_error(ModelUnavailable("busy")).category is ApplicationErrorCategory.BENIGN
+    assert to_application_error(StoreError("broken")).category is ApplicationErrorCategory.UNSPECIFIED
 
 
 def fail() -> None:
@@ -92,14 +92,14 @@ def fail() -> None:
 
 
 def test_our_errors_are_reported_without_their_cause() -> None:
-    with pytest.raises(ApplicationError, match="the redactor is down") as caught, reported():
+    with pytest.raises(ApplicationError, match="the redactor is down") as caught, translating_errors():
         fail()
     assert caught.value.__suppress_context__
     assert caught.value.__cause__ is None
 
 
 def test_of_errors_that_are_not_ours_there_is_the_name_and_the_place_and_not_the_message() -> None:
-    with pytest.raises(ApplicationError) as caught, reported():
+    with pytest.raises(ApplicationError) as caught, translating_errors():
         raise ValueError("a text that must not be seen")
     error = caught.value
     assert (error.type, error.non_retryable) == ("ValueError", False)
@@ -109,5 +109,5 @@ def test_of_errors_that_are_not_ours_there_is_the_name_and_the_place_and_not_the
 
 
 async def test_a_cancellation_passes_as_it_is() -> None:
-    with pytest.raises(asyncio.CancelledError), reported():
+    with pytest.raises(asyncio.CancelledError), translating_errors():
         raise asyncio.CancelledError

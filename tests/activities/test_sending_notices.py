@@ -11,7 +11,7 @@ from tests.unit.notice_values import ASKED
 from tests.webhook_server import Answer, WebhookServer, running_webhook
 from waystation.runtime.hooks import Messages, Webhook
 from waystation.tasks.ports import Notifier
-from waystation.testing import ListNotifier
+from waystation.testing import RecordingNotifier
 
 
 def page(task_id: str) -> str:
@@ -19,7 +19,7 @@ def page(task_id: str) -> str:
 
 
 async def test_a_notice_goes_out_with_the_page_of_its_task() -> None:
-    notifier = ListNotifier()
+    notifier = RecordingNotifier()
     await ActivityEnvironment().run(NoticeActivities([notifier], page).send, ASKED)
     assert notifier.sent == [(ASKED, f"http://ui/{ASKED.task_id}")]
 
@@ -68,4 +68,4 @@ async def test_one_that_refuses_for_good_does_not_end_it_for_another_that_may_ta
         assert (failed.value.type, failed.value.non_retryable) == ("WebhookUnavailable", False)
         with pytest.raises(ApplicationError) as failed:
             await ActivityEnvironment().run(NoticeActivities([webhook], page).send, ASKED)
-        assert (failed.value.type, failed.value.non_retryable) == ("WebhookRefused", True)
+        assert (failed.value.type, failed.value.non_retryable) == ("WebhookRejectedError", True)

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from waystation.mcp.config import load_servers
 from waystation.mcp.servers import FRESH_S, McpServers
-from waystation.security.untrusted import ForeignResult, ForeignToolSpec
+from waystation.security.untrusted import UntrustedToolResult, UntrustedToolSpec
 
 SCRIPT = Path(__file__).with_name("workshop_server.py")
 
@@ -48,10 +48,10 @@ class Bench:
 
     servers: McpServers
 
-    async def spec(self, tool: str) -> ForeignToolSpec:
+    async def spec(self, tool: str) -> UntrustedToolSpec:
         """What its server offers."""
         return next(spec for spec in (await self.servers.tools()).tools if spec.tool == tool)
 
-    async def call(self, tool: str, **arguments: JsonValue) -> ForeignResult:
+    async def call(self, tool: str, **arguments: JsonValue) -> UntrustedToolResult:
         """One call."""
         return await self.servers.call(await self.spec(tool), arguments)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pydantic import JsonValue
 
 from tests.readers import of_task
-from waystation.agents.deliverables import Analysis, Findings, ReportDraft, Section
-from waystation.context.transcript import Message, ToolResult, ToolUse, user_text
+from waystation.agents.deliverables import Analysis, ReportDraft, ResearchFindings, Section
+from waystation.context.transcript import Message, ToolResult, ToolUse, build_user_message
 from waystation.documents.documents import Document
 from waystation.documents.search import Bm25DocumentSearch
-from waystation.kernel.scopes import OfTask, Reader
+from waystation.kernel.scopes import Reader, TaskScope
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ChatModel, ModelRequest, StopReason, ToolSpec
 from waystation.models.profiles import OFFLINE_MODEL
@@ -36,10 +36,10 @@ class World:
         self.texts = texts
         self.search = Bm25DocumentSearch(self)
         self.notes: dict[str, list[str]] = {}
-        self.handed_in: dict[str, Findings | Analysis] = {}
+        self.handed_in: dict[str, ResearchFindings | Analysis] = {}
         self.report = ReportDraft()
 
-    async def put_text(self, text: str, owner: OfTask) -> str:
+    async def put_text(self, text: str, owner: TaskScope) -> str:
         raise NotImplementedError
 
     async def get_text(self, blob: str, reader: Reader) -> str:
@@ -69,7 +69,7 @@ class World:
 
     def _count(self, step_id: str) -> str:
         done = self.handed_in.get(step_id)
-        return f"{len(done.findings)} findings, " if isinstance(done, Findings) else ""
+        return f"{len(done.findings)} findings, " if isinstance(done, ResearchFindings) else ""
 
     async def run(self, step: Step, call: ToolUse) -> ToolResult:
         try:
@@ -120,7 +120,7 @@ class World:
                 number = [known.heading for known in self.report.sections].index(section.heading) + 1
                 return f"section {number} kept: {section.heading}"
             case "submit_findings", _:
-                self.handed_in[step.id] = Findings.model_validate(given)
+                self.handed_in[step.id] = ResearchFindings.model_validate(given)
             case "submit_analysis", _:
                 self.handed_in[step.id] = Analysis.model_validate(given)
             case "submit_report", {"title": str(title), "summary": str(summary)}:
@@ -131,7 +131,7 @@ class World:
 
     def _lines(self, step_id: str) -> list[str]:
         match self.handed_in[step_id]:
-            case Findings() as done:
+            case ResearchFindings() as done:
                 claims = [" ".join([finding.claim, *finding.citations]) for finding in done.findings]
                 return [*claims, *(f"open: {question}" for question in done.open_questions)]
             case Analysis() as done:
@@ -171,7 +171,7 @@ class Team:
         request = ModelRequest(
             model=OFFLINE_MODEL,
             system="Plan.",
-            messages=(user_text("m1", self.world.contract(question, None, None)),),
+            messages=(build_user_message("m1", self.world.contract(question, None, None)),),
             tools=(spec("submit_plan"),),
             max_output=2_000,
             require_tool="submit_plan",
@@ -181,7 +181,7 @@ class Team:
         return Plan.model_validate(call.input)
 
     async def carry_out(self, question: str, plan: Plan, step: Step) -> None:
-        messages = [user_text("m1", self.world.contract(question, step, plan))]
+        messages = [build_user_message("m1", self.world.contract(question, step, plan))]
         tools = tuple(spec(name) for name in TOOLS[step.role].split())
         for turn in range(1, MOST_TURNS):
             if turn in self.condense_before and len(messages) > 3:
@@ -194,7 +194,10 @@ class Team:
                 ModelRequest(
                     model=OFFLINE_MODEL,
                     system="Work.",
-                    messages=(*messages, user_text(f"s{turn}", self.status or "<status>budget left no limit</status>")),
+                    messages=(
+                        *messages,
+                        build_user_message(f"s{turn}", self.status or "<status>budget left no limit</status>"),
+                    ),
                     tools=tools,
                     max_output=self.max_output,
                 )
@@ -215,13 +218,15 @@ class Team:
             model=OFFLINE_MODEL,
             system="You condense the middle of an agent's conversation.",
             messages=(
-                user_text("c", f"<conversation>\n{text}\n</conversation>\nWrite a summary of 400 to 900 tokens."),
+                build_user_message(
+                    "c", f"<conversation>\n{text}\n</conversation>\nWrite a summary of 400 to 900 tokens."
+                ),
             ),
             max_output=2_000,
         )
         (block,) = (await self.model.complete(request)).blocks
         assert block.type == "text"
-        return user_text(f"s{turn}", f"<earlier_conversation>\n{block.text}\n</earlier_conversation>")
+        return build_user_message(f"s{turn}", f"<earlier_conversation>\n{block.text}\n</earlier_conversation>")
 
 
 def spec(name: str) -> ToolSpec:

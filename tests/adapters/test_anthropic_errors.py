@@ -2,29 +2,39 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.context.transcript import Text, ToolUse, user_text
-from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
+from waystation.context.transcript import Text, ToolUse, build_user_message
+from waystation.kernel.errors import (
+    ContentFilterError,
+    ModelError,
+    ModelRejected,
+    ModelUnavailable,
+    SpendingLimitReached,
+)
 from waystation.models.anthropic.messages_server import (
     Scripted,
     ScriptedServer,
-    cut_stream,
-    dropped,
-    failed_midstream,
-    html_page,
-    message_of,
-    refused,
-    streamed,
+    build_dropped_stream,
+    build_error_response,
+    build_failing_stream,
+    build_html_response,
+    build_message_body,
+    build_stream_response,
+    build_truncated_stream,
 )
 from waystation.models.anthropic.model import anthropic_model
 from waystation.models.anthropic.sse import events
 from waystation.models.connections import retry_after
 from waystation.models.ports import ModelRequest
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 FILTERED = "Output blocked by content filtering policy"
 SECRET = "the patient is called Ada"
-REQUEST = ModelRequest(model="claude-haiku-5-5", system="Work.", messages=(user_text("m1", SECRET),), max_output=50)
-MESSAGE = message_of(scripted_reply(Text(text="Fine."), ToolUse(id="t1", name="search", input={"query": "x"})))
+REQUEST = ModelRequest(
+    model="claude-haiku-5-5", system="Work.", messages=(build_user_message("m1", SECRET),), max_output=50
+)
+MESSAGE = build_message_body(
+    make_scripted_response(Text(text="Fine."), ToolUse(id="t1", name="search", input={"query": "x"}))
+)
 
 
 async def error_of(answer: Scripted) -> ModelError:
@@ -46,7 +56,7 @@ async def error_of(answer: Scripted) -> ModelError:
     ],
 )
 async def test_what_another_attempt_cannot_change_is_rejected(status: int, kind: str, words: str) -> None:
-    error = await error_of(refused(status, kind))
+    error = await error_of(build_error_response(status, kind))
     assert isinstance(error, ModelRejected)
     assert str(error) == f"{words} (status {status}, {kind}, request req_scripted)"
 
@@ -54,9 +64,12 @@ async def test_what_another_attempt_cannot_change_is_rejected(status: int, kind:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (refused(402, "billing_error"), "the provider's spending limit is reached, or its account has no credit"),
         (
-            refused(400, "invalid_request_error", "Your credit balance is too low"),
+            build_error_response(402, "billing_error"),
+            "the provider's spending limit is reached, or its account has no credit",
+        ),
+        (
+            build_error_response(400, "invalid_request_error", "Your credit balance is too low"),
             "the provider's account has no credit",
         ),
     ],
@@ -82,7 +95,7 @@ async def test_a_provider_that_wants_money_first_is_neither_rejected_nor_worth_a
     ],
 )
 async def test_what_may_pass_is_unavailable(status: int, kind: str, words: str) -> None:
-    error = await error_of(refused(status, kind))
+    error = await error_of(build_error_response(status, kind))
     assert isinstance(error, ModelUnavailable)
     assert error.retry_after is None
     assert str(error) == f"{words} (status {status}, {kind}, request req_scripted)"
@@ -91,9 +104,9 @@ async def test_what_may_pass_is_unavailable(status: int, kind: str, words: str) 
 @pytest.mark.parametrize(
     "answer",
     [
-        refused(409, "conflict_error"),
-        refused(429, "rate_limit_error"),
-        refused(529, "overloaded_error"),
+        build_error_response(409, "conflict_error"),
+        build_error_response(429, "rate_limit_error"),
+        build_error_response(529, "overloaded_error"),
         httpx2.ConnectError("refused"),
         httpx2.ConnectTimeout("silence"),
         httpx2.PoolTimeout("busy"),
@@ -108,12 +121,12 @@ async def test_what_was_refused_before_the_model_saw_it_is_not_billed(answer: Sc
 @pytest.mark.parametrize(
     "answer",
     [
-        refused(408, "timeout_error"),
-        refused(500, "api_error"),
-        refused(504, "timeout_error"),
-        failed_midstream(MESSAGE, "overloaded_error"),
-        cut_stream(MESSAGE),
-        dropped(MESSAGE),
+        build_error_response(408, "timeout_error"),
+        build_error_response(500, "api_error"),
+        build_error_response(504, "timeout_error"),
+        build_failing_stream(MESSAGE, "overloaded_error"),
+        build_truncated_stream(MESSAGE),
+        build_dropped_stream(MESSAGE),
         httpx2.ReadTimeout("silence"),
         httpx2.RemoteProtocolError("closed"),
     ],
@@ -126,14 +139,14 @@ async def test_what_broke_after_the_request_was_sent_may_have_been_billed(answer
 
 @pytest.mark.parametrize("kind", ["overloaded_error", "api_error", "rate_limit_error", "timeout_error", "a_new_error"])
 async def test_an_error_inside_a_stream_is_told_by_its_kind(kind: str) -> None:
-    error = await error_of(failed_midstream(MESSAGE, kind))
+    error = await error_of(build_failing_stream(MESSAGE, kind))
     assert isinstance(error, ModelUnavailable)
     assert f"(status 200, {kind}, request req_scripted)" in str(error)
 
 
 @pytest.mark.parametrize("kind", ["invalid_request_error", "authentication_error", "billing_error"])
 async def test_no_error_inside_a_stream_is_final_because_the_stream_may_have_been_billed(kind: str) -> None:
-    error = await error_of(failed_midstream(MESSAGE, kind))
+    error = await error_of(build_failing_stream(MESSAGE, kind))
     assert isinstance(error, ModelUnavailable)
     assert error.possibly_billed
     assert f"(status 200, {kind}, request req_scripted)" in str(error)
@@ -142,8 +155,8 @@ async def test_no_error_inside_a_stream_is_final_because_the_stream_may_have_bee
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
-        (refused(400, "invalid_request_error", FILTERED), 400),
-        (failed_midstream(MESSAGE, "invalid_request_error", FILTERED), 200),
+        (build_error_response(400, "invalid_request_error", FILTERED), 400),
+        (build_failing_stream(MESSAGE, "invalid_request_error", FILTERED), 200),
     ],
     ids=["before the stream", "in the stream"],
 )
@@ -151,26 +164,26 @@ async def test_a_reply_that_a_filter_blocked_is_not_asked_for_again_wherever_tha
     answer: Scripted, status: int
 ) -> None:
     error = await error_of(answer)
-    assert isinstance(error, ReplyBlocked)
+    assert isinstance(error, ContentFilterError)
     said = f"(status {status}, invalid_request_error, request req_scripted)"
     assert str(error) == f"the provider's content filter blocked the reply {said}"
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 4, 8])
 async def test_a_stream_that_ends_early_never_becomes_a_reply(after: int) -> None:
-    error = await error_of(cut_stream(MESSAGE, after))
+    error = await error_of(build_truncated_stream(MESSAGE, after))
     assert isinstance(error, ModelUnavailable)
     assert str(error) == "the model's reply was cut off"
 
 
 async def test_a_stream_without_a_stop_reason_never_becomes_a_reply() -> None:
-    error = await error_of(streamed({**MESSAGE, "stop_reason": None}))
+    error = await error_of(build_stream_response({**MESSAGE, "stop_reason": None}))
     assert isinstance(error, ModelUnavailable)
     assert str(error) == "the model's reply was cut off"
 
 
 async def test_a_connection_that_breaks_inside_a_stream_is_unavailable() -> None:
-    error = await error_of(dropped(MESSAGE))
+    error = await error_of(build_dropped_stream(MESSAGE))
     assert isinstance(error, ModelUnavailable)
     assert str(error) == "the connection to the provider failed: it broke while the answer was read"
 
@@ -192,7 +205,7 @@ async def test_a_time_out_is_unavailable() -> None:
 
 
 async def test_an_endpoint_that_streams_no_events_is_named_as_such() -> None:
-    error = await error_of(html_page("application/json", "{}"))
+    error = await error_of(build_html_response("application/json", "{}"))
     assert isinstance(error, ModelUnavailable)
     assert str(error) == "the endpoint answered with something else than an event stream; check its URL"
 
@@ -206,19 +219,21 @@ async def test_an_endpoint_that_streams_no_events_is_named_as_such() -> None:
     ],
 )
 async def test_a_malformed_stream_is_unavailable(stream: str) -> None:
-    assert isinstance(await error_of(html_page("text/event-stream", stream)), ModelUnavailable)
+    assert isinstance(await error_of(build_html_response("text/event-stream", stream)), ModelUnavailable)
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # the SDK's, about what it received
 async def test_a_reply_with_malformed_fields_is_unavailable_and_names_them() -> None:
-    error = await error_of(streamed({**MESSAGE, "content": [{"type": "tool_use", "id": None, "name": 1, "input": {}}]}))
+    error = await error_of(
+        build_stream_response({**MESSAGE, "content": [{"type": "tool_use", "id": None, "name": 1, "input": {}}]})
+    )
     assert isinstance(error, ModelUnavailable)
     assert str(error) == "the model's reply has missing or malformed fields (id, name)"
 
 
 async def test_two_calls_of_one_id_are_refused_since_their_results_could_not_be_told_apart() -> None:
     call: dict[str, JsonValue] = {"type": "tool_use", "id": "call_0", "name": "search", "input": {}}
-    error = await error_of(streamed({**MESSAGE, "content": [call, call]}))
+    error = await error_of(build_stream_response({**MESSAGE, "content": [call, call]}))
     assert isinstance(error, ModelUnavailable)
     assert error.possibly_billed
     assert str(error) == "the model's reply gives two calls of tools one id"
@@ -227,21 +242,21 @@ async def test_two_calls_of_one_id_are_refused_since_their_results_could_not_be_
 async def test_arguments_of_a_tool_that_are_no_json_are_refused_and_count_as_billed() -> None:
     call: dict[str, JsonValue] = {"type": "tool_use", "id": "call_0", "name": "search", "input": {"query": "x"}}
     stream = b"".join(events({**MESSAGE, "content": [call]})).replace(rb"{\"query\"", b"query")
-    error = await error_of(html_page("text/event-stream", stream.decode()))
+    error = await error_of(build_html_response("text/event-stream", stream.decode()))
     assert isinstance(error, ModelUnavailable)
     assert error.possibly_billed
     assert str(error) == "the model's reply could not be read (ValueError)"
 
 
 async def test_a_block_of_an_unknown_kind_is_refused_not_left_out_and_counts_as_billed() -> None:
-    error = await error_of(streamed({**MESSAGE, "content": [{"type": "hologram", "shape": "cube"}]}))
+    error = await error_of(build_stream_response({**MESSAGE, "content": [{"type": "hologram", "shape": "cube"}]}))
     assert isinstance(error, ModelUnavailable)
     assert error.possibly_billed
     assert str(error) == "the model's reply has a block of the unknown type hologram"
 
 
 async def test_an_unknown_stop_reason_is_refused_and_counts_as_billed() -> None:
-    error = await error_of(streamed({**MESSAGE, "stop_reason": "pause_turn"}))
+    error = await error_of(build_stream_response({**MESSAGE, "stop_reason": "pause_turn"}))
     assert isinstance(error, ModelUnavailable)
     assert error.possibly_billed
     assert str(error) == "the model stopped for the unknown reason pause_turn"
@@ -255,7 +270,7 @@ async def test_an_unknown_stop_reason_is_refused_and_counts_as_billed() -> None:
     ],
 )
 async def test_a_known_cause_behind_a_refused_request_is_told_in_our_words(words: str, meaning: str) -> None:
-    error = await error_of(refused(400, "invalid_request_error", words))
+    error = await error_of(build_error_response(400, "invalid_request_error", words))
     assert str(error) == f"{meaning} (status 400, invalid_request_error, request req_scripted)"
 
 
@@ -272,18 +287,18 @@ async def test_a_known_cause_behind_a_refused_request_is_told_in_our_words(words
     ],
 )
 async def test_a_request_beyond_the_window_is_told_in_the_words_of_any_server(words: str) -> None:
-    error = await error_of(refused(400, "invalid_request_error", words))
+    error = await error_of(build_error_response(400, "invalid_request_error", words))
     assert str(error).startswith("the request is longer than the model's window (")
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        refused(400, "invalid_request_error", f"messages.0: {SECRET}"),
-        refused(400, SECRET, SECRET, {"request-id": SECRET}),
-        refused(500, "api_error", SECRET),
-        html_page("application/json", SECRET),
-        html_page("text/event-stream", f"event: message_start\ndata: {SECRET}\n\n"),
+        build_error_response(400, "invalid_request_error", f"messages.0: {SECRET}"),
+        build_error_response(400, SECRET, SECRET, {"request-id": SECRET}),
+        build_error_response(500, "api_error", SECRET),
+        build_html_response("application/json", SECRET),
+        build_html_response("text/event-stream", f"event: message_start\ndata: {SECRET}\n\n"),
         httpx2.ConnectError(f"secret-key {SECRET}"),
     ],
 )
@@ -296,12 +311,14 @@ async def test_no_error_repeats_the_request_or_the_key(answer: Scripted) -> None
 
 
 async def test_no_error_inside_a_stream_repeats_the_request() -> None:
-    error = await error_of(failed_midstream(MESSAGE, "api_error", SECRET))
+    error = await error_of(build_failing_stream(MESSAGE, "api_error", SECRET))
     assert "Ada" not in str(error)
 
 
 async def test_errors_while_counting_tokens_are_ours_too() -> None:
-    http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: refused(529, "overloaded_error")))
+    http_client = httpx2.AsyncClient(
+        transport=httpx2.MockTransport(lambda _: build_error_response(529, "overloaded_error"))
+    )
     with pytest.raises(ModelUnavailable, match="overloaded"):
         await anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
 
@@ -309,14 +326,14 @@ async def test_errors_while_counting_tokens_are_ours_too() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        refused(404, "not_found_error"),
-        refused(405, "api_error"),
-        refused(501, "api_error"),
-        refused(400, "invalid_request_error", "count_tokens is not supported for this model"),
-        html_page("text/html", "<p>Welcome</p>"),
-        html_page("application/json", "{}"),
-        html_page("application/json", '{"input_tokens": 0}'),
-        html_page("application/json", '{"input_tokens": "many"}'),
+        build_error_response(404, "not_found_error"),
+        build_error_response(405, "api_error"),
+        build_error_response(501, "api_error"),
+        build_error_response(400, "invalid_request_error", "count_tokens is not supported for this model"),
+        build_html_response("text/html", "<p>Welcome</p>"),
+        build_html_response("application/json", "{}"),
+        build_html_response("application/json", '{"input_tokens": 0}'),
+        build_html_response("application/json", '{"input_tokens": "many"}'),
     ],
 )
 async def test_an_endpoint_that_counts_no_tokens_is_asked_once_for_each_model(answer: httpx2.Response) -> None:
@@ -335,13 +352,15 @@ async def test_an_endpoint_that_counts_no_tokens_is_asked_once_for_each_model(an
 
 @pytest.mark.parametrize("status", [400, 401, 403, 413])
 async def test_a_count_that_was_refused_for_another_reason_is_an_error(status: int) -> None:
-    refusing = httpx2.MockTransport(lambda _: refused(status, "invalid_request_error", "prompt is too long"))
+    refusing = httpx2.MockTransport(
+        lambda _: build_error_response(status, "invalid_request_error", "prompt is too long")
+    )
     with pytest.raises(ModelRejected):
         await anthropic_model("key", "http://model.test", httpx2.AsyncClient(transport=refusing)).count_tokens(REQUEST)
 
 
 async def test_the_delay_that_the_provider_names_is_kept() -> None:
-    error = await error_of(refused(429, "rate_limit_error", headers={"retry-after": "12"}))
+    error = await error_of(build_error_response(429, "rate_limit_error", headers={"retry-after": "12"}))
     assert isinstance(error, ModelUnavailable)
     assert error.retry_after == 12.0
 

@@ -3,24 +3,33 @@ import logging
 
 import pytest
 
-from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import ModelRejected, ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import ScriptedServer, html_page, message_of, refused, streamed
+from waystation.models.anthropic.messages_server import (
+    ScriptedServer,
+    build_error_response,
+    build_html_response,
+    build_message_body,
+    build_stream_response,
+)
 from waystation.models.anthropic.model import anthropic_model
 from waystation.models.anthropic.sse import events
 from waystation.models.ports import ModelRequest, StopReason
 from waystation.models.profiles import ThinkingSetting as Thought
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 REQUEST = ModelRequest(
-    model="claude-haiku-5-5", system="Work.", messages=(user_text("m1", "What changed?"),), max_output=50
+    model="claude-haiku-5-5", system="Work.", messages=(build_user_message("m1", "What changed?"),), max_output=50
 )
 
 
 async def test_a_failed_call_is_not_repeated_in_here() -> None:
     server = ScriptedServer(
-        [refused(429, "rate_limit_error"), streamed(message_of(scripted_reply(Text(text="Fine."))))]
+        [
+            build_error_response(429, "rate_limit_error"),
+            build_stream_response(build_message_body(make_scripted_response(Text(text="Fine.")))),
+        ]
     )
     with pytest.raises(ModelUnavailable):
         await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
@@ -41,7 +50,7 @@ async def test_a_failed_call_is_not_repeated_in_here() -> None:
 async def test_a_first_byte_is_waited_for_longer_where_the_model_thinks(
     model: str, thinking: Thought | None, seconds: float
 ) -> None:
-    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
     asked = REQUEST.replace(model=model, thinking=thinking, max_output=4096)
     await anthropic_model("key", "http://model.test", server.http_client()).complete(asked)
     assert server.requests[0].extensions["timeout"] == {
@@ -55,8 +64,8 @@ async def test_a_first_byte_is_waited_for_longer_where_the_model_thinks(
 async def test_signed_thinking_goes_back_byte_for_byte_as_it_came() -> None:
     thinking = Thinking(thinking="  Größe …\n\n\u2028", signature="c2lnbmVk+/==")
     asked = ToolUse(id="t1", name="search", input={"query": "x"})
-    said = (scripted_reply(thinking, asked), scripted_reply(Text(text="Fine.")))
-    server = ScriptedServer([streamed(message_of(reply)) for reply in said])
+    said = (make_scripted_response(thinking, asked), make_scripted_response(Text(text="Fine.")))
+    server = ScriptedServer([build_stream_response(build_message_body(reply)) for reply in said])
     model = anthropic_model("key", "http://model.test", server.http_client())
     reply = await model.complete(REQUEST)
     loop = (
@@ -77,15 +86,15 @@ async def test_signed_thinking_goes_back_byte_for_byte_as_it_came() -> None:
 
 
 async def test_a_reply_at_its_limit_says_so() -> None:
-    said = scripted_reply(Text(text="And so"), stop=StopReason.MAX_TOKENS)
-    server = ScriptedServer([streamed(message_of(said))])
+    said = make_scripted_response(Text(text="And so"), stop=StopReason.MAX_TOKENS)
+    server = ScriptedServer([build_stream_response(build_message_body(said))])
     reply = await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
     assert reply.stop is StopReason.MAX_TOKENS
 
 
 async def test_missing_cache_counts_are_zero() -> None:
-    message = message_of(scripted_reply(Text(text="Fine.")))
-    server = ScriptedServer([streamed({**message, "usage": {"input_tokens": 3, "output_tokens": 9}})])
+    message = build_message_body(make_scripted_response(Text(text="Fine.")))
+    server = ScriptedServer([build_stream_response({**message, "usage": {"input_tokens": 3, "output_tokens": 9}})])
     usage = (await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)).usage
     assert (usage.input, usage.cache_write, usage.cache_read, usage.output) == (3, 0, 0, 9)
 
@@ -107,7 +116,7 @@ ZERO = Usage()
 async def test_a_reply_whose_usage_is_missing_is_a_reply_and_its_usage_zero(
     reported: dict[str, int | None] | None, used: Usage
 ) -> None:
-    said = message_of(scripted_reply(Text(text="Fine.")))
+    said = build_message_body(make_scripted_response(Text(text="Fine.")))
     parts: list[str] = []
     for part in events({**said, "usage": {}}):
         name, line, _ = part.decode().split("\n", 2)
@@ -117,7 +126,7 @@ async def test_a_reply_whose_usage_is_missing_is_a_reply_and_its_usage_zero(
             del holder["usage"]
             holder |= {} if reported is None else {"usage": reported}
         parts.append(f"{name}\ndata: {json.dumps(event)}\n\n")
-    server = ScriptedServer([html_page("text/event-stream", "".join(parts))])
+    server = ScriptedServer([build_html_response("text/event-stream", "".join(parts))])
     reply = await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
     assert (reply.blocks, reply.usage) == ((Text(text="Fine."),), used)
 
@@ -133,7 +142,9 @@ async def test_a_block_in_the_wrong_role_is_rejected_before_any_call() -> None:
 
 async def test_nothing_that_was_said_is_logged_even_when_everything_is(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Nothing changed."))))])
+    server = ScriptedServer(
+        [build_stream_response(build_message_body(make_scripted_response(Text(text="Nothing changed."))))]
+    )
     await anthropic_model("secret-key", "http://model.test", server.http_client()).complete(REQUEST)
     assert "changed" not in caplog.text
     assert "secret-key" not in caplog.text

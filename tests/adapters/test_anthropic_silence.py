@@ -9,23 +9,23 @@ from contextlib import asynccontextmanager, suppress
 import httpx2
 import pytest
 
-from waystation.context.transcript import Text, user_text
-from waystation.documents.web_pages import Domains
+from waystation.context.transcript import Text, build_user_message
+from waystation.documents.web_pages import DomainPolicy
 from waystation.kernel.errors import ModelUnavailable
-from waystation.models.anthropic.messages_server import message_of
+from waystation.models.anthropic.messages_server import build_message_body
 from waystation.models.anthropic.model import AnthropicModel, anthropic_model, anthropic_search
-from waystation.models.anthropic.sse import encoded, events
-from waystation.models.connections import Patience
+from waystation.models.anthropic.sse import encode_event, events
+from waystation.models.connections import ModelTimeouts
 from waystation.models.ports import ModelRequest
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 REQUEST = ModelRequest(
-    model="claude-haiku-4-5", system="Work.", messages=(user_text("m1", "What changed?"),), max_output=4096
+    model="claude-haiku-4-5", system="Work.", messages=(build_user_message("m1", "What changed?"),), max_output=4096
 )
-SHORT = Patience(first_byte=0.4, thinking=0.4, stream=0.4)
+SHORT = ModelTimeouts(first_byte=0.4, thinking=0.4, stream=0.4)
 HEADERS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
-REPLY = [*events(message_of(scripted_reply(Text(text="Fine."))))]
-PING = encoded({"type": "ping"})
+REPLY = [*events(build_message_body(make_scripted_response(Text(text="Fine."))))]
+PING = encode_event({"type": "ping"})
 FOR_EVER = 3600.0
 
 Script = Sequence[bytes | float]
@@ -64,7 +64,7 @@ async def serving(script: Script) -> AsyncGenerator[str]:
 
 
 @asynccontextmanager
-async def model_of(script: Script, patience: Patience = SHORT) -> AsyncGenerator[AnthropicModel]:
+async def model_of(script: Script, patience: ModelTimeouts = SHORT) -> AsyncGenerator[AnthropicModel]:
     async with serving(script) as url:
         model = anthropic_model("key", url, patience=patience)
         yield model
@@ -109,19 +109,19 @@ async def test_what_follows_a_whole_reply_is_not_waited_for_and_leaves_no_iterat
 
 
 async def test_a_first_byte_is_waited_for_longer_than_any_later_one() -> None:
-    async with model_of([HEADERS, 0.8, *REPLY], Patience(first_byte=FOR_EVER, stream=0.3)) as model:
+    async with model_of([HEADERS, 0.8, *REPLY], ModelTimeouts(first_byte=FOR_EVER, stream=0.3)) as model:
         assert (await model.complete(REQUEST)).blocks == (Text(text="Fine."),)
 
 
 async def test_a_model_that_thinks_has_its_own_patience() -> None:
-    patience = Patience(first_byte=0.2, thinking=FOR_EVER, stream=FOR_EVER)
+    patience = ModelTimeouts(first_byte=0.2, thinking=FOR_EVER, stream=FOR_EVER)
     async with model_of([HEADERS, 0.6, *REPLY], patience) as model:
         reply = await model.complete(REQUEST.replace(thinking=1024))
     assert reply.blocks == (Text(text="Fine."),)
 
 
 async def _search(url: str) -> None:
-    search = anthropic_search("key", "claude-haiku-4-5", Domains(), url, patience=SHORT)
+    search = anthropic_search("key", "claude-haiku-4-5", DomainPolicy(), url, patience=SHORT)
     try:
         await search.search("harbours", 3)
     finally:

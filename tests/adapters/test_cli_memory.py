@@ -18,17 +18,17 @@ from tests.embeddings_server import running_embeddings
 from tests.qdrant_server import running_qdrant
 from waystation.cli.main import run
 from waystation.config.settings import Settings
-from waystation.context.transcript import Summarised, user_text
+from waystation.context.transcript import SummaryRecord, build_user_message
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import MemoryInUse, MemoryUnavailable, OtherEmbedder
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import EMBEDDED_AT_ONCE, Archive
+from waystation.memory.archive import EMBEDDED_AT_ONCE, OutboxDrainer
 from waystation.memory.memory import Passage
-from waystation.runtime.knowledge import opened_embedder
-from waystation.runtime.stores import opened_store
+from waystation.runtime.knowledge import open_embedder
+from waystation.runtime.stores import open_store
 from waystation.tasks.task import tenant_hash
 from waystation.testing import PlainRedactor
-from workers.memory import opened_draft, opened_memory, why_not_embedded
+from workers.memory import describe_embedded_memory_problem, open_memory, open_memory_draft
 
 ROOT = Path(__file__).parents[2]
 TASK, COUNT = "task-1", 300
@@ -64,7 +64,7 @@ def passage(number: int, tenant: str) -> Passage:
 
 async def commit(count: int, tenant: str = "local") -> None:
     """Let this many passages wait."""
-    async with aclosing(await opened_store(Settings())) as store:
+    async with aclosing(await open_store(Settings())) as store:
         ref = RunRef(
             store_id=await store.store_id(),
             tenant=tenant_hash(tenant),
@@ -75,7 +75,9 @@ async def commit(count: int, tenant: str = "local") -> None:
         )
         await store.open_run(ref)
         fence = await store.take_fence(ref.run_id)
-        record = Summarised(id="c-1", strategy="window", covered=("m2",), summary=user_text("s-1", "So far."))
+        record = SummaryRecord(
+            id="c-1", strategy="window", covered=("m2",), summary=build_user_message("s-1", "So far.")
+        )
         await store.commit_compaction(fence, 0, record, [passage(number, tenant) for number in range(count)], None)
 
 
@@ -83,15 +85,15 @@ async def bring_in() -> None:
     """As a worker does."""
     settings = Settings()
     async with (
-        aclosing(await opened_store(settings)) as store,
-        opened_embedder(settings) as embedder,
-        opened_memory(settings, embedder) as memory,
+        aclosing(await open_store(settings)) as store,
+        open_embedder(settings) as embedder,
+        open_memory(settings, embedder) as memory,
     ):
-        await Archive(store, embedder, memory, PlainRedactor({}, {})).drain()
+        await OutboxDrainer(store, embedder, memory, PlainRedactor({}, {})).drain()
 
 
 async def put_aside(count: int) -> tuple[str, ...]:
-    async with aclosing(await opened_store(Settings())) as store:
+    async with aclosing(await open_store(Settings())) as store:
         ids = tuple(one.id for one in await store.waiting(count))
         await store.put_aside(ids)
         return ids
@@ -180,7 +182,7 @@ def test_a_damaged_memory_is_seen_and_made_again(file: str, capsys: pytest.Captu
         code, _, err = printed(command, capsys)
         assert (code, way_out in " ".join(err.split())) == (3, True), command
     assert printed(["memory", "status"], capsys)[1].endswith(f"{way_out}\n")
-    assert asyncio.run(why_not_embedded(Settings())).endswith(way_out)
+    assert asyncio.run(describe_embedded_memory_problem(Settings())).endswith(way_out)
     for _ in range(2):  # the second takes the place of the first
         code, out, _ = printed(["memory", "reindex", "--anew"], capsys)
         assert (code, EMBEDDED_NOW in out) == (0, True)
@@ -191,8 +193,8 @@ def test_a_damaged_memory_is_seen_and_made_again(file: str, capsys: pytest.Captu
 def test_a_passage_that_cannot_be_read_is_named_as_damage(capsys: pytest.CaptureFixture[str]) -> None:
     async def purge() -> None:
         settings = Settings()
-        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder) as memory:
-            await memory.purge()
+        async with open_embedder(settings) as embedder, open_memory(settings, embedder) as memory:
+            await memory.erase_deleted_points()
 
     asyncio.run(commit(COUNT))
     asyncio.run(bring_in())
@@ -278,7 +280,7 @@ def test_points_that_a_server_has_lost_are_missed(
 ) -> None:
     async def lose() -> None:
         settings = Settings()
-        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder) as memory:
+        async with open_embedder(settings) as embedder, open_memory(settings, embedder) as memory:
             await memory.delete([passage(number, "local").id for number in range(4)])
 
     with running_qdrant() as qdrant:
@@ -313,7 +315,7 @@ def test_a_look_at_memory_makes_none(capsys: pytest.CaptureFixture[str], home: P
 def test_while_a_worker_has_the_embedded_memory_it_is_not_made_anew(capsys: pytest.CaptureFixture[str]) -> None:
     async def with_a_worker() -> tuple[int, str, str]:
         settings = Settings()
-        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
+        async with open_embedder(settings) as embedder, open_memory(settings, embedder):
             return await asyncio.to_thread(printed, ["memory", "reindex"], capsys)
 
     code, _, err = asyncio.run(with_a_worker())
@@ -324,10 +326,10 @@ def test_while_a_worker_has_the_embedded_memory_it_is_not_made_anew(capsys: pyte
 def test_while_memory_is_made_anew_another_one_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     async def beside_another() -> list[str]:
         settings, said = Settings(), list[str]()
-        async with opened_embedder(settings) as embedder, opened_draft(settings, embedder, anew=True):
+        async with open_embedder(settings) as embedder, open_memory_draft(settings, embedder, anew=True):
             said.append((await asyncio.to_thread(printed, ["memory", "reindex", "--anew"], capsys))[2])
             with pytest.raises(MemoryInUse) as told:
-                async with opened_memory(settings, embedder):
+                async with open_memory(settings, embedder):
                     pass
             return [*said, str(told.value)]
 
@@ -359,7 +361,7 @@ async def test_killed_in_the_middle_it_goes_on_where_it_was_and_the_old_memory_s
         child.kill()
         await child.wait()
         settings = Settings()
-        async with opened_embedder(settings) as before, opened_memory(settings, before) as memory:
+        async with open_embedder(settings) as before, open_memory(settings, before) as memory:
             assert await memory.count(tenant_hash("local")) == COUNT
         server.silent_after = None
         for name, value in environment.items():
@@ -373,7 +375,7 @@ async def test_killed_in_the_middle_it_goes_on_where_it_was_and_the_old_memory_s
 def test_a_worker_does_not_start_over_a_memory_of_another_embedder(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def start() -> None:
         settings = Settings()
-        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
+        async with open_embedder(settings) as embedder, open_memory(settings, embedder):
             pass
 
     with running_qdrant() as qdrant:
@@ -392,7 +394,7 @@ def test_a_qdrant_server_that_is_away_stops_no_worker(monkeypatch: pytest.Monkey
 
     async def start() -> None:
         settings = Settings()
-        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder) as memory:
+        async with open_embedder(settings) as embedder, open_memory(settings, embedder) as memory:
             with pytest.raises(MemoryUnavailable, match="does not answer"):
                 await memory.count(tenant_hash("local"))
 

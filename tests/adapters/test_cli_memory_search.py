@@ -11,15 +11,15 @@ from tests.attacks.test_attacks_pages import BEARER, served
 from tests.store_contract.values import NOON, passage
 from waystation.cli.console import PlainConsole
 from waystation.cli.main import run
-from waystation.client.context import NOTHING_FITS, FoundJson, RecalledJson
+from waystation.client.context import NOTHING_FITS, MemoryMatchJson, RecalledJson
 from waystation.config.settings import Settings
 from waystation.documents.documents import DocumentPassage
 from waystation.kernel.refs import TaskRef
 from waystation.memory.memory import EmbeddedPassage, Excerpt, MemoryQuery
 from waystation.memory.passages import document_passage
-from waystation.runtime.knowledge import opened_embedder
+from waystation.runtime.knowledge import open_embedder
 from waystation.tasks.task import session_hash, tenant_hash
-from workers.memory import MemoryReader, opened_memory
+from workers.memory import MemoryReader, open_memory
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,7 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def fill() -> None:
         settings = Settings()
-        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder) as memory:
+        async with open_embedder(settings) as embedder, open_memory(settings, embedder) as memory:
             kept = (said, document_passage(ref, cut, "b" * 64, 0, NOON))
             await memory.upsert([EmbeddedPassage(passage=one, dense=None) for one in kept])
 
@@ -117,7 +117,7 @@ async def test_programs_and_pages_say_too_where_nothing_found_has_a_word_of_it(m
             assert (NOTHING_FITS in page) is not fits
             wanted = MemoryQuery(tenant=tenant_hash("local"), session=None, text=query, dense=None)
             excerpts = await memory.search(wanted, 2_000)
-            recalled = RecalledJson.of(tuple(FoundJson.of(one, query) for one in excerpts))
+            recalled = RecalledJson.of(tuple(MemoryMatchJson.of(one, query) for one in excerpts))
             assert recalled.remark == ("" if fits else NOTHING_FITS)
 
 

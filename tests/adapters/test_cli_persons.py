@@ -11,17 +11,17 @@ import pytest
 from tests.ended_tasks import row_of
 from waystation.cli.console import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.main import run
-from waystation.cli.privacy import Wish, chosen, receipt_text
+from waystation.cli.privacy import ErasureOptions, format_receipt, select_near_values
 from waystation.client.persons import PersonFound, Search
-from waystation.client.removal import Receipt
+from waystation.client.removal import PersonErasureReceipt
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.removal import NearValue, Whereabouts
 from waystation.kernel.clock import utc_now
-from waystation.kernel.scopes import OfTenant
+from waystation.kernel.scopes import TenantScope
 from waystation.plugins.redaction.placeholders import fingerprint, placeholder
-from waystation.privacy.policy import Original
-from waystation.runtime.stores import opened_store, own_cipher, own_key
+from waystation.privacy.policy import VaultEntry
+from waystation.runtime.stores import build_cipher, load_or_create_installation_key, open_store
 from waystation.tasks.task import TaskPhase, TaskRequest, tenant_hash
 from waystation.tasks.view import as_stored
 
@@ -32,17 +32,17 @@ REQUEST = TaskRequest(question=f"What does {MAIL} ask?", request_id="r1", sessio
 async def keep_task(settings: Settings) -> str:
     """A task that is over, with a person in question, document and vault."""
     settings.home.mkdir()
-    store = await opened_store(settings)
+    store = await open_store(settings)
     tenant, row = tenant_hash(REQUEST.tenant), row_of(REQUEST, settings, await store.store_id())
     await store.register(row, (SourceDocument(name="a.md", text=f"{MAIL}\n{MAIL.upper()}\nBy Dr. {NAME}\n"),))
     await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE))
-    key = own_key(settings)
+    key = load_or_create_installation_key(settings)
     titled = f"Dr. {NAME}"
     made = placeholder(key, tenant, "PERSON", titled)
-    original = Original(
+    original = VaultEntry(
         type="PERSON", placeholder=made, fingerprint=fingerprint(key, tenant, "PERSON", titled), text=titled
     )
-    await store.vault(own_cipher(settings, "vault")).keep(tenant, [original])
+    await store.vault(build_cipher(settings, "vault")).keep(tenant, [original])
     await store.put_text("unrelated", row.ref.reader)
     await store.aclose()
     return row.ref.task_id
@@ -147,12 +147,14 @@ def test_what_cannot_be_done_is_refused_and_nothing_is_erased(
 
 async def task_with(settings: Settings, kind: str, name: str) -> None:
     """A task with the name's placeholder, of which the vault has nothing."""
-    await task_about(f"Where is {placeholder(own_key(settings), tenant_hash(REQUEST.tenant), kind, name)}?")
+    await task_about(
+        f"Where is {placeholder(load_or_create_installation_key(settings), tenant_hash(REQUEST.tenant), kind, name)}?"
+    )
 
 
 async def task_about(question: str) -> None:
     settings = Settings()
-    store = await opened_store(settings)
+    store = await open_store(settings)
     request = REQUEST.replace(question=question, request_id="r2")
     await store.register(row_of(request, settings, await store.store_id()), ())
     await store.aclose()
@@ -180,8 +182,8 @@ async def test_other_values_are_erased_where_the_person_says_so_for_each(monkeyp
         asked.append(question)
         return "EMAIL" in question
 
-    monkeypatch.setattr("waystation.cli.privacy.confirmed", answer)
-    assert await chosen(NEAR, Wish(histories=False, yes=False)) == ["a@x.org"]
+    monkeypatch.setattr("waystation.cli.privacy.ask_confirmation", answer)
+    assert await select_near_values(NEAR, ErasureOptions(histories=False, yes=False)) == ["a@x.org"]
     assert asked == [
         "Erase a@x.org (EMAIL, on 2 lines with it), too? [y/N]",
         "Erase Bob (PERSON, on 2 lines with it), too? [y/N]",
@@ -206,10 +208,10 @@ class Order:
 
     async def erase(
         self, search: Search, found: PersonFound, *, histories: bool, tell: Callable[[str], None]
-    ) -> Receipt:
+    ) -> PersonErasureReceipt:
         self.happened.append(f"erased {search.sought.value}")
         assert found.traces
-        assert await search.store.tasks(OfTenant(tenant=tenant_hash(REQUEST.tenant)))  # which is open still
+        assert await search.store.tasks(TenantScope(tenant=tenant_hash(REQUEST.tenant)))  # which is open still
         return receipt()
 
 
@@ -252,26 +254,26 @@ def test_a_value_that_cannot_be_looked_for_keeps_all_from_being_erased(order: Or
 
 
 async def test_other_values_are_told_where_nobody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    assert await chosen(NEAR, Wish(histories=False, yes=True)) == []
+    assert await select_near_values(NEAR, ErasureOptions(histories=False, yes=True)) == []
     assert "  a@x.org (EMAIL, on 2 lines with it)\n" in capsys.readouterr().err
 
 
-def receipt() -> Receipt:
+def receipt() -> PersonErasureReceipt:
     """Of an order that found nothing in the store."""
     at = utc_now().replace(2026, 11, 21, 12, 0, 0)
-    return Receipt(
+    return PersonErasureReceipt(
         id="1", at=at, known_as=(), found={}, left={}, originals=0, files=1, histories_deleted=0, histories_left=()
     )
 
 
 def test_a_receipt_of_an_order_that_found_nothing_in_the_store_says_so() -> None:
-    lines = receipt_text(receipt()).splitlines()
+    lines = format_receipt(receipt()).splitlines()
     assert lines[1] == "carried out 2026-11-21 12:00:00 UTC: the store had nothing of this value to erase"
     assert "files of reports written anew: 1;" in lines[2]
 
 
 def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
-    receipt = Receipt(
+    receipt = PersonErasureReceipt(
         id="01a2",
         at=utc_now().replace(2026, 11, 21, 12, 0, 0),
         known_as=("c654",),
@@ -282,7 +284,7 @@ def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
         histories_deleted=3,
         histories_left=("session-1",),
     )
-    assert receipt_text(receipt) == (
+    assert format_receipt(receipt) == (
         "receipt 01a2\n"
         "erased 2026-11-21 12:00:00 UTC: 1 in requests, 1,234 in transcripts\n"
         "originals dropped from the vault: 1; files of reports written anew: 2; workflow histories deleted: 3\n"

@@ -20,7 +20,7 @@ from waystation.context.outcome import CompactionEvent
 from waystation.context.ports import CompactionHook
 from waystation.kernel.errors import BadInput, HookFailed
 from waystation.runtime.hooks import CommandHook, PostedHook
-from waystation.testing import ListHook
+from waystation.testing import RecordingHook
 
 EVENT = CompactionEvent(
     event="before",
@@ -256,7 +256,7 @@ async def addresses(_: Path) -> AsyncGenerator[tuple[CompactionHook, CompactionH
 
 @asynccontextmanager
 async def doubles(_: Path) -> AsyncGenerator[tuple[CompactionHook, CompactionHook, Told]]:
-    works, fails = ListHook(), ListHook()
+    works, fails = RecordingHook(), RecordingHook()
     fails.failing = True
     yield works, fails, lambda: [BODY.validate_json(event.body) for event in works.told]
 

@@ -21,9 +21,9 @@ from tests.adapters.document_files import (
     slides_file,
     word_file,
 )
-from waystation.documents.documents import LeftOut
+from waystation.documents.documents import SkippedItem
 from waystation.documents.readers.extract import FileGiven
-from waystation.documents.readers.reader import ChildReader, ParserBroke, read_file
+from waystation.documents.readers.reader import ChildReader, ParserCrashError, read_file
 from waystation.documents.sources import load_documents
 from waystation.kernel.errors import BadInput
 
@@ -142,7 +142,7 @@ def test_a_child_that_hangs_is_killed_and_followed_by_another(tmp_path: Path) ->
         assert reader.pid is not None
         child = psutil.Process(reader.pid)
         child.suspend()
-        with pytest.raises(ParserBroke, match=r"took longer than 2 s"):
+        with pytest.raises(ParserCrashError, match=r"took longer than 2 s"):
             reader.read(os.open(tmp_path / "a.pdf", os.O_RDONLY), FileGiven(name="a.pdf"))
         assert not child.is_running()
         assert read(reader, tmp_path / "a.pdf") == "[page 1]\nText."
@@ -167,7 +167,7 @@ def test_one_child_reads_many_files_and_ends_with_its_reader(tmp_path: Path) -> 
         first = reader.pid
         read(reader, tmp_path / "a.pdf")
         assert reader.pid == first
-        with pytest.raises(ParserBroke):
+        with pytest.raises(ParserCrashError):
             read(reader, tmp_path / "bomb.xlsx")
         assert reader.pid is not None
         read(reader, tmp_path / "a.pdf")
@@ -201,7 +201,7 @@ def test_an_attachment_that_breaks_its_parser_costs_neither_the_message_nor_the_
     assert "Silt closed the harbour." in loaded.documents[0].text
     assert loaded.documents[0].text.endswith("[attachment a.csv]\npump,1250\n\n[attachment b.csv]\nvalve,310")
     reason = "broke its reader; it may be damaged"
-    assert loaded.left_out == (LeftOut(name=f"{file}, attachment bomb.xlsx", reason=reason),)
+    assert loaded.left_out == (SkippedItem(name=f"{file}, attachment bomb.xlsx", reason=reason),)
 
 
 def test_an_email_whose_attachments_break_one_parser_after_another_is_its_message(tmp_path: Path) -> None:

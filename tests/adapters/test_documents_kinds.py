@@ -15,7 +15,7 @@ from tests.adapters.document_files import (
     slides_file,
     word_file,
 )
-from waystation.documents.search import passages_of
+from waystation.documents.search import split_into_passages
 from waystation.documents.sources import load_documents
 
 
@@ -202,7 +202,7 @@ def test_the_kind_is_what_the_content_says(tmp_path: Path, name: str, content: b
 
 def test_no_passage_spans_two_places(tmp_path: Path) -> None:
     text, _ = read(tmp_path, "a.pdf", pdf_file("One.", "Two."))
-    assert [passage.text for passage in passages_of("a.pdf", text)] == ["[page 1]\nOne.", "[page 2]\nTwo."]
+    assert [passage.text for passage in split_into_passages("a.pdf", text)] == ["[page 1]\nOne.", "[page 2]\nTwo."]
 
 
 def test_the_parts_of_a_word_file_that_hold_no_text_are_no_trouble(tmp_path: Path) -> None:

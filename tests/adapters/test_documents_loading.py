@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from waystation.documents.documents import MOST_OF_A_TASK, LeftOut
+from waystation.documents.documents import MOST_OF_A_TASK, SkippedItem
 from waystation.documents.readers import reader_child
-from waystation.documents.readers.extract import LARGEST_FILE, LARGEST_TEXT, FileGiven, Refused
+from waystation.documents.readers.extract import LARGEST_FILE, LARGEST_TEXT, ExtractionFailure, FileGiven
 from waystation.documents.sources import load_documents
 from waystation.kernel.errors import BadInput
 
@@ -122,7 +122,7 @@ def test_links_may_go_round_in_circles(tmp_path: Path) -> None:
     (tmp_path / "self.md").symlink_to(tmp_path / "self.md")
     loaded = load_documents([tmp_path])
     assert [document.name for document in loaded.documents] == ["sub/a.md"]
-    assert loaded.left_out == (LeftOut(name="self.md", reason="no such file"),)
+    assert loaded.left_out == (SkippedItem(name="self.md", reason="no such file"),)
 
 
 def test_a_link_inside_the_folder_is_read_and_one_that_leads_out_is_not(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_a_link_inside_the_folder_is_read_and_one_that_leads_out_is_not(tmp_path
     loaded = load_documents([tmp_path / "docs"])
     assert [(d.name, d.text) for d in loaded.documents] == [("a.md", "text")]
     reason = "a link that leads out of the folder; give its target by itself"
-    hidden = LeftOut(name="..mounted", reason="hidden")
-    assert loaded.left_out == (hidden, LeftOut(name="b.txt", reason=reason), LeftOut(name="c", reason=reason))
+    hidden = SkippedItem(name="..mounted", reason="hidden")
+    assert loaded.left_out == (hidden, SkippedItem(name="b.txt", reason=reason), SkippedItem(name="c", reason=reason))
 
 
 def test_a_link_to_what_is_hidden_is_not_read(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_what_cannot_be_read_is_skipped_in_a_folder_and_refused_by_itself(
 ) -> None:
     file = write(tmp_path / name, content)
     write(tmp_path / "readable.md", "text")
-    assert load_documents([tmp_path]).left_out == (LeftOut(name=name, reason=reason),)
+    assert load_documents([tmp_path]).left_out == (SkippedItem(name=name, reason=reason),)
     with pytest.raises(BadInput) as refused:
         load_documents([file])
     usable = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
@@ -263,9 +263,9 @@ def test_files_that_were_read_before_are_not_read_again_under_whatever_name(tmp_
 def test_no_garbage_is_looked_for_while_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
 
-    def looked(*_: object) -> Refused:
+    def looked(*_: object) -> ExtractionFailure:
         seen.append(gc.isenabled())
-        return Refused(reason="seen")
+        return ExtractionFailure(reason="seen")
 
     monkeypatch.setattr(reader_child, "_read", looked)
     (tmp_path / "a.txt").write_text("a")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.adapters.document_files import archive
-from waystation.documents.readers.extract import laid_out
+from waystation.documents.readers.extract import join_extracted_parts
 from waystation.documents.readers.formats import extract
 from waystation.documents.readers.html import read_html
 from waystation.documents.readers.reader import BytesReader
@@ -200,7 +200,7 @@ def test_hidden_text_of_a_book_is_named_by_its_chapter_and_styles_of_the_book_ho
         }
     )
     found = extract(book, "a.epub")
-    assert laid_out(found).text == "[chapter One]\n# One\n\n10^6"
+    assert join_extracted_parts(found).text == "[chapter One]\n# One\n\n10^6"
     assert [item.name for item in found.left_out] == ["hidden text of chapter One"]
 
 
@@ -289,7 +289,7 @@ def test_a_book_of_drawings_is_read_and_pictures_in_its_order_are_named() -> Non
         }
     )
     found = extract(book, "a.epub")
-    assert laid_out(found).text.startswith("[section 1]\nRevenue\nBy region\n")
+    assert join_extracted_parts(found).text.startswith("[section 1]\nRevenue\nBy region\n")
     assert [f"{item.name}: {item.reason}" for item in found.left_out] == [
         "section 2 (b.jpg): a picture, which has no text to be read",
         "section 3: no text, at most pictures",

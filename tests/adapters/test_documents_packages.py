@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.adapters.document_files import archive, book_file, open_sheets_file, sheets_file, slides_file, word_file
-from waystation.documents.readers.extract import Extract, laid_out
+from waystation.documents.readers.extract import ExtractionResult, join_extracted_parts
 from waystation.documents.readers.formats import extract
 from waystation.documents.table_engine.database import answer_query
 from waystation.documents.table_engine.engine import EngineRequest
@@ -31,10 +31,10 @@ def members(content: bytes) -> dict[str, str | bytes]:
 
 
 def text_of(content: bytes, name: str) -> str:
-    return laid_out(extract(content, name)).text
+    return join_extracted_parts(extract(content, name)).text
 
 
-def left_out(found: Extract) -> list[str]:
+def left_out(found: ExtractionResult) -> list[str]:
     return [f"{item.name}: {item.reason}" for item in found.left_out]
 
 
@@ -117,7 +117,7 @@ def test_every_chapter_is_in_the_text_or_named(chapters: list[str]) -> None:
                 begin = opened.getinfo(f"{at}.xhtml").header_offset + 30 + len(f"{at}.xhtml")
             content = content[:begin] + b"\xff\xff" + content[begin + 2 :]
     read = extract(content, "a.epub")
-    text = laid_out(read).text
+    text = join_extracted_parts(read).text
     for at, kind in enumerate(chapters):
         assert (f"word{at}x" in text) == (kind == "there")
         assert any(f"{at}.xhtml" in item.name for item in read.left_out) == (kind != "there")
@@ -172,7 +172,7 @@ def test_a_bad_sheet_and_a_chart_cost_themselves_alone() -> None:
         }
     )
     read = extract(content, "a.xlsx")
-    assert laid_out(read).text == "[sheet Costs]\na | b\n1 | 2\n\n[sheet Last]\nc | d"
+    assert join_extracted_parts(read).text == "[sheet Costs]\na | b\n1 | 2\n\n[sheet Last]\nc | d"
     assert left_out(read) == [
         "sheet Chart: a chart, which has no text to be read",
         "sheet Gone: damaged: a part of it is missing or broken",

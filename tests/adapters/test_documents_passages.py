@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.documents.documents import DocumentPassage
-from waystation.documents.search import MOST_CHARACTERS, MOST_LINES, OVERLAP, passages_of
+from waystation.documents.search import MOST_CHARACTERS, MOST_LINES, OVERLAP, split_into_passages
 
 LINES = st.lists(
     st.one_of(st.just(""), st.just("   "), st.just("# Heading"), st.text("abc ", min_size=1), st.just("x" * 4_500))
@@ -10,12 +10,12 @@ LINES = st.lists(
 
 
 def places(text: str) -> list[tuple[int, int]]:
-    return [(passage.first_line, passage.last_line) for passage in passages_of("a.md", text)]
+    return [(passage.first_line, passage.last_line) for passage in split_into_passages("a.md", text)]
 
 
 @given(LINES)
 def test_passages_hold_every_line_with_text_once_and_stay_in_bounds(lines: list[str]) -> None:
-    passages = list(passages_of("a.md", "\n".join(lines)))
+    passages = list(split_into_passages("a.md", "\n".join(lines)))
     for passage in passages:
         assert passage.last_line - passage.first_line < MOST_LINES
         assert 0 < len(passage.text) <= MOST_CHARACTERS
@@ -35,7 +35,7 @@ def _new(passage: DocumentPassage) -> str:
 def test_of_a_long_line_every_phrase_is_whole_in_one_part_which_says_where_it_is(start: int, length: int) -> None:
     line = "".join(f"{number:04d}" for number in range(1_600))
     phrase = line[start : start + length]
-    parts = list(passages_of("a.json", f"before\n{line}\nafter"))[1:-1]
+    parts = list(split_into_passages("a.json", f"before\n{line}\nafter"))[1:-1]
     assert any(phrase in part.text for part in parts)
     for part in parts:
         begin = part.first_character - 1
@@ -46,7 +46,7 @@ def test_of_a_long_line_every_phrase_is_whole_in_one_part_which_says_where_it_is
 def test_no_placeholder_is_parted_at_the_end_of_a_part() -> None:
     placeholder = "<PERSON_7f3a2c91d04e>"
     line = "x" * (MOST_CHARACTERS - 10) + placeholder + "y" * 1_000
-    assert all(part.text.count("<PERSON") == part.text.count(placeholder) for part in passages_of("a.md", line))
+    assert all(part.text.count("<PERSON") == part.text.count(placeholder) for part in split_into_passages("a.md", line))
 
 
 def test_small_paragraphs_are_put_together_and_never_torn() -> None:
@@ -63,12 +63,12 @@ def test_a_heading_starts_a_passage_and_headings_in_a_row_stay_together() -> Non
 
 
 def test_a_passage_knows_the_heading_above_it() -> None:
-    passages = list(passages_of("a.md", "# Part\n" + "line\n" * 15))
+    passages = list(split_into_passages("a.md", "# Part\n" + "line\n" * 15))
     assert [(passage.first_line, passage.heading) for passage in passages] == [(1, ""), (13, "# Part")]
 
 
 def test_a_line_that_is_too_long_is_cut_into_passages_with_its_number() -> None:
-    passages = list(passages_of("a.json", "{}\n" + "x" * 4_500 + "\n{}"))
+    passages = list(split_into_passages("a.json", "{}\n" + "x" * 4_500 + "\n{}"))
     assert [(p.first_line, p.last_line, len(p.text)) for p in passages] == [
         (1, 1, 2),
         (2, 2, 2_000),
@@ -80,6 +80,6 @@ def test_a_line_that_is_too_long_is_cut_into_passages_with_its_number() -> None:
 
 def test_a_marked_place_starts_a_passage_and_keeps_the_headings_under_it() -> None:
     text = "[page 1]\n# Part\n\none\n[page 2]\n[page 3]\ntwo\n\n[three]"
-    passages = list(passages_of("a.pdf", text))
+    passages = list(split_into_passages("a.pdf", text))
     assert [(passage.first_line, passage.last_line) for passage in passages] == [(1, 4), (5, 5), (6, 9)]
     assert [passage.heading for passage in passages] == ["", "# Part", "# Part"]

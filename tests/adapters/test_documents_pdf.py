@@ -6,7 +6,7 @@ import pytest
 
 from tests.adapters.document_files import pdf_file
 from tests.adapters.test_documents_kinds import read
-from waystation.documents.readers.extract import Unreadable
+from waystation.documents.readers.extract import UnreadableFileError
 from waystation.documents.readers.formats import extract
 
 CONTRACT = "The retention period is thirty days and the liability cap is 250,000 euros."
@@ -17,7 +17,7 @@ UNREADABLE = "its fonts do not say which letters its signs are"
 @pytest.mark.parametrize("first_glyph", [1, 3, 29, 36, 65, 97, 300])
 def test_a_font_without_a_map_gives_no_text(first_glyph: int) -> None:
     # Its glyphs are numbered, and some of the numbers are those of controls, of punctuation or of letters.
-    with pytest.raises(Unreadable, match=f"no page of it can be read: {UNREADABLE}"):
+    with pytest.raises(UnreadableFileError, match=f"no page of it can be read: {UNREADABLE}"):
         extract(pdf_file(CONTRACT, maps=WITHOUT_MAP, first_glyph=first_glyph), "a.pdf")
 
 

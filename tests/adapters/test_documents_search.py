@@ -6,11 +6,11 @@ import pytest
 
 from tests.readers import of_task
 from waystation.documents import search as search_module
-from waystation.documents.documents import Document, DocumentHit
+from waystation.documents.documents import Document, DocumentMatch
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.search import Bm25DocumentSearch
 from waystation.documents.sources import load_documents, write_installed
-from waystation.kernel.scopes import OfTask, Reader
+from waystation.kernel.scopes import Reader, TaskScope
 
 
 class Shelf:
@@ -20,7 +20,7 @@ class Shelf:
         self.texts = texts
         self.read: list[str] = []
 
-    async def put_text(self, text: str, owner: OfTask) -> str:
+    async def put_text(self, text: str, owner: TaskScope) -> str:
         raise NotImplementedError
 
     async def get_text(self, blob: str, reader: Reader) -> str:
@@ -35,12 +35,12 @@ class Shelf:
         )
 
 
-async def found(texts: dict[str, str], query: str, limit: int = 10) -> tuple[DocumentHit, ...]:
+async def found(texts: dict[str, str], query: str, limit: int = 10) -> tuple[DocumentMatch, ...]:
     search: DocumentSearch = Bm25DocumentSearch(Shelf(texts))
     return await search.search(of_task("task-1"), query, limit)
 
 
-def places(hits: tuple[DocumentHit, ...]) -> list[tuple[str, int, int]]:
+def places(hits: tuple[DocumentMatch, ...]) -> list[tuple[str, int, int]]:
     return [(hit.name, hit.first_line, hit.last_line) for hit in hits]
 
 

@@ -3,7 +3,7 @@ import hashlib
 from tests.readers import of_task
 from waystation.documents.documents import Document
 from waystation.documents.search import Bm25DocumentSearch
-from waystation.kernel.scopes import OfTask, Reader
+from waystation.kernel.scopes import Reader, TaskScope
 
 
 class Shelf:
@@ -14,7 +14,7 @@ class Shelf:
         self._texts = {blob(text): text for documents in tasks.values() for text in documents.values()}
         self.read: list[str] = []
 
-    async def put_text(self, text: str, owner: OfTask) -> str:
+    async def put_text(self, text: str, owner: TaskScope) -> str:
         raise NotImplementedError
 
     async def get_text(self, blob: str, reader: Reader) -> str:

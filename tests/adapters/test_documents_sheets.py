@@ -10,11 +10,11 @@ import pytest
 
 from tests.adapters.document_files import OLD_SHEETS, open_sheets_file
 from tests.adapters.test_documents_packages import MAIN, archive, ask, left_out, members, sheet, text_of, workbook
-from waystation.documents.readers.binary_sheets import BinaryStyles, binary_look, binary_styles
-from waystation.documents.readers.compound import CompoundFile, book_stream, old_looks
-from waystation.documents.readers.extract import Unreadable
+from waystation.documents.readers.binary_sheets import BinaryStyleTable, binary_styles, read_binary_sheet_info
+from waystation.documents.readers.compound import CompoundFile, get_workbook_stream, read_xls_sheet_infos
+from waystation.documents.readers.extract import UnreadableFileError
 from waystation.documents.readers.formats import extract
-from waystation.documents.readers.looks import Look
+from waystation.documents.readers.looks import TextFormat
 
 
 def made(write: Callable[[Any, Any], None]) -> bytes:
@@ -268,7 +268,7 @@ def test_old_excel_files_show_errors_and_marks_and_hide_what_is_hidden() -> None
 
 
 def test_an_old_excel_file_with_a_password_is_said_to_have_one() -> None:
-    with pytest.raises(Unreadable, match="protected by a password"):
+    with pytest.raises(UnreadableFileError, match="protected by a password"):
         extract(compound({"Workbook": old_book(number(0, 0, 1), record(0x2F, "HHH", 0, 1, 2))}), "a.xls")
 
 
@@ -276,7 +276,7 @@ def test_a_document_that_is_embedded_in_a_workbook_does_not_make_it_one() -> Non
     named = "WordDocument".encode("utf-16-le")
     embedded = compound({"Workbook": old_book(number(0, 0, 410)), "Note": named})
     assert extract(embedded, "a.xls").parts[0].text == "410"
-    with pytest.raises(Unreadable, match=r"an old Word file; save it as \.docx"):
+    with pytest.raises(UnreadableFileError, match=r"an old Word file; save it as \.docx"):
         extract(compound({"WordDocument": b"x"}), "a.doc")
     assert extract(OLD_SHEETS, "a.xls").parts
 
@@ -431,8 +431,8 @@ def test_binary_sheets_show_errors_and_marks_and_hide_what_is_hidden() -> None:
     fonts = binary(43, "HHHH4x", 220, 0, 400, 0) + binary(43, "HHHH4x", 220, 8, 400, 1)
     looks = binary(617, "I", 2) + binary(47, "HHH10x", 0, 0, 0) + binary(47, "HHH10x", 0, 0, 1) + binary(618, "")
     styles = binary_styles(fonts + binary(47, "HHH10x", 0, 0, 1) + looks)
-    assert styles.cells == [Look(), Look("raised", struck=True)]
-    found = binary_look(
+    assert styles.cells == [TextFormat(), TextFormat("raised", struck=True)]
+    found = read_binary_sheet_info(
         binary(60, "IIIIH", 2, 3, 0, 0, 1)
         + binary(0, "IIHBB", 4, 0, 0, 0, 0)
         + binary(3, "IIB", 1, 0, 42)
@@ -442,18 +442,18 @@ def test_binary_sheets_show_errors_and_marks_and_hide_what_is_hidden() -> None:
         dict(enumerate(styles.cells)),
     )
     assert found.shown == {(4, 1): "#N/A", (4, 2): "#DIV/0!"}
-    assert found.looks == {(4, 2): Look("raised", struck=True)}
+    assert found.looks == {(4, 2): TextFormat("raised", struck=True)}
     assert (found.hidden_rows, found.hidden_columns, found.merged) == ({5}, {2, 3}, [((0, 2), (1, 3))])
 
 
 def test_broken_records_say_nothing_and_break_nothing() -> None:
     for content in (b"\xff" * 9, b"", binary(3, "I", 1), binary(0, "H", 1)):
-        assert binary_look(content, {}).shown == {}
-        assert binary_styles(content) == BinaryStyles([], [])
+        assert read_binary_sheet_info(content, {}).shown == {}
+        assert binary_styles(content) == BinaryStyleTable([], [])
     whole = compound({"Workbook": old_book(number(0, 0, 410))})
     for length in range(0, len(whole), 97):
         try:
-            stream = book_stream(CompoundFile(whole[:length] + b"\xff" * 600))
+            stream = get_workbook_stream(CompoundFile(whole[:length] + b"\xff" * 600))
         except ValueError:
             continue
-        assert all(look.shown == {} for look in old_looks(stream))
+        assert all(look.shown == {} for look in read_xls_sheet_infos(stream))

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from tests.adapters.fastembed_model import STATIC, make_model
 from tests.embeddings_server import KEY, running_embeddings
-from waystation.memory.embedders.http import HttpEmbedder, Vendor, endpoint_of
+from waystation.memory.embedders.http import HttpEmbedder, Vendor, resolve_embedding_endpoint
 from waystation.memory.embedders.local import E5Embedder, FastEmbedder, WordLlamaEmbedder
 from waystation.memory.ports import Embedder
 
@@ -34,7 +34,7 @@ async def fastembed(folder: Path) -> AsyncGenerator[Embedder]:
 @asynccontextmanager
 async def over_http(vendor: Vendor) -> AsyncGenerator[Embedder]:
     async with running_embeddings() as server:
-        endpoint = endpoint_of(vendor, server.url, "small", server.dimension, SecretStr(KEY))
+        endpoint = resolve_embedding_endpoint(vendor, server.url, "small", server.dimension, SecretStr(KEY))
         async with aclosing(HttpEmbedder(endpoint)) as embedder:
             yield embedder
 
@@ -114,9 +114,9 @@ SAID = ("The tide turns at noon.", "An audit of the wheel is due.", "Nothing was
 
 
 async def test_a_text_with_the_words_of_the_query_is_most_like_it_wherever_it_stands(embedder: Embedder) -> None:
-    like = await embedder.likeness("When is the audit of the wheel?", SAID)
+    like = await embedder.compute_similarity("When is the audit of the wheel?", SAID)
     assert like.index(max(like)) == 1
-    backwards = await embedder.likeness("When is the audit of the wheel?", SAID[::-1])
+    backwards = await embedder.compute_similarity("When is the audit of the wheel?", SAID[::-1])
     assert backwards == pytest.approx(like[::-1], abs=1e-6)
     assert all(0 <= one <= 1 for one in like)
     assert like[3] == 0
@@ -124,19 +124,19 @@ async def test_a_text_with_the_words_of_the_query_is_most_like_it_wherever_it_st
 
 async def test_words_that_most_texts_have_count_little(embedder: Embedder) -> None:
     texts = [*("the harbour was quiet",) * 20, "the harbour had a dredger", "a dredger"]
-    like = await embedder.likeness("harbour dredger", texts)
+    like = await embedder.compute_similarity("harbour dredger", texts)
     assert like[21] > like[0]
 
 
 async def test_what_stands_above_a_text_counts_where_it_alone_says_what_is_looked_for(embedder: Embedder) -> None:
     texts, above = ("TIMEOUT = 4", "TIMEOUT = 7"), ("read src/mailer.py", "read src/sampler.py")
-    own = await embedder.likeness("timeout of the mailer", texts)
-    both = await embedder.likeness("timeout of the mailer", texts, above)
+    own = await embedder.compute_similarity("timeout of the mailer", texts)
+    both = await embedder.compute_similarity("timeout of the mailer", texts, above)
     assert both[0] > own[0] + 0.5
     assert both[1] == pytest.approx(own[1], abs=1e-6)
 
 
 async def test_nothing_is_like_nothing(embedder: Embedder) -> None:
-    assert await embedder.likeness("", SAID) == (0.0,) * len(SAID)
-    assert await embedder.likeness("a word", ()) == ()
-    assert await embedder.likeness("a word", ("", " ")) == (0.0, 0.0)
+    assert await embedder.compute_similarity("", SAID) == (0.0,) * len(SAID)
+    assert await embedder.compute_similarity("a word", ()) == ()
+    assert await embedder.compute_similarity("a word", ("", " ")) == (0.0, 0.0)

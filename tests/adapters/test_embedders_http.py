@@ -11,13 +11,13 @@ from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.memory.embedders.http import (
     BATCH_TEXTS,
     REQUEST_BYTES,
+    EmbeddingRetryPolicy,
     HttpEmbedder,
-    RequestPatience,
     Vendor,
-    endpoint_of,
+    resolve_embedding_endpoint,
 )
 
-QUICK = RequestPatience(timeout_s=20, pauses_s=(0.01, 0.01), longest_wait_s=0.5)
+QUICK = EmbeddingRetryPolicy(timeout_s=20, pauses_s=(0.01, 0.01), longest_wait_s=0.5)
 SENSITIVE = "sensitive words"
 
 
@@ -30,7 +30,7 @@ async def server() -> AsyncIterator[EmbeddingsServer]:
 def embedder_of(
     server: EmbeddingsServer, vendor: Vendor = "openai", model: str = "small", dimension: int | None = DIMENSION
 ) -> HttpEmbedder:
-    return HttpEmbedder(endpoint_of(vendor, server.url, model, dimension, SecretStr(KEY)), QUICK)
+    return HttpEmbedder(resolve_embedding_endpoint(vendor, server.url, model, dimension, SecretStr(KEY)), QUICK)
 
 
 async def failure(embedder: HttpEmbedder) -> str:
@@ -158,9 +158,9 @@ async def test_a_dimension_that_is_not_the_set_one_is_seen_with_the_first_vector
 
 
 async def test_a_server_that_is_silent_is_given_up(server: EmbeddingsServer) -> None:
-    endpoint = endpoint_of("openai", server.url, "small", DIMENSION, SecretStr(KEY))
+    endpoint = resolve_embedding_endpoint("openai", server.url, "small", DIMENSION, SecretStr(KEY))
     assert "did not answer in time" in await failure(
-        HttpEmbedder(endpoint, RequestPatience(timeout_s=0.0, pauses_s=()))
+        HttpEmbedder(endpoint, EmbeddingRetryPolicy(timeout_s=0.0, pauses_s=()))
     )
 
 
@@ -178,15 +178,15 @@ async def test_no_log_line_has_a_key_or_a_text(server: EmbeddingsServer, caplog:
 )
 def test_an_address_that_cannot_be_used_is_refused_without_being_shown(url: str) -> None:
     with pytest.raises(BadInput, match="WAYSTATION_EMBEDDER_URL") as caught:
-        endpoint_of("openai", url, "small", 8, None)
+        resolve_embedding_endpoint("openai", url, "small", 8, None)
     assert "secret" not in str(caught.value)
 
 
 def test_what_must_be_set_is_said() -> None:
     with pytest.raises(BadInput, match=r"set WAYSTATION_EMBEDDER_DIMENSION .* that small gives"):
-        endpoint_of("openai", None, "small", None, None)
+        resolve_embedding_endpoint("openai", None, "small", None, None)
     with pytest.raises(BadInput, match="set VOYAGE_API_KEY"):
-        endpoint_of("voyage", None, None, None, None)
+        resolve_embedding_endpoint("voyage", None, None, None, None)
     with pytest.raises(BadInput, match="set WAYSTATION_EMBEDDER_KEY"):
-        endpoint_of("openai", None, None, None, None)
-    assert endpoint_of("voyage", None, None, None, SecretStr(KEY)).dimension == 1024
+        resolve_embedding_endpoint("openai", None, None, None, None)
+    assert resolve_embedding_endpoint("voyage", None, None, None, SecretStr(KEY)).dimension == 1024

@@ -10,11 +10,11 @@ from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.memory.embedders import local
 from waystation.memory.embedders.local import E5Embedder, FastEmbedder
-from waystation.runtime.knowledge import opened_embedder
+from waystation.runtime.knowledge import open_embedder
 
 
 async def chosen(settings: Settings) -> tuple[str, int | None]:
-    async with opened_embedder(settings) as embedder:
+    async with open_embedder(settings) as embedder:
         return embedder.name, embedder.dimension
 
 

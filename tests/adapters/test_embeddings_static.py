@@ -21,9 +21,9 @@ async def test_texts_of_one_meaning_are_nearer_than_others() -> None:
 
 async def test_words_of_the_same_meaning_make_texts_alike_and_no_vectors_leave_only_the_same_words() -> None:
     texts = ("A quick automobile stood there.", "A recipe for bread.")
-    car, bread = await WordLlamaEmbedder().likeness("Which car is fast?", texts)
+    car, bread = await WordLlamaEmbedder().compute_similarity("Which car is fast?", texts)
     assert car > bread
-    assert await NoEmbedder().likeness("Which car is fast?", texts) == (0.0, 0.0)
+    assert await NoEmbedder().compute_similarity("Which car is fast?", texts) == (0.0, 0.0)
 
 
 async def test_a_vector_has_the_promised_dimension_and_length_1() -> None:

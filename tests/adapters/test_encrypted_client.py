@@ -14,7 +14,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from tests.adapters.stand_ins import StandInSession, StandInTask
 from tests.end_to_end.shell import Shell, until
-from waystation.cli.console import BAD_USAGE, exit_code, sentence
+from waystation.cli.console import BAD_USAGE, exit_code, format_error
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel import temporal_names as names
@@ -75,7 +75,7 @@ async def test_without_a_key_nothing_is_shown_and_no_answer_is_sent_in_plain(hom
     async with await Client.connect(settings_with(home, KEY)) as client:
         assert not (await client.progress(task_id)).progress.phase.over
     assert exit_code(shown.value) == BAD_USAGE
-    assert sentence(shown.value) == str(shown.value)
+    assert format_error(shown.value) == str(shown.value)
 
 
 async def test_with_another_key_nothing_is_sent_that_no_worker_could_read(home: Path) -> None:

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from tests.adapters.mcp_workshop import opened, workshop
 from waystation.kernel.errors import BadInput
-from waystation.mcp.config import server_names
+from waystation.mcp.config import list_server_names
 from waystation.security.untrusted import HiddenTool
 
 
@@ -77,7 +77,7 @@ def test_names_are_known_where_the_secrets_are_not(tmp_path: Path) -> None:
         ' "old": {"command": "x", "disabled": true}}}',
         encoding="utf-8",
     )
-    assert server_names(path) == ("wiki",)
+    assert list_server_names(path) == ("wiki",)
     path.write_text("{", encoding="utf-8")
     with pytest.raises(BadInput, match=r"mcp\.json is not JSON \(line 1"):
-        server_names(path)
+        list_server_names(path)

@@ -5,7 +5,7 @@ import pytest
 from pydantic import JsonValue
 
 from waystation.kernel.errors import BadInput
-from waystation.mcp.config import Address, Program, Server, load_servers, secret_names
+from waystation.mcp.config import HttpTransportConfig, Server, StdioTransportConfig, list_secret_names, load_servers
 
 SECRET = "ghp_0123456789"
 
@@ -23,10 +23,10 @@ def test_a_file_of_another_client_is_read_as_it_is(tmp_path: Path) -> None:
         web={"type": "http", "url": "https://example.org/mcp", "headers": {"X-Team": "blue"}},
         old={"command": "old", "disabled": True},
     )
-    assert git.place == Program(
+    assert git.place == StdioTransportConfig(
         command="uvx", arguments=("mcp-server-git",), environment={"LEVEL": "2"}, folder=Path("/srv")
     )
-    assert web.place == Address(url="https://example.org/mcp", headers={"X-Team": "blue"})
+    assert web.place == HttpTransportConfig(url="https://example.org/mcp", headers={"X-Team": "blue"})
     assert (git.allow, git.ask, git.timeout_s, git.roles) == (("*",), "all", 60, ("research",))
 
 
@@ -47,7 +47,7 @@ def test_variables_are_put_in_where_other_clients_put_them_in(tmp_path: Path) ->
             "cwd": "${BIN}",
         },
     )
-    assert one.place == Program(
+    assert one.place == StdioTransportConfig(
         command="/opt/run", arguments=("--as=ada", "2"), environment={"WHO": "ada"}, folder=Path("/opt")
     )
 
@@ -126,9 +126,11 @@ def test_secrets_of_the_vault_are_put_in_whatever_they_are_called_and_nothing_of
     entry = {"url": "https://example.org/${secret:PATH_}", "headers": {"X-Team": "Bearer ${secret:TEAM}"}}
     file = {"mcpServers": {"one": entry, "off": {"command": "${secret:OFF}", "disabled": True}}}
     path.write_text(json.dumps(file), encoding="utf-8")
-    assert secret_names(path) == {"PATH_", "TEAM"}
+    assert list_secret_names(path) == {"PATH_", "TEAM"}
     (one,) = load_servers(path, {"TEAM": "from elsewhere"}, {"PATH_": "hidden-place", "TEAM": "blue-and-green"})
-    assert one.place == Address(url="https://example.org/hidden-place", headers={"X-Team": "Bearer blue-and-green"})
+    assert one.place == HttpTransportConfig(
+        url="https://example.org/hidden-place", headers={"X-Team": "Bearer blue-and-green"}
+    )
     assert {"hidden-place", "blue-and-green"} <= one.secrets
     path.write_text(json.dumps({"mcpServers": {"one": {"command": "x", "args": ["${secret:TEAM}"]}}}), encoding="utf-8")
     with pytest.raises(BadInput, match=r"one: \$\{secret:TEAM\} may not stand in command or args.*: name it in env"):

@@ -13,8 +13,8 @@ from tests.adapters.mcp_workshop import Bench, living, opened, workshop
 from tests.running import until
 from waystation.kernel.errors import ToolServerFailed
 from waystation.mcp.servers import BEYOND_CHARACTERS
-from waystation.privacy.policy import Redacted
-from waystation.security.untrusted import RESULT_CHARACTERS, bounded
+from waystation.privacy.policy import RedactionResult
+from waystation.security.untrusted import RESULT_CHARACTERS, truncate_tool_result
 
 HERE = Path(__file__).parents[2]
 WORKER = """
@@ -89,7 +89,7 @@ async def test_a_huge_result_is_an_error_and_the_server_stays(bench: Bench) -> N
 async def test_a_large_result_is_cut_and_says_how_long_it_was(bench: Bench) -> None:
     result = await bench.call("huge", megabytes=1)
     assert len(result.text) == RESULT_CHARACTERS + BEYOND_CHARACTERS
-    shown = bounded(result, Redacted(text=result.text))
+    shown = truncate_tool_result(result, RedactionResult(text=result.text))
     assert len(shown) < RESULT_CHARACTERS + 100
     assert shown.endswith("\n(Cut here: the result had 1,048,576 characters.)")
 

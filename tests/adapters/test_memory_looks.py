@@ -9,11 +9,11 @@ import pytest
 from waystation.config.settings import Settings
 from waystation.kernel.errors import MemoryInUse, MemoryUnavailable, Unreachable
 from waystation.memory.memory import MemoryQuery
-from waystation.runtime.knowledge import opened_embedder
-from waystation.runtime.stores import opened_store
+from waystation.runtime.knowledge import open_embedder
+from waystation.runtime.stores import open_store
 from waystation.tasks.task import tenant_hash
 from workers import memory
-from workers.memory import MemoryReader, memory_to_search, opened_memory
+from workers.memory import MemoryReader, memory_to_search, open_memory
 
 WANTED = MemoryQuery(tenant=tenant_hash("local"), session=None, text="harbour", dense=None)
 
@@ -23,7 +23,7 @@ async def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """A home folder with a memory that some worker has made."""
     monkeypatch.delenv("TEMPORAL_ADDRESS", raising=False)
     made = Settings(home=tmp_path, offline=True, embedder="none")
-    async with opened_embedder(made) as embedder, opened_memory(made, embedder):
+    async with open_embedder(made) as embedder, open_memory(made, embedder):
         return made
 
 
@@ -34,22 +34,22 @@ async def test_several_who_look_at_once_wait_for_each_other_without_a_server(set
 
 
 async def test_workers_that_start_wait_for_who_looks_and_are_told_of_who_keeps_it(settings: Settings) -> None:
-    async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
+    async with open_embedder(settings) as embedder, open_memory(settings, embedder):
         with pytest.raises(MemoryInUse, match="another process runs the workers"):
-            async with opened_memory(settings, embedder):
+            async with open_memory(settings, embedder):
                 pass
-    async with aclosing(MemoryReader(settings)) as reader, opened_embedder(settings) as embedder:
+    async with aclosing(MemoryReader(settings)) as reader, open_embedder(settings) as embedder:
         looks = asyncio.gather(*(reader.search(WANTED, 1_000) for _ in range(8)))
         await asyncio.sleep(0)
-        async with opened_memory(settings, embedder):
+        async with open_memory(settings, embedder):
             pass
         await looks
 
 
 async def test_who_cannot_ask_those_who_keep_it_is_told_so_with_what_to_do(settings: Settings) -> None:
     async with (
-        opened_embedder(settings) as embedder,
-        opened_memory(settings, embedder),
+        open_embedder(settings) as embedder,
+        open_memory(settings, embedder),
         aclosing(MemoryReader(settings)) as reader,
     ):
         with pytest.raises(Unreachable) as told:
@@ -64,8 +64,8 @@ async def test_who_waits_too_long_for_others_is_told_to_try_again(
 ) -> None:
     monkeypatch.setattr(memory, "LOOK_SECONDS", 0.1)
     async with (
-        aclosing(await opened_store(settings)) as store,
-        opened_embedder(settings) as embedder,
+        aclosing(await open_store(settings)) as store,
+        open_embedder(settings) as embedder,
         memory_to_search(settings, store, embedder),
         aclosing(MemoryReader(settings)) as reader,
     ):

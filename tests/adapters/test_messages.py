@@ -18,11 +18,11 @@ from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, running_we
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, WebhookUnavailable
 from waystation.runtime.hooks import GATHER_S, MESSAGE_PATIENCE_S, Messages
-from waystation.runtime.messenger import Letter, sent
+from waystation.runtime.messenger import Letter, send_notification
 from waystation.runtime.temporal.connect import Target
 from waystation.tasks.ports import Notifier
 from waystation.tasks.task import TaskPhase
-from workers.outside import notifiers, task_link
+from workers.outside import create_notifiers, task_link
 from workflows.options import NOTICE
 
 DONE = ended(TaskPhase.DONE)
@@ -208,7 +208,7 @@ def test_mail_gets_the_time_at_each_step_that_mail_servers_take(monkeypatch: pyt
         return True
 
     monkeypatch.setattr(NotifyEmail, "send", send)
-    assert sent(Letter("mailto://u:p@example.org", "T", "B", MESSAGE_PATIENCE_S))
+    assert send_notification(Letter("mailto://u:p@example.org", "T", "B", MESSAGE_PATIENCE_S))
     assert waits == [MESSAGE_PATIENCE_S]
 
 
@@ -228,7 +228,7 @@ async def test_a_redirect_is_no_taking_and_nobody_else_is_told(status: int, aske
 def test_an_address_that_nobody_knows_is_refused_by_its_place_and_not_shown() -> None:
     settings = Settings(notify=SecretStr("json://127.0.0.1/a nonsense://hush-hush"))
     with pytest.raises(BadInput) as refused:
-        notifiers(settings)
+        create_notifiers(settings)
     assert str(refused.value).startswith("address 2 of WAYSTATION_NOTIFY is none that Apprise knows")
     assert "hush" not in f"{refused.value}{settings!r}"
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import httpx2
 import pytest
 
-from waystation.kernel.network import why_broken
+from waystation.kernel.network import describe_connection_error
 
 
 def free_port() -> int:
@@ -34,7 +34,7 @@ async def told(address: str) -> str:
     async with httpx2.AsyncClient(timeout=5) as client:
         with pytest.raises(httpx2.HTTPError) as failed:
             await client.get(address)
-    return why_broken(failed.value)
+    return describe_connection_error(failed.value)
 
 
 async def test_nobody_listens_or_nobody_has_the_name() -> None:
@@ -56,4 +56,4 @@ async def test_what_listens_speaks_no_tls() -> None:
 
 
 async def test_what_nobody_foresaw_is_told_by_its_kind_and_never_by_its_words() -> None:
-    assert why_broken(httpx2.HTTPError("https://user:secret@host/")) == "HTTPError"
+    assert describe_connection_error(httpx2.HTTPError("https://user:secret@host/")) == "HTTPError"

@@ -3,24 +3,24 @@
 import pytest
 
 from tests.adapters.offline_team import spec
-from waystation.context.transcript import ToolUse, user_text
+from waystation.context.transcript import ToolUse, build_user_message
 from waystation.models.ports import ModelRequest
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.plugins.offline.plan import KEPT, NOTHING_ANSWERS
 from waystation.plugins.offline.report import NOTHING_CLOSE
-from workers.models import offline_model
+from workers.models import create_offline_model
 
 
 async def asked(text: str, tool: str) -> ToolUse:
     request = ModelRequest(
         model=OFFLINE_MODEL,
         system="Look it over.",
-        messages=(user_text("m1", text),),
+        messages=(build_user_message("m1", text),),
         tools=(spec(tool),),
         max_output=2_000,
         require_tool=tool,
     )
-    (call,) = (block for block in (await offline_model().complete(request)).blocks if isinstance(block, ToolUse))
+    (call,) = (block for block in (await create_offline_model().complete(request)).blocks if isinstance(block, ToolUse))
     return call
 
 

@@ -10,7 +10,7 @@ from waystation.models.ports import ChatModel
 from waystation.planning.plan import Plan, Step
 from waystation.plugins.offline.plan import NOTHING_ANSWERS
 from waystation.plugins.offline.report import NOTHING_CLOSE
-from workers.models import offline_model
+from workers.models import create_offline_model
 
 LEASE = {
     "lease.md": "# Lease\n\nThe rent is 900 euros a month. It is due in May.\n\nPets are not allowed in the house.",
@@ -28,7 +28,7 @@ def written(team: Team) -> str:
 
 @pytest.fixture
 async def model() -> AsyncIterator[ChatModel]:
-    made = offline_model()
+    made = create_offline_model()
     yield made
     await made.aclose()
 

@@ -7,12 +7,12 @@ from anthropic import AsyncAnthropic, BadRequestError, NotFoundError
 from anthropic.types import Message as WireMessage
 from pydantic import JsonValue
 
-from waystation.context.transcript import user_text
+from waystation.context.transcript import build_user_message
 from waystation.kernel.errors import ModelRejected
 from waystation.models.anthropic.model import AnthropicModel, anthropic_model
 from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.offline.transport import WINDOW, WITHOUT_WORK, offline_transport
+from waystation.plugins.offline.transport import WINDOW, WITHOUT_WORK, create_offline_transport
 
 TEXT = "The bridge opened in 1932. It carries eight lanes. When did the bridge open?"
 USE: dict[str, JsonValue] = {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": "sea"}}
@@ -58,7 +58,7 @@ REFUSED: list[tuple[dict[str, JsonValue], str]] = [
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(transport=offline_transport(), base_url="http://offline.invalid") as client:
+    async with httpx2.AsyncClient(transport=create_offline_transport(), base_url="http://offline.invalid") as client:
         yield client
 
 
@@ -159,7 +159,7 @@ async def test_what_is_refused_reaches_the_core_as_rejected(model: AnthropicMode
     request = ModelRequest(
         model=OFFLINE_MODEL,
         system="",
-        messages=(user_text("m1", TEXT),),
+        messages=(build_user_message("m1", TEXT),),
         tools=(
             ToolSpec(name="look", description="", input_schema={}),
             ToolSpec(name="look", description="", input_schema={}),

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.adapters.offline_team import MOST_TURNS, Team, World
-from waystation.agents.deliverables import Analysis, Findings
+from waystation.agents.deliverables import Analysis, ResearchFindings
 from waystation.agents.prompt_sections import MORE_IS_ASKED_FOR
 from waystation.models.ports import ChatModel
 from waystation.planning.plan import plan_errors, standard_plan
-from waystation.plugins.offline.report import writing_turn
-from waystation.plugins.offline.view import Contract, Need, View
-from workers.models import offline_model
+from waystation.plugins.offline.report import build_writing_turn
+from waystation.plugins.offline.view import AgentRequestView, TaskBrief, UpstreamStep
+from workers.models import create_offline_model
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
 LICENCES = ("License-Expression: MIT", "License: Apache-2.0", "License-Expression: LGPL-3.0-or-later")
@@ -46,7 +46,7 @@ def packages(count: int) -> dict[str, str]:
 
 def cited(team: Team, step: str) -> set[str]:
     done = team.world.handed_in[step]
-    assert isinstance(done, Findings)
+    assert isinstance(done, ResearchFindings)
     return {citation.partition(":")[0].lstrip("[") for finding in done.findings for citation in finding.citations}
 
 
@@ -56,7 +56,7 @@ def headings(team: Team) -> list[str]:
 
 @pytest.fixture
 async def model() -> AsyncIterator[ChatModel]:
-    made = offline_model()
+    made = create_offline_model()
     yield made
     await made.aclose()
 
@@ -138,9 +138,11 @@ async def test_a_window_too_small_for_any_progress_still_ends(model: ChatModel) 
 
 
 def test_sections_that_a_summary_lists_in_one_line_are_not_written_again() -> None:
-    needs = (Need(step="research-1", title="Licences"), Need(step="research-2", title="Purposes"))
+    needs = (UpstreamStep(step="research-1", title="Licences"), UpstreamStep(step="research-2", title="Purposes"))
     told = "Kept: section 1 kept: Licences; section 2 kept: Purposes\nDocuments read: a.md"
-    reply = writing_turn(View(contract=Contract(needs=needs), gap=True, earlier=told, max_tokens=2_000))
+    reply = build_writing_turn(
+        AgentRequestView(contract=TaskBrief(needs=needs), gap=True, earlier=told, max_tokens=2_000)
+    )
     assert [call.name for call in reply.calls] == ["submit_report"]
 
 
@@ -166,7 +168,7 @@ async def test_where_nothing_matches_the_report_says_so(model: ChatModel) -> Non
     team = Team(model, World({"weather.md": "It rains.\n\nIt pours."}))
     await team.work("Which submarines were sold?")
     done = team.world.handed_in["research-1"]
-    assert isinstance(done, Findings)
+    assert isinstance(done, ResearchFindings)
     assert done.findings == ()
     assert done.open_questions == ("Nothing in the documents matched: Which submarines were sold?",)
     assert "Nothing in the documents matched" in team.world.report.sections[0].markdown
@@ -177,7 +179,7 @@ async def test_what_every_document_says_is_handed_in_after_what_few_say(model: C
     team = Team(model, World(everywhere | {"z.md": "The toll was raised in year 7."}))
     await team.work("How are the harbour and its toll?")
     done = team.world.handed_in["research-1"]
-    assert isinstance(done, Findings)
+    assert isinstance(done, ResearchFindings)
     assert done.findings[0].claim == 'z: "The toll was raised in year 7."'
 
 
@@ -203,7 +205,7 @@ async def test_small_replies_make_a_shorter_report_and_no_cut_calls(model: ChatM
     assert team.world.misquoted() == []
     assert max(usage.output for usage in team.usage) <= 300
     done = team.world.handed_in["research-1"]
-    assert isinstance(done, Findings)
+    assert isinstance(done, ResearchFindings)
     assert 0 < len(done.findings) < 12
     assert "more quotations did not fit into the reply" in done.open_questions[0]
 

@@ -9,10 +9,10 @@ from itertools import product
 
 import pytest
 
-from waystation.plugins.redaction.credentials import private_keys
+from waystation.plugins.redaction.credentials import find_private_keys
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import Rules
-from waystation.privacy.policy import Place, Policy
+from waystation.plugins.redaction.rules import DetectionConfig
+from waystation.privacy.policy import Policy, TextDestination
 
 BEGIN, END = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
 DRAWN = base64.b64encode(random.Random(7).randbytes(600)).decode()
@@ -22,7 +22,7 @@ KEY = [BEGIN, *BODY, END]
 
 def left_of(text: str) -> str:
     """The text with ⟦⟧ in place of every secret."""
-    for hit in sorted(private_keys(text), reverse=True, key=lambda hit: hit.start):
+    for hit in sorted(find_private_keys(text), reverse=True, key=lambda hit: hit.start):
         text = f"{text[: hit.start]}⟦⟧{text[hit.end :]}"
     return text
 
@@ -91,8 +91,8 @@ def test_what_only_speaks_of_keys_stays(text: str) -> None:
 
 
 def test_columns_of_phones_stay_where_only_secrets_are_to_go() -> None:
-    redactor = PresidioRedactor(b"k" * 32, Rules(policy=Policy.SECRETS_ONLY))
+    redactor = PresidioRedactor(b"k" * 32, DetectionConfig(policy=Policy.SECRETS_ONLY))
     table = "id,phone number,password\n7,01 42 68 53 00,luna"
-    (result,) = asyncio.run(redactor.redact([table], Place.TOOL_RESULT, "t"))
+    (result,) = asyncio.run(redactor.redact([table], TextDestination.TOOL_RESULT, "t"))
     redactor.close()
     assert re.sub(r"_[0-9a-f]{12}>", ">", result.text) == "id,phone number,password\n7,01 42 68 53 00,<SECRET>"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 NUMBERS = (
     "617-555-0134",
@@ -31,7 +31,7 @@ EXTENSIONS = (
 async def left_of(redactor: PresidioRedactor, texts: Iterable[str]) -> dict[str, str]:
     """What is left of each text, its placeholders without what tells one from another."""
     given = [*texts]
-    results = await redactor.redact(given, Place.TOOL_RESULT, "tenant")
+    results = await redactor.redact(given, TextDestination.TOOL_RESULT, "tenant")
     left = [re.sub(r"<([A-Z]+)_[0-9a-f]{12}>", r"<\1>", one.text) for one in results]
     return dict(zip(given, left, strict=True))
 

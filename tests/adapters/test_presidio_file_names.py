@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waystation.documents.names import redact_names, redact_text
-from waystation.documents.redacted import told_name
+from waystation.documents.redacted import redact_display_name
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import Place, Policy, Redacted, treatment
+from waystation.privacy.policy import Policy, RedactionResult, TextDestination, get_redaction_level
 
 TENANT = "tenant"
 HEX = "0123456789abcdef" * 9
@@ -85,7 +85,9 @@ ORDINARY = (
 )
 
 
-async def shown(redactor: PresidioRedactor, *names: str, place: Place = Place.COMPRESSED) -> Sequence[str]:
+async def shown(
+    redactor: PresidioRedactor, *names: str, place: TextDestination = TextDestination.COMPRESSED
+) -> Sequence[str]:
     return await redact_names(names, redactor, TENANT, place)
 
 
@@ -107,7 +109,7 @@ def test_a_private_value_in_a_files_name_is_not_shown_whatever_joins_it(
     longest = max((part for part in value.replace("-", " ").replace("_", " ").split()), key=len)
     assert longest not in called
     assert asyncio.run(shown(redactor, called)) == [called]
-    assert longest not in asyncio.run(told_name(name, redactor, TENANT))
+    assert longest not in asyncio.run(redact_display_name(name, redactor, TENANT))
 
 
 async def test_the_words_of_a_persons_name_are_found_whatever_joins_them(redactor: PresidioRedactor) -> None:
@@ -191,7 +193,7 @@ async def test_a_private_value_in_the_name_of_a_sheet_or_an_attachment_goes_and_
     for marker, joint, value in product(MARKERS, "_-", values):
         named = marker.format(joint, value, joint)
         text = f"Costs.\n\n{named}\na | b\n[page 3]\nThe end.\n"
-        shown = (await redact_text(text, redactor, TENANT, Place.COMPRESSED)).text
+        shown = (await redact_text(text, redactor, TENANT, TextDestination.COMPRESSED)).text
         stays = shown.count("\n") == text.count("\n") and shown.endswith("\na | b\n[page 3]\nThe end.\n")
         if value in shown or not stays:
             wrong[named] = shown
@@ -200,7 +202,9 @@ async def test_a_private_value_in_the_name_of_a_sheet_or_an_attachment_goes_and_
 
 @pytest.mark.parametrize("policy", Policy)
 def test_the_last_look_before_memory_is_for_secrets_and_identifiers(policy: Policy) -> None:
-    assert treatment(Place.EMBEDDED, policy) <= treatment(Place.COMPRESSED, policy)
+    assert get_redaction_level(TextDestination.EMBEDDED, policy) <= get_redaction_level(
+        TextDestination.COMPRESSED, policy
+    )
 
 
 IN_PROSE = (
@@ -219,16 +223,16 @@ IN_PROSE = (
 
 
 async def test_a_name_of_a_file_in_prose_is_read_with_blanks_for_its_joints(redactor: PresidioRedactor) -> None:
-    found = [one.text for one in await redactor.redact(IN_PROSE, Place.COMPRESSED, TENANT)]
+    found = [one.text for one in await redactor.redact(IN_PROSE, TextDestination.COMPRESSED, TENANT)]
     named = {text: one for text, one in zip(IN_PROSE, found, strict=True) if "Margaret" in one or "Hamilton" in one}
     assert named == {}
-    again = await redactor.redact(found, Place.COMPRESSED, "another")
-    assert dict(zip(found, again, strict=True)) == {text: Redacted(text=text) for text in found}
+    again = await redactor.redact(found, TextDestination.COMPRESSED, "another")
+    assert dict(zip(found, again, strict=True)) == {text: RedactionResult(text=text) for text in found}
 
 
 async def test_joined_and_plain_words_of_a_name_have_one_placeholder(redactor: PresidioRedactor) -> None:
     found = await redactor.redact(
-        ["I met Margaret Hamilton there.", "Margaret_Hamilton.xlsx"], Place.COMPRESSED, TENANT
+        ["I met Margaret Hamilton there.", "Margaret_Hamilton.xlsx"], TextDestination.COMPRESSED, TENANT
     )
     assert len({span.placeholder for one in found for span in one.spans}) == 1
 
@@ -239,5 +243,5 @@ async def test_identifiers_of_programs_are_no_names(redactor: PresidioRedactor) 
         "Hodgkin-Huxley Foo_Bar.py Test_Case.java Java.Util My_Class Http_Server ReadMe.txt JavaScript.pdf Max_Retries "
         "Annual_Report_Final.pdf Meeting_Notes.md Quarterly-Results.pdf Terms_Of_Service.html America/New_York"
     )
-    (found,) = await redactor.redact([text], Place.COMPRESSED, TENANT)
+    (found,) = await redactor.redact([text], TextDestination.COMPRESSED, TENANT)
     assert found.text == text

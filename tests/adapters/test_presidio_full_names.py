@@ -5,11 +5,16 @@ from collections.abc import Iterable
 
 import pytest
 
-from waystation.plugins.redaction.columns import people_around, saying_people, whole_name
-from waystation.plugins.redaction.finds import Found
-from waystation.plugins.redaction.people import listed_people, named_again, stated_people, without_names
+from waystation.plugins.redaction.columns import expand_to_full_name, find_people_by_context, find_speaker_names
+from waystation.plugins.redaction.finds import Detection
+from waystation.plugins.redaction.people import (
+    find_listed_people,
+    find_repeated_names,
+    find_stated_people,
+    without_names,
+)
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import NAME_TYPES, Place
+from waystation.privacy.policy import NAME_TYPES, TextDestination
 
 
 async def replaced(redactor: PresidioRedactor, text: str) -> list[str]:
@@ -19,7 +24,7 @@ async def replaced(redactor: PresidioRedactor, text: str) -> list[str]:
 async def all_replaced(redactor: PresidioRedactor, texts: Iterable[str]) -> dict[str, list[str]]:
     """The names in each of these texts that are replaced."""
     given = [*texts]
-    results = await redactor.redact(given, Place.COMPRESSED, "t")
+    results = await redactor.redact(given, TextDestination.COMPRESSED, "t")
     return {
         text: [text[span.start : span.end] for span in result.spans if span.type in NAME_TYPES]
         for text, result in zip(given, results, strict=True)
@@ -27,12 +32,12 @@ async def all_replaced(redactor: PresidioRedactor, texts: Iterable[str]) -> dict
 
 
 def listed(text: str, *, by_all_words: bool = False) -> list[str]:
-    found = listed_people(text, 0, len(text), by_all_words=by_all_words)
+    found = find_listed_people(text, 0, len(text), by_all_words=by_all_words)
     return [text[one.start : one.end] for one in found]
 
 
 def stated(text: str) -> list[str]:
-    return [text[one.start : one.end] for one in stated_people(text, 0, len(text))]
+    return [text[one.start : one.end] for one in find_stated_people(text, 0, len(text))]
 
 
 WHOLE_NAMES = {
@@ -137,7 +142,7 @@ def test_where_any_noun_has_a_capital_lists_have_the_whole_name() -> None:
 
 async def test_names_in_full_are_found_in_a_language_without_a_model(redactor: PresidioRedactor) -> None:
     text = "Das Geschäft hatte Reinhard Keller im vergangenen Jahr übernommen, und nun wird es wieder verkauft."
-    (result,) = await redactor.redact([text], Place.COMPRESSED, "t")
+    (result,) = await redactor.redact([text], TextDestination.COMPRESSED, "t")
     assert result.languages_without_names == ("de",)
     assert await replaced(redactor, text) == ["Reinhard Keller"]
 
@@ -183,7 +188,7 @@ def test_a_field_says_that_its_value_is_a_person() -> None:
     ],
 )
 def test_a_known_name_before_what_people_do_is_one(text: str, names: list[str]) -> None:
-    assert [text[one.start : one.end] for one in saying_people(text, 0, len(text))] == names
+    assert [text[one.start : one.end] for one in find_speaker_names(text, 0, len(text))] == names
 
 
 AROUND: dict[str, list[str]] = {
@@ -216,7 +221,7 @@ AROUND: dict[str, list[str]] = {
 
 
 def test_what_stands_around_a_name_says_that_it_is_one() -> None:
-    found = {text: [text[one.start : one.end] for one in people_around(text, 0, len(text))] for text in AROUND}
+    found = {text: [text[one.start : one.end] for one in find_people_by_context(text, 0, len(text))] for text in AROUND}
     assert found == AROUND
 
 
@@ -238,8 +243,8 @@ AGAIN: dict[tuple[str, str], list[str]] = {
 def test_a_part_of_a_name_is_one_wherever_it_is_nothing_else() -> None:
     def found(name: str, later: str) -> list[str]:
         text = f"{name} came. {later}."
-        people = [Found("PERSON", 0, len(name), 0.85)]
-        return [text[one.start : one.end] for one in named_again(text, people, len(name), len(text))]
+        people = [Detection("PERSON", 0, len(name), 0.85)]
+        return [text[one.start : one.end] for one in find_repeated_names(text, people, len(name), len(text))]
 
     assert {(name, later): found(name, later) for name, later in AGAIN} == AGAIN
 
@@ -289,7 +294,7 @@ async def test_what_stands_on_other_lines_hides_no_name(redactor: PresidioRedact
 
 async def test_a_person_has_one_placeholder_also_where_the_model_sees_a_place(redactor: PresidioRedactor) -> None:
     text = "Julia broke the build again, ask Julia."
-    (result,) = await redactor.redact([text], Place.COMPRESSED, "t")
+    (result,) = await redactor.redact([text], TextDestination.COMPRESSED, "t")
     assert [span.type for span in result.spans] == ["PERSON", "PERSON"]
     assert len({span.placeholder for span in result.spans}) == 1
 
@@ -298,7 +303,7 @@ def test_half_a_name_in_another_script_is_the_whole_of_it() -> None:
     text = "спросил Дмитрий Кот, Γιώργος Δέντρο, Ada Lovelace"
     for half, whole in (("Кот", "Дмитрий Кот"), ("Γιώργος", "Γιώργος Δέντρο"), ("Ada", "Ada")):
         start = text.index(half)
-        found = whole_name(text, Found("PERSON", start, start + len(half), 0.85))
+        found = expand_to_full_name(text, Detection("PERSON", start, start + len(half), 0.85))
         assert text[found.start : found.end] == whole
 
 

@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from waystation.plugins.redaction.finds import Found, without_overlaps
-from waystation.plugins.redaction.headings import under_headings
+from waystation.plugins.redaction.finds import Detection, without_overlaps
+from waystation.plugins.redaction.headings import find_secrets_under_headings
 
 FIRST, SECOND = "Tr0ub4dorjeKkOG", "Zk3mVq9LxT2w"
 HEADINGS = (
@@ -293,7 +293,7 @@ secrets:
 
 
 def marked(text: str) -> str:
-    for find in reversed(without_overlaps(text, [Found(*hit) for hit in under_headings(text)])):
+    for find in reversed(without_overlaps(text, [Detection(*hit) for hit in find_secrets_under_headings(text)])):
         text = f"{text[: find.start]}⟦{text[find.start : find.end]}⟧{text[find.end :]}"
     return text
 
@@ -347,7 +347,7 @@ UNITS = (
 @pytest.mark.parametrize("before", ["", "passwords: {", "passwords:\n ", "<passwords>"])
 def test_containers_that_are_nested_or_never_close_are_read_in_one_go(before: str) -> None:
     for unit in UNITS:
-        assert list(under_headings(before + unit * (100_000 // len(unit)))) == []
+        assert list(find_secrets_under_headings(before + unit * (100_000 // len(unit)))) == []
 
 
 @pytest.mark.timeout(60)

@@ -3,8 +3,8 @@ import pytest
 from waystation.kernel.errors import BadInput
 from waystation.plugins.redaction.national import FORMS
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import COUNTRIES, Rules, checked_countries
-from waystation.privacy.policy import Place
+from waystation.plugins.redaction.rules import COUNTRIES, DetectionConfig, validate_countries
+from waystation.privacy.policy import TextDestination
 
 KEY = b"k" * 32
 IDS = {
@@ -34,9 +34,9 @@ UNLABELLED = (
 
 
 async def types_in(text: str, *countries: str) -> list[str]:
-    redactor = PresidioRedactor(KEY, Rules(countries=checked_countries(countries)))
+    redactor = PresidioRedactor(KEY, DetectionConfig(countries=validate_countries(countries)))
     try:
-        (result,) = await redactor.redact([text], Place.TOOL_RESULT, "t")
+        (result,) = await redactor.redact([text], TextDestination.TOOL_RESULT, "t")
     finally:
         redactor.close()
     return [span.type for span in result.spans]
@@ -65,7 +65,7 @@ async def test_numbers_that_nothing_calls_an_id_stay_whatever_is_set() -> None:
 
 def test_a_country_without_recognisers_is_refused_with_those_that_have_some() -> None:
     with pytest.raises(BadInput, match=r"^national_ids: there are no recognisers for xx; there are for au, ca, de, "):
-        checked_countries(("de", "xx"))
+        validate_countries(("de", "xx"))
 
 
 def test_the_countries_that_can_be_set_are_those_that_have_recognisers() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from waystation.kernel.errors import BadInput, RedactionFailed
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import Rules, read_own_rules
-from waystation.privacy.policy import Place, Policy, Redacted
+from waystation.plugins.redaction.rules import DetectionConfig, read_own_rules
+from waystation.privacy.policy import Policy, RedactionResult, TextDestination
 
 KEY = b"k" * 32
 RULES = r"""
@@ -36,16 +36,16 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-async def redacted(folder: Path, rules: str, text: str, policy: Policy = Policy.STANDARD) -> Redacted:
-    redactor = PresidioRedactor(KEY, Rules(policy=policy, own=read_own_rules(written(folder, rules))))
+async def redacted(folder: Path, rules: str, text: str, policy: Policy = Policy.STANDARD) -> RedactionResult:
+    redactor = PresidioRedactor(KEY, DetectionConfig(policy=policy, own=read_own_rules(written(folder, rules))))
     try:
-        (result,) = await redactor.redact([text], Place.TOOL_RESULT, "t")
+        (result,) = await redactor.redact([text], TextDestination.TOOL_RESULT, "t")
     finally:
         redactor.close()
     return result
 
 
-def types_in(result: Redacted) -> list[str]:
+def types_in(result: RedactionResult) -> list[str]:
     return [span.type for span in result.spans]
 
 
@@ -56,7 +56,7 @@ async def test_own_recognisers_find_what_they_say(tmp_path: Path) -> None:
     assert "order 111222" in result.text
     assert "everything" in result.text
     again = await redacted(tmp_path, RULES, result.text)
-    assert again == Redacted(text=result.text)
+    assert again == RedactionResult(text=result.text)
 
 
 async def test_of_own_recognisers_secrets_only_takes_those_of_secrets(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.plugins.redaction.engines import CHUNK_CHARACTERS, chunk_spans
-from waystation.plugins.redaction.finds import Found, without_overlaps
+from waystation.plugins.redaction.finds import Detection, without_overlaps
 from waystation.plugins.redaction.keys import load_or_create_key
 from waystation.plugins.redaction.redactor import RedactionCache
 from waystation.plugins.redaction.search import NameFilter
-from waystation.privacy.policy import Redacted, Span, Treatment
+from waystation.privacy.policy import RedactionLevel, RedactionResult, Span
 
 
 def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -62,14 +62,14 @@ def test_where_no_line_ends_the_next_chunk_repeats_the_last_words(text: str) -> 
 
 
 @st.composite
-def finds(draw: st.DrawFn) -> Found:
+def finds(draw: st.DrawFn) -> Detection:
     start = draw(st.integers(0, 40))
     type_ = draw(st.sampled_from(["SECRET", "EMAIL", "PHONE", "PERSON", "LOCATION"]))
-    return Found(type_, start, start + draw(st.integers(1, 12)), draw(st.sampled_from([0.5, 0.9])))
+    return Detection(type_, start, start + draw(st.integers(1, 12)), draw(st.sampled_from([0.5, 0.9])))
 
 
 @given(st.lists(finds(), max_size=12))
-def test_finds_that_are_kept_do_not_overlap_and_leave_no_secret_uncovered(found: list[Found]) -> None:
+def test_finds_that_are_kept_do_not_overlap_and_leave_no_secret_uncovered(found: list[Detection]) -> None:
     text = "ab cd " * 10
     kept = without_overlaps(text, found)
     assert all(left.end <= right.start for left, right in pairwise(kept))
@@ -80,40 +80,40 @@ def test_finds_that_are_kept_do_not_overlap_and_leave_no_secret_uncovered(found:
 
 def test_of_overlapping_finds_the_more_severe_wins_and_then_the_longer() -> None:
     text = "John Smith john.smith@example.com"
-    name, email = Found("PERSON", 0, 20, 0.8), Found("EMAIL", 11, 33, 1.0)
-    assert without_overlaps(text, [name, email]) == (Found("PERSON", 0, 10, 0.8), email)
-    secret = Found("SECRET", 11, 16, 0.9)
+    name, email = Detection("PERSON", 0, 20, 0.8), Detection("EMAIL", 11, 33, 1.0)
+    assert without_overlaps(text, [name, email]) == (Detection("PERSON", 0, 10, 0.8), email)
+    secret = Detection("SECRET", 11, 16, 0.9)
     assert without_overlaps(text, [email, secret]) == (secret,)
-    shorter = Found("PHONE", 12, 20, 1.0)
+    shorter = Detection("PHONE", 12, 20, 1.0)
     assert without_overlaps(text, [shorter, email]) == (email,)
-    beginning, rest = Found("SECRET", 11, 20, 0.9), Found("SECRET", 16, 33, 0.6)
-    assert without_overlaps(text, [email, rest, beginning]) == (Found("SECRET", 11, 33, 0.9),)
+    beginning, rest = Detection("SECRET", 11, 20, 0.9), Detection("SECRET", 16, 33, 0.6)
+    assert without_overlaps(text, [email, rest, beginning]) == (Detection("SECRET", 11, 33, 0.9),)
 
 
 def test_the_cache_forgets_what_was_used_longest_ago() -> None:
     cache = RedactionCache(capacity=10)
     for text in ("aaaa", "bbbb"):
-        cache.put(text, Treatment.IDENTIFIERS, "t", Redacted(text=text))
-    assert cache.get("aaaa", Treatment.IDENTIFIERS, "t")
-    cache.put("cccc", Treatment.IDENTIFIERS, "t", Redacted(text="cccc"))
-    assert cache.get("bbbb", Treatment.IDENTIFIERS, "t") is None
-    assert cache.get("aaaa", Treatment.IDENTIFIERS, "t") == Redacted(text="aaaa")
+        cache.put(text, RedactionLevel.IDENTIFIERS, "t", RedactionResult(text=text))
+    assert cache.get("aaaa", RedactionLevel.IDENTIFIERS, "t")
+    cache.put("cccc", RedactionLevel.IDENTIFIERS, "t", RedactionResult(text="cccc"))
+    assert cache.get("bbbb", RedactionLevel.IDENTIFIERS, "t") is None
+    assert cache.get("aaaa", RedactionLevel.IDENTIFIERS, "t") == RedactionResult(text="aaaa")
 
 
 def test_the_cache_keeps_scopes_and_tenants_apart_and_knows_its_own_results() -> None:
     cache = RedactionCache(capacity=100)
     span = Span(type="PERSON", start=0, end=5, score=0.8, placeholder="<PERSON_0123456789ab>")
-    cache.put("Alice", Treatment.NAMES, "t", Redacted(text=span.placeholder, spans=(span,)))
-    assert cache.get("Alice", Treatment.IDENTIFIERS, "t") is None
-    assert cache.get("Alice", Treatment.NAMES, "other") is None
-    assert cache.get(span.placeholder, Treatment.NAMES, "t") == Redacted(text=span.placeholder)
+    cache.put("Alice", RedactionLevel.NAMES, "t", RedactionResult(text=span.placeholder, spans=(span,)))
+    assert cache.get("Alice", RedactionLevel.IDENTIFIERS, "t") is None
+    assert cache.get("Alice", RedactionLevel.NAMES, "other") is None
+    assert cache.get(span.placeholder, RedactionLevel.NAMES, "t") == RedactionResult(text=span.placeholder)
 
 
 @pytest.mark.parametrize("text", ["ask Ben", "J. Li", "(O'Brien)", "é Anna-Lena.", "李明来了", "Paris", '"Ada"'])
 def test_what_may_be_a_name_is_given_to_the_language_model(text: str) -> None:
-    assert NameFilter(text).may_be_in(0, len(text))
+    assert NameFilter(text).has_candidate_in(0, len(text))
 
 
 @pytest.mark.parametrize("text", ["no capital here, 17 %", "token=Ab3dE9fG f(x) `Ben` Ben() src/Ben", ""])
 def test_text_without_anything_of_the_form_of_a_name_is_not(text: str) -> None:
-    assert not NameFilter(text).may_be_in(0, len(text))
+    assert not NameFilter(text).has_candidate_in(0, len(text))

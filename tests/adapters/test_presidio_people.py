@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from waystation.plugins.redaction.finds import Found
-from waystation.plugins.redaction.people import people
+from waystation.plugins.redaction.finds import Detection
+from waystation.plugins.redaction.people import filter_person_names
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 NO_PERSON = (
     "Iterate over a WeakSet without it changing beneath.",
@@ -26,7 +26,7 @@ NO_PERSON = (
 
 
 async def test_a_word_of_code_and_its_manuals_is_no_person(redactor: PresidioRedactor) -> None:
-    results = await redactor.redact(NO_PERSON, Place.COMPRESSED, "t")
+    results = await redactor.redact(NO_PERSON, TextDestination.COMPRESSED, "t")
     shown = {text: one.text for text, one in zip(NO_PERSON, results, strict=True)}
     assert {text: one for text, one in shown.items() if "<PERSON" in one} == {}
 
@@ -49,7 +49,7 @@ IN_CODE = {
 
 
 async def test_a_person_is_found_in_code_too(redactor: PresidioRedactor) -> None:
-    results = await redactor.redact([*IN_CODE], Place.COMPRESSED, "t")
+    results = await redactor.redact([*IN_CODE], TextDestination.COMPRESSED, "t")
     shown = {text: one.text for text, one in zip(IN_CODE, results, strict=True)}
     missed = {text: one for text, one in shown.items() if IN_CODE[text] in one or "<PERSON_" not in one}
     assert missed == {}
@@ -91,25 +91,25 @@ def test_a_chat_and_the_name_of_a_product_are_no_code(frame: str) -> None:
 
 def found(frame: str, name: str) -> bool:
     text = frame.format(name)
-    return bool(list(people(text, [person(text, name)])))
+    return bool(list(filter_person_names(text, [person(text, name)])))
 
 
-def person(text: str, name: str, after: int = 0) -> Found:
+def person(text: str, name: str, after: int = 0) -> Detection:
     start = text.index(name, after)
-    return Found("PERSON", start, start + len(name), 0.85)
+    return Detection("PERSON", start, start + len(name), 0.85)
 
 
 def test_a_name_that_is_sure_in_one_place_is_so_in_all() -> None:
     text = "# Author: Tilo Xylander\nx_y = 1  # Xylander says so\nz_y = 2  # ask Xylander\n"
     names = [person(text, "Tilo Xylander"), person(text, "Xylander", 30), person(text, "Xylander", 55)]
-    assert {text[one.start : one.end] for one in people(text, names)} == {"Tilo Xylander", "Xylander"}
-    assert len(list(people(text, names))) == len(names)
-    assert list(people(text, names[2:])) == []
+    assert {text[one.start : one.end] for one in filter_person_names(text, names)} == {"Tilo Xylander", "Xylander"}
+    assert len(list(filter_person_names(text, names))) == len(names)
+    assert list(filter_person_names(text, names[2:])) == []
 
 
 def test_a_verb_before_a_name_stays() -> None:
     text = "Suppose Alice has a key."
-    (alice,) = people(text, [person(text, "Suppose Alice")])
+    (alice,) = filter_person_names(text, [person(text, "Suppose Alice")])
     assert text[alice.start : alice.end] == "Alice"
 
 
@@ -119,7 +119,7 @@ async def test_the_people_of_licences_stay_found(redactor: PresidioRedactor) -> 
         "Permission is hereby granted, free of charge, to any person obtaining a copy of this software.\n\n"
         "Author: Barry Warsaw\nMaintainer: Ezio Melotti\n"
     )
-    (result,) = await redactor.redact([text], Place.COMPRESSED, "t")
+    (result,) = await redactor.redact([text], TextDestination.COMPRESSED, "t")
     assert not re.findall("Gustäbel|Ronacher|Warsaw|Melotti", result.text)
     assert "Permission is hereby granted" in result.text
 
@@ -136,11 +136,11 @@ async def test_the_people_of_licences_stay_found(redactor: PresidioRedactor) -> 
 )
 def test_a_name_that_is_a_word_is_a_name_in_prose(text: str, name: str) -> None:
     start = text.index(name)
-    whole = Found("PERSON", start, start + len(name), 0.85)
-    assert list(people(text, [whole])) == [whole]
+    whole = Detection("PERSON", start, start + len(name), 0.85)
+    assert list(filter_person_names(text, [whole])) == [whole]
 
 
 def test_a_known_part_of_a_name_is_one_elsewhere_in_prose() -> None:
     text = "Mark Weidmann is our tenant. The doctor saw Mark."
-    finds = [Found("PERSON", 0, 13, 0.85), Found("PERSON", text.rindex("Mark"), len(text) - 1, 0.85)]
-    assert list(people(text, finds)) == finds
+    finds = [Detection("PERSON", 0, 13, 0.85), Detection("PERSON", text.rindex("Mark"), len(text) - 1, 0.85)]
+    assert list(filter_person_names(text, finds)) == finds

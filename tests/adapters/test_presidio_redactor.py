@@ -8,21 +8,21 @@ from hypothesis import strategies as st
 
 from waystation.kernel.errors import RedactionFailed
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import Rules
-from waystation.privacy.policy import Place, Redacted, redaction_notes
+from waystation.plugins.redaction.rules import DetectionConfig
+from waystation.privacy.policy import RedactionResult, TextDestination, redaction_notes
 
 KEY = b"k" * 32
 PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEF\n" * 90 + "-----END PRIVATE KEY-----"
 
 
 async def redacted(
-    redactor: PresidioRedactor, text: str, place: Place = Place.TOOL_RESULT, tenant: str = "t"
-) -> Redacted:
+    redactor: PresidioRedactor, text: str, place: TextDestination = TextDestination.TOOL_RESULT, tenant: str = "t"
+) -> RedactionResult:
     (result,) = await redactor.redact([text], place, tenant)
     return result
 
 
-def types_in(result: Redacted) -> list[str]:
+def types_in(result: RedactionResult) -> list[str]:
     return [span.type for span in result.spans]
 
 
@@ -70,7 +70,9 @@ SECRETS = (
 
 async def test_an_identifier_is_replaced_as_a_whole(redactor: PresidioRedactor) -> None:
     types = {**IDENTIFIERS, **dict.fromkeys(SECRETS, "SECRET")}
-    results = await redactor.redact([f"Before it, {value} and after it." for value in types], Place.TOOL_RESULT, "t")
+    results = await redactor.redact(
+        [f"Before it, {value} and after it." for value in types], TextDestination.TOOL_RESULT, "t"
+    )
     wrong = {
         value: one.text
         for (value, type_), one in zip(types.items(), results, strict=True)
@@ -109,7 +111,7 @@ LABELLED = {
 
 
 async def test_of_a_labelled_value_only_the_value_is_replaced(redactor: PresidioRedactor) -> None:
-    results = await redactor.redact([*LABELLED], Place.TOOL_RESULT, "t")
+    results = await redactor.redact([*LABELLED], TextDestination.TOOL_RESULT, "t")
     left = [re.sub(r"_[0-9a-f]{12}>", ">", one.text) for one in results]
     assert dict(zip(LABELLED, left, strict=True)) == LABELLED
 
@@ -134,16 +136,16 @@ SURVIVORS = (
 )
 
 
-@pytest.mark.parametrize("place", [Place.TOOL_RESULT, Place.COMPRESSED])
-async def test_figures_ids_and_placeholders_survive(redactor: PresidioRedactor, place: Place) -> None:
+@pytest.mark.parametrize("place", [TextDestination.TOOL_RESULT, TextDestination.COMPRESSED])
+async def test_figures_ids_and_placeholders_survive(redactor: PresidioRedactor, place: TextDestination) -> None:
     results = await redactor.redact(SURVIVORS, place, "t")
-    assert dict(zip(SURVIVORS, results, strict=True)) == {text: Redacted(text=text) for text in SURVIVORS}
+    assert dict(zip(SURVIVORS, results, strict=True)) == {text: RedactionResult(text=text) for text in SURVIVORS}
 
 
 async def test_names_are_replaced_before_memory_but_not_before_the_model(redactor: PresidioRedactor) -> None:
     text = "Yesterday Alice Johnson met Maria Garcia in Berlin."
-    assert await redacted(redactor, text, Place.TOOL_RESULT) == Redacted(text=text)
-    assert types_in(await redacted(redactor, text, Place.COMPRESSED)) == ["PERSON", "PERSON", "LOCATION"]
+    assert await redacted(redactor, text, TextDestination.TOOL_RESULT) == RedactionResult(text=text)
+    assert types_in(await redacted(redactor, text, TextDestination.COMPRESSED)) == ["PERSON", "PERSON", "LOCATION"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ async def test_names_are_replaced_before_memory_but_not_before_the_model(redacto
     ],
 )
 async def test_code_and_software_are_not_names(redactor: PresidioRedactor, text: str) -> None:
-    assert await redacted(redactor, text, Place.COMPRESSED) == Redacted(text=text)
+    assert await redacted(redactor, text, TextDestination.COMPRESSED) == RedactionResult(text=text)
 
 
 async def test_a_value_has_one_placeholder_in_a_tenant_and_another_one_elsewhere(redactor: PresidioRedactor) -> None:
@@ -180,18 +182,20 @@ async def test_a_value_has_one_placeholder_in_a_tenant_and_another_one_elsewhere
 async def test_a_larger_city_is_replaced_where_the_language_model_sees_none(
     redactor: PresidioRedactor, text: str, left: str
 ) -> None:
-    result = await redacted(redactor, text, Place.COMPRESSED)
+    result = await redacted(redactor, text, TextDestination.COMPRESSED)
     assert re.sub(r"_[0-9a-f]{12}>", ">", result.text).endswith(left)
 
 
 async def test_a_name_next_to_an_address_is_replaced_too(redactor: PresidioRedactor) -> None:
-    result = await redacted(redactor, "Contact: John Smith, john.smith@example.com, please.", Place.COMPRESSED)
+    result = await redacted(
+        redactor, "Contact: John Smith, john.smith@example.com, please.", TextDestination.COMPRESSED
+    )
     assert types_in(result) == ["PERSON", "EMAIL"]
     assert "Smith" not in result.text
 
 
 async def test_a_name_between_commas_of_a_table_is_replaced(redactor: PresidioRedactor) -> None:
-    result = await redacted(redactor, "id,holder,amount\n806447596334,Joel Reid,7", Place.COMPRESSED)
+    result = await redacted(redactor, "id,holder,amount\n806447596334,Joel Reid,7", TextDestination.COMPRESSED)
     assert re.fullmatch(r"id,holder,amount\n806447596334,<PERSON_\w+>,7", result.text)
 
 
@@ -200,7 +204,7 @@ async def test_names_that_no_list_has_stay_in_a_language_without_a_model_and_it_
 ) -> None:
     english = "Yesterday Alice Johnson came by. " * 80
     german = "Gestern traf Anna Schmidt ihren Nachbarn Xylander, und sie sprachen lange mit anna@example.com.\n" * 30
-    result = await redacted(redactor, f"{english}\n{german}", Place.COMPRESSED)
+    result = await redacted(redactor, f"{english}\n{german}", TextDestination.COMPRESSED)
     assert result.languages_without_names == ("de",)
     assert "PERSON" in types_in(result)
     assert "Anna Schmidt" not in result.text
@@ -212,7 +216,7 @@ async def test_names_that_no_list_has_stay_in_a_language_without_a_model_and_it_
 
 async def test_thousands_of_texts_are_not_a_task_each_and_come_back_in_their_order(redactor: PresidioRedactor) -> None:
     texts = [f"note {number % 3} of alice@example.com" for number in range(4_000)]
-    asking = asyncio.create_task(redactor.redact(texts, Place.TOOL_RESULT, "t"))
+    asking = asyncio.create_task(redactor.redact(texts, TextDestination.TOOL_RESULT, "t"))
     most = 0
     while not asking.done():
         most = max(most, len(asyncio.all_tasks()))
@@ -222,8 +226,8 @@ async def test_thousands_of_texts_are_not_a_task_each_and_come_back_in_their_ord
 
 
 async def test_what_was_redacted_before_comes_back_unchanged(redactor: PresidioRedactor) -> None:
-    once = await redacted(redactor, "Alice Johnson lives in Paris, call +1 415 555 2671.", Place.COMPRESSED)
-    assert await redacted(redactor, once.text, Place.COMPRESSED) == Redacted(text=once.text)
+    once = await redacted(redactor, "Alice Johnson lives in Paris, call +1 415 555 2671.", TextDestination.COMPRESSED)
+    assert await redacted(redactor, once.text, TextDestination.COMPRESSED) == RedactionResult(text=once.text)
 
 
 @pytest.mark.parametrize("filler", ["x", "x ", "x-", "9", "é.", "/a"])
@@ -257,7 +261,7 @@ async def test_a_failure_inside_stops_the_text_and_quotes_nothing_of_it(
 
 
 async def test_a_missing_model_and_a_closed_redactor_fail_with_their_reason() -> None:
-    redactor = PresidioRedactor(KEY, Rules(models={"en": "xx_no_such_model"}))
+    redactor = PresidioRedactor(KEY, DetectionConfig(models={"en": "xx_no_such_model"}))
     with pytest.raises(RedactionFailed, match="the spaCy model xx_no_such_model is not installed"):
         await redactor.warm_up()
     redactor.close()
@@ -272,7 +276,7 @@ async def test_nothing_is_fetched_from_anywhere(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(socket, "getaddrinfo", no_network)
     monkeypatch.setattr(socket.socket, "connect", no_network)
     redactor = PresidioRedactor(KEY)
-    result = await redacted(redactor, "alice@example.co.uk met Alice Johnson", Place.COMPRESSED)
+    result = await redacted(redactor, "alice@example.co.uk met Alice Johnson", TextDestination.COMPRESSED)
     assert types_in(result) == ["EMAIL", "PERSON"]
     redactor.close()
 
@@ -303,4 +307,4 @@ def test_redacting_twice_changes_nothing_even_for_a_redactor_that_never_saw_the_
     twice = asyncio.run(redacted(second, once.text))
     first.close()
     second.close()
-    assert twice == Redacted(text=once.text)
+    assert twice == RedactionResult(text=once.text)

@@ -3,7 +3,7 @@
 import re
 
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 LEFT = {
     "note-212-555-0147": "note-<PHONE>",
@@ -53,7 +53,7 @@ LEFT = {
 
 
 async def test_a_value_in_the_form_of_a_reference_goes(redactor: PresidioRedactor) -> None:
-    results = await redactor.redact([*LEFT], Place.TOOL_RESULT, "t")
+    results = await redactor.redact([*LEFT], TextDestination.TOOL_RESULT, "t")
     found = [re.sub(r"_[0-9a-f]{12}>", ">", one.text) for one in results]
     assert dict(zip(LEFT, found, strict=True)) == LEFT
 
@@ -76,13 +76,13 @@ REFERENCES = (
 
 
 async def test_a_reference_stays(redactor: PresidioRedactor) -> None:
-    results = await redactor.redact(REFERENCES, Place.TOOL_RESULT, "t")
+    results = await redactor.redact(REFERENCES, TextDestination.TOOL_RESULT, "t")
     assert dict(zip(REFERENCES, [one.text for one in results], strict=True)) == {text: text for text in REFERENCES}
 
 
 async def test_however_an_address_is_encoded_it_has_one_placeholder(redactor: PresidioRedactor) -> None:
     texts = ["ada@example.org", "ada\\u0040example.org", "ada&#64;example&period;org", "ada%40example.org"]
-    results = await redactor.redact(texts, Place.TOOL_RESULT, "t")
+    results = await redactor.redact(texts, TextDestination.TOOL_RESULT, "t")
     assert len({result.text for result in results}) == 1
 
 
@@ -100,7 +100,7 @@ VALUES = (
 
 async def test_whatever_a_value_is_joined_to_nothing_of_it_is_left(redactor: PresidioRedactor) -> None:
     texts = [(value, text) for value in VALUES for text in joined(value)]
-    results = await redactor.redact([text for _, text in texts], Place.TOOL_RESULT, "t")
+    results = await redactor.redact([text for _, text in texts], TextDestination.TOOL_RESULT, "t")
     left = {text: re.sub(r"<[A-Z]+_\w{12}>", "", one.text) for (_, text), one in zip(texts, results, strict=True)}
     assert {text: left[text] for value, text in texts if any(part in left[text] for part in parts(value))} == {}
 

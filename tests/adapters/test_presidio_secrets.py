@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from waystation.plugins.redaction.finds import Found, without_overlaps
-from waystation.plugins.redaction.secrets import SecretRecognizer, hits_of_the_whole
+from waystation.plugins.redaction.finds import Detection, without_overlaps
+from waystation.plugins.redaction.secrets import SecretRecognizer, find_whole_text_matches
 
 RECOGNISER = SecretRecognizer()
 BY_A_WORD = r"""
@@ -265,7 +265,7 @@ def without_marks(text: str) -> str:
 
 
 def marked(text: str) -> str:
-    finds = [Found(*hit) for hit in (*RECOGNISER.hits(text), *hits_of_the_whole(text))]
+    finds = [Detection(*hit) for hit in (*RECOGNISER.hits(text), *find_whole_text_matches(text))]
     for find in reversed(without_overlaps(text, finds)):
         text = f"{text[: find.start]}⟦{text[find.start : find.end]}⟧{text[find.end :]}"
     return text

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waystation.plugins.redaction.finds import folded, views_of
+from waystation.plugins.redaction.finds import iter_normalized_views, normalize_characters
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import COUNTRIES, Rules
-from waystation.privacy.policy import Place, Redacted
+from waystation.plugins.redaction.rules import COUNTRIES, DetectionConfig
+from waystation.privacy.policy import RedactionResult, TextDestination
 
 KEY = b"k" * 32
 UNSEEN = (
@@ -33,18 +33,20 @@ VALUES = ("john.smith@example.com", "4111 1111 1111 1111", "192.168.1.20", "DE89
 
 @pytest.fixture(scope="module")
 def redactor() -> Iterator[PresidioRedactor]:
-    redactor = PresidioRedactor(KEY, Rules(countries=tuple(COUNTRIES)))
+    redactor = PresidioRedactor(KEY, DetectionConfig(countries=tuple(COUNTRIES)))
     yield redactor
     redactor.close()
 
 
-async def redacted(redactor: PresidioRedactor, text: str, place: Place = Place.TOOL_RESULT) -> Redacted:
+async def redacted(
+    redactor: PresidioRedactor, text: str, place: TextDestination = TextDestination.TOOL_RESULT
+) -> RedactionResult:
     (result,) = await redactor.redact([text], place, "t")
     return result
 
 
 async def test_what_cannot_be_seen_hides_nothing(redactor: PresidioRedactor) -> None:
-    plain = await redactor.redact(VALUES, Place.TOOL_RESULT, "t")
+    plain = await redactor.redact(VALUES, TextDestination.TOOL_RESULT, "t")
     texts, expected = dict[str, str](), dict[str, tuple[str, list[tuple[int, int]]]]()
     for (value, alone), unseen in product(zip(VALUES, plain, strict=True), UNSEEN):
         hidden = unseen.join(value)
@@ -52,7 +54,7 @@ async def test_what_cannot_be_seen_hides_nothing(redactor: PresidioRedactor) -> 
         texts[hidden] = f"é {hidden} and {value}."
         places = [(2, 2 + len(hidden)), (again, again + len(value))]
         expected[hidden] = (f"é {alone.text} and {alone.text}.", places)
-    results = await redactor.redact([*texts.values()], Place.TOOL_RESULT, "t")
+    results = await redactor.redact([*texts.values()], TextDestination.TOOL_RESULT, "t")
     found = [(one.text, [(span.start, span.end) for span in one.spans]) for one in results]
     assert dict(zip(texts, found, strict=True)) == expected
     assert [one.text for one in plain if not re.fullmatch("<[A-Z]+_[0-9a-f]{12}>", one.text)] == []
@@ -76,7 +78,7 @@ SPELLED = {
 
 async def test_another_spelling_has_the_same_placeholder(redactor: PresidioRedactor) -> None:
     async def placeholders(texts: Iterable[str]) -> list[list[str]]:
-        results = await redactor.redact([*texts], Place.TOOL_RESULT, "t")
+        results = await redactor.redact([*texts], TextDestination.TOOL_RESULT, "t")
         return [[span.placeholder for span in one.spans] for one in results]
 
     spelled, plain = await placeholders(SPELLED), await placeholders(SPELLED.values())
@@ -130,7 +132,7 @@ FORMS = {
 
 
 async def test_of_other_forms_the_value_is_replaced_whole(redactor: PresidioRedactor) -> None:
-    results = await redactor.redact([*FORMS], Place.COMPRESSED, "t")
+    results = await redactor.redact([*FORMS], TextDestination.COMPRESSED, "t")
     left = [re.sub(r"_[0-9a-f]{12}>", ">", one.text) for one in results]
     assert dict(zip(FORMS, left, strict=True)) == FORMS
 
@@ -149,15 +151,15 @@ def test_offsets_are_of_the_text_and_redacting_twice_changes_nothing(redactor: P
         rebuilt += text[position : span.start] + span.placeholder
         position = span.end
     assert rebuilt + text[position:] == once.text
-    again = PresidioRedactor(KEY, Rules(countries=tuple(COUNTRIES)))
+    again = PresidioRedactor(KEY, DetectionConfig(countries=tuple(COUNTRIES)))
     assert asyncio.run(redacted(again, once.text)).text == once.text
     again.close()
 
 
 @given(st.text())
 def test_a_view_is_the_text_as_a_reader_sees_it(text: str) -> None:
-    for view in views_of(text):
+    for view in iter_normalized_views(text):
         for place, character in enumerate(view.text):
-            start, end = view.back(place, place + 1)
+            start, end = view.to_original_range(place, place + 1)
             assert end == start + 1
-            assert folded(text[start:end]) == folded(character)
+            assert normalize_characters(text[start:end]) == normalize_characters(character)

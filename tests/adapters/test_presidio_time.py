@@ -15,13 +15,13 @@ import pytest
 
 from benchmarks.privacy.corpus import sentences
 from tests.running import until
-from waystation.kernel.errors import RedactionFailed, TextNotRedacted
+from waystation.kernel.errors import RedactionFailed, TextRedactionError
 from waystation.plugins.redaction import children
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import Rules, read_own_rules
-from waystation.plugins.redaction.secrets import hits_of_the_whole
-from waystation.plugins.redaction.stretches import MOST_LEFT_BEHIND, FailedStretch, outcome_of
-from waystation.privacy.policy import Place, Redacted
+from waystation.plugins.redaction.rules import DetectionConfig, read_own_rules
+from waystation.plugins.redaction.secrets import find_whole_text_matches
+from waystation.plugins.redaction.stretches import MOST_LEFT_BEHIND, WorkFailure, run_capturing_errors
+from waystation.privacy.policy import RedactionResult, TextDestination
 
 KEY = b"k" * 32
 HANGS = "this text hangs"
@@ -39,14 +39,16 @@ def release(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     def hanging(text: str) -> object:
         if HANGS in text:
             released.wait()
-        return hits_of_the_whole(text)
+        return find_whole_text_matches(text)
 
-    monkeypatch.setattr("waystation.plugins.redaction.search.hits_of_the_whole", hanging)
+    monkeypatch.setattr("waystation.plugins.redaction.search.find_whole_text_matches", hanging)
     yield released
     released.set()
 
 
-async def redacted(redactor: PresidioRedactor, text: str, place: Place = Place.COMPRESSED) -> Redacted:
+async def redacted(
+    redactor: PresidioRedactor, text: str, place: TextDestination = TextDestination.COMPRESSED
+) -> RedactionResult:
     (result,) = await redactor.redact([text], place, "t")
     return result
 
@@ -66,7 +68,7 @@ async def test_a_text_that_hangs_fails_by_its_time_and_others_go_on(release: thr
         hanging = asyncio.create_task(redacted(redactor, HANGS))
         await asyncio.sleep(0)
         fine = asyncio.create_task(redacted(redactor, FINE))
-        with pytest.raises(TextNotRedacted, match=r"^redaction took over 5\.\d+ s and was given up"):
+        with pytest.raises(TextRedactionError, match=r"^redaction took over 5\.\d+ s and was given up"):
             await hanging
         assert "alice" not in (await fine).text
         release.set()
@@ -78,8 +80,8 @@ async def test_waiting_for_its_turn_costs_a_text_no_time(release: threading.Even
         await redactor.warm_up()
         texts = [redacted(redactor, f"{HANGS} {number}") for number in range(2)]
         *hung, fine = await asyncio.gather(*texts, redacted(redactor, FINE), return_exceptions=True)
-        assert all(isinstance(one, TextNotRedacted) for one in hung)
-        assert isinstance(fine, Redacted)
+        assert all(isinstance(one, TextRedactionError) for one in hung)
+        assert isinstance(fine, RedactionResult)
     release.set()
 
 
@@ -87,11 +89,11 @@ async def test_where_too_many_hang_redaction_is_down_and_not_the_text_at_fault(r
     with closing(PresidioRedactor(KEY, seconds=0.001)) as redactor:
         await redactor.warm_up()
         for number in range(MOST_LEFT_BEHIND):
-            with pytest.raises(TextNotRedacted):
+            with pytest.raises(TextRedactionError):
                 await redacted(redactor, f"{HANGS} {number}")
         with pytest.raises(RedactionFailed, match="hangs in 32 threads") as down:
             await redacted(redactor, FINE)
-        assert not isinstance(down.value, TextNotRedacted)
+        assert not isinstance(down.value, TextRedactionError)
         release.set()
 
 
@@ -99,8 +101,8 @@ def test_an_error_is_told_by_its_name_alone_also_across_processes() -> None:
     def broken() -> None:
         raise ValueError(HANGS)
 
-    outcome = outcome_of(broken)
-    assert isinstance(outcome, FailedStretch)
+    outcome = run_capturing_errors(broken)
+    assert isinstance(outcome, WorkFailure)
     assert str(outcome.error) == "redaction failed with ValueError"
     assert HANGS.encode() not in pickle.dumps(outcome)
     assert outcome.error.__context__ is None
@@ -115,7 +117,7 @@ def alone() -> Iterator[PresidioRedactor]:
 
 async def test_processes_find_what_one_process_finds_and_end_with_the_redactor(alone: PresidioRedactor) -> None:
     with closing(PresidioRedactor(KEY, processes=2)) as redactor:
-        for place in (Place.COMPRESSED, Place.TOOL_RESULT):
+        for place in (TextDestination.COMPRESSED, TextDestination.TOOL_RESULT):
             assert await redacted(redactor, LONG, place) == await redacted(alone, LONG, place)
         assert (await redacted(redactor, LONG)).languages_without_names == ("de",)
         assert len(children := redactor.processes) == 2
@@ -133,7 +135,7 @@ async def test_a_process_that_dies_or_hangs_is_replaced(alone: PresidioRedactor)
         assert await redacted(redactor, LONG) == await redacted(alone, LONG)
         assert dead not in redactor.processes
         os.kill(hanging, signal.SIGSTOP)
-        with pytest.raises(TextNotRedacted, match=r"^redaction took over \d+"):
+        with pytest.raises(TextRedactionError, match=r"^redaction took over \d+"):
             await redacted(redactor, FINE + LONG)
         assert hanging not in redactor.processes
         assert await redacted(redactor, FINE + LONG) == await redacted(alone, FINE + LONG)
@@ -151,16 +153,16 @@ async def test_processes_end_while_nobody_asks_and_begin_again(monkeypatch: pyte
 
 async def test_what_fails_in_a_process_fails_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(SLOW)
-    slow = Rules(own=read_own_rules(tmp_path / "rules.yaml"))
-    missing = Rules(models={"en": "xx_no_such_model"})
+    slow = DetectionConfig(own=read_own_rules(tmp_path / "rules.yaml"))
+    missing = DetectionConfig(models={"en": "xx_no_such_model"})
     with closing(PresidioRedactor(KEY, slow, processes=2)) as redactor:
-        with pytest.raises(TextNotRedacted, match="the recogniser 'slow' of your own took over 2 s"):
+        with pytest.raises(TextRedactionError, match="the recogniser 'slow' of your own took over 2 s"):
             await redacted(redactor, "x" * 4_500)
         assert len([one for one in (await redacted(redactor, GERMAN)).spans if one.type == "EMAIL"]) == 30
     with closing(PresidioRedactor(KEY, missing, processes=2)) as redactor:
         with pytest.raises(RedactionFailed, match="the spaCy model xx_no_such_model is not installed") as caught:
             await redacted(redactor, LONG)
-        assert not isinstance(caught.value, TextNotRedacted)
+        assert not isinstance(caught.value, TextRedactionError)
 
 
 PARENT = """

@@ -6,7 +6,7 @@ from tests.qdrant_grpc import running_grpc
 from tests.qdrant_server import running_qdrant
 from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.memory.qdrant.collection import QdrantServer
-from waystation.memory.qdrant.server import QdrantServerMemory, ServerPatience
+from waystation.memory.qdrant.server import QdrantRetryPolicy, QdrantServerMemory
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ async def test_the_client_goes_where_the_settings_say(server: QdrantServer, rest
 
 
 async def test_https_means_tls_on_both_ports() -> None:
-    once = ServerPatience(pauses_s=())
+    once = QdrantRetryPolicy(pauses_s=())
     with running_qdrant() as rest:
         url = rest.url.replace("http", "https")
         memory = QdrantServerMemory.open(QdrantServer(url=url), "compass", DIMENSION, once)

@@ -15,7 +15,7 @@ from waystation.memory.memory import MemoryQuery
 from waystation.memory.ports import Memory
 from waystation.memory.qdrant.collection import QdrantServer
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
-from waystation.memory.qdrant.points import Embedding
+from waystation.memory.qdrant.points import EmbeddingSpec
 from waystation.memory.qdrant.server import QdrantServerMemory
 from waystation.testing import ListMemory
 
@@ -30,7 +30,7 @@ async def edge(folder: Path) -> AsyncGenerator[Memory]:
 @asynccontextmanager
 async def local_mode(folder: Path) -> AsyncGenerator[Memory]:
     """The adapter for a server over the client's own engine: nothing goes over a wire."""
-    nowhere, embedding = QdrantServer(url="http://in-memory"), Embedding(embedder="compass", dimension=DIMENSION)
+    nowhere, embedding = QdrantServer(url="http://in-memory"), EmbeddingSpec(embedder="compass", dimension=DIMENSION)
     memory = QdrantServerMemory(AsyncQdrantClient(":memory:"), nowhere, embedding)
     yield memory
     await memory.aclose()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.store_contract.values import passage
 from waystation.memory.memory import EmbeddedPassage, MemoryQuery
-from waystation.memory.qdrant.edge import QdrantEdgeMemory, made_with
+from waystation.memory.qdrant.edge import QdrantEdgeMemory, read_memory_metadata
 
 TENANT = passage("0").tenant
 
@@ -61,7 +61,7 @@ async def test_what_was_deleted_lies_in_no_file_and_the_rest_is_found(memory: Qd
     await memory.upsert(points(range(300)))
     await memory.delete([point_id(number) for number in range(10)])
     assert in_files(folder, range(10)) == [*range(10)]
-    await memory.purge()
+    await memory.erase_deleted_points()
     assert in_files(folder, range(10)) == []
     assert not await found(memory, 3)
     assert await found(memory, 30)
@@ -74,7 +74,7 @@ async def test_what_was_deleted_lies_in_no_file_and_the_rest_is_found(memory: Qd
 
 async def test_it_is_searched_and_written_as_ever_while_it_is_written_anew(memory: QdrantEdgeMemory) -> None:
     await memory.upsert(points(range(3_000)))
-    purging = asyncio.create_task(memory.purge())
+    purging = asyncio.create_task(memory.erase_deleted_points())
     number = 3_000
     while not purging.done():
         await memory.upsert(points([number]))
@@ -92,7 +92,7 @@ async def test_what_an_attempt_left_that_was_killed_goes_with_the_next(memory: Q
     await memory.upsert(points(range(10)))
     (folder / "shard-left").mkdir()
     (folder / "shard-left" / "page").write_text(said(99))
-    await memory.purge()
+    await memory.erase_deleted_points()
     assert in_files(folder, [99]) == []
     assert len([*folder.iterdir()]) == 2
 
@@ -102,16 +102,16 @@ async def test_as_it_grows_its_points_come_into_the_index(
 ) -> None:
     monkeypatch.setattr("waystation.memory.qdrant.edge.NOT_INDEXED", 100)
     await memory.upsert(points(range(99)))
-    assert made_with(folder).indexed == 0
+    assert read_memory_metadata(folder).indexed == 0
     await memory.upsert(points(range(99, 120)))
-    while made_with(folder).indexed == 0:
+    while read_memory_metadata(folder).indexed == 0:
         await asyncio.sleep(0.02)
     await memory.upsert(points(range(120, 140)))
     assert await memory.count(TENANT) == 140
     await memory.aclose()
     again = await QdrantEdgeMemory.open(folder, "compass", 4)
     await again.upsert(points(range(140, 150)))
-    assert made_with(folder).indexed == 120
+    assert read_memory_metadata(folder).indexed == 120
     await again.aclose()
 
 
@@ -120,6 +120,6 @@ async def test_the_index_is_made_beside_the_work(folder: Path) -> None:
     for first in range(0, 1_500, 100):
         await memory.upsert(points(range(first, first + 100), 2_048))
     assert not [*folder.rglob("*graph*")]
-    await memory.purge()
+    await memory.erase_deleted_points()
     assert [*folder.rglob("*graph*")]
     await memory.aclose()

@@ -17,7 +17,7 @@ from waystation.config.settings import Settings
 from waystation.kernel.errors import MemoryUnavailable
 from waystation.memory.qdrant.collection import QdrantServer
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
-from waystation.memory.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, point_batches
+from waystation.memory.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, iter_point_batches
 from workers.memory_server import memory_server
 
 COLLECTION = "waystation"
@@ -166,7 +166,7 @@ async def test_many_passages_go_in_several_requests(qdrant: QdrantStub, memory: 
 def test_batches_keep_every_point_in_order_within_their_limits(sizes: list[int], giant: bool) -> None:
     lengths = [*sizes, BATCH_BYTES * 2] if giant else sizes
     points = [models.PointStruct(id=at, vector={}, payload={"t": "x" * size}) for at, size in enumerate(lengths)]
-    made = list(point_batches(points))
+    made = list(iter_point_batches(points))
     assert [point for batch in made for point in batch] == points
     for batch in made:
         assert len(batch) == 1 or sum(len(point.model_dump_json()) for point in batch) <= BATCH_BYTES

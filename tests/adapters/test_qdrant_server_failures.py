@@ -12,9 +12,9 @@ from tests.qdrant_grpc import running_grpc
 from tests.qdrant_server import QdrantStub, running_qdrant
 from waystation.kernel.errors import MemoryUnavailable
 from waystation.memory.qdrant.collection import QdrantServer
-from waystation.memory.qdrant.server import QdrantServerMemory, ServerPatience
+from waystation.memory.qdrant.server import QdrantRetryPolicy, QdrantServerMemory
 
-AT_ONCE = ServerPatience(pauses_s=(0.0, 0.0))
+AT_ONCE = QdrantRetryPolicy(pauses_s=(0.0, 0.0))
 KEY = "key-that-nobody-may-see"
 # Said by the client of a key that goes over plain HTTP, which it does on loopback alone here.
 UNENCRYPTED = pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection:UserWarning")
@@ -33,7 +33,7 @@ async def memory(qdrant: QdrantStub) -> AsyncIterator[QdrantServerMemory]:
     await memory.aclose()
 
 
-def opened(server: QdrantServer, patience: ServerPatience = AT_ONCE) -> QdrantServerMemory:
+def opened(server: QdrantServer, patience: QdrantRetryPolicy = AT_ONCE) -> QdrantServerMemory:
     return QdrantServerMemory.open(server, "compass", DIMENSION, patience)
 
 
@@ -83,7 +83,7 @@ async def test_a_busy_server_that_asks_for_a_long_wait_is_given_up(
 
 
 async def test_a_late_answer_is_given_up_and_its_work_is_not_done_twice(qdrant: QdrantStub) -> None:
-    memory = opened(QdrantServer(url=qdrant.url), ServerPatience(timeout_s=1.0, pauses_s=()))
+    memory = opened(QdrantServer(url=qdrant.url), QdrantRetryPolicy(timeout_s=1.0, pauses_s=()))
     await memory.count("t1")
     qdrant.delay = 30
     with pytest.raises(MemoryUnavailable, match=r"cannot store 1 passages: .* did not answer in time \(TimeoutError\)"):

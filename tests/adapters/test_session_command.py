@@ -8,7 +8,7 @@ import pytest
 
 from tests.ended_tasks import keep_ended_task
 from tests.readers import ANYONE
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
@@ -62,7 +62,7 @@ async def kept(home: Path) -> None:
     ref = (await store.task(task, ANYONE)).ref
     key = SessionKey(tenant=ref.tenant, session=ref.session)
     epoch = (await store.take_over_session(key)).epoch
-    account = Account(limit=Limit(tokens=200_000)).reserve("task-2", Amount(tokens=60_000))
+    account = BudgetAccount(limit=Limit(tokens=200_000)).reserve("task-2", Amount(tokens=60_000))
     await store.save_session(key, StoredSession(epoch=epoch, version=1, state=SessionState(account=account)))
     await store.aclose()
 

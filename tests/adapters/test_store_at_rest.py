@@ -8,33 +8,33 @@ from tests.adapters.conftest import store_clock
 from tests.adapters.test_store_forgetting import everything_in
 from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import NOON, TERMS, note, opened_run, passage, question, request, row, summary
-from waystation.agents.deliverables import Findings
-from waystation.agents.leg import Standing, TurnLimit
-from waystation.budgets.budget import RunTotals
-from waystation.context.transcript import Message, user_text
+from waystation.agents.deliverables import ResearchFindings
+from waystation.agents.leg import LegState, TurnLimit
+from waystation.budgets.budget import RunUsage
+from waystation.context.transcript import Message, build_user_message
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.removal import ForgetOrder
 from waystation.kernel.errors import WrongKey
 from waystation.planning.plan import Plan, PlanVersion, Step
-from waystation.privacy.keys import Sealer
+from waystation.privacy.keys import AesGcmCipher
 from waystation.runtime.sql_store import SqlStore, store_status
-from waystation.store.seals import AtRest
+from waystation.store.seals import EncryptionConfig
 from waystation.tasks.session import SessionKey, SessionState
 from waystation.tasks.task import Refusal, TaskRow
 
-SEALING = AtRest(Sealer(bytes(range(32)), "rest"), seals=True)
-READING = AtRest(SEALING.cipher)
-OTHER = AtRest(Sealer(bytes(32), "rest"), seals=True)
-NO_KEY = AtRest()
+SEALING = EncryptionConfig(AesGcmCipher(bytes(range(32)), "rest"), seals=True)
+READING = EncryptionConfig(SEALING.cipher)
+OTHER = EncryptionConfig(AesGcmCipher(bytes(32), "rest"), seals=True)
+NO_KEY = EncryptionConfig()
 SAID = "What nobody else is to read"
 PLAN = Plan(steps=(Step(id="write", role="writing", title="Write", goal=SAID),))
 DOCUMENT = f"{SAID}, with a \x00 in it"
-MESSAGE: Message = user_text("m", f"\x01{SAID}")
+MESSAGE: Message = build_user_message("m", f"\x01{SAID}")
 TEXTS = 15
 """Values that `everything_said` writes: one a column, and none of how the task ended."""
 
 
-async def opened(url: str, at_rest: AtRest) -> SqlStore:
+async def opened(url: str, at_rest: EncryptionConfig) -> SqlStore:
     return await SqlStore.open(url, store_clock, at_rest=at_rest)
 
 
@@ -49,12 +49,12 @@ async def everything_said(store: SqlStore, request_id: str) -> TaskRow:
     await store.audit(task_id, Refusal(signal="approve_budget", reason=SAID, at=NOON))
     fence = await opened_run(store, request_id)
     await store.commit_message(fence, 0, MESSAGE)
-    told = summary().replace(summary=user_text("s", SAID))
+    told = summary().replace(summary=build_user_message("s", SAID))
     remembered = passage(f"passage of {request_id}", fence.run_id).replace(text=SAID)
     await store.commit_compaction(fence, 1, told, [remembered], None)
-    await store.commit_outcome(fence, 1, TurnLimit(standing=Standing(totals=RunTotals())))
+    await store.commit_outcome(fence, 1, TurnLimit(standing=LegState(totals=RunUsage())))
     await store.add_note(fence, "task-1", note("n", fence.run_id).replace(text=SAID))
-    await store.hand_in(fence, "task-1", Findings(findings=(), open_questions=(SAID,)))
+    await store.hand_in(fence, "task-1", ResearchFindings(findings=(), open_questions=(SAID,)))
     session = await store.take_over_session(session_key(request_id))
     answered = session.replace(state=SessionState(answered=(request_id,)))
     assert await store.save_session(session_key(request_id), answered)
@@ -74,12 +74,14 @@ async def require_everything(store: SqlStore, kept: TaskRow, request_id: str) ->
     assert [version.reason for version in await store.plan_versions(task_id, ANYONE)] == ["", SAID]
     (document,) = await store.documents(task_id, ANYONE)
     assert (document.name, await store.get_text(document.blob, ANYONE)) == (f"{SAID}.md", f"{request_id}: {DOCUMENT}")
-    assert [entry.reason for entry in await store.audit_trail(task_id, ANYONE) if isinstance(entry, Refusal)] == [SAID]
+    assert [
+        entry.reason for entry in await store.list_audit_entries(task_id, ANYONE) if isinstance(entry, Refusal)
+    ] == [SAID]
     assert (await store.load(run_id, ANYONE)).messages == (MESSAGE,)
     assert [record.model_dump()["summary"]["id"] for record in (await store.load(run_id, ANYONE)).records] == ["s"]
     assert SAID in {waiting.text for waiting in await store.waiting(10, run_id)}
     assert [one.text for one in await store.notes("task-1", ANYONE, run_id)] == [SAID]
-    assert await store.deliverable(run_id, ANYONE) == Findings(findings=(), open_questions=(SAID,))
+    assert await store.get_deliverable(run_id, ANYONE) == ResearchFindings(findings=(), open_questions=(SAID,))
     assert await store.outcome(run_id, 1, ANYONE) is not None
     assert (await store.take_over_session(session_key(request_id))).state.answered == (request_id,)
 
@@ -112,7 +114,7 @@ async def test_plain_rows_and_encrypted_ones_live_side_by_side(store_url: str) -
     ids=["no key", "another key"],
 )
 async def test_without_its_key_an_encrypted_text_is_refused_and_a_plain_one_is_read(
-    store_url: str, at_rest: AtRest, reason: str
+    store_url: str, at_rest: EncryptionConfig, reason: str
 ) -> None:
     async with aclosing(await opened(store_url, READING)) as store:
         plain = await store.put_text("plain", TASK_1)

@@ -17,7 +17,7 @@ from waystation.erasure.removal_repository import cells
 from waystation.kernel.errors import StoreUnavailable
 from waystation.memory.memory import Passage
 from waystation.runtime.sql_store import SqlStore
-from waystation.store.engine import CONFLICT_PAUSES_S, StorePart, writing
+from waystation.store.engine import CONFLICT_PAUSES_S, StorePart, write_transaction
 from waystation.store.schema import passages, runs
 
 
@@ -26,7 +26,7 @@ class Crossing(StorePart):
 
     attempts = 0
 
-    @writing
+    @write_transaction
     async def advance(self, connection: AsyncConnection, first: str, second: str, met: asyncio.Barrier) -> None:
         """One version on in two runs; the first two attempts have each locked a run when they go for the other's."""
         self.attempts += 1
@@ -35,7 +35,7 @@ class Crossing(StorePart):
             await met.wait()
         await connection.execute(update(runs).where(runs.c.run_id == second).values(version=runs.c.version + 1))
 
-    @writing
+    @write_transaction
     async def never_in_turn(self, connection: AsyncConnection) -> None:
         self.attempts += 1
         await connection.execute(text("DO $$ BEGIN RAISE serialization_failure; END $$"))

@@ -7,11 +7,11 @@ import pytest
 
 from tests.adapters.conftest import store_clock
 from tests.store_contract.values import charge, intent, note, question, reply, request, row, summary
-from waystation.agents.leg import Finished, Standing
+from waystation.agents.leg import AgentFinished, LegState
 from waystation.context.transcript import Fence
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.refs import RunRef
-from waystation.kernel.scopes import OfTenant
+from waystation.kernel.scopes import TenantScope
 from waystation.planning.plan import standard_plan
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.event_repository import announce
@@ -43,7 +43,7 @@ async def taken(store: SqlStore, task: TaskRow, step: str = "research-1") -> Fen
     return await store.take_fence(run.run_id)
 
 
-async def read(store: SqlStore, after: int = 0, page: int = 500, reader: OfTenant = LOCAL) -> list[TaskEvent]:
+async def read(store: SqlStore, after: int = 0, page: int = 500, reader: TenantScope = LOCAL) -> list[TaskEvent]:
     """All of them, page by page."""
     found: list[TaskEvent] = []
     while True:
@@ -68,7 +68,7 @@ async def test_a_task_is_told_by_references_and_numbers_alone(store: SqlStore) -
     await store.commit_reply(fence, 1, reply(1), charge("turn-1"))
     await store.add_note(fence, task.ref.task_id, note("note-1", fence.run_id))
     await store.commit_compaction(fence, 2, summary(), [], charge("summary-1"))
-    await store.commit_outcome(fence, 1, Finished(standing=Standing.model_validate({"totals": {}})))
+    await store.commit_outcome(fence, 1, AgentFinished(standing=LegState.model_validate({"totals": {}})))
     events = await read(store)
     assert told(events) == [
         ("submitted", "", "", ""),

@@ -6,17 +6,17 @@ from sqlalchemy import text
 from tests.readers import ANYONE
 from tests.store_contract.values import passage, question, request, row, summary
 from waystation.agents.deliverables import Note
-from waystation.context.transcript import user_text
+from waystation.context.transcript import build_user_message
 from waystation.documents.documents import SourceDocument
-from waystation.documents.text_repository import content_hash, shown_row
+from waystation.documents.text_repository import content_hash, make_redacted_text_row_id
 from waystation.erasure.removal import ForgetOrder, Forgotten
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import StoreError, WrongStore
 from waystation.kernel.refs import RunRef
-from waystation.kernel.scopes import OfTenant
+from waystation.kernel.scopes import TenantScope
 from waystation.kernel.text import FORGOTTEN
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import Original, ShownKey, ShownText, Treatment
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel, VaultEntry
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.schema import metadata
 from waystation.tasks.task import BudgetProgress, TaskPhase, TaskProgress, TaskRow
@@ -35,7 +35,7 @@ async def kept_task(store: SqlStore, name: str, *mentioned: str) -> TaskRow:
     fence = await store.take_fence(run.run_id)
     said = " and ".join(mentioned)
     offloaded = await store.put_text(f"A long result of {name}", kept.ref.reader)
-    await store.commit_message(fence, 0, user_text("question-1", f"{said}, see {offloaded}"))
+    await store.commit_message(fence, 0, build_user_message("question-1", f"{said}, see {offloaded}"))
     await store.commit_message(fence, 1, question(2))
     memory = passage(f"passage-{name}", run.run_id, kept.ref.task_id)
     await store.commit_compaction(fence, 2, summary(), [memory.replace(text=said)], None)
@@ -44,9 +44,9 @@ async def kept_task(store: SqlStore, name: str, *mentioned: str) -> TaskRow:
     report = await store.put_text(f"# Report of {name}\nBy {said}.", kept.ref.reader)
     await store.finish(kept.ref.task_id, ended(kept, report))
     originals = [
-        Original(type="PERSON", placeholder=one, fingerprint=one, text=f"the original of {one}") for one in mentioned
+        VaultEntry(type="PERSON", placeholder=one, fingerprint=one, text=f"the original of {one}") for one in mentioned
     ]
-    await store.vault(Sealer(bytes(32), "vault")).keep(kept.ref.tenant, originals)
+    await store.vault(AesGcmCipher(bytes(32), "vault")).keep(kept.ref.tenant, originals)
     return kept
 
 
@@ -83,11 +83,11 @@ async def everything_in(store: SqlStore) -> str:
 async def test_by_default_only_what_memory_could_find_is_forgotten(store: SqlStore) -> None:
     kept = await kept_task(store, "first", ADA)
     assert await store.forget(order(kept, everything=False)) == Forgotten(tasks=1, passages=1)
-    assert await store.passages_of(kept.ref.task_id, ANYONE) == ()
-    assert await store.taken_back(10) == ("passage-first",)
-    assert await store.count_waiting() == 0
+    assert await store.list_task_passages(kept.ref.task_id, ANYONE) == ()
+    assert await store.list_passage_ids_to_delete(10) == ("passage-first",)
+    assert await store.count_pending_passages() == 0
     assert (await store.task(kept.ref.task_id, ANYONE)).request == kept.request
-    vault = store.vault(Sealer(bytes(32), "vault"))
+    vault = store.vault(AesGcmCipher(bytes(32), "vault"))
     assert len(await vault.originals(kept.ref.tenant, [ADA])) == 1, "the transcript still mentions it"
 
 
@@ -105,9 +105,9 @@ async def test_of_everything_nothing_is_left_but_what_others_have_too(store: Sql
         == "Only second has read this."
     )
     assert await store.get_text((await store.documents(other.ref.task_id, ANYONE))[0].blob, ANYONE) == SHARED.text
-    vault = store.vault(Sealer(bytes(32), "vault"))
+    vault = store.vault(AesGcmCipher(bytes(32), "vault"))
     assert set(await vault.originals(kept.ref.tenant, [ADA, BOB])) == {BOB}
-    assert await store.taken_back(10) == ("passage-first",)
+    assert await store.list_passage_ids_to_delete(10) == ("passage-first",)
 
 
 async def test_a_forgotten_task_is_listed_without_a_word_and_its_request_id_is_not_used_again(store: SqlStore) -> None:
@@ -142,9 +142,12 @@ async def test_another_tenant_or_store_forgets_nothing(store: SqlStore) -> None:
         await store.forget(theirs.replace(store_id="elsewhere"))
 
 
-def shown_key(kept: TaskRow, text: str) -> ShownKey:
-    return ShownKey(
-        blob=content_hash(text), tenant=kept.ref.tenant, treatment=Treatment.IDENTIFIERS, version="0123456789abcdef"
+def shown_key(kept: TaskRow, text: str) -> RedactedTextKey:
+    return RedactedTextKey(
+        blob=content_hash(text),
+        tenant=kept.ref.tenant,
+        treatment=RedactionLevel.IDENTIFIERS,
+        version="0123456789abcdef",
     )
 
 
@@ -153,27 +156,27 @@ async def test_what_was_shown_of_a_document_goes_with_the_last_task_of_its_tenan
     own, shared = shown_key(first, "Only first has read this."), shown_key(first, SHARED.text)
     others = shared.replace(tenant="another")
     unread = "<EMAIL_eeeeeeeeeeee>"  # in a line that no agent asked for
-    await store.vault(Sealer(bytes(32), "vault")).keep(
-        first.ref.tenant, [Original(type="EMAIL", placeholder=unread, fingerprint=unread, text="ada@example.org")]
+    await store.vault(AesGcmCipher(bytes(32), "vault")).keep(
+        first.ref.tenant, [VaultEntry(type="EMAIL", placeholder=unread, fingerprint=unread, text="ada@example.org")]
     )
     for key in (own, shared, others):
-        await store.keep_shown(key, ShownText(text=f"Only {ADA}\n{unread}" if key == own else f"By {BOB}"))
+        await store.save_redacted_text(key, RedactedText(text=f"Only {ADA}\n{unread}" if key == own else f"By {BOB}"))
     gone = await store.forget(order(first, everything=True))
-    assert await store.shown(own, OfTenant(tenant=own.tenant)) is None
-    assert await store.shown(shared, OfTenant(tenant=shared.tenant)) is not None
+    assert await store.shown(own, TenantScope(tenant=own.tenant)) is None
+    assert await store.shown(shared, TenantScope(tenant=shared.tenant)) is not None
     assert gone.originals == 2  # the one that only the document had, too
     assert unread not in await everything_in(store)
     await store.forget(order(second, everything=True))
     assert own.blob not in await everything_in(store)
-    assert await store.shown(shared, OfTenant(tenant=shared.tenant)) is None
+    assert await store.shown(shared, TenantScope(tenant=shared.tenant)) is None
 
 
 async def test_nothing_is_kept_of_a_document_that_was_forgotten_while_it_was_redacted(store: SqlStore) -> None:
     kept = await kept_task(store, "first")
     key = shown_key(kept, "Only first has read this.")
     await store.forget(order(kept, everything=True))
-    await store.keep_shown(key, ShownText(text="Only first"))
-    assert await store.shown(key, OfTenant(tenant=key.tenant)) is None
+    await store.save_redacted_text(key, RedactedText(text="Only first"))
+    assert await store.shown(key, TenantScope(tenant=key.tenant)) is None
     assert "Only first" not in await everything_in(store)
 
 
@@ -183,29 +186,29 @@ async def test_what_is_shown_of_a_text_goes_with_its_last_owner_of_the_tenant(st
     key = shown_key(kept, "Only first has read this.")
     schedule = kept.ref.reader.replace(task_id="schedule-1")
     assert await store.put_text("Only first has read this.", schedule) == key.blob
-    await store.keep_shown(key, ShownText(text="Only first"))
+    await store.save_redacted_text(key, RedactedText(text="Only first"))
     await store.forget(order(kept, everything=True))
-    assert await store.shown(key, OfTenant(tenant=key.tenant)) == ShownText(text="Only first")
+    assert await store.shown(key, TenantScope(tenant=key.tenant)) == RedactedText(text="Only first")
     await store.drop_texts(schedule)
     assert "Only first" not in await everything_in(store)
 
 
 async def test_of_two_workers_that_keep_what_is_shown_the_first_is_kept(store: SqlStore) -> None:
     key = shown_key(await kept_task(store, "first"), SHARED.text)
-    await store.keep_shown(key, ShownText(text="one"))
-    await store.keep_shown(key, ShownText(text="other"))
-    assert await store.shown(key, OfTenant(tenant=key.tenant)) == ShownText(text="one")
+    await store.save_redacted_text(key, RedactedText(text="one"))
+    await store.save_redacted_text(key, RedactedText(text="other"))
+    assert await store.shown(key, TenantScope(tenant=key.tenant)) == RedactedText(text="one")
 
 
 async def test_what_is_shown_of_a_text_is_bound_to_its_row(store: SqlStore) -> None:
     kept = await kept_task(store, "first")
     one, other = shown_key(kept, SHARED.text), shown_key(kept, "Only first has read this.")
     for key in (one, other):
-        await store.keep_shown(key, ShownText(text=f"of {key.blob}"))
-    rows = {"one": shown_row(one), "other": shown_row(other)}
+        await store.save_redacted_text(key, RedactedText(text=f"of {key.blob}"))
+    rows = {"one": make_redacted_text_row_id(one), "other": make_redacted_text_row_id(other)}
     async with store.database.write() as connection:
         moved = "UPDATE texts SET content = (SELECT content FROM texts WHERE blob = :one) WHERE blob = :other"
         await connection.execute(text(moved), rows)
-    assert await store.shown(one, kept.ref.reader) == ShownText(text=f"of {one.blob}")
+    assert await store.shown(one, kept.ref.reader) == RedactedText(text=f"of {one.blob}")
     with pytest.raises(StoreError, match="something else than Waystation has changed it"):
         await store.shown(other, kept.ref.reader)

@@ -9,18 +9,18 @@ from tests.adapters.test_store_forgetting import ended, everything_in, shown_key
 from tests.readers import ANYONE
 from tests.store_contract.values import passage, request, row, summary
 from waystation.agents.deliverables import Note
-from waystation.context.transcript import Message, Text, Thinking, user_text
+from waystation.context.transcript import Message, Text, Thinking, build_user_message
 from waystation.documents.documents import Document, SourceDocument
 from waystation.erasure.removal import ERASED, PersonOrder, Sought, Whereabouts, summed_places
 from waystation.erasure.removal_repository import SEARCHED_COLUMNS
 from waystation.kernel.errors import WrongStore
 from waystation.kernel.refs import RunRef
-from waystation.kernel.scopes import OfTenant
+from waystation.kernel.scopes import TenantScope
 from waystation.planning.plan import PlanVersion, standard_plan
-from waystation.privacy.policy import ShownText
+from waystation.privacy.policy import RedactedText
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.schema import metadata, sessions, tasks, texts
-from waystation.store.seals import SealedBytes, SealedProof, SealedText
+from waystation.store.seals import EncryptedBytes, EncryptedText, RowProofType
 from waystation.tasks.task import TaskRow
 
 ADA = "<PERSON_aaaaaaaaaaaa>"
@@ -45,7 +45,7 @@ async def kept_task(store: SqlStore, name: str, tenant: str = "default", person:
     fence = await store.take_fence(run.run_id)
     long = await store.put_text(f"A long result about {person} for {name}", kept.ref.reader)
     thought = Message(id="a", role="assistant", blocks=(Thinking(thinking=person, signature="s"), Text(text="Yes.")))
-    await store.commit_message(fence, 0, user_text("question-1", f"{person}, see {long}"))
+    await store.commit_message(fence, 0, build_user_message("question-1", f"{person}, see {long}"))
     await store.commit_message(fence, 1, thought.replace(id="answer-1"))
     memory = passage(f"passage-{name}", run.run_id, kept.ref.task_id)
     memory = memory.replace(text=f"{ADA} said so", content_hash="before")
@@ -89,7 +89,7 @@ def test_every_column_that_is_sealed_is_looked_through() -> None:
         column
         for table in metadata.sorted_tables
         for column in table.columns
-        if isinstance(column.type, SealedText | SealedBytes) and not isinstance(column.type, SealedProof)
+        if isinstance(column.type, EncryptedText | EncryptedBytes) and not isinstance(column.type, RowProofType)
     }
     # Terms are numbers and settings, states of sessions are amounts and ids: nobody's words.
     wordless = {tasks.c.terms, sessions.c.state}
@@ -179,7 +179,7 @@ async def test_what_was_shown_of_documents_is_made_anew_after_a_person_was_erase
     kept = await kept_task(store, "first")
     keys = [shown_key(kept, LETTER.text), shown_key(kept, OTHER.text)]
     for key in keys:
-        await store.keep_shown(key, ShownText(text=f"{ADA} writes."))
+        await store.save_redacted_text(key, RedactedText(text=f"{ADA} writes."))
     await store.erase(order(kept), SOUGHT)
-    assert [await store.shown(key, OfTenant(tenant=key.tenant)) for key in keys] == [None, None]
+    assert [await store.shown(key, TenantScope(tenant=key.tenant)) for key in keys] == [None, None]
     assert ADA not in await everything_in(store)

@@ -12,7 +12,7 @@ from tests.store_contract.values import opened_run, question
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
 from waystation.runtime.sql_store import SqlStore, migrate, store_status
-from waystation.store.engine import Database, translated
+from waystation.store.engine import Database, translate_database_errors
 from waystation.store.schema import REVISION, runs
 
 
@@ -154,7 +154,7 @@ async def test_a_connection_that_is_lost_in_a_transaction_is_worth_another_try(
     fence = await opened_run(store)
 
     async def write(*statements: str) -> None:
-        with translated():
+        with translate_database_errors():
             async with store.database.write() as connection:
                 await connection.execute(update(runs).values(version=7))
                 disconnect(postgres, postgres_url)
@@ -173,7 +173,7 @@ async def test_a_statement_that_waits_too_long_is_worth_another_try(postgres_url
     fence = await opened_run(store)
     async with store.database.write() as connection:
         await connection.execute(update(runs).values(version=0))
-        with pytest.raises(StoreUnavailable, match="no answer in time"), translated():
+        with pytest.raises(StoreUnavailable, match="no answer in time"), translate_database_errors():
             async with hasty.write() as waiting:
                 await waiting.execute(update(runs).values(version=9))
     await store.commit_message(fence, 0, question(1))
@@ -183,7 +183,7 @@ async def test_a_statement_that_waits_too_long_is_worth_another_try(postgres_url
 
 async def test_a_value_that_the_driver_refuses_is_not_quoted(postgres_url: str) -> None:
     store = await SqlStore.open(postgres_url, store_clock)
-    with pytest.raises(StoreError, match="the database refused a statement") as failure, translated():
+    with pytest.raises(StoreError, match="the database refused a statement") as failure, translate_database_errors():
         async with store.database.write() as connection:
             await connection.execute(update(runs).values(version="whispered"))
     assert "whispered" not in shown(failure)

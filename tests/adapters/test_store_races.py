@@ -20,13 +20,13 @@ from tests.store_contract.values import (
     row,
     summary,
 )
-from waystation.agents.deliverables import Finding, Findings
-from waystation.agents.leg import Finished, Standing, TurnLimit
+from waystation.agents.deliverables import Finding, ResearchFindings
+from waystation.agents.leg import AgentFinished, LegState, TurnLimit
 from waystation.agents.run_repository import hold
-from waystation.budgets.budget import RunTotals
+from waystation.budgets.budget import RunUsage
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount
-from waystation.kernel.errors import FenceLost, RequestConflict, VersionConflict
+from waystation.kernel.errors import RequestConflict, StaleFenceError, VersionConflict
 from waystation.planning.plan import standard_plan
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import Approval
@@ -63,7 +63,7 @@ async def test_a_run_is_not_taken_over_between_the_check_of_a_fence_and_the_writ
         done, _ = await asyncio.wait([takeover], timeout=BLOCKED_S)
         assert not done
     assert (await takeover).number == fence.number + 1
-    with pytest.raises(FenceLost):
+    with pytest.raises(StaleFenceError):
         await store.commit_message(fence, 0, question(1))
 
 
@@ -72,7 +72,7 @@ async def test_a_write_that_waited_for_a_takeover_has_lost_its_fence(store: SqlS
     writes = [store.record_intent(fence, intent(f"turn-{n}")) for n in range(WRITERS)]
     results = await outcomes([other.take_fence(fence.run_id), *writes])
     counted = (await store.totals(fence.run_id)).possibly_billed
-    assert [type(result) for result in results[1:]].count(FenceLost) == WRITERS - counted // 1_000
+    assert [type(result) for result in results[1:]].count(StaleFenceError) == WRITERS - counted // 1_000
     assert (await store.take_fence(fence.run_id)).number == fence.number + 2
 
 
@@ -125,19 +125,21 @@ async def test_what_may_be_said_once_is_said_once(store: SqlStore, other: SqlSto
     fence, task = await opened_run(store), row(request())
     await store.register(task, [])
     approval = Approval(request_id="ask-1", agent="research-1", asked=Amount(tokens=1_000), requested_at=NOON)
-    ends = (Finished(standing=Standing(totals=RunTotals(turns=3))), TurnLimit(standing=Standing(totals=RunTotals())))
+    ends = (AgentFinished(standing=LegState(totals=RunUsage(turns=3))), TurnLimit(standing=LegState(totals=RunUsage())))
     said: list[Awaitable[object]] = []
     for n, writer in enumerate((store, other) * 3):
         said.append(writer.audit(task.ref.task_id, approval))
         said.append(writer.add_note(fence, "task-1", note("note-1", fence.run_id)))
-        said.append(writer.hand_in(fence, "task-1", Findings(findings=(Finding(claim=f"claim {n}", citations=()),))))
+        said.append(
+            writer.hand_in(fence, "task-1", ResearchFindings(findings=(Finding(claim=f"claim {n}", citations=()),)))
+        )
         said.append(writer.commit_outcome(fence, 1, ends[n % 2]))
         said.append(writer.save_plan(task.ref.task_id, standard_plan(f"plan {n}")))
         said.append(writer.put_text("the same", TASK_1))
     assert kinds(await outcomes(said)) == [type(None), str]
-    assert await store.audit_trail(task.ref.task_id, ANYONE) == (approval,)
+    assert await store.list_audit_entries(task.ref.task_id, ANYONE) == (approval,)
     assert await store.notes("task-1", ANYONE) == (note("note-1", fence.run_id),)
-    assert await store.deliverable(fence.run_id, ANYONE) is not None
+    assert await store.get_deliverable(fence.run_id, ANYONE) is not None
     assert await store.outcome(fence.run_id, 1, ANYONE) in ends
     first = await store.plan(task.ref.task_id, ANYONE)
     await store.save_plan(task.ref.task_id, standard_plan("late"))
@@ -175,4 +177,4 @@ async def test_tasks_and_workers_that_write_the_same_rows_in_other_orders_do_not
         ]
     )
     assert results == [True, True, None, None]
-    assert await store.count_waiting() == 0
+    assert await store.count_pending_passages() == 0

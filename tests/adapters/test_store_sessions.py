@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from tests.readers import ANYONE
 from tests.store_contract.values import NOON, request, row
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.schedules import MonthlyBudget
@@ -15,8 +15,8 @@ from waystation.tasks.session import SessionKey, SessionState, StoredSession
 from waystation.tasks.task import TaskRow
 
 KEY = SessionKey(tenant="t", session="s")
-SPENT = SessionState(account=Account(limit=Limit(tokens=1_000), spent=Amount(tokens=300)), open_tasks=("task-1",))
-NEWER = SPENT.replace(account=Account(limit=Limit(tokens=1_000), spent=Amount(tokens=400)))
+SPENT = SessionState(account=BudgetAccount(limit=Limit(tokens=1_000), spent=Amount(tokens=300)), open_tasks=("task-1",))
+NEWER = SPENT.replace(account=BudgetAccount(limit=Limit(tokens=1_000), spent=Amount(tokens=400)))
 
 
 async def test_a_session_comes_back_as_it_was_saved_last(store: SqlStore) -> None:

@@ -14,15 +14,15 @@ from sqlalchemy import select
 
 from tests.adapters.conftest import store_clock
 from tests.store_contract.values import request, row
-from waystation.agents.redaction import Endurance, TextRedactor
+from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor
 from waystation.erasure.removal import ForgetOrder, PersonOrder, Sought
-from waystation.kernel.errors import RedactionFailed, TextHeldBack, TextTookTooLong
+from waystation.kernel.errors import RedactionFailed, RedactionReviewRequiredError, RedactionTimeoutError
 from waystation.plugins.redaction.placeholders import fingerprint
-from waystation.privacy.policy import AfterFailures, Place, Redacted
-from waystation.privacy.ports import SlowTexts
+from waystation.privacy.policy import AfterFailures, RedactionResult, TextDestination
+from waystation.privacy.ports import SlowTextStore
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.schema import slow_texts
-from waystation.testing import DictSlowTexts
+from waystation.testing import InMemorySlowTextStore
 
 SLOW, FINE, TENANT = "passwords = [" * 3, "Nothing much.", row(request()).ref.tenant
 RULES = "standard/1/60"
@@ -35,35 +35,37 @@ class Stuck:
     def __init__(self) -> None:
         self.tried: list[Sequence[str]] = []
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         self.tried.append(texts)
         if SLOW in texts:
-            raise TextTookTooLong("the redaction took too long")
-        return tuple(Redacted(text=text) for text in texts)
+            raise RedactionTimeoutError("the redaction took too long")
+        return tuple(RedactionResult(text=text) for text in texts)
 
 
-def worker(slow: SlowTexts, stuck: Stuck, then: AfterFailures = "placeholder") -> TextRedactor:
-    return TextRedactor(stuck, endurance=Endurance(partial(fingerprint, b"k" * 32), slow, lambda: 1, 6, then))
+def worker(slow: SlowTextStore, stuck: Stuck, then: AfterFailures = "placeholder") -> TextRedactor:
+    return TextRedactor(
+        stuck, endurance=RedactionRetryPolicy(partial(fingerprint, b"k" * 32), slow, lambda: 1, 6, then)
+    )
 
 
 @pytest.fixture(params=["double", "store"])
-async def kept(request: pytest.FixtureRequest, store: SqlStore) -> SlowTexts:
-    return DictSlowTexts() if request.param == "double" else store.slow_texts(RULES)
+async def kept(request: pytest.FixtureRequest, store: SqlStore) -> SlowTextStore:
+    return InMemorySlowTextStore() if request.param == "double" else store.slow_texts(RULES)
 
 
-async def test_times_are_counted_for_all_together_until_it_is_to_be_tried_again(kept: SlowTexts) -> None:
+async def test_times_are_counted_for_all_together_until_it_is_to_be_tried_again(kept: SlowTextStore) -> None:
     assert await kept.slow_texts() == {}
-    assert await kept.took_too_long("t", "a") == 1
-    assert await kept.took_too_long("t", "a") == 2
-    assert await kept.took_too_long("t", "b") == 1
+    assert await kept.record_timeout("t", "a") == 1
+    assert await kept.record_timeout("t", "a") == 2
+    assert await kept.record_timeout("t", "b") == 1
     assert await kept.slow_texts() == {"a": 2, "b": 1}
-    await kept.try_again("t", "a")
+    await kept.reset_timeouts("t", "a")
     assert await kept.slow_texts() == {"b": 1}
 
 
 async def test_two_workers_that_count_at_once_count_both(store: SqlStore) -> None:
     kept = [store.slow_texts(RULES) for _ in range(8)]
-    counted = await asyncio.gather(*(one.took_too_long("t", "a") for one in kept))
+    counted = await asyncio.gather(*(one.record_timeout("t", "a") for one in kept))
     assert sorted(counted) == [*range(1, 9)]
 
 
@@ -71,13 +73,15 @@ async def test_a_worker_that_starts_does_not_try_again_what_was_put_aside_alone_
     store: SqlStore, store_url: str
 ) -> None:
     first = Stuck()
-    (aside, fine) = await worker(store.slow_texts(RULES), first).redact([SLOW, FINE], Place.TOOL_RESULT, TENANT)
+    (aside, fine) = await worker(store.slow_texts(RULES), first).redact(
+        [SLOW, FINE], TextDestination.TOOL_RESULT, TENANT
+    )
     assert (aside.put_aside, fine.text) == (True, FINE)
     again = await SqlStore.open(store_url, store_clock)
     second = Stuck()
     restarted = worker(again.slow_texts(RULES), second)
-    assert await restarted.redact([SLOW], Place.COMPRESSED, TENANT) == (aside,)
-    assert await restarted.redact([SLOW, FINE], Place.TOOL_RESULT, TENANT) == (aside, fine)
+    assert await restarted.redact([SLOW], TextDestination.COMPRESSED, TENANT) == (aside,)
+    assert await restarted.redact([SLOW, FINE], TextDestination.TOOL_RESULT, TENANT) == (aside, fine)
     assert second.tried == [[FINE]]
     await again.aclose()
 
@@ -86,11 +90,11 @@ KILLED = """
 import asyncio
 from tests.adapters.test_store_slow_texts import RULES, SLOW, TENANT, Stuck, store_clock, worker
 from waystation.runtime.sql_store import SqlStore
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 async def main():
     store = await SqlStore.open({url!r}, store_clock)
-    await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], Place.TOOL_RESULT, TENANT)
+    await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
     print("put aside", flush=True)
     await asyncio.sleep(600)
 
@@ -107,7 +111,7 @@ async def test_neither_does_one_after_a_worker_that_was_killed(tmp_path: Path) -
         assert await asyncio.to_thread(killed.stdout.readline) == "put aside\n"
         killed.send_signal(signal.SIGKILL)
     store, stuck = await SqlStore.open(url, store_clock), Stuck()
-    (aside,) = await worker(store.slow_texts(RULES), stuck).redact([SLOW], Place.TOOL_RESULT, TENANT)
+    (aside,) = await worker(store.slow_texts(RULES), stuck).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
     assert aside.put_aside
     assert stuck.tried == []
     await store.aclose()
@@ -116,48 +120,50 @@ async def test_neither_does_one_after_a_worker_that_was_killed(tmp_path: Path) -
 async def test_one_time_that_was_counted_before_a_restart_leaves_one(store: SqlStore) -> None:
     stuck = Stuck()
     patient = worker(store.slow_texts(RULES), stuck)
-    await patient.redact([SLOW], Place.TOOL_RESULT, TENANT)
+    await patient.redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
     (known,) = await store.slow_texts(RULES).slow_texts()
-    await store.slow_texts(RULES).try_again(TENANT, known)
-    await store.slow_texts(RULES).took_too_long(TENANT, known)
+    await store.slow_texts(RULES).reset_timeouts(TENANT, known)
+    await store.slow_texts(RULES).record_timeout(TENANT, known)
     restarted = Stuck()
-    await worker(store.slow_texts(RULES), restarted).redact([SLOW], Place.TOOL_RESULT, TENANT)
+    await worker(store.slow_texts(RULES), restarted).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
     assert (len(stuck.tried), len(restarted.tried)) == (2, 1)
 
 
 @pytest.mark.parametrize("rules", ["strict/1/60", "standard/2/60", "standard/1/120"])
 async def test_under_another_policy_other_rules_or_more_time_it_is_tried_again(store: SqlStore, rules: str) -> None:
-    await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], Place.TOOL_RESULT, TENANT)
+    await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
     stuck = Stuck()
-    await worker(store.slow_texts(rules), stuck).redact([SLOW], Place.TOOL_RESULT, TENANT)
+    await worker(store.slow_texts(rules), stuck).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
     assert len(stuck.tried) == 2
 
 
 async def test_what_a_person_is_to_see_to_is_tried_again_when_it_comes_again(store: SqlStore) -> None:
     for _ in range(2):
         stuck = Stuck()
-        with pytest.raises(TextHeldBack):
-            await worker(store.slow_texts(RULES), stuck, "pause").redact([SLOW], Place.TOOL_RESULT, TENANT)
+        with pytest.raises(RedactionReviewRequiredError):
+            await worker(store.slow_texts(RULES), stuck, "pause").redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
         assert len(stuck.tried) == 2
 
 
 async def test_texts_of_signs_alone_are_not_one_text(store: SqlStore) -> None:
     class StuckAtBrackets(Stuck):
-        async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        async def redact(
+            self, texts: Sequence[str], place: TextDestination, tenant: str
+        ) -> tuple[RedactionResult, ...]:
             if "[[[" in texts:
-                raise TextTookTooLong("the redaction took too long")
+                raise RedactionTimeoutError("the redaction took too long")
             return await super().redact(texts, place, tenant)
 
     patient = worker(store.slow_texts(RULES), StuckAtBrackets())
-    aside, rule, empty = await patient.redact(["[[[", "---", ""], Place.TOOL_RESULT, TENANT)
+    aside, rule, empty = await patient.redact(["[[[", "---", ""], TextDestination.TOOL_RESULT, TENANT)
     assert (aside.put_aside, rule.text, empty.text) == (True, "---", "")
 
 
 async def test_while_the_store_is_away_the_work_waits() -> None:
-    away = DictSlowTexts()
+    away = InMemorySlowTextStore()
     away.failing = True
     with pytest.raises(RedactionFailed, match="which texts take too long cannot be looked up"):
-        await worker(away, Stuck()).redact([FINE], Place.TOOL_RESULT, TENANT)
+        await worker(away, Stuck()).redact([FINE], TextDestination.TOOL_RESULT, TENANT)
 
 
 @pytest.mark.parametrize("how", ["forget", "erase"])
@@ -169,7 +175,7 @@ async def test_whoever_is_forgotten_leaves_nothing_of_slow_texts_and_other_tenan
     own = kept.replace(ref=kept.ref.replace(store_id=store_id))
     await store.register(own, [])
     for tenant in (TENANT, "another"):
-        await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], Place.TOOL_RESULT, tenant)
+        await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], TextDestination.TOOL_RESULT, tenant)
     if how == "forget":
         order = ForgetOrder(store_id=store_id, tenant=TENANT, task_ids=(own.ref.task_id,), everything=True)
         await store.forget(order)

@@ -70,8 +70,8 @@ async def test_the_same_request_id_in_another_session_is_another_task(store: Sql
     here, there = row(request()), row(request(session="elsewhere", question="What else?"))
     assert await store.register(here, [])
     assert await store.register(there, [])
-    assert await store.tasks(here.ref.reader.recalling("session")) == (here,)
-    assert await store.tasks(there.ref.reader.recalling("session")) == (there,)
+    assert await store.tasks(here.ref.reader.get_recall_scope("session")) == (here,)
+    assert await store.tasks(there.ref.reader.get_recall_scope("session")) == (there,)
 
 
 async def test_documents_are_listed_as_given_with_their_lines_and_characters(store: SqlStore) -> None:
@@ -156,7 +156,7 @@ async def test_the_audit_keeps_the_order_and_each_entry_once(store: SqlStore) ->
     same_moment = LATE.replace(at=NOON.astimezone(timezone(timedelta(hours=2))))
     for entry in (PENDING, LATE, GRANTED, PENDING, same_moment, later):
         await store.audit(task.ref.task_id, entry)
-    assert await store.audit_trail(task.ref.task_id, ANYONE) == (PENDING, LATE, GRANTED, later)
+    assert await store.list_audit_entries(task.ref.task_id, ANYONE) == (PENDING, LATE, GRANTED, later)
 
 
 async def test_an_unknown_task_is_said_to_be_unknown(store: SqlStore) -> None:
@@ -170,7 +170,7 @@ async def test_an_unknown_task_is_said_to_be_unknown(store: SqlStore) -> None:
         with pytest.raises(UnknownTask, match=r"^no task task-0 in this store: list the tasks to see which there are$"):
             await attempt
     assert await store.plan("task-0", ANYONE) is None
-    assert await store.audit_trail("task-0", ANYONE) == await store.documents("task-0", ANYONE) == ()
+    assert await store.list_audit_entries("task-0", ANYONE) == await store.documents("task-0", ANYONE) == ()
 
 
 async def test_a_moment_keeps_its_time_zone(store: SqlStore) -> None:

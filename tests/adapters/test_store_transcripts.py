@@ -6,12 +6,12 @@ import pytest
 
 from tests.readers import ANYONE
 from tests.store_contract.values import charge, intent, note, opened_run, passage, question, reply, summary
-from waystation.agents.deliverables import Findings
-from waystation.agents.leg import Finished, Standing, TurnLimit
-from waystation.budgets.budget import RunTotals
-from waystation.context.transcript import Fence, Masked, Transcript, Truncated
+from waystation.agents.deliverables import ResearchFindings
+from waystation.agents.leg import AgentFinished, LegState, TurnLimit
+from waystation.budgets.budget import RunUsage
+from waystation.context.transcript import Fence, MaskRecord, Transcript, TruncationRecord
 from waystation.kernel.amount import Amount
-from waystation.kernel.errors import FenceLost, StoreError, VersionConflict, WrongStore
+from waystation.kernel.errors import StaleFenceError, StoreError, VersionConflict, WrongStore
 from waystation.kernel.refs import RunRef
 from waystation.kernel.usage import Usage
 from waystation.runtime.sql_store import SqlStore
@@ -19,20 +19,20 @@ from waystation.runtime.sql_store import SqlStore
 FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
     "record_intent": lambda store, fence: store.record_intent(fence, intent("turn-9")),
     "drop_intent": lambda store, fence: store.drop_intent(fence, "turn-1"),
-    "lower_intent": lambda store, fence: store.lower_intent(fence, "turn-1", Amount()),
+    "lower_intent": lambda store, fence: store.update_intent(fence, "turn-1", Amount()),
     "commit_reply": lambda store, fence: store.commit_reply(fence, 2, reply(9), charge("turn-9")),
     "a repeated commit_reply": lambda store, fence: store.commit_reply(fence, 1, reply(1), charge("turn-1")),
     "commit_message": lambda store, fence: store.commit_message(fence, 2, question(9)),
     "commit_charge": lambda store, fence: store.commit_charge(fence, charge("plan-1")),
     "record_tool_intent": lambda store, fence: store.record_tool_intent(fence, "call-1"),
     "commit_outcome": lambda store, fence: store.commit_outcome(
-        fence, 1, TurnLimit(standing=Standing(totals=RunTotals()))
+        fence, 1, TurnLimit(standing=LegState(totals=RunUsage()))
     ),
     "commit_compaction": lambda store, fence: store.commit_compaction(
         fence, 2, summary(), [passage("p-1")], charge("summary-1")
     ),
     "add_note": lambda store, fence: store.add_note(fence, "task-1", note("note-1", fence.run_id)),
-    "hand_in": lambda store, fence: store.hand_in(fence, "task-1", Findings(findings=())),
+    "hand_in": lambda store, fence: store.hand_in(fence, "task-1", ResearchFindings(findings=())),
 }
 
 
@@ -43,7 +43,7 @@ async def everything(store: SqlStore, run_id: str) -> tuple[object, ...]:
         await store.outcome(run_id, 1, ANYONE),
         await store.waiting(10),
         await store.notes("task-1", ANYONE),
-        await store.deliverable(run_id, ANYONE),
+        await store.get_deliverable(run_id, ANYONE),
     )
 
 
@@ -58,7 +58,9 @@ async def test_an_attempt_that_was_taken_over_can_write_nothing(
     await store.commit_reply(old, 1, reply(1), charge("turn-1"))
     new = await store.take_fence(old.run_id)
     before = await everything(store, old.run_id)
-    with pytest.raises(FenceLost, match=f"^agent run task-1/research-1: fence {old.number} is no longer the newest"):
+    with pytest.raises(
+        StaleFenceError, match=f"^agent run task-1/research-1: fence {old.number} is no longer the newest"
+    ):
         await write(store, old)
     assert await everything(store, old.run_id) == before
     assert await store.record_tool_intent(new, "call-1")
@@ -101,8 +103,8 @@ async def test_messages_and_records_come_back_in_the_order_of_their_commits(stor
     fence = await opened_run(store)
     records = (
         summary("a"),
-        Masked(id="c", tool_use_ids=("call-1",)),
-        Truncated(id="b", covered=("reply-1",), marker=question(7)),
+        MaskRecord(id="c", tool_use_ids=("call-1",)),
+        TruncationRecord(id="b", covered=("reply-1",), marker=question(7)),
     )
     await store.commit_message(fence, 0, question(1))
     await store.commit_reply(fence, 1, reply(1), charge("turn-1"))
@@ -167,13 +169,13 @@ async def test_a_tool_that_must_not_be_repeated_is_announced_once(store: SqlStor
 
 async def test_the_first_outcome_of_a_leg_stays(store: SqlStore) -> None:
     fence = await opened_run(store)
-    first = Finished(standing=Standing(totals=RunTotals(turns=3)), partial=True, reason="the model refused")
+    first = AgentFinished(standing=LegState(totals=RunUsage(turns=3)), partial=True, reason="the model refused")
     assert await store.outcome(fence.run_id, 1, ANYONE) is None
     await store.commit_outcome(fence, 1, first)
-    await store.commit_outcome(fence, 1, TurnLimit(standing=Standing(totals=RunTotals())))
-    await store.commit_outcome(fence, 2, TurnLimit(standing=Standing(totals=RunTotals())))
+    await store.commit_outcome(fence, 1, TurnLimit(standing=LegState(totals=RunUsage())))
+    await store.commit_outcome(fence, 2, TurnLimit(standing=LegState(totals=RunUsage())))
     assert await store.outcome(fence.run_id, 1, ANYONE) == first
-    assert await store.outcome(fence.run_id, 2, ANYONE) == TurnLimit(standing=Standing(totals=RunTotals()))
+    assert await store.outcome(fence.run_id, 2, ANYONE) == TurnLimit(standing=LegState(totals=RunUsage()))
 
 
 async def test_a_compaction_brings_record_passages_and_charge_and_happens_once(store: SqlStore) -> None:
@@ -191,7 +193,7 @@ async def test_a_compaction_brings_record_passages_and_charge_and_happens_once(s
 
 async def test_nothing_spent_costs_nothing(store: SqlStore) -> None:
     fence = await opened_run(store)
-    assert await store.totals(fence.run_id) == RunTotals(cost_micro_usd=0)
+    assert await store.totals(fence.run_id) == RunUsage(cost_micro_usd=0)
 
 
 async def test_totals_add_up_every_charge_and_know_the_newest_prompt(store: SqlStore) -> None:
@@ -199,7 +201,7 @@ async def test_totals_add_up_every_charge_and_know_the_newest_prompt(store: SqlS
     await store.commit_reply(fence, 0, reply(1), charge("turn-1", usage=Usage(input=100, output=1)))
     await store.commit_reply(fence, 1, reply(2), charge("turn-2", usage=Usage(input=1, cache_read=90, cache_write=9)))
     await store.commit_charge(fence, charge("summary-1", usage=Usage(input=5_000, output=3)))
-    assert await store.totals(fence.run_id) == RunTotals(
+    assert await store.totals(fence.run_id) == RunUsage(
         usage=Usage(input=5_101, cache_write=9, cache_read=90, output=4),
         turns=2,
         last_prompt=100,
@@ -244,7 +246,7 @@ async def test_a_call_that_broke_off_holds_what_was_reported_of_it_and_no_other_
     await store.record_intent(fence, intent("turn-1", 1_000))
     await store.record_intent(fence, intent("turn-1", 2_000))
     await store.record_intent(fence, intent("turn-2", 4_000))
-    await store.lower_intent(fence, "turn-1", Amount(tokens=300, micro_usd=5))
+    await store.update_intent(fence, "turn-1", Amount(tokens=300, micro_usd=5))
     totals = await store.totals(fence.run_id)
     others = 2 * intent("turn-1").worst_case.micro_usd
     assert (totals.possibly_billed, totals.possibly_billed_micro_usd) == (5_300, others + 5)
@@ -257,7 +259,7 @@ async def test_what_agents_spent_leaves_out_a_call_that_may_still_be_answered_an
     each = charge("turn-1").usage.fresh
 
     async def spent() -> int:
-        found = await store.spent_by_agent("task-1")
+        found = await store.get_usage_by_agent("task-1")
         assert list(found) == ["research-1"]
         return found["research-1"].spent.tokens
 
@@ -272,4 +274,4 @@ async def test_what_agents_spent_leaves_out_a_call_that_may_still_be_answered_an
     seen.append(await spent())
     assert seen == [0, 0, 1_000, 1_000 + each, 1_000 + each]
     assert (await store.totals(fence.run_id)).spent.tokens == 2_000 + each
-    assert await store.spent_by_agent("task-2") == {}
+    assert await store.get_usage_by_agent("task-2") == {}

@@ -8,7 +8,7 @@ from tests.adapters.test_store_forgetting import ended
 from tests.readers import ANYONE
 from tests.store_contract.values import NOON, request, row
 from waystation.documents.documents import Document, DocumentSet, DocumentsUpdate, KeptUpdate, SourceDocument
-from waystation.documents.text_repository import described
+from waystation.documents.text_repository import make_document
 from waystation.erasure.removal import ERASED, ForgetOrder, PersonOrder, Sought
 from waystation.kernel.errors import StoreError, UnknownTask
 from waystation.runtime.sql_store import SqlStore
@@ -33,7 +33,7 @@ async def given(
     """As the client and the task's workflow do it."""
     for one in documents:
         await store.put_text(one.text, task.ref.reader)
-    listed = DocumentSet(documents=tuple(map(described, documents)), missing=missing)
+    listed = DocumentSet(documents=tuple(map(make_document, documents)), missing=missing)
     blob = await store.put_text(listed.model_dump_json(), task.ref.reader)
     update = DocumentsUpdate(number=number, given=blob, by="Ada", updated_at=NOON + timedelta(minutes=number))
     return await store.update_documents(task.ref.task_id, update, listed)
@@ -50,12 +50,12 @@ async def test_new_versions_take_the_places_of_old_ones_new_documents_come_last_
     new = SourceDocument(name="0.md", text="New.")
     kept = await given(store, task, 1, NEWER, new, missing=("b.md",))
     documents = await store.documents(task.ref.task_id, ANYONE)
-    blobs = [described(one).blob[:4] for one in (NEWER, B, new)]
+    blobs = [make_document(one).blob[:4] for one in (NEWER, B, new)]
     assert seen(documents) == [("a.md", blobs[0], False), ("b.md", blobs[1], True), ("0.md", blobs[2], False)]
     assert documents[0].source == NEWER.source
     assert (kept.changed, kept.added, kept.removed, kept.text) == (1, 1, 1, "1 changed, 1 added, 1 removed")
     assert await store.document_updates(task.ref.task_id, ANYONE) == (kept,)
-    assert await store.audit_trail(task.ref.task_id, ANYONE) == (kept,)
+    assert await store.list_audit_entries(task.ref.task_id, ANYONE) == (kept,)
 
 
 async def test_an_update_that_is_carried_out_twice_is_carried_out_once(store: SqlStore) -> None:
@@ -64,13 +64,13 @@ async def test_an_update_that_is_carried_out_twice_is_carried_out_once(store: Sq
     await given(store, task, 2, A)
     assert await given(store, task, 1, NEWER) == first
     assert [one.number for one in await store.document_updates(task.ref.task_id, ANYONE)] == [1, 2]
-    assert (await store.documents(task.ref.task_id, ANYONE))[0].blob == described(A).blob
+    assert (await store.documents(task.ref.task_id, ANYONE))[0].blob == make_document(A).blob
 
 
 async def test_other_tasks_keep_their_documents(store: SqlStore) -> None:
     task, other = await begun(store), await begun(store, "other")
     await given(store, task, 1, NEWER, missing=("b.md",))
-    assert await store.documents(other.ref.task_id, ANYONE) == (described(A), described(B))
+    assert await store.documents(other.ref.task_id, ANYONE) == (make_document(A), make_document(B))
 
 
 async def test_documents_of_an_unknown_task_are_not_updated(store: SqlStore) -> None:
@@ -93,7 +93,7 @@ async def test_a_forgotten_task_takes_its_earlier_versions_along_but_not_those_o
     await store.forget(order)
     for gone in (NEWER, last):
         with pytest.raises(StoreError):
-            await store.get_text(described(gone).blob, ANYONE)
+            await store.get_text(make_document(gone).blob, ANYONE)
     assert [await store.get_text(one.blob, ANYONE) for one in await store.documents(other.ref.task_id, ANYONE)] == [
         A.text,
         B.text,
@@ -120,4 +120,4 @@ async def test_a_person_is_erased_from_versions_before_as_well_and_the_file_is_r
     assert (newest.blob, newest.source) == (change.after, "")
     for gone in (A, NEWER):
         with pytest.raises(StoreError):
-            await store.get_text(described(gone).blob, ANYONE)
+            await store.get_text(make_document(gone).blob, ANYONE)

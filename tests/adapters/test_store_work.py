@@ -6,9 +6,9 @@ import pytest
 
 from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import note, opened_run, passage, question, reply, summary
-from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
-from waystation.context.transcript import Rewound
-from waystation.kernel.errors import TextMissing, VersionConflict
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings, Section
+from waystation.context.transcript import RewindRecord
+from waystation.kernel.errors import TextNotFoundError, VersionConflict
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.continuation import Rewind
 
@@ -21,7 +21,7 @@ async def test_a_text_is_found_by_its_content_hash_and_kept_once(store: SqlStore
 
 
 async def test_a_missing_text_is_an_error_that_names_its_hash(store: SqlStore) -> None:
-    with pytest.raises(TextMissing, match=r"^no text with the content hash abc in this store$"):
+    with pytest.raises(TextNotFoundError, match=r"^no text with the content hash abc in this store$"):
         await store.get_text("abc", ANYONE)
 
 
@@ -34,11 +34,11 @@ async def test_passages_wait_oldest_first_until_they_are_stored(store: SqlStore)
     assert await store.waiting(10) == (*first, *other)
     assert await store.waiting(1) == (first[0],)
     assert await store.waiting(10, two.run_id) == tuple(other)
-    assert (await store.count_waiting(), await store.count_waiting("task-2")) == (3, 1)
+    assert (await store.count_pending_passages(), await store.count_pending_passages("task-2")) == (3, 1)
     await store.stored(["z", "m", "never-heard-of"])
     await store.stored([])
     assert await store.waiting(10) == (first[1],)
-    assert (await store.count_waiting(), await store.count_waiting("task-2")) == (1, 0)
+    assert (await store.count_pending_passages(), await store.count_pending_passages("task-2")) == (1, 0)
 
 
 async def test_a_passage_that_was_stored_never_waits_again(store: SqlStore) -> None:
@@ -47,8 +47,8 @@ async def test_a_passage_that_was_stored_never_waits_again(store: SqlStore) -> N
     await store.stored(["p-1"])
     await store.commit_compaction(fence, 1, summary("b"), [passage("p-1"), passage("p-2")], None)
     assert await store.waiting(10) == (passage("p-2"),)
-    assert await store.passages_of("task-1", ANYONE) == (passage("p-1"), passage("p-2"))
-    assert await store.passages_of("task-2", ANYONE) == ()
+    assert await store.list_task_passages("task-1", ANYONE) == (passage("p-1"), passage("p-2"))
+    assert await store.list_task_passages("task-2", ANYONE) == ()
 
 
 async def test_notes_keep_their_order_and_each_id_once_a_run(store: SqlStore) -> None:
@@ -63,12 +63,16 @@ async def test_notes_keep_their_order_and_each_id_once_a_run(store: SqlStore) ->
 
 async def test_a_later_hand_in_of_a_run_replaces_the_earlier_one(store: SqlStore) -> None:
     fence = await opened_run(store)
-    assert await store.deliverable(fence.run_id, ANYONE) is None
+    assert await store.get_deliverable(fence.run_id, ANYONE) is None
     finding = Finding(claim="Blue scatters most", citations=("[sky.md:1-2]",))
     report = ReportDraft(title="Sky", sections=(Section(heading="Why", markdown="Because."),))
-    for deliverable in (Findings(findings=(finding,)), Analysis(conclusions=(finding,), gaps=("night",)), report):
+    for deliverable in (
+        ResearchFindings(findings=(finding,)),
+        Analysis(conclusions=(finding,), gaps=("night",)),
+        report,
+    ):
         await store.hand_in(fence, "task-1", deliverable)
-        assert await store.deliverable(fence.run_id, ANYONE) == deliverable
+        assert await store.get_deliverable(fence.run_id, ANYONE) == deliverable
 
 
 async def test_a_rewind_takes_notes_hand_ins_and_passages_back_in_one_commit(store: SqlStore) -> None:
@@ -81,7 +85,7 @@ async def test_a_rewind_takes_notes_hand_ins_and_passages_back_in_one_commit(sto
     await store.commit_compaction(fence, 2, summary(), [passage("p-1"), passage("p-2")], None)
     await store.stored(["p-1"])
     back = Rewind(
-        record=Rewound(id="edit-1", message_id="question-1"),
+        record=RewindRecord(id="edit-1", message_id="question-1"),
         gone=frozenset({"reply-1"}),
         calls=frozenset({"call-2"}),
         handed_in=ReportDraft(title="Half"),
@@ -92,9 +96,9 @@ async def test_a_rewind_takes_notes_hand_ins_and_passages_back_in_one_commit(sto
     for _ in range(2):
         await store.commit_rewind(fence, 3, back)
     assert [kept.id for kept in await store.notes("task-1", ANYONE)] == [f"{fence.run_id}/call-1"]
-    assert await store.deliverable(fence.run_id, ANYONE) == ReportDraft(title="Half")
-    assert (await store.waiting(10), await store.passages_of("task-1", ANYONE)) == ((), ())
-    assert set(await store.taken_back(10)) == {"p-1", "p-2"}
+    assert await store.get_deliverable(fence.run_id, ANYONE) == ReportDraft(title="Half")
+    assert (await store.waiting(10), await store.list_task_passages("task-1", ANYONE)) == ((), ())
+    assert set(await store.list_passage_ids_to_delete(10)) == {"p-1", "p-2"}
     await store.forgotten(["p-1"])
-    assert await store.taken_back(10) == ("p-2",)
+    assert await store.list_passage_ids_to_delete(10) == ("p-2",)
     assert (await store.load(fence.run_id, ANYONE)).version == 4

@@ -1,17 +1,19 @@
 import pytest
 
-from waystation.documents.table_engine.engine import Unusable
-from waystation.documents.table_engine.grid import MOST_COLUMNS, Grid, grid, read_grid
+from waystation.documents.table_engine.engine import TableEngineError
+from waystation.documents.table_engine.grid import MOST_COLUMNS, QueryableTable, build_queryable_table, read_grid
 from waystation.documents.tables import TableText
-from waystation.privacy.policy import Replaced
+from waystation.privacy.policy import ReplacedRange
 
 
-def cells(found: Grid) -> list[tuple[str, ...]]:
+def cells(found: QueryableTable) -> list[tuple[str, ...]]:
     return [tuple(column.values[code] for code in column.codes) for column in found.columns]
 
 
-def seen(text: str, *, first_line: int = 1, heading: bool = True, sheet: bool = False) -> Grid:
-    return grid(read_grid(TableText(name="t", text=text, first_line=first_line, heading=heading, sheet=sheet)))
+def seen(text: str, *, first_line: int = 1, heading: bool = True, sheet: bool = False) -> QueryableTable:
+    return build_queryable_table(
+        read_grid(TableText(name="t", text=text, first_line=first_line, heading=heading, sheet=sheet))
+    )
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|", " | "])
@@ -88,13 +90,13 @@ def test_a_heading_alone_is_a_table_of_no_rows() -> None:
     ],
 )
 def test_what_is_no_table_is_refused_with_its_line(text: str, reason: str) -> None:
-    with pytest.raises(Unusable, match=reason):
+    with pytest.raises(TableEngineError, match=reason):
         seen(text)
 
 
 def hidden(text: str, *values: str, sheet: bool = False) -> list[tuple[str, str, str]]:
     """Of each column the values with something hidden, what that is, and its placeholder."""
-    found = [Replaced(text.index(one), text.index(one) + len(one), "T", f"<T_{one}>") for one in values]
+    found = [ReplacedRange(text.index(one), text.index(one) + len(one), "T", f"<T_{one}>") for one in values]
     table = read_grid(TableText(name="t", text=text, hidden=tuple(found), sheet=sheet))
     return [
         (column.values[place], column.values[place][one.start : one.end], one.placeholder)

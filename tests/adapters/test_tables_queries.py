@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from waystation.documents.table_engine.database import CELL_CHARACTERS, ROWS_CHARACTERS, answer_query
-from waystation.documents.table_engine.engine import EngineRequest, Unusable
+from waystation.documents.table_engine.engine import EngineRequest, TableEngineError
 from waystation.documents.table_engine.grid import read_grid
 from waystation.documents.tables import Rows, TableText
 
@@ -121,12 +121,12 @@ def test_names_of_a_result_that_come_twice_do_not_lose_a_column() -> None:
     ],
 )
 def test_only_one_select_is_carried_out(sql: str) -> None:
-    with pytest.raises(Unusable, match="Only one SELECT at a time"):
+    with pytest.raises(TableEngineError, match="Only one SELECT at a time"):
         ask(sql, table("a,b", "1,2"))
 
 
 def test_a_select_that_writes_is_refused() -> None:
-    with pytest.raises(Unusable, match="read-only"):
+    with pytest.raises(TableEngineError, match="read-only"):
         ask("WITH w AS (INSERT INTO t VALUES (3, 4, 5) RETURNING *) FROM w", table("a,b", "1,2"))
 
 
@@ -148,13 +148,13 @@ def test_a_select_that_writes_is_refused() -> None:
 def test_files_and_addresses_are_out_of_reach(source: str, tmp_path: Path) -> None:
     file = tmp_path / "secret.csv"
     file.write_text("a,b\nsecret,1\n")
-    with pytest.raises(Unusable, match=r"disabled by configuration|does not exist") as refused:
+    with pytest.raises(TableEngineError, match=r"disabled by configuration|does not exist") as refused:
         ask(f"SELECT * FROM {source.format(file=file)}")
     assert "secret,1" not in str(refused.value)
 
 
 def test_variables_of_the_program_are_no_tables() -> None:
-    with pytest.raises(Unusable, match="Table with name keys does not exist"):
+    with pytest.raises(TableEngineError, match="Table with name keys does not exist"):
         ask("FROM keys", table("a,b", "1,2"))
 
 
@@ -171,6 +171,6 @@ def test_variables_of_the_program_are_no_tables() -> None:
     ],
 )
 def test_what_is_wrong_is_told_in_a_few_words(sql: str, reason: str) -> None:
-    with pytest.raises(Unusable, match=reason) as refused:
+    with pytest.raises(TableEngineError, match=reason) as refused:
         ask(sql, table("a,b", "1,x"))
     assert len(str(refused.value)) <= 600

@@ -8,7 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.kernel.errors import Unreachable
 from waystation.runtime.temporal.connect import Target
-from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.runtime.temporal.tasks import TemporalTaskClient
 
 
 class _Busy(OutboundInterceptor):
@@ -38,4 +38,4 @@ class Busy(Interceptor):
 async def test_a_server_that_cannot_answer_now_is_unreachable(temporal_server: Target, status: RPCStatusCode) -> None:
     client = await Client.connect(temporal_server.address, interceptors=[Busy(status)])
     with pytest.raises(Unreachable, match=status.name):
-        await TemporalTasks(client, temporal_server).count_waiting_tasks()
+        await TemporalTaskClient(client, temporal_server).count_waiting_tasks()

@@ -10,22 +10,22 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 
 from waystation.kernel.errors import WrongKey
-from waystation.privacy.keys import Sealer
-from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, PayloadEncryption, converter_with
+from waystation.privacy.keys import AesGcmCipher
+from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, EncryptionCodec, build_data_converter
 
 OLD, NEW = bytes(range(32)), bytes(range(1, 33))
 SECRET = "Anna Quist holds the pilot's licence."
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=f'"{SECRET}"'.encode())
 
 
-def codec(*keys: bytes, encrypts: bool = True) -> PayloadEncryption:
-    sealers = {sealer.key_id: sealer for sealer in (Sealer(key, "payloads") for key in keys)}
-    return PayloadEncryption(sealers, next(iter(sealers)) if encrypts else None)
+def codec(*keys: bytes, encrypts: bool = True) -> EncryptionCodec:
+    sealers = {sealer.key_id: sealer for sealer in (AesGcmCipher(key, "payloads") for key in keys)}
+    return EncryptionCodec(sealers, next(iter(sealers)) if encrypts else None)
 
 
 async def test_a_payload_comes_back_as_it_was_and_shows_only_which_key_it_needs() -> None:
     (sealed,) = await codec(OLD).encode([PLAIN])
-    assert dict(sealed.metadata) == {ENCODING: ENCRYPTED, KEY_ID: Sealer(OLD, "payloads").key_id.encode()}
+    assert dict(sealed.metadata) == {ENCODING: ENCRYPTED, KEY_ID: AesGcmCipher(OLD, "payloads").key_id.encode()}
     assert b"Quist" not in sealed.SerializeToString()
     assert b"json/plain" not in sealed.SerializeToString()
     assert await codec(OLD).decode([sealed]) == [PLAIN]
@@ -58,7 +58,7 @@ async def test_after_a_rotation_old_payloads_are_read_and_new_ones_need_the_new_
 
 async def test_a_key_that_is_not_there_is_named_with_those_that_are() -> None:
     sealed = await codec(OLD).encode([PLAIN])
-    old, new = (Sealer(key, "payloads").key_id for key in (OLD, NEW))
+    old, new = (AesGcmCipher(key, "payloads").key_id for key in (OLD, NEW))
     with pytest.raises(WrongKey, match=rf"encrypted with key '{old}', and the keys here are {new}: set WAYSTATION_KEY"):
         await codec(NEW).decode(sealed)
     with pytest.raises(WrongKey, match=rf"encrypted with key '{old}', and there is no key here: set WAYSTATION_KEY"):
@@ -76,7 +76,7 @@ async def test_a_payload_that_was_changed_is_refused(place: int) -> None:
 
 @pytest.mark.parametrize("data", [b"", os.urandom(20), b"\x01" * 64], ids=["nothing", "noise", "ones"])
 async def test_what_only_claims_to_be_encrypted_is_refused(data: bytes) -> None:
-    claim = {ENCODING: ENCRYPTED, KEY_ID: Sealer(OLD, "payloads").key_id.encode()}
+    claim = {ENCODING: ENCRYPTED, KEY_ID: AesGcmCipher(OLD, "payloads").key_id.encode()}
     with pytest.raises(WrongKey):
         await codec(OLD).decode([Payload(metadata=claim, data=data)])
     with pytest.raises(WrongKey, match="encrypted with key ''"):
@@ -84,7 +84,7 @@ async def test_what_only_claims_to_be_encrypted_is_refused(data: bytes) -> None:
 
 
 async def test_messages_and_stack_traces_of_failures_are_encrypted_with_their_causes() -> None:
-    converter = converter_with(codec(OLD))
+    converter = build_data_converter(codec(OLD))
     failure = Failure()
     try:
         try:
@@ -116,7 +116,7 @@ def deeper(levels: int) -> None:
 @pytest.mark.parametrize("levels", [0, 3, 90])
 async def test_a_server_keeps_an_encrypted_failure_whole_however_deep_it_comes_from(levels: int) -> None:
     """Of an attempt that is to be repeated Temporal keeps no failure of more than 4 KB: then nobody could read it."""
-    converter, failure = converter_with(codec(OLD)), Failure()
+    converter, failure = build_data_converter(codec(OLD)), Failure()
     try:
         deep(levels)
     except ValueError as error:
@@ -130,13 +130,13 @@ async def test_a_server_keeps_an_encrypted_failure_whole_however_deep_it_comes_f
 
 async def test_a_failure_about_the_key_can_be_read_without_it() -> None:
     failure = Failure()
-    await converter_with(codec(OLD)).encode_failure(WrongKey("set WAYSTATION_KEY"), failure)
+    await build_data_converter(codec(OLD)).encode_failure(WrongKey("set WAYSTATION_KEY"), failure)
     assert failure.message == "set WAYSTATION_KEY"
 
 
 async def test_without_encryption_failures_stay_as_they_are() -> None:
     failure, plain = Failure(), Failure()
-    await converter_with(codec(encrypts=False)).encode_failure(ValueError(SECRET), failure)
+    await build_data_converter(codec(encrypts=False)).encode_failure(ValueError(SECRET), failure)
     await pydantic_data_converter.encode_failure(ValueError(SECRET), plain)
     assert failure == plain
     assert failure.message == SECRET

@@ -16,15 +16,21 @@ from temporalio.api.common.v1 import Payload, Payloads
 
 from tests.ports import free_port
 from waystation.kernel.errors import BadInput
-from waystation.privacy.keys import Sealer
-from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, PayloadEncryption
-from waystation.runtime.temporal.codec_server import MOST_BYTES, Access, CodecServer, Listening, served_codec
+from waystation.privacy.keys import AesGcmCipher
+from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, EncryptionCodec
+from waystation.runtime.temporal.codec_server import (
+    MOST_BYTES,
+    CodecAccessPolicy,
+    CodecServer,
+    CodecServerAddress,
+    run_codec_server,
+)
 
-SEALER = Sealer(bytes(range(32)), "payloads")
-CODEC = PayloadEncryption({SEALER.key_id: SEALER}, SEALER.key_id)
+SEALER = AesGcmCipher(bytes(range(32)), "payloads")
+CODEC = EncryptionCodec({SEALER.key_id: SEALER}, SEALER.key_id)
 UI = "http://127.0.0.1:8233"
-OPEN = Access(origins=frozenset({UI}), path="secret")
-WITH_TOKEN = Access(origins=frozenset({UI}), token=SecretStr("t0ken"))
+OPEN = CodecAccessPolicy(origins=frozenset({UI}), path="secret")
+WITH_TOKEN = CodecAccessPolicy(origins=frozenset({UI}), token=SecretStr("t0ken"))
 PLAIN = Payload(metadata={ENCODING: b"json/plain"}, data=b'"Anna Quist"')
 FROM_UI = {"Origin": UI, "X-Namespace": "default"}
 
@@ -66,8 +72,8 @@ def body_of(*payloads: Payload) -> bytes:
 
 
 @asynccontextmanager
-async def asked(access: Access = OPEN) -> AsyncGenerator[Asked]:
-    async with served_codec(CodecServer(CODEC, access)) as endpoint, aiohttp.ClientSession() as session:
+async def asked(access: CodecAccessPolicy = OPEN) -> AsyncGenerator[Asked]:
+    async with run_codec_server(CodecServer(CODEC, access)) as endpoint, aiohttp.ClientSession() as session:
         yield Asked(endpoint, session)
 
 
@@ -105,7 +111,7 @@ async def test_a_browser_is_told_before_it_asks_that_the_ui_may(server: Asked) -
 
 
 async def test_a_server_that_also_encodes_encrypts_what_a_ui_is_about_to_send() -> None:
-    async with asked(Access(origins=OPEN.origins, path="secret", encodes=True)) as server:
+    async with asked(CodecAccessPolicy(origins=OPEN.origins, path="secret", encodes=True)) as server:
         answer = await server.post("/encode", body_of(PLAIN))
     assert answer.status == 200
     assert await CODEC.decode(answer.payloads) == [PLAIN]
@@ -192,8 +198,8 @@ async def test_a_body_that_is_too_large_is_refused(server: Asked) -> None:
 async def test_payloads_of_another_key_and_changed_ones_are_told_with_the_key_s_id(
     server: Asked, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = Sealer(bytes(32), "payloads")
-    strange = await PayloadEncryption({other.key_id: other}, other.key_id).encode([PLAIN])
+    other = AesGcmCipher(bytes(32), "payloads")
+    strange = await EncryptionCodec({other.key_id: other}, other.key_id).encode([PLAIN])
     answer = await server.decode(*strange)
     assert answer.status == 422
     assert answer.message.startswith(f"a payload in Temporal is encrypted with key '{other.key_id}', and the keys here")
@@ -218,20 +224,20 @@ async def test_what_is_no_http_is_answered_and_not_logged(server: Asked, caplog:
 
 
 async def test_it_listens_on_this_machine_alone_unless_a_token_is_asked_for() -> None:
-    async with served_codec(CodecServer(CODEC, OPEN)) as endpoint:
+    async with run_codec_server(CodecServer(CODEC, OPEN)) as endpoint:
         assert endpoint.startswith("http://127.0.0.1:")
         assert endpoint.endswith("/secret")
-    everywhere = Listening("0.0.0.0", free_port())
+    everywhere = CodecServerAddress("0.0.0.0", free_port())
     with pytest.raises(BadInput, match="can be asked from other machines: set WAYSTATION_CODEC_TOKEN"):
-        async with served_codec(CodecServer(CODEC, OPEN), everywhere):
+        async with run_codec_server(CodecServer(CODEC, OPEN), everywhere):
             pass
-    async with served_codec(CodecServer(CODEC, WITH_TOKEN), everywhere) as endpoint:
+    async with run_codec_server(CodecServer(CODEC, WITH_TOKEN), everywhere) as endpoint:
         assert endpoint == f"http://0.0.0.0:{everywhere.port}"
 
 
 async def test_a_port_that_is_taken_is_told() -> None:
-    async with served_codec(CodecServer(CODEC, OPEN)) as endpoint:
-        taken = Listening(port=int(endpoint.rsplit(":", 1)[1].split("/")[0]))
+    async with run_codec_server(CodecServer(CODEC, OPEN)) as endpoint:
+        taken = CodecServerAddress(port=int(endpoint.rsplit(":", 1)[1].split("/")[0]))
         with pytest.raises(BadInput, match=rf"nothing can listen at 127.0.0.1:{taken.port}"):
-            async with served_codec(CodecServer(CODEC, OPEN), taken):
+            async with run_codec_server(CodecServer(CODEC, OPEN), taken):
                 pass

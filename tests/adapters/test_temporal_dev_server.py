@@ -9,12 +9,17 @@ import pytest
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 
-from waystation.cli.platform import record_of, say_where
+from waystation.cli.platform import print_run_info, record_of
 from waystation.kernel.errors import Unreachable
 from waystation.runtime.temporal import dev_server
-from waystation.runtime.temporal.connect import Target, connect, ensure_search_attributes, unusable_search_attributes
+from waystation.runtime.temporal.connect import (
+    Target,
+    connect,
+    ensure_search_attributes,
+    list_unusable_search_attributes,
+)
 from waystation.runtime.temporal.dev_server import DevServer, running_dev_server
-from waystation.runtime.temporal.installation import installation_of
+from waystation.runtime.temporal.installation import get_client_installation_prefix
 
 STARTS_A_SERVER_AND_WAITS = """
 import asyncio, sys
@@ -42,7 +47,7 @@ async def test_a_server_serves_while_it_is_wanted_and_leaves_no_process(tmp_path
 
 async def test_the_client_that_comes_with_a_server_is_of_the_installation(tmp_path: Path) -> None:
     async with running_dev_server(tmp_path / "t.db", tmp_path / "t.log", 0, 0, prefix="acme.") as server:
-        assert installation_of(server.client) == server.target.prefix == "acme."
+        assert get_client_installation_prefix(server.client) == server.target.prefix == "acme."
 
 
 def test_a_server_dies_with_its_parent_even_when_that_is_killed(tmp_path: Path) -> None:
@@ -57,7 +62,7 @@ def test_a_server_dies_with_its_parent_even_when_that_is_killed(tmp_path: Path) 
 
 
 async def test_servers_that_start_at_once_with_the_same_usual_port_are_servers_of_their_own(tmp_path: Path) -> None:
-    usual = dev_server.free_port(0), dev_server.free_port(0)
+    usual = dev_server.find_free_port(0), dev_server.find_free_port(0)
 
     async with AsyncExitStack() as life:
 
@@ -78,14 +83,14 @@ async def test_a_port_that_was_taken_since_it_was_found_is_no_end(
     with dev_server.socket.socket() as taken:
         taken.bind((dev_server.HOST, 0))
         taken.listen()
-        found = [dev_server.free_port(0) for _ in range(4)]
+        found = [dev_server.find_free_port(0) for _ in range(4)]
         found[place] = taken.getsockname()[1]
         offered = iter(found)
 
         def free_port(usual: int) -> int:
             return next(offered)
 
-        monkeypatch.setattr(dev_server, "free_port", free_port)
+        monkeypatch.setattr(dev_server, "find_free_port", free_port)
         async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
             assert await server.client.count_workflows()
     if place == 0:
@@ -100,7 +105,7 @@ async def test_a_server_whose_ports_are_always_taken_says_so(tmp_path: Path, mon
         def free_port(usual: int) -> int:
             return taken.getsockname()[1]
 
-        monkeypatch.setattr(dev_server, "free_port", free_port)
+        monkeypatch.setattr(dev_server, "find_free_port", free_port)
         with pytest.raises(Unreachable, match=f"a port that was free was taken .*: {tmp_path}/temporal.log"):
             async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0):
                 pass
@@ -119,8 +124,8 @@ def test_a_port_that_is_taken_is_left_alone() -> None:
         taken.bind((dev_server.HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert dev_server.free_port(port) != port
-    assert dev_server.free_port(port) == port
+        assert dev_server.find_free_port(port) != port
+    assert dev_server.find_free_port(port) == port
 
 
 async def test_search_attributes_are_registered_once_and_a_name_with_another_type_is_noticed(tmp_path: Path) -> None:
@@ -130,12 +135,12 @@ async def test_search_attributes_are_registered_once_and_a_name_with_another_typ
         )
         await server.client.operator_service.add_search_attributes(request)
         assert not await ensure_search_attributes(server.client)
-        assert await unusable_search_attributes(server.client) == ("WaystationPhase",)
+        assert await list_unusable_search_attributes(server.client) == ("WaystationPhase",)
 
 
 async def test_search_attributes_that_are_there_stay(temporal_server: Target) -> None:
     client = await connect(temporal_server)
-    assert await unusable_search_attributes(client) == ()
+    assert await list_unusable_search_attributes(client) == ()
     assert await ensure_search_attributes(client)
 
 
@@ -149,7 +154,7 @@ async def test_a_server_without_ports_out_of_reach_of_pages_says_which_and_what_
         monkeypatch.setattr(dev_server, "BROWSERS_REFUSE", (port,))
         async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
             without_ui, open_to_pages = server.remarks
-            say_where(record_of(server))
+            print_run_info(record_of(server))
     assert without_ui.startswith("There is no Temporal UI: the ports that no web page can ask are taken (")
     assert str(port) in without_ui
     assert without_ui.endswith("then `waystation down` and `waystation up`")

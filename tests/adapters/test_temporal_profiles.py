@@ -17,7 +17,7 @@ from waystation.runtime.temporal.connect import (
     connect,
     ensure_search_attributes,
     find_target,
-    unusable_search_attributes,
+    list_unusable_search_attributes,
 )
 from waystation.runtime.temporal.dev_server import find_temporal
 
@@ -51,7 +51,7 @@ async def test_variables_name_another_namespace(harbour: str, tmp_path: Path, mo
     monkeypatch.setenv("TEMPORAL_NAMESPACE", "harbour")
     await assert_a_task_is_taken_in_namespace_harbour(tmp_path)
     elsewhere = await TemporalClient.connect(harbour)
-    assert len(await unusable_search_attributes(elsewhere)) == 5
+    assert len(await list_unusable_search_attributes(elsewhere)) == 5
 
 
 async def test_a_profile_names_another_namespace(harbour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ async def test_attributes_are_known_by_the_namespace_where_the_operators_calls_a
             "Double01": "WaystationCostUsd",
         }
         client = await grudged(server, tmp_path, monkeypatch)
-        assert await unusable_search_attributes(client) == ("WaystationPendingApprovals",)
+        assert await list_unusable_search_attributes(client) == ("WaystationPendingApprovals",)
         assert not await ensure_search_attributes(client)
         server.aliases |= {"Double02": "WaystationPendingApprovals"}
         assert not await ensure_search_attributes(client)

@@ -9,7 +9,13 @@ import pytest
 
 from waystation.config.settings import Settings
 from waystation.runtime.temporal.connect import find_target, workflow_link
-from waystation.runtime.temporal.run_file import ProcessMark, RunFile, read_run_file, remove_run_file, write_run_file
+from waystation.runtime.temporal.run_file import (
+    ProcessIdentity,
+    RunFile,
+    read_run_file,
+    remove_run_file,
+    write_run_file,
+)
 
 
 @pytest.fixture
@@ -20,7 +26,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def run_of(pid: int) -> RunFile:
-    mark = ProcessMark.of(pid)
+    mark = ProcessIdentity.of(pid)
     return RunFile(
         address="127.0.0.1:1",
         namespace="default",
@@ -57,7 +63,7 @@ def test_a_run_is_alive_until_its_server_has_ended(sleeper: subprocess.Popen[byt
 
 
 def test_another_process_with_the_same_pid_is_not_ours(sleeper: subprocess.Popen[bytes]) -> None:
-    mark = ProcessMark.of(sleeper.pid)
+    mark = ProcessIdentity.of(sleeper.pid)
     assert mark.find() is not None
     assert mark.replace(uptime=mark.uptime - 60).find() is None
 
@@ -67,12 +73,12 @@ def test_another_process_with_the_same_pid_is_not_ours(sleeper: subprocess.Popen
 def test_a_process_is_still_the_same_after_the_clock_was_set(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    mark, began = ProcessMark.of(sleeper.pid), psutil.boot_time()
+    mark, began = ProcessIdentity.of(sleeper.pid), psutil.boot_time()
     created = psutil.Process(sleeper.pid).create_time()
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: began + seconds)
     assert psutil.Process(sleeper.pid).create_time() == pytest.approx(created + seconds)
     assert mark.find() is not None
-    assert mark == ProcessMark.of(sleeper.pid)
+    assert mark == ProcessIdentity.of(sleeper.pid)
 
 
 def test_the_run_file_of_a_later_run_is_not_removed(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:

@@ -17,18 +17,25 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from tests.adapters.test_store_events import registered, taken
 from tests.otlp_receiver import Received, Receiver, receiving
 from tests.store_contract.values import charge, intent, question, reply
-from waystation.agents.leg import Finished, Standing
+from waystation.agents.leg import AgentFinished, LegState
 from waystation.agents.redaction import redactor_for
 from waystation.kernel.errors import BadInput, RedactionFailed
-from waystation.privacy.policy import Place, Redacted
+from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.telemetry import SpanMaker, TraceFeed, fed, span_exporter, trace_resource, traced_attempts
+from waystation.runtime.telemetry import (
+    SdkSpanBuilder,
+    TraceFeed,
+    create_span_exporter,
+    open_tracing_interceptor,
+    run_trace_feed,
+    trace_resource,
+)
 from waystation.tasks.spans import span_id_of
 from waystation.testing import PlainRedactor
 
 PROVIDER = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
-OVER = Finished(standing=Standing.model_validate({"totals": {}}))
+OVER = AgentFinished(standing=LegState.model_validate({"totals": {}}))
 
 
 @pytest.fixture
@@ -42,7 +49,9 @@ def feed_of(
     store: SqlStore, holder: str = "one", redactor: Redactor | None = None, exporter: SpanExporter | None = None
 ) -> TraceFeed:
     redactor_of = None if redactor is None else partial(redactor_for, redactor, store)
-    return TraceFeed(store, exporter or span_exporter(), SpanMaker(trace_resource()), holder, {}, redactor_of)
+    return TraceFeed(
+        store, exporter or create_span_exporter(), SdkSpanBuilder(trace_resource()), holder, {}, redactor_of
+    )
 
 
 async def begun(store: SqlStore, name: str = "first") -> str:
@@ -114,7 +123,7 @@ async def test_who_cannot_take_spans_now_gets_them_later(
     for _ in range(3):
         await away.send()
     assert [record.message for record in caplog.records] == ["nobody takes our spans: they are sent when somebody does"]
-    away.exporter = span_exporter()
+    away.exporter = create_span_exporter()
     await away.send()
     assert len(receiver.spans) == 4
     assert caplog.records[-1].message == "spans go out again"
@@ -180,7 +189,7 @@ async def test_what_is_too_large_for_the_receiver_goes_in_smaller_parts_and_hold
 def test_credentials_that_nobody_has_are_refused_by_the_name_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROVIDER, "nobody")
     with pytest.raises(BadInput, match=f"{PROVIDER} .* names 'nobody', which no installed package has"):
-        span_exporter()
+        create_span_exporter()
 
 
 class Doing(ActivityInboundInterceptor):
@@ -195,7 +204,7 @@ class Doing(ActivityInboundInterceptor):
 
 async def test_attempts_that_are_too_large_together_go_in_smaller_parts(receiver: Receiver) -> None:
     receiver.most_bytes = 600
-    async with traced_attempts(trace_resource()) as attempts:
+    async with open_tracing_interceptor(trace_resource()) as attempts:
         attempt = attempts.intercept_activity(Doing())
         given = ExecuteActivityInput(fn=len, args=[], executor=None, headers={})
         for _ in range(8):
@@ -228,7 +237,7 @@ async def test_what_happened_before_goes_out_only_with_what_happens_next(store: 
 
 
 async def test_a_process_that_stops_sends_what_it_committed_last(store: SqlStore, receiver: Receiver) -> None:
-    async with fed(feed_of(store), timedelta(hours=1)):
+    async with run_trace_feed(feed_of(store), timedelta(hours=1)):
         while not await store.hold_traces("one", timedelta(minutes=1)):
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
@@ -250,7 +259,7 @@ async def test_what_was_said_goes_out_where_it_is_asked_for_and_redacted_alone(
 
 
 class Helpless(PlainRedactor):
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         raise RedactionFailed("it does not answer")
 
 

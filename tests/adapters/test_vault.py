@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.store_contract.values import NOON
-from waystation.agents.redaction import Originals, TextRedactor, restored
+from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, restore_text_from_vault
 from waystation.kernel.errors import RedactionFailed, WrongKey
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import TRUSTED_FOR, Original, Place
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import TRUSTED_FOR, TextDestination, VaultEntry
 from waystation.privacy.vault_repository import SqlVault
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing import PlainRedactor
@@ -38,28 +38,30 @@ class Hands:
 
 @pytest.fixture
 def vault(store: SqlStore) -> SqlVault:
-    return store.vault(Sealer(KEY, "vault"))
+    return store.vault(AesGcmCipher(KEY, "vault"))
 
 
 def keeping(vault: SqlVault, values: Iterable[str] = (ADA, BOB, CLEO), clock: Hands | None = None) -> TextRedactor:
-    return TextRedactor(PlainRedactor(dict.fromkeys(values, SAME)), Originals(vault, few_bits, clock or Hands()))
+    return TextRedactor(
+        PlainRedactor(dict.fromkeys(values, SAME)), VaultPlaceholderFactory(vault, few_bits, clock or Hands())
+    )
 
 
 async def redacted(redactor: TextRedactor, text: str, tenant: str = "t") -> str:
-    (result,) = await redactor.redact([text], Place.COMPRESSED, tenant)
+    (result,) = await redactor.redact([text], TextDestination.COMPRESSED, tenant)
     return result.text
 
 
-def original(text: str, placeholder: str = SAME) -> Original:
-    return Original(type="PERSON", placeholder=placeholder, fingerprint=few_bits("", "", text), text=text)
+def original(text: str, placeholder: str = SAME) -> VaultEntry:
+    return VaultEntry(type="PERSON", placeholder=placeholder, fingerprint=few_bits("", "", text), text=text)
 
 
 async def test_what_was_replaced_can_be_restored_in_its_tenant_only(vault: SqlVault) -> None:
     text = await redacted(keeping(vault), f"{ADA} wrote it, said {ADA}.")
     assert text == f"{SAME} wrote it, said {SAME}."
-    back = await restored(text, vault, "t")
+    back = await restore_text_from_vault(text, vault, "t")
     assert (back.text, back.replaced, back.unknown) == (f"{ADA} wrote it, said {ADA}.", 2, 0)
-    elsewhere = await restored(text, vault, "another")
+    elsewhere = await restore_text_from_vault(text, vault, "another")
     assert (elsewhere.text, elsewhere.replaced, elsewhere.unknown) == (text, 0, 2)
 
 
@@ -70,7 +72,7 @@ async def test_values_of_one_placeholder_are_told_apart_by_more_digits_and_stay_
     fresh = keeping(vault)
     assert [await redacted(fresh, name) for name in (CLEO, BOB, ADA)] == [cleo, bob, SAME]
     assert await redacted(fresh, BOB, "another tenant") == SAME
-    back = await restored(f"{cleo}, {bob} and {SAME}", vault, "t")
+    back = await restore_text_from_vault(f"{cleo}, {bob} and {SAME}", vault, "t")
     assert (back.text, back.unknown) == (f"{CLEO}, {BOB} and {ADA}", 0)
 
 
@@ -91,7 +93,7 @@ async def test_the_vault_takes_more_originals_than_a_statement_has_parameters(va
 
 
 async def test_another_key_opens_nothing_but_keeps_its_own(store: SqlStore, vault: SqlVault) -> None:
-    other = store.vault(Sealer(OTHER_KEY, "vault"))
+    other = store.vault(AesGcmCipher(OTHER_KEY, "vault"))
     await vault.keep("t", [original(ADA)])
     with pytest.raises(WrongKey):
         await other.originals("t", [SAME])
@@ -146,7 +148,7 @@ async def test_a_value_that_comes_again_costs_no_look_until_it_may_have_been_for
 
 
 async def test_what_is_dropped_is_gone_for_its_tenant_alone(vault: SqlVault) -> None:
-    one = Original(type="PERSON", placeholder="<PERSON_aaaaaaaaaaaa>", fingerprint="f", text="Ada")
+    one = VaultEntry(type="PERSON", placeholder="<PERSON_aaaaaaaaaaaa>", fingerprint="f", text="Ada")
     other = one.replace(placeholder="<PERSON_bbbbbbbbbbbb>", text="Bob")
     await vault.keep("pilots", [one, other])
     await vault.keep("others", [one])

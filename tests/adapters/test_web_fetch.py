@@ -9,8 +9,8 @@ from aiohttp import web
 from tests.adapters.document_files import TEXT, pdf_file, word_file
 from tests.web_site import NOON, Answer, Slept, answering, fetching, leading_to, running_site
 from waystation.documents.readers.reader import BytesReader
-from waystation.documents.web_pages import Domains, WebPage
-from waystation.kernel.errors import WebRefused, WebUnavailable
+from waystation.documents.web_pages import DomainPolicy, WebPage
+from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
 
 GERMAN = "Über die Größe der Häfen wird überall gestritten, und für die Möwen gilt das natürlich auch."
 PAGE = "<html><head><title>The harbour</title></head><body><h1>Silt</h1><p>It closed in 1821.</p></body></html>"
@@ -76,12 +76,14 @@ async def test_a_charset_that_only_the_server_knows_is_believed(page_reader: Byt
 
 @pytest.mark.parametrize("content_type", ["image/png", "video/mp4", "audio/ogg", "font/woff2"])
 async def test_what_has_no_text_is_refused_before_it_is_read(page_reader: BytesReader, content_type: str) -> None:
-    with pytest.raises(WebRefused, match=f"^127.0.0.1 sent {content_type}, which has no text"):
+    with pytest.raises(WebFetchRejectedError, match=f"^127.0.0.1 sent {content_type}, which has no text"):
         await fetched(page_reader, {"/": answering(b"\x00" * 100, content_type)})
 
 
 async def test_what_cannot_be_read_is_refused_with_the_reason(page_reader: BytesReader) -> None:
-    with pytest.raises(WebRefused, match=r"^The page cannot be read: binary, not text. Use another source.$"):
+    with pytest.raises(
+        WebFetchRejectedError, match=r"^The page cannot be read: binary, not text. Use another source.$"
+    ):
         await fetched(page_reader, {"/": answering(b"\x7fELF\x00\x00", "application/x-thing")})
 
 
@@ -93,7 +95,7 @@ async def endless(request: web.Request) -> web.StreamResponse:
 
 
 async def test_a_body_without_an_end_is_left_at_the_limit(page_reader: BytesReader) -> None:
-    with pytest.raises(WebRefused, match=r"^The page of 127.0.0.1 is larger than 1 MB"):
+    with pytest.raises(WebFetchRejectedError, match=r"^The page of 127.0.0.1 is larger than 1 MB"):
         await fetched(page_reader, {"/": endless}, most_bytes=1_000_000)
 
 
@@ -104,7 +106,7 @@ async def test_fifty_megabytes_are_refused_by_their_announcement(page_reader: By
         await asyncio.Event().wait()
         return response
 
-    with pytest.raises(WebRefused, match="larger than 10 MB"):
+    with pytest.raises(WebFetchRejectedError, match="larger than 10 MB"):
         await fetched(page_reader, {"/": fifty})
 
 
@@ -114,7 +116,7 @@ async def test_the_limit_holds_for_what_is_unpacked(page_reader: BytesReader, en
     bomb = pack(b"a" * 50_000_000)
     assert isinstance(bomb, bytes)
     assert len(bomb) < 100_000
-    with pytest.raises(WebRefused, match="larger than 1 MB"):
+    with pytest.raises(WebFetchRejectedError, match="larger than 1 MB"):
         await fetched(page_reader, {"/": answering(bomb, Content_Encoding=encoding)}, most_bytes=1_000_000)
 
 
@@ -144,7 +146,13 @@ async def test_a_server_that_takes_too_long_is_left(page_reader: BytesReader, an
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(404, WebRefused), (401, WebRefused), (410, WebRefused), (429, WebUnavailable), (503, WebUnavailable)],
+    [
+        (404, WebFetchRejectedError),
+        (401, WebFetchRejectedError),
+        (410, WebFetchRejectedError),
+        (429, WebUnavailable),
+        (503, WebUnavailable),
+    ],
 )
 async def test_a_status_says_whether_another_attempt_is_worth_it(
     page_reader: BytesReader, status: int, error: type[Exception]
@@ -170,7 +178,7 @@ async def test_a_page_is_called_by_where_it_is_in_the_end(page_reader: BytesRead
 async def test_five_redirects_are_followed_and_no_sixth(page_reader: BytesReader) -> None:
     pages = {f"/{n}": leading_to(f"/{n - 1}") for n in range(1, 7)} | {"/0": answering("there")}
     assert (await fetched(page_reader, pages, "/5")).text == "there"
-    with pytest.raises(WebRefused, match="redirects more than 5 times"):
+    with pytest.raises(WebFetchRejectedError, match="redirects more than 5 times"):
         await fetched(page_reader, pages, "/6")
 
 
@@ -178,7 +186,7 @@ async def test_five_redirects_are_followed_and_no_sixth(page_reader: BytesReader
     "target", ["file:///etc/passwd", "ftp://example.org/", "http://me:word@example.org/", "http://[", ""]
 )
 async def test_a_redirect_to_no_address_of_the_web_is_refused(page_reader: BytesReader, target: str) -> None:
-    with pytest.raises(WebRefused):
+    with pytest.raises(WebFetchRejectedError):
         await fetched(page_reader, {"/": leading_to(target)})
 
 
@@ -195,7 +203,7 @@ async def test_requests_to_one_host_come_one_after_another_with_a_pause(page_rea
 
 async def test_a_denied_domain_is_not_even_asked_for_its_rules(page_reader: BytesReader) -> None:
     async with running_site({"/": answering("text")}) as site:
-        async with fetching(page_reader, domains=Domains(allow=("*",), deny=("127.0.0.1",))) as web_pages:
-            with pytest.raises(WebRefused, match=r"^Pages of 127.0.0.1 must not be read here"):
+        async with fetching(page_reader, domains=DomainPolicy(allow=("*",), deny=("127.0.0.1",))) as web_pages:
+            with pytest.raises(WebFetchRejectedError, match=r"^Pages of 127.0.0.1 must not be read here"):
                 await web_pages.fetch(site.url("/"))
         assert site.visits == []

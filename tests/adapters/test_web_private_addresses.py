@@ -4,12 +4,12 @@ import pytest
 
 from tests.web_site import HERE, WITHIN, Names, answering, fetching, leading_to, running_site
 from waystation.documents.readers.reader import BytesReader
-from waystation.documents.web import NotPublic, PublicOnly, is_public
-from waystation.documents.web_pages import Domains
-from waystation.kernel.errors import WebRefused
+from waystation.documents.web import NonPublicAddressError, PublicSocketFactory, is_public
+from waystation.documents.web_pages import DomainPolicy
+from waystation.kernel.errors import WebFetchRejectedError
 
 NOT_PUBLIC = "leads to an address that is not public. Only public pages can be read.$"
-EVERY_SITE = Domains(allow=("*",))
+EVERY_SITE = DomainPolicy(allow=("*",))
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ EVERY_SITE = Domains(allow=("*",))
 )
 async def test_no_address_within_is_connected_to(page_reader: BytesReader, url: str) -> None:
     async with fetching(page_reader, reachable=()) as web_pages:
-        with pytest.raises(WebRefused, match=NOT_PUBLIC):
+        with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
             await web_pages.fetch(url)
 
 
@@ -35,12 +35,12 @@ async def test_no_address_within_is_connected_to(page_reader: BytesReader, url: 
 )
 def test_public_addresses_are_connected_to(address: str) -> None:
     family = 10 if ":" in address else 2
-    PublicOnly()((family, 1, 6, "", (address, 80))).close()
+    PublicSocketFactory()((family, 1, 6, "", (address, 80))).close()
 
 
 def test_what_stands_for_a_private_address_is_private() -> None:
-    with pytest.raises(NotPublic):
-        PublicOnly()((10, 1, 6, "", ("64:ff9b::a00:1", 80, 0, 0)))
+    with pytest.raises(NonPublicAddressError):
+        PublicSocketFactory()((10, 1, 6, "", ("64:ff9b::a00:1", 80, 0, 0)))
     assert not is_public(ip_address("64:ff9b::808:808"))
 
 
@@ -49,7 +49,7 @@ async def test_a_redirect_to_an_address_within_is_not_followed(page_reader: Byte
         pages = {"/": leading_to(inner.url("/", WITHIN)), "/metadata": leading_to("http://169.254.169.254/latest/")}
         async with running_site(pages) as outer, fetching(page_reader, domains=EVERY_SITE) as web_pages:
             for path in pages:
-                with pytest.raises(WebRefused, match=NOT_PUBLIC):
+                with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
                     await web_pages.fetch(outer.url(path))
         assert inner.visits == []
 
@@ -58,7 +58,7 @@ async def test_rules_of_a_site_lead_to_no_address_within(page_reader: BytesReade
     async with running_site({"/robots.txt": answering("")}, WITHIN) as inner:
         pages = {"/robots.txt": leading_to(inner.url("/robots.txt", WITHIN)), "/": answering("text")}
         async with running_site(pages) as outer, fetching(page_reader, domains=EVERY_SITE) as web_pages:
-            with pytest.raises(WebRefused, match=NOT_PUBLIC):
+            with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
                 await web_pages.fetch(outer.url("/"))
         assert inner.visits == []
 
@@ -66,7 +66,7 @@ async def test_rules_of_a_site_lead_to_no_address_within(page_reader: BytesReade
 async def test_a_name_of_an_address_within_is_refused(page_reader: BytesReader) -> None:
     async with running_site({"/": answering("secret")}, WITHIN) as inner:
         async with fetching(page_reader, Names(inner_example=[WITHIN])) as web_pages:
-            with pytest.raises(WebRefused, match=f"^inner.example {NOT_PUBLIC}"):
+            with pytest.raises(WebFetchRejectedError, match=f"^inner.example {NOT_PUBLIC}"):
                 await web_pages.fetch(inner.url("/", "inner.example"))
         assert inner.visits == []
 
@@ -76,7 +76,7 @@ async def test_a_name_that_resolves_anew_to_an_address_within_leads_nowhere(page
     closing = {"/": answering("text", Connection="close"), "/robots.txt": answering("", Connection="close")}
     async with running_site(closing) as outer, running_site({"/": answering("secret")}, WITHIN, outer.port) as inner:
         async with fetching(page_reader, names) as web_pages:
-            with pytest.raises(WebRefused, match=NOT_PUBLIC):
+            with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
                 await web_pages.fetch(outer.url("/", "rebound.example"))
         assert names.asked == ["rebound.example"] * 2
         assert outer.visits == ["rebound.example /robots.txt"]
@@ -91,11 +91,11 @@ async def test_a_redirect_to_another_site_is_followed_only_where_that_is_allowed
             "/": leading_to(end.url("/end", "two.example")),
         }
         async with running_site(pages) as site:
-            async with fetching(page_reader, names, domains=Domains(allow=("one.example",))) as web_pages:
+            async with fetching(page_reader, names, domains=DomainPolicy(allow=("one.example",))) as web_pages:
                 assert (await web_pages.fetch(site.url("/www", "one.example"))).text == "there"
-                with pytest.raises(WebRefused) as refused:
+                with pytest.raises(WebFetchRejectedError) as refused:
                     await web_pages.fetch(site.url("/", "one.example"))
             assert refused.value.cause == "one.example redirects to another site"
             assert refused.value.next_step == f"If it is wanted, fetch {end.url('/end', 'two.example')} itself."
-            async with fetching(page_reader, names, domains=Domains(allow=("two.example",))) as web_pages:
+            async with fetching(page_reader, names, domains=DomainPolicy(allow=("two.example",))) as web_pages:
                 assert (await web_pages.fetch(site.url("/", "one.example"))).text == "there"

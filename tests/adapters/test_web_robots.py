@@ -2,7 +2,7 @@ import pytest
 
 from tests.web_site import answering, fetching, leading_to, running_site
 from waystation.documents.readers.reader import BytesReader
-from waystation.kernel.errors import WebRefused, WebUnavailable
+from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
 
 RULES = """\
 User-agent: *
@@ -19,7 +19,9 @@ async def test_rules_for_us_are_obeyed_and_rules_for_others_are_not_ours(page_re
     async with running_site(pages) as site, fetching(page_reader) as web_pages:
         assert (await web_pages.fetch(site.url("/open"))).text == "open"
         assert (await web_pages.fetch(site.url("/private/but-this"))).text == "this"
-        with pytest.raises(WebRefused, match=r"^127.0.0.1 does not let programs read this page. Use another source.$"):
+        with pytest.raises(
+            WebFetchRejectedError, match=r"^127.0.0.1 does not let programs read this page. Use another source.$"
+        ):
             await web_pages.fetch(site.url("/private/page"))
     assert site.pages == ["/open", "/private/but-this"]
 
@@ -27,7 +29,7 @@ async def test_rules_for_us_are_obeyed_and_rules_for_others_are_not_ours(page_re
 async def test_rules_hold_for_where_a_redirect_leads(page_reader: BytesReader) -> None:
     pages = {"/robots.txt": answering(RULES), "/open": leading_to("/private/page"), "/private/page": answering("no")}
     async with running_site(pages) as site, fetching(page_reader) as web_pages:
-        with pytest.raises(WebRefused, match="does not let programs read"):
+        with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
             await web_pages.fetch(site.url("/open"))
     assert site.pages == ["/open"]
 
@@ -53,5 +55,5 @@ async def test_of_an_endless_list_of_rules_the_beginning_counts(page_reader: Byt
     pages = {"/robots.txt": answering(endless), "/open": answering("open")}
     async with running_site(pages) as site, fetching(page_reader) as web_pages:
         assert (await web_pages.fetch(site.url("/open"))).text == "open"
-        with pytest.raises(WebRefused, match="does not let programs read"):
+        with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
             await web_pages.fetch(site.url("/private"))

@@ -11,11 +11,11 @@ from pydantic import SecretStr
 from tests.ports import free_port
 from tests.unit.notice_values import ASKED
 from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, payload, running_webhook
-from waystation.kernel.errors import WebhookRefused, WebhookUnavailable
+from waystation.kernel.errors import WebhookRejectedError, WebhookUnavailable
 from waystation.runtime.hooks import LONGEST_WAIT, Webhook
 from waystation.tasks.notices import text
 from waystation.tasks.ports import Notifier
-from waystation.testing import ListNotifier
+from waystation.testing import RecordingNotifier
 
 DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
 
@@ -58,7 +58,7 @@ async def test_what_may_pass_is_worth_another_attempt_and_the_next_one_delivers(
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
 async def test_a_refusal_is_final_and_says_what_to_check(status: int) -> None:
     async with running_webhook(Answer(status)) as server, webhook_to(server) as webhook:
-        with pytest.raises(WebhookRefused, match=f"answered {status}, which is final: check WAYSTATION_WEBHOOK"):
+        with pytest.raises(WebhookRejectedError, match=f"answered {status}, which is final: check WAYSTATION_WEBHOOK"):
             await webhook.send(ASKED, None)
 
 
@@ -66,7 +66,7 @@ async def test_a_redirect_is_not_followed() -> None:
     async with running_webhook() as elsewhere:
         redirect = Answer(307, {"Location": elsewhere.url})
         async with running_webhook(redirect) as server, webhook_to(server) as webhook:
-            with pytest.raises(WebhookRefused, match="answered 307, a redirect, which is not followed"):
+            with pytest.raises(WebhookRejectedError, match="answered 307, a redirect, which is not followed"):
                 await webhook.send(ASKED, None)
     assert elsewhere.asked == []
 
@@ -117,7 +117,7 @@ async def test_the_secret_path_is_in_no_log_and_no_error(
     async with running_webhook(*answers) as server, webhook_to(server, patience_s=0.2) as webhook:
         try:
             await webhook.send(ASKED, None)
-        except (WebhookRefused, WebhookUnavailable) as error:
+        except (WebhookRejectedError, WebhookUnavailable) as error:
             said = f"{error}{error.__cause__}{error.__suppress_context__ or error.__context__}"
         said += repr(webhook)
     assert len(server.asked) == 1
@@ -146,7 +146,7 @@ async def real(up: bool) -> AsyncGenerator[tuple[Notifier, WebhookServer]]:
 
 
 async def test_real_and_double_deliver_or_say_that_it_is_worth_another_attempt() -> None:
-    double = ListNotifier()
+    double = RecordingNotifier()
     async with real(up=True) as (webhook, server):
         await webhook.send(ASKED, None)
         await double.send(ASKED, None)

@@ -18,8 +18,8 @@ from tests.running import dev_server, opened_store
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing import ListMemory
-from workers.health import Health, served_health
-from workers.wiring import polling
+from workers.health import Health, run_health_server
+from workers.wiring import run_workers
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Served:
 @asynccontextmanager
 async def serving(client: Client, store: SqlStore, *workers: Worker) -> AsyncGenerator[Served]:
     port, memory = free_port(), ListMemory()
-    async with served_health(f"127.0.0.1:{port}", Health(client, store, memory, workers)):
+    async with run_health_server(f"127.0.0.1:{port}", Health(client, store, memory, workers)):
         yield Served(port, store, memory, workers)
 
 
@@ -69,7 +69,7 @@ async def served(temporal_client: Client, tmp_path: Path) -> AsyncGenerator[Serv
 async def test_a_process_lives_before_it_is_ready_and_is_ready_while_its_workers_poll(served: Served) -> None:
     assert await served.get("/livez") == (200, {"live": True})
     assert await served.missing() == (503, {"workers"})
-    async with polling(served.workers):
+    async with run_workers(served.workers):
         while (await served.missing()) != (200, set()):
             await asyncio.sleep(0.01)
     assert await served.missing() == (503, {"workers"})
@@ -77,7 +77,7 @@ async def test_a_process_lives_before_it_is_ready_and_is_ready_while_its_workers
 
 async def test_a_memory_that_is_down_is_told_and_makes_nothing_unready(served: Served) -> None:
     served.memory.failing = True
-    async with polling(served.workers):
+    async with run_workers(served.workers):
         while (await served.missing()) != (200, {"memory"}):
             await asyncio.sleep(0.01)
 
@@ -100,5 +100,5 @@ async def test_without_its_server_a_worker_is_not_ready(tmp_path: Path) -> None:
 async def test_a_port_that_is_taken_names_the_setting(served: Served, temporal_client: Client) -> None:
     address = f"127.0.0.1:{served.port}"
     with pytest.raises(BadInput, match=f"WAYSTATION_HEALTH_ADDRESS is '{address}', where nothing can listen"):
-        async with served_health(address, Health(temporal_client, served.store, served.memory, [])):
+        async with run_health_server(address, Health(temporal_client, served.store, served.memory, [])):
             pass

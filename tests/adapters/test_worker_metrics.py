@@ -18,18 +18,18 @@ from tests.crew import CREW_PLAN, ROOMY, Call, Crew, terms, tight
 from tests.ports import free_port
 from tests.prices import PRICES
 from tests.running import Counter, dev_server, opened_parts, request, until, working
-from waystation.budgets.budget import RunTotals
+from waystation.budgets.budget import RunUsage
 from waystation.context.outcome import CompactionOutcome, Status
 from waystation.kernel.errors import BadInput, ModelUnavailable, StoreError
 from waystation.planning.plan import PLANNING_ID
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 from waystation.runtime.temporal.connect import Target
-from waystation.runtime.temporal.metrics import TemporalMeter, prometheus_runtime
-from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.runtime.temporal.metrics import TemporalMeter, create_prometheus_runtime
+from waystation.runtime.temporal.tasks import TemporalTaskClient
 from waystation.tasks.task import TaskPhase, task_id_of
-from waystation.testing import ListMeter, PlainRedactor
-from workers.health import Gauge, sampled
-from workers.parts import Parts
+from waystation.testing import PlainRedactor, RecordingMeter
+from workers.health import Gauge, run_gauge_sampler
+from workers.parts import ActivityDeps
 
 _SAMPLE = re.compile(r"^(?P<name>waystation_\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -44,7 +44,7 @@ COMPACTED = CompactionOutcome(
     tokens_after=2_000,
     covered=7,
     passages=3,
-    totals=RunTotals(),
+    totals=RunUsage(),
 )
 
 
@@ -61,7 +61,7 @@ class Scraped:
 
     def __init__(self) -> None:
         self.port = free_port()
-        self.runtime = prometheus_runtime("127.0.0.1", self.port)
+        self.runtime = create_prometheus_runtime("127.0.0.1", self.port)
         self.meter = TemporalMeter(self.runtime.metric_meter)
         self.samples: list[Sample] = []
 
@@ -84,7 +84,7 @@ class Scraped:
 TASK_ID = task_id_of(request())
 
 
-async def charged(parts: Parts) -> tuple[RunTotals, list[RunTotals]]:
+async def charged(parts: ActivityDeps) -> tuple[RunUsage, list[RunUsage]]:
     """What the store says that planning and the agents have cost."""
     totals = [
         await parts.store.totals(f"{TASK_ID}/{step}") for step in (PLANNING_ID, *(step.id for step in CREW_PLAN.steps))
@@ -93,7 +93,7 @@ async def charged(parts: Parts) -> tuple[RunTotals, list[RunTotals]]:
 
 
 @asynccontextmanager
-async def at_work(folder: Path, crew: Crew, scraped: Scraped) -> AsyncGenerator[tuple[Counter, Parts]]:
+async def at_work(folder: Path, crew: Crew, scraped: Scraped) -> AsyncGenerator[tuple[Counter, ActivityDeps]]:
     async with (
         dev_server() as server,
         opened_parts(folder, PlainRedactor({}), crew, scraped.meter) as parts,
@@ -146,10 +146,10 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
             await counter.submit(under=priced)
             await counter.task().result()
         scraped.meter.compacted(COMPACTED)
-        scraped.meter.redacted(Place.SUMMARY, 5)
+        scraped.meter.redacted(TextDestination.SUMMARY, 5)
         scraped.meter.passages_waiting(12)
-        scraped.meter.tasks_paused(2)
-        scraped.meter.not_sampled("paused_tasks")
+        scraped.meter.set_paused_tasks(2)
+        scraped.meter.record_sampling_failure("paused_tasks")
         shown = {line.partition("{")[0].partition(" ")[0] for line in (await scraped.scrape()).splitlines()}
     assert names - shown == set()
     assert {"${datasource}"} == {panel["datasource"]["uid"] for panel in board["panels"] if "datasource" in panel}
@@ -158,7 +158,7 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
 async def test_a_paused_task_is_counted_while_it_waits(tmp_path: Path) -> None:
     async with at_work(tmp_path, Crew(), Scraped()) as (counter, _):
         address = counter.client.service_client.config.target_host
-        tasks = TemporalTasks(counter.client, Target(ClientConfigProfile(address=address), None))
+        tasks = TemporalTaskClient(counter.client, Target(ClientConfigProfile(address=address), None))
         assert await tasks.count_waiting_tasks() == 0
         await counter.submit(under=tight())
 
@@ -173,11 +173,11 @@ async def test_what_else_is_counted_carries_no_ids() -> None:
     scraped = Scraped()
     scraped.meter.compacted(COMPACTED)
     scraped.meter.compacted(COMPACTED.replace(status=Status.CANNOT_FIT))
-    scraped.meter.redacted(Place.SUMMARY, 5)
+    scraped.meter.redacted(TextDestination.SUMMARY, 5)
     scraped.meter.passages_waiting(12)
-    scraped.meter.tasks_paused(2)
-    scraped.meter.tasks_paused(1)
-    scraped.meter.not_sampled("paused_tasks")
+    scraped.meter.set_paused_tasks(2)
+    scraped.meter.set_paused_tasks(1)
+    scraped.meter.record_sampling_failure("paused_tasks")
     await scraped.scrape()
     without_service = [(one.name, {**one.labels, "service_name": ""}, one.value) for one in scraped.samples]
     shown = {(name, *(value for value in labels.values() if value)): count for name, labels, count in without_service}
@@ -193,7 +193,7 @@ async def test_what_else_is_counted_carries_no_ids() -> None:
 
 
 async def test_a_gauge_that_cannot_be_read_is_counted_and_read_again() -> None:
-    meter, answers = ListMeter(), iter([1, None, 3])
+    meter, answers = RecordingMeter(), iter([1, None, 3])
     read_all = asyncio.Event()
 
     async def read() -> int:
@@ -205,7 +205,7 @@ async def test_a_gauge_that_cannot_be_read_is_counted_and_read_again() -> None:
         return answer
 
     gauge = Gauge("outbox_passages", read, meter.passages_waiting)
-    async with sampled((gauge,), meter, timedelta(milliseconds=1)):
+    async with run_gauge_sampler((gauge,), meter, timedelta(milliseconds=1)):
         await read_all.wait()
     assert meter.missed == {"outbox_passages": 1}
     assert meter.gauges["passages_waiting"] in {3, 0}
@@ -214,4 +214,4 @@ async def test_a_gauge_that_cannot_be_read_is_counted_and_read_again() -> None:
 def test_a_metrics_port_that_is_taken_is_told() -> None:
     scraped = Scraped()
     with pytest.raises(BadInput, match=rf"metrics cannot be served at 127\.0\.0\.1:{scraped.port}: .*in use"):
-        prometheus_runtime("127.0.0.1", scraped.port)
+        create_prometheus_runtime("127.0.0.1", scraped.port)

@@ -12,15 +12,15 @@ from temporalio.worker import PollerBehaviorAutoscaling, PollerBehaviorSimpleMax
 
 from waystation.cli.main import run
 from waystation.config.settings import Settings
-from waystation.config.values import Listener, address_of
+from waystation.config.values import ListenAddress, parse_listen_address
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES
 from waystation.memory.embedders.local import NoEmbedder
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import Target
-from workers.memory import opened_memory
-from workers.queues import served_queues, tuning
+from workers.memory import open_memory
+from workers.queues import build_worker_tuning, select_served_queues
 from workers.wiring import running_workers
 
 SERVER = "http://127.0.0.1:9"
@@ -38,35 +38,35 @@ print(*{"qdrant_client"} & set(sys.modules))
 
 
 def test_all_queues_are_served_unless_some_are_named() -> None:
-    assert served_queues(Settings()) == set(QUEUES)
-    assert served_queues(Settings(queues="context, agents,workflows")) == set(QUEUES)
-    assert served_queues(Settings(queues="agents,context", qdrant_url=SERVER)) == {AGENTS_QUEUE, CONTEXT_QUEUE}
+    assert select_served_queues(Settings()) == set(QUEUES)
+    assert select_served_queues(Settings(queues="context, agents,workflows")) == set(QUEUES)
+    assert select_served_queues(Settings(queues="agents,context", qdrant_url=SERVER)) == {AGENTS_QUEUE, CONTEXT_QUEUE}
 
 
 def test_an_unknown_queue_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(BadInput, match="there is no queue agent: the queues are workflows, agents, context"):
-        served_queues(Settings(queues="agent,workflows", qdrant_url=SERVER))
+        select_served_queues(Settings(queues="agent,workflows", qdrant_url=SERVER))
 
 
 def test_embedded_memory_needs_one_process_for_all_queues() -> None:
     with pytest.raises(BadInput, match=r"without QDRANT_URL one process runs all queues.*set QDRANT_URL to a Qdrant"):
-        served_queues(Settings(queues="agents"))
+        select_served_queues(Settings(queues="agents"))
 
 
 async def test_a_second_process_on_embedded_memory_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path)
-    async with opened_memory(settings, NoEmbedder()) as memory:
+    async with open_memory(settings, NoEmbedder()) as memory:
         assert await memory.count("t") == 0
         with pytest.raises(BadInput, match=r"another process runs the workers of .*or set QDRANT_URL"):
-            async with opened_memory(settings, NoEmbedder()):
+            async with open_memory(settings, NoEmbedder()):
                 pass
-    async with opened_memory(settings, NoEmbedder()):
+    async with open_memory(settings, NoEmbedder()):
         pass
 
 
 async def test_memory_on_a_server_is_shared_and_opens_while_the_server_is_down(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, qdrant_url=SERVER, qdrant_grpc_port=0)
-    async with opened_memory(settings, NoEmbedder()), opened_memory(settings, NoEmbedder()) as second:
+    async with open_memory(settings, NoEmbedder()), open_memory(settings, NoEmbedder()) as second:
         with pytest.raises(MemoryUnavailable, match=r"127\.0\.0\.1:9"):
             await second.count("t")
 
@@ -85,25 +85,25 @@ def test_a_process_with_embedded_memory_does_not_load_the_client_of_a_server() -
 
 
 def test_slots_are_fixed_unless_a_target_is_set() -> None:
-    fixed = tuning(Settings(), 32)
+    fixed = build_worker_tuning(Settings(), 32)
     assert fixed.polling == PollerBehaviorSimpleMaximum()
     assert "FixedSizeSlotSupplier(num_slots=32)" in repr(fixed.slots)
-    by_resources = tuning(Settings(target_memory=0.5), 4)
+    by_resources = build_worker_tuning(Settings(target_memory=0.5), 4)
     assert by_resources.polling == PollerBehaviorAutoscaling()
     assert "ResourceBasedTunerConfig(target_memory_usage=0.5, target_cpu_usage=1.0)" in repr(by_resources.slots)
     assert "maximum_slots=4" in repr(by_resources.slots)
 
 
 def test_addresses_are_read_with_their_hosts_resolved() -> None:
-    assert address_of("S", "0.0.0.0:9464") == Listener("0.0.0.0", 9464)
-    assert address_of("S", "[::1]:80") == Listener("::1", 80)
-    assert address_of("S", "localhost:80").host in {"127.0.0.1", "::1"}
+    assert parse_listen_address("S", "0.0.0.0:9464") == ListenAddress("0.0.0.0", 9464)
+    assert parse_listen_address("S", "[::1]:80") == ListenAddress("::1", 80)
+    assert parse_listen_address("S", "localhost:80").host in {"127.0.0.1", "::1"}
 
 
 @pytest.mark.parametrize("text", ["9464", ":9464", "host:", "host:0", "host:65536", "::1:80", "http://host:80"])
 def test_an_address_that_is_none_names_its_setting(text: str) -> None:
     with pytest.raises(BadInput, match=r"WAYSTATION_X is .*: write it as host:port"):
-        address_of("WAYSTATION_X", text)
+        parse_listen_address("WAYSTATION_X", text)
 
 
 @pytest.mark.parametrize("command", [("-m", "workers"), ("-m", "waystation.cli.main", "worker")])

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from tests.agents.full_context import summary
 from tests.agents.office import NAME, Office
 from tests.unit.histories import calls, prose, research, results
-from waystation.context.transcript import Message, Text, user_text
-from waystation.models.ports import ModelReply
+from waystation.context.transcript import Message, Text, build_user_message
+from waystation.models.ports import ModelResponse
 
 DEMAND = "Never touch config/prod.yaml before Friday."
 
@@ -19,10 +19,10 @@ def conversation() -> Sequence[Message]:
     codes = " ".join(f"E{number}" for number in range(4_000, 4_160))
     log = f"{NAME} kept the harbour, https://harbour.example/logs/1811 has it.\nIt failed with {codes}. "
     turns[8:10] = calls("m10", "c5", tool="recall"), results("m11", c5=f"{log}\n{prose(400)}")
-    return (user_text("m1", "Why did it silt up?"), *turns)
+    return (build_user_message("m1", "Why did it silt up?"), *turns)
 
 
-def told() -> ModelReply:
+def told() -> ModelResponse:
     """What the model that condenses says."""
     return summary(f"The keeper {NAME} let it silt up: E4000, see https://harbour.example/logs/1811.")
 

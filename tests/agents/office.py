@@ -8,33 +8,33 @@ from tests.prices import PRICES
 from tests.readers import ANYONE
 from tests.strict_server import checked
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.compactor import Condenser
-from waystation.agents.leg import AgentTerms, LegOutcome, LegRequest
+from waystation.agents.compactor import Compactor
+from waystation.agents.leg import AgentConfig, LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop
-from waystation.agents.roles import Desk
-from waystation.agents.task_brief import ContractWriter
-from waystation.agents.tools.tool import CallSite
+from waystation.agents.roles import AgentDeps
+from waystation.agents.task_brief import BriefBuilder
+from waystation.agents.tools.tool import ToolContext
 from waystation.budgets.budget import Mode
 from waystation.context.outcome import CompactionRequest
-from waystation.context.tokens import Measure
-from waystation.context.transcript import Charge, Message, PromptPrefix, Record, ToolUse, Transcript
+from waystation.context.tokens import TokenEstimator
+from waystation.context.transcript import Charge, Message, PromptPrefixRecord, Record, ToolUse, Transcript
 from waystation.documents.columns import ColumnRedactor
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.search import Bm25DocumentSearch
-from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.kernel.amount import Limit
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.roles import Role
 from waystation.kernel.usage import Usage
-from waystation.memory.archive import Archive, Recollection
+from waystation.memory.archive import MemoryRecall, OutboxDrainer
 from waystation.memory.embedders.local import NoEmbedder
 from waystation.planning.plan import Plan, Step
 from waystation.planning.planner import Planner
 from waystation.reports.publisher import CitationCheck, Publisher
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskRequest, TaskRow, TaskTerms, own_session, tenant_hash
-from waystation.testing import ListMemory, ListMeter, PlainRedactor, ScriptedModel
+from waystation.testing import ListMemory, PlainRedactor, RecordingMeter, ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TASK = "task-1"
@@ -48,7 +48,7 @@ DOCUMENTS = (
     SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\nIt silted up within ten years.\n"),
     SourceDocument(name="keeper.md", text=f"The keeper was {NAME}.\nHer key is {SECRET}.\n"),
 )
-TERMS = AgentTerms(
+TERMS = AgentConfig(
     model="claude-sonnet-5-5", condense_model="small", window=20_000, trigger=15_000, target=7_500, prices=PRICES
 )
 LIMIT = Limit(tokens=100_000)
@@ -95,7 +95,7 @@ def without_statuses(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 def done_to(transcript: Transcript) -> tuple[Record, ...]:
     """Its records, but for those that say what is sent."""
-    return tuple(record for record in transcript.records if not isinstance(record, PromptPrefix))
+    return tuple(record for record in transcript.records if not isinstance(record, PromptPrefixRecord))
 
 
 def statuses(messages: Sequence[Message]) -> list[str]:
@@ -121,8 +121,8 @@ class Office:
     )
     memory: ListMemory = field(default_factory=ListMemory)
     embedder: NoEmbedder = field(default_factory=NoEmbedder)
-    meter: ListMeter = field(default_factory=ListMeter)
-    terms: AgentTerms = TERMS
+    meter: RecordingMeter = field(default_factory=RecordingMeter)
+    terms: AgentConfig = TERMS
     limit: Limit = LIMIT
     task_id: str = TASK
     offline: bool = False
@@ -160,13 +160,13 @@ class Office:
         return MeteredModel(model=checked(self.model), store=self.store, clock=self.clock, meter=self.meter)
 
     @property
-    def recollection(self) -> Recollection:
-        return Recollection(memory=self.memory, embedder=self.embedder, redactor=self.redactor)
+    def recollection(self) -> MemoryRecall:
+        return MemoryRecall(memory=self.memory, embedder=self.embedder, redactor=self.redactor)
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> AgentDeps:
         store = self.store
-        return Desk(
+        return AgentDeps(
             store=store,
             search=Bm25DocumentSearch(store),
             recollection=self.recollection,
@@ -175,18 +175,18 @@ class Office:
         )
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> RedactedTableReader:
         """Without anything kept of earlier queries."""
-        return Tables(DuckDbTables(), ColumnRedactor(self.redactor, self.redactor), self.clock)
+        return RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(self.redactor, self.redactor), self.clock)
 
     @property
-    def redacted(self) -> RedactedDocuments:
-        return RedactedDocuments(self.store, self.redactor)
+    def redacted(self) -> RedactedDocumentStore:
+        return RedactedDocumentStore(self.store, self.redactor)
 
     @property
-    def contracts(self) -> ContractWriter:
+    def contracts(self) -> BriefBuilder:
         store = self.store
-        return ContractWriter(
+        return BriefBuilder(
             store=store,
             recollection=self.recollection,
             redactor=self.redactor,
@@ -203,12 +203,12 @@ class Office:
         self.pauses.append(seconds)
 
     @property
-    def archive(self) -> Archive:
-        return Archive(store=self.store, embedder=self.embedder, memory=self.memory, redactor=self.redactor)
+    def archive(self) -> OutboxDrainer:
+        return OutboxDrainer(store=self.store, embedder=self.embedder, memory=self.memory, redactor=self.redactor)
 
     @property
-    def condenser(self) -> Condenser:
-        return Condenser(model=self.metered, desk=self.desk, archive=self.archive, clock=self.clock)
+    def condenser(self) -> Compactor:
+        return Compactor(model=self.metered, desk=self.desk, archive=self.archive, clock=self.clock)
 
     @property
     def planner(self) -> Planner:
@@ -229,18 +229,18 @@ class Office:
         )
         return await self.loop.run(request, never)
 
-    async def site(self, step_id: str = "research-1", call_id: str = "c1", window: int = 20_000) -> CallSite:
+    async def site(self, step_id: str = "research-1", call_id: str = "c1", window: int = 20_000) -> ToolContext:
         """Where a tool is called, with a right to write that is taken now."""
         run = self.run_ref(step_id)
         await self.store.open_run(run)
         fence = await self.store.take_fence(run.run_id)
-        return CallSite(
+        return ToolContext(
             run=run,
             fence=fence,
             call_id=call_id,
             transcript=await self.transcript(step_id),
             policy=self.terms.policy.replace(window=window),
-            measure=Measure(fixed=0),
+            measure=TokenEstimator(fixed=0),
         )
 
     async def call(self, call: ToolUse, step_id: str = "research-1", window: int = 20_000) -> str:

@@ -6,46 +6,46 @@ import pytest
 
 from tests.agents.office import NAME, SECRET, SECRET_PLACEHOLDER, TENANT, TERMS, Office, never, statuses, use
 from tests.readers import ANYONE
-from waystation.agents.deliverables import Finding, Findings
-from waystation.agents.leg import ContextFull, Finished, LegRequest, TurnLimit, Yielded
+from waystation.agents.deliverables import Finding, ResearchFindings
+from waystation.agents.leg import AgentFinished, ContextFull, Interrupted, LegRequest, TurnLimit
 from waystation.agents.loop import LEG_TIME
-from waystation.context.legality import violations
-from waystation.context.tokens import upper_bound
+from waystation.context.legality import find_violations
+from waystation.context.tokens import compute_request_upper_bound
 from waystation.context.transcript import Text, Thinking
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import ModelUnavailable, RedactionFailed
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest, StopReason
-from waystation.privacy.policy import Place
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.models.ports import ModelRequest, ModelResponse, StopReason
+from waystation.privacy.policy import TextDestination
+from waystation.testing import ScriptedModel, make_scripted_response
 
 FINDING = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}
-SUBMIT = scripted_reply(use("submit_findings", "c9", findings=[FINDING]))
-READ = scripted_reply(use("read_document", "c1", name="harbour.md"))
-NOTE = scripted_reply(
+SUBMIT = make_scripted_response(use("submit_findings", "c9", findings=[FINDING]))
+READ = make_scripted_response(use("read_document", "c1", name="harbour.md"))
+NOTE = make_scripted_response(
     Text(text="I keep that."),
     use("take_note", "c2", text="It silted up.", document="harbour.md", first_line=2, last_line=2),
     use("search_documents", "c3", query="harbour"),
 )
-IDLE = scripted_reply(Text(text="Let me think."))
+IDLE = make_scripted_response(Text(text="Let me think."))
 
 
 async def test_a_whole_leg_ends_with_what_the_agent_handed_in(office: Office) -> None:
     outcome = await office.leg(ScriptedModel([READ, NOTE, SUBMIT]))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert not outcome.partial
     assert outcome.standing.totals.turns == 3
     assert outcome.standing.totals.usage == Usage(input=300, output=60)
     assert outcome.standing.totals.possibly_billed == 0
     assert outcome.standing.totals.cost_micro_usd == 3 * (100 * 2 + 20 * 10)
     finding = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
-    assert await office.store.deliverable("task-1/research-1", ANYONE) == Findings(findings=(finding,))
+    assert await office.store.get_deliverable("task-1/research-1", ANYONE) == ResearchFindings(findings=(finding,))
     assert [note.text for note in await office.store.notes("task-1", ANYONE, "task-1/research-1")] == ["It silted up."]
 
 
 async def test_the_transcript_is_legal_and_holds_the_results_in_the_order_of_the_calls(office: Office) -> None:
     await office.leg(ScriptedModel([READ, NOTE, SUBMIT]))
-    assert violations((await office.transcript()).messages) == ()
+    assert find_violations((await office.transcript()).messages) == ()
     talk = await office.talk()
     assert [message.id for message in talk] == [f"m{number}" for number in range(1, 8)]
     assert [result.tool_use_id for result in talk[4].tool_results] == ["c2", "c3"]
@@ -54,14 +54,16 @@ async def test_the_transcript_is_legal_and_holds_the_results_in_the_order_of_the
 
 async def test_calls_of_servers_that_number_those_of_each_reply_anew_are_told_apart(office: Office) -> None:
     kept = [
-        scripted_reply(use("take_note", "call_0", text=text, document="harbour.md", first_line=2, last_line=2))
+        make_scripted_response(use("take_note", "call_0", text=text, document="harbour.md", first_line=2, last_line=2))
         for text in ("It silted up.", "It was dredged.", "It closed.")
     ]
-    await office.leg(ScriptedModel([*kept, scripted_reply(use("submit_findings", "call_0", findings=[FINDING]))]))
+    await office.leg(
+        ScriptedModel([*kept, make_scripted_response(use("submit_findings", "call_0", findings=[FINDING]))])
+    )
     transcript = await office.transcript()
     calls = [call.id for message in transcript.messages for call in message.tool_uses]
     assert calls == ["call_0", "call_0_m4", "call_0_m6", "call_0_m8"]
-    assert violations(transcript.messages) == ()
+    assert find_violations(transcript.messages) == ()
     assert len(await office.store.notes("task-1", ANYONE, "task-1/research-1")) == len(kept)
 
 
@@ -83,7 +85,7 @@ async def test_what_the_model_is_sent(office: Office) -> None:
 
 async def test_a_status_is_sent_again_as_it_was_until_there_is_another_one_to_say(office: Office) -> None:
     office.limit = Limit(tokens=90_000)
-    model = ScriptedModel([READ, *[scripted_reply(use("list_documents", f"l{n}")) for n in range(8)], SUBMIT])
+    model = ScriptedModel([READ, *[make_scripted_response(use("list_documents", f"l{n}")) for n in range(8)], SUBMIT])
     await office.leg(model)
     assert statuses(model.requests[-1].messages) == [
         "<status>budget left 80,000 tokens (more is asked for when it is spent)</status>",
@@ -100,7 +102,7 @@ async def test_a_status_counts_in_what_its_call_may_cost(office: Office) -> None
     (sent,) = model.requests
     tools = json.dumps([tool.model_dump(mode="json") for tool in sent.tools])
     assert sent.messages[-1].is_status
-    worst = upper_bound(sent.system, tools, sent.messages) + sent.max_output
+    worst = compute_request_upper_bound(sent.system, tools, sent.messages) + sent.max_output
     assert (await office.store.totals("task-1/research-1")).possibly_billed == worst
 
 
@@ -126,7 +128,7 @@ async def test_the_status_counts_what_the_task_could_lend(office: Office) -> Non
 
 async def test_a_full_context_ends_the_leg_before_the_call(office: Office) -> None:
     office.terms = TERMS.replace(trigger=2_800, target=1_200)
-    model = ScriptedModel([scripted_reply(Text(text="word " * 1_500), usage=Usage(input=2_500, output=2_000))])
+    model = ScriptedModel([make_scripted_response(Text(text="word " * 1_500), usage=Usage(input=2_500, output=2_000))])
     outcome = await office.leg(model)
     assert isinstance(outcome, ContextFull)
     assert outcome.request_tokens >= 2_800
@@ -136,7 +138,7 @@ async def test_a_full_context_ends_the_leg_before_the_call(office: Office) -> No
 async def test_the_estimate_is_corrected_by_what_the_provider_counted(office: Office) -> None:
     office.terms = TERMS.replace(turn_limit=1)
     outcome = await office.leg(
-        ScriptedModel([scripted_reply(Text(text="Hm."), usage=Usage(input=700, cache_read=1_900, output=5))])
+        ScriptedModel([make_scripted_response(Text(text="Hm."), usage=Usage(input=700, cache_read=1_900, output=5))])
     )
     assert isinstance(outcome, TurnLimit)
     assert 1.0 < outcome.standing.scale <= 2.0
@@ -157,12 +159,12 @@ async def test_a_leg_ends_after_its_turns_and_the_next_one_goes_on(office: Offic
     assert isinstance(first, TurnLimit)
     assert first.standing.totals.turns == 2
     second = ScriptedModel([SUBMIT])
-    assert isinstance(await office.leg(second, 2), Finished)
+    assert isinstance(await office.leg(second, 2), AgentFinished)
     assert second.calls == 1
 
 
 async def test_a_leg_ends_after_its_time(office: Office) -> None:
-    def slowly(request: ModelRequest) -> ModelReply:
+    def slowly(request: ModelRequest) -> ModelResponse:
         office.clock.move(LEG_TIME / 2 + timedelta(seconds=1))
         return READ if len(request.messages) == 1 else NOTE
 
@@ -175,7 +177,7 @@ async def test_a_leg_yields_at_a_turn_boundary_when_the_worker_stops(office: Off
     office.model = ScriptedModel([READ, NOTE, SUBMIT])
     request = LegRequest(run=office.run_ref(), leg=1, limit=Limit(tokens=100_000), terms=TERMS)
     outcome = await office.loop.run(request, lambda: office.model.calls == 2)
-    assert isinstance(outcome, Yielded)
+    assert isinstance(outcome, Interrupted)
     assert outcome.standing.totals.turns == 2
     assert (await office.transcript()).messages[-1].tool_results
 
@@ -183,16 +185,16 @@ async def test_a_leg_yields_at_a_turn_boundary_when_the_worker_stops(office: Off
 async def test_an_agent_that_has_handed_in_finishes_even_when_the_worker_stops(office: Office) -> None:
     office.model = ScriptedModel([SUBMIT])
     request = LegRequest(run=office.run_ref(), leg=1, limit=Limit(tokens=100_000), terms=TERMS)
-    assert isinstance(await office.loop.run(request, lambda: office.model.calls == 1), Finished)
+    assert isinstance(await office.loop.run(request, lambda: office.model.calls == 1), AgentFinished)
 
 
 @pytest.mark.parametrize("stop", [StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED])
 async def test_a_tool_call_that_was_cut_is_not_run(office: Office, stop: StopReason) -> None:
-    cut = scripted_reply(
+    cut = make_scripted_response(
         use("search_documents", "c1", query="harbour"), use("submit_findings", "c2", findings=[]), stop=stop
     )
     outcome = await office.leg(ScriptedModel([cut, SUBMIT]))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     talk = await office.talk()
     assert [call.id for call in talk[1].tool_uses] == ["c1"]
     assert "was cut here" in talk[1].text
@@ -202,32 +204,32 @@ async def test_a_tool_call_that_was_cut_is_not_run(office: Office, stop: StopRea
 async def test_three_replies_without_tools_end_the_run_partial(office: Office) -> None:
     model = ScriptedModel([IDLE] * 5)
     outcome = await office.leg(model)
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, model.calls) == (True, 3)
     assert outcome.reason == "the model gave 3 replies in a row without handing in a result"
 
 
 async def test_three_replies_that_call_only_tools_that_there_are_not_end_the_run_partial(office: Office) -> None:
-    made_up = [scripted_reply(use("no_such_tool", f"c{n}"), use("nor_this", f"d{n}")) for n in range(9)]
+    made_up = [make_scripted_response(use("no_such_tool", f"c{n}"), use("nor_this", f"d{n}")) for n in range(9)]
     model = ScriptedModel(made_up)
     outcome = await office.leg(model)
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, model.calls) == (True, 3)
     assert outcome.reason == "the model gave 3 replies in a row without handing in a result"
 
 
 async def test_a_call_of_a_tool_that_there_is_beside_made_up_ones_lets_the_run_go_on(office: Office) -> None:
     search = use("search_documents", "c1", query="harbour")
-    made_up = [scripted_reply(use("no_such_tool", f"d{n}")) for n in range(4)]
-    mixed = scripted_reply(search, use("no_such_tool", "d9"))
+    made_up = [make_scripted_response(use("no_such_tool", f"d{n}")) for n in range(4)]
+    mixed = make_scripted_response(search, use("no_such_tool", "d9"))
     outcome = await office.leg(ScriptedModel([*made_up[:2], mixed, *made_up[2:], SUBMIT]))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert not outcome.partial
 
 
 async def test_a_tool_call_between_idle_replies_lets_the_run_go_on(office: Office) -> None:
     outcome = await office.leg(ScriptedModel([IDLE, IDLE, READ, IDLE, IDLE, SUBMIT]))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert not outcome.partial
     word = (await office.talk())[2]
     assert word.text == "<platform>Go on. When you are done, hand in with submit_findings.</platform>"
@@ -239,27 +241,27 @@ async def test_a_tool_call_between_idle_replies_lets_the_run_go_on(office: Offic
 async def test_an_empty_reply_is_kept_and_the_next_request_is_legal(
     office: Office, blocks: tuple[Text | Thinking, ...]
 ) -> None:
-    model = ScriptedModel([scripted_reply(*blocks), SUBMIT])
-    assert isinstance(await office.leg(model), Finished)
-    assert violations(model.requests[1].messages) == ()
+    model = ScriptedModel([make_scripted_response(*blocks), SUBMIT])
+    assert isinstance(await office.leg(model), AgentFinished)
+    assert find_violations(model.requests[1].messages) == ()
 
 
 async def test_a_refusal_ends_the_run_partial(office: Office) -> None:
-    refusal = scripted_reply(Text(text="I will not."), stop=StopReason.REFUSAL)
+    refusal = make_scripted_response(Text(text="I will not."), stop=StopReason.REFUSAL)
     outcome = await office.leg(ScriptedModel([READ, refusal]))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, outcome.reason) == (True, "the model refused to go on")
 
 
 async def test_a_hand_in_that_fails_does_not_end_the_run(office: Office) -> None:
-    bad = scripted_reply(use("submit_findings", "c1", findings="none"))
+    bad = make_scripted_response(use("submit_findings", "c1", findings="none"))
     outcome = await office.leg(ScriptedModel([bad, SUBMIT]))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert outcome.standing.totals.turns == 2
 
 
 async def test_results_are_redacted_before_they_are_stored(office: Office) -> None:
-    await office.leg(ScriptedModel([scripted_reply(use("read_document", name="keeper.md")), SUBMIT]))
+    await office.leg(ScriptedModel([make_scripted_response(use("read_document", name="keeper.md")), SUBMIT]))
     stored = (await office.transcript()).model_dump_json()
     assert SECRET not in stored
     assert SECRET_PLACEHOLDER in stored
@@ -268,8 +270,8 @@ async def test_results_are_redacted_before_they_are_stored(office: Office) -> No
 
 
 async def test_a_redactor_that_fails_stops_the_leg_and_nothing_of_the_result_is_stored(office: Office) -> None:
-    def answer(_: ModelRequest) -> ModelReply:
-        office.redactor.failing_at = frozenset({Place.TOOL_RESULT})
+    def answer(_: ModelRequest) -> ModelResponse:
+        office.redactor.failing_at = frozenset({TextDestination.TOOL_RESULT})
         return READ
 
     with pytest.raises(RedactionFailed):
@@ -277,7 +279,7 @@ async def test_a_redactor_that_fails_stops_the_leg_and_nothing_of_the_result_is_
     assert [message.role for message in await office.talk()] == ["user", "assistant"]
     office.redactor.failing_at = frozenset()
     again = ScriptedModel([SUBMIT])
-    assert isinstance(await office.leg(again), Finished)
+    assert isinstance(await office.leg(again), AgentFinished)
     assert again.calls == 1
 
 
@@ -290,9 +292,9 @@ async def test_a_redactor_that_fails_at_the_start_leaves_no_contract(office: Off
 
 async def test_memory_that_does_not_answer_is_noted_once_and_stops_nothing(office: Office) -> None:
     office.memory.failing = True
-    recalls = scripted_reply(use("recall", "c1", query="harbour"), use("recall", "c2", query="tide"))
+    recalls = make_scripted_response(use("recall", "c1", query="harbour"), use("recall", "c2", query="tide"))
     outcome = await office.leg(ScriptedModel([recalls, SUBMIT]))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert outcome.standing.notes == (
         "Memory did not answer at the start of a run; the agent went on without it.",
         "Memory did not answer a recall; the agent went on without it.",

@@ -9,19 +9,33 @@ from tests.agents.office import TASK, TERMS, Office, never, use, without_statuse
 from tests.readers import ANYONE
 from tests.store_contract.values import intent
 from waystation.agents.call_ledger import LONGER_PAUSE, MOST_UNANSWERED, QUICK_TRIES
-from waystation.agents.leg import AllowanceSpent, Finished, LegOutcome, LegRequest, ProviderLimit, Standing, TurnLimit
-from waystation.budgets.budget import RunTotals
+from waystation.agents.leg import (
+    AgentFinished,
+    BudgetExhausted,
+    LegOutcome,
+    LegRequest,
+    LegState,
+    OperatorActionRequired,
+    TurnLimit,
+)
+from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import Fence
-from waystation.documents.documents import DocumentHit
+from waystation.documents.documents import DocumentMatch
 from waystation.kernel.amount import Limit
-from waystation.kernel.errors import EndpointBroken, FenceLost, ModelRejected, ModelUnavailable, ReplyBlocked
-from waystation.models.ports import ModelReply, ModelRequest
+from waystation.kernel.errors import (
+    BrokenEndpointError,
+    ContentFilterError,
+    ModelRejected,
+    ModelUnavailable,
+    StaleFenceError,
+)
+from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.runtime.sql_store import SqlStore
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.testing import ScriptedModel, make_scripted_response
 
 RUN_ID = f"{TASK}/research-1"
-SUBMIT = scripted_reply(use("submit_findings", "c9", findings=[]))
-SEARCH = scripted_reply(
+SUBMIT = make_scripted_response(use("submit_findings", "c9", findings=[]))
+SEARCH = make_scripted_response(
     use("take_note", "c1", text="Kept.", document="harbour.md", first_line=1, last_line=1),
     use("search_documents", "c2", query="harbour"),
 )
@@ -35,18 +49,20 @@ class Crash(Exception):
 
 
 class CrashingSearch:
-    async def search(self, task_id: str, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
+    async def search(
+        self, task_id: str, query: str, limit: int, among: range | None = None
+    ) -> tuple[DocumentMatch, ...]:
         raise Crash
 
 
 class Rivalled(ScriptedModel):
     """While it answers, something else happens."""
 
-    def __init__(self, script: Sequence[ModelReply], meanwhile: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, script: Sequence[ModelResponse], meanwhile: Callable[[], Awaitable[object]]) -> None:
         super().__init__(script)
         self._meanwhile = meanwhile
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         await self._meanwhile()
         return await super().complete(request)
 
@@ -70,7 +86,7 @@ async def test_the_next_attempt_makes_no_call_for_the_committed_turn_and_keeps_o
     await crashed_leg(office, ScriptedModel([SEARCH]))
     second = ScriptedModel([SUBMIT])
     outcome = await office.leg(second)
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert second.calls == 1
     assert outcome.standing.totals.turns == 2
     assert len(await office.store.notes(TASK, ANYONE, RUN_ID)) == 1
@@ -94,7 +110,7 @@ async def test_a_late_attempt_at_a_leg_that_is_over_takes_the_run_away_from_nobo
         loop = replace(office.loop, model=replace(office.metered, model=late))
         return await loop.run(request, never)
 
-    assert isinstance(await office.leg(Rivalled([SUBMIT], late_attempt), 2), Finished)
+    assert isinstance(await office.leg(Rivalled([SUBMIT], late_attempt), 2), AgentFinished)
     assert late.calls == 0
 
 
@@ -103,7 +119,7 @@ class StoreWithRival(SqlStore):
 
     async def take_fence(self, run_id: str) -> Fence:
         rival = await super().take_fence(run_id)
-        await self.commit_outcome(rival, 1, TurnLimit(standing=Standing(totals=RunTotals(turns=7))))
+        await self.commit_outcome(rival, 1, TurnLimit(standing=LegState(totals=RunUsage(turns=7))))
         return await super().take_fence(run_id)
 
 
@@ -120,7 +136,7 @@ async def test_an_attempt_that_was_taken_over_writes_nothing_more(office: Office
         await office.store.take_fence(RUN_ID)
 
     zombie = Rivalled([SEARCH, SUBMIT], take_over)
-    with pytest.raises(FenceLost):
+    with pytest.raises(StaleFenceError):
         await office.leg(zombie)
     assert [message.role for message in await office.talk()] == ["user"]
     assert await office.store.notes(TASK, ANYONE, RUN_ID) == ()
@@ -134,13 +150,13 @@ async def test_an_attempt_that_was_taken_over_between_two_turns_makes_no_further
     class TakingOver(CrashingSearch):
         async def search(
             self, task_id: str, query: str, limit: int, among: range | None = None
-        ) -> tuple[DocumentHit, ...]:
+        ) -> tuple[DocumentMatch, ...]:
             await office.store.take_fence(RUN_ID)
             return ()
 
     office.model = ScriptedModel([SEARCH, SUBMIT])
     loop = replace(office.loop, desk=replace(office.desk, search=TakingOver()))
-    with pytest.raises(FenceLost):
+    with pytest.raises(StaleFenceError):
         await loop.run(LegRequest(run=office.run_ref(), leg=1, limit=office.limit, terms=TERMS), never)
     assert office.model.calls == 1
 
@@ -168,12 +184,12 @@ async def test_a_call_that_was_certainly_refused_leaves_no_trace(
 ) -> None:
     with pytest.raises(type(refused)):
         await office.leg(ScriptedModel([refused]))
-    assert await office.store.totals(RUN_ID) == RunTotals(cost_micro_usd=0)
+    assert await office.store.totals(RUN_ID) == RunUsage(cost_micro_usd=0)
 
 
 async def test_a_blocked_reply_ends_the_run_partial_and_counts_as_possibly_billed(office: Office) -> None:
-    outcome = await office.leg(ScriptedModel([SEARCH, ReplyBlocked("the filter blocked the reply")]))
-    assert isinstance(outcome, Finished)
+    outcome = await office.leg(ScriptedModel([SEARCH, ContentFilterError("the filter blocked the reply")]))
+    assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, outcome.reason) == (True, "the filter blocked the reply")
     assert outcome.standing.totals.possibly_billed > 4_000
     silent = ScriptedModel([])
@@ -186,7 +202,7 @@ async def test_a_budget_that_an_unanswered_call_used_up_lets_the_next_attempt_ma
         await office.leg(ScriptedModel([ModelUnavailable("the stream was cut", possibly_billed=True)]))
     office.limit = Limit(tokens=(await office.store.totals(RUN_ID)).possibly_billed)
     silent = ScriptedModel([])
-    assert isinstance(await office.leg(silent), AllowanceSpent)
+    assert isinstance(await office.leg(silent), BudgetExhausted)
     assert silent.calls == 0
 
 
@@ -196,7 +212,7 @@ async def test_the_last_of_so_many_calls_in_a_row_without_a_reply_halts_the_run_
             await office.leg(ScriptedModel([CUT]))
         assert failed.value.retry_after == (None if attempt <= QUICK_TRIES else LONGER_PAUSE)
     outcome = await office.leg(ScriptedModel([CUT]))
-    assert isinstance(outcome, ProviderLimit)
+    assert isinstance(outcome, OperatorActionRequired)
     assert outcome.reason == (
         "5 calls in a row brought no reply that can be used, and may all have been billed; the last one: the stream "
         "was cut"
@@ -204,8 +220,8 @@ async def test_the_last_of_so_many_calls_in_a_row_without_a_reply_halts_the_run_
     held = (await office.store.totals(RUN_ID)).possibly_billed
     assert outcome.standing.totals.possibly_billed == held > MOST_UNANSWERED * 4_000
     again = await office.leg(ScriptedModel([CUT]), 2)
-    assert isinstance(again, ProviderLimit)
-    assert isinstance(await office.leg(ScriptedModel([SUBMIT]), 3), Finished)
+    assert isinstance(again, OperatorActionRequired)
+    assert isinstance(await office.leg(ScriptedModel([SUBMIT]), 3), AgentFinished)
 
 
 async def test_calls_of_killed_workers_count_and_a_reply_between_begins_the_count_anew(office: Office) -> None:
@@ -217,7 +233,7 @@ async def test_calls_of_killed_workers_count_and_a_reply_between_begins_the_coun
         await office.leg(ScriptedModel([SEARCH, CUT]))
     for _ in range(MOST_UNANSWERED - 2):
         await office.store.record_intent(await office.store.take_fence(RUN_ID), intent("turn-2"))
-    assert isinstance(await office.leg(ScriptedModel([CUT])), ProviderLimit)
+    assert isinstance(await office.leg(ScriptedModel([CUT])), OperatorActionRequired)
 
 
 async def test_what_was_certainly_not_billed_is_waited_for_however_often_it_happens(office: Office) -> None:
@@ -229,8 +245,8 @@ async def test_what_was_certainly_not_billed_is_waited_for_however_often_it_happ
 
 
 async def test_a_page_in_the_place_of_a_reply_halts_the_run_at_once_and_holds_nothing(office: Office) -> None:
-    outcome = await office.leg(ScriptedModel([EndpointBroken("a page")]))
-    assert isinstance(outcome, ProviderLimit)
+    outcome = await office.leg(ScriptedModel([BrokenEndpointError("a page")]))
+    assert isinstance(outcome, OperatorActionRequired)
     assert (outcome.reason, outcome.standing.totals.possibly_billed) == ("a page", 0)
 
 
@@ -247,7 +263,7 @@ async def test_a_call_without_a_reply_that_spent_the_budget_ends_the_leg_and_say
     office.limit = Limit(tokens=2 * (await office.store.totals(RUN_ID)).possibly_billed + 600)
     model = Uncounting([CUT])
     outcome = await office.leg(model)
-    assert isinstance(outcome, AllowanceSpent)
+    assert isinstance(outcome, BudgetExhausted)
     assert (outcome.unanswered, model.calls) == ("the stream was cut", 1)
     assert outcome.needed.tokens > 0
     assert outcome.standing.totals.possibly_billed > 4_000
@@ -257,5 +273,5 @@ async def test_what_happened_before_a_failed_call_is_kept(office: Office) -> Non
     with pytest.raises(ModelUnavailable):
         await office.leg(ScriptedModel([SEARCH, ModelUnavailable("overloaded", possibly_billed=False)]))
     last = ScriptedModel([SUBMIT])
-    assert isinstance(await office.leg(last), Finished)
+    assert isinstance(await office.leg(last), AgentFinished)
     assert (last.calls, len(without_statuses(last.requests[0].messages))) == (1, 3)

@@ -13,27 +13,27 @@ from hypothesis import strategies as st
 
 from tests.agents.conftest import opened_copy
 from tests.agents.office import TERMS, Office, use
-from waystation.agents.leg import MIN_REPLY_TOKENS, AllowanceSpent, Finished
-from waystation.context.tokens import upper_bound
+from waystation.agents.leg import MIN_REPLY_TOKENS, AgentFinished, BudgetExhausted
+from waystation.context.tokens import compute_request_upper_bound
 from waystation.context.transcript import Text
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest
-from waystation.models.profiles import Price, Rates, worst_rates
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.models.ports import ModelRequest, ModelResponse
+from waystation.models.profiles import Price, TokenRates, find_worst_rates
+from waystation.testing import ScriptedModel, make_scripted_response
 
 RUN_ID = "task-1/research-1"
 STATUS = 300
 """Tokens that a status has at most, as its bytes bound it."""
 WIDER = 10
 """Tokens that the widest budget on the status line has over a usual one."""
-SUBMIT = scripted_reply(use("submit_findings", "c9", findings=[]))
+SUBMIT = make_scripted_response(use("submit_findings", "c9", findings=[]))
 
 
 def bound_of(request: ModelRequest) -> int:
     tools = json.dumps([spec.model_dump(mode="json") for spec in request.tools])
-    return upper_bound(request.system, tools, request.messages)
+    return compute_request_upper_bound(request.system, tools, request.messages)
 
 
 async def first_request(office: Office, left: int = 1_000_000) -> ModelRequest:
@@ -60,7 +60,7 @@ async def test_the_reply_shrinks_to_what_is_left(office: Office) -> None:
     assert counted < bound_of(request)
     office.limit = Limit(tokens=counted + 5_000)
     model = ScriptedModel([SUBMIT])
-    assert isinstance(await office.leg(model), Finished)
+    assert isinstance(await office.leg(model), AgentFinished)
     (sent,) = model.requests
     assert sent.max_output == counted + 5_000 - await office.model.count_tokens(sent)
     assert 5_000 - STATUS < sent.max_output < 5_000
@@ -70,15 +70,15 @@ async def test_the_reply_shrinks_to_what_is_left(office: Office) -> None:
 async def test_under_its_floor_a_reply_is_not_worth_a_call(office: Office, missing: int, calls: int) -> None:
     office.limit = Limit(tokens=1_000)
     stopped = await office.leg(ScriptedModel([]))
-    assert isinstance(stopped, AllowanceSpent)
-    least = office.limit.raised(stopped.needed)
+    assert isinstance(stopped, BudgetExhausted)
+    least = office.limit.increase_by(stopped.needed)
     office.limit = least.after(Amount(tokens=missing + WIDER if missing else 0))
     missing += WIDER if missing else 0
     model = ScriptedModel([SUBMIT])
     outcome = await office.leg(model, 2)
     assert model.calls == calls
     if missing:
-        assert isinstance(outcome, AllowanceSpent)
+        assert isinstance(outcome, BudgetExhausted)
         assert missing <= outcome.needed.tokens <= missing + WIDER
     assert (await office.store.totals(RUN_ID)).possibly_billed == 0
 
@@ -86,26 +86,26 @@ async def test_under_its_floor_a_reply_is_not_worth_a_call(office: Office, missi
 async def test_a_run_with_nothing_makes_no_call(office: Office) -> None:
     office.limit = Limit(tokens=0)
     model = ScriptedModel([])
-    assert isinstance(await office.leg(model), AllowanceSpent)
+    assert isinstance(await office.leg(model), BudgetExhausted)
     assert model.calls == 0
 
 
 async def test_more_money_lets_the_next_leg_go_on_where_the_last_one_stopped(office: Office) -> None:
     office.limit = Limit(tokens=0)
     stopped = await office.leg(ScriptedModel([]))
-    assert isinstance(stopped, AllowanceSpent)
-    office.limit = office.limit.raised(stopped.needed)
-    assert isinstance(await office.leg(ScriptedModel([SUBMIT]), 2), Finished)
+    assert isinstance(stopped, BudgetExhausted)
+    office.limit = office.limit.increase_by(stopped.needed)
+    assert isinstance(await office.leg(ScriptedModel([SUBMIT]), 2), AgentFinished)
 
 
 async def test_the_reply_shrinks_to_the_dollars_left(office: Office) -> None:
     office.terms = office.terms.replace(max_output=16_000)
     counted = await office.model.count_tokens(await first_request(office))
-    rates = worst_rates(TERMS.model, counted, office.clock().date(), TERMS.prices)
+    rates = find_worst_rates(TERMS.model, counted, office.clock().date(), TERMS.prices)
     assert rates is not None
     office.limit = Limit(micro_usd=ceil(counted * rates.input + 5_000 * rates.output))
     model = ScriptedModel([SUBMIT])
-    assert isinstance(await office.leg(model), Finished)
+    assert isinstance(await office.leg(model), AgentFinished)
     assert 5_000 - STATUS < model.requests[0].max_output < 5_000
 
 
@@ -114,12 +114,12 @@ async def test_dollars_that_do_not_pay_for_a_call_end_the_leg_and_say_how_many_a
     office.limit = Limit(tokens=100_000, micro_usd=1_000)
     model = ScriptedModel([SUBMIT])
     stopped = await office.leg(model)
-    assert isinstance(stopped, AllowanceSpent)
+    assert isinstance(stopped, BudgetExhausted)
     assert (model.calls, stopped.needed.tokens) == (0, 0)
-    office.limit = office.limit.raised(stopped.needed.less(short))
-    assert isinstance(await office.leg(model, 2), AllowanceSpent)
-    office.limit = office.limit.raised(short)
-    assert isinstance(await office.leg(model, 3), Finished)
+    office.limit = office.limit.increase_by(stopped.needed.subtract_clamped(short))
+    assert isinstance(await office.leg(model, 2), BudgetExhausted)
+    office.limit = office.limit.increase_by(short)
+    assert isinstance(await office.leg(model, 3), AgentFinished)
 
 
 async def test_a_limit_in_dollars_lets_no_call_of_a_model_without_a_price_through(office: Office) -> None:
@@ -133,11 +133,11 @@ async def test_a_limit_in_dollars_lets_no_call_of_a_model_without_a_price_throug
 async def test_what_a_task_takes_along_is_what_its_calls_cost(office: Office) -> None:
     own = Price(
         model=TERMS.model,
-        rates=Rates(input=Decimal(1), output=Decimal(7), cache_write=Decimal(1), cache_read=Decimal(1)),
+        rates=TokenRates(input=Decimal(1), output=Decimal(7), cache_write=Decimal(1), cache_read=Decimal(1)),
     )
     office.terms = TERMS.replace(prices=(own,))
     await office.leg(
-        ScriptedModel([scripted_reply(use("submit_findings", findings=[]), usage=Usage(input=10, output=3))])
+        ScriptedModel([make_scripted_response(use("submit_findings", findings=[]), usage=Usage(input=10, output=3))])
     )
     assert (await office.store.totals(RUN_ID)).cost_micro_usd == 10 + 3 * 7
 
@@ -156,7 +156,7 @@ async def test_a_call_waits_where_the_tasks_budget_is_nearly_spent(
 
 async def test_a_call_waits_where_the_agents_own_budget_is_nearly_spent(office: Office) -> None:
     office.limit = Limit(tokens=100_000)
-    eaten = scripted_reply(use("read_document", "c1", name="harbour.md"), usage=Usage(input=86_000, output=0))
+    eaten = make_scripted_response(use("read_document", "c1", name="harbour.md"), usage=Usage(input=86_000, output=0))
     await office.leg(ScriptedModel([eaten, SUBMIT]))
     assert office.pauses == [0.0, 0.3]
 
@@ -168,9 +168,9 @@ async def test_no_call_is_made_with_room_for_less_than_4000_tokens_of_reply_unti
     office.limit = limit
     office.terms = TERMS.replace(turn_limit=60, max_output=16_000, auto_compact=False)
     costly = Usage(input=1_000, output=9_000)
-    turns = [scripted_reply(use("list_documents", f"l{n}"), usage=costly) for n in range(60)]
+    turns = [make_scripted_response(use("list_documents", f"l{n}"), usage=costly) for n in range(60)]
     model = ScriptedModel(turns)
-    assert isinstance(await office.leg(model), AllowanceSpent)
+    assert isinstance(await office.leg(model), BudgetExhausted)
     replies = [request.max_output for request in model.requests]
     assert min(replies) >= MIN_REPLY_TOKENS
     # The last ones are shorter than the first, so the bound was met.
@@ -184,7 +184,7 @@ class HungryModel(ScriptedModel):
         super().__init__([])
         self._data = data
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         self.requests.append(request)
         most, share = await self.count_tokens(request), st.floats(0, 1)
         prompt = round(most * self._data.draw(st.one_of(st.just(1.0), share), label="prompt"))
@@ -196,7 +196,7 @@ class HungryModel(ScriptedModel):
         usage = Usage(input=prompt - cached - written, cache_write=written, cache_read=cached, output=output)
         call_id = f"c{self.calls}"
         read = use("read_document", call_id, name="harbour.md")
-        return scripted_reply(Text(text="x" * 40), read, usage=usage)
+        return make_scripted_response(Text(text="x" * 40), read, usage=usage)
 
 
 LIMITS = st.one_of(
@@ -220,7 +220,7 @@ def test_no_run_ever_passes_its_limit(stores: Path, limit: Limit, turn_limit: in
 
 async def work_until_spent(office: Office, model: HungryModel) -> None:
     leg, outcome = 1, None
-    while not isinstance(outcome, AllowanceSpent) and model.calls < 12:
+    while not isinstance(outcome, BudgetExhausted) and model.calls < 12:
         try:
             outcome = await office.leg(model, leg)
             leg += 1
@@ -228,4 +228,4 @@ async def work_until_spent(office: Office, model: HungryModel) -> None:
             continue  # the same leg is tried again
         finally:
             totals = await office.store.totals(RUN_ID)
-            assert office.limit.covers(totals.spent)
+            assert office.limit.can_cover(totals.spent)

@@ -21,21 +21,21 @@ from tests.append_only import breaks
 from tests.strict_server import Body, StrictServer
 from tests.unit.histories import prose
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.leg import ContextFull, Finished, LegOutcome, LegRequest, TurnLimit
+from waystation.agents.leg import AgentFinished, ContextFull, LegOutcome, LegRequest, TurnLimit
 from waystation.agents.loop import AgentLoop
-from waystation.agents.roles import Desk
+from waystation.agents.roles import AgentDeps
 from waystation.agents.tool_visibility import ToolPolicy
 from waystation.agents.tools.tool import Tool
-from waystation.context.history import prompt_prefix, sent_view, view
+from waystation.context.history import build_model_view, build_view_without_outdated_thinking, find_prompt_prefix
 from waystation.context.outcome import Status
 from waystation.context.policy import Strategy
-from waystation.context.transcript import PromptPrefix, Thinking, ToolUse
+from waystation.context.transcript import PromptPrefixRecord, Thinking, ToolUse
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelUnavailable
 from waystation.models.anthropic.model import anthropic_model
-from waystation.models.ports import ModelReply
+from waystation.models.ports import ModelResponse
 from waystation.tasks.context_editor import Rewinder
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.testing import ScriptedModel, make_scripted_response
 
 SUBMIT = {"findings": [{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}]}
 MODEL = "claude-sonnet-5-5"
@@ -70,17 +70,17 @@ class Run:
         """Estimated tokens of what it thinks at a turn."""
         self._calls = count()
 
-    def _answer(self, _: Body) -> ModelReply:
+    def _answer(self, _: Body) -> ModelResponse:
         number = next(self._calls)
         thought = Thinking(thinking=f"Thought {number}. {prose(self.length)}", signature="")
         call = use("submit_findings", f"c{number}", **SUBMIT) if self.ends else moves(f"c{number}", number)
-        return scripted_reply(thought, call)
+        return make_scripted_response(thought, call)
 
-    async def leg(self, desk: Desk | None = None) -> LegOutcome:
+    async def leg(self, desk: AgentDeps | None = None) -> LegOutcome:
         self.leg_number += 1
         return await self.attempt(desk)
 
-    async def attempt(self, desk: Desk | None = None) -> LegOutcome:
+    async def attempt(self, desk: AgentDeps | None = None) -> LegOutcome:
         office = self.office
         client = anthropic_model("key", "http://model.test", self.server.http_client())
         metered = MeteredModel(model=client, store=office.store, clock=office.clock, meter=office.meter)
@@ -148,7 +148,7 @@ class Eventful:
     async def failure(self) -> None:
         good = self.run.server.answer
 
-        def fail(_: Body) -> ModelReply:
+        def fail(_: Body) -> ModelResponse:
             self.run.server.answer = good
             raise ConnectionError
 
@@ -202,7 +202,7 @@ async def test_what_a_crash_interrupted_goes_on_behind_the_same_bytes(office: Of
         await run.attempt(crashing)
     await update(office, 1, NEWER)
     run.ends = True
-    assert isinstance(await run.attempt(), Finished)
+    assert isinstance(await run.attempt(), AgentFinished)
     assert run.breaks == []
     assert run.nothing_was_lost
 
@@ -213,7 +213,7 @@ async def test_a_call_that_failed_is_asked_again_with_the_same_bytes_or_more(off
     good = run.server.answer
     failing = iter([True, True])
 
-    def answer(body: Body) -> ModelReply:
+    def answer(body: Body) -> ModelResponse:
         if next(failing, False):
             raise ConnectionError
         return good(body)
@@ -266,7 +266,7 @@ async def test_a_tool_that_somebody_denies_is_gone_at_once_and_that_is_recorded(
     run = Run(office)
     await run.leg()
     await run.leg(replace(office.desk, policy=ToolPolicy(denied=("list_documents",))))
-    records = [one for one in (await office.transcript()).records if isinstance(one, PromptPrefix)]
+    records = [one for one in (await office.transcript()).records if isinstance(one, PromptPrefixRecord)]
     listed = [{tool.name for tool in record.tools} for record in records]
     assert listed[0] - listed[1] == {"list_documents"}
     assert len(run.breaks) == len(records) - 1 == 1
@@ -287,9 +287,9 @@ async def test_the_prefix_is_recorded_once_between_two_compactions(office: Offic
     for _ in range(3):
         assert isinstance(await run.leg(), TurnLimit)
     transcript = await office.transcript()
-    (record,) = (one for one in transcript.records if isinstance(one, PromptPrefix))
-    assert prompt_prefix(transcript) == record
-    assert sent_view(transcript) == view(transcript)
+    (record,) = (one for one in transcript.records if isinstance(one, PromptPrefixRecord))
+    assert find_prompt_prefix(transcript) == record
+    assert build_view_without_outdated_thinking(transcript) == build_model_view(transcript)
     outcome = await compressed(office, ScriptedModel([summary()]))
     if outcome.status is Status.COMPRESSED:
-        assert prompt_prefix(await office.transcript()) is None
+        assert find_prompt_prefix(await office.transcript()) is None

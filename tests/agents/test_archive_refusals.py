@@ -9,8 +9,8 @@ from tests.agents.office import TASK, TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import running_qdrant
 from tests.readers import ANYONE
-from waystation.kernel.scopes import OfTenant
-from waystation.memory.archive import EMBEDDED_AT_ONCE, Archive, Drained
+from waystation.kernel.scopes import TenantScope
+from waystation.memory.archive import EMBEDDED_AT_ONCE, DrainResult, OutboxDrainer
 from waystation.memory.ports import Use
 from waystation.memory.qdrant.collection import QdrantServer
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
@@ -31,7 +31,7 @@ class ShortVectors:
         return tuple((1.0,) if text.split()[0] in self._short else (1.0, 0.0, 0.0, 0.0) for text in texts)
 
 
-async def archive_of(office: Office, folder: Path, *short: str) -> Archive:
+async def archive_of(office: Office, folder: Path, *short: str) -> OutboxDrainer:
     memory = await QdrantEdgeMemory.open(folder / "memory", "short", 4)
     return replace(office.archive, memory=memory, embedder=ShortVectors(*short))
 
@@ -39,14 +39,16 @@ async def archive_of(office: Office, folder: Path, *short: str) -> Archive:
 async def test_one_point_that_is_refused_is_put_aside_and_blocks_no_other(office: Office, tmp_path: Path) -> None:
     await commit_passages(office, EMBEDDED_AT_ONCE + 6)
     archive = await archive_of(office, tmp_path, "5", "40")
-    assert await archive.drain() == Drained(stored=EMBEDDED_AT_ONCE + 4, waiting=0)
+    assert await archive.drain() == DrainResult(stored=EMBEDDED_AT_ONCE + 4, waiting=0)
     assert await archive.memory.count(TENANT) == EMBEDDED_AT_ONCE + 4
     kept = [
-        passage.id for passage in await office.store.passages_of(TASK, ANYONE) if passage.text.split()[0] in {"5", "40"}
+        passage.id
+        for passage in await office.store.list_task_passages(TASK, ANYONE)
+        if passage.text.split()[0] in {"5", "40"}
     ]
     assert list(await office.store.refused()) == list(await office.store.refused(TASK)) == kept
     assert await office.store.refused("task-2") == ()
-    assert await archive.drain() == Drained(stored=0, waiting=0)
+    assert await archive.drain() == DrainResult(stored=0, waiting=0)
     await archive.memory.aclose()
 
 
@@ -55,7 +57,7 @@ async def test_a_server_refuses_one_point_by_its_status_and_takes_the_others_onc
     with running_qdrant() as qdrant:
         memory = QdrantServerMemory.open(QdrantServer(url=qdrant.url), "short", 4)
         archive = replace(office.archive, memory=memory, embedder=ShortVectors("5", "40"))
-        assert await archive.drain() == Drained(stored=EMBEDDED_AT_ONCE + 4, waiting=0)
+        assert await archive.drain() == DrainResult(stored=EMBEDDED_AT_ONCE + 4, waiting=0)
         refused = await office.store.refused()
         points = [str(point.id) for point in qdrant.points("waystation")]
         await memory.aclose()
@@ -70,10 +72,10 @@ async def test_where_nothing_is_taken_memory_may_be_at_fault_and_everything_wait
     await commit_passages(office, 3)
     archive = await archive_of(office, tmp_path, "0", "1", "2")
     with caplog.at_level(logging.DEBUG):
-        assert await archive.drain() == Drained(stored=0, waiting=3)
+        assert await archive.drain() == DrainResult(stored=0, waiting=3)
     assert await office.store.refused() == ()
     mended = replace(archive, embedder=ShortVectors())
-    assert await mended.drain() == Drained(stored=3, waiting=0)
+    assert await mended.drain() == DrainResult(stored=3, waiting=0)
     await archive.memory.aclose()
 
 
@@ -82,10 +84,10 @@ async def test_a_refused_passage_is_taken_back_like_any_other(office: Office, tm
     archive = await archive_of(office, tmp_path, "1")
     await archive.drain()
     (refused,) = await office.store.refused()
-    assert refused in {passage.id for passage in await office.store.passages_of(TASK, ANYONE)}
-    assert [passage.id for passage in await office.store.passages_named(refused[:8], office.ref.reader)] == [refused]
-    assert await office.store.passages_named(refused[:8], OfTenant(tenant="other")) == ()
-    assert await office.store.passages_named("%", office.ref.reader) == ()
+    assert refused in {passage.id for passage in await office.store.list_task_passages(TASK, ANYONE)}
+    assert [passage.id for passage in await office.store.find_passages(refused[:8], office.ref.reader)] == [refused]
+    assert await office.store.find_passages(refused[:8], TenantScope(tenant="other")) == ()
+    assert await office.store.find_passages("%", office.ref.reader) == ()
     await archive.memory.aclose()
 
 
@@ -103,7 +105,7 @@ async def test_a_passage_that_still_holds_something_private_reaches_neither_embe
     passages = await office.store.waiting(3)
     private = PlainRedactor({passages[1].text: "<SECRET_000000000000>"})
     archive = replace(await archive_of(office, tmp_path), embedder=Reading(), redactor=private)
-    assert await archive.drain() == Drained(stored=2, waiting=0)
+    assert await archive.drain() == DrainResult(stored=2, waiting=0)
     assert await office.store.refused() == (passages[1].id,)
     assert not any(passages[1].text in text for text in read)
     assert passages[1].id in caplog.text
@@ -115,7 +117,7 @@ async def test_what_cannot_be_looked_at_waits(office: Office, tmp_path: Path) ->
     await commit_passages(office, 3)
     office.redactor.failing = True
     archive = await archive_of(office, tmp_path)
-    assert await archive.drain() == Drained(stored=0, waiting=3)
+    assert await archive.drain() == DrainResult(stored=0, waiting=3)
     office.redactor.failing = False
-    assert await archive.drain() == Drained(stored=3, waiting=0)
+    assert await archive.drain() == DrainResult(stored=3, waiting=0)
     await archive.memory.aclose()

@@ -31,7 +31,7 @@ async def test_what_changed_is_written_over(office: Office) -> None:
     assert [item.passage.text.strip() for item in memory.passages.values()] == [
         f"{number} {ERASED}" for number in range(3)
     ]
-    assert await office.store.count_waiting() == 0
+    assert await office.store.count_pending_passages() == 0
 
 
 async def test_what_memory_refuses_now_it_has_no_more_as_it_was_before(office: Office, tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from tests.agents.full_context import compressed, passages_of
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
 from tests.readers import ANYONE
 from tests.unit.histories import research
-from waystation.agents.auditor import Auditor
+from waystation.agents.auditor import CompactionAuditor
 from waystation.context.audit import CONSTRAINTS, Audit
-from waystation.context.history import view
+from waystation.context.history import build_model_view
 from waystation.context.outcome import Status
 from waystation.memory.passages import render
 from waystation.testing import ScriptedModel
@@ -16,9 +16,9 @@ URL = "https://harbour.example/logs/1811"
 
 
 async def audited(office: Office, *, with_memory: bool = True) -> tuple[Audit, ...]:
-    passages = await office.store.passages_of(office.task_id, ANYONE)
+    passages = await office.store.list_task_passages(office.task_id, ANYONE)
     recollection = office.recollection if with_memory else None
-    auditor = Auditor(redactor=office.redactor, passages=passages, recollection=recollection)
+    auditor = CompactionAuditor(redactor=office.redactor, passages=passages, recollection=recollection)
     return await auditor.audit(office.ref, await office.transcript())
 
 
@@ -31,7 +31,7 @@ async def test_a_summary_is_judged_by_the_messages_that_it_hides(office: Office)
     await compressed(office, ScriptedModel([told()]))
     (audit,) = await audited(office)
     assert audit.hidden[0] == "m2"
-    assert set(audit.hidden).isdisjoint(message.id for message in view(await office.transcript()))
+    assert set(audit.hidden).isdisjoint(message.id for message in build_model_view(await office.transcript()))
     codes = places(audit, "codes")
     assert len(codes) == 160
     assert codes["E4000"] == "summary"
@@ -43,7 +43,7 @@ async def test_a_summary_is_judged_by_the_messages_that_it_hides(office: Office)
 async def test_nothing_that_counts_as_kept_is_missing_from_the_view(office: Office) -> None:
     await talked(office)
     await compressed(office, ScriptedModel([told()]))
-    seen = "\n".join(render(message, {}) for message in view(await office.transcript()))
+    seen = "\n".join(render(message, {}) for message in build_model_view(await office.transcript()))
     (audit,) = await audited(office)
     kept = [item for item in audit.items if item.kept is not None]
     assert kept

@@ -16,12 +16,12 @@ from tests.agents.office import NAME
 from tests.readers import ANYONE
 from waystation.cli.main import run
 from waystation.config.settings import Settings
-from waystation.context.history import view
+from waystation.context.history import build_model_view
 from waystation.kernel.value import Value
 from waystation.memory.embedders.local import best_embedder
 from waystation.memory.memory import EmbeddedPassage
 from waystation.testing import ScriptedModel
-from workers.memory import opened_memory
+from workers.memory import open_memory
 
 AGENT = ("task-1", "--agent", "research-1")
 Json = dict[str, JsonValue]
@@ -74,14 +74,14 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Json:
 
 async def seen(home: Path) -> list[str]:
     async with opened(home / "waystation.db") as office:
-        return [message.model_dump_json() for message in view(await office.transcript())]
+        return [message.model_dump_json() for message in build_model_view(await office.transcript())]
 
 
 async def remembered(settings: Settings) -> None:
     """Bring the passages into embedded memory, as a worker does."""
     embedder = best_embedder()
-    async with opened(settings.home / "waystation.db") as office, opened_memory(settings, embedder) as memory:
-        passages = await office.store.passages_of("task-1", ANYONE)
+    async with opened(settings.home / "waystation.db") as office, open_memory(settings, embedder) as memory:
+        passages = await office.store.list_task_passages("task-1", ANYONE)
         vectors = await embedder.embed([passage.text for passage in passages])
         embedded = zip(passages, vectors, strict=True)
         await memory.upsert([EmbeddedPassage(passage=passage, dense=dense) for passage, dense in embedded])

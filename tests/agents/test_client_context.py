@@ -8,16 +8,16 @@ from tests.agents.office import ASKED, TASK, Office, use
 from tests.agents.test_librarian import PILOT, shelf
 from tests.readers import ANYONE
 from tests.unit.histories import prose
-from waystation.agents.prompt_sections import Layer, demands_of
+from waystation.agents.prompt_sections import PromptSection, compute_prompt_demands
 from waystation.agents.tool_visibility import ToolPolicy
 from waystation.cli.render_context import context_text
-from waystation.client.context import RESULT_LAYERS, contexts
-from waystation.client.lookups import agents_of
-from waystation.context.history import view
-from waystation.context.tokens import Measure, request_tokens
-from waystation.context.transcript import Text, user_text
+from waystation.client.context import RESULT_LAYERS, load_agent_contexts
+from waystation.client.lookups import list_agent_ids
+from waystation.context.history import build_model_view
+from waystation.context.tokens import TokenEstimator, estimate_request_tokens
+from waystation.context.transcript import Text, build_user_message
 from waystation.documents.documents import SourceDocument
-from waystation.documents.procedures import GivenProcedure
+from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.usage import Usage
@@ -25,9 +25,9 @@ from waystation.planning.plan import standard_plan
 from waystation.tasks.context_editor import Rewinder
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
 from waystation.tasks.view import AgentContext
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.testing import ScriptedModel, make_scripted_response
 
-SKILL = GivenProcedure(name="research.md", text="# How to do the research\nStart at the end.\n")
+SKILL = ProcedureSource(name="research.md", text="# How to do the research\nStart at the end.\n")
 HARBOUR = SourceDocument(name="harbour.md", text=prose(400))
 
 
@@ -50,7 +50,7 @@ def progress(legs: int) -> TaskProgress:
 
 async def context_of(office: Office, legs: int = 1) -> AgentContext:
     row = await office.store.task(TASK, ANYONE)
-    (found,) = await contexts(office.store, row, progress(legs), "research-1", ToolPolicy())
+    (found,) = await load_agent_contexts(office.store, row, progress(legs), "research-1", ToolPolicy())
     return found
 
 
@@ -64,27 +64,31 @@ async def worked(office: Office) -> None:
         use("read_document", "c3", name="harbour.md"),
         use("read_document", "c4", name="no.md"),
     )
-    await office.leg(ScriptedModel([scripted_reply(Text(text="I begin."), *calls)]))
+    await office.leg(ScriptedModel([make_scripted_response(Text(text="I begin."), *calls)]))
 
 
 async def test_every_token_of_a_request_is_in_one_layer(full: Office) -> None:
     await compressed(full, ScriptedModel([summary()]))
     transcript = await full.transcript()
-    demands = demands_of(transcript, Measure(fixed=2_000), RESULT_LAYERS)
+    demands = compute_prompt_demands(transcript, TokenEstimator(fixed=2_000), RESULT_LAYERS)
     total = sum(part.tokens for parts in demands.values() for part in parts)
-    assert total == request_tokens(2_000, view(transcript))
-    assert {Layer.EPISODIC, Layer.SHORT_TERM, Layer.RETRIEVED} <= demands.keys()  # its tool is recall
-    assert Layer.OBSERVATIONS not in demands
+    assert total == estimate_request_tokens(2_000, build_model_view(transcript))
+    assert {
+        PromptSection.EPISODIC,
+        PromptSection.SHORT_TERM,
+        PromptSection.RETRIEVED,
+    } <= demands.keys()  # its tool is recall
+    assert PromptSection.OBSERVATIONS not in demands
 
 
 async def test_what_a_leg_leaves_is_shown_layer_by_layer(bare_office: Office) -> None:
     await worked(bare_office)
     found = await context_of(bare_office)
     asked = {row.layer: row.asked for row in found.allocation.rows}
-    assert [layer for layer, tokens in asked.items() if not tokens] == [Layer.EPISODIC]
+    assert [layer for layer, tokens in asked.items() if not tokens] == [PromptSection.EPISODIC]
     assert (found.turn, found.window, found.cached_share, found.system_known) == (2, 20_000, 0.75, True)
-    assert asked[Layer.SYSTEM] > 1_000
-    assert asked[Layer.OBSERVATIONS] > 200
+    assert asked[PromptSection.SYSTEM] > 1_000
+    assert asked[PromptSection.OBSERVATIONS] > 200
     assert found.allocation.got <= found.allocation.limit == 18_000
 
 
@@ -94,14 +98,16 @@ async def test_a_status_that_was_taken_back_counts_in_no_request(bare_office: Of
     store = bare_office.store
     await Rewinder(store, bare_office.archive).rewind(bare_office.run_ref(), "m1", "edit-1", keep=True)
     after = await context_of(bare_office)
-    asked = [{row.layer: row.asked for row in found.allocation.rows}[Layer.RUNTIME] for found in (before, after)]
+    asked = [
+        {row.layer: row.asked for row in found.allocation.rows}[PromptSection.RUNTIME] for found in (before, after)
+    ]
     assert asked[0] > asked[1] == 0
 
 
 async def test_before_its_first_leg_has_ended_an_agents_tools_are_estimated(bare_office: Office) -> None:
     await worked(bare_office)
     found = await context_of(bare_office, legs=0)
-    (estimated,) = (row.asked for row in found.allocation.rows if row.layer is Layer.SYSTEM)
+    (estimated,) = (row.asked for row in found.allocation.rows if row.layer is PromptSection.SYSTEM)
     ended = await bare_office.store.outcome(bare_office.run_ref().run_id, 1, ANYONE)
     assert ended is not None
     assert not found.system_known
@@ -110,12 +116,17 @@ async def test_before_its_first_leg_has_ended_an_agents_tools_are_estimated(bare
 
 
 async def test_an_agent_that_has_not_begun_has_no_context(office: Office) -> None:
-    assert await contexts(office.store, await office.store.task(TASK, ANYONE), progress(0), None, ToolPolicy()) == ()
+    assert (
+        await load_agent_contexts(office.store, await office.store.task(TASK, ANYONE), progress(0), None, ToolPolicy())
+        == ()
+    )
 
 
 async def test_an_unknown_agent_is_refused_with_those_that_there_are(office: Office) -> None:
     with pytest.raises(BadInput, match="task-1 has no agent 'cook'; it has research-1"):
-        await contexts(office.store, await office.store.task(TASK, ANYONE), progress(0), "cook", ToolPolicy())
+        await load_agent_contexts(
+            office.store, await office.store.task(TASK, ANYONE), progress(0), "cook", ToolPolicy()
+        )
 
 
 async def test_what_a_task_remembers_of_its_documents_is_no_agent_of_it(bare_office: Office) -> None:
@@ -124,13 +135,13 @@ async def test_what_a_task_remembers_of_its_documents_is_no_agent_of_it(bare_off
     await later.remember()
     await store.save_plan(TASK, standard_plan("Which pilot?"))
     assert f"{TASK}/documents/" in await store.run_ids(TASK, ANYONE)
-    agents = await agents_of(store, TASK, ANYONE)
+    agents = await list_agent_ids(store, TASK, ANYONE)
     assert "writing" in agents
     assert all(not agent.endswith("/") for agent in agents)
 
 
 async def test_the_table_names_share_and_rule_of_each_layer(office: Office) -> None:
-    await office.said([user_text("m1", "<task>\nWhy?\n</task>"), *conversation()[1:]])
+    await office.said([build_user_message("m1", "<task>\nWhy?\n</task>"), *conversation()[1:]])
     assert context_text(await context_of(office)) == snapshot("""\
 research-1, turn 14: claude-sonnet-5-5, a window of 20,000 tokens
 full from 15,000 on; 75.0% of its input so far was read from the cache

@@ -8,12 +8,12 @@ from tests.agents.full_context import (
 )
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
 from tests.unit.histories import research
-from waystation.agents.leg import Finished
-from waystation.context.history import view
-from waystation.context.legality import violations
+from waystation.agents.leg import AgentFinished
+from waystation.context.history import build_model_view
+from waystation.context.legality import find_violations
 from waystation.context.outcome import Status
-from waystation.context.transcript import user_text
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.context.transcript import build_user_message
+from waystation.testing import ScriptedModel, make_scripted_response
 
 
 async def test_a_summary_stands_for_the_middle_and_makes_room(full: Office) -> None:
@@ -25,8 +25,8 @@ async def test_a_summary_stands_for_the_middle_and_makes_room(full: Office) -> N
     (record,) = transcript.records
     assert (record.type, record.id) == ("summarised", outcome.compaction_id)
     assert len(transcript.messages) == 27
-    shown = view(transcript)
-    assert violations(shown) == ()
+    shown = build_model_view(transcript)
+    assert find_violations(shown) == ()
     assert shown[0] == transcript.messages[0]
     assert shown[-2:] == transcript.messages[-2:]
     assert any("<earlier_conversation>" in message.text for message in shown)
@@ -57,15 +57,15 @@ async def test_the_summariser_and_memory_never_see_what_is_replaced(full: Office
 async def test_what_is_hidden_is_in_memory_and_found_again(full: Office) -> None:
     outcome = await compressed(full, ScriptedModel([summary()]))
     assert outcome.passages == len(full.memory.passages) > 0
-    assert (outcome.passages_waiting, await full.store.count_waiting()) == (0, 0)
+    assert (outcome.passages_waiting, await full.store.count_pending_passages()) == (0, 0)
     assert "kept the harbour" in await full.call(use("recall", query=f"{NAME} kept"))
 
 
 async def test_the_agent_goes_on_after_a_compaction(full: Office) -> None:
     await compressed(full, ScriptedModel([summary()]))
-    model = ScriptedModel([scripted_reply(use("submit_findings", "c99", findings=[]))])
-    assert isinstance(await full.leg(model), Finished)
-    assert violations(model.requests[0].messages) == ()
+    model = ScriptedModel([make_scripted_response(use("submit_findings", "c99", findings=[]))])
+    assert isinstance(await full.leg(model), AgentFinished)
+    assert find_violations(model.requests[0].messages) == ()
     assert "<earlier_conversation>" in model.requests[0].model_dump_json()
 
 
@@ -104,7 +104,7 @@ async def test_a_late_attempt_at_what_was_done_takes_the_run_away_from_nobody(fu
     working = await full.site()
     await full.condenser.compress(request)
     version = (await full.transcript()).version
-    await full.store.commit_message(working.fence, version, user_text("m28", "Go on."))
+    await full.store.commit_message(working.fence, version, build_user_message("m28", "Go on."))
 
 
 async def test_old_results_that_can_be_read_again_are_masked_without_a_summary(office: Office) -> None:
@@ -159,6 +159,6 @@ async def test_a_second_compaction_covers_the_first_summary_and_stores_only_what
     new = [item.passage for key, item in full.memory.passages.items() if key not in before]
     assert len(new) == outcome.passages > 0
     assert all("let it silt up" not in passage.text for passage in new)
-    shown = view(await full.transcript())
+    shown = build_model_view(await full.transcript())
     assert sum("<earlier_conversation>" in message.text for message in shown) == 1
-    assert violations(shown) == ()
+    assert find_violations(shown) == ()

@@ -3,18 +3,18 @@
 from tests.agents.full_context import compressed, conversation, request_size, summary
 from tests.agents.office import NAME, Office
 from tests.unit.histories import research
-from waystation.context.constraints import user_constraints
-from waystation.context.history import view
+from waystation.context.constraints import extract_user_constraints
+from waystation.context.history import build_model_view
 from waystation.context.outcome import Status
-from waystation.context.transcript import Message, user_text
+from waystation.context.transcript import Message, build_user_message
 from waystation.testing import ScriptedModel
 
 
 async def full_after(office: Office, *remarks: str) -> None:
     """A full context, with remarks of the user's early in it."""
     first, *turns = conversation()
-    said = [user_text(f"r{number}", remark) for number, remark in enumerate(remarks)]
-    messages: list[Message] = [first, *turns[:6], *said, *turns[6:], user_text("m40", "Go on.")]
+    said = [build_user_message(f"r{number}", remark) for number, remark in enumerate(remarks)]
+    messages: list[Message] = [first, *turns[:6], *said, *turns[6:], build_user_message("m40", "Go on.")]
     await office.said(messages)
 
 
@@ -40,7 +40,7 @@ async def test_a_quotation_of_a_message_that_was_hidden_before_stays(office: Off
     await full_after(office, "Dig it out.")
     await compressed(office, ScriptedModel([summary("Begun.")]))
     over = await office.transcript()
-    assert "Dig it out." not in [message.text for message in view(over)]
+    assert "Dig it out." not in [message.text for message in build_model_view(over)]
     await office.said(research(13, 1_300, tool="recall", start=30))
     outcome = await compressed(office, ScriptedModel([summary('The user said "dig it out".')]), known_records=1)
     assert (outcome.status, outcome.removed) == (Status.COMPRESSED, ())
@@ -55,4 +55,4 @@ async def test_demands_over_a_fifth_of_the_window_lead_to_truncation_that_keeps_
     outcome = await compressed(office, model)
     assert (outcome.status, model.calls) == (Status.TRUNCATED, 0)
     assert outcome.notes[0].startswith("A summary was rejected (FAILED_CHECK): constraints: what the user demanded")
-    assert set(user_constraints(view(await office.transcript()))) == set(demands)
+    assert set(extract_user_constraints(build_model_view(await office.transcript()))) == set(demands)

@@ -16,12 +16,12 @@ from tests.unit.histories import prose
 from waystation.agents.call_ledger import MOST_UNANSWERED
 from waystation.agents.compactor import NO_MONEY_FOR_SUMMARY
 from waystation.context.outcome import Status
-from waystation.context.transcript import Text, user_text
+from waystation.context.transcript import Text, build_user_message
 from waystation.kernel.amount import Limit
-from waystation.kernel.errors import FenceLost, ModelRejected, ModelUnavailable, RedactionFailed
+from waystation.kernel.errors import ModelRejected, ModelUnavailable, RedactionFailed, StaleFenceError
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest, StopReason
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.models.ports import ModelRequest, ModelResponse, StopReason
+from waystation.testing import ScriptedModel, make_scripted_response
 
 RUN_ID = f"{TASK}/research-1"
 
@@ -31,34 +31,34 @@ class Rivalled(ScriptedModel):
         super().__init__([summary()])
         self._meanwhile = meanwhile
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         await self._meanwhile()
         return await super().complete(request)
 
 
 async def test_an_attempt_that_was_taken_over_changes_nothing(full: Office) -> None:
-    with pytest.raises(FenceLost):
+    with pytest.raises(StaleFenceError):
         await compressed(full, Rivalled(full.site))
     assert (await full.transcript()).records == ()
-    assert (passages_of(full), await full.store.count_waiting()) == ([], 0)
+    assert (passages_of(full), await full.store.count_pending_passages()) == ([], 0)
 
 
 @pytest.mark.parametrize(
     ("reply", "status"),
     [
         (summary(""), Status.FAILED_EMPTY_SUMMARY),
-        (scripted_reply(usage=Usage(input=9_000, output=400)), Status.FAILED_EMPTY_SUMMARY),
+        (make_scripted_response(usage=Usage(input=9_000, output=400)), Status.FAILED_EMPTY_SUMMARY),
         (summary("I will not.", stop=StopReason.REFUSAL), Status.FAILED_EMPTY_SUMMARY),
         (summary(prose(20_000)), Status.FAILED_INFLATED),
         (
-            scripted_reply(Text(text="I'm sorry, I cannot do that."), usage=Usage(input=9_000, output=400)),
+            make_scripted_response(Text(text="I'm sorry, I cannot do that."), usage=Usage(input=9_000, output=400)),
             Status.FAILED_CHECK,
         ),
     ],
     ids=["blank", "nothing", "refused", "too long", "error"],
 )
 async def test_a_rejected_summary_leads_to_truncation_and_its_charge_is_kept(
-    full: Office, reply: ModelReply, status: Status
+    full: Office, reply: ModelResponse, status: Status
 ) -> None:
     outcome = await compressed(full, ScriptedModel([reply]))
     assert outcome.status is Status.TRUNCATED
@@ -120,11 +120,11 @@ async def test_without_redaction_nothing_is_sent_hidden_or_stored(full: Office, 
         await compressed(full, model, give_up_summary=give_up)
     assert model.calls == 0
     assert (await full.transcript()).compactions == ()
-    assert (passages_of(full), await full.store.count_waiting()) == ([], 0)
+    assert (passages_of(full), await full.store.count_pending_passages()) == ([], 0)
 
 
 async def test_a_summary_that_cannot_be_redacted_is_not_used_and_its_cost_is_not_forgotten(full: Office) -> None:
-    def answer(_: ModelRequest) -> ModelReply:
+    def answer(_: ModelRequest) -> ModelResponse:
         full.redactor.failing = True
         return summary()
 
@@ -135,7 +135,7 @@ async def test_a_summary_that_cannot_be_redacted_is_not_used_and_its_cost_is_not
 
 
 async def test_what_cannot_be_made_smaller_is_named(office: Office) -> None:
-    await office.said([user_text("m1", prose(16_000))])
+    await office.said([build_user_message("m1", prose(16_000))])
     outcome = await compressed(office, ScriptedModel([]))
     assert outcome.status is Status.CANNOT_FIT
     assert outcome.notes[0].startswith("These parts cannot be made smaller: system prompt and tools")

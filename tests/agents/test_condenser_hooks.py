@@ -6,7 +6,7 @@ import pytest
 
 from tests.agents.full_context import conversation, request_size, summary
 from tests.agents.office import NAME, Office
-from waystation.agents.compactor import CompactionHooks, Condenser
+from waystation.agents.compactor import CompactionHooks, Compactor
 from waystation.context.outcome import (
     CompactionEvent,
     CompactionOutcome,
@@ -16,18 +16,18 @@ from waystation.context.outcome import (
     Status,
 )
 from waystation.kernel.errors import HookFailed, ModelUnavailable
-from waystation.models.ports import ModelReply
+from waystation.models.ports import ModelResponse
 from waystation.tasks.context_editor import Editor
-from waystation.testing import ListHook, ScriptedModel
+from waystation.testing import RecordingHook, ScriptedModel
 
 
 class Team:
     """A team's hooks."""
 
     def __init__(self, *, blocks: bool = False) -> None:
-        self.before, self.after, self.blocks = ListHook(), ListHook(), blocks
+        self.before, self.after, self.blocks = RecordingHook(), RecordingHook(), blocks
 
-    def condenser(self, office: Office) -> Condenser:
+    def condenser(self, office: Office) -> Compactor:
         hooks = CompactionHooks(before=self.before, after=self.after, blocks=self.blocks)
         return replace(office.condenser, hooks=hooks)
 
@@ -36,12 +36,12 @@ class Team:
         return self.before.told, self.after.told
 
 
-async def automatic(office: Office, team: Team, *replies: ModelReply) -> CompactionOutcome:
+async def automatic(office: Office, team: Team, *replies: ModelResponse) -> CompactionOutcome:
     office.model = ScriptedModel(replies)
     return await team.condenser(office).compress(office.compaction(await request_size(office)))
 
 
-async def manual(office: Office, team: Team, *replies: ModelReply) -> EditOutcome:
+async def manual(office: Office, team: Team, *replies: ModelResponse) -> EditOutcome:
     office.model = ScriptedModel(replies)
     edit = ContextEdit(id="edit-1", agent="research-1", action="compact", asked_at=office.clock.now)
     asked = EditRequest(
@@ -166,7 +166,7 @@ async def test_without_hooks_there_is_nothing_to_call() -> None:
         event="before", trigger="auto", task="t", agent="a", run_id="t/a", strategy="ends", tokens=1, window=2
     )
     assert await CompactionHooks().call(event) is None
-    failing = ListHook()
+    failing = RecordingHook()
     failing.failing = True
     assert await CompactionHooks(after=failing).call(event) is None
     with pytest.raises(HookFailed):

@@ -10,16 +10,16 @@ from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
 from tests.unit.histories import prose, research, results
 from waystation.context.outcome import CompactionOutcome, Status
 from waystation.context.tokens import estimate_text
-from waystation.context.transcript import SummaryPart, Text, user_text
+from waystation.context.transcript import SummaryPartRecord, Text, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest
-from waystation.models.profiles import model_facts
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.models.ports import ModelRequest, ModelResponse
+from waystation.models.profiles import get_model_profile
+from waystation.testing import ScriptedModel, make_scripted_response
 
 LIMIT = Limit(tokens=5_000_000)
-WINDOW = model_facts("small").window
+WINDOW = get_model_profile("small").window
 COST = Usage(input=1_000, output=100)
 PART = re.compile(r"It is part (\d) of (\d) ")
 JOIN = "It is given by summaries of its parts"
@@ -31,7 +31,7 @@ async def vast(office: Office) -> Office:
     office.terms, office.limit = office.terms.replace(window=500_000, trigger=300_000, target=150_000), LIMIT
     turns = research(26, 15_000, tool="recall")
     turns[9] = results("m11", c5=f"{NAME} kept the harbour.")
-    await office.said((user_text("m1", "Why did it silt up?"), *turns))
+    await office.said((build_user_message("m1", "Why did it silt up?"), *turns))
     return office
 
 
@@ -39,18 +39,18 @@ def said(request: ModelRequest) -> str:
     return request.messages[0].text
 
 
-def answers(fail_at: int = 0, error: ModelError | None = None) -> Callable[[ModelRequest], ModelReply]:
+def answers(fail_at: int = 0, error: ModelError | None = None) -> Callable[[ModelRequest], ModelResponse]:
     """Part n comes to "Part n of NAME"; the join to what was asked; a part may fail."""
 
-    def answer(request: ModelRequest) -> ModelReply:
+    def answer(request: ModelRequest) -> ModelResponse:
         found = PART.search(said(request))
         number = int(found[1]) if found else 0
         if error is not None and number == fail_at:
             raise error
         if number == fail_at != 0:
-            return scripted_reply(usage=COST)
+            return make_scripted_response(usage=COST)
         text = f"Part {number} of {NAME}." if number else f"All parts. {prose(200)}"
-        return scripted_reply(Text(text=text), usage=COST)
+        return make_scripted_response(Text(text=text), usage=COST)
 
     return answer
 
@@ -101,7 +101,7 @@ async def test_a_crash_on_the_way_does_not_pay_finished_parts_again(vast: Office
     asked = [found[1] if (found := PART.search(said(request))) else "join" for request in again.requests]
     assert asked == ["1", "2", "3", "join"][(fails_at or 4) - 1 :]
     assert outcome.totals.spent.tokens == before + 4 * COST.fresh
-    kept = [record for record in (await vast.transcript()).records if isinstance(record, SummaryPart)]
+    kept = [record for record in (await vast.transcript()).records if isinstance(record, SummaryPartRecord)]
     assert [record.text for record in kept] == [f"Part {number} of {NAME_PLACEHOLDER}." for number in (1, 2, 3)]
 
 

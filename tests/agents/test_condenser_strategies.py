@@ -9,9 +9,9 @@ from tests.agents.full_context import compressed, conversation, request_size, su
 from tests.agents.office import PLAN, Office, never
 from tests.unit.histories import research
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.leg import AgentTerms, ContextFull, Finished, LegOutcome, LegRequest
-from waystation.context.history import view
-from waystation.context.legality import violations
+from waystation.agents.leg import AgentConfig, AgentFinished, ContextFull, LegOutcome, LegRequest
+from waystation.context.history import build_model_view
+from waystation.context.legality import find_violations
 from waystation.context.outcome import Status
 from waystation.context.policy import Strategy
 from waystation.context.restoration import CLOSE as FILES_END
@@ -20,8 +20,8 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.planning.plan import Plan
-from waystation.testing import ScriptedModel, scripted_reply
-from workers.models import offline_model
+from waystation.testing import ScriptedModel, make_scripted_response
+from workers.models import create_offline_model
 
 ALL: tuple[Strategy, ...] = get_args(Strategy)
 SNAPSHOT = "<state_snapshot>\n<overall_goal>\nWhy it silted up.\n</overall_goal>\n</state_snapshot>"
@@ -38,15 +38,15 @@ async def test_each_strategy_makes_room_that_lasts(full: Office, strategy: Strat
     assert (outcome.status, outcome.strategy) == (Status.COMPRESSED, strategy)
     assert outcome.tokens_after == await request_size(full) <= full.terms.target
     transcript = await full.transcript()
-    assert violations(view(transcript)) == ()
-    assert view(transcript)[0] == transcript.messages[0]
+    assert find_violations(build_model_view(transcript)) == ()
+    assert build_model_view(transcript)[0] == transcript.messages[0]
     again = await compressed(full, ScriptedModel([]), known_records=1)
     assert again.status is Status.NOOP
 
 
 async def test_a_snapshot_is_asked_for_in_its_own_words_and_nothing_thought_aloud_is_kept(full: Office) -> None:
     thought = "<scratchpad>It is about a harbour.</scratchpad>\n"
-    model = ScriptedModel([scripted_reply(Text(text=thought + SNAPSHOT))])
+    model = ScriptedModel([make_scripted_response(Text(text=thought + SNAPSHOT))])
     outcome = await compressed(by(full, "snapshot"), model)
     assert outcome.status is Status.COMPRESSED
     assert "<state_snapshot>" in model.requests[0].system
@@ -59,7 +59,7 @@ async def test_a_snapshot_is_asked_for_in_its_own_words_and_nothing_thought_alou
 
 @pytest.mark.parametrize("thought", ["<scratchpad>On and on", "<scratchpad>Done.</scratchpad>"])
 async def test_a_summary_that_was_only_thought_aloud_is_none(full: Office, thought: str) -> None:
-    outcome = await compressed(by(full, "snapshot"), ScriptedModel([scripted_reply(Text(text=thought))]))
+    outcome = await compressed(by(full, "snapshot"), ScriptedModel([make_scripted_response(Text(text=thought))]))
     assert outcome.status is Status.TRUNCATED
     assert "FAILED_EMPTY_SUMMARY" in outcome.notes[0]
 
@@ -88,7 +88,7 @@ async def test_under_replace_what_was_read_last_comes_back_as_the_agent_saw_it(o
 async def test_restored_files_go_neither_to_the_summariser_nor_to_memory_again(office: Office) -> None:
     await office.said(conversation("read_document", 2_000)[:25])
     await compressed(by(office, "replace"), ScriptedModel([summary()]))
-    assert FILES_END in view(await office.transcript())[1].text
+    assert FILES_END in build_model_view(await office.transcript())[1].text
     await office.said(research(8, 2_000, start=13))
     stored = len(office.memory.passages)
     model = ScriptedModel([summary("The second part.")])
@@ -98,7 +98,7 @@ async def test_restored_files_go_neither_to_the_summariser_nor_to_memory_again(o
     assert "let it silt up" in model.requests[0].model_dump_json(), "the earlier summary itself is carried on"
     added = list(office.memory.passages.values())[stored:]
     assert not any("restored_file" in item.passage.text for item in added)
-    assert view(await office.transcript())[1].text.count("<restored_files>") == 1
+    assert build_model_view(await office.transcript())[1].text.count("<restored_files>") == 1
 
 
 @pytest.mark.parametrize("strategy", ["window", "snapshot", "ends"])
@@ -106,7 +106,7 @@ async def test_no_other_strategy_brings_files_back(office: Office, strategy: Str
     await office.said(conversation("read_document", 2_000)[:25])
     outcome = await compressed(by(office, strategy), ScriptedModel([summary()]))
     assert outcome.status is Status.COMPRESSED
-    assert all("restored_file" not in message.text for message in view(await office.transcript()))
+    assert all("restored_file" not in message.text for message in build_model_view(await office.transcript()))
 
 
 async def test_with_summaries_switched_off_the_oldest_half_is_hidden(full: Office) -> None:
@@ -128,7 +128,7 @@ def _report(gate: int) -> str:
 
 async def worked(office: Office, strategy: Strategy) -> tuple[LegOutcome, list[Status]]:
     """The research agent's whole run, in a window that a few pages fill, and how its compactions ended."""
-    office.terms = AgentTerms(
+    office.terms = AgentConfig(
         model=OFFLINE_MODEL,
         condense_model=OFFLINE_MODEL,
         window=9_000,
@@ -141,13 +141,13 @@ async def worked(office: Office, strategy: Strategy) -> tuple[LegOutcome, list[S
     goal = "What does each of these documents say about the gates of the harbour?"
     research_step, *others = PLAN.steps
     await office.open_task(documents, Plan(steps=(research_step.replace(goal=goal), *others)))
-    metered = MeteredModel(model=offline_model(), store=office.store, clock=office.clock, meter=office.meter)
+    metered = MeteredModel(model=create_offline_model(), store=office.store, clock=office.clock, meter=office.meter)
     loop, condenser = replace(office.loop, model=metered), replace(office.condenser, model=metered)
     statuses: list[Status] = []
     for leg in range(1, 60):
         request = LegRequest(run=office.run_ref(), leg=leg, limit=Limit(tokens=2_000_000), terms=office.terms)
         ended = await loop.run(request, never)
-        if isinstance(ended, Finished):
+        if isinstance(ended, AgentFinished):
             return ended, statuses
         if isinstance(ended, ContextFull):
             known = len((await office.transcript()).compactions)
@@ -161,7 +161,7 @@ async def test_an_agent_of_the_offline_model_comes_to_its_end_under_each_strateg
     bare_office: Office, strategy: Strategy
 ) -> None:
     ended, statuses = await worked(bare_office, strategy)
-    assert isinstance(ended, Finished)
+    assert isinstance(ended, AgentFinished)
     assert not ended.partial
     assert Status.COMPRESSED in statuses
     assert all(status.made_room for status in statuses)

@@ -6,16 +6,16 @@ from inline_snapshot import snapshot
 
 from tests.agents.office import ASKED, NAME, NOON, SECRET, TASK, TENANT, Office
 from waystation.agents.attempt import task_told
-from waystation.agents.deliverables import Finding, Findings
+from waystation.agents.deliverables import Finding, ResearchFindings
 from waystation.agents.redaction import redactor_for
-from waystation.agents.task_brief import Room
+from waystation.agents.task_brief import PromptSpace
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import RedactionFailed, StoreError
 from waystation.memory.memory import EmbeddedPassage, Passage
-from waystation.privacy.policy import Place, Redacted
+from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.testing import PlainRedactor
 
-ROOM = Room(window=20_000, fixed=2_500)
+ROOM = PromptSpace(window=20_000, fixed=2_500)
 
 
 async def contract(office: Office, step_id: str = "research-1") -> str:
@@ -57,7 +57,7 @@ Do the research.
 async def test_a_contract_names_the_steps_that_it_builds_on(office: Office) -> None:
     finding = Finding(claim="It silted up.", citations=())
     site = await office.site("research-2")
-    await office.store.hand_in(site.fence, TASK, Findings(findings=(finding,) * 3))
+    await office.store.hand_in(site.fence, TASK, ResearchFindings(findings=(finding,) * 3))
     assert (await contract(office, "analysis")).split("<needs>")[1] == snapshot("""\
 
 - step research-1 (The research-1): read with read_findings
@@ -85,7 +85,7 @@ class Counting(PlainRedactor):
     most = 0
     """Texts at once."""
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         """See base class."""
         self.most = max(self.most, len(texts))
         return await super().redact(texts, place, tenant)
@@ -97,7 +97,9 @@ async def test_no_more_names_of_documents_are_redacted_than_are_told_or_stand_in
     run = bare_office.run_ref("research-1")
     await replace(bare_office.contracts, redactor=redactor).write(run, "m1", [], ROOM)
     assert 'count="1000"' in str(await task_told(await store.task(run.task_id, run.reader), store, redactor))
-    (said,) = await redactor_for(redactor, store, run.reader).redact(["See 7.md and 999.md."], Place.TITLE, TENANT)
+    (said,) = await redactor_for(redactor, store, run.reader).redact(
+        ["See 7.md and 999.md."], TextDestination.TITLE, TENANT
+    )
     assert said.text == "See <NAME_7> and 999.md."
     assert redactor.most == 200
 

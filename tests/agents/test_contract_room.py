@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.agents.office import ASKED, NOON, TASK, TENANT, Office, use
-from waystation.agents.decisions import Unattended
-from waystation.agents.prompt_sections import SHARES, Layer, limit_of
-from waystation.agents.task_brief import HELD, NAMED_DOCUMENTS, Room
+from waystation.agents.decisions import UnattendedPolicy
+from waystation.agents.prompt_sections import SHARES, PromptSection, limit_of
+from waystation.agents.task_brief import HELD, NAMED_DOCUMENTS, PromptSpace
 from waystation.context.tokens import estimate_text
 from waystation.documents.documents import SourceDocument
-from waystation.documents.procedures import GivenProcedure
+from waystation.documents.procedures import ProcedureSource
 from waystation.memory.embedders.local import WordLlamaEmbedder
 from waystation.memory.memory import EmbeddedPassage, Passage
 from waystation.testing import ListMemory, ScriptedModel
@@ -18,15 +18,15 @@ from waystation.testing import ListMemory, ScriptedModel
 ROOMY, FIXED = 200_000, 2_500
 TAGS = 50
 """Tokens of those around lists, which are not counted for any part."""
-REVIEW = GivenProcedure(name="research.md", text="# How to do the research\nStart at the end.\n")
-COOK = GivenProcedure(name="cook.md", text="---\nname: cook\ndescription: Baking bread at home\n---\nKnead.\n")
+REVIEW = ProcedureSource(name="research.md", text="# How to do the research\nStart at the end.\n")
+COOK = ProcedureSource(name="cook.md", text="---\nname: cook\ndescription: Baking bread at home\n---\nKnead.\n")
 BROKEN = SourceDocument(name="skills/broken.md", text="---\nname: broken\n")
 EVIDENCE = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\n")
 
 
 async def contract(office: Office, window: int = ROOMY, notices: list[str] | None = None) -> str:
     told = notices if notices is not None else []
-    return (await office.contracts.write(office.run_ref(), "m1", told, Room(window=window, fixed=FIXED))).text
+    return (await office.contracts.write(office.run_ref(), "m1", told, PromptSpace(window=window, fixed=FIXED))).text
 
 
 def many(count: int) -> list[SourceDocument]:
@@ -37,7 +37,9 @@ def many(count: int) -> list[SourceDocument]:
 async def test_a_contract_leaves_the_conversation_its_room(bare_office: Office, window: int) -> None:
     await bare_office.open_task(many(300), asked=ASKED.replace(procedures=(REVIEW, COOK)))
     held = sum(SHARES[layer] for layer in HELD)
-    others = 100 - SHARES[Layer.SYSTEM]  # prompt and tools are over their share, so the rest is shared by the others
+    others = (
+        100 - SHARES[PromptSection.SYSTEM]
+    )  # prompt and tools are over their share, so the rest is shared by the others
     room = (limit_of(window) - FIXED) * (others - held) // others
     assert estimate_text(await contract(bare_office, window)) <= room + TAGS
 
@@ -69,7 +71,7 @@ async def test_procedures_are_listed_and_a_relevant_one_is_shown_whole(bare_offi
 
 
 async def test_in_a_small_window_a_procedure_is_only_named(bare_office: Office) -> None:
-    long = GivenProcedure(name="research.md", text="# How to do the research\n" + "Start at the end. " * 200)
+    long = ProcedureSource(name="research.md", text="# How to do the research\n" + "Start at the end. " * 200)
     await bare_office.open_task([EVIDENCE], asked=ASKED.replace(procedures=(long,)))
     text = await contract(bare_office, 6_000)
     assert "- research: How to do the research" in text
@@ -78,12 +80,12 @@ async def test_in_a_small_window_a_procedure_is_only_named(bare_office: Office) 
 
 async def test_a_deadline_is_in_the_contract_where_one_was_set(bare_office: Office) -> None:
     by = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
-    await bare_office.open_task(asked=ASKED.replace(unattended=Unattended(answer_by=by)))
+    await bare_office.open_task(asked=ASKED.replace(unattended=UnattendedPolicy(answer_by=by)))
     assert "<deadline>\n2026-11-22 07:00 UTC: from then on nobody is waited for" in await contract(bare_office)
 
 
 async def test_without_a_deadline_nothing_is_said_of_one(bare_office: Office) -> None:
-    await bare_office.open_task(asked=ASKED.replace(unattended=Unattended(answer_by=NOON, then="wait")))
+    await bare_office.open_task(asked=ASKED.replace(unattended=UnattendedPolicy(answer_by=NOON, then="wait")))
     assert "<deadline>" not in await contract(bare_office)
 
 
@@ -91,7 +93,7 @@ async def test_agents_read_procedures_by_their_tool_alone(bare_office: Office) -
     await bare_office.open_task([EVIDENCE], asked=ASKED.replace(procedures=(REVIEW,)))
     agent = ScriptedModel([])
     run, terms = bare_office.run_ref(), bare_office.terms
-    toolbox = await bare_office.desk.toolbox_of(run, terms, await bare_office.transcript())
+    toolbox = await bare_office.desk.build_agent_toolbox(run, terms, await bare_office.transcript())
     assert agent.calls == 0
     read = await toolbox.run(use("read_skill", name="research"), await bare_office.site())
     assert read.content == '<procedure name="research">\n# How to do the research\nStart at the end.\n</procedure>'
@@ -105,7 +107,7 @@ async def test_agents_read_procedures_by_their_tool_alone(bare_office: Office) -
 
 
 async def test_without_procedures_there_is_no_tool_for_them(office: Office) -> None:
-    toolbox = await office.desk.toolbox_of(office.run_ref(), office.terms, await office.transcript())
+    toolbox = await office.desk.build_agent_toolbox(office.run_ref(), office.terms, await office.transcript())
     assert "read_skill" not in {spec.name for spec in toolbox.specs}
 
 
@@ -133,5 +135,5 @@ async def test_what_is_recalled_unasked_is_relevant(bare_office: Office) -> None
     asked = await recollection.find(bare_office.run_ref(), "Do the research.", 1_000)
     assert len(asked) == len(texts)
     judging = type(recollection)(memory=bare_office.memory, embedder=embedder, redactor=bare_office.redactor)
-    shown = await judging.unasked(bare_office.run_ref(), "Do the research.", 1_000)
+    shown = await judging.find_relevant(bare_office.run_ref(), "Do the research.", 1_000)
     assert [excerpt.text for excerpt in shown] == [texts[0]]

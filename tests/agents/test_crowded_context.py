@@ -5,26 +5,26 @@ import pytest
 from tests.agents.full_context import compressed, request_size, summary
 from tests.agents.office import TERMS, Office, use
 from tests.unit.histories import research
-from waystation.agents.leg import ContextFull, Finished, TurnLimit
-from waystation.context.history import view
-from waystation.context.legality import violations
+from waystation.agents.leg import AgentFinished, ContextFull, TurnLimit
+from waystation.context.history import build_model_view
+from waystation.context.legality import find_violations
 from waystation.context.outcome import CompactionOutcome, Status
-from waystation.context.transcript import user_text
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.context.transcript import build_user_message
+from waystation.testing import ScriptedModel, make_scripted_response
 
-LIST = scripted_reply(use("list_documents", "c1"))
+LIST = make_scripted_response(use("list_documents", "c1"))
 WIDE = TERMS.replace(window=40_000, trigger=30_000, target=15_000)
 
 
 async def crowded(office: Office, tool: str = "recall", result_tokens: int = 150) -> None:
     """Let the research agent have 41 messages behind it, all small, and be far from its trigger."""
     office.terms = WIDE.replace(messages=30, primers=2, recents=10)
-    await office.said((user_text("m1", "Why did it silt up?"), *research(20, result_tokens, tool=tool)))
+    await office.said((build_user_message("m1", "Why did it silt up?"), *research(20, result_tokens, tool=tool)))
     assert await request_size(office) < office.terms.trigger
 
 
 async def shown(office: Office) -> int:
-    return len(view(await office.transcript()))
+    return len(build_model_view(await office.transcript()))
 
 
 @pytest.mark.parametrize(("most", "full"), [(40, True), (41, False), (None, False)])
@@ -43,7 +43,7 @@ async def after_compaction(office: Office) -> CompactionOutcome:
     outcome = await compressed(office, ScriptedModel([summary()]))
     assert outcome.status.made_room
     assert outcome.tokens_after < outcome.tokens_before
-    assert violations(view(await office.transcript())) == ()
+    assert find_violations(build_model_view(await office.transcript())) == ()
     return outcome
 
 
@@ -72,7 +72,7 @@ async def test_a_crowd_whose_summary_fails_is_truncated(office: Office) -> None:
 
 async def test_a_crowd_with_too_little_in_its_middle_for_a_summary_is_truncated(office: Office) -> None:
     office.terms = WIDE.replace(messages=12, primers=2, recents=10)
-    await office.said((user_text("m1", "Why did it silt up?"), *research(6, 1)))
+    await office.said((build_user_message("m1", "Why did it silt up?"), *research(6, 1)))
     model = ScriptedModel([])
     outcome = await compressed(office, model)
     assert (outcome.status, model.calls) == (Status.TRUNCATED, 0)
@@ -83,7 +83,7 @@ async def test_a_conversation_that_reaches_its_bound_ends_with_what_there_is(off
     office.terms = WIDE.replace(history=5)
     model = ScriptedModel([LIST, LIST])
     outcome = await office.leg(model)
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, model.calls) == (True, 2)
     assert outcome.reason == "its conversation may have 5 messages, and another turn would be over that"
     assert len(await office.talk()) == 5

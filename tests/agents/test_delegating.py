@@ -3,29 +3,31 @@
 import pytest
 
 from tests.agents.office import TASK, Office, use
-from waystation.agents.delegation import DelegationTerms
+from waystation.agents.delegation import DelegationConfig
 from waystation.agents.leg import LegRequest
-from waystation.agents.tools.delegate import ReplyAsks, asked_by
-from waystation.context.transcript import Message, Transcript, user_text
+from waystation.agents.tools.delegate import DelegationRequest, extract_subagent_orders
+from waystation.context.transcript import Message, Transcript, build_user_message
 from waystation.kernel.amount import Limit
 
 LEFT = Limit(tokens=100_000)
 
 
-async def asked(office: Office, *percents: int, terms: DelegationTerms, left: Limit = LEFT) -> ReplyAsks:
+async def asked(office: Office, *percents: int, terms: DelegationConfig, left: Limit = LEFT) -> DelegationRequest:
     """What becomes of one reply that asks for a subagent with each of these parts."""
     calls = [
         use("delegate", f"c{number}", role="research", title=f"Part {number}", goal="Look.", budget_percent=percent)
         for number, percent in enumerate(percents, 1)
     ]
     reply = Message(id="m2", role="assistant", blocks=tuple(calls))
-    transcript = Transcript(run_id=f"{TASK}/research-1", version=2, messages=(user_text("m1", "Begin."), reply))
+    transcript = Transcript(
+        run_id=f"{TASK}/research-1", version=2, messages=(build_user_message("m1", "Begin."), reply)
+    )
     delegating = office.terms.replace(delegation=terms)
     request = LegRequest(run=office.run_ref(), leg=1, terms=delegating, limit=left)
-    return await asked_by(request, transcript, left, office.redactor, ())
+    return await extract_subagent_orders(request, transcript, left, office.redactor, ())
 
 
-def ordered(of: ReplyAsks) -> dict[str, int | None]:
+def ordered(of: DelegationRequest) -> dict[str, int | None]:
     return {order.call_id: order.limit.tokens for order in of.orders}
 
 
@@ -41,22 +43,22 @@ def ordered(of: ReplyAsks) -> dict[str, int | None]:
 async def test_subagents_hold_no_more_than_their_share_together_and_the_others_wait(
     office: Office, percents: tuple[int, ...], expected: dict[str, int]
 ) -> None:
-    found = await asked(office, *percents, terms=DelegationTerms(share=80))
+    found = await asked(office, *percents, terms=DelegationConfig(share=80))
     assert ordered(found) == expected
     assert found.refused == {}
 
 
 async def test_no_more_subagents_than_the_width_work_at_once(office: Office) -> None:
-    assert list(ordered(await asked(office, *[10] * 4, terms=DelegationTerms(width=3)))) == ["c1", "c2", "c3"]
+    assert list(ordered(await asked(office, *[10] * 4, terms=DelegationConfig(width=3)))) == ["c1", "c2", "c3"]
 
 
 async def test_one_that_asks_for_more_than_all_may_have_is_refused(office: Office) -> None:
-    found = await asked(office, 81, 80, terms=DelegationTerms(share=80))
+    found = await asked(office, 81, 80, terms=DelegationConfig(share=80))
     assert ordered(found) == {"c2": 80_000}
     assert found.refused["c1"].content == "Subagents may have at most 80 percent of what you have left together."
 
 
 async def test_what_would_not_pay_for_a_subagent_is_refused(office: Office) -> None:
-    found = await asked(office, 1, terms=DelegationTerms(), left=Limit(tokens=1_000))
+    found = await asked(office, 1, terms=DelegationConfig(), left=Limit(tokens=1_000))
     assert found.orders == ()
     assert found.refused["c1"].content == "10 tokens are too little for a subagent. Do this part yourself."

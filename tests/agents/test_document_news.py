@@ -8,21 +8,21 @@ from tests.agents.test_librarian import Shelf, shelf
 from tests.agents.test_publisher import hand_in, published
 from tests.readers import ANYONE
 from waystation.agents.deliverables import ReportDraft
-from waystation.agents.leg import Finished, TurnLimit
-from waystation.context.constraints import user_words
+from waystation.agents.leg import AgentFinished, TurnLimit
+from waystation.context.constraints import extract_user_words
 from waystation.context.transcript import Message
 from waystation.documents.documents import DocumentSet, DocumentsUpdate, SourceDocument
-from waystation.documents.redacted import RedactedDocuments
+from waystation.documents.redacted import RedactedDocumentStore
 from waystation.documents.search import Bm25DocumentSearch
-from waystation.documents.text_repository import described
-from waystation.kernel.scopes import OfTenant
-from waystation.memory.archive import Recollection
+from waystation.documents.text_repository import make_document
+from waystation.kernel.scopes import TenantScope
+from waystation.memory.archive import MemoryRecall
 from waystation.reports.publisher import OUTDATED, CitationCheck
 from waystation.tasks.context_editor import Rewinder
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.testing import ScriptedModel, make_scripted_response
 
 NEWER = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\nIt was dredged.\nIt silted up.\n")
-READ_AGAIN = scripted_reply(use("read_document", "c5", name="harbour.md"))
+READ_AGAIN = make_scripted_response(use("read_document", "c5", name="harbour.md"))
 QUOTED = ReportDraft(
     title="The harbour",
     summary='It "silted up within ten years" [harbour.md:2-2] and "was filled in by hand" [harbour.md:1-1].',
@@ -32,7 +32,7 @@ QUOTED = ReportDraft(
 async def update(office: Office, number: int, *documents: SourceDocument, missing: tuple[str, ...] = ()) -> None:
     for one in documents:
         await office.store.put_text(one.text, office.ref.reader)
-    given = DocumentSet(documents=tuple(map(described, documents)), missing=missing)
+    given = DocumentSet(documents=tuple(map(make_document, documents)), missing=missing)
     asked = DocumentsUpdate(number=number, given="0" * 64, updated_at=NOON)
     await office.store.update_documents(TASK, asked, given)
 
@@ -47,13 +47,13 @@ async def test_an_agent_at_work_hears_once_at_its_next_turn_and_reads_the_new_ve
     await update(office, 1, NEWER)
     second = ScriptedModel([READ_AGAIN])
     await office.leg(second, 2)
-    assert isinstance(await office.leg(ScriptedModel([SUBMIT]), 3), Finished)
+    assert isinstance(await office.leg(ScriptedModel([SUBMIT]), 3), AgentFinished)
     (heard,) = await news(office)
     assert (heard.id, heard.updates) == ("m4", 1)
     assert "- changed: harbour.md (lines 2-3; 3 lines now)" in heard.text
     assert [message.id for message in without_statuses(second.requests[0].messages)] == ["m1", "m2", "m3", "m4"]
     assert heard.of_the_platform
-    assert user_words([heard]) == (), "no wish of the user"
+    assert extract_user_words([heard]) == (), "no wish of the user"
     results = [result.content for message in (await office.transcript()).messages for result in message.tool_results]
     assert "It silted up within ten years." in results[0]
     assert "2| It was dredged." in results[1]
@@ -139,7 +139,7 @@ async def test_a_citation_that_holds_now_is_fine_whatever_held_before(office: Of
 async def test_memory_gets_the_newest_version_and_recalls_no_earlier_one_for_the_task(office: Office) -> None:
     earlier = await shelf(office, "task-2", *DOCUMENTS)
     await earlier.remember()
-    recollection = Recollection(office.memory, office.embedder, office.redactor, office.store)
+    recollection = MemoryRecall(office.memory, office.embedder, office.redactor, office.store)
     await update(office, 1, NEWER, missing=("keeper.md",))
     assert await recollection.find(office.run_ref(), "harbour silted up within ten years") == ()
     own = Shelf(office)
@@ -150,13 +150,13 @@ async def test_memory_gets_the_newest_version_and_recalls_no_earlier_one_for_the
 
 
 @dataclass(frozen=True)
-class Counting(RedactedDocuments):
+class Counting(RedactedDocumentStore):
     """Notes which texts are read."""
 
     read: list[str] = field(default_factory=list[str])
 
-    async def lines(self, blob: str, reader: OfTenant) -> list[str]:
-        """See `RedactedDocuments`."""
+    async def lines(self, blob: str, reader: TenantScope) -> list[str]:
+        """See `RedactedDocumentStore`."""
         self.read.append(blob)
         return await super().lines(blob, reader)
 

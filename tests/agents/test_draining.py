@@ -9,7 +9,7 @@ from tests.agents.test_archive import commit_passages
 from waystation.kernel.errors import StoreUnavailable
 from waystation.memory.ports import Use
 from waystation.store.ports import Store
-from workers.memory import draining
+from workers.memory import run_drain_loop
 
 AT_ONCE = timedelta(milliseconds=5)
 
@@ -23,13 +23,13 @@ async def until_stored(office: Office, count: int) -> None:
 async def test_what_waits_is_written_when_memory_is_back_without_a_task(office: Office) -> None:
     await commit_passages(office, 3)
     office.memory.failing = True
-    async with draining(office.archive, AT_ONCE):
+    async with run_drain_loop(office.archive, AT_ONCE):
         await asyncio.sleep(0.1)
         assert office.memory.passages == {}
-        assert await office.store.oldest_waiting() == NOON
+        assert await office.store.get_oldest_pending_time() == NOON
         office.memory.failing = False
         await until_stored(office, 3)
-    assert (await office.store.count_waiting(), await office.store.oldest_waiting()) == (0, None)
+    assert (await office.store.count_pending_passages(), await office.store.get_oldest_pending_time()) == (0, None)
 
 
 async def test_nothing_is_asked_of_memory_while_nothing_waits_and_nothing_embedded_while_it_is_away(
@@ -48,7 +48,7 @@ async def test_nothing_is_asked_of_memory_while_nothing_waits_and_nothing_embedd
 
     office.memory, office.embedder = Watching(), Embedder()
     office.memory.failing = True
-    async with draining(office.archive, AT_ONCE):
+    async with run_drain_loop(office.archive, AT_ONCE):
         await asyncio.sleep(0.05)
         assert asked == []
         await commit_passages(office, 1)
@@ -75,6 +75,6 @@ async def test_a_store_that_does_not_answer_now_is_asked_again(office: Office) -
     archive = type(office.archive)(
         store=away, embedder=office.embedder, memory=office.memory, redactor=office.archive.redactor
     )
-    async with draining(archive, AT_ONCE):
+    async with run_drain_loop(archive, AT_ONCE):
         await until_stored(office, 1)
     assert failures == []

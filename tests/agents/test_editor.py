@@ -6,11 +6,11 @@ import pytest
 
 from tests.agents.full_context import SPENT_BEFORE, conversation, request_size, summary
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
-from waystation.context.history import pinned_ids, view
+from waystation.context.history import build_model_view, get_pinned_message_ids
 from waystation.context.outcome import ContextEdit, EditOutcome, EditRequest, Status
-from waystation.context.transcript import user_text
+from waystation.context.transcript import build_user_message
 from waystation.kernel.amount import Limit
-from waystation.kernel.errors import FenceLost
+from waystation.kernel.errors import StaleFenceError
 from waystation.tasks.context_editor import Editor
 from waystation.tasks.signals import MAX_INSTRUCTIONS
 from waystation.testing import ScriptedModel
@@ -69,7 +69,7 @@ async def test_a_refused_summary_leaves_the_view_as_it_was_and_is_paid_each_time
     assert outcome.compaction is not None
     assert (outcome.state, outcome.compaction.status) == ("refused", Status.FAILED_EMPTY_SUMMARY)
     assert outcome.reason.startswith("not compacted: the summary was empty. ")
-    assert view(await full.transcript()) == view(before)
+    assert build_model_view(await full.transcript()) == build_model_view(before)
     second = await edited(full, asking(full, 2, action="compact"), "")
     assert second.compaction is not None
     assert second.compaction.totals.spent.tokens == SPENT_BEFORE + 2 * 9_400
@@ -93,7 +93,7 @@ async def test_a_summariser_that_failed_too_often_is_given_up_without_hiding_any
 
 
 async def test_a_short_conversation_is_not_worth_a_summary(office: Office) -> None:
-    await office.said([user_text("m1", "Why did it silt up?")])
+    await office.said([build_user_message("m1", "Why did it silt up?")])
     outcome = await edited(office, asking(office, action="compact"), "It silted up.")
     assert (outcome.state, office.model.calls) == ("refused", 0)
     assert outcome.reason.startswith("there is too little to gain")
@@ -115,23 +115,23 @@ async def test_instructions_that_are_too_long_are_refused_before_anybody_is_aske
 async def test_pins_are_set_and_taken_back_once_each(full: Office) -> None:
     pin, unpin = asking(full, action="pin", message="m4"), asking(full, 2, action="unpin", message="m4")
     assert await edited(full, pin) == await edited(full, pin) == EditOutcome(state="done")
-    assert pinned_ids(await full.transcript()) == {"m4"}
+    assert get_pinned_message_ids(await full.transcript()) == {"m4"}
     assert await edited(full, unpin) == await edited(full, unpin) == EditOutcome(state="done")
     transcript = await full.transcript()
-    assert pinned_ids(transcript) == frozenset()
+    assert get_pinned_message_ids(transcript) == frozenset()
     assert [record.id for record in transcript.records] == ["edit-1", "edit-2"]
 
 
 async def test_a_restored_compaction_gives_the_view_back_and_the_next_edit_can_compact_again(full: Office) -> None:
-    before = view(await full.transcript())
+    before = build_model_view(await full.transcript())
     made = (await edited(full, asking(full, action="compact"), "It silted up.")).compaction
     assert made is not None
     restore = asking(full, 2, known=1, action="restore", compaction=made.compaction_id[:8])
     assert await edited(full, restore) == await edited(full, restore) == EditOutcome(state="done")
-    assert view(await full.transcript()) == before
+    assert build_model_view(await full.transcript()) == before
     again = await edited(full, asking(full, 3, known=1, action="compact"), "It silted up.")
     assert (again.state, full.model.calls) == ("done", 1)
-    assert view(await full.transcript()) != before
+    assert build_model_view(await full.transcript()) != before
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ async def test_what_cannot_be_done_is_refused_and_takes_the_run_away_from_nobody
     working = await full.site()
     assert await edited(full, asking(full, 1, known=0, **edit)) == EditOutcome(state="refused", reason=reason)
     transcript = await full.transcript()
-    await full.store.commit_message(working.fence, transcript.version, user_text("m28", "Go on."))
+    await full.store.commit_message(working.fence, transcript.version, build_user_message("m28", "Go on."))
 
 
 async def test_an_edit_takes_the_run_over_from_an_attempt_of_an_earlier_leg(full: Office) -> None:
     straggler = await full.site()
     await edited(full, asking(full, action="pin", message="m4"))
     version = (await full.transcript()).version
-    with pytest.raises(FenceLost):
-        await full.store.commit_message(straggler.fence, version, user_text("m28", "Go on."))
+    with pytest.raises(StaleFenceError):
+        await full.store.commit_message(straggler.fence, version, build_user_message("m28", "Go on."))

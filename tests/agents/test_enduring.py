@@ -7,20 +7,35 @@ from pathlib import Path
 
 import pytest
 
-from waystation.agents.redaction import NEEDED, PAID, Endurance, TextRedactor
-from waystation.kernel.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted
+from waystation.agents.redaction import NEEDED, PAID, RedactionRetryPolicy, TextRedactor
+from waystation.kernel.errors import (
+    RedactionAbandonedError,
+    RedactionFailed,
+    RedactionReviewRequiredError,
+    TextRedactionError,
+)
 from waystation.plugins.redaction.placeholders import fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import Rules, read_own_rules
-from waystation.privacy.policy import PLACEHOLDER, AfterFailures, Place, Policy, Treatment, redaction_notes, treatment
-from waystation.testing import DictSlowTexts, PlainRedactor
+from waystation.plugins.redaction.rules import DetectionConfig, read_own_rules
+from waystation.privacy.policy import (
+    PLACEHOLDER,
+    AfterFailures,
+    Policy,
+    RedactionLevel,
+    TextDestination,
+    get_redaction_level,
+    redaction_notes,
+)
+from waystation.testing import InMemorySlowTextStore, PlainRedactor
 
 KEY = b"k" * 32
 SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(?=x)(x+x+)+y', score: 1}]}]"
 ENDLESS = "x" * 1_500
 FINE = "Write to alice@example.com."
 REDACTED = {
-    place for place in Place if treatment(place, Policy.STANDARD) not in {Treatment.ORIGINAL, Treatment.NO_TEXT}
+    place
+    for place in TextDestination
+    if get_redaction_level(place, Policy.STANDARD) not in {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}
 }
 
 
@@ -39,7 +54,7 @@ class Work:
 async def presidio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PresidioRedactor]:
     monkeypatch.setattr("waystation.plugins.redaction.rules.SECONDS_PER_CHUNK", 0.02)
     (tmp_path / "rules.yaml").write_text(SLOW)
-    redactor = PresidioRedactor(KEY, Rules(own=read_own_rules(tmp_path / "rules.yaml")))
+    redactor = PresidioRedactor(KEY, DetectionConfig(own=read_own_rules(tmp_path / "rules.yaml")))
     yield redactor
     redactor.close()
 
@@ -48,20 +63,20 @@ def enduring(
     redactor: PresidioRedactor | PlainRedactor, work: Work, then: AfterFailures = "placeholder"
 ) -> TextRedactor:
     of_text = partial(fingerprint, KEY)
-    endurance = Endurance(of_text, DictSlowTexts(), lambda: work.attempt, 3, then, work.pause)
+    endurance = RedactionRetryPolicy(of_text, InMemorySlowTextStore(), lambda: work.attempt, 3, then, work.pause)
     return TextRedactor(redactor, endurance=endurance)
 
 
 @pytest.mark.parametrize("place", sorted(REDACTED - PAID))
-async def test_until_the_last_attempt_nothing_goes_on(presidio: PresidioRedactor, place: Place) -> None:
-    with pytest.raises(TextNotRedacted, match="the recogniser 'slow' of your own took over"):
+async def test_until_the_last_attempt_nothing_goes_on(presidio: PresidioRedactor, place: TextDestination) -> None:
+    with pytest.raises(TextRedactionError, match="the recogniser 'slow' of your own took over"):
         await enduring(presidio, Work(attempt=2)).redact([FINE, ENDLESS], place, "t")
 
 
 @pytest.mark.parametrize("place", sorted(REDACTED - PAID - NEEDED))
 @pytest.mark.parametrize("attempt", [3, 4])
 async def test_then_a_placeholder_stands_for_that_text_and_the_others_are_redacted(
-    presidio: PresidioRedactor, place: Place, attempt: int
+    presidio: PresidioRedactor, place: TextDestination, attempt: int
 ) -> None:
     fine, endless = await enduring(presidio, Work(attempt)).redact([FINE, ENDLESS], place, "t")
     assert fine.text.startswith("Write to <EMAIL_")
@@ -76,21 +91,23 @@ async def test_then_a_placeholder_stands_for_that_text_and_the_others_are_redact
 
 
 @pytest.mark.parametrize("place", sorted(NEEDED))
-async def test_without_what_it_is_to_do_no_agent_begins(presidio: PresidioRedactor, place: Place) -> None:
-    with pytest.raises(TextGivenUp, match=r"^after 3 attempts .* the recogniser 'slow' of your own took over"):
+async def test_without_what_it_is_to_do_no_agent_begins(presidio: PresidioRedactor, place: TextDestination) -> None:
+    with pytest.raises(
+        RedactionAbandonedError, match=r"^after 3 attempts .* the recogniser 'slow' of your own took over"
+    ):
         await enduring(presidio, Work(3)).redact([ENDLESS], place, "t")
 
 
 @pytest.mark.parametrize("place", sorted(REDACTED - PAID))
-async def test_by_setting_a_person_is_to_see_to_it(presidio: PresidioRedactor, place: Place) -> None:
-    with pytest.raises(TextHeldBack, match="after 3 attempts"):
+async def test_by_setting_a_person_is_to_see_to_it(presidio: PresidioRedactor, place: TextDestination) -> None:
+    with pytest.raises(RedactionReviewRequiredError, match="after 3 attempts"):
         await enduring(presidio, Work(3), "pause").redact([ENDLESS], place, "t")
 
 
 @pytest.mark.parametrize("place", sorted(PAID))
 @pytest.mark.parametrize("then", ["placeholder", "pause"])
 async def test_what_a_model_was_paid_for_is_tried_again_without_asking_it_again(
-    presidio: PresidioRedactor, place: Place, then: AfterFailures
+    presidio: PresidioRedactor, place: TextDestination, then: AfterFailures
 ) -> None:
     work = Work()
     (endless,) = await enduring(presidio, work, then).redact([ENDLESS], place, "t")
@@ -103,7 +120,7 @@ async def test_a_redactor_that_is_down_is_waited_for_without_end() -> None:
     down.failing = True
     for attempt in (1, 3, 100):
         with pytest.raises(RedactionFailed, match="told to fail"):
-            await enduring(down, Work(attempt)).redact([FINE], Place.TOOL_RESULT, "t")
+            await enduring(down, Work(attempt)).redact([FINE], TextDestination.TOOL_RESULT, "t")
 
     class Mended(Work):
         async def pause(self, seconds: float) -> None:
@@ -111,6 +128,6 @@ async def test_a_redactor_that_is_down_is_waited_for_without_end() -> None:
             down.failing = len(self.pauses) < 8
 
     work = Mended()
-    (fine,) = await enduring(down, work).redact([FINE], Place.MODEL_OUTPUT, "t")
+    (fine,) = await enduring(down, work).redact([FINE], TextDestination.MODEL_OUTPUT, "t")
     assert fine.text == FINE
     assert work.pauses == [1, 2, 4, 8, 16, 32, 60, 60]

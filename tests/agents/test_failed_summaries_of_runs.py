@@ -8,11 +8,11 @@ from tests.agents.full_context import SPENT_BEFORE, compressed, conversation, re
 from tests.agents.office import Office
 from tests.unit.histories import calls, prose, results
 from waystation.context.outcome import CompactionOutcome, ContextEdit, EditRequest, Status
-from waystation.context.transcript import SummaryFailed, user_text
+from waystation.context.transcript import SummaryFailureRecord, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, RedactionFailed
-from waystation.models.ports import ModelReply
-from waystation.privacy.policy import Place, Redacted
+from waystation.models.ports import ModelResponse
+from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.tasks.context_editor import Editor
 from waystation.testing import PlainRedactor, ScriptedModel
 
@@ -28,7 +28,7 @@ class Wearied(PlainRedactor):
         super().__init__({})
         self.left = calls
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         if not self.left:
             raise RedactionFailed("the redactor is weary")
         self.left -= 1
@@ -37,7 +37,7 @@ class Wearied(PlainRedactor):
 
 async def crowd(office: Office) -> None:
     """A context of which a truncation hides just enough."""
-    await office.said([*conversation(result_tokens=600), user_text("m40", prose(LATEST))])
+    await office.said([*conversation(result_tokens=600), build_user_message("m40", prose(LATEST))])
 
 
 async def fill(office: Office) -> None:
@@ -48,18 +48,18 @@ async def fill(office: Office) -> None:
         await office.said(turn)
 
 
-async def automatic(office: Office, *script: ModelReply | ModelError) -> CompactionOutcome:
+async def automatic(office: Office, *script: ModelResponse | ModelError) -> CompactionOutcome:
     known = len((await office.transcript()).compactions)
     return await compressed(office, ScriptedModel(script), known_records=known)
 
 
 async def failures(office: Office) -> int:
-    return sum(isinstance(record, SummaryFailed) for record in (await office.transcript()).records)
+    return sum(isinstance(record, SummaryFailureRecord) for record in (await office.transcript()).records)
 
 
 @pytest.mark.parametrize("failing", [BLANK, ModelRejected("no such model")], ids=["rejected", "no answer"])
 async def test_z2_after_a_failure_no_model_is_called_until_the_conversation_has_grown_enough(
-    office: Office, failing: ModelReply | ModelError
+    office: Office, failing: ModelResponse | ModelError
 ) -> None:
     await crowd(office)
     assert (await automatic(office, failing)).status is Status.TRUNCATED

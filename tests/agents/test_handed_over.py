@@ -1,7 +1,7 @@
 from tests.agents.office import PLAN, TASK, Office, step, use
 from tests.agents.test_publisher import PROGRESS
 from waystation.agents.deliverables import Analysis, Finding
-from waystation.agents.tools.work import HandedOver, handed_over
+from waystation.agents.tools.work import TaskDeliverables, load_task_deliverables
 from waystation.planning.plan import Plan
 from waystation.reports.oversight import found_parts
 from waystation.reports.publisher import Chronicler
@@ -13,7 +13,7 @@ CAUSES = Analysis(conclusions=(SILT,), contradictions=("Two years are given.",))
 FIGURES = Analysis(conclusions=(DUG,), gaps=("No depths.",))
 
 
-async def of_two(office: Office, first: Analysis | None, second: Analysis | None) -> HandedOver:
+async def of_two(office: Office, first: Analysis | None, second: Analysis | None) -> TaskDeliverables:
     """What there is where two analysis steps have come so far."""
     await office.open_task(plan=TWICE)
     for step_id, analysis in (("causes", first), ("analysis", second)):
@@ -21,7 +21,7 @@ async def of_two(office: Office, first: Analysis | None, second: Analysis | None
             run = office.run_ref("analysis").replace(step_id=step_id)
             await office.store.open_run(run)
             await office.store.hand_in(await office.store.take_fence(run.run_id), TASK, analysis)
-    return await handed_over(office.ref.reader, office.store)
+    return await load_task_deliverables(office.ref.reader, office.store)
 
 
 async def test_every_analysis_counts_in_the_order_of_the_plan(bare_office: Office) -> None:
@@ -65,7 +65,7 @@ async def test_what_an_unfinished_analysis_has_noted_stays_beside_a_finished_one
     await of_two(bare_office, CAUSES, None)
     note = use("take_note", text="Dug in 1811.", document="harbour.md", first_line=1, last_line=1)
     await bare_office.call(note, "analysis")
-    there = await handed_over(bare_office.ref.reader, bare_office.store)
+    there = await load_task_deliverables(bare_office.ref.reader, bare_office.store)
     assert [part.splitlines()[:2] for part in found_parts(there)[2:4]] == [
         ['<found step="causes" title="The causes">', "- conclusion: It silted up. [harbour.md:2-2]"],
         ['<found step="analysis" title="The analysis">', "- Dug in 1811. [harbour.md:1-1]"],

@@ -2,24 +2,24 @@
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
-from waystation.agents.leg import Finished
-from waystation.agents.redaction import redacted_reply
+from waystation.agents.leg import AgentFinished
+from waystation.agents.redaction import redact_reply
 from waystation.context.transcript import Message, RedactedThinking, Text, Thinking, ToolUse
-from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
+from waystation.testing import PlainRedactor, ScriptedModel, make_scripted_response
 
 NOTED = use("take_note", "c1", text=f"Her key is {SECRET}.", document="keeper.md", first_line=2, last_line=2)
 FOUND = use("submit_findings", "c2", findings=[{"claim": f"It is {SECRET}.", "citations": ["[keeper.md:2-2]"]}])
 
 
 async def test_words_and_arguments_are_kept_without_private_values(office: Office) -> None:
-    said = scripted_reply(Text(text=f"I know {SECRET}."), NOTED)
-    assert isinstance(await office.leg(ScriptedModel([said, scripted_reply(FOUND)])), Finished)
+    said = make_scripted_response(Text(text=f"I know {SECRET}."), NOTED)
+    assert isinstance(await office.leg(ScriptedModel([said, make_scripted_response(FOUND)])), AgentFinished)
     transcript = await office.transcript()
     assert SECRET not in transcript.model_dump_json()
     assert f"I know {SECRET_PLACEHOLDER}." in transcript.model_dump_json()
     (note,) = await office.store.notes(TASK, ANYONE)
     assert (note.text, note.document) == (f"Her key is {SECRET_PLACEHOLDER}.", "keeper.md")
-    deliverable = await office.store.deliverable(f"{TASK}/research-1", ANYONE)
+    deliverable = await office.store.get_deliverable(f"{TASK}/research-1", ANYONE)
     assert deliverable is not None
     assert f"It is {SECRET_PLACEHOLDER}." in deliverable.model_dump_json()
 
@@ -33,7 +33,7 @@ async def test_strings_at_any_depth_are_replaced_and_everything_else_stays_in_it
         ToolUse(id=SECRET, name="n", input={"a": [1, {"b": SECRET, SECRET: None}], "c": f"x{SECRET}", "d": True}),
         Text(text=f"two {SECRET}"),
     )
-    kept, redacted = await redacted_reply(blocks, redactor, "t")
+    kept, redacted = await redact_reply(blocks, redactor, "t")
     assert kept[:3] == blocks[:3]
     assert kept[3] == blocks[3].replace(
         input={

@@ -9,9 +9,9 @@ from tests.readers import ANYONE, TASK_1
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.plugins.redaction.keys import key_check
-from waystation.privacy.policy import Place
-from waystation.runtime.knowledge import redactor_of
-from waystation.runtime.stores import first_key, opened_store, own_cipher, require_key_of
+from waystation.privacy.policy import TextDestination
+from waystation.runtime.knowledge import create_redactor
+from waystation.runtime.stores import build_cipher, load_oldest_key, open_store, require_key_of
 
 OLD, NEW, OTHER = "11" * 32, "22" * 32, "33" * 32
 LETTER = "Write to ada@lovelace.org."
@@ -22,9 +22,9 @@ def settings(home: Path, key: str, *previous: str) -> Settings:
 
 
 async def placeholder(under: Settings) -> str:
-    redactor = redactor_of(under, first_key(under))
+    redactor = create_redactor(under, load_oldest_key(under))
     try:
-        ((only,),) = [one.spans for one in await redactor.redact([LETTER], Place.REPORT, "tenant")]
+        ((only,),) = [one.spans for one in await redactor.redact([LETTER], TextDestination.REPORT, "tenant")]
     finally:
         redactor.close()
     return only.placeholder
@@ -32,23 +32,23 @@ async def placeholder(under: Settings) -> str:
 
 async def test_a_new_key_reads_what_the_old_one_wrote_and_keeps_its_placeholders(tmp_path: Path) -> None:
     old, new = settings(tmp_path, OLD), settings(tmp_path, NEW, OLD)
-    async with aclosing(await opened_store(old)) as store:
+    async with aclosing(await open_store(old)) as store:
         blob = await store.put_text("What was said before.", TASK_1)
-        assert await store.claim_key(key_check(first_key(old)))
-    async with aclosing(await opened_store(new)) as store:
+        assert await store.claim_key(key_check(load_oldest_key(old)))
+    async with aclosing(await open_store(new)) as store:
         assert await store.get_text(blob, ANYONE) == "What was said before."
-        assert await store.claim_key(key_check(first_key(new)))
+        assert await store.claim_key(key_check(load_oldest_key(new)))
         await require_key_of(store, new)
         since = await store.put_text("What is said since.", TASK_1)
-    async with aclosing(await opened_store(settings(tmp_path, OTHER, NEW, OLD))) as store:
+    async with aclosing(await open_store(settings(tmp_path, OTHER, NEW, OLD))) as store:
         assert await store.get_text(since, ANYONE) == "What is said since."
-    assert own_cipher(new, "rest").seal(b"x", b"y")[:5] != own_cipher(old, "rest").seal(b"x", b"y")[:5]
+    assert build_cipher(new, "rest").encrypt(b"x", b"y")[:5] != build_cipher(old, "rest").encrypt(b"x", b"y")[:5]
     assert await placeholder(new) == await placeholder(old)
 
 
 async def test_a_new_key_alone_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     old = settings(tmp_path, OLD)
-    async with aclosing(await opened_store(old)) as store:
-        await store.claim_key(key_check(first_key(old)))
+    async with aclosing(await open_store(old)) as store:
+        await store.claim_key(key_check(load_oldest_key(old)))
     with pytest.raises(BadInput, match="WAYSTATION_PREVIOUS_KEYS may name older ones"):
-        await opened_store(settings(tmp_path, NEW))
+        await open_store(settings(tmp_path, NEW))

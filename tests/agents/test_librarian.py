@@ -9,14 +9,14 @@ import pytest
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
 from tests.readers import ANYONE
 from waystation.documents.documents import DocumentSet, DocumentsUpdate, SourceDocument
-from waystation.documents.search import passages_of
-from waystation.documents.text_repository import described
+from waystation.documents.search import split_into_passages
+from waystation.documents.text_repository import make_document
 from waystation.erasure.removal import ForgetOrder
 from waystation.kernel.errors import RedactionFailed
-from waystation.memory.archive import Librarian, Recollection, as_records
+from waystation.memory.archive import DocumentIndexer, MemoryRecall, as_records
 from waystation.memory.memory import Passage
-from waystation.memory.passages import SLICE_CHARACTERS, Remembering
-from waystation.privacy.policy import Place, Redacted
+from waystation.memory.passages import SLICE_CHARACTERS, IndexingState
+from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.testing import PlainRedactor
 
 PILOT = SourceDocument(
@@ -36,20 +36,20 @@ class Shelf:
     office: Office
 
     @property
-    def librarian(self) -> Librarian:
+    def librarian(self) -> DocumentIndexer:
         office = self.office
-        return Librarian(
+        return DocumentIndexer(
             store=office.store,
             redactor=office.redactor,
             redacted=office.redacted,
-            cut=passages_of,
+            cut=split_into_passages,
             archive=office.archive,
             clock=office.clock,
         )
 
-    async def remember(self, most: int = 1_000_000) -> Remembering:
+    async def remember(self, most: int = 1_000_000) -> IndexingState:
         """To the end."""
-        so_far = Remembering(ref=self.office.ref, most_characters=most)
+        so_far = IndexingState(ref=self.office.ref, most_characters=most)
         while not so_far.done:
             so_far = await self.librarian.next_slice(so_far)
         return so_far
@@ -60,7 +60,7 @@ class Shelf:
 
     async def recalled(self, query: str) -> str:
         office = self.office
-        recollection = Recollection(office.memory, office.embedder, office.redactor, office.store)
+        recollection = MemoryRecall(office.memory, office.embedder, office.redactor, office.store)
         return as_records(await recollection.find(office.run_ref(), query))
 
 
@@ -71,8 +71,8 @@ class Listening(PlainRedactor):
         super().__init__({}, {NAME: NAME_PLACEHOLDER})
         self.read: list[str] = []
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
-        if place is Place.COMPRESSED:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+        if place is TextDestination.COMPRESSED:
             self.read += [text for text in texts if len(text) > len(NEWER.name)]
         return await super().redact(texts, place, tenant)
 
@@ -82,7 +82,7 @@ async def change(shelf: Shelf, *documents: SourceDocument) -> None:
     store, task_id = shelf.office.store, shelf.office.task_id
     for one in documents:
         await store.put_text(one.text, shelf.office.ref.reader)
-    given = DocumentSet(documents=tuple(map(described, documents)))
+    given = DocumentSet(documents=tuple(map(make_document, documents)))
     update = DocumentsUpdate(
         number=1 + len(await store.document_updates(task_id, ANYONE)),
         given=await store.put_text(given.model_dump_json(), shelf.office.ref.reader),
@@ -160,12 +160,12 @@ async def test_a_document_that_memory_has_by_another_task_is_not_read_again(bare
 
 async def test_a_document_that_changes_while_it_is_read_is_read_anew(bare_office: Office) -> None:
     first = await shelf(bare_office, "task-1", LONG)
-    so_far = await first.librarian.next_slice(Remembering(ref=first.office.ref, most_characters=10**6))
+    so_far = await first.librarian.next_slice(IndexingState(ref=first.office.ref, most_characters=10**6))
     longer = LONG.replace(text=f"{PILOT.text}{LONG.text}")
     await change(first, longer)
     while not so_far.done:
         so_far = await first.librarian.next_slice(so_far)
-    blob = described(longer).blob
+    blob = make_document(longer).blob
     passages = [passage for passage in first.in_memory if passage.blob == blob]
     assert [passage.place for passage in passages] == list(range(len(passages)))
     assert (passages[0].first_line, passages[-1].last_line) == (1, len(longer.text.splitlines()) - 1)
@@ -175,7 +175,7 @@ async def test_a_document_that_changes_while_it_is_read_is_read_anew(bare_office
 
 async def test_a_slice_that_is_done_again_changes_nothing(bare_office: Office) -> None:
     first = await shelf(bare_office, "task-1", LONG)
-    begun = Remembering(ref=first.office.ref, most_characters=10**6)
+    begun = IndexingState(ref=first.office.ref, most_characters=10**6)
     after = await first.librarian.next_slice(begun)
     before = first.in_memory
     assert await first.librarian.next_slice(begun) == after
@@ -209,7 +209,7 @@ async def test_while_memory_does_not_answer_passages_of_documents_wait(bare_offi
     first = await shelf(bare_office, "task-1", PILOT)
     bare_office.memory.failing = True
     done = await first.remember()
-    assert await bare_office.store.count_waiting("task-1") == done.passages
+    assert await bare_office.store.count_pending_passages("task-1") == done.passages
     bare_office.memory.failing = False
     assert (await bare_office.archive.drain()).stored == done.passages
     assert len(first.in_memory) == done.passages
@@ -217,7 +217,7 @@ async def test_while_memory_does_not_answer_passages_of_documents_wait(bare_offi
 
 async def test_nothing_of_a_document_is_kept_while_it_cannot_be_redacted(bare_office: Office) -> None:
     first = await shelf(bare_office, "task-1", PILOT)
-    bare_office.redactor.failing_at = frozenset({Place.COMPRESSED})
+    bare_office.redactor.failing_at = frozenset({TextDestination.COMPRESSED})
     with pytest.raises(RedactionFailed):
         await first.remember()
     assert await bare_office.store.passage_ids() == frozenset()
@@ -234,7 +234,7 @@ async def test_a_secret_that_goes_over_passages_is_replaced_in_all_of_them(bare_
 
 async def test_a_task_that_is_forgotten_meanwhile_remembers_nothing_more(bare_office: Office) -> None:
     first = await shelf(bare_office, "task-1", LONG)
-    after = await first.librarian.next_slice(Remembering(ref=first.office.ref, most_characters=10**6))
+    after = await first.librarian.next_slice(IndexingState(ref=first.office.ref, most_characters=10**6))
     order = ForgetOrder(
         store_id=bare_office.store_id, tenant=bare_office.ref.tenant, task_ids=("task-1",), everything=False
     )
@@ -245,7 +245,7 @@ async def test_a_task_that_is_forgotten_meanwhile_remembers_nothing_more(bare_of
     stopped = await first.librarian.next_slice(after)
     assert stopped.done
     assert first.in_memory == []
-    assert await bare_office.store.count_waiting() == 0
+    assert await bare_office.store.count_pending_passages() == 0
 
 
 async def test_a_passage_of_a_document_is_expanded_to_the_lines_around_it(bare_office: Office) -> None:

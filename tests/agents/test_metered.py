@@ -12,35 +12,37 @@ from tests.agents.full_context import request_size, summary
 from tests.agents.office import NAME, NOON, SECRET, TASK, Office
 from tests.prices import PRICES
 from tests.readers import ANYONE
-from waystation.agents.call_ledger import Affordable, CallKey, TooDear
-from waystation.agents.redaction import Originals, TextRedactor, restored
-from waystation.context.transcript import Block, Charge, Text, Thinking, user_text
+from waystation.agents.call_ledger import CallKey, CallNotAffordable, PreparedCall
+from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, restore_text_from_vault
+from waystation.context.transcript import Block, Charge, Text, Thinking, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest, StopReason
+from waystation.models.ports import ModelRequest, ModelResponse, StopReason
 from waystation.plugins.redaction.placeholders import fingerprint
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import Place
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import TextDestination
+from waystation.testing import ScriptedModel, make_scripted_response
 
 
 async def ask(office: Office, model: ScriptedModel) -> Charge:
     office.model = model
     fence = (await office.site()).fence
-    request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=1_000)
-    call = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PRICES)
-    assert isinstance(call, Affordable)
+    request = ModelRequest(
+        model="claude-opus-5-5", system="", messages=(build_user_message("m1", "Why?"),), max_output=1_000
+    )
+    call = await office.metered.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PRICES)
+    assert isinstance(call, PreparedCall)
     return (await office.metered.ask(fence, CallKey("turn", "1"), call))[1]
 
 
 async def test_why_a_reply_ended_is_kept_with_its_charge(office: Office) -> None:
-    charge = await ask(office, ScriptedModel([scripted_reply(stop=StopReason.MAX_TOKENS)]))
+    charge = await ask(office, ScriptedModel([make_scripted_response(stop=StopReason.MAX_TOKENS)]))
     assert charge.stop == "max_tokens"
 
 
 async def test_an_answered_call_is_counted_with_the_charge_that_the_store_will_get(office: Office) -> None:
-    await ask(office, ScriptedModel([scripted_reply()]))
+    await ask(office, ScriptedModel([make_scripted_response()]))
     (charge,) = office.meter.charges
     assert (charge.kind, charge.model, charge.usage.total) == ("turn", "claude-opus-5-5", 120)
     assert charge.cost_micro_usd == 100 * 4 + 20 * 20
@@ -50,8 +52,8 @@ async def test_an_answered_call_is_counted_with_the_charge_that_the_store_will_g
 class Uncounted:
     """A `ChatModel` at an endpoint that counts no tokens."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        return scripted_reply()
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        return make_scripted_response()
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         return None
@@ -63,16 +65,18 @@ class Uncounted:
 async def test_without_a_count_the_bytes_are_the_bound_and_the_reply_is_shortened_to_what_is_left(
     office: Office,
 ) -> None:
-    request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=2_000)
+    request = ModelRequest(
+        model="claude-opus-5-5", system="", messages=(build_user_message("m1", "Why?"),), max_output=2_000
+    )
     metered = replace(office.metered, model=Uncounted())
-    whole = await metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PRICES)
-    assert isinstance(whole, Affordable)
-    less = await metered.fitted(request, Limit(tokens=whole.worst_case.tokens - 500), floor=10, prices=PRICES)
-    assert isinstance(less, Affordable)
+    whole = await metered.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PRICES)
+    assert isinstance(whole, PreparedCall)
+    less = await metered.prepare_call(request, Limit(tokens=whole.worst_case.tokens - 500), floor=10, prices=PRICES)
+    assert isinstance(less, PreparedCall)
     assert less.request.max_output == 1_500
     assert less.worst_case.tokens == whole.worst_case.tokens - 500
-    none = await metered.fitted(request, Limit(tokens=whole.worst_case.tokens - 1_991), 10, PRICES)
-    assert isinstance(none, TooDear)
+    none = await metered.prepare_call(request, Limit(tokens=whole.worst_case.tokens - 1_991), 10, PRICES)
+    assert isinstance(none, CallNotAffordable)
 
 
 class WithSpares(ScriptedModel):
@@ -84,7 +88,7 @@ class WithSpares(ScriptedModel):
     def fallbacks(self, model: str) -> tuple[str, ...]:
         return self.spares
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         return (await super().complete(request)).replace(asked=self.answering)
 
 
@@ -97,11 +101,11 @@ PAID = (*PRICES, DEARER)
 async def test_a_call_is_held_at_the_dearest_rates_that_it_may_meet_and_charged_at_those_that_it_met(
     office: Office,
 ) -> None:
-    model = WithSpares([scripted_reply(usage=Usage(input=10, output=1))])
+    model = WithSpares([make_scripted_response(usage=Usage(input=10, output=1))])
     model.spares, model.answering, office.model = (DEAR, OTHER), DEAR, model
-    request = ModelRequest(model=CHEAP, system="", messages=(user_text("m1", "Why?"),), max_output=2_000)
-    call = await office.metered.fitted(request, Limit(micro_usd=1_000_000), floor=10, prices=PAID)
-    assert isinstance(call, Affordable)
+    request = ModelRequest(model=CHEAP, system="", messages=(build_user_message("m1", "Why?"),), max_output=2_000)
+    call = await office.metered.prepare_call(request, Limit(micro_usd=1_000_000), floor=10, prices=PAID)
+    assert isinstance(call, PreparedCall)
     assert call.request.fallbacks == (DEAR, OTHER)
     tokens = call.worst_case.tokens - 2_000
     assert call.worst_case.micro_usd == tokens * 7 + 2_000 * 70
@@ -113,23 +117,23 @@ async def test_a_call_is_held_at_the_dearest_rates_that_it_may_meet_and_charged_
 async def test_who_has_no_price_takes_no_call_that_is_limited_in_dollars(office: Office) -> None:
     model = WithSpares([])
     model.spares, office.model = ("nobodys-1", DEAR), model
-    request = ModelRequest(model=CHEAP, system="", messages=(user_text("m1", "Why?"),), max_output=2_000)
-    dollars = await office.metered.fitted(request, Limit(micro_usd=1_000_000), floor=10, prices=PAID)
-    tokens = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PAID)
-    assert isinstance(dollars, Affordable)
-    assert isinstance(tokens, Affordable)
+    request = ModelRequest(model=CHEAP, system="", messages=(build_user_message("m1", "Why?"),), max_output=2_000)
+    dollars = await office.metered.prepare_call(request, Limit(micro_usd=1_000_000), floor=10, prices=PAID)
+    tokens = await office.metered.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PAID)
+    assert isinstance(dollars, PreparedCall)
+    assert isinstance(tokens, PreparedCall)
     assert (dollars.request.fallbacks, tokens.request.fallbacks) == ((DEAR,), ("nobodys-1", DEAR))
 
 
 async def test_a_count_is_a_bound_for_models_of_one_family_alone(office: Office) -> None:
     model = WithSpares([])
     model.spares, office.model = (DEAR, OTHER), model
-    words = user_text("m1", "Why? " * 400)
+    words = build_user_message("m1", "Why? " * 400)
     request = ModelRequest(model=CHEAP, system="", messages=(words,), max_output=2_000)
-    whole = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PAID)
-    assert isinstance(whole, Affordable)
-    tight = await office.metered.fitted(request, Limit(tokens=whole.worst_case.tokens - 1), floor=10, prices=PAID)
-    assert isinstance(tight, Affordable)
+    whole = await office.metered.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PAID)
+    assert isinstance(whole, PreparedCall)
+    tight = await office.metered.prepare_call(request, Limit(tokens=whole.worst_case.tokens - 1), floor=10, prices=PAID)
+    assert isinstance(tight, PreparedCall)
     assert tight.worst_case.tokens < whole.worst_case.tokens - 1
     assert tight.request.fallbacks == (DEAR,)
 
@@ -151,11 +155,13 @@ SAID = Text(text="Because.")
 async def test_what_an_endpoint_does_not_report_is_charged_as_a_bound_and_marked(
     office: Office, usage: Usage, blocks: tuple[Block, ...], most_output: int
 ) -> None:
-    office.model = ScriptedModel([scripted_reply(*blocks, usage=usage)])
+    office.model = ScriptedModel([make_scripted_response(*blocks, usage=usage)])
     fence = (await office.site()).fence
-    request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=2_000)
-    call = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PRICES)
-    assert isinstance(call, Affordable)
+    request = ModelRequest(
+        model="claude-opus-5-5", system="", messages=(build_user_message("m1", "Why?"),), max_output=2_000
+    )
+    call = await office.metered.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PRICES)
+    assert isinstance(call, PreparedCall)
     reply, charge = await office.metered.ask(fence, CallKey("turn", "1"), call)
     assert reply.usage == charge.usage
     assert charge.usage.prompt == (usage.prompt or call.worst_case.tokens - 2_000)
@@ -169,15 +175,15 @@ async def test_what_an_endpoint_does_not_report_is_charged_as_a_bound_and_marked
 
 
 async def test_thinking_that_no_block_shows_is_charged_up_to_the_longest_reply(office: Office) -> None:
-    unseen = scripted_reply(SAID, usage=Usage()).replace(thought=True)
+    unseen = make_scripted_response(SAID, usage=Usage()).replace(thought=True)
     counted = unseen.replace(usage=Usage(input=5, output=7))
     assert (await ask(office, ScriptedModel([unseen]))).usage.output == 1_000
     assert (await ask(office, ScriptedModel([counted]))).usage.output == 7
 
 
 async def test_who_answered_is_kept_with_the_charge_where_it_is_another(office: Office) -> None:
-    await ask(office, ScriptedModel([scripted_reply(model="claude-opus-5-5-20261001")]))
-    await ask(office, ScriptedModel([scripted_reply(model="another-model")]))
+    await ask(office, ScriptedModel([make_scripted_response(model="claude-opus-5-5-20261001")]))
+    await ask(office, ScriptedModel([make_scripted_response(model="another-model")]))
     same, other = office.meter.charges
     assert (same.answered_by, other.answered_by, other.model) == ("", "another-model", "claude-opus-5-5")
     fence = (await office.site()).fence
@@ -186,7 +192,7 @@ async def test_who_answered_is_kept_with_the_charge_where_it_is_another(office: 
 
 
 async def test_what_was_reported_is_charged_as_it_was(office: Office) -> None:
-    await ask(office, ScriptedModel([scripted_reply(usage=Usage(input=7))]))
+    await ask(office, ScriptedModel([make_scripted_response(usage=Usage(input=7))]))
     (charge,) = office.meter.charges
     assert charge.usage == Usage(input=7)
 
@@ -210,24 +216,24 @@ async def test_a_compaction_is_counted_as_it_ended(full: Office) -> None:
 async def test_redactions_are_counted_by_where_the_text_goes(bare_office: Office) -> None:
     redactor = TextRedactor(bare_office.redactor, meter=bare_office.meter)
     texts = [f"{NAME} has {SECRET}", f"{SECRET} again"]
-    assert await redactor.redact(texts, Place.SUMMARY, "t") == await bare_office.redactor.redact(
-        texts, Place.SUMMARY, "t"
+    assert await redactor.redact(texts, TextDestination.SUMMARY, "t") == await bare_office.redactor.redact(
+        texts, TextDestination.SUMMARY, "t"
     )
-    await redactor.redact(texts, Place.TOOL_RESULT, "t")
-    assert bare_office.meter.redactions == {Place.SUMMARY: 3, Place.TOOL_RESULT: 2}
+    await redactor.redact(texts, TextDestination.TOOL_RESULT, "t")
+    assert bare_office.meter.redactions == {TextDestination.SUMMARY: 3, TextDestination.TOOL_RESULT: 2}
 
 
 async def test_what_the_vault_does_not_keep_is_not_counted_and_goes_nowhere(bare_office: Office) -> None:
-    vault = bare_office.store.vault(Sealer(bytes(32), "vault"))
-    originals = Originals(vault, partial(fingerprint, bytes(32)), lambda: NOON)
+    vault = bare_office.store.vault(AesGcmCipher(bytes(32), "vault"))
+    originals = VaultPlaceholderFactory(vault, partial(fingerprint, bytes(32)), lambda: NOON)
     redactor = TextRedactor(bare_office.redactor, originals, bare_office.meter, titles="redacted")
-    (title,) = await redactor.redact([f"Ask {NAME}"], Place.TITLE, "t")
+    (title,) = await redactor.redact([f"Ask {NAME}"], TextDestination.TITLE, "t")
     assert NAME not in title.text
-    assert (await restored(title.text, vault, "t")).text == f"Ask {NAME}"
+    assert (await restore_text_from_vault(title.text, vault, "t")).text == f"Ask {NAME}"
     counted = dict(bare_office.meter.redactions)
-    assert counted[Place.TITLE] == 1
+    assert counted[TextDestination.TITLE] == 1
     async with bare_office.store.database.write() as connection:
         await connection.exec_driver_sql("ALTER TABLE vault RENAME TO vault_away")
     with pytest.raises(RedactionFailed, match="cannot be kept"):
-        await redactor.redact([f"{NAME} has {SECRET}"], Place.SUMMARY, "t")
+        await redactor.redact([f"{NAME} has {SECRET}"], TextDestination.SUMMARY, "t")
     assert bare_office.meter.redactions == counted

@@ -13,13 +13,13 @@ import pytest
 from tests.agents.office import NOON, TASK, Office, use
 from tests.agents.test_publisher import DRAFT, PROGRESS
 from tests.readers import ANYONE
-from waystation.agents.redaction import Originals, TextRedactor
+from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.documents.documents import SourceDocument
 from waystation.plugins.redaction.placeholders import fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import Rules
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import Place, Policy
+from waystation.plugins.redaction.rules import DetectionConfig
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import Policy, TextDestination
 from waystation.privacy.vault_repository import SqlVault
 from waystation.reports.publisher import Publisher
 
@@ -53,30 +53,34 @@ class NamedOffice:
         check = replace(publisher.check, redactor=self.redactor, vault=self.vault)
         return replace(publisher, redactor=self.redactor, check=check)
 
-    async def redacted(self, text: str, place: Place = Place.TOOL_RESULT) -> str:
+    async def redacted(self, text: str, place: TextDestination = TextDestination.TOOL_RESULT) -> str:
         (redacted,) = await self.redactor.redact([text], place, self.office.ref.tenant)
         return redacted.text
 
 
 @pytest.fixture(scope="module")
 def presidio() -> PresidioRedactor:
-    return PresidioRedactor(KEY, Rules(policy=Policy.STRICT))
+    return PresidioRedactor(KEY, DetectionConfig(policy=Policy.STRICT))
 
 
 @pytest.fixture
 async def strict(bare_office: Office, presidio: PresidioRedactor) -> NamedOffice:
     await bare_office.open_task(DOCUMENTS)
-    vault = bare_office.store.vault(Sealer(KEY, "vault"))
-    redactor = TextRedactor(presidio, Originals(vault, partial(fingerprint, KEY), lambda: NOON, lambda: "session"))
+    vault = bare_office.store.vault(AesGcmCipher(KEY, "vault"))
+    redactor = TextRedactor(
+        presidio, VaultPlaceholderFactory(vault, partial(fingerprint, KEY), lambda: NOON, lambda: "session")
+    )
     return NamedOffice(bare_office, redactor, vault)
 
 
 @pytest.fixture
 async def standard(bare_office: Office) -> AsyncIterator[NamedOffice]:
     await bare_office.open_task(DOCUMENTS)
-    vault = bare_office.store.vault(Sealer(KEY, "vault"))
+    vault = bare_office.store.vault(AesGcmCipher(KEY, "vault"))
     with closing(PresidioRedactor(KEY)) as presidio:
-        redactor = TextRedactor(presidio, Originals(vault, partial(fingerprint, KEY), lambda: NOON, lambda: "session"))
+        redactor = TextRedactor(
+            presidio, VaultPlaceholderFactory(vault, partial(fingerprint, KEY), lambda: NOON, lambda: "session")
+        )
         yield NamedOffice(bare_office, redactor, vault)
 
 
@@ -125,16 +129,25 @@ async def test_notes_and_citations_by_placeholder_hold(strict: NamedOffice) -> N
     assert (outcome.citations, outcome.failed) == (1, 0)
 
 
-@pytest.mark.parametrize("place", [Place.COMPRESSED, Place.SUMMARY, Place.WISH, Place.TITLE, Place.QUERY])
+@pytest.mark.parametrize(
+    "place",
+    [
+        TextDestination.COMPRESSED,
+        TextDestination.SUMMARY,
+        TextDestination.WISH,
+        TextDestination.TITLE,
+        TextDestination.QUERY,
+    ],
+)
 async def test_under_standard_a_file_name_keeps_its_person_for_agents_and_nowhere_else(
-    standard: NamedOffice, place: Place
+    standard: NamedOffice, place: TextDestination
 ) -> None:
     name = (await shown_names(standard))[0]
     assert name == DOCUMENTS[0].name
     text = f"read_document({name}) says so [{name}:2-2], and `{name}` too."
     desk = replace(standard.office.desk, redactor=standard.redactor, vault=standard.vault)
     (kept,) = await desk.redactor_of(standard.office.run_ref()).redact([text], place, standard.office.ref.tenant)
-    person = (await standard.redacted(ADA, Place.COMPRESSED)).strip()
+    person = (await standard.redacted(ADA, TextDestination.COMPRESSED)).strip()
     called = f"Interview with {person}.md"
     assert kept.text == f"read_document({called}) says so [{called}:2-2], and `{called}` too."
 
@@ -142,7 +155,7 @@ async def test_under_standard_a_file_name_keeps_its_person_for_agents_and_nowher
 async def test_under_standard_what_was_recalled_by_placeholder_is_opened_and_cited_all_the_same(
     standard: NamedOffice,
 ) -> None:
-    name = f"Interview with {await standard.redacted(ADA, Place.COMPRESSED)}.md"
+    name = f"Interview with {await standard.redacted(ADA, TextDestination.COMPRESSED)}.md"
     assert "first program" in await standard.call("read_document", name=name)
     draft = DRAFT.replace(summary=f'It says "She wrote notes." [{name}:2-2]', sections=())
     fence = (await standard.office.site("writing")).fence

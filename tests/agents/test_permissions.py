@@ -20,22 +20,22 @@ from tests.agents.office import (
 from tests.letters import SendLetter
 from tests.readers import ANYONE
 from waystation.agents.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion
-from waystation.agents.leg import ActionsAsked, Finished, LegOutcome, LegRequest
+from waystation.agents.leg import AgentFinished, ApprovalRequired, LegOutcome, LegRequest
 from waystation.agents.loop import EXPIRED, GO_ON, NOBODY, UNSHOWN
 from waystation.context.outcome import ContextEdit, EditRequest
 from waystation.context.transcript import Message, ToolResult
-from waystation.kernel.errors import TextNotRedacted
-from waystation.models.ports import ModelReply
-from waystation.privacy.policy import Place, Redacted, unredacted
+from waystation.kernel.errors import TextRedactionError
+from waystation.models.ports import ModelResponse
+from waystation.privacy.policy import RedactionResult, TextDestination, make_failed_redaction
 from waystation.tasks.context_editor import Editor
-from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
+from waystation.testing import PlainRedactor, ScriptedModel, make_scripted_response
 
-SUBMIT = scripted_reply(
+SUBMIT = make_scripted_response(
     use("submit_findings", "c9", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}])
 )
 NOTE = use("take_note", "c1", text="It silted up.", document="harbour.md", first_line=2, last_line=2)
 LETTER = use("send_letter", "c2", to="the keeper", text="Is it true?")
-ASKING = scripted_reply(NOTE, LETTER)
+ASKING = make_scripted_response(NOTE, LETTER)
 
 
 class LettersOffice:
@@ -46,7 +46,11 @@ class LettersOffice:
         self._leg = 0
 
     async def leg(
-        self, replies: Sequence[ModelReply], *decisions: ActionDecision, hard: bool = False, number: int | None = None
+        self,
+        replies: Sequence[ModelResponse],
+        *decisions: ActionDecision,
+        hard: bool = False,
+        number: int | None = None,
     ) -> LegOutcome:
         """The next leg, with what was decided."""
         office, self._leg = self.office, number or self._leg + 1
@@ -60,9 +64,9 @@ class LettersOffice:
         )
         return await replace(office.loop, desk=replace(office.desk, web=(self.tool,))).run(request, never)
 
-    async def asked(self, *replies: ModelReply) -> tuple[ActionQuestion, ...]:
+    async def asked(self, *replies: ModelResponse) -> tuple[ActionQuestion, ...]:
         outcome = await self.leg(replies)
-        assert isinstance(outcome, ActionsAsked)
+        assert isinstance(outcome, ApprovalRequired)
         return outcome.questions
 
     async def results(self) -> tuple[ToolResult, ...]:
@@ -92,7 +96,7 @@ async def test_a_reply_with_a_call_that_asks_ends_the_leg_before_any_of_its_call
 async def test_an_allowed_call_is_carried_out_once_and_the_agent_goes_on(letters: LettersOffice) -> None:
     (question,) = await letters.asked(ASKING)
     outcome = await letters.leg([SUBMIT], decision(question, allowed=True))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert letters.tool.sent == ["the keeper"]
     assert [result.is_error for result in await letters.results()] == [False, False]
     assert len(await letters.office.store.notes("task-1", ANYONE, "task-1/research-1")) == 1
@@ -101,7 +105,7 @@ async def test_an_allowed_call_is_carried_out_once_and_the_agent_goes_on(letters
 async def test_a_refused_call_is_an_error_with_the_note_of_whoever_refused_it(letters: LettersOffice) -> None:
     (question,) = await letters.asked(ASKING)
     outcome = await letters.leg([SUBMIT], decision(question, allowed=False, note=f"Not with {SECRET}."))
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert letters.tool.sent == []
     _, result = await letters.results()
     assert result.is_error
@@ -125,7 +129,7 @@ async def test_a_refusal_without_a_note_says_how_to_go_on(letters: LettersOffice
 async def test_a_decision_on_another_call_lets_nothing_pass(letters: LettersOffice) -> None:
     (question,) = await letters.asked(ASKING)
     other = decision(question, allowed=True).replace(digest="0" * 64)
-    assert isinstance(await letters.leg([], other), ActionsAsked)
+    assert isinstance(await letters.leg([], other), ApprovalRequired)
     assert letters.tool.sent == []
 
 
@@ -133,8 +137,8 @@ async def test_the_same_call_in_a_later_reply_is_asked_about_again_even_under_th
     letters: LettersOffice,
 ) -> None:
     (question,) = await letters.asked(ASKING)
-    outcome = await letters.leg([scripted_reply(LETTER)], decision(question, allowed=True))
-    assert isinstance(outcome, ActionsAsked)
+    outcome = await letters.leg([make_scripted_response(LETTER)], decision(question, allowed=True))
+    assert isinstance(outcome, ApprovalRequired)
     assert outcome.questions[0].digest != question.digest
     assert letters.tool.sent == ["the keeper"]
 
@@ -142,7 +146,7 @@ async def test_the_same_call_in_a_later_reply_is_asked_about_again_even_under_th
 async def test_a_leg_that_is_run_again_after_its_outcome_was_stored_asks_the_same(letters: LettersOffice) -> None:
     asked = await letters.asked(ASKING)
     again = await letters.leg([], number=1)
-    assert isinstance(again, ActionsAsked)
+    assert isinstance(again, ApprovalRequired)
     assert again.questions == asked
 
 
@@ -150,14 +154,14 @@ async def test_only_so_many_calls_of_a_reply_are_asked_about_at_once_and_the_oth
     letters: LettersOffice,
 ) -> None:
     many = [use("send_letter", f"c{n}", to=f"keeper {n}", text="?") for n in range(QUESTIONS_AT_ONCE + 1)]
-    first = await letters.asked(scripted_reply(*many))
+    first = await letters.asked(make_scripted_response(*many))
     decisions = [decision(question, allowed=True) for question in first]
     rest = await letters.leg([], *decisions)
-    assert isinstance(rest, ActionsAsked)
+    assert isinstance(rest, ApprovalRequired)
     assert len(first) == QUESTIONS_AT_ONCE
     assert letters.tool.sent == []
     last = [decision(question, allowed=True) for question in rest.questions]
-    assert isinstance(await letters.leg([SUBMIT], *decisions, *last), Finished)
+    assert isinstance(await letters.leg([SUBMIT], *decisions, *last), AgentFinished)
     assert letters.tool.sent == [f"keeper {n}" for n in range(QUESTIONS_AT_ONCE + 1)]
 
 
@@ -165,7 +169,7 @@ async def test_where_nobody_is_asked_the_call_is_refused_and_the_agent_and_peopl
     letters: LettersOffice,
 ) -> None:
     outcome = await letters.leg([ASKING, SUBMIT], hard=True)
-    assert isinstance(outcome, Finished)
+    assert isinstance(outcome, AgentFinished)
     assert outcome.standing.notes == ("send_letter asks a person first, nobody is asked: not called",)
     note, letter = await letters.results()
     assert (note.is_error, letter.is_error, letter.content) == (False, True, NOBODY)
@@ -173,24 +177,24 @@ async def test_where_nobody_is_asked_the_call_is_refused_and_the_agent_and_peopl
 
 async def test_what_a_person_is_asked_is_redacted_with_names_before_it_is_in_an_outcome(letters: LettersOffice) -> None:
     letter = use("send_letter", "c2", to=NAME, text=f"The key is {SECRET}.")
-    (question,) = await letters.asked(scripted_reply(letter))
+    (question,) = await letters.asked(make_scripted_response(letter))
     assert question.text == f"Send this letter to {NAME_PLACEHOLDER}?\nThe key is {SECRET_PLACEHOLDER}."
 
 
 class GivesUp(PlainRedactor):
     """Goes on with a placeholder where a question cannot be redacted, as the platform's does after some attempts."""
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         try:
             return await super().redact(texts, place, tenant)
-        except TextNotRedacted:
-            return tuple(unredacted(text, "0123456789ab") for text in texts)
+        except TextRedactionError:
+            return tuple(make_failed_redaction(text, "0123456789ab") for text in texts)
 
 
 async def test_a_question_that_cannot_be_shown_is_not_asked_and_its_call_is_refused(letters: LettersOffice) -> None:
     letters.office.redactor = GivesUp({})
-    letters.office.redactor.failing_at = frozenset({Place.QUESTION})
-    assert isinstance(await letters.leg([ASKING, SUBMIT]), Finished)
+    letters.office.redactor.failing_at = frozenset({TextDestination.QUESTION})
+    assert isinstance(await letters.leg([ASKING, SUBMIT]), AgentFinished)
     assert letters.tool.sent == []
     assert (await letters.results())[1].content == UNSHOWN
 
@@ -203,7 +207,7 @@ async def test_a_compaction_while_a_call_waits_leaves_it_open(letters: LettersOf
     edit = ContextEdit(id="edit-1", agent="research-1", action="compact", asked_at=NOON)
     request = EditRequest(run=office.run_ref(), terms=office.terms, limit=office.limit, edit=edit, known_records=0)
     assert (await Editor(office.condenser).edit(request)).state == "done"
-    assert isinstance(await letters.leg([SUBMIT], decision(question, allowed=True)), Finished)
+    assert isinstance(await letters.leg([SUBMIT], decision(question, allowed=True)), AgentFinished)
     assert letters.tool.sent == ["the keeper"]
     called, told = without_statuses(office.model.requests[0].messages)[-2:]
     assert called.tool_uses == (call,)

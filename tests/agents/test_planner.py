@@ -5,22 +5,28 @@ from tests.agents.office import ASKED, NAME, NAME_PLACEHOLDER, PLAN, SECRET, SEC
 from tests.prices import PRICES
 from tests.readers import ANYONE
 from waystation.agents.call_ledger import MOST_UNANSWERED
-from waystation.context.legality import violations
+from waystation.context.legality import find_violations
 from waystation.context.transcript import Text
 from waystation.kernel.amount import Amount, Limit
-from waystation.kernel.errors import EndpointBroken, ModelError, ModelUnavailable, RedactionFailed, SpendingLimitReached
-from waystation.models.ports import ModelReply, StopReason
+from waystation.kernel.errors import (
+    BrokenEndpointError,
+    ModelError,
+    ModelUnavailable,
+    RedactionFailed,
+    SpendingLimitReached,
+)
+from waystation.models.ports import ModelResponse, StopReason
 from waystation.planning.plan import Plan, standard_plan
 from waystation.planning.planner import PlanMade
-from waystation.privacy.policy import Place
-from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
+from waystation.privacy.policy import TextDestination
+from waystation.testing import PlainRedactor, ScriptedModel, make_scripted_response
 
 RUN_ID = f"{TASK}/plan"
 GOOD_STEPS: list[JsonValue] = [step.model_dump(mode="json") for step in PLAN.steps]
 
 
-def planning(steps: JsonValue, call_id: str = "p1") -> ModelReply:
-    return scripted_reply(use("submit_plan", call_id, steps=steps))
+def planning(steps: JsonValue, call_id: str = "p1") -> ModelResponse:
+    return make_scripted_response(use("submit_plan", call_id, steps=steps))
 
 
 GOOD, BAD = planning(GOOD_STEPS), planning(GOOD_STEPS[:2])
@@ -60,18 +66,18 @@ async def test_a_good_plan_is_kept_with_its_goals_and_given_without_them(unplann
         (BAD, "- a plan has 3 to 12 steps, this one has 2"),
         (planning("none"), "- steps: Input should be a valid"),
         (planning([{"id": "a", "role": "chief", "title": "x"}]), "- steps.0.role: Input should be 'research'"),
-        (scripted_reply(Text(text="My plan: look.")), "- answer with one call of submit_plan"),
-        (scripted_reply(stop=StopReason.REFUSAL), "- answer with one call of submit_plan"),
+        (make_scripted_response(Text(text="My plan: look.")), "- answer with one call of submit_plan"),
+        (make_scripted_response(stop=StopReason.REFUSAL), "- answer with one call of submit_plan"),
     ],
     ids=["too short", "no list", "unknown role", "no call", "nothing"],
 )
 async def test_a_plan_that_cannot_be_run_is_repaired_once_with_its_errors_shown(
-    unplanned: Office, bad: ModelReply, complaint: str
+    unplanned: Office, bad: ModelResponse, complaint: str
 ) -> None:
     model = ScriptedModel([bad, planning(GOOD_STEPS, "p2")])
     assert (await made(unplanned, model)).plan == PLAN.without_goals()
     told = model.requests[1].messages
-    assert violations(told) == ()
+    assert find_violations(told) == ()
     last = told[-1]
     shown = last.text or last.tool_results[0].content
     assert complaint in shown
@@ -126,8 +132,8 @@ async def test_a_retry_after_a_crash_asks_nothing_twice(unplanned: Office) -> No
 
 
 async def test_a_retry_after_a_crash_with_a_committed_plan_makes_no_call(unplanned: Office) -> None:
-    def answer(_: object) -> ModelReply:
-        unplanned.redactor.failing_at = frozenset({Place.TITLE})
+    def answer(_: object) -> ModelResponse:
+        unplanned.redactor.failing_at = frozenset({TextDestination.TITLE})
         return GOOD
 
     with pytest.raises(RedactionFailed):
@@ -168,7 +174,9 @@ async def test_an_id_with_something_private_is_replaced_by_role_and_number(bare_
 
 
 @pytest.mark.parametrize(
-    "error", [SpendingLimitReached("no credit"), EndpointBroken("a page")], ids=["spending limit", "broken endpoint"]
+    "error",
+    [SpendingLimitReached("no credit"), BrokenEndpointError("a page")],
+    ids=["spending limit", "broken endpoint"],
 )
 async def test_where_a_person_has_to_see_to_something_the_standard_plan_is_used_and_says_why(
     unplanned: Office, error: ModelError

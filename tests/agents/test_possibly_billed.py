@@ -8,25 +8,33 @@ from pydantic import JsonValue
 
 from tests.agents.office import TASK, TERMS, Office, never, use
 from tests.prices import PRICES
-from waystation.agents.call_ledger import Affordable, CallKey, MeteredModel
-from waystation.agents.leg import Finished, LegOutcome, LegRequest
-from waystation.context.transcript import Pinned, Text, user_text
+from waystation.agents.call_ledger import CallKey, MeteredModel, PreparedCall
+from waystation.agents.leg import AgentFinished, LegOutcome, LegRequest
+from waystation.context.transcript import PinRecord, Text, build_user_message
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import Scripted, ScriptedServer, dropped, message_of, streamed
+from waystation.models.anthropic.messages_server import (
+    Scripted,
+    ScriptedServer,
+    build_dropped_stream,
+    build_message_body,
+    build_stream_response,
+)
 from waystation.models.anthropic.model import anthropic_model
 from waystation.models.anthropic.sse import StreamEvent, events
 from waystation.models.ports import ModelRequest
-from waystation.models.profiles import cost_micro_usd
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.models.profiles import compute_cost_micro_usd
+from waystation.testing import ScriptedModel, make_scripted_response
 
-SEARCH = scripted_reply(use("search_documents", query="harbour"))
+SEARCH = make_scripted_response(use("search_documents", query="harbour"))
 RUN_ID = f"{TASK}/research-1"
 MODEL = "claude-sonnet-5-5"
 USAGE = Usage(input=900, cache_write=300, cache_read=5_000, output=150)
-WHOLE = message_of(
-    scripted_reply(Text(text="It silted up. " * 40), use("search_documents", query="harbour"), usage=USAGE, model=MODEL)
+WHOLE = build_message_body(
+    make_scripted_response(
+        Text(text="It silted up. " * 40), use("search_documents", query="harbour"), usage=USAGE, model=MODEL
+    )
 )
 EVENTS = len([*events(WHOLE)])
 QUESTION = "Why did the harbour silt up? " * 700
@@ -44,12 +52,12 @@ async def held(office: Office) -> Amount:
     return Amount(tokens=totals.possibly_billed, micro_usd=totals.possibly_billed_micro_usd)
 
 
-async def asked(office: Office, answer: Scripted) -> Affordable:
+async def asked(office: Office, answer: Scripted) -> PreparedCall:
     """A call that breaks off."""
     fence, model = (await office.site()).fence, metered(office, ScriptedServer([answer]))
-    request = ModelRequest(model=MODEL, system="", messages=(user_text("m1", QUESTION),), max_output=MOST)
-    call = await model.fitted(request, Limit(tokens=500_000, micro_usd=5_000_000), 10, PRICES)
-    assert isinstance(call, Affordable)
+    request = ModelRequest(model=MODEL, system="", messages=(build_user_message("m1", QUESTION),), max_output=MOST)
+    call = await model.prepare_call(request, Limit(tokens=500_000, micro_usd=5_000_000), 10, PRICES)
+    assert isinstance(call, PreparedCall)
     with pytest.raises(ModelUnavailable):
         await model.ask(fence, CallKey("turn", "1"), call)
     return call
@@ -57,9 +65,9 @@ async def asked(office: Office, answer: Scripted) -> Affordable:
 
 @pytest.mark.parametrize("after", range(EVENTS))
 async def test_wherever_a_stream_breaks_what_is_held_covers_the_bill(office: Office, after: int) -> None:
-    call = await asked(office, dropped(WHOLE, after))
+    call = await asked(office, build_dropped_stream(WHOLE, after))
     kept = await held(office)
-    bill = cost_micro_usd(MODEL, USAGE, call.day, PRICES) or 0
+    bill = compute_cost_micro_usd(MODEL, USAGE, call.day, PRICES) or 0
     assert USAGE.fresh <= kept.tokens <= call.worst_case.tokens
     assert bill <= kept.micro_usd <= call.worst_case.micro_usd
     if after == 0:
@@ -74,27 +82,29 @@ async def test_a_count_that_cannot_be_the_requests_lowers_nothing(office: Office
     usage: JsonValue = {"input_tokens": 1, "output_tokens": 0}
     silly: StreamEvent = {**WHOLE, "usage": usage}
     assert await held(office) == Amount()
-    call = await asked(office, dropped(silly, 3))
+    call = await asked(office, build_dropped_stream(silly, 3))
     assert await held(office) == call.worst_case
 
 
 async def test_a_report_beyond_the_worst_case_raises_nothing(office: Office) -> None:
     usage: JsonValue = {"input_tokens": 900_000_000, "output_tokens": 0}
     absurd: StreamEvent = {**WHOLE, "usage": usage}
-    call = await asked(office, dropped(absurd, 3))
+    call = await asked(office, build_dropped_stream(absurd, 3))
     assert await held(office) == call.worst_case
 
 
-LONG = scripted_reply(
+LONG = make_scripted_response(
     Text(text="The harbour silted up. " * 2_000),
     use("search_documents", "c1", query="harbour"),
     usage=Usage(input=3_000, output=1_000),
     model=MODEL,
 )
-SHORT = scripted_reply(
+SHORT = make_scripted_response(
     use("search_documents", "c2", query="harbour"), usage=Usage(input=500, cache_read=13_000, output=60), model=MODEL
 )
-SUBMIT = scripted_reply(use("submit_findings", "c9", findings=[]), usage=Usage(input=14_000, output=40), model=MODEL)
+SUBMIT = make_scripted_response(
+    use("submit_findings", "c9", findings=[]), usage=Usage(input=14_000, output=40), model=MODEL
+)
 
 
 async def leg(office: Office, server: ScriptedServer) -> LegOutcome:
@@ -106,8 +116,8 @@ async def leg(office: Office, server: ScriptedServer) -> LegOutcome:
 async def test_where_no_byte_came_the_last_count_and_the_bytes_of_what_is_new_are_held(office: Office) -> None:
     office.terms = TERMS.replace(window=200_000, trigger=150_000, target=75_000)
     office.limit = Limit(tokens=1_000_000)
-    replies = [streamed(message_of(LONG)), streamed(message_of(SHORT))]
-    server = ScriptedServer([*replies, BROKE, BROKE, streamed(message_of(SUBMIT))])
+    replies = [build_stream_response(build_message_body(LONG)), build_stream_response(build_message_body(SHORT))]
+    server = ScriptedServer([*replies, BROKE, BROKE, build_stream_response(build_message_body(SUBMIT))])
     with pytest.raises(ModelUnavailable):
         await leg(office, server)
     new = len(server.requests[-1].content) - len(server.requests[-2].content)
@@ -117,11 +127,13 @@ async def test_where_no_byte_came_the_last_count_and_the_bytes_of_what_is_new_ar
         await leg(office, server)
     second = (await held(office)).tokens - first - 2 * office.terms.max_output
     assert second == first < len(server.requests[-1].content)
-    assert isinstance(await leg(office, server), Finished)
+    assert isinstance(await leg(office, server), AgentFinished)
 
 
 async def test_the_count_of_a_fallback_bounds_no_request_of_another_model(office: Office) -> None:
-    counted_otherwise = scripted_reply(*SEARCH.blocks, usage=Usage(input=10, output=5)).replace(asked="other-model-1")
+    counted_otherwise = make_scripted_response(*SEARCH.blocks, usage=Usage(input=10, output=5)).replace(
+        asked="other-model-1"
+    )
     model = ScriptedModel([counted_otherwise, ModelUnavailable("cut")])
     with pytest.raises(ModelUnavailable):
         await office.leg(model)
@@ -133,13 +145,13 @@ async def test_the_count_of_a_fallback_bounds_no_request_of_another_model(office
 async def test_after_a_compaction_the_bytes_bound_the_request_again(office: Office) -> None:
     office.terms = TERMS.replace(window=200_000, trigger=150_000, target=75_000)
     office.limit = Limit(tokens=1_000_000)
-    server = ScriptedServer([streamed(message_of(LONG)), BROKE, BROKE])
+    server = ScriptedServer([build_stream_response(build_message_body(LONG)), BROKE, BROKE])
     with pytest.raises(ModelUnavailable):
         await leg(office, server)
     before = (await held(office)).tokens
     fence = await office.store.take_fence(RUN_ID)
     transcript = await office.transcript()
-    pinned = Pinned(id="p-1", message_id=transcript.messages[0].id)
+    pinned = PinRecord(id="p-1", message_id=transcript.messages[0].id)
     await office.store.commit_compaction(fence, transcript.version, pinned, (), None)
     with pytest.raises(ModelUnavailable):
         await leg(office, server)
@@ -149,7 +161,7 @@ async def test_after_a_compaction_the_bytes_bound_the_request_again(office: Offi
 @pytest.mark.parametrize("after", [0, 1, 5])
 async def test_connections_that_break_again_and_again_never_pass_the_budget(office: Office, after: int) -> None:
     office.limit = Limit(tokens=60_000)
-    server = ScriptedServer([dropped(WHOLE, after) for _ in range(40)])
+    server = ScriptedServer([build_dropped_stream(WHOLE, after) for _ in range(40)])
     outcome: LegOutcome | None = None
     attempts = 0
     while outcome is None and attempts < 40:
@@ -160,4 +172,4 @@ async def test_connections_that_break_again_and_again_never_pass_the_budget(offi
             continue
     assert (await office.store.totals(RUN_ID)).spent.tokens <= 60_000
     assert outcome is not None
-    assert not isinstance(outcome, Finished)
+    assert not isinstance(outcome, AgentFinished)

@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from tests.agents.office import ASKED, DOCUMENTS, Office, never, use
-from waystation.agents.delegation import DelegationTerms, HandedBack
-from waystation.agents.leg import Finished, LegRequest
-from waystation.agents.roles import Desk
-from waystation.agents.tool_visibility import SOON, ParameterLimit, ToolPolicy, urgent
+from waystation.agents.delegation import DelegationConfig, SubagentResult
+from waystation.agents.leg import AgentFinished, LegRequest
+from waystation.agents.roles import AgentDeps
+from waystation.agents.tool_visibility import SOON, ParameterLimit, ToolPolicy, make_urgency
 from waystation.agents.tools.box import Toolbox
-from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
+from waystation.agents.tools.tool import ToolContext, ToolInput, TypedTool
 from waystation.documents.documents import SourceDocument
-from waystation.documents.procedures import GivenProcedure
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.documents.procedures import ProcedureSource
+from waystation.testing import ScriptedModel, make_scripted_response
 
 SUBMIT = use("submit_findings", "c9", findings=[], open_questions=["Why?"])
-SKILL = GivenProcedure(
+SKILL = ProcedureSource(
     name="crossing.md", text="---\nname: crossing\ndescription: How bars are crossed.\n---\nAt slack.\n"
 )
 TABLE = SourceDocument(name="q3.csv", text="town,net\nUlm,3\n")
@@ -33,7 +33,7 @@ class Shout(TypedTool[ShoutInput]):
     name = "shout"
     description = "Says it aloud."
     permission = "web"
-    urgency = urgent(SOON)
+    urgency = make_urgency(SOON)
     input_model = ShoutInput
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Shout(TypedTool[ShoutInput]):
     def asks(self, arguments: object) -> str | None:
         return "May it be said aloud?"
 
-    async def run(self, arguments: ShoutInput, at: CallSite) -> str:
+    async def run(self, arguments: ShoutInput, at: ToolContext) -> str:
         self.heard.append(arguments.times)
         return arguments.words * arguments.times
 
@@ -53,8 +53,8 @@ class LongWinded(Shout):
     description = "Says it aloud, and again. " * 25
 
 
-async def box(office: Office, desk: Desk, step_id: str = "research-1") -> Toolbox:
-    return await desk.toolbox_of(office.run_ref(step_id), office.terms, await office.transcript(step_id))
+async def box(office: Office, desk: AgentDeps, step_id: str = "research-1") -> Toolbox:
+    return await desk.build_agent_toolbox(office.run_ref(step_id), office.terms, await office.transcript(step_id))
 
 
 def names(toolbox: Toolbox) -> set[str]:
@@ -77,8 +77,8 @@ async def test_tables_among_the_documents_make_their_tool_urgent(bare_office: Of
 async def test_who_may_delegate_can_where_other_tools_would_fill_the_budget(bare_office: Office) -> None:
     await bare_office.open_task([*DOCUMENTS, TABLE], asked=ASKED.replace(procedures=(SKILL,)))
     desk = replace(bare_office.desk, tables=bare_office.tables, web=(LongWinded(),))
-    terms = bare_office.terms.replace(delegation=DelegationTerms())
-    toolbox = await desk.toolbox_of(bare_office.run_ref("research-1"), terms, await bare_office.transcript())
+    terms = bare_office.terms.replace(delegation=DelegationConfig())
+    toolbox = await desk.build_agent_toolbox(bare_office.run_ref("research-1"), terms, await bare_office.transcript())
     assert {"delegate", "read_skill"} < names(toolbox)
     assert toolbox.projection is not None
     assert toolbox.projection.hidden
@@ -86,13 +86,13 @@ async def test_who_may_delegate_can_where_other_tools_would_fill_the_budget(bare
 
 async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(office: Office) -> None:
     office.model = ScriptedModel(
-        [scripted_reply(use("list_documents"), use("delegate", "c2", role="research", title="x", goal="y")),
-         scripted_reply(SUBMIT)]
+        [make_scripted_response(use("list_documents"), use("delegate", "c2", role="research", title="x", goal="y")),
+         make_scripted_response(SUBMIT)]
     )  # fmt: skip
     desk = replace(office.desk, policy=ToolPolicy(denied=("list_*", "delegate")))
-    terms = office.terms.replace(delegation=DelegationTerms())
+    terms = office.terms.replace(delegation=DelegationConfig())
     request = LegRequest(run=office.run_ref(), leg=1, limit=office.limit, terms=terms)
-    assert isinstance(await replace(office.loop, desk=desk).run(request, never), Finished)
+    assert isinstance(await replace(office.loop, desk=desk).run(request, never), AgentFinished)
     listed, delegated = (await office.talk())[2].tool_results
     assert listed.is_error
     assert delegated.is_error
@@ -103,7 +103,7 @@ async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(office: Office)
 
 async def test_what_a_subagent_has_done_is_shown_also_where_delegating_is_denied_meanwhile(office: Office) -> None:
     toolbox = await box(office, replace(office.desk, policy=ToolPolicy(denied=("delegate",))))
-    back = HandedBack(id="research-1.1", call_id="c1", partial=False)
+    back = SubagentResult(id="research-1.1", call_id="c1", partial=False)
     site = replace(await office.site(), handed_back=(back,))
     result = await toolbox.run(use("delegate", "c1", role="research", title="x", goal="y"), site)
     assert not result.is_error

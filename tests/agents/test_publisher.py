@@ -6,10 +6,10 @@ from inline_snapshot import snapshot
 
 from tests.agents.office import ASKED, DOCUMENTS, NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
-from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings, Section
 from waystation.agents.redaction import NO_TITLE, TextRedactor
 from waystation.documents.citations import DOES_NOT_HOLD
-from waystation.documents.documents import LeftOut, SourceDocument
+from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import RedactionFailed
 from waystation.kernel.usage import Usage
@@ -42,7 +42,7 @@ async def published(office: Office, progress: TaskProgress = PROGRESS) -> tuple[
     return outcome, await office.store.get_text(outcome.report, ANYONE)
 
 
-async def hand_in(office: Office, step_id: str, work: Findings | Analysis | ReportDraft) -> None:
+async def hand_in(office: Office, step_id: str, work: ResearchFindings | Analysis | ReportDraft) -> None:
     await office.store.hand_in((await office.site(step_id)).fence, TASK, work)
 
 
@@ -111,7 +111,7 @@ async def test_publishing_again_gives_the_same_report(office: Office) -> None:
 
 async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_partial_report(office: Office) -> None:
     found = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
-    await hand_in(office, "research-1", Findings(findings=(found,)))
+    await hand_in(office, "research-1", ResearchFindings(findings=(found,)))
     note = use("take_note", text="Dug in 1811.", document="harbour.md", first_line=1, last_line=1)
     await office.call(note, "research-2")
     await hand_in(office, "analysis", Analysis(conclusions=(found,)))
@@ -171,7 +171,7 @@ async def test_sources_and_what_was_not_used_are_listed_without_private_values(b
         SourceDocument(name="costs.xlsx", text=f"[sheet {SECRET}]\nDredging | 5\n\n[sheet B]\nSilt | 7"),
         SourceDocument(name="harbour.md", text="Dug in 1811."),
     )
-    left_out = (LeftOut(name=f"{SECRET}.doc", reason="an old Word file; save it as .docx"),)
+    left_out = (SkippedItem(name=f"{SECRET}.doc", reason="an old Word file; save it as .docx"),)
     await bare_office.open_task(documents, asked=ASKED.replace(left_out=left_out))
     summary = "Dug [harbour.md:1-1], dredged [costs.xlsx:2-2] [costs.xlsx:5-5], closed [harbour.md:1-9]."
     await hand_in(bare_office, "writing", DRAFT.replace(summary=summary, sections=()))

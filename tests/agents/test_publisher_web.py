@@ -1,19 +1,21 @@
 from tests.agents.office import NOON, TASK, Office, use
 from tests.agents.test_publisher import hand_in, published
 from waystation.agents.deliverables import ReportDraft, Section
-from waystation.context.transcript import Message, ToolResult, user_text
-from waystation.documents.web_pages import framed_page, kept, web_page
+from waystation.context.transcript import Message, ToolResult, build_user_message
+from waystation.documents.web_pages import build_web_page, make_stored_web_page, wrap_untrusted_page
 
 ADDRESS, TEXT = "https://example.org/harbour", "The harbour\nIt silted up within ten years."
 
 
 async def read_page(office: Office) -> None:
     """The research agent has fetched the page."""
-    page = kept(web_page(ADDRESS, TEXT, NOON), await office.store.put_text(TEXT, office.ref.reader))
-    shown = framed_page(page, ["1| The harbour"], "1-2 of 2")
+    page = make_stored_web_page(
+        build_web_page(ADDRESS, TEXT, NOON), await office.store.put_text(TEXT, office.ref.reader)
+    )
+    shown = wrap_untrusted_page(page, ["1| The harbour"], "1-2 of 2")
     await office.said(
         (
-            user_text("m1", "Read about it."),
+            build_user_message("m1", "Read about it."),
             Message(id="m2", role="assistant", blocks=(use("fetch_page", "c1", url=ADDRESS),)),
             Message(id="m3", role="user", blocks=(ToolResult(tool_use_id="c1", content=shown),)),
         )

@@ -9,13 +9,13 @@ from sqlalchemy import update
 from tests.agents.office import NAME, NAME_PLACEHOLDER, NOON, TASK, TENANT, Office
 from tests.readers import ANYONE
 from waystation.agents.decisions import Resolution
-from waystation.agents.tools.recall import Recall, RecallInput
+from waystation.agents.tools.recall import RecallInput, RecallTool
 from waystation.context.transcript import Message, Text, ToolResult, ToolUse
-from waystation.memory.archive import Recollection, as_records
-from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Passage, Recalled
+from waystation.memory.archive import MemoryRecall, as_records
+from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Passage, ScoredPassage
 from waystation.memory.passages import make_passages, render, tool_names
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import Original, Policy, shows_names
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import Policy, VaultEntry, should_show_names
 from waystation.privacy.ports import Vault
 from waystation.store.schema import vault
 
@@ -32,7 +32,7 @@ class Remembering:
 
     async def keep(self, originals: Mapping[str, str], session: str = "session") -> None:
         kept = [
-            Original(
+            VaultEntry(
                 type=one[1:].rpartition("_")[0],
                 placeholder=one,
                 fingerprint=one[1:-1].rpartition("_")[2] * 5,
@@ -51,7 +51,7 @@ class Remembering:
         await self.office.memory.upsert([EmbeddedPassage(passage=one, dense=None) for one in passages])
 
     @property
-    def recollection(self) -> Recollection:
+    def recollection(self) -> MemoryRecall:
         return replace(self.office.recollection, vault=self.vault, shows_names=True)
 
     async def recalled(self, query: str, *, shown: bool = True, tokens: int = 500) -> str:
@@ -61,7 +61,7 @@ class Remembering:
 
 @pytest.fixture
 async def remembering(office: Office) -> Remembering:
-    return Remembering(office, office.store.vault(Sealer(bytes(32), "vault")))
+    return Remembering(office, office.store.vault(AesGcmCipher(bytes(32), "vault")))
 
 
 async def test_an_agent_recalls_a_name_as_it_was_said(remembering: Remembering) -> None:
@@ -110,7 +110,7 @@ async def test_a_name_with_a_line_end_in_it_begins_no_line(remembering: Remember
 
 
 async def trail(office: Office) -> list[Resolution]:
-    entries = await office.store.audit_trail(TASK, ANYONE)
+    entries = await office.store.list_audit_entries(TASK, ANYONE)
     return [entry for entry in entries if isinstance(entry, Resolution)]
 
 
@@ -118,7 +118,7 @@ async def test_names_that_an_agent_recalls_are_audited(remembering: Remembering)
     office = remembering.office
     await remembering.keep({NAME_PLACEHOLDER: NAME, PLACE_PLACEHOLDER: "Ness"})
     await remembering.said(f"{NAME_PLACEHOLDER} keeps the light.", f"The store is at {PLACE_PLACEHOLDER}.")
-    recall = Recall(remembering.recollection, office.store)
+    recall = RecallTool(remembering.recollection, office.store)
     query = RecallInput(query="Who keeps the light?")
     assert NAME in await recall.run(query, await office.site(call_id="c1"))
     (entry,) = await trail(office)
@@ -130,7 +130,7 @@ async def test_what_is_recalled_without_a_name_leaves_no_entry(remembering: Reme
     office = remembering.office
     await remembering.keep({NAME_PLACEHOLDER: NAME}, session="another")
     await remembering.said(f"{NAME_PLACEHOLDER} keeps the light.")
-    recall = Recall(remembering.recollection, office.store)
+    recall = RecallTool(remembering.recollection, office.store)
     assert NAME_PLACEHOLDER in await recall.run(RecallInput(query="Who keeps the light?"), await office.site())
     assert await trail(office) == []
 
@@ -152,8 +152,8 @@ class Equally:
 
     passages: Sequence[Passage]
 
-    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
-        return tuple(Recalled(passage=one, score=1.0) for one in self.passages)
+    async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
+        return tuple(ScoredPassage(passage=one, score=1.0) for one in self.passages)
 
 
 async def test_a_line_that_does_not_say_of_what_it_is_is_found_by_the_call_that_it_answers(office: Office) -> None:
@@ -178,4 +178,4 @@ async def test_a_line_that_does_not_say_of_what_it_is_is_found_by_the_call_that_
     ("policy", "shown"), [(Policy.STANDARD, True), (Policy.SECRETS_ONLY, True), (Policy.STRICT, False)]
 )
 def test_agents_are_shown_names_unless_the_policy_is_strict(policy: Policy, shown: bool) -> None:
-    assert shows_names(policy) is shown
+    assert should_show_names(policy) is shown

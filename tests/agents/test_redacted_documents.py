@@ -12,18 +12,18 @@ from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLD
 from tests.readers import of_task
 from waystation.agents.redaction import TextRedactor
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocuments, told_name
-from waystation.kernel.errors import TextMissing
+from waystation.documents.redacted import RedactedDocumentStore, redact_display_name
+from waystation.kernel.errors import TextNotFoundError
 from waystation.privacy.policy import (
     TEXT_LEFT_OUT,
-    Place,
     Policy,
-    Redacted,
-    RedactionRules,
+    RedactionConfig,
+    RedactionResult,
     Span,
-    shown_text,
-    unredacted,
-    whole_until,
+    TextDestination,
+    build_redacted_text,
+    find_cut_position,
+    make_failed_redaction,
     with_line_feeds,
     with_placeholders,
 )
@@ -41,11 +41,11 @@ class CountedRedactor(PlainRedactor):
         self.texts: list[str] = []
         self.gives_up = False
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         self.texts.extend(texts)
         await asyncio.sleep(0)
         if self.gives_up:
-            return tuple(unredacted(text, "0" * 64) for text in texts)
+            return tuple(make_failed_redaction(text, "0" * 64) for text in texts)
         return await super().redact(texts, place, tenant)
 
 
@@ -59,16 +59,16 @@ async def test_a_text_is_redacted_once_for_a_tenant_and_rules_and_never_again(
 ) -> None:
     store = bare_office.store
     blob = await store.put_text(KEY, READER)
-    shown = await RedactedDocuments(store, redactor).text(blob, READER)
+    shown = await RedactedDocumentStore(store, redactor).text(blob, READER)
     assert shown.lines == ["before", SECRET_PLACEHOLDER, f"after {NAME}"]
-    assert await RedactedDocuments(store, redactor).text(blob, READER) == shown
+    assert await RedactedDocumentStore(store, redactor).text(blob, READER) == shown
     assert len(redactor.texts) == 1
     other = READER.replace(tenant="another tenant", task_id="task-another")
-    with pytest.raises(TextMissing):
-        await RedactedDocuments(store, redactor).text(blob, other)
+    with pytest.raises(TextNotFoundError):
+        await RedactedDocumentStore(store, redactor).text(blob, other)
     await store.put_text(KEY, other)
-    await RedactedDocuments(store, redactor).text(blob, other)
-    await RedactedDocuments(store, redactor, RedactionRules(version="1")).text(blob, READER)
+    await RedactedDocumentStore(store, redactor).text(blob, other)
+    await RedactedDocumentStore(store, redactor, RedactionConfig(version="1")).text(blob, READER)
     assert len(redactor.texts) == 3
     assert await store.get_text(blob, READER) == KEY
 
@@ -78,11 +78,11 @@ async def test_what_is_kept_is_shown_to_nobody_who_does_not_have_the_original(
 ) -> None:
     store, other = bare_office.store, READER.replace(session="another", task_id="task-another")
     blob = await store.put_text(KEY, READER)
-    shown = await RedactedDocuments(store, redactor).text(blob, READER)
-    with pytest.raises(TextMissing):
-        await RedactedDocuments(store, redactor).text(blob, other)
+    shown = await RedactedDocumentStore(store, redactor).text(blob, READER)
+    with pytest.raises(TextNotFoundError):
+        await RedactedDocumentStore(store, redactor).text(blob, other)
     await store.put_text(KEY, other)
-    assert await RedactedDocuments(store, redactor).text(blob, other) == shown
+    assert await RedactedDocumentStore(store, redactor).text(blob, other) == shown
     assert len(redactor.texts) == 1
 
 
@@ -90,10 +90,10 @@ async def test_what_cannot_be_redacted_tells_nobody_else_that_it_is_there(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
     blob = await bare_office.store.put_text(KEY, READER)
-    documents = RedactedDocuments(bare_office.store, redactor)
+    documents = RedactedDocumentStore(bare_office.store, redactor)
     redactor.gives_up = True
     assert (await documents.text(blob, READER)).withheld
-    with pytest.raises(TextMissing):
+    with pytest.raises(TextNotFoundError):
         await documents.text(blob, READER.replace(task_id="task-another"))
 
 
@@ -101,14 +101,14 @@ async def test_each_treatment_has_its_text_and_places_of_the_same_one_share_it(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
     blob = await bare_office.store.put_text(KEY, READER)
-    documents = RedactedDocuments(bare_office.store, redactor)
-    assert NAME in (await documents.text(blob, READER, Place.REPORT)).text
+    documents = RedactedDocumentStore(bare_office.store, redactor)
+    assert NAME in (await documents.text(blob, READER, TextDestination.REPORT)).text
     assert NAME in (await documents.text(blob, READER)).text
-    assert NAME_PLACEHOLDER in (await documents.text(blob, READER, Place.COMPRESSED)).text
+    assert NAME_PLACEHOLDER in (await documents.text(blob, READER, TextDestination.COMPRESSED)).text
     assert len(redactor.texts) == 2
-    strict = RedactedDocuments(bare_office.store, redactor, RedactionRules(policy=Policy.STRICT))
+    strict = RedactedDocumentStore(bare_office.store, redactor, RedactionConfig(policy=Policy.STRICT))
     await strict.text(blob, READER)
-    await strict.text(blob, READER, Place.COMPRESSED)
+    await strict.text(blob, READER, TextDestination.COMPRESSED)
     assert len(redactor.texts) == 2  # of the same treatment as memory's under the policy before
 
 
@@ -116,7 +116,7 @@ async def test_agents_that_ask_for_the_same_text_at_once_wait_for_one_redaction(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
     blob = await bare_office.store.put_text(KEY, READER)
-    documents = RedactedDocuments(bare_office.store, redactor)
+    documents = RedactedDocumentStore(bare_office.store, redactor)
     found = await asyncio.gather(*(documents.text(blob, READER) for _ in range(8)))
     assert len(set(found)) == len(redactor.texts) == 1
 
@@ -125,7 +125,7 @@ async def test_two_workers_that_redact_the_same_text_at_once_keep_one(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
     blob = await bare_office.store.put_text(KEY, READER)
-    both = [RedactedDocuments(bare_office.store, redactor) for _ in range(2)]
+    both = [RedactedDocumentStore(bare_office.store, redactor) for _ in range(2)]
     one, other = await asyncio.gather(*(documents.text(blob, READER) for documents in both))
     assert one == other
 
@@ -134,7 +134,7 @@ async def test_a_text_that_cannot_be_redacted_is_put_aside_and_not_tried_again(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
     blob = await bare_office.store.put_text(KEY, READER)
-    documents = RedactedDocuments(bare_office.store, redactor)
+    documents = RedactedDocumentStore(bare_office.store, redactor)
     redactor.gives_up = True
     shown = await documents.text(blob, READER)
     assert shown.withheld
@@ -142,21 +142,21 @@ async def test_a_text_that_cannot_be_redacted_is_put_aside_and_not_tried_again(
     assert await documents.text(blob, READER) == shown
     assert len(redactor.texts) == 1
     redactor.gives_up = False  # as after a restart of the worker: it is not held against the text for ever
-    assert not (await RedactedDocuments(bare_office.store, redactor).text(blob, READER)).withheld
+    assert not (await RedactedDocumentStore(bare_office.store, redactor).text(blob, READER)).withheld
 
 
 async def test_nothing_is_kept_where_what_is_replaced_goes_into_no_vault(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
     blob = await bare_office.store.put_text(KEY, READER)
-    documents = RedactedDocuments(bare_office.store, redactor, keeps=False)
+    documents = RedactedDocumentStore(bare_office.store, redactor, keeps=False)
     assert await documents.text(blob, READER) == await documents.text(blob, READER)
     assert len(redactor.texts) == 2
 
 
 async def test_a_text_that_is_not_kept_any_more_is_missing(bare_office: Office, redactor: CountedRedactor) -> None:
-    with pytest.raises(TextMissing):
-        await RedactedDocuments(bare_office.store, redactor).text("0" * 64, READER)
+    with pytest.raises(TextNotFoundError):
+        await RedactedDocumentStore(bare_office.store, redactor).text("0" * 64, READER)
 
 
 @given(st.text(st.sampled_from("ab \n\r\x0b\x0c\x1c\x85\u2028é"), max_size=40), st.data())
@@ -167,7 +167,7 @@ def test_what_is_shown_has_the_lines_of_the_original_whatever_ends_them(text: st
         Span(type="GIVEN", start=start, end=end, score=1, placeholder="<GIVEN_0123456789ab>")
         for start, end in zip(places[::2], places[1::2], strict=False)
     ]
-    lines = shown_text(plain, with_placeholders(plain, spans)).lines
+    lines = build_redacted_text(plain, with_placeholders(plain, spans)).lines
     assert len(lines) == max(1, len(text.splitlines()))
     if not spans:
         assert lines == (text.splitlines() or [""])
@@ -177,7 +177,7 @@ def test_what_is_shown_has_the_lines_of_the_original_whatever_ends_them(text: st
 def test_a_redacted_text_is_never_cut_within_a_placeholder(text: str, end: int) -> None:
     placeholder = "<EMAIL_ADDRESS_0123456789ab>"
     whole = text[:20] + placeholder + text[20:]
-    place = whole_until(whole, end)
+    place = find_cut_position(whole, end)
     assert place <= end
     assert whole[:place].count(placeholder) + whole[place:].count(placeholder) == whole.count(placeholder)
 
@@ -188,7 +188,7 @@ async def test_an_agent_hears_why_a_document_is_not_shown_and_goes_on(bare_offic
         [SourceDocument(name="slow.md", text=KEY), SourceDocument(name="other.md", text="Tide.")]
     )
     slow = (await bare_office.store.documents(bare_office.task_id, READER))[0]
-    documents = RedactedDocuments(bare_office.store, redactor)
+    documents = RedactedDocumentStore(bare_office.store, redactor)
     redactor.gives_up = True
     await documents.text(slow.blob, READER)
     redactor.gives_up = False
@@ -215,9 +215,11 @@ async def test_a_quotation_holds_where_it_stands_in_what_agents_saw_and_a_guess_
 
 async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name(bare_office: Office) -> None:
     class SlowRedactor(CountedRedactor):
-        async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
-            if place is Place.TOOL_RESULT and any("tide" in text for text in texts):
-                return tuple(unredacted(text, "0" * 64, put_aside=True) for text in texts)
+        async def redact(
+            self, texts: Sequence[str], place: TextDestination, tenant: str
+        ) -> tuple[RedactionResult, ...]:
+            if place is TextDestination.TOOL_RESULT and any("tide" in text for text in texts):
+                return tuple(make_failed_redaction(text, "0" * 64, put_aside=True) for text in texts)
             return await super().redact(texts, place, tenant)
 
     redactor = SlowRedactor()
@@ -225,7 +227,7 @@ async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name
     await bare_office.open_task(
         [SourceDocument(name=private, text="The tide."), SourceDocument(name="plain.csv", text="a,tide\n1,2\n")]
     )
-    documents = RedactedDocuments(bare_office.store, redactor)
+    documents = RedactedDocumentStore(bare_office.store, redactor)
     box = replace(bare_office.desk, redactor=redactor, redacted=documents).toolbox("research")
     site = await bare_office.site()
     put_aside = "1 text could not be redacted in time and was replaced by <UNREDACTED_TEXT_000000000000>"
@@ -239,4 +241,4 @@ async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name
         f"{put_aside} (interviews/{NAME_PLACEHOLDER}.md).",
         f"{put_aside} (plain.csv).",
     ]
-    assert await told_name(private, TextRedactor(redactor, titles="none"), READER.tenant) == "(no title)"
+    assert await redact_display_name(private, TextRedactor(redactor, titles="none"), READER.tenant) == "(no title)"

@@ -12,20 +12,20 @@ from tests.agents.office import TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import QdrantStub, running_qdrant
 from waystation.config.settings import Settings
-from waystation.context.transcript import Rewound
+from waystation.context.transcript import RewindRecord
 from waystation.kernel.errors import MemoryUnavailable, OtherEmbedder
-from waystation.memory.archive import EMBEDDED_AT_ONCE, Archive, Reindexed, Reindexing
-from waystation.memory.embedders.local import LikeByWords
+from waystation.memory.archive import EMBEDDED_AT_ONCE, OutboxDrainer, Reindexer, ReindexResult
+from waystation.memory.embedders.local import LexicalSimilarityMixin
 from waystation.memory.memory import MemoryQuery
 from waystation.memory.ports import Embedder, Memory, Use
 from waystation.tasks.continuation import Rewind
-from workers.memory import memory_is_there, opened_draft, opened_memory
+from workers.memory import memory_is_there, open_memory, open_memory_draft
 
 COUNT = 2 * EMBEDDED_AT_ONCE + 6
 
 
 @dataclass
-class Compass(LikeByWords):
+class Compass(LexicalSimilarityMixin):
     """Every text lies in one direction, so that all are found by it."""
 
     name: str
@@ -53,14 +53,14 @@ class House:
 
     @asynccontextmanager
     async def memory(self, embedder: Embedder) -> AsyncGenerator[Memory]:
-        async with opened_memory(self.settings, embedder) as memory:
+        async with open_memory(self.settings, embedder) as memory:
             yield memory
 
     async def reindex(
         self, office: Office, embedder: Embedder, *, with_refused: bool = False, anew: bool = False
-    ) -> Reindexed:
-        async with opened_draft(self.settings, embedder, anew=anew) as draft:
-            return await Reindexing(
+    ) -> ReindexResult:
+        async with open_memory_draft(self.settings, embedder, anew=anew) as draft:
+            return await Reindexer(
                 office.store, embedder, draft, office.redactor, lambda there, of: None, with_refused
             ).run()
 
@@ -81,7 +81,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path, office: Office) 
         assert not await memory_is_there(house.settings)
         await commit_passages(office, COUNT)
         async with house.memory(OLD) as memory:
-            await Archive(office.store, OLD, memory, office.redactor).drain()
+            await OutboxDrainer(office.store, OLD, memory, office.redactor).drain()
         assert await memory_is_there(house.settings)
         yield house
 
@@ -106,7 +106,7 @@ async def test_another_embedder_is_refused_at_the_start_with_the_command_that_he
 async def test_after_reindexing_the_new_embedder_finds_everything_and_the_old_one_is_refused(
     house: House, office: Office
 ) -> None:
-    assert await house.reindex(office, NEW) == Reindexed(passages=COUNT, embedded=COUNT, refused=())
+    assert await house.reindex(office, NEW) == ReindexResult(passages=COUNT, embedded=COUNT, refused=())
     assert await house.found(NEW) == COUNT
     with pytest.raises(OtherEmbedder):
         await house.found(OLD)
@@ -146,8 +146,8 @@ async def test_what_the_same_embedder_makes_anew_goes_on_where_it_ended(house: H
 
 
 async def test_a_draft_that_is_the_memory_already_can_be_published_again(house: House, office: Office) -> None:
-    async with opened_draft(house.settings, OLD, anew=True) as draft:
-        await Reindexing(office.store, OLD, draft, office.redactor, lambda there, of: None).run()
+    async with open_memory_draft(house.settings, OLD, anew=True) as draft:
+        await Reindexer(office.store, OLD, draft, office.redactor, lambda there, of: None).run()
         await draft.publish()
         assert len(await draft.ids()) == COUNT
     assert await house.found(OLD) == COUNT
@@ -175,10 +175,10 @@ async def test_passages_that_were_taken_back_are_left_out_and_taken_out(house: H
         await house.reindex(office, Compass("new", 6, left=EMBEDDED_AT_ONCE))
     ids = await office.store.passage_ids()
     site = await office.site("research-1")
-    record = Rewound(id="back", message_id="m1")
+    record = RewindRecord(id="back", message_id="m1")
     await office.store.commit_rewind(site.fence, 1, Rewind(record=record, gone=frozenset({"m2"}), calls=frozenset()))
     assert await office.store.passage_ids() == frozenset()
-    assert await office.store.gone_passage_ids() == ids
+    assert await office.store.list_deleted_passage_ids() == ids
     assert (await house.reindex(office, NEW)).passages == 0
     assert await house.found(NEW) == 0
 

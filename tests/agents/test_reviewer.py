@@ -2,22 +2,22 @@ import pytest
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
-from waystation.agents.deliverables import Finding, Findings, ReportDraft
+from waystation.agents.deliverables import Finding, ReportDraft, ResearchFindings
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import RedactionFailed
-from waystation.models.ports import ModelReply
-from waystation.privacy.policy import Place
+from waystation.models.ports import ModelResponse
+from waystation.privacy.policy import TextDestination
 from waystation.reports.oversight import Reviewer
 from waystation.reports.report import Faults
 from waystation.tasks.reviews import Reviewed, ReviewRequest
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.testing import ScriptedModel, make_scripted_response
 
 DRAFT = ReportDraft(title="The research", summary=f"Silt, says {SECRET} [harbour.md:2-9].")
 FAULT = {"kind": "unsupported", "text": f"Nobody found what {SECRET} says."}
 
 
-def judged(*faults: object) -> ModelReply:
-    return scripted_reply(use("review_report", "r1", faults=list(faults)))
+def judged(*faults: object) -> ModelResponse:
+    return make_scripted_response(use("review_report", "r1", faults=list(faults)))
 
 
 async def reviewed(
@@ -48,7 +48,7 @@ async def told(office: Office) -> list[str]:
 
 async def test_the_writer_hears_of_what_code_and_model_found_and_the_store_keeps_it(drafted: Office) -> None:
     found = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
-    await drafted.store.hand_in((await drafted.site("research-1")).fence, TASK, Findings(findings=(found,)))
+    await drafted.store.hand_in((await drafted.site("research-1")).fence, TASK, ResearchFindings(findings=(found,)))
     model = ScriptedModel([judged(FAULT)])
     made = await reviewed(drafted, model)
     assert (made.review.faults, made.review.sent_back, made.notes) == (3, True, ())
@@ -71,8 +71,8 @@ async def test_a_retry_asks_nothing_and_tells_nothing_twice(drafted: Office) -> 
 
 
 async def test_a_retry_after_a_crash_behind_the_reply_makes_no_call(drafted: Office) -> None:
-    def answer(_: object) -> ModelReply:
-        drafted.redactor.failing_at = frozenset({Place.CONTRACT})
+    def answer(_: object) -> ModelResponse:
+        drafted.redactor.failing_at = frozenset({TextDestination.CONTRACT})
         return judged()
 
     with pytest.raises(RedactionFailed):

@@ -3,24 +3,24 @@ from pydantic import JsonValue
 
 from tests.agents.office import DOCUMENTS, NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
-from waystation.agents.deliverables import Analysis, Finding, Findings
+from waystation.agents.deliverables import Analysis, Finding, ResearchFindings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelUnavailable, RedactionFailed
-from waystation.models.ports import ModelReply
+from waystation.models.ports import ModelResponse
 from waystation.planning.plan import Revised
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 from waystation.reports.oversight import REASON_CHARACTERS, Reviser
 from waystation.tasks.reviews import RevisionRequest
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.testing import ScriptedModel, make_scripted_response
 
 BEGUN = ("research-1", "research-2")
 FOG: JsonValue = {"id": "fog", "role": "research", "title": f"Fog of {NAME}", "goal": "Read about fog."}
 USED: JsonValue = {"id": "analysis", "needs": ["research-1", "research-2", "fog"]}
 
 
-def revision(call_id: str = "r1", reason: str = f"Ask {NAME}.", **arguments: object) -> ModelReply:
-    return scripted_reply(use("revise_plan", call_id, reason=reason, **arguments))
+def revision(call_id: str = "r1", reason: str = f"Ask {NAME}.", **arguments: object) -> ModelResponse:
+    return make_scripted_response(use("revise_plan", call_id, reason=reason, **arguments))
 
 
 ADDED = revision(add=[FOG], change=[USED])
@@ -38,7 +38,7 @@ async def made(office: Office, model: ScriptedModel, room: int = 1, limit: int =
 
 async def test_it_sees_plan_findings_and_what_stayed_open_and_its_change_is_a_new_version(office: Office) -> None:
     found = Finding(claim=f"Silt, says {SECRET_PLACEHOLDER}", citations=("[harbour.md:2-2]",))
-    many = Findings(findings=(found,) * 50, open_questions=("How deep?",))
+    many = ResearchFindings(findings=(found,) * 50, open_questions=("How deep?",))
     await office.store.hand_in((await office.site("research-1")).fence, TASK, many)
     weighed = Analysis(conclusions=(), contradictions=("1811 and 1820",), gaps=("depths",))
     await office.store.hand_in((await office.site("analysis")).fence, TASK, weighed)
@@ -81,9 +81,9 @@ async def test_a_revision_that_was_made_is_given_again_without_a_call(office: Of
     assert await made(office, ScriptedModel([])) == first
 
 
-@pytest.mark.parametrize("place", [Place.TITLE])
-async def test_a_retry_after_a_crash_behind_the_reply_makes_no_call(office: Office, place: Place) -> None:
-    def answer(_: object) -> ModelReply:
+@pytest.mark.parametrize("place", [TextDestination.TITLE])
+async def test_a_retry_after_a_crash_behind_the_reply_makes_no_call(office: Office, place: TextDestination) -> None:
+    def answer(_: object) -> ModelResponse:
         office.redactor.failing_at = frozenset({place})
         return ADDED
 

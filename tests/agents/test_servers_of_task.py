@@ -11,19 +11,19 @@ from tests.agents.conftest import Office
 from tests.agents.office import ASKED, use
 from waystation.agents.roles import NO_SERVERS
 from waystation.agents.tools.box import Toolbox
-from waystation.cli.submit import named_servers
+from waystation.cli.submit import parse_server_names
 from waystation.client.sessions import new_row
 from waystation.config.settings import Settings
 from waystation.erasure.removal import forgotten_row
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
-from waystation.security.untrusted import USUAL, ForeignTools, ForeignToolSpec, HiddenTool
+from waystation.security.untrusted import USUAL, HiddenTool, UntrustedTools, UntrustedToolSpec
 from waystation.tasks.task import TaskRequest
-from waystation.testing import FixedToolServers, ScriptedModel, scripted_reply
+from waystation.testing import FixedToolServers, ScriptedModel, make_scripted_response
 
 WIKI, SHOP = [
-    ForeignToolSpec(
+    UntrustedToolSpec(
         server=server,
         tool="read",
         name=f"{server}__read",
@@ -38,14 +38,14 @@ WIKI, SHOP = [
 class Incomplete(FixedToolServers):
     """One of them tells nothing."""
 
-    async def tools(self, taken: object = (), servers: Sequence[str] | None = None) -> ForeignTools:
+    async def tools(self, taken: object = (), servers: Sequence[str] | None = None) -> UntrustedTools:
         found = await super().tools((), servers)
         return found.replace(hidden=(HiddenTool(server="gone", tool="", reason="it is not there"),))
 
 
-async def box(office: Office, *specs: ForeignToolSpec) -> Toolbox:
+async def box(office: Office, *specs: UntrustedToolSpec) -> Toolbox:
     desk = replace(office.desk, servers=Incomplete(specs))
-    return await desk.toolbox_of(office.run_ref(), office.terms, await office.transcript())
+    return await desk.build_agent_toolbox(office.run_ref(), office.terms, await office.transcript())
 
 
 def foreign(toolbox: Toolbox) -> set[str]:
@@ -78,20 +78,24 @@ async def test_people_are_told_of_servers_that_are_named_and_not_there(bare_offi
     await bare_office.open_task(asked=ASKED.replace(servers=("gone", "wiki")))
     note = "1 tool server that the task names: nothing there; `show TASK --tools` says why"
     assert (await box(bare_office, WIKI)).notes == (note,)
-    bare = await bare_office.desk.toolbox_of(bare_office.run_ref(), bare_office.terms, await bare_office.transcript())
+    bare = await bare_office.desk.build_agent_toolbox(
+        bare_office.run_ref(), bare_office.terms, await bare_office.transcript()
+    )
     assert bare.notes == (NO_SERVERS,)
 
 
 async def test_a_fork_of_a_task_that_names_no_servers_names_none_that_are_missed(bare_office: Office) -> None:
     await bare_office.open_task(asked=ASKED.replace(servers=(USUAL,)))
-    bare = await bare_office.desk.toolbox_of(bare_office.run_ref(), bare_office.terms, await bare_office.transcript())
+    bare = await bare_office.desk.build_agent_toolbox(
+        bare_office.run_ref(), bare_office.terms, await bare_office.transcript()
+    )
     assert bare.notes == ()
 
 
 async def test_a_leg_tells_of_servers_that_are_named_and_not_there(bare_office: Office) -> None:
     await bare_office.open_task(asked=ASKED.replace(servers=("wiki",)))
     findings = use("submit_findings", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}])
-    outcome = await bare_office.leg(ScriptedModel([scripted_reply(findings)]))
+    outcome = await bare_office.leg(ScriptedModel([make_scripted_response(findings)]))
     assert NO_SERVERS in outcome.standing.notes
 
 
@@ -161,10 +165,10 @@ def test_a_request_of_before_says_nothing_of_servers() -> None:
     [("time", ("time",)), ("time, wiki,time", ("time", "wiki")), ("default,wiki", ("default", "wiki")), ("none", ())],
 )
 def test_servers_are_written_with_commas(written: str, named: tuple[str, ...]) -> None:
-    assert named_servers(written) == named
+    assert parse_server_names(written) == named
 
 
 @pytest.mark.parametrize("written", ["", "time,", "none,time"])
 def test_what_names_nothing_is_refused(written: str) -> None:
     with pytest.raises(BadInput, match="--servers"):
-        named_servers(written)
+        parse_server_names(written)

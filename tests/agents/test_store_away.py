@@ -5,16 +5,22 @@ what they look for is gone.
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.bookkeeping import Kept, SentActivities, TellRequest, Updated, UpdateRequest
+from activities.bookkeeping import (
+    DocumentsUpdateResult,
+    SentActivities,
+    StoreMessageRequest,
+    StoreMessageResult,
+    UpdateRequest,
+)
 from tests.agents.office import NOON, Office, use
 from tests.agents.test_editor import asking
 from tests.agents.test_librarian import PILOT, shelf
 from tests.agents.test_publisher import DRAFT, PROGRESS, hand_in
 from waystation.agents.task_brief import EarlierTasks
 from waystation.documents.documents import DocumentsUpdate
-from waystation.kernel.errors import StoreUnavailable, TextMissing
+from waystation.kernel.errors import StoreUnavailable, TextNotFoundError
 from waystation.kernel.scopes import Reader
-from waystation.privacy.policy import ShownKey, ShownText
+from waystation.privacy.policy import RedactedText, RedactedTextKey
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.context_editor import Editor
 from waystation.tasks.signals import Words
@@ -29,7 +35,7 @@ class AwayStore(SqlStore):
     async def get_text(self, blob: str, reader: Reader) -> str:
         raise StoreUnavailable("the database does not answer")
 
-    async def shown(self, key: ShownKey, reader: Reader) -> ShownText | None:
+    async def shown(self, key: RedactedTextKey, reader: Reader) -> RedactedText | None:
         raise StoreUnavailable("the database does not answer")
 
 
@@ -37,9 +43,9 @@ class ForgottenStore(SqlStore):
     """All texts are gone from it."""
 
     async def get_text(self, blob: str, reader: Reader) -> str:
-        raise TextMissing(blob)
+        raise TextNotFoundError(blob)
 
-    async def shown(self, key: ShownKey, reader: Reader) -> ShownText | None:
+    async def shown(self, key: RedactedTextKey, reader: Reader) -> RedactedText | None:
         return None
 
 
@@ -94,11 +100,13 @@ async def test_instructions_are_refused_where_they_are_missing_and_awaited_where
 
 
 async def test_words_and_documents_that_people_send_are_refused_only_where_they_are_missing(office: Office) -> None:
-    told = TellRequest(task_id=office.task_id, words=Words(telling=Telling(number=1, told_at=NOON), message=GONE))
+    told = StoreMessageRequest(
+        task_id=office.task_id, words=Words(telling=Telling(number=1, told_at=NOON), message=GONE)
+    )
     update = DocumentsUpdate(number=1, given=GONE, updated_at=NOON)
     changed = UpdateRequest(task_id=office.task_id, update=update)
 
-    async def both() -> tuple[Kept, Updated]:
+    async def both() -> tuple[StoreMessageResult, DocumentsUpdateResult]:
         kept = await SentActivities(office.store).keep(told)
         return kept, await SentActivities(office.store).update(changed)
 

@@ -10,21 +10,21 @@ from tests.agents.test_agent_loop_budget import first_request
 from tests.strict_server import Body, StrictServer
 from tests.unit.histories import prose
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.leg import AllowanceSpent, ContextFull, Finished, LegRequest
+from waystation.agents.leg import AgentFinished, BudgetExhausted, ContextFull, LegRequest
 from waystation.agents.loop import AgentLoop
-from waystation.context.legality import violations
+from waystation.context.legality import find_violations
 from waystation.context.outcome import Status
 from waystation.context.policy import Strategy
 from waystation.context.transcript import Thinking
 from waystation.kernel.amount import Limit
 from waystation.models.anthropic.model import anthropic_model
-from waystation.models.ports import ModelReply
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.models.ports import ModelResponse
+from waystation.testing import ScriptedModel, make_scripted_response
 
 STAYS: dict[Strategy, bool] = {"window": True, "snapshot": True, "replace": False, "ends": True}
 """Whether a strategy leaves loops at the end as they are."""
 FINDING = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}
-SUBMIT = scripted_reply(use("submit_findings", findings=[FINDING]))
+SUBMIT = make_scripted_response(use("submit_findings", findings=[FINDING]))
 
 
 def thinking(office: Office, tokens: int) -> Office:
@@ -37,8 +37,8 @@ def thinking(office: Office, tokens: int) -> Office:
 
 async def test_every_call_of_an_agent_asks_for_its_effort_and_thinking(office: Office) -> None:
     thought = Thinking(thinking="Hm.", signature="c2ln")
-    model = ScriptedModel([scripted_reply(thought, use("list_documents")), SUBMIT])
-    assert isinstance(await thinking(office, 2_048).leg(model), Finished)
+    model = ScriptedModel([make_scripted_response(thought, use("list_documents")), SUBMIT])
+    assert isinstance(await thinking(office, 2_048).leg(model), AgentFinished)
     assert [(call.effort, call.thinking, call.max_output) for call in model.requests] == [("high", 2_048, 6_048)] * 2
 
 
@@ -47,10 +47,10 @@ async def test_a_call_that_has_no_room_for_its_thinking_and_a_reply_is_not_made(
     office.limit = Limit(tokens=counted + 2_048 + 256 - 700)
     model = ScriptedModel([SUBMIT])
     stopped = await office.leg(model)
-    assert isinstance(stopped, AllowanceSpent)
+    assert isinstance(stopped, BudgetExhausted)
     assert model.calls == 0
-    office.limit = office.limit.raised(stopped.needed)
-    assert isinstance(await office.leg(model, 2), Finished)
+    office.limit = office.limit.increase_by(stopped.needed)
+    assert isinstance(await office.leg(model, 2), AgentFinished)
     assert model.requests[0].max_output >= 2_048 + 256
 
 
@@ -65,15 +65,15 @@ async def test_what_a_model_signed_stays_with_its_loop_as_it_was_or_goes_with_it
         Thinking(thinking=f"  Thought {n}: Größe …\n\u2028{prose(1_500)}", signature=f"c2ln{n:02}+/==")
         for n in range(30)
     ]
-    replies = [scripted_reply(thought, use("list_documents", f"c{n}")) for n, thought in enumerate(thoughts)]
+    replies = [make_scripted_response(thought, use("list_documents", f"c{n}")) for n, thought in enumerate(thoughts)]
     full = await office.leg(ScriptedModel(replies))
     assert isinstance(full, ContextFull)
     outcome = await compressed(office, ScriptedModel([summary()]))
     assert outcome.status is Status.COMPRESSED
     model = ScriptedModel([SUBMIT])
-    assert isinstance(await office.leg(model, 2), Finished)
+    assert isinstance(await office.leg(model, 2), AgentFinished)
     (sent,) = (request.messages for request in model.requests)
-    assert violations(sent) == ()
+    assert find_violations(sent) == ()
     kept = [message for message in sent if message.role == "assistant" and message.tool_uses]
     goes = model_name == "claude-sonnet-5-5"
     said = [reply.blocks[1:] if goes else reply.blocks for reply in replies]
@@ -100,9 +100,9 @@ async def test_nothing_that_an_agent_with_a_small_window_sends_is_refused(
     office.limit = Limit(tokens=10_000_000)
     calls = count()
 
-    def answer(_: Body) -> ModelReply:
+    def answer(_: Body) -> ModelResponse:
         thought = Thinking(thinking=f"Thought.\n{prose(1_500)}", signature="")
-        return scripted_reply(thought, use("list_documents", f"c{next(calls)}"))
+        return make_scripted_response(thought, use("list_documents", f"c{next(calls)}"))
 
     server = StrictServer(answer)
     client = anthropic_model("key", "http://model.test", server.http_client())

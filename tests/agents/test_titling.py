@@ -4,7 +4,7 @@ import pytest
 
 from waystation.agents.redaction import NO_TITLE, TextRedactor
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
 from waystation.testing import PlainRedactor
 
@@ -24,8 +24,10 @@ def presidio() -> Redactor:
     ],
 )
 async def test_a_name_is_seen_however_it_is_written(title: str, left: str, presidio: Redactor) -> None:
-    (found,) = await TextRedactor(presidio, titles="redacted").redact([title], Place.TITLE, "t")
-    (spelled,) = await presidio.redact(["So says John Smith of the harbour, and Jan Nowak."], Place.TITLE, "t")
+    (found,) = await TextRedactor(presidio, titles="redacted").redact([title], TextDestination.TITLE, "t")
+    (spelled,) = await presidio.redact(
+        ["So says John Smith of the harbour, and Jan Nowak."], TextDestination.TITLE, "t"
+    )
     person = spelled.spans["Nowak" in title].placeholder
     assert found.text == left.format(person), "the same person has the same placeholder as elsewhere"
 
@@ -40,17 +42,17 @@ async def test_a_name_is_seen_however_it_is_written(title: str, left: str, presi
     ],
 )
 async def test_other_titles_stay_as_they_are(title: str, presidio: Redactor) -> None:
-    (found,) = await TextRedactor(presidio, titles="redacted").redact([title], Place.TITLE, "t")
+    (found,) = await TextRedactor(presidio, titles="redacted").redact([title], TextDestination.TITLE, "t")
     assert found.text == title
 
 
 async def test_other_places_are_redacted_as_ever() -> None:
     plain = PlainRedactor({"John Smith": "PERSON"})
     given = ["ask john smith"]
-    as_ever = await plain.redact(given, Place.SUMMARY, "t")
-    assert await TextRedactor(plain, titles="redacted").redact(given, Place.SUMMARY, "t") == as_ever
+    as_ever = await plain.redact(given, TextDestination.SUMMARY, "t")
+    assert await TextRedactor(plain, titles="redacted").redact(given, TextDestination.SUMMARY, "t") == as_ever
 
 
 async def test_where_no_words_are_wanted_none_are_shown() -> None:
-    found = await TextRedactor(PlainRedactor({}), titles="none").redact(["How?", "Why?"], Place.TITLE, "t")
+    found = await TextRedactor(PlainRedactor({}), titles="none").redact(["How?", "Why?"], TextDestination.TITLE, "t")
     assert [one.text for one in found] == [NO_TITLE, NO_TITLE]

@@ -4,10 +4,10 @@ import pytest
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, Office, use
 from waystation.agents.tools.box import OUTCOME_UNKNOWN, Toolbox
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
+from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool, select_page_lines
 from waystation.context.stages import is_too_large
 from waystation.context.transcript import ToolResult
-from waystation.kernel.errors import FenceLost, RedactionFailed
+from waystation.kernel.errors import RedactionFailed, StaleFenceError
 from waystation.kernel.roles import AgentRole
 
 
@@ -22,9 +22,9 @@ class Say(TypedTool[SayInput]):
     rereadable = True
     input_model = SayInput
 
-    async def run(self, arguments: SayInput, at: CallSite) -> str:
+    async def run(self, arguments: SayInput, at: ToolContext) -> str:
         if arguments.text == "refuse":
-            raise ToolRefused(f"Not that: {SECRET}.")
+            raise ToolCallRejectedError(f"Not that: {SECRET}.")
         return arguments.text * arguments.times
 
 
@@ -40,7 +40,7 @@ class Send(TypedTool[SayInput]):
     def __init__(self) -> None:
         self.sent: list[str] = []
 
-    async def run(self, arguments: SayInput, at: CallSite) -> str:
+    async def run(self, arguments: SayInput, at: ToolContext) -> str:
         self.sent.append(arguments.text)
         return "sent"
 
@@ -122,7 +122,7 @@ async def test_a_tool_that_may_not_be_repeated_is_run_once(office: Office, box: 
 async def test_an_attempt_that_lost_its_run_does_not_run_such_a_tool(office: Office, box: Toolbox, send: Send) -> None:
     lost = await office.site()
     await office.site()
-    with pytest.raises(FenceLost):
+    with pytest.raises(StaleFenceError):
         await box.run(use("send", text="a"), lost)
     assert send.sent == []
 
@@ -154,10 +154,10 @@ async def test_a_large_result_is_stored_and_its_pointer_leads_through_the_whole_
 
 
 def test_a_page_holds_whole_lines_and_at_least_one() -> None:
-    assert page(["aaaa", "bbbb", "cccc"], 10) == (["aaaa", "bbbb"], False)
-    assert page(["aaaa", "bbbb"], 10) == (["aaaa", "bbbb"], True)
-    assert page(["a" * 20, "b"], 10) == (["a" * 10 + " …"], False)
-    assert page([], 10) == ([], True)
+    assert select_page_lines(["aaaa", "bbbb", "cccc"], 10) == (["aaaa", "bbbb"], False)
+    assert select_page_lines(["aaaa", "bbbb"], 10) == (["aaaa", "bbbb"], True)
+    assert select_page_lines(["a" * 20, "b"], 10) == (["a" * 10 + " …"], False)
+    assert select_page_lines([], 10) == ([], True)
 
 
 async def test_schemas_do_not_change_between_two_boxes(office: Office) -> None:

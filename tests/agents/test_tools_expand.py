@@ -7,8 +7,8 @@ from tests.agents.full_context import compressed, conversation, summary
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, Office, use
 from tests.unit.histories import research
 from waystation.context.pipeline import MOST_SOURCES
-from waystation.context.summary import SOURCES, entries
-from waystation.context.transcript import user_text
+from waystation.context.summary import SOURCES, parse_ledger_entries
+from waystation.context.transcript import build_user_message
 from waystation.testing import ScriptedModel
 
 
@@ -24,7 +24,7 @@ async def sources_of(office: Office) -> list[tuple[str, str, str]]:
     """Passage, first and last message of what the summary's ledger names."""
     (record,) = (await office.transcript()).compactions
     assert record.type == "summarised"
-    (line,) = entries(record.summary, SOURCES)
+    (line,) = parse_ledger_entries(record.summary, SOURCES)
     return re.findall(r"(p[0-9a-f]{8}) (m\d+)-(m\d+)", line)
 
 
@@ -78,7 +78,7 @@ async def test_any_message_of_the_conversation_of_a_passage_is_shown_by_both_nam
 
 
 async def test_originals_are_shown_as_any_result_of_a_tool_is(office: Office) -> None:
-    await office.said([user_text("m1", f"{NAME} has the key {SECRET}.")])
+    await office.said([build_user_message("m1", f"{NAME} has the key {SECRET}.")])
     assert await office.call(use("expand", id="m1")) == f"[m1 user] {NAME} has the key {SECRET_PLACEHOLDER}."
 
 
@@ -106,6 +106,6 @@ async def test_a_later_summary_still_names_what_stands_behind_the_first_one(hidd
     await compressed(hidden, ScriptedModel([summary("It silted up again.")]), known_records=1)
     newest = (await hidden.transcript()).compactions[-1]
     assert newest.type == "summarised"
-    (line,) = entries(newest.summary, SOURCES)
+    (line,) = parse_ledger_entries(newest.summary, SOURCES)
     assert line.startswith(f"{earliest} ")
     assert len(line.split("; ")) <= MOST_SOURCES

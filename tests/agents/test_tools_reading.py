@@ -5,9 +5,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.agents.office import DOCUMENTS, NAME, NOON, SECRET, TASK, TENANT, Office, use
-from waystation.agents.deliverables import Analysis, Finding, Findings, Note, ReportDraft, Section
+from waystation.agents.deliverables import Analysis, Finding, Note, ReportDraft, ResearchFindings, Section
 from waystation.documents.documents import SourceDocument
-from waystation.kernel.scopes import OfTask
+from waystation.kernel.scopes import TaskScope
 from waystation.memory.memory import EmbeddedPassage, Passage
 
 LONG = SourceDocument(name="long.md", text="\n".join(f"line {number}" for number in range(1, 451)))
@@ -142,7 +142,7 @@ async def test_a_search_that_finds_too_much_says_how_much_is_left_out(bare_offic
 
 async def test_the_hash_of_a_text_of_another_task_opens_nothing(library: Office) -> None:
     """Hashes stand in histories and conversations, which others see."""
-    foreign = OfTask(tenant="other", session="other", task_id="task-other")
+    foreign = TaskScope(tenant="other", session="other", task_id="task-other")
     blob = await library.store.put_text("What another tenant has", foreign)
     refused = await library.call(use("read_stored", id=blob))
     assert refused.replace(blob, "0" * 64) == await library.call(use("read_stored", id="0" * 64))
@@ -210,7 +210,7 @@ async def test_a_memory_that_does_not_answer_is_told_to_the_agent_and_to_people(
 async def test_findings_of_an_earlier_step_are_read_page_by_page(library: Office) -> None:
     findings = tuple(Finding(claim=f"Claim\n{n}.", citations=(f"[harbour.md:{n}-{n}]",)) for n in range(1, 51))
     site = await library.site("research-1")
-    await library.store.hand_in(site.fence, TASK, Findings(findings=findings, open_questions=("Who dug?",)))
+    await library.store.hand_in(site.fence, TASK, ResearchFindings(findings=findings, open_questions=("Who dug?",)))
     text = await library.call(use("read_findings", step="research-1"), "analysis")
     assert text.startswith("findings 1-40 of 51 of step research-1\n1. Claim 1. [harbour.md:1-1]\n2. ")
     rest = await library.call(use("read_findings", step="research-1", first=50), "analysis")

@@ -1,13 +1,13 @@
 from dataclasses import replace
 
 from tests.agents.office import TASK, Office, use
-from waystation.agents.delegation import HandedBack
-from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.agents.delegation import SubagentResult
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings, Section
 from waystation.agents.tools.work import result_lines
 
 OPEN = Finding(claim="open: the gate stood open.", citations=("[harbour.md:1-1]",))
 SILT = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
-FOUND = Findings(findings=(OPEN, SILT), open_questions=("Who dug?",))
+FOUND = ResearchFindings(findings=(OPEN, SILT), open_questions=("Who dug?",))
 
 
 def test_a_claim_stays_a_claim_whatever_it_begins_with() -> None:
@@ -32,7 +32,7 @@ async def test_what_comes_back_of_a_subagent_counts_claims_alone(office: Office)
     subagent = office.run_ref().replace(step_id="research-1.1")
     await office.store.open_run(subagent)
     await office.store.hand_in(await office.store.take_fence(subagent.run_id), TASK, FOUND)
-    back = HandedBack(id="research-1.1", call_id="c1", partial=False)
+    back = SubagentResult(id="research-1.1", call_id="c1", partial=False)
     site = replace(await office.site(), handed_back=(back,))
     call = use("delegate", role="research", title="Gates", goal="Look at gates.")
     result = await office.desk.toolbox("research", delegates=True).run(call, site)

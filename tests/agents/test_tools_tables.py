@@ -7,14 +7,14 @@ from inline_snapshot import snapshot
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, Office, use
 from waystation.agents.tools import tables
 from waystation.agents.tools.box import Toolbox
-from waystation.agents.tools.tables import Calculate, QueryTable
+from waystation.agents.tools.tables import CalculateTool, QueryTableTool
 from waystation.context.transcript import ToolUse
 from waystation.documents.columns import ColumnRedactor
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocuments, Tables
-from waystation.documents.table_engine.engine import DuckDbTables
-from waystation.kernel.errors import TextNotRedacted
-from waystation.privacy.policy import TEXT_LEFT_OUT, Original, Place, Redacted, unredacted
+from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.table_engine.engine import DuckDbTableEngine
+from waystation.kernel.errors import TextRedactionError
+from waystation.privacy.policy import TEXT_LEFT_OUT, RedactionResult, TextDestination, VaultEntry, make_failed_redaction
 from waystation.testing import PlainRedactor
 
 DOCUMENTS = (
@@ -50,8 +50,8 @@ class Counting:
 @pytest.fixture
 async def counting(bare_office: Office) -> Counting:
     await bare_office.open_task(DOCUMENTS)
-    store, engine = bare_office.store, DuckDbTables()
-    tools = [Calculate(engine), QueryTable(store, bare_office.redacted, bare_office.tables)]
+    store, engine = bare_office.store, DuckDbTableEngine()
+    tools = [CalculateTool(engine), QueryTableTool(store, bare_office.redacted, bare_office.tables)]
     return Counting(bare_office, Toolbox(tools, store=store, redactor=bare_office.redactor))
 
 
@@ -132,7 +132,7 @@ async def test_a_query_runs_over_placeholders_in_the_place_of_what_is_private(co
 class OneOriginal:
     """A vault that holds what the secret's placeholder stands for."""
 
-    async def keep(self, tenant: str, originals: Sequence[Original], session: str = "") -> frozenset[str]:
+    async def keep(self, tenant: str, originals: Sequence[VaultEntry], session: str = "") -> frozenset[str]:
         raise NotImplementedError
 
     async def originals(self, tenant: str, placeholders: Collection[str], session: str | None = None) -> dict[str, str]:
@@ -146,7 +146,7 @@ class OneOriginal:
 async def test_documents_and_values_are_called_by_their_placeholders(bare_office: Office, lines: str) -> None:
     await bare_office.open_task([SourceDocument(name=f"{SECRET}.csv", text=f"key,pay\nnone,10\n{SECRET},20")])
     store = bare_office.store
-    tools = [QueryTable(store, bare_office.redacted, bare_office.tables)]
+    tools = [QueryTableTool(store, bare_office.redacted, bare_office.tables)]
     box = Toolbox(tools, store=store, redactor=bare_office.redactor, vault=OneOriginal())
     sql = f"SELECT * FROM t WHERE key = '{SECRET_PLACEHOLDER}'"
     call = use("query_table", tables={"t": f"{SECRET_PLACEHOLDER}.csv{lines}"}, sql=sql)
@@ -163,13 +163,13 @@ class Stubborn(PlainRedactor):
         super().__init__({SECRET: SECRET_PLACEHOLDER}, {NAME: NAME_PLACEHOLDER})
         self._document, self._unreadable, self._gives_up = document, unreadable, gives_up
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         unreadable = [self._unreadable in text and text != self._document for text in texts]
         if any(unreadable) and not self._gives_up:
-            raise TextNotRedacted("each of 3 readings found more than the one before: it was made for that")
+            raise TextRedactionError("each of 3 readings found more than the one before: it was made for that")
         results = await super().redact(texts, place, tenant)
         both = zip(texts, results, unreadable, strict=True)
-        return tuple(unredacted(text, "0" * 12) if bad else result for text, result, bad in both)
+        return tuple(make_failed_redaction(text, "0" * 12) if bad else result for text, result, bad in both)
 
 
 @pytest.mark.parametrize("gives_up", [False, True])
@@ -190,10 +190,10 @@ async def test_a_column_that_cannot_be_looked_at_is_private_and_the_task_goes_on
     document = f"name,key,pay\nBo,none,10\nCy | Di,{SECRET},20"
     redactor = Stubborn(document, look, gives_up=gives_up)
     await bare_office.open_task([SourceDocument(name="staff.csv", text=document)])
-    tables = Tables(DuckDbTables(), ColumnRedactor(redactor, redactor), bare_office.clock)
-    redacted = RedactedDocuments(bare_office.store, redactor)
+    tables = RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), bare_office.clock)
+    redacted = RedactedDocumentStore(bare_office.store, redactor)
     box = Toolbox(
-        [QueryTable(bare_office.store, redacted, tables)],
+        [QueryTableTool(bare_office.store, redacted, tables)],
         store=bare_office.store,
         redactor=bare_office.redactor,
     )

@@ -3,8 +3,8 @@ from inline_snapshot import snapshot
 
 from tests.agents.office import TASK, Office, use
 from tests.readers import ANYONE
-from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
-from waystation.kernel.errors import FenceLost
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings, Section
+from waystation.kernel.errors import StaleFenceError
 
 NOTE = {"text": "It silted up.", "document": "harbour.md", "first_line": 2, "last_line": 2}
 FINDING = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}
@@ -58,7 +58,7 @@ async def test_findings_are_handed_in(office: Office) -> None:
     handed_in = use("submit_findings", findings=[FINDING], open_questions=["Who dug?"])
     assert await office.call(handed_in) == "1 findings handed in"
     finding = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
-    assert await office.store.deliverable(f"{TASK}/research-1", ANYONE) == Findings(
+    assert await office.store.get_deliverable(f"{TASK}/research-1", ANYONE) == ResearchFindings(
         findings=(finding,), open_questions=("Who dug?",)
     )
 
@@ -66,7 +66,7 @@ async def test_findings_are_handed_in(office: Office) -> None:
 async def test_an_analysis_is_handed_in(office: Office) -> None:
     handed_in = use("submit_analysis", conclusions=[FINDING], gaps=["Nobody says who dug."])
     assert await office.call(handed_in, "analysis") == "analysis with 1 conclusions handed in"
-    analysis = await office.store.deliverable(f"{TASK}/analysis", ANYONE)
+    analysis = await office.store.get_deliverable(f"{TASK}/analysis", ANYONE)
     assert isinstance(analysis, Analysis)
     assert analysis.gaps == ("Nobody says who dug.",)
 
@@ -79,7 +79,7 @@ async def test_a_report_is_written_section_by_section_and_then_handed_in(office:
     assert await office.call(again, "writing") == "section 1 kept: Causes"
     handed_in = use("submit_report", title="The harbour", summary="Silt.")
     assert await office.call(handed_in, "writing") == "report with 2 sections handed in"
-    assert await office.store.deliverable(f"{TASK}/writing", ANYONE) == ReportDraft(
+    assert await office.store.get_deliverable(f"{TASK}/writing", ANYONE) == ReportDraft(
         title="The harbour",
         summary="Silt.",
         sections=(Section(heading="Causes", markdown="Silt."), Section(heading="Sources", markdown="First try.")),
@@ -91,7 +91,7 @@ async def test_a_report_without_a_section_is_not_handed_in(office: Office) -> No
     assert await office.call(handed_in, "writing") == snapshot(
         "ERROR The report has no section yet. Write them with write_section, then hand it in."
     )
-    assert await office.store.deliverable(f"{TASK}/writing", ANYONE) is None
+    assert await office.store.get_deliverable(f"{TASK}/writing", ANYONE) is None
 
 
 async def test_an_attempt_that_lost_its_run_hands_nothing_in(office: Office) -> None:
@@ -99,7 +99,7 @@ async def test_an_attempt_that_lost_its_run_hands_nothing_in(office: Office) -> 
     await office.site()
     toolbox = office.desk.toolbox("research")
     for call in (use("take_note", **NOTE), use("submit_findings", findings=[FINDING])):
-        with pytest.raises(FenceLost):
+        with pytest.raises(StaleFenceError):
             await toolbox.run(call, lost)
     assert await office.store.notes(TASK, ANYONE) == ()
-    assert await office.store.deliverable(f"{TASK}/research-1", ANYONE) is None
+    assert await office.store.get_deliverable(f"{TASK}/research-1", ANYONE) is None

@@ -3,9 +3,9 @@
 from tests.agents.full_context import compressed, conversation, summary
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
 from tests.unit.histories import says
-from waystation.agents.compactor import unfinished
+from waystation.agents.compactor import describe_unfinished_result
 from waystation.context.outcome import Status
-from waystation.context.summary import UNDONE, entries
+from waystation.context.summary import UNDONE, parse_ledger_entries
 from waystation.testing import ScriptedModel
 
 NOTE = {"text": "It silted up.", "document": "harbour.md", "first_line": 2, "last_line": 2}
@@ -17,7 +17,7 @@ async def open_lines(office: Office) -> tuple[str, ...]:
     assert outcome.status is Status.COMPRESSED
     (record,) = (await office.transcript()).compactions
     assert record.type == "summarised"
-    return entries(record.summary, UNDONE)
+    return parse_ledger_entries(record.summary, UNDONE)
 
 
 async def test_the_summary_says_that_the_result_is_not_handed_in_and_what_is_kept_for_it(full: Office) -> None:
@@ -37,6 +37,6 @@ async def test_what_the_agents_own_list_has_open_is_there_redacted(office: Offic
 async def test_a_writer_is_told_which_sections_it_has_written(office: Office) -> None:
     for heading in ("Causes", "Sources"):
         await office.call(use("write_section", heading=heading, markdown="Silt."), "writing")
-    assert await unfinished(office.store, office.run_ref("writing")) == (
+    assert await describe_unfinished_result(office.store, office.run_ref("writing")) == (
         "this step: its result is not handed in; kept so far: sections “Causes”, “Sources”"
     )

@@ -78,7 +78,7 @@ PROMISES = {
     "waystation/agents/prompt_sections.py",
     "waystation/agents/summariser.py",
 }
-"""Modules that make a `Tagged` of a string, and so promise that what others wrote in it is defused."""
+"""Modules that make a `SafeMarkup` of a string, and so promise that what others wrote in it is defused."""
 
 
 AWAIT_A_WORKFLOW = {
@@ -202,7 +202,7 @@ def test_a_string_is_called_tagged_where_that_is_argued_for() -> None:
     promised = {
         name
         for name, node in nodes(*PACKAGES)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Tagged"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "SafeMarkup"
     }
     assert promised == PROMISES
 

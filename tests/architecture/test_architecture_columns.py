@@ -5,7 +5,7 @@ something sealed must say here why that does no more harm than docs/security.md 
 from sqlalchemy import Column, Integer, UniqueConstraint
 
 from waystation.store.schema import UtcDateTime, metadata
-from waystation.store.seals import SealedBytes, SealedText
+from waystation.store.seals import EncryptedBytes, EncryptedText
 
 SEALED, KEY, MOMENT, COUNT = "sealed", "key or id", "moment", "count"
 KINDS = {SEALED, KEY, MOMENT, COUNT}
@@ -175,7 +175,7 @@ def test_what_columns_say_of_themselves_is_true() -> None:
         if (kind := COLUMNS[table][name]) in KINDS and not _is(column, kind)
     ]
     assert not untrue
-    sealed = {place for place, column in columns().items() if isinstance(column.type, SealedText | SealedBytes)}
+    sealed = {place for place, column in columns().items() if isinstance(column.type, EncryptedText | EncryptedBytes)}
     assert sealed == {place for place in columns() if COLUMNS[place[0]][place[1]] == SEALED}
 
 
@@ -187,7 +187,7 @@ def test_what_is_neither_sealed_nor_an_id_has_a_reason_in_words() -> None:
 def _is(column: Column[object], kind: str) -> bool:
     match kind:
         case "sealed":
-            return isinstance(column.type, SealedText | SealedBytes)
+            return isinstance(column.type, EncryptedText | EncryptedBytes)
         case "key or id":
             return column.primary_key or bool(column.foreign_keys) or _is_unique(column)
         case "moment":

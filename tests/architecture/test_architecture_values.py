@@ -14,7 +14,7 @@ UNKNOWN = "no_such_field"
 IGNORES = {
     "waystation.mcp.config._File": "a file of another program, with settings of its own",
     "waystation.agents.auditor._Line": "a line of a file that other programs write",
-    "waystation.agents.auditor.Said": "the same",
+    "waystation.agents.auditor.EvalMessage": "the same",
     "waystation.agents.auditor.Question": "the same",
     "waystation.documents.documents.DocumentChange": "its JSON has what is worked out of its fields, too",
     "waystation.plugins.web.assistants.AcceptedTask": "its schema admits more fields: a finished task has them",

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from waystation.plugins.redaction.stretches import Loading, SearchedStretch, request_of
+from waystation.plugins.redaction.stretches import ChunkSearchResult, LoadRulesRequest, decode_search_request
 
 HOLDS, DIES, LIES, BABBLES = "this text holds the interpreter", "this text kills", "this text lies", "this text babbles"
 FOUND = "alice"
@@ -15,9 +15,9 @@ def prepare() -> None:
 
 
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
-    asked, text = request_of(request)
-    if isinstance(asked, Loading) or text is None:
-        return SearchedStretch().model_dump_json().encode()
+    asked, text = decode_search_request(request)
+    if isinstance(asked, LoadRulesRequest) or text is None:
+        return ChunkSearchResult().model_dump_json().encode()
     if HOLDS in text:
         sum(range(10**15))  # no signal and no thread is heard before it ends
     if DIES in text:
@@ -28,4 +28,4 @@ def answer(request: bytes, _files: Sequence[int]) -> bytes:
     end = len(text) + 5 if LIES in text else at + len(FOUND)
     time.sleep(0)
     finds = (("PERSON", at, end, 1.0),) if at >= 0 else ()
-    return SearchedStretch(finds=finds, chunks=1).model_dump_json().encode()
+    return ChunkSearchResult(finds=finds, chunks=1).model_dump_json().encode()

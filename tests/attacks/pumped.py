@@ -19,9 +19,9 @@ from typing import NamedTuple, cast
 
 from tests.attacks.pumps import Pump, pumps
 from waystation.erasure.removal import Sought
-from waystation.kernel.patterns import LINEAR, PROVEN, Linear
+from waystation.kernel.patterns import LINEAR, PROVEN, LinearPattern
 
-Pattern = re.Pattern[str] | re.Pattern[bytes] | Linear
+Pattern = re.Pattern[str] | re.Pattern[bytes] | LinearPattern
 ROOTS = ("waystation", "workflows", "activities", "workers")
 NO_MODULES = ("waystation.store.migrations", "workers.__main__")
 """Programs that run when they are imported."""
@@ -179,7 +179,7 @@ def patterns() -> dict[str, Pattern]:
 
 def _patterns_in(value: object, depth: int = 1) -> Iterator[Pattern]:
     """The patterns in a value of a module: itself, or in collections and classes, and the attributes of instances."""
-    if isinstance(value, re.Pattern | Linear):
+    if isinstance(value, re.Pattern | LinearPattern):
         yield cast(Pattern, value)
     elif depth < DEPTH:
         inner: list[object] = []
@@ -209,7 +209,7 @@ def main() -> None:
     pumped = patterns() if asked["product"] else {}
     pumped |= {f"{name!r}: {one.pattern!r}": one for name in asked["persons"] for one in _patterns_of(name)}
     pumped |= {source: re.compile(source, flags) for source, flags in asked["sources"]}
-    pumped |= {f"RE2: {source}": Linear(source, flags) for source, flags in asked["linear"]}
+    pumped |= {f"RE2: {source}": LinearPattern(source, flags) for source, flags in asked["linear"]}
     reference()
     gc.freeze()
     for place, pattern in pumped.items():

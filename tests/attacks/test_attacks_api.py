@@ -25,7 +25,7 @@ from waystation.kernel.amount import Amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.plugins.web.api import v1
-from waystation.plugins.web.app import LetIn, SiteServer, application
+from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskPhase, TaskRequest
 from waystation.tasks.view import as_stored
@@ -99,7 +99,7 @@ def asked_of(data: st.DataObject, operation: Operation, task: str) -> Asked:
 
 async def answered(settings: Settings, requests: Sequence[Asked]) -> list[tuple[Asked, httpx2.Response]]:
     async with await Client.connect(settings) as client:
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+        transport = httpx2.ASGITransport(app=create_app(SITE, client, settings.tenant, ServerDeps(ACCESS)))
         headers = {**BEARER, "Content-Type": "application/json"}
         async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=headers) as asking:
             return [
@@ -286,8 +286,8 @@ async def test_who_comes_when_all_connections_are_held_is_sent_away_and_let_in_a
     port = listener.getsockname()[1]
     access = ACCESS.replace(port=port)
     async with await Client.connect(settings) as client, httpx2.AsyncClient(headers=BEARER) as asking:
-        server = SiteServer(application(SITE, client, settings.tenant, LetIn(access)), at_once=3)
-        running = asyncio.create_task(server.until_cancelled(listener))
+        server = SiteServer(create_app(SITE, client, settings.tenant, ServerDeps(access)), at_once=3)
+        running = asyncio.create_task(server.serve_until_cancelled(listener))
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
         one_too_many = await asking.get(f"http://127.0.0.1:{port}/v1/tasks")
         for _, writer in held:
@@ -309,7 +309,7 @@ async def test_what_breaks_in_the_server_is_logged_by_its_kind_and_place_and_wit
         raise KeyError(words) from ValueError(words)
 
     with create_server(("127.0.0.1", 0)) as listener:
-        running = asyncio.create_task(SiteServer(broken).until_cancelled(listener))
+        running = asyncio.create_task(SiteServer(broken).serve_until_cancelled(listener))
         async with httpx2.AsyncClient() as asking:
             answer = await asking.get(f"http://127.0.0.1:{listener.getsockname()[1]}/")
         running.cancel()

@@ -20,12 +20,12 @@ from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.permissions import PERMITS
 from waystation.plugins.web import app
-from waystation.plugins.web.access import SignIn
-from waystation.plugins.web.app import LetIn, application, sign_in
+from waystation.plugins.web.access import AccessPolicy
+from waystation.plugins.web.app import ServerDeps, create_access_policy, create_app
 from waystation.plugins.web.assistants import Assistant
 from waystation.plugins.web.mcp import AssistantServer
-from waystation.plugins.web.principals import ApiKeys, AssistantRights, Identities
-from waystation.runtime.temporal.run_file import ProcessMark, RunFile, write_run_file
+from waystation.plugins.web.principals import ApiKeyStore, AssistantPolicy, Authenticator
+from waystation.runtime.temporal.run_file import ProcessIdentity, RunFile, write_run_file
 from waystation.tasks.view import PendingApproval
 from workers.memory import MemoryReader
 
@@ -40,19 +40,21 @@ def settings(without_server: Settings, monkeypatch: pytest.MonkeyPatch) -> Setti
 
 
 @pytest.fixture
-def keys(settings: Settings) -> ApiKeys:
+def keys(settings: Settings) -> ApiKeyStore:
     settings.home.mkdir(exist_ok=True)
-    return ApiKeys(settings.home / "api-keys.json")
+    return ApiKeyStore(settings.home / "api-keys.json")
 
 
 @asynccontextmanager
-async def served(settings: Settings, keys: ApiKeys, access: SignIn, key: str) -> AsyncGenerator[httpx2.AsyncClient]:
+async def served(
+    settings: Settings, keys: ApiKeyStore, access: AccessPolicy, key: str
+) -> AsyncGenerator[httpx2.AsyncClient]:
     """One run of the server, and a client that sends this key."""
     address = f"https://{NAME}" if access.names else f"http://127.0.0.1:{access.port}"
     async with await Client.connect(settings) as client:
-        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings)))
+        server = AssistantServer(Assistant(client, settings, AssistantPolicy.of(settings), MemoryReader(settings)))
         site = SITE._replace(assistants=server)
-        served_app = application(site, client, settings.tenant, LetIn(access, Identities(keys)))
+        served_app = create_app(site, client, settings.tenant, ServerDeps(access, Authenticator(keys)))
         transport, sent = httpx2.ASGITransport(app=served_app), {"Authorization": f"Bearer {key}"}
         async with (
             server.session_manager.run(),
@@ -63,12 +65,12 @@ async def served(settings: Settings, keys: ApiKeys, access: SignIn, key: str) ->
 
 @pytest.mark.parametrize("names", [(), (NAME,)])
 async def test_an_assistant_keeps_its_key_over_restarts(
-    names: tuple[str, ...], settings: Settings, keys: ApiKeys
+    names: tuple[str, ...], settings: Settings, keys: ApiKeyStore
 ) -> None:
     task = await keep_task(settings, OWN, spent=1)
     _, key = keys.make("desk", settings.tenant, "assistant", NOON)
     for _ in range(2):
-        async with served(settings, keys, sign_in(8520, names), key) as sending:
+        async with served(settings, keys, create_access_policy(8520, names), key) as sending:
             transport = streamable_http_client(str(sending.base_url.join("/mcp")), http_client=sending)
             async with AssistantClient(transport) as asking:
                 report = await asking.call_tool("get_report", {"task": task})
@@ -77,11 +79,11 @@ async def test_an_assistant_keeps_its_key_over_restarts(
 
 @pytest.mark.parametrize("names", [(), (NAME,)])
 async def test_a_key_for_assistants_opens_nothing_else(
-    names: tuple[str, ...], settings: Settings, keys: ApiKeys
+    names: tuple[str, ...], settings: Settings, keys: ApiKeyStore
 ) -> None:
     task = await keep_task(settings, OWN, spent=1)
     _, key = keys.make("desk", settings.tenant, "assistant", NOON)
-    async with served(settings, keys, sign_in(8520, names), key) as asking:
+    async with served(settings, keys, create_access_policy(8520, names), key) as asking:
         read = [
             await asking.get(path) for path in ("/", "/v1/tasks", f"/v1/tasks/{task}/report", "/v1/events", "/mcp/x")
         ]
@@ -101,15 +103,15 @@ async def test_a_key_for_assistants_opens_nothing_else(
 
 
 async def test_at_the_address_of_assistants_a_key_is_one_of_theirs_of_this_tenant_and_not_revoked(
-    settings: Settings, keys: ApiKeys
+    settings: Settings, keys: ApiKeyStore
 ) -> None:
     made, key = keys.make("desk", settings.tenant, "assistant", NOON)
     others = [keys.make("Ada", settings.tenant, "approve", NOON)[1], keys.make("Eve", "other", "assistant", NOON)[1]]
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    async with served(settings, keys, sign_in(8520), key) as asking:
+    async with served(settings, keys, create_access_policy(8520), key) as asking:
         refused = [await asking.post("/mcp", json=hello, headers={"Authorization": f"Bearer {one}"}) for one in others]
         before = await asking.post("/mcp", json=hello)
-        ApiKeys(keys.path).revoke(made.id, NOON)
+        ApiKeyStore(keys.path).revoke(made.id, NOON)
         after = await asking.post("/mcp", json=hello)
     assert [answer.status_code for answer in (*refused, after)] == [403, 403, 401]
     assert all("waystation keys make NAME --role assistant" in answer.text for answer in refused)
@@ -118,9 +120,9 @@ async def test_at_the_address_of_assistants_a_key_is_one_of_theirs_of_this_tenan
 
 @pytest.mark.parametrize("path", ["/mcp/", "/mcp//"])
 async def test_a_slash_at_the_end_of_the_address_of_assistants_changes_no_answer(
-    path: str, settings: Settings, keys: ApiKeys
+    path: str, settings: Settings, keys: ApiKeyStore
 ) -> None:
-    access = sign_in(8520)
+    access = create_access_policy(8520)
     _, key = keys.make("desk", settings.tenant, "assistant", NOON)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     accepts = {"Accept": "application/json, text/event-stream"}
@@ -134,7 +136,7 @@ async def test_a_slash_at_the_end_of_the_address_of_assistants_changes_no_answer
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_call_that_takes_long_ends_when_its_key_is_revoked(
-    mode: str, settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+    mode: str, settings: Settings, keys: ApiKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began = asyncio.Event()
 
@@ -146,24 +148,24 @@ async def test_a_call_that_takes_long_ends_when_its_key_is_revoked(
     monkeypatch.setattr("waystation.plugins.web.mcp.ALIVE_SECONDS", 0.05)
     monkeypatch.setattr(Assistant, "requests", requests)
     made, key = keys.make("desk", settings.tenant, "assistant", NOON)
-    async with served(settings, keys, sign_in(8520), key) as sending:
+    async with served(settings, keys, create_access_policy(8520), key) as sending:
         transport = streamable_http_client(str(sending.base_url.join("/mcp")), http_client=sending)
         async with AssistantClient(transport, mode=mode) as asking:
             calling = asyncio.create_task(asking.call_tool("list_approvals", {}))
             await began.wait()
-            ApiKeys(keys.path).revoke(made.id, NOON)
+            ApiKeyStore(keys.path).revoke(made.id, NOON)
             async with asyncio.timeout(30):
                 with pytest.raises(MCPError, match="revoked meanwhile"):
                     await calling
 
 
 async def test_the_page_of_a_task_is_that_of_the_pages_here_without_their_token(
-    settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, keys: ApiKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TEMPORAL_ADDRESS")
     _, key = keys.make("Ada", settings.tenant, "approve", NOON)
     task = await keep_task(settings, OWN, spent=1)
-    own = ProcessMark.of(os.getpid())
+    own = ProcessIdentity.of(os.getpid())
     beside = RunFile(
         address="127.0.0.1:1",
         namespace="default",
@@ -175,7 +177,7 @@ async def test_the_page_of_a_task_is_that_of_the_pages_here_without_their_token(
     )
     async with await Client.connect(settings) as client:
         write_run_file(settings.run_file, beside)
-        assistant = Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings))
+        assistant = Assistant(client, settings, AssistantPolicy.of(settings), MemoryReader(settings))
         finished = await assistant.finished(await client.last_known(task))
     assert finished.page == f"http://127.0.0.1:8520/tasks/{task}"
 
@@ -190,7 +192,7 @@ def test_the_command_makes_one_and_says_what_it_opens(
 
 
 async def test_sessions_of_assistants_are_bounded_and_those_that_ask_nothing_end(
-    settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, keys: ApiKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app, "ASSISTANTS_AT_ONCE", 3)
     monkeypatch.setattr(app, "ASSISTANT_IDLE_SECONDS", 0.5)
@@ -202,7 +204,7 @@ async def test_sessions_of_assistants_are_bounded_and_those_that_ask_nothing_end
         "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}},
     }
     accepts = {"Accept": "application/json, text/event-stream"}
-    async with served(settings, keys, sign_in(8520), key) as asking:
+    async with served(settings, keys, create_access_policy(8520), key) as asking:
         answers = [await asking.post("/mcp", json=hello, headers=accepts) for _ in range(4)]
         async with asyncio.timeout(60):
             while (again := await asking.post("/mcp", json=hello, headers=accepts)).status_code == 503:

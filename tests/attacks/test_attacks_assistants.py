@@ -26,11 +26,11 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import PLANNING_ID
-from waystation.plugins.web.app import BATCH, UNUSABLE_ID, LetIn, application
-from waystation.plugins.web.assistants import Assistant, GivenDocument, Handing
+from waystation.plugins.web.app import BATCH, UNUSABLE_ID, ServerDeps, create_app
+from waystation.plugins.web.assistants import Assistant, GivenDocument, SubmitResearchRequest
 from waystation.plugins.web.mcp import AssistantServer
-from waystation.plugins.web.mcp_tasks import status_text
-from waystation.plugins.web.principals import ApiKeys, AssistantRights, Identities
+from waystation.plugins.web.mcp_tasks import format_task_status
+from waystation.plugins.web.principals import ApiKeyStore, AssistantPolicy, Authenticator
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import Approval, BudgetProgress, StepProgress, TaskPhase, TaskRequest, TaskRow
 from waystation.tasks.view import TaskView, as_stored
@@ -68,7 +68,7 @@ async def keep_task(settings: Settings, session: str, *, spent: int | None = Non
 async def assisted(settings: Settings, *roots: Path, mode: str = "auto") -> AsyncGenerator[AssistantClient]:
     async with await Client.connect(settings) as client:
         server = AssistantServer(
-            Assistant(client, settings, AssistantRights.of(settings, roots), MemoryReader(settings))
+            Assistant(client, settings, AssistantPolicy.of(settings, roots), MemoryReader(settings))
         )
         async with AssistantClient(server, mode=mode) as asking:
             yield asking
@@ -143,7 +143,7 @@ async def test_below_a_root_a_mounted_volume_is_read_and_a_link_to_what_is_hidde
     (tmp_path / "..data").symlink_to("..2026")
     (tmp_path / "a.md").symlink_to("..data/a.md")
     (tmp_path / "b.md").symlink_to(".env")
-    rights = AssistantRights.of(settings, [tmp_path])
+    rights = AssistantPolicy.of(settings, [tmp_path])
     assert rights.readable("a.md").read_text() == SECRET
     with pytest.raises(BadInput, match="is nothing that may be read below"):
         rights.readable("b.md")
@@ -158,7 +158,7 @@ async def test_without_roots_nothing_is_read_and_the_home_folder_never(tmp_path:
     async with assisted(settings, tmp_path) as asking:
         assert "is nothing that may be read" in await submitting(asking, path=str(settings.home / "waystation.db"))
     with pytest.raises(BadInput, match="is no folder"):
-        AssistantRights.of(settings, [tmp_path / "missing"])
+        AssistantPolicy.of(settings, [tmp_path / "missing"])
 
 
 @pytest.mark.parametrize("path", [".", "all", "all/.."])
@@ -171,7 +171,7 @@ async def test_of_a_folder_that_has_the_home_folder_everything_but_that_is_read(
         (tmp_path / name).write_text(SECRET)
     (tmp_path / "all" / "link.toml").symlink_to(settings.home / "config.toml")
     (tmp_path / "all" / "linked").symlink_to(settings.home)
-    rights = AssistantRights.of(settings, [tmp_path])
+    rights = AssistantPolicy.of(settings, [tmp_path])
     read = load_documents([rights.readable(path)], without=rights.home)
     assert {one.name.rpartition("/")[2] for one in read.documents} == {"a.md"}
     if path != "all":
@@ -251,7 +251,7 @@ def asking_for(request: Approval, settings: Settings) -> str:
         limit=Limit(tokens=5_000),
     )
     progress = as_stored(row, TaskPhase.WORKING).replace(approvals=(request,), steps=(step,))
-    return status_text(TaskView(progress=progress))
+    return format_task_status(TaskView(progress=progress))
 
 
 def test_a_person_is_told_that_a_call_has_more_than_is_shown(settings: Settings) -> None:
@@ -314,8 +314,10 @@ async def test_a_server_that_a_person_named_in_its_session_is_not_passed_on_to_a
     ):
         asked = TaskRequest(question="Why?", session=OWN, request_id="by a person", servers=("letters",))
         await store.register(row_of(asked, settings, await store.store_id()), ())
-        assistant = Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings))
-        given = Handing(question="And?", documents=(GivenDocument(**TEXT),), request_id="1", budget=Limit(tokens=9_000))
+        assistant = Assistant(client, settings, AssistantPolicy.of(settings), MemoryReader(settings))
+        given = SubmitResearchRequest(
+            question="And?", documents=(GivenDocument(**TEXT),), request_id="1", budget=Limit(tokens=9_000)
+        )
         with pytest.raises(Unreachable):
             await assistant.hand_in(given)
     assert [row.request.servers for row in submitted] == [("default",)]
@@ -382,10 +384,10 @@ async def test_no_words_reach_the_log_when_a_tool_breaks(
 
 
 @asynccontextmanager
-async def over_http(settings: Settings, known: Identities | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
+async def over_http(settings: Settings, known: Authenticator | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
     async with await Client.connect(settings) as client:
-        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings)))
-        app = application(SITE._replace(assistants=server), client, settings.tenant, LetIn(ACCESS, known))
+        server = AssistantServer(Assistant(client, settings, AssistantPolicy.of(settings), MemoryReader(settings)))
+        app = create_app(SITE._replace(assistants=server), client, settings.tenant, ServerDeps(ACCESS, known))
         async with (
             server.session_manager.run(),
             httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=HERE) as asking,
@@ -447,9 +449,9 @@ async def test_its_token_opens_its_own_address_alone(settings: Settings) -> None
 async def test_a_key_of_another_tenant_reaches_no_assistant_by_another_spelling_of_its_address(
     settings: Settings, tmp_path: Path
 ) -> None:
-    keys = ApiKeys(tmp_path / "api-keys.json")
+    keys = ApiKeyStore(tmp_path / "api-keys.json")
     _, key = keys.make("Eve", "other", "approve", utc_now())
-    async with over_http(settings, Identities(keys)) as asking:
+    async with over_http(settings, Authenticator(keys)) as asking:
         answers = [
             await asking.post(f"/mcp{end}", json={}, headers={"Authorization": f"Bearer {key}"})
             for end in ("", "%0A", "%0D%0A", "/", "%2F", "?x")

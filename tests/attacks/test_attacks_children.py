@@ -19,18 +19,24 @@ import pytest
 
 from tests.attacks.hostile_search import BABBLES, DIES, FOUND, HOLDS, LIES
 from tests.running import until
-from waystation.agents.redaction import Endurance, TextRedactor
+from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor
 from waystation.documents.readers.reader import READER, ChildReader
 from waystation.documents.sources import load_documents
-from waystation.documents.table_engine.engine import DuckDbTables
-from waystation.kernel.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted, TextTookTooLong
+from waystation.documents.table_engine.engine import DuckDbTableEngine
+from waystation.kernel.errors import (
+    RedactionAbandonedError,
+    RedactionFailed,
+    RedactionReviewRequiredError,
+    RedactionTimeoutError,
+    TextRedactionError,
+)
 from waystation.plugins.redaction.placeholders import fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import AfterFailures, Place, Redacted, redaction_notes
+from waystation.privacy.policy import AfterFailures, RedactionResult, TextDestination, redaction_notes
 from waystation.runtime.temporal.dev_server import running_dev_server
-from waystation.security.children import Child, ChildGone, ChildHung, environment, python
-from waystation.security.confinement import Held
-from waystation.testing import DictSlowTexts
+from waystation.security.children import ChildExitedError, ChildTimeoutError, ConfinedProcess, environment, python
+from waystation.security.confinement import ConfinementStatus
+from waystation.testing import InMemorySlowTextStore
 
 KEY = b"k" * 32
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
@@ -53,8 +59,8 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("waystation.plugins.redaction.children.STUCK_SECONDS", 0.3)
 
 
-async def redacted(redactor: PresidioRedactor, text: str) -> Redacted:
-    (result,) = await redactor.redact([text], Place.TOOL_RESULT, "t")
+async def redacted(redactor: PresidioRedactor, text: str) -> RedactionResult:
+    (result,) = await redactor.redact([text], TextDestination.TOOL_RESULT, "t")
     return result
 
 
@@ -62,8 +68,8 @@ def runs(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def held() -> Held:
-    child = Child(READER)
+def held() -> ConfinementStatus:
+    child = ConfinedProcess(READER)
     try:
         return child.held()
     finally:
@@ -86,7 +92,7 @@ async def test_a_text_that_holds_the_interpreter_is_killed_and_nothing_else_noti
             await asyncio.sleep(0.01)
             ticks += 1
         assert ticks > 20
-        with pytest.raises(TextTookTooLong, match=r"^redaction took over 15\.\d+ s and was given up"):
+        with pytest.raises(RedactionTimeoutError, match=r"^redaction took over 15\.\d+ s and was given up"):
             await hanging
         assert not runs(victim)
         assert "<PERSON_" in (await redacted(redactor, FINE + "!")).text
@@ -102,7 +108,7 @@ async def test_a_frozen_child_is_killed_and_a_killed_one_replaced() -> None:
         assert "<PERSON_" in (await redacted(redactor, FINE)).text
         (second,) = redactor.processes
         os.kill(second, signal.SIGSTOP)
-        with pytest.raises(TextTookTooLong):
+        with pytest.raises(RedactionTimeoutError):
             await redacted(redactor, FINE + "!")
         assert not runs(second)
         assert "<PERSON_" in (await redacted(redactor, FINE + "!")).text
@@ -112,9 +118,9 @@ async def test_a_frozen_child_is_killed_and_a_killed_one_replaced() -> None:
 @pytest.mark.parametrize("text", [DIES, f"{LIES} {FOUND}", BABBLES])
 async def test_what_a_child_says_is_not_believed(text: str) -> None:
     with closing(PresidioRedactor(KEY, processes=1)) as redactor:
-        with pytest.raises(TextNotRedacted, match="ended while it searched this text") as caught:
+        with pytest.raises(TextRedactionError, match="ended while it searched this text") as caught:
             await redacted(redactor, text)
-        assert not isinstance(caught.value, TextTookTooLong)
+        assert not isinstance(caught.value, RedactionTimeoutError)
         assert "<PERSON_" in (await redacted(redactor, FINE)).text
 
 
@@ -145,14 +151,16 @@ async def test_a_closed_redactor_leaves_no_process_and_nobody_waiting() -> None:
 
 
 def enduring(redactor: PresidioRedactor, then: AfterFailures = "placeholder") -> TextRedactor:
-    return TextRedactor(redactor, endurance=Endurance(partial(fingerprint, KEY), DictSlowTexts(), lambda: 1, 6, then))
+    return TextRedactor(
+        redactor, endurance=RedactionRetryPolicy(partial(fingerprint, KEY), InMemorySlowTextStore(), lambda: 1, 6, then)
+    )
 
 
 @pytest.mark.usefixtures("hostile")
 async def test_a_text_that_took_too_long_twice_is_put_aside_and_told_and_not_tried_a_third_time() -> None:
     with closing(PresidioRedactor(KEY, seconds=1, processes=1)) as redactor:
         patient = enduring(redactor)
-        hung, fine = await patient.redact([HOLDS, FINE], Place.TOOL_RESULT, "t")
+        hung, fine = await patient.redact([HOLDS, FINE], TextDestination.TOOL_RESULT, "t")
         assert (hung.put_aside, fine.put_aside) == (True, False)
         assert HOLDS not in hung.text
         assert "<PERSON_" in fine.text
@@ -160,7 +168,7 @@ async def test_a_text_that_took_too_long_twice_is_put_aside_and_told_and_not_tri
             f"1 text could not be redacted in time and was replaced by {hung.text} (read_document of a.md).",
         )
         before = redactor.processes
-        for place in (Place.TOOL_RESULT, Place.MODEL_OUTPUT, Place.COMPRESSED):
+        for place in (TextDestination.TOOL_RESULT, TextDestination.MODEL_OUTPUT, TextDestination.COMPRESSED):
             assert await patient.redact([HOLDS], place, "t") == (hung,)
         assert redactor.processes == before
 
@@ -168,21 +176,25 @@ async def test_a_text_that_took_too_long_twice_is_put_aside_and_told_and_not_tri
 @pytest.mark.usefixtures("hostile")
 async def test_what_an_agent_needs_and_takes_too_long_ends_its_work_with_the_reason() -> None:
     with closing(PresidioRedactor(KEY, seconds=1, processes=1)) as redactor:
-        with pytest.raises(TextGivenUp, match=r"^a text \(contracts\) could not be redacted in time, twice"):
-            await enduring(redactor).redact([HOLDS], Place.CONTRACT, "t")
-        with pytest.raises(TextHeldBack, match=r"^a text \(tool results\) could not be redacted in time, twice"):
-            await enduring(redactor, "pause").redact([HOLDS], Place.TOOL_RESULT, "t")
+        with pytest.raises(
+            RedactionAbandonedError, match=r"^a text \(contracts\) could not be redacted in time, twice"
+        ):
+            await enduring(redactor).redact([HOLDS], TextDestination.CONTRACT, "t")
+        with pytest.raises(
+            RedactionReviewRequiredError, match=r"^a text \(tool results\) could not be redacted in time, twice"
+        ):
+            await enduring(redactor, "pause").redact([HOLDS], TextDestination.TOOL_RESULT, "t")
 
 
 @pytest.fixture
-def taken_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
+def taken_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConfinedProcess]:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    child = Child("hostile_child")
+    child = ConfinedProcess("hostile_child")
     yield child
     child.end()
 
 
-def test_a_child_that_is_taken_over_reaches_nothing(taken_over: Child, tmp_path: Path) -> None:
+def test_a_child_that_is_taken_over_reaches_nothing(taken_over: ConfinedProcess, tmp_path: Path) -> None:
     if not taken_over.held().whole:
         pytest.skip("this kernel keeps less from a child")
     (tmp_path / "kept").write_text("kept")
@@ -192,18 +204,18 @@ def test_a_child_that_is_taken_over_reaches_nothing(taken_over: Child, tmp_path:
 
 
 @pytest.mark.parametrize("how", ["hold", "trickle"])
-def test_its_time_is_counted_outside(taken_over: Child, how: str) -> None:
-    with pytest.raises(ChildHung, match="took longer than 1 s"):
+def test_its_time_is_counted_outside(taken_over: ConfinedProcess, how: str) -> None:
+    with pytest.raises(ChildTimeoutError, match="took longer than 1 s"):
         taken_over.ask(json.dumps(how).encode(), 1)
     assert not taken_over.alive
-    with pytest.raises(ChildGone):
+    with pytest.raises(ChildExitedError):
         taken_over.ask(b'""', 1)
 
 
 def test_no_child_sees_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
-    child = Child(READER)
+    child = ConfinedProcess(READER)
     child.held()
     seen = " ".join(f"{name}={value}" for name, value in psutil.Process(child.pid).environ().items())
     child.end()
@@ -233,8 +245,8 @@ PARENT = f"""
 import os, sys, threading, time
 sys.path.insert(0, {str(ROOT)!r})
 os.environ["PYTHONPATH"] = {str(HERE)!r}
-from waystation.security.children import Child
-children = [Child("hostile_child") for _ in range(2)]
+from waystation.security.children import ConfinedProcess
+children = [ConfinedProcess("hostile_child") for _ in range(2)]
 for child in children:
     child.held()
 threading.Thread(target=children[0].ask, args=(b'"hold"', 600), daemon=True).start()
@@ -302,7 +314,7 @@ def test_nor_by_a_child(poisoned: Path, monkeypatch: pytest.MonkeyPatch) -> None
         assert [one.name for one in load_documents([poisoned / "harbour.md"]).documents] == [
             str(poisoned / "harbour.md")
         ]
-        asyncio.run(DuckDbTables().query("SELECT 1", (), 1))
+        asyncio.run(DuckDbTableEngine().query("SELECT 1", (), 1))
         with subprocess.Popen(python("waystation.memory.qdrant.optimiser", "1", "/"), env=environment()) as optimiser:
             optimiser.wait(60)
     assert not poisoned.with_name("executed").exists()

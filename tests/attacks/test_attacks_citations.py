@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from waystation.documents.citations import CitedDocument, citation_faults, citations_in, corrected
+from waystation.documents.citations import CitedDocument, check_citations, correct_quotations, parse_citations
 from waystation.documents.documents import Document, DocumentFinder
 from waystation.reports.report import sources_section
 
@@ -36,10 +36,10 @@ def report(cited: int, last: int, quotation: str) -> str:
 def checked(markdown: str, lines: Sequence[str]) -> float:
     """CPU seconds for the check, and the list of sources."""
     start = time.process_time()
-    citations = citations_in(markdown)
+    citations = parse_citations(markdown)
     documents = {"d.md": CitedDocument(lines)}
-    found = citation_faults(citations, documents)
-    corrected(markdown, found, documents)
+    found = check_citations(citations, documents)
+    correct_quotations(markdown, found, documents)
     sources_section([one for one, fault in found.items() if not fault], documents)
     return time.process_time() - start
 

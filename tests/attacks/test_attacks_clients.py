@@ -18,7 +18,7 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, UnknownTask, Unreachable, WaystationError
 from waystation.kernel.permissions import PERMITS, Permit
-from waystation.plugins.web.principals import ApiKeys
+from waystation.plugins.web.principals import ApiKeyStore
 from waystation.tasks.approvals import Verified
 from waystation.tasks.task import ForkedFrom, TaskRequest, tenant_hash
 from waystation.tasks.view import TaskFilter
@@ -45,7 +45,7 @@ def fields(name: str, task: str) -> dict[str, JsonValue]:
 
 
 @asynccontextmanager
-async def asking(settings: Settings, keys: ApiKeys) -> AsyncGenerator[httpx2.AsyncClient]:
+async def asking(settings: Settings, keys: ApiKeyStore) -> AsyncGenerator[httpx2.AsyncClient]:
     async with applied(settings, keys) as app:
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(
@@ -55,7 +55,7 @@ async def asking(settings: Settings, keys: ApiKeys) -> AsyncGenerator[httpx2.Asy
 
 
 @asynccontextmanager
-async def remote(settings: Settings, keys: ApiKeys, role: Permit, tenant: str) -> AsyncGenerator[RemoteClient]:
+async def remote(settings: Settings, keys: ApiKeyStore, role: Permit, tenant: str) -> AsyncGenerator[RemoteClient]:
     _, key = keys.make("Ada", tenant, role, NOON)
     async with (
         applied(settings, keys) as app,
@@ -72,7 +72,7 @@ def test_whatever_the_client_can_is_asked_for_over_http_or_says_why_not() -> Non
 
 @pytest.mark.parametrize("role", PERMITS)
 async def test_a_call_takes_its_role_and_none_by_another_address(
-    role: Permit, settings: Settings, keys: ApiKeys
+    role: Permit, settings: Settings, keys: ApiKeyStore
 ) -> None:
     _, key = keys.make("Ada", settings.tenant, role, NOON)
     async with asking(settings, keys) as client:
@@ -90,7 +90,7 @@ async def test_a_call_takes_its_role_and_none_by_another_address(
 
 @pytest.mark.parametrize("name", OF_A_TASK)
 async def test_of_another_tenants_task_nobody_learns_more_than_of_none(
-    name: str, settings: Settings, keys: ApiKeys
+    name: str, settings: Settings, keys: ApiKeyStore
 ) -> None:
     task = await keep_ended_task(settings)
     _, theirs = keys.make("Eve", "other", "approve", NOON)
@@ -105,7 +105,9 @@ async def test_of_another_tenants_task_nobody_learns_more_than_of_none(
     assert foreign.text.replace(task, "T") == none.text.replace("task-0123456789abcdef", "T")
 
 
-async def test_values_that_name_anothers_task_or_tenant_open_nothing_of_it(settings: Settings, keys: ApiKeys) -> None:
+async def test_values_that_name_anothers_task_or_tenant_open_nothing_of_it(
+    settings: Settings, keys: ApiKeyStore
+) -> None:
     task = await keep_ended_task(settings)
     async with await Client.connect(settings) as own:
         view = await own.last_known(task)
@@ -121,7 +123,7 @@ async def test_values_that_name_anothers_task_or_tenant_open_nothing_of_it(setti
         assert await client.tasks() == ()
 
 
-async def test_a_request_builds_on_no_task_of_anybody(settings: Settings, keys: ApiKeys) -> None:
+async def test_a_request_builds_on_no_task_of_anybody(settings: Settings, keys: ApiKeyStore) -> None:
     task = await keep_ended_task(settings)
     asked = TaskRequest(question="How deep?", request_id="one")
     async with remote(settings, keys, "submit", settings.tenant) as client:
@@ -130,7 +132,7 @@ async def test_a_request_builds_on_no_task_of_anybody(settings: Settings, keys: 
                 await client.prepare(built)
 
 
-async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Settings, keys: ApiKeys) -> None:
+async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Settings, keys: ApiKeyStore) -> None:
     async with remote(settings, keys, "submit", settings.tenant) as client:
         row = await client.prepare(TaskRequest(question="How deep?", request_id="one", budget=Limit(tokens=90_000)))
         richer = row.replace(terms=row.terms.replace(budget=Limit(tokens=10**9)))
@@ -141,7 +143,7 @@ async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Set
 
 
 async def test_a_proved_name_is_the_servers_to_say(
-    settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, keys: ApiKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = await keep_ended_task(settings)
     _, key = keys.make("Ada", settings.tenant, "approve", NOON)
@@ -188,7 +190,7 @@ async def test_a_proved_name_is_the_servers_to_say(
     ],
 )
 async def test_what_cannot_be_asked_for_is_refused_with_the_reason(
-    address: str, sent: JsonValue, status: int, said: str, settings: Settings, keys: ApiKeys
+    address: str, sent: JsonValue, status: int, said: str, settings: Settings, keys: ApiKeyStore
 ) -> None:
     _, key = keys.make("Ada", settings.tenant, "approve", NOON)
     async with asking(settings, keys) as client:
@@ -199,7 +201,7 @@ async def test_what_cannot_be_asked_for_is_refused_with_the_reason(
     assert f"this server is Waystation {__version__}, and 0.1.9 asks" in older.text
 
 
-async def test_only_what_is_handed_in_is_large(settings: Settings, keys: ApiKeys) -> None:
+async def test_only_what_is_handed_in_is_large(settings: Settings, keys: ApiKeyStore) -> None:
     _, key = keys.make("Ada", settings.tenant, "approve", NOON)
     large = {"task_id": "T", "words": "x" * 1_100_000}
     async with asking(settings, keys) as client:
@@ -217,7 +219,7 @@ async def _in_parts() -> AsyncGenerator[bytes]:
         yield b"x" * 100_000
 
 
-async def test_what_could_be_any_task_is_none_though_there_is_only_one(settings: Settings, keys: ApiKeys) -> None:
+async def test_what_could_be_any_task_is_none_though_there_is_only_one(settings: Settings, keys: ApiKeyStore) -> None:
     task = await keep_ended_task(settings)
     async with remote(settings, keys, "submit", settings.tenant) as client:
         assert await client.resolve(task[:6]) == task
@@ -226,7 +228,9 @@ async def test_what_could_be_any_task_is_none_though_there_is_only_one(settings:
                 await client.resolve(beginning)
 
 
-async def test_of_a_view_that_is_sent_nothing_is_believed_but_whose_it_is(settings: Settings, keys: ApiKeys) -> None:
+async def test_of_a_view_that_is_sent_nothing_is_believed_but_whose_it_is(
+    settings: Settings, keys: ApiKeyStore
+) -> None:
     task = await keep_ended_task(settings)
     async with remote(settings, keys, "read", settings.tenant) as client:
         view = await client.last_known(task)

@@ -14,13 +14,13 @@ from starlette.types import Receive, Scope, Send
 from tests.attacks.test_attacks_keys import NAME, applied, keys
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, served
 from tests.unit.notice_values import ASKED
-from waystation.cli.options import moment, moment_or_ago, unattended
+from waystation.cli.options import parse_moment, parse_moment_or_age, parse_unattended_options
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.plugins.web import access, patience
 from waystation.plugins.web.access import TRIES_AT_ONCE
 from waystation.plugins.web.app import SiteServer
-from waystation.plugins.web.principals import ApiKeys
+from waystation.plugins.web.principals import ApiKeyStore
 from waystation.tasks import notices
 
 __all__ = ["keys"]
@@ -43,7 +43,7 @@ async def greet(scope: Scope, receive: Receive, send: Send) -> None:
 @asynccontextmanager
 async def listening(at_once: int = 900) -> AsyncGenerator[int]:
     with create_server(("127.0.0.1", 0)) as listener:
-        running = asyncio.create_task(SiteServer(greet, at_once).until_cancelled(listener))
+        running = asyncio.create_task(SiteServer(greet, at_once).serve_until_cancelled(listener))
         yield listener.getsockname()[1]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -116,7 +116,7 @@ async def test_a_body_that_never_ends_is_given_up(settings: Settings, monkeypatc
     assert (task.status_code, key.status_code) == (408, 408)
 
 
-async def test_a_link_of_somebody_elses_signs_nobody_in(settings: Settings, keys: ApiKeys) -> None:
+async def test_a_link_of_somebody_elses_signs_nobody_in(settings: Settings, keys: ApiKeyStore) -> None:
     _, theirs = keys.make("Eve", "other", "approve", NOON)
     async with applied(settings, keys) as app:
         transport = httpx2.ASGITransport(app=app)
@@ -178,11 +178,11 @@ async def test_no_moment_however_far_breaks_anything(settings: Settings) -> None
 
 @pytest.mark.parametrize("said", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
 def test_a_command_refuses_a_moment_that_utc_has_not(said: str) -> None:
-    for read in (moment, moment_or_ago):
+    for read in (parse_moment, parse_moment_or_age):
         with pytest.raises(BadInput, match=r"--since: it is before the year 1, or after the year 9999, in UTC"):
             read(said, "--since", NOON)
     with pytest.raises(BadInput):
-        unattended(None, said, None, NOON)
+        parse_unattended_options(None, said, None, NOON)
 
 
 def test_notices_carry_no_signs_that_a_terminal_obeys_or_nobody_sees() -> None:

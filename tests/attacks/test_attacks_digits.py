@@ -9,16 +9,16 @@ import pytest
 
 from tests.attacks.pumped import patterns
 from tests.attacks.pumps import takes_endless_numbers
-from waystation.agents.deliverables import Finding, Findings, ReportDraft
+from waystation.agents.deliverables import Finding, ReportDraft, ResearchFindings
 from waystation.agents.tool_visibility import ParameterLimit
 from waystation.cli.options import parse_amount
-from waystation.context.restoration import differs
-from waystation.documents.citations import CitedDocument, citation_faults, citations_in
+from waystation.context.restoration import has_file_changed
+from waystation.documents.citations import CitedDocument, check_citations, parse_citations
 from waystation.kernel.errors import BadInput
 from waystation.plugins.offline import plan, quotes, research, summary, view
-from waystation.plugins.offline.view import Contract, Exchange, View
-from waystation.plugins.redaction.credentials import private_keys
-from waystation.plugins.request_files.request_body import place
+from waystation.plugins.offline.view import AgentRequestView, TaskBrief, ToolCallRecord
+from waystation.plugins.redaction.credentials import find_private_keys
+from waystation.plugins.request_files.request_body import parse_message_index
 from waystation.reports.report import Drafted, faults_in
 
 MANY = "1" * 5_000
@@ -48,24 +48,28 @@ def test_what_is_no_number_or_has_a_bound_is_let_pass(source: str) -> None:
     "lines", [f"{MANY}-1", f"1-{MANY}", f"{MANY}-{MANY}", "0-99999999999999999999", "1-" + "٣" * 5_000]
 )
 def test_a_citation_of_such_lines_is_found_and_does_not_hold(lines: str) -> None:
-    (citation,) = citations_in(f'They say "words that are long" [a.md:{lines}].')
-    assert [*citation_faults([citation], {"a.md": CitedDocument(["One line."])}).values()] == [
+    (citation,) = parse_citations(f'They say "words that are long" [a.md:{lines}].')
+    assert [*check_citations([citation], {"a.md": CitedDocument(["One line."])}).values()] == [
         "the document has 1 lines"
     ]
     assert len(str(citation)) < 60
 
 
 def test_a_report_that_has_some_is_reviewed() -> None:
-    found = Findings(findings=(Finding(claim="So.", citations=(f"[a.md:{MANY}-1]",)),))
+    found = ResearchFindings(findings=(Finding(claim="So.", citations=(f"[a.md:{MANY}-1]",)),))
     drafted = Drafted(draft=ReportDraft(title="T", summary=CITED), asked=(), findings=(found,), analysis=None)
     assert [fault.kind for fault in faults_in(drafted)] == ["unsupported"]
 
 
-def offline(text: str) -> View:
+def offline(text: str) -> AgentRequestView:
     """A view in which everything says this."""
     names = ("delegate", "expand", "list_documents", "read_findings", "search_documents", "read_document", "read_notes")
-    exchanges = tuple(Exchange(name=name, input={"id": "s1", "first": 0, "step": "s1"}, result=text) for name in names)
-    return View(contract=Contract(question="Why?", document_count=90), opening=text, exchanges=exchanges, max_tokens=9)
+    exchanges = tuple(
+        ToolCallRecord(name=name, input={"id": "s1", "first": 0, "step": "s1"}, result=text) for name in names
+    )
+    return AgentRequestView(
+        contract=TaskBrief(question="Why?", document_count=90), opening=text, exchanges=exchanges, max_tokens=9
+    )
 
 
 NUMBERS = "\n".join(
@@ -78,24 +82,24 @@ NUMBERS = "\n".join(
     ]
 )  # fmt: skip
 READERS: dict[str, Callable[[str], object]] = {
-    "places": quotes.places,
-    "hits": quotes.hits,
+    "places": quotes.extract_citations,
+    "hits": quotes.parse_search_hits,
     "lines": quotes.read_lines,
-    "listed notes": lambda text: list(quotes.listed_notes(text)),
-    "summarised notes": lambda text: list(quotes.summarised_notes(text)),
-    "notes of a submission": lambda text: list(quotes.handed_in_notes(text)),
-    "research": lambda text: research.dividing(offline(text)),
-    "research that divides": lambda text: research.dividing(
+    "listed notes": lambda text: list(quotes.parse_note_list(text)),
+    "summarised notes": lambda text: list(quotes.parse_summary_notes(text)),
+    "notes of a submission": lambda text: list(quotes.parse_subagent_notes(text)),
+    "research": lambda text: research.build_delegation_turn(offline(text)),
+    "research that divides": lambda text: research.build_delegation_turn(
         offline(text).replace(tools=frozenset({"delegate", "list_documents"}))
     ),
     "plan": lambda text: plan.revision(offline(text)),
-    "summary": lambda text: summary.condensed(text, 1_000),
-    "contract": lambda text: view.contract_of(
+    "summary": lambda text: summary.build_summary_response(text, 1_000),
+    "contract": lambda text: view.parse_task_brief(
         f'<documents count="{text}">\n{text}\n</documents>\n<context>\n{text}\n</context>\n'
     ),
-    "place in a request": lambda text: place(f"messages[{text}]"),
-    "private keys": lambda text: list(private_keys(text)),
-    "restoration": lambda text: differs(text, "other"),
+    "place in a request": lambda text: parse_message_index(f"messages[{text}]"),
+    "private keys": lambda text: list(find_private_keys(text)),
+    "restoration": lambda text: has_file_changed(text, "other"),
 }
 ODD_NUMBERS = {"many": MANY, "comma": ",", "twenty": "1" * 20, "0": "0", "arabic": "٣" * 5_000}
 
@@ -120,10 +124,10 @@ def test_who_reads_numbers_in_words_of_others_reads_any() -> None:
 
 
 def test_a_result_that_says_it_continues_where_it_began_is_read_once() -> None:
-    delegated = Exchange(name="delegate", input={}, result='expand with id "s1" shows all of them')
-    again = Exchange(name="expand", input={"id": "s1", "first": 0}, result="continues at character 0")
-    looked = View(contract=Contract(), exchanges=(delegated, again), max_tokens=9)
-    assert research.dividing(looked) is None
+    delegated = ToolCallRecord(name="delegate", input={}, result='expand with id "s1" shows all of them')
+    again = ToolCallRecord(name="expand", input={"id": "s1", "first": 0}, result="continues at character 0")
+    looked = AgentRequestView(contract=TaskBrief(), exchanges=(delegated, again), max_tokens=9)
+    assert research.build_delegation_turn(looked) is None
 
 
 def test_an_amount_of_so_many_digits_is_refused() -> None:

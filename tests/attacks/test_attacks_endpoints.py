@@ -9,8 +9,8 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.agents.redaction import TextRedactor, redacted_reply
-from waystation.context.transcript import Text, ToolUse, user_text
+from waystation.agents.redaction import TextRedactor, redact_reply
+from waystation.context.transcript import Text, ToolUse, build_user_message
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.models.anthropic.model import AnthropicModel, anthropic_model
 from waystation.models.anthropic.platforms import MORE_HEADERS, platform_client
@@ -20,7 +20,7 @@ from waystation.models.openai.model import openai_model
 from waystation.models.ports import ChatModel, ModelRequest
 from waystation.testing import PlainRedactor
 
-ASKED = ModelRequest(model="m", system="s", messages=(user_text("m1", "hello"),), tools=(), max_output=256)
+ASKED = ModelRequest(model="m", system="s", messages=(build_user_message("m1", "hello"),), tools=(), max_output=256)
 HUGE = 10**30
 SAID = "the password of prod is hunter2\x1b]52;c;aGk=\x07"
 STREAM = {"content-type": "text/event-stream"}
@@ -220,7 +220,7 @@ async def test_chat_completions_report_no_such_numbers_either(told: JsonValue) -
 async def test_half_of_a_character_that_a_model_says_breaks_no_store() -> None:
     redactor = TextRedactor(PlainRedactor({}))
     said = (Text(text="up \ud83d"), ToolUse(id="c1", name="take_note", input={"text": "\ude80 down"}))
-    kept, _ = await redacted_reply(said, redactor, "t")
+    kept, _ = await redact_reply(said, redactor, "t")
     assert [json.loads(block.model_dump_json()) for block in kept] == [
         {"type": "text", "text": "up \ufffd"},
         {"type": "tool_use", "id": "c1", "name": "take_note", "input": {"text": "\ufffd down"}},

@@ -17,7 +17,7 @@ from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.planning.plan import standard_plan
-from waystation.plugins.web.app import LetIn, application
+from waystation.plugins.web.app import ServerDeps, create_app
 from waystation.plugins.web.listeners import Feed
 from waystation.tasks.progress import not_begun
 from waystation.tasks.task import TaskPhase
@@ -55,7 +55,7 @@ class Drafting(Client):
 @asynccontextmanager
 async def drafting(settings: Settings) -> AsyncGenerator[tuple[Drafting, httpx2.AsyncClient]]:
     async with await Drafting.connect(settings) as client:
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+        transport = httpx2.ASGITransport(app=create_app(SITE, client, settings.tenant, ServerDeps(ACCESS)))
         async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=BEARER) as asking:
             yield client, asking
 
@@ -111,7 +111,7 @@ async def test_a_task_without_work_says_that_it_has_no_draft_and_drafts_are_made
         await asyncio.gather(*(asking.get(f"/v1/tasks/{running}/draft") for _ in range(4)))
         assert client.most_at_once == 1
     async with await Client.connect(settings) as client:
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+        transport = httpx2.ASGITransport(app=create_app(SITE, client, settings.tenant, ServerDeps(ACCESS)))
         async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=BEARER) as asking:
             answer = await asking.get(f"/v1/tasks/{running}/draft")
     assert (answer.status_code, "has no draft yet" in answer.json()["detail"]) == (400, True)

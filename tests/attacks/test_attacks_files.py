@@ -10,7 +10,7 @@ from waystation.cli.plans import MOST_WRITTEN, read_plan
 from waystation.config.values import write_table
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import BadInput
-from waystation.plugins.evaluation.question_sets import load_set, posed
+from waystation.plugins.evaluation.question_sets import load_evaluation_questions, load_set
 
 SET = "name: x\nquestions:\n  - id: keys\n    question: What is in it?\n    facts: [A key]\n    documents: [{}]\n"
 BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)), "steps: *a39"])
@@ -25,7 +25,7 @@ def test_a_set_of_questions_names_no_file_outside_its_folder(tmp_path: Path, nam
     (folder / "linked").symlink_to(tmp_path)
     (folder / "set.yaml").write_text(SET.format(named))
     with pytest.raises(BadInput, match="leads out of"):
-        posed(load_set(folder / "set.yaml"), folder, tmp_path / "scratch")
+        load_evaluation_questions(load_set(folder / "set.yaml"), folder, tmp_path / "scratch")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 SPELLED_OUT = r"""
 body=%7B%22password%22%3A%22⟦tr4nqu1l-Otter-88x⟧%22%7D
@@ -152,7 +152,7 @@ def redactor() -> Iterator[PresidioRedactor]:
 
 async def marked(redactor: PresidioRedactor, texts: list[str]) -> list[str]:
     """Without what tells one placeholder from another, as the brackets do."""
-    results = await redactor.redact(texts, Place.TOOL_RESULT, "t")
+    results = await redactor.redact(texts, TextDestination.TOOL_RESULT, "t")
     return [re.sub(r"<SECRET_[0-9a-f]{12}>", "⟦⟧", one.text) for one in results]
 
 

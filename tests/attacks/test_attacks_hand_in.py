@@ -13,15 +13,15 @@ from tests.adapters.document_files import pdf_file
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
 from tests.ended_tasks import keep_ended_task, row_of
 from waystation.client import Client
-from waystation.client.sessions import beside_known
+from waystation.client.sessions import compare_documents
 from waystation.config.settings import Settings
 from waystation.documents.documents import MOST_OF_A_TASK, SourceDocument
-from waystation.documents.sources import Loaded
+from waystation.documents.sources import DocumentLoadResult
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
-from waystation.plugins.web.access import needed_role
-from waystation.plugins.web.app import LetIn, application
-from waystation.plugins.web.bodies import LONGEST_UPLOAD_NAME, file_path, uploaded
+from waystation.plugins.web.access import get_required_role
+from waystation.plugins.web.app import ServerDeps, create_app
+from waystation.plugins.web.bodies import LONGEST_UPLOAD_NAME, load_uploads, sanitize_upload_path
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskRequest, TaskRow
 from waystation.tasks.view import Submitted
@@ -53,7 +53,7 @@ async def test_the_form_has_a_plan_wait_and_says_what_a_task_may_spend_before_it
     settings: Settings,
 ) -> None:
     async with await Taking.connect(settings) as client:
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+        transport = httpx2.ASGITransport(app=create_app(SITE, client, settings.tenant, ServerDeps(ACCESS)))
         async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
             front = await asking.get("/", headers=BEARER)
             waits: list[bool | None] = []
@@ -86,9 +86,13 @@ async def test_more_documents_than_a_task_may_have_are_refused_at_first_and_when
         row = row_of(request, settings, await store.store_id())
         await store.register(row, [SourceDocument(name="first.txt", text="words")])
         with pytest.raises(BadInput, match=too_many):
-            await beside_known(store, row.ref.reader, Loaded(documents=notes(MOST_OF_A_TASK)), remove_missing=True)
-        fits = Loaded(documents=notes(MOST_OF_A_TASK - 1))
-        assert len((await beside_known(store, row.ref.reader, fits, remove_missing=True)).changes) == MOST_OF_A_TASK
+            await compare_documents(
+                store, row.ref.reader, DocumentLoadResult(documents=notes(MOST_OF_A_TASK)), remove_missing=True
+            )
+        fits = DocumentLoadResult(documents=notes(MOST_OF_A_TASK - 1))
+        assert (
+            len((await compare_documents(store, row.ref.reader, fits, remove_missing=True)).changes) == MOST_OF_A_TASK
+        )
     finally:
         await store.aclose()
 
@@ -107,7 +111,7 @@ async def test_a_sessions_page_sets_its_limit_for_those_who_may_and_says_how_amo
     assert f'href="/tasks/{task}"' in page.text
     assert (unread.status_code, "tokens like 600k" in unread.text) == (400, True)
     assert (away.status_code, forged.status_code) == (503, 403)
-    assert needed_role("POST", "/session/limit") == "approve"
+    assert get_required_role("POST", "/session/limit") == "approve"
 
 
 @pytest.mark.parametrize("budget", ["", " ", "0", "1", "2000000000", "$2000000", "9" * 60, "lots"])
@@ -120,7 +124,7 @@ async def test_a_session_is_limited_only_to_what_a_task_could_spend(budget: str,
 
 async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() -> None:
     given = ("../x.md", "x.md", "\u5b57" * 110 + ".md", "wiki/a/index.md", "wiki/b/index.md", "/etc/../c/b/index.md")
-    loaded = await uploaded([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
+    loaded = await load_uploads([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
     names = [one.name for one in loaded.documents]
     assert names[:2] == ["x.md", "x.md (2)"]
     assert names[3:] == ["a/index.md", "wiki/b/index.md", "c/b/index.md"]
@@ -134,20 +138,20 @@ def upload(name: str) -> UploadFile:
 
 async def test_what_cannot_be_read_of_an_upload_is_left_out_under_the_name_that_it_was_given() -> None:
     given = ("a/index.md", "a/scan.xyz", "b/index.md", "b/scan.xyz", f"{'n' * 195}.xyz", f"{'m' * 195}.md")
-    loaded = await uploaded([upload(name) for name in given])
+    loaded = await load_uploads([upload(name) for name in given])
     assert [one.name for one in loaded.documents][:2] == ["a/index.md", "b/index.md"]
     left_out = {one.name: one.reason for one in loaded.left_out}
-    assert left_out.keys() == {"a/scan.xyz", "b/scan.xyz", file_path(given[4])[-189:].rjust(190, "…")}
+    assert left_out.keys() == {"a/scan.xyz", "b/scan.xyz", sanitize_upload_path(given[4])[-189:].rjust(190, "…")}
     assert set(left_out.values()) == {"binary, not text"}
 
 
 async def test_an_upload_of_which_nothing_can_be_read_is_refused_by_names() -> None:
     with pytest.raises(BadInput, match=r"^none of these files can be read \(scan\.xyz: binary, not text\)\. Give"):
-        await uploaded([upload("scan.xyz")])
+        await load_uploads([upload("scan.xyz")])
 
 
 async def test_a_part_of_an_upload_is_left_out_under_the_name_of_its_document() -> None:
-    loaded = await uploaded(
+    loaded = await load_uploads(
         [upload("a.md"), UploadFile(BytesIO(pdf_file("The first page.", "scan")), filename="x/two.pdf")]
     )
     assert [one.name for one in loaded.documents] == ["a.md", "two.pdf"]
@@ -167,4 +171,4 @@ async def test_a_part_of_an_upload_is_left_out_under_the_name_of_its_document() 
     ],
 )
 def test_a_files_name_leads_nowhere(given: str, kept: str) -> None:
-    assert file_path(given) == kept
+    assert sanitize_upload_path(given) == kept

@@ -26,9 +26,15 @@ from waystation.context.outcome import ContextEdit
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.permissions import Permit
 from waystation.plugins.web import principals
-from waystation.plugins.web.access import REQUESTS_A_SECOND, REQUESTS_AT_ONCE, RequestRates, SignIn, needed_role
-from waystation.plugins.web.app import LetIn, application
-from waystation.plugins.web.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Principal
+from waystation.plugins.web.access import (
+    REQUESTS_A_SECOND,
+    REQUESTS_AT_ONCE,
+    AccessPolicy,
+    RateLimiter,
+    get_required_role,
+)
+from waystation.plugins.web.app import ServerDeps, create_app
+from waystation.plugins.web.principals import ApiKey, ApiKeyStore, Authenticator, OpenId, OpenIdTokenVerifier, Principal
 from waystation.tasks.approvals import ApproveInput, Circumstances, Verified, approve, said_by
 from waystation.tasks.details import answer_text
 from waystation.tasks.task import Approval
@@ -46,26 +52,26 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 @pytest.fixture
-def keys(settings: Settings) -> ApiKeys:
+def keys(settings: Settings) -> ApiKeyStore:
     settings.home.mkdir()
-    return ApiKeys(settings.home / "api-keys.json")
+    return ApiKeyStore(settings.home / "api-keys.json")
 
 
 @asynccontextmanager
-async def applied(settings: Settings, keys: ApiKeys) -> AsyncGenerator[Any]:
+async def applied(settings: Settings, keys: ApiKeyStore) -> AsyncGenerator[Any]:
     """All that is served, as it is asked from elsewhere."""
-    access = SignIn(token="t" * 43, port=8520, names=(NAME,))
+    access = AccessPolicy(token="t" * 43, port=8520, names=(NAME,))
     async with AsyncExitStack() as opened:
 
         async def open_tenant(tenant: str) -> Client:
             return await opened.enter_async_context(await Client.connect(settings.replace(tenant=tenant)))
 
         client = await open_tenant(settings.tenant)
-        yield application(SITE, client, settings.tenant, LetIn(access, Identities(keys), open_tenant))
+        yield create_app(SITE, client, settings.tenant, ServerDeps(access, Authenticator(keys), open_tenant))
 
 
 @asynccontextmanager
-async def served(settings: Settings, keys: ApiKeys) -> AsyncGenerator[httpx2.AsyncClient]:
+async def served(settings: Settings, keys: ApiKeyStore) -> AsyncGenerator[httpx2.AsyncClient]:
     """A client that asks so."""
     async with applied(settings, keys) as app:
         transport = httpx2.ASGITransport(app=app)
@@ -81,7 +87,7 @@ def bearer(key: str) -> dict[str, str]:
     ("role", "allowed"), [("read", [200, 403, 403]), ("submit", [200, 200, 403]), ("approve", [200, 200, 503])]
 )
 async def test_a_key_may_what_its_role_says(
-    role: Permit, allowed: list[int], settings: Settings, keys: ApiKeys
+    role: Permit, allowed: list[int], settings: Settings, keys: ApiKeyStore
 ) -> None:
     task = await keep_ended_task(settings)
     _, key = keys.make("Ada", settings.tenant, role, NOON)
@@ -94,7 +100,7 @@ async def test_a_key_may_what_its_role_says(
     assert [answer.status_code for answer in answers] == allowed
 
 
-async def test_no_other_spelling_of_an_address_takes_less_of_a_role(settings: Settings, keys: ApiKeys) -> None:
+async def test_no_other_spelling_of_an_address_takes_less_of_a_role(settings: Settings, keys: ApiKeyStore) -> None:
     task = await keep_ended_task(settings)
     _, submits = keys.make("Ada", settings.tenant, "submit", NOON)
     _, elsewhere = keys.make("Eve", "other", "approve", NOON)
@@ -116,7 +122,7 @@ async def test_no_other_spelling_of_an_address_takes_less_of_a_role(settings: Se
 
 
 async def test_a_key_opens_its_own_tenant_and_another_ones_task_is_as_unknown_as_none(
-    settings: Settings, keys: ApiKeys
+    settings: Settings, keys: ApiKeyStore
 ) -> None:
     task = await keep_ended_task(settings)
     (_, mine), (_, theirs) = (keys.make("Ada", tenant, "approve", NOON) for tenant in (settings.tenant, "other"))
@@ -129,22 +135,22 @@ async def test_a_key_opens_its_own_tenant_and_another_ones_task_is_as_unknown_as
 
 
 async def test_no_key_of_a_person_opens_the_address_of_assistants_nor_does_their_token_from_elsewhere(
-    settings: Settings, keys: ApiKeys
+    settings: Settings, keys: ApiKeyStore
 ) -> None:
     _, key = keys.make("Ada", settings.tenant, "approve", NOON)
-    theirs = SignIn(token="t" * 43, port=8520).assistants_token
+    theirs = AccessPolicy(token="t" * 43, port=8520).assistants_token
     async with served(settings, keys) as asking:
         answers = [await asking.post("/mcp", headers=bearer(one), json={}) for one in (key, theirs)]
     assert [answer.status_code for answer in answers] == [403, 401]
     assert "on its machine" in answers[0].text
 
 
-def test_keys_that_are_made_and_revoked_at_once_are_all_made_and_revoked(keys: ApiKeys) -> None:
+def test_keys_that_are_made_and_revoked_at_once_are_all_made_and_revoked(keys: ApiKeyStore) -> None:
     def make(name: str) -> str:
-        return ApiKeys(keys.path).make(name, "t", "read", NOON)[0].id
+        return ApiKeyStore(keys.path).make(name, "t", "read", NOON)[0].id
 
     def revoke(key: ApiKey) -> str:
-        return ApiKeys(keys.path).revoke(key.id, NOON).id
+        return ApiKeyStore(keys.path).revoke(key.id, NOON).id
 
     there = [keys.make(f"old {number}", "t", "read", NOON)[0] for number in range(24)]
     with ThreadPoolExecutor(8) as threads:
@@ -156,7 +162,7 @@ def test_keys_that_are_made_and_revoked_at_once_are_all_made_and_revoked(keys: A
 
 
 async def test_revoked_and_forged_keys_and_the_token_of_this_machine_open_nothing_from_elsewhere(
-    settings: Settings, keys: ApiKeys
+    settings: Settings, keys: ApiKeyStore
 ) -> None:
     made, key = keys.make("Ada", settings.tenant, "approve", NOON)
     async with served(settings, keys) as asking:
@@ -164,7 +170,7 @@ async def test_revoked_and_forged_keys_and_the_token_of_this_machine_open_nothin
         cookie = signed_in.headers["set-cookie"].partition(";")[0]
         before = await asking.get("/", headers={"Cookie": cookie})
         # Another process revokes it.
-        ApiKeys(settings.home / "api-keys.json").revoke(made.id, NOON)
+        ApiKeyStore(settings.home / "api-keys.json").revoke(made.id, NOON)
         refused = [
             await asking.get("/v1/tasks", headers=headers)
             for headers in (
@@ -182,7 +188,7 @@ async def test_revoked_and_forged_keys_and_the_token_of_this_machine_open_nothin
 
 
 async def test_a_key_given_to_the_form_opens_the_pages_as_its_role_and_name_say(
-    settings: Settings, keys: ApiKeys
+    settings: Settings, keys: ApiKeyStore
 ) -> None:
     task = await keep_ended_task(settings)
     _, reads = keys.make("Rhea <b>", settings.tenant, "read", NOON)
@@ -200,7 +206,9 @@ async def test_a_key_given_to_the_form_opens_the_pages_as_its_role_and_name_say(
     assert "Fork" in shown[approves][1]
 
 
-async def test_who_listens_hears_nothing_any_more_when_the_key_is_revoked(settings: Settings, keys: ApiKeys) -> None:
+async def test_who_listens_hears_nothing_any_more_when_the_key_is_revoked(
+    settings: Settings, keys: ApiKeyStore
+) -> None:
     made, key = keys.make("Ada", settings.tenant, "read", NOON)
     await keep_ended_task(settings)
     heard = asyncio.Queue[Mapping[str, Any]]()
@@ -220,7 +228,7 @@ async def test_who_listens_hears_nothing_any_more_when_the_key_is_revoked(settin
 
 
 async def test_who_listens_by_a_key_hears_nothing_any_more_once_it_is_revoked(
-    settings: Settings, keys: ApiKeys, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, keys: ApiKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waystation.plugins.web.listeners.ALIVE_SECONDS", 0.05)
     await keep_ended_task(settings)
@@ -231,7 +239,7 @@ async def test_who_listens_by_a_key_hears_nothing_any_more_once_it_is_revoked(
         ]
         await asyncio.sleep(3)
         assert not listening.done()
-        ApiKeys(keys.path).revoke(made.id, NOON)
+        ApiKeyStore(keys.path).revoke(made.id, NOON)
         heard = await asyncio.wait_for(listening, 30)
         assert not still.done()
         still.cancel()
@@ -274,9 +282,9 @@ class Provider(ThreadingHTTPServer):
         self.published, self.asked, self.answers = published, 0, True
 
     @property
-    def tokens(self) -> OpenIdTokens:
+    def tokens(self) -> OpenIdTokenVerifier:
         address = f"http://127.0.0.1:{self.server_address[1]}/keys"
-        return OpenIdTokens(OpenId(issuer=ISSUER, audience=AUDIENCE, jwks=address))
+        return OpenIdTokenVerifier(OpenId(issuer=ISSUER, audience=AUDIENCE, jwks=address))
 
 
 class _Keys(BaseHTTPRequestHandler):
@@ -305,7 +313,7 @@ def publishing(**published: rsa.RSAPrivateKey) -> Generator[Provider]:
 
 
 @pytest.fixture(scope="module")
-def provider() -> Generator[OpenIdTokens]:
+def provider() -> Generator[OpenIdTokenVerifier]:
     with publishing(**{"1": MINE}) as server:
         yield server.tokens
 
@@ -321,7 +329,7 @@ def token(said: Mapping[str, Any], key: Any = MINE, algorithm: str = "RS256", ki
     return jwt.encode(dict(said), key, algorithm=algorithm, headers={"kid": kid})
 
 
-async def test_a_token_says_who_asks_and_clocks_may_be_a_little_apart(provider: OpenIdTokens) -> None:
+async def test_a_token_says_who_asks_and_clocks_may_be_a_little_apart(provider: OpenIdTokenVerifier) -> None:
     late = claims(exp=datetime.now(UTC) - timedelta(seconds=20))
     wanted = Principal(name="ada@example.org", tenant="harbours", role="approve", proof=f"token of {ISSUER}")
     assert await provider.holder(token(claims())) == wanted
@@ -352,7 +360,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("made", REFUSED.values(), ids=REFUSED)
-async def test_a_token_that_is_not_whole_is_nobodys(made: Any, provider: OpenIdTokens) -> None:
+async def test_a_token_that_is_not_whole_is_nobodys(made: Any, provider: OpenIdTokenVerifier) -> None:
     assert await provider.holder(made()) is None
 
 
@@ -427,11 +435,11 @@ def test_no_name_and_no_note_goes_on_with_another_line_of_an_audit(field: str) -
     ],
 )
 def test_what_changes_money_takes_more_than_what_hands_in(method: str, path: str, wanted: Permit) -> None:
-    assert needed_role(method, path) == wanted
+    assert get_required_role(method, path) == wanted
 
 
 def test_a_tenant_that_asks_without_pause_is_held_back_and_holds_back_no_other() -> None:
-    rates = RequestRates()
+    rates = RateLimiter()
     assert all(rates.taken("a", 0.0) for _ in range(REQUESTS_AT_ONCE))
     assert (rates.taken("a", 0.0), rates.taken("b", 0.0)) == (False, True)
     assert [rates.taken("a", 1.0 / REQUESTS_A_SECOND), rates.taken("a", 1.0 / REQUESTS_A_SECOND)] == [True, False]

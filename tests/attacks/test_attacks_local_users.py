@@ -20,17 +20,17 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from tests.crew import Crew, tight
 from tests.readers import ANYONE
 from tests.running import KEY, Counter, Watched, at_work, dev_server, request, until
-from waystation.budgets.budget import Account
-from waystation.cli.doctor import reach
+from waystation.budgets.budget import BudgetAccount
+from waystation.cli.doctor import check_exposure
 from waystation.client import Client as WaystationClient
 from waystation.config.settings import Settings
 from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
-from waystation.kernel.files import opened_private, own_folder, write_private
+from waystation.kernel.files import ensure_private_folder, open_private_file, write_private_file
 from waystation.plugins.redaction.keys import load_or_create_key
 from waystation.runtime.stores import data_converter
-from waystation.runtime.temporal.codec import OPENED, SealKeeping
+from waystation.runtime.temporal.codec import OPENED, EncryptionAwarePayloadConverter
 from waystation.runtime.temporal.dev_server import lock_folder
 from waystation.tasks import approvals, signals
 from waystation.tasks.signals import UNSEALED, is_sealed
@@ -65,7 +65,7 @@ async def both_ask(counter: Counter) -> bool:
 
 async def refusals_of(counter: Counter) -> tuple[Refusal, ...]:
     """As the audit trail has them."""
-    trail = await counter.store.audit_trail(counter.task().id, ANYONE)
+    trail = await counter.store.list_audit_entries(counter.task().id, ANYONE)
     return tuple(entry for entry in trail if isinstance(entry, Refusal))
 
 
@@ -124,7 +124,7 @@ async def test_answers_without_the_key_are_refused_visibly_and_those_with_it_wor
 
 
 async def limit_of(counter: Counter) -> Limit:
-    account: Account = await counter.session.query(SessionWorkflow.account)
+    account: BudgetAccount = await counter.session.query(SessionWorkflow.account)
     return account.limit
 
 
@@ -171,7 +171,7 @@ async def test_who_sends_our_mark_with_a_payload_has_not_sealed_it() -> None:
 )
 def test_nothing_that_json_can_say_is_sealed(value: JsonValue) -> None:
     sent = pydantic_data_converter.payload_converter.to_payloads([value])
-    (back,) = SealKeeping().from_payloads(sent)
+    (back,) = EncryptionAwarePayloadConverter().from_payloads(sent)
     assert not is_sealed((back,))
 
 
@@ -246,13 +246,13 @@ async def test_another_user_reads_nothing_of_a_home(shared: Path) -> None:
 
 @pytest.mark.usefixtures("careless")
 def test_run_file_reports_and_logs_are_this_users_alone(shared: Path) -> None:
-    write_private(shared / "run.json", b"{}")
-    opened_private(shared / "dev.log").close()
+    write_private_file(shared / "run.json", b"{}")
+    open_private_file(shared / "dev.log").close()
     (shared / "old.log").touch()
-    opened_private(shared / "old.log").close()
-    own_folder(shared / "logs")
+    open_private_file(shared / "old.log").close()
+    ensure_private_folder(shared / "logs")
     (shared / "reports").mkdir()
-    own_folder(shared / "reports")
+    ensure_private_folder(shared / "reports")
     assert modes(shared) == {".": "0755"}
 
 
@@ -268,7 +268,7 @@ def test_what_somebody_put_in_the_place_of_a_lock_or_log_is_not_followed(tmp_pat
     else:
         place.symlink_to(target)
     with pytest.raises((BadInput, IsADirectoryError)):
-        opened_private(place, fresh=True)
+        open_private_file(place, fresh=True)
     assert kind != "link" or target.read_text() == "precious"
     assert kind != "dangling" or not target.exists()
 
@@ -314,8 +314,8 @@ def test_doctor_names_what_others_can_use_and_how_to_close_it(shared: Path) -> N
     home = shared / "home"
     home.mkdir(0o700)
     (home / "waystation.db").touch(0o644)
-    assert reach(Settings(home=home)) == (True, f"{home} is this user's alone")
+    assert check_exposure(Settings(home=home)) == (True, f"{home} is this user's alone")
     home.chmod(0o755)
-    closed, said = reach(Settings(home=home))
+    closed, said = check_exposure(Settings(home=home))
     assert not closed
     assert said == f"others can use {home} {home / 'waystation.db'}: `chmod -R go= {home}`"

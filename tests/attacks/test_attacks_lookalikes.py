@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.security.untrusted import TAGS, one_line, without_tags
+from waystation.security.untrusted import TAGS, escape_tags, sanitize_line
 
 CONFUSABLES: dict[str, list[str]] = json.loads(
     (resources.files("homoglyphs_fork") / "confusables.json").read_text(encoding="utf-8")
@@ -49,14 +49,14 @@ PREFIXES = [
 def test_no_letter_looks_like_one_of_a_tag_and_is_another() -> None:
     def survive(letter: str) -> list[str]:
         tag = min(name for name in TAGS if letter in name)
-        return [look for look in LETTERS[letter] if not without_tags(f"</{tag.replace(letter, look)}>").startswith("&")]
+        return [look for look in LETTERS[letter] if not escape_tags(f"</{tag.replace(letter, look)}>").startswith("&")]
 
     assert {letter: survive(letter) for letter in LETTERS} == {letter: [] for letter in LETTERS}
 
 
 def test_no_sign_looks_like_an_opening_and_is_none() -> None:
     def survive(tag: str) -> list[str]:
-        return [opening for opening in OPENINGS if not without_tags(f"{opening}/{tag}>").startswith("&lt;")]
+        return [opening for opening in OPENINGS if not escape_tags(f"{opening}/{tag}>").startswith("&lt;")]
 
     assert {tag: survive(tag) for tag in TAGS} == {tag: [] for tag in TAGS}
 
@@ -66,19 +66,19 @@ def test_no_mixture_of_lookalikes_is_left(data: st.DataObject) -> None:
     tag = data.draw(st.sampled_from(sorted(TAGS)))
     spelled = "".join(data.draw(st.sampled_from(LETTERS[letter])) for letter in tag)
     opening, prefix = data.draw(st.sampled_from(OPENINGS)), data.draw(st.sampled_from(PREFIXES))
-    shown = without_tags(f"{opening}{prefix}{spelled}>")
+    shown = escape_tags(f"{opening}{prefix}{spelled}>")
     assert shown.startswith("&lt;")
-    assert without_tags(shown) == shown
-    assert one_line(f"{opening}{prefix}{spelled}>") != f"{opening}{prefix}{spelled}>"
+    assert escape_tags(shown) == shown
+    assert sanitize_line(f"{opening}{prefix}{spelled}>") != f"{opening}{prefix}{spelled}>"
 
 
 @given(st.sampled_from(sorted(TAGS)), st.integers(0, 20))
 def test_an_opening_that_nobody_sees_hides_none_that_is_seen(tag: str, place: int) -> None:
     hidden = f"{tag[:place]}{chr(INVISIBLE + ord('<'))}{tag[place:]}"
-    assert without_tags(f"</{hidden}>").startswith("&lt;")
+    assert escape_tags(f"</{hidden}>").startswith("&lt;")
     invisible = "".join(chr(INVISIBLE + ord(sign)) for sign in f"x:{tag}")
-    assert without_tags(f"<{invisible}>").startswith("&lt;")
-    assert without_tags(f"<x{chr(INVISIBLE + ord('<'))}{tag}>").startswith("&lt;x&lt;")
+    assert escape_tags(f"<{invisible}>").startswith("&lt;")
+    assert escape_tags(f"<x{chr(INVISIBLE + ord('<'))}{tag}>").startswith("&lt;x&lt;")
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ def test_an_opening_that_nobody_sees_hides_none_that_is_seen(tag: str, place: in
     ],
 )
 def test_prose_and_code_stay_what_they_are(text: str) -> None:
-    assert without_tags(text) == text
+    assert escape_tags(text) == text

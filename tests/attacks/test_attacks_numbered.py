@@ -17,21 +17,21 @@ import pytest
 from tests.agents.office import NOON, MovingClock, Office, use
 from tests.attacks.structures import PASSWORD, STRUCTURES, Structure
 from tests.readers import ANYONE
-from waystation.agents.roles import Desk
+from waystation.agents.roles import AgentDeps
 from waystation.agents.tools.documents import LINE_CHARACTERS
-from waystation.agents.tools.tool import ForeignTool, Tool
-from waystation.agents.tools.web import FetchPage
+from waystation.agents.tools.tool import Tool, UntrustedTool
+from waystation.agents.tools.web import FetchPageTool
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocuments
-from waystation.documents.web_pages import Domains, WebPage, web_page
+from waystation.documents.redacted import RedactedDocumentStore
+from waystation.documents.web_pages import DomainPolicy, WebPage, build_web_page
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.runtime.sql_store import SqlStore
-from waystation.security.untrusted import RESULT_CHARACTERS, ForeignResult, ForeignToolSpec
+from waystation.security.untrusted import RESULT_CHARACTERS, UntrustedToolResult, UntrustedToolSpec
 from waystation.testing import FixedToolServers
 
 ABOVE, BELOW = "# Harbour notes\n\nThe bar moved.\n\n", "\nThe end of it.\n"
 PAGE = "https://example.org/notes"
-SPEC = ForeignToolSpec(
+SPEC = UntrustedToolSpec(
     server="shop", tool="look", name="shop__look", description="Looks.", input_schema={"type": "object"}, read_only=True
 )
 calls = count()
@@ -39,13 +39,13 @@ calls = count()
 
 @dataclass
 class Shelf:
-    """A `WebPages` that has one text."""
+    """A `WebPageFetcher` that has one text."""
 
     text: str
 
     async def fetch(self, url: str) -> WebPage:
-        """See `WebPages`."""
-        return web_page(url, self.text, NOON)
+        """See `WebPageFetcher`."""
+        return build_web_page(url, self.text, NOON)
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -74,10 +74,10 @@ class Reader:
     redactor: PresidioRedactor
 
     @property
-    def redacted(self) -> RedactedDocuments:
-        return RedactedDocuments(self.office.store, self.redactor)
+    def redacted(self) -> RedactedDocumentStore:
+        return RedactedDocumentStore(self.office.store, self.redactor)
 
-    def desk(self) -> Desk:
+    def desk(self) -> AgentDeps:
         return replace(self.office.desk, redactor=self.redactor, redacted=self.redacted)
 
     async def call(self, name: str, /, *tools: Tool, window: int = 20_000, **arguments: object) -> str:
@@ -190,7 +190,7 @@ async def test_a_page_of_the_web_shows_nothing(desks: Desks) -> None:
     for structure in STRUCTURES:
         reader = await desks.task()
         text = given(structure).text
-        tool = FetchPage(Shelf(text), reader.office.store, reader.redacted, Domains(allow=("example.org",)))
+        tool = FetchPageTool(Shelf(text), reader.office.store, reader.redacted, DomainPolicy(allow=("example.org",)))
         numbers = range(1, len(text.splitlines()) + 1)
         pages = [await reader.call("fetch_page", tool, url=PAGE, first_line=one) for one in numbers]
         kept = pages[0].partition('kept="')[2].partition('"')[0]
@@ -225,8 +225,8 @@ async def test_a_result_that_is_too_large_is_redacted_before_its_ends_are_cut(de
     assert leaks({name: [results[name], *read[name]] for name in results}) == {}
 
 
-def foreign(reader: Reader, text: str) -> ForeignTool:
-    return ForeignTool(SPEC, FixedToolServers([SPEC], [ForeignResult(text=text)]), reader.redactor)
+def foreign(reader: Reader, text: str) -> UntrustedTool:
+    return UntrustedTool(SPEC, FixedToolServers([SPEC], [UntrustedToolResult(text=text)]), reader.redactor)
 
 
 async def test_a_line_that_is_cut_within_a_secret_shows_no_half_of_it(desks: Desks) -> None:

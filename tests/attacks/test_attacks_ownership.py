@@ -16,19 +16,19 @@ from tests.adapters.conftest import store_clock
 from tests.adapters.test_store_at_rest import READING, SEALING
 from tests.adapters.test_store_remembering import SHOWN, passage_of, remembered, task
 from tests.store_contract.values import NOON, charge, passage, reply, request, row, summary
-from waystation.agents.deliverables import Findings, Note
-from waystation.agents.leg import Standing, TurnLimit
-from waystation.budgets.budget import RunTotals
+from waystation.agents.deliverables import Note, ResearchFindings
+from waystation.agents.leg import LegState, TurnLimit
+from waystation.budgets.budget import RunUsage
 from waystation.documents.documents import SourceDocument
 from waystation.documents.text_repository import content_hash
 from waystation.erasure.removal import ForgetOrder, Sought
-from waystation.kernel.errors import StoreError, TextMissing, UnknownTask, WrongKey
+from waystation.kernel.errors import StoreError, TextNotFoundError, UnknownTask, WrongKey
 from waystation.kernel.refs import RunRef
-from waystation.kernel.scopes import Installation, OfSession, OfTask, OfTenant, Reader
-from waystation.memory.passages import results_run
+from waystation.kernel.scopes import Reader, SessionContextInterceptor, SystemScope, TaskScope, TenantScope
+from waystation.memory.passages import make_results_run_id
 from waystation.planning.plan import Plan, Step
-from waystation.privacy.policy import ShownKey, ShownText, Treatment
-from waystation.runtime.resealing import reseal
+from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel
+from waystation.runtime.resealing import reencrypt_database
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.engine import Database
 from waystation.tasks.progress import Days
@@ -62,18 +62,18 @@ async def kept_task(store: SqlStore, tenant: str, session: str) -> TaskRow:
     await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
     remembered = passage(passage_id(kept), run.run_id, task_id)
     await store.commit_compaction(fence, 1, summary(), [remembered], None)
-    await store.commit_outcome(fence, 1, TurnLimit(standing=Standing(totals=RunTotals())))
+    await store.commit_outcome(fence, 1, TurnLimit(standing=LegState(totals=RunUsage())))
     await store.add_note(
         fence, task_id, Note(id="n", run_id=run.run_id, document="d.md", text=said, first_line=1, last_line=1)
     )
-    await store.hand_in(fence, task_id, Findings(findings=(), open_questions=(said,)))
-    await store.keep_shown(shown_key(kept), ShownText(text=said))
+    await store.hand_in(fence, task_id, ResearchFindings(findings=(), open_questions=(said,)))
+    await store.save_redacted_text(shown_key(kept), RedactedText(text=said))
     return kept
 
 
-def shown_key(kept: TaskRow) -> ShownKey:
-    return ShownKey(
-        blob=content_hash(secret(kept)), tenant=kept.ref.tenant, treatment=Treatment.IDENTIFIERS, version="1"
+def shown_key(kept: TaskRow) -> RedactedTextKey:
+    return RedactedTextKey(
+        blob=content_hash(secret(kept)), tenant=kept.ref.tenant, treatment=RedactionLevel.IDENTIFIERS, version="1"
     )
 
 
@@ -84,7 +84,7 @@ def passage_id(kept: TaskRow) -> str:
 async def text_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
     try:
         return await store.get_text(content_hash(secret(kept)), reader)
-    except TextMissing:
+    except TextNotFoundError:
         return None
 
 
@@ -114,7 +114,7 @@ async def messages_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
 
 async def happened_to(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
     """By the task's id, and among all events; upkeep has no use for them, so the port takes readers of a tenant."""
-    asking = kept.ref.reader if isinstance(reader, Installation) else reader
+    asking = kept.ref.reader if isinstance(reader, SystemScope) else reader
     of_task = (await store.events(asking, 0, 100, kept.ref.task_id)).events
     assert of_task == tuple(
         one for one in (await store.events(asking, 0, 100)).events if one.task_id == kept.ref.task_id
@@ -146,22 +146,22 @@ READS: dict[str, Read] = {
     "find_tasks": lambda store, kept, reader: store.find_tasks(kept.ref.task_id[:12], reader),
     "plan": lambda store, kept, reader: store.plan(kept.ref.task_id, reader),
     "plan_versions": lambda store, kept, reader: store.plan_versions(kept.ref.task_id, reader),
-    "audit_trail": lambda store, kept, reader: store.audit_trail(kept.ref.task_id, reader),
+    "audit_trail": lambda store, kept, reader: store.list_audit_entries(kept.ref.task_id, reader),
     "tellings": lambda store, kept, reader: store.tellings(kept.ref.task_id, reader),
     "document_updates": lambda store, kept, reader: store.document_updates(kept.ref.task_id, reader),
     "load": messages_of,
     "run_ids": lambda store, kept, reader: store.run_ids(kept.ref.task_id, reader),
     "outcome": lambda store, kept, reader: store.outcome(f"{kept.ref.task_id}/w", 1, reader),
     "notes": lambda store, kept, reader: store.notes(kept.ref.task_id, reader),
-    "deliverable": lambda store, kept, reader: store.deliverable(f"{kept.ref.task_id}/w", reader),
-    "deliverables": lambda store, kept, reader: store.deliverables(kept.ref.task_id, reader),
+    "deliverable": lambda store, kept, reader: store.get_deliverable(f"{kept.ref.task_id}/w", reader),
+    "deliverables": lambda store, kept, reader: store.get_deliverables(kept.ref.task_id, reader),
     "payments": lines_of,
     "spending": spent_on,
     "sessions": session_of,
     "events": happened_to,
-    "passages_named": lambda store, kept, reader: store.passages_named(passage_id(kept)[:8], reader),
-    "passages_with": lambda store, kept, reader: store.passages_with([passage_id(kept)], reader),
-    "passages_of": lambda store, kept, reader: store.passages_of(kept.ref.task_id, reader),
+    "passages_named": lambda store, kept, reader: store.find_passages(passage_id(kept)[:8], reader),
+    "passages_with": lambda store, kept, reader: store.get_passages([passage_id(kept)], reader),
+    "passages_of": lambda store, kept, reader: store.list_task_passages(kept.ref.task_id, reader),
 }
 EMPTY_HERE = {"document_updates"}
 """What these tasks have nothing of."""
@@ -190,15 +190,15 @@ OF_A_TENANT = {"traces", "lines"}
 
 def covers(reader: Reader, kept: TaskRow) -> bool:
     own = kept.ref.reader.model_dump()
-    return isinstance(reader, Installation) or reader.model_dump().items() <= own.items()
+    return isinstance(reader, SystemScope) or reader.model_dump().items() <= own.items()
 
 
 def readers(tasks: Sequence[TaskRow]) -> list[Reader]:
     """All honest ones, and every mixture of one's tenant, another's session and a third's task."""
     own = [one.ref.reader for one in tasks]
-    mixed = [OfTask(tenant=a.tenant, session=b.session, task_id=c.task_id) for a in own for b in own for c in own]
-    sessions = [OfSession(tenant=a.tenant, session=b.session) for a in own for b in own]
-    return [*mixed, *sessions, *(OfTenant(tenant=one.tenant) for one in own), OfTenant(tenant=""), Installation()]
+    mixed = [TaskScope(tenant=a.tenant, session=b.session, task_id=c.task_id) for a in own for b in own for c in own]
+    sessions = [SessionContextInterceptor(tenant=a.tenant, session=b.session) for a in own for b in own]
+    return [*mixed, *sessions, *(TenantScope(tenant=one.tenant) for one in own), TenantScope(tenant=""), SystemScope()]
 
 
 async def test_every_read_gives_what_the_reader_owns_and_nothing_else(store: SqlStore) -> None:
@@ -220,7 +220,7 @@ async def test_passages_in_memory_are_counted_for_who_owns_them(store: SqlStore)
 async def test_what_is_foreign_is_answered_as_what_is_unknown(store: SqlStore) -> None:
     tasks = [await kept_task(store, *whose) for whose in WHOSE]
     missing = tasks[0].replace(ref=tasks[0].ref.replace(task_id=UNKNOWN))
-    foreign = OfTenant(tenant=tasks[2].ref.tenant)
+    foreign = TenantScope(tenant=tasks[2].ref.tenant)
     for name, read in READS.items():
         if name != "get_text":
             assert await read(store, tasks[0], foreign) == await read(store, missing, foreign), name
@@ -252,16 +252,16 @@ async def test_a_hash_in_a_text_makes_nobody_its_owner(store: SqlStore) -> None:
     blob = (await store.documents(victim.ref.task_id, victim.ref.reader))[0].blob
     await store.audit(thief.ref.task_id, Refusal(signal="tell", reason=blob, at=NOON))
     await store.put_text(f'{{"report": "{blob}"}}', thief.ref.reader)
-    with pytest.raises(TextMissing):
-        await store.get_text(blob, OfTenant(tenant=thief.ref.tenant))
+    with pytest.raises(TextNotFoundError):
+        await store.get_text(blob, TenantScope(tenant=thief.ref.tenant))
     assert await store.traces(thief.ref.tenant, Sought(value="lighthouse")) == ()
     assert await store.lines(thief.ref.tenant, Sought(value="lighthouse")) == ()
     order = ForgetOrder(
         store_id=victim.ref.store_id, tenant=victim.ref.tenant, task_ids=(victim.ref.task_id,), everything=True
     )
     await store.forget(order)
-    with pytest.raises(TextMissing):
-        await store.get_text(blob, Installation())
+    with pytest.raises(TextNotFoundError):
+        await store.get_text(blob, SystemScope())
 
 
 GIVEN = {
@@ -284,7 +284,7 @@ EACH_AND_ALL = [*([one] for one in GIVEN), ["tasks", "runs", "text_owners"]]
 async def taken(store: SqlStore, victim: TaskRow, thief: TaskRow) -> list[str]:
     """Reads by which the thief gets what is the victim's."""
     got: list[str] = []
-    of_session = OfSession(tenant=thief.ref.tenant, session=thief.ref.session)
+    of_session = SessionContextInterceptor(tenant=thief.ref.tenant, session=thief.ref.session)
     for name, read in READS.items():
         for reader in (thief.ref.reader, of_session, tenant_of(thief)):
             for of in (victim, thief):
@@ -303,8 +303,8 @@ async def taken(store: SqlStore, victim: TaskRow, thief: TaskRow) -> list[str]:
     return got
 
 
-def tenant_of(kept: TaskRow) -> OfTenant:
-    return OfTenant(tenant=kept.ref.tenant)
+def tenant_of(kept: TaskRow) -> TenantScope:
+    return TenantScope(tenant=kept.ref.tenant)
 
 
 @pytest.mark.parametrize("forged", EACH_AND_ALL, ids=" and ".join)
@@ -322,16 +322,18 @@ async def test_what_memory_takes_of_documents_and_results_is_proven_too(store_ur
     async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
         ref = await task(store, "first")
         of_document = await remembered(store, ref)
-        of_result = of_document.replace(id="00000000-0000-4000-8000-000000000000", run_id=results_run(ref.task_id))
+        of_result = of_document.replace(
+            id="00000000-0000-4000-8000-000000000000", run_id=make_results_run_id(ref.task_id)
+        )
         await store.commit_results(ref, [of_result])
-        assert await store.passages_of(ref.task_id, ref.reader) == (of_document, of_result)
+        assert await store.list_task_passages(ref.task_id, ref.reader) == (of_document, of_result)
         second = await task(store, "second")
         assert await store.begin_documents(second, SHOWN)
         assert await store.commit_document_passages(second, [await passage_of(store, second)])
         await store.forget(
             ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=(ref.task_id,), everything=True)
         )
-        handed_on = await store.passages_of(second.task_id, second.reader)
+        handed_on = await store.list_task_passages(second.task_id, second.reader)
         assert {one.text for one in handed_on} == {of_document.text}
 
 
@@ -342,7 +344,7 @@ async def test_owners_of_before_have_no_proof_until_the_store_is_resealed(store_
         assert await store.get_text(content_hash(secret(kept)), kept.ref.reader) == secret(kept)
         assert (await store.load(f"{kept.ref.task_id}/w", kept.ref.reader)).messages
     async with aclosing(Database(store_url, at_rest=SEALING)) as database:
-        await reseal(database, store_clock, seals=True)
+        await reencrypt_database(database, store_clock, seals=True)
     async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
         for name, read in READS.items():
             assert bool(await read(store, kept, kept.ref.reader)) == (name not in EMPTY_HERE), name
@@ -352,7 +354,7 @@ async def test_owners_of_before_have_no_proof_until_the_store_is_resealed(store_
         with pytest.raises(StoreError, match=r"text_owners\.proof"):
             await store.get_text(content_hash(secret(kept)), kept.ref.reader)
     async with aclosing(Database(store_url, at_rest=READING)) as database:
-        await reseal(database, store_clock, seals=False)
+        await reencrypt_database(database, store_clock, seals=False)
         async with database.read() as connection:
             assert set((await connection.exec_driver_sql("SELECT proof FROM runs")).scalars()) == {""}
 
@@ -392,5 +394,5 @@ async def test_whatever_is_put_and_forgotten_is_read_by_its_owners_alone(done: l
                     try:
                         assert await store.get_text(content_hash(one), reader) == one
                         assert has, (reader, one)
-                    except TextMissing:
+                    except TextNotFoundError:
                         assert not has, (reader, one)

@@ -24,13 +24,13 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef
 from waystation.planning.plan import Plan, PlanVersion, Step, standard_plan
-from waystation.plugins.web.access import COOKIE, MOST_BODY_BYTES, SignIn
+from waystation.plugins.web.access import COOKIE, MOST_BODY_BYTES, AccessPolicy
 from waystation.plugins.web.api import v1
-from waystation.plugins.web.app import LetIn, Site, SiteServer, application
-from waystation.plugins.web.bodies import unless_refused
-from waystation.plugins.web.charts import bar
-from waystation.plugins.web.pages import error_page, pages
-from waystation.plugins.web.pictures import picture
+from waystation.plugins.web.app import ServerDeps, SiteConfig, SiteServer, create_app
+from waystation.plugins.web.bodies import raise_if_refused
+from waystation.plugins.web.charts import build_budget_bar
+from waystation.plugins.web.pages import pages, render_error_page
+from waystation.plugins.web.pictures import build_plan_diagram
 from waystation.plugins.web.task_page import FOLDER
 from waystation.reports.markdown import as_html
 from waystation.runtime.sql_store import SqlStore
@@ -39,8 +39,8 @@ from waystation.tasks.task import Approval, BudgetProgress, TaskPhase, TaskReque
 from waystation.tasks.view import as_stored
 from workers.memory import MemoryReader
 
-ACCESS = SignIn(token="t" * 43, port=8520)
-SITE = Site(api=v1, pages=pages, files=FOLDER / "static", failed=error_page)
+ACCESS = AccessPolicy(token="t" * 43, port=8520)
+SITE = SiteConfig(api=v1, pages=pages, files=FOLDER / "static", failed=render_error_page)
 HERE = "http://127.0.0.1:8520"
 BEARER = {"Authorization": f"Bearer {ACCESS.token}"}
 COOKIES = {"Cookie": f"{COOKIE}={ACCESS.cookie}"}
@@ -59,8 +59,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 async def served(settings: Settings, tenant: str | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
     settings = settings if tenant is None else settings.replace(tenant=tenant)
     async with await Client.connect(settings) as client, aclosing(MemoryReader(settings)) as memory:
-        asked = LetIn(ACCESS, memory=memory)
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, asked))
+        asked = ServerDeps(ACCESS, memory=memory)
+        transport = httpx2.ASGITransport(app=create_app(SITE, client, settings.tenant, asked))
         async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
             yield asking
 
@@ -191,9 +191,9 @@ async def test_failures_nobody_foresaw_are_told_without_their_words_one_after_th
         raise RuntimeError("the words of a document")
 
     async with await Client.connect(settings) as client:
-        app = application(SITE._replace(api=broken), client, settings.tenant, LetIn(ACCESS))
+        app = create_app(SITE._replace(api=broken), client, settings.tenant, ServerDeps(ACCESS))
         with create_server(("127.0.0.1", 0)) as listener:
-            running = asyncio.create_task(SiteServer(app).until_cancelled(listener))
+            running = asyncio.create_task(SiteServer(app).serve_until_cancelled(listener))
             async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{listener.getsockname()[1]}") as asking:
                 asked = {**BEARER, "Host": HERE.removeprefix("http://")}
                 answers = [await asking.get("/v1/broken", headers=asked) for _ in range(3)]
@@ -219,7 +219,7 @@ async def test_every_form_for_a_task_has_an_id_of_its_own_so_that_a_second_click
 
 def test_who_answers_second_is_told_so() -> None:
     with pytest.raises(HTTPException) as refused:
-        unless_refused(Answer(outcome="refused", reason="it was approved by Ada"))
+        raise_if_refused(Answer(outcome="refused", reason="it was approved by Ada"))
     assert (refused.value.status_code, refused.value.detail) == (409, "it was approved by Ada")
 
 
@@ -428,7 +428,7 @@ def test_the_bar_shows_the_unit_that_ends_first() -> None:
         spent=Amount(tokens=100, micro_usd=500_000),
         reserved=Amount(tokens=900),
     )
-    assert bar(budget)[:2] == (50.0, 0.0)
+    assert build_budget_bar(budget)[:2] == (50.0, 0.0)
 
 
 def test_a_step_stands_to_the_right_of_what_it_needs() -> None:
@@ -437,7 +437,9 @@ def test_a_step_stands_to_the_right_of_what_it_needs() -> None:
         Step(id="research-2", role="research", title="S", goal="g"),
         Step(id="writing", role="writing", title="W", goal="g", needs=("research-1", "research-2")),
     )
-    drawn = picture(PlanVersion(number=1, made_by="planning", reason="", plan=Plan(steps=steps)), {"writing": "done"})
+    drawn = build_plan_diagram(
+        PlanVersion(number=1, made_by="planning", reason="", plan=Plan(steps=steps)), {"writing": "done"}
+    )
     assert [(box.x, box.y, box.state) for box in drawn.boxes] == [
         (2, 2, "waiting"),
         (2, 64, "waiting"),

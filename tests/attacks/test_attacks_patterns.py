@@ -12,7 +12,7 @@ from presidio_analyzer import PatternRecognizer
 from tests.attacks.pumps import looks_far
 from waystation.plugins.redaction.engines import format_recognisers
 from waystation.plugins.redaction.national import FORMS
-from waystation.plugins.redaction.rules import Rules
+from waystation.plugins.redaction.rules import DetectionConfig
 
 ROOT = Path(__file__).parents[2]
 USUAL_PUMPS = 8
@@ -55,7 +55,7 @@ def pumped(**asked: bool | Sequence[str] | Sequence[Source]) -> dict[str, str | 
 
 def recognisers() -> list[PatternRecognizer]:
     """Presidio's own that the product runs, with every country."""
-    formats = [one for one in format_recognisers(Rules()) if isinstance(one, PatternRecognizer)]
+    formats = [one for one in format_recognisers(DetectionConfig()) if isinstance(one, PatternRecognizer)]
     return [*formats, *(form.recogniser() for forms in FORMS.values() for form in forms)]
 
 

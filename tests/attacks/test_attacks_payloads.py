@@ -5,11 +5,11 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import ActivitySerializationContext, SerializationContext, WorkflowSerializationContext
 
 from waystation.kernel.errors import WrongKey
-from waystation.privacy.keys import Sealer
-from waystation.runtime.temporal.codec import ENCODING, WORKFLOW, PayloadEncryption
+from waystation.privacy.keys import AesGcmCipher
+from waystation.runtime.temporal.codec import ENCODING, WORKFLOW, EncryptionCodec
 
-KEY = Sealer(bytes(range(32)), "payloads")
-CODEC = PayloadEncryption({KEY.key_id: KEY}, KEY.key_id)
+KEY = AesGcmCipher(bytes(range(32)), "payloads")
+CODEC = EncryptionCodec({KEY.key_id: KEY}, KEY.key_id)
 PLAIN = Payload(metadata={ENCODING: b"json/plain"}, data=b'{"tokens": 5}')
 
 

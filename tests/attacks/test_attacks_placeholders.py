@@ -11,15 +11,15 @@ from pydantic import JsonValue
 from tests.agents.office import NOON, TENANT, MovingClock, Office, use
 from tests.readers import ANYONE
 from waystation.agents.decisions import Resolution
-from waystation.agents.redaction import GRANTED, Originals, TextRedactor, restored
+from waystation.agents.redaction import GRANTED, TextRedactor, VaultPlaceholderFactory, restore_text_from_vault
 from waystation.agents.tools.box import Toolbox
-from waystation.agents.tools.tool import CallSite, Tool
+from waystation.agents.tools.tool import Tool, ToolContext
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.removal import ForgetOrder
 from waystation.models.ports import ToolSpec
 from waystation.plugins.redaction.placeholders import fingerprint
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import Place
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import TextDestination
 from waystation.privacy.vault_repository import SqlVault
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing import PlainRedactor
@@ -44,7 +44,7 @@ class Listening(Tool):
     def spec(self) -> ToolSpec:
         return ToolSpec(name=self.name, description=self.description, input_schema={})
 
-    async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:
+    async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
         self.given.append(arguments)
         return "heard"
 
@@ -57,9 +57,9 @@ class House:
     vault: SqlVault
 
     async def meets(self, session: str, tenant: str = TENANT) -> None:
-        originals = Originals(self.vault, partial(fingerprint, KEY), lambda: NOON, lambda: session)
+        originals = VaultPlaceholderFactory(self.vault, partial(fingerprint, KEY), lambda: NOON, lambda: session)
         redactor = TextRedactor(PlainRedactor({ADA: PLACEHOLDER}), originals)
-        await redactor.redact([f"Write to {ADA}."], Place.TOOL_RESULT, tenant)
+        await redactor.redact([f"Write to {ADA}."], TextDestination.TOOL_RESULT, tenant)
 
     async def given(self, tool: Listening, **arguments: object) -> dict[str, JsonValue]:
         """What the tool is given in the office's session."""
@@ -71,7 +71,7 @@ class House:
         return tool.given[-1]
 
     async def audited(self) -> list[Resolution]:
-        trail = await self.office.store.audit_trail(self.office.task_id, ANYONE)
+        trail = await self.office.store.list_audit_entries(self.office.task_id, ANYONE)
         return [entry for entry in trail if isinstance(entry, Resolution)]
 
 
@@ -79,7 +79,7 @@ class House:
 async def house(store: SqlStore) -> House:
     office = Office(store=store, clock=MovingClock(), store_id=await store.store_id())
     await office.open_task([SourceDocument(name="a.md", text="Nothing.")])
-    return House(office, store.vault(Sealer(KEY, "vault")))
+    return House(office, store.vault(AesGcmCipher(KEY, "vault")))
 
 
 ARGUMENTS: dict[str, JsonValue] = {
@@ -118,7 +118,7 @@ async def test_what_the_session_met_is_given_in_arguments_that_were_granted_by_n
         if changed[tool]
     ]
     trail = "".join(
-        entry.model_dump_json() for entry in await house.office.store.audit_trail(house.office.task_id, ANYONE)
+        entry.model_dump_json() for entry in await house.office.store.list_audit_entries(house.office.task_id, ANYONE)
     )
     assert ADA not in trail
 
@@ -155,7 +155,7 @@ async def test_another_tenants_session_of_the_same_name_has_met_nothing_here(hou
 
 async def test_what_was_met_in_no_session_known_is_restored_for_its_owner_and_for_no_tool(house: House) -> None:
     await house.meets("")
-    assert (await restored(PLACEHOLDER, house.vault, TENANT)).text == ADA
+    assert (await restore_text_from_vault(PLACEHOLDER, house.vault, TENANT)).text == ADA
     assert await house.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": PLACEHOLDER}
     await house.meets("session")
     assert await house.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": ADA}

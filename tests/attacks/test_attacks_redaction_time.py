@@ -5,11 +5,11 @@ import time
 import pytest
 
 from benchmarks.privacy.worst import pumped, stretches, timed
-from waystation.plugins.redaction.finds import Found, without_overlaps
+from waystation.plugins.redaction.finds import Detection, without_overlaps
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.search import SearchedText
-from waystation.plugins.redaction.secrets import hits_of_the_whole
-from waystation.privacy.policy import Place
+from waystation.plugins.redaction.secrets import find_whole_text_matches
+from waystation.privacy.policy import TextDestination
 
 KEY = b"k" * 32
 SMALL, TIMES = 10_000, 4
@@ -35,7 +35,7 @@ SLOW_BEFORE = (
 async def test_a_text_that_froze_a_worker_is_read(number: int) -> None:
     redactor = PresidioRedactor(KEY)
     try:
-        await redactor.redact([SLOW_BEFORE[number]], Place.TOOL_RESULT, "t")
+        await redactor.redact([SLOW_BEFORE[number]], TextDestination.TOOL_RESULT, "t")
     finally:
         redactor.close()
 
@@ -57,7 +57,7 @@ def seconds(text: str) -> float:
 
 def _seconds(text: str) -> float:
     start = time.process_time()
-    list(hits_of_the_whole(text))
+    list(find_whole_text_matches(text))
     SearchedText(text)
     return time.process_time() - start
 
@@ -72,7 +72,7 @@ async def test_where_each_find_uncovers_one_more_the_rest_goes_as_a_whole() -> N
     redactor = PresidioRedactor(KEY)
     text = "pwd=a1{2 " * 200
     try:
-        (result,) = await redactor.redact([f"{text}<EMAIL_0123456789ab>"], Place.TOOL_RESULT, "t")
+        (result,) = await redactor.redact([f"{text}<EMAIL_0123456789ab>"], TextDestination.TOOL_RESULT, "t")
     finally:
         redactor.close()
     assert "a1{2" not in result.text
@@ -81,6 +81,6 @@ async def test_where_each_find_uncovers_one_more_the_rest_goes_as_a_whole() -> N
 
 def test_of_many_finds_in_one_long_name_all_are_kept() -> None:
     text = "ab1 " * 5_000
-    secrets = [Found("SECRET", start, start + 3, 1) for start in range(0, len(text), 4)]
-    kept = without_overlaps(text, [Found("EMAIL", 0, len(text), 1), *secrets])
+    secrets = [Detection("SECRET", start, start + 3, 1) for start in range(0, len(text), 4)]
+    kept = without_overlaps(text, [Detection("EMAIL", 0, len(text), 1), *secrets])
     assert kept == tuple(secrets)

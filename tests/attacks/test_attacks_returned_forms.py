@@ -16,7 +16,7 @@ from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import Unreachable
-from waystation.plugins.web.app import LetIn, application
+from waystation.plugins.web.app import ServerDeps, create_app
 from waystation.tasks.approvals import By
 from waystation.tasks.signals import Answer
 from waystation.tasks.task import Approval, TaskPhase, TaskRequest, TaskRow
@@ -125,7 +125,7 @@ class Returned(HTMLParser):
 @asynccontextmanager
 async def desk(settings: Settings) -> AsyncGenerator[tuple[Desk, httpx2.AsyncClient]]:
     async with await Desk.connect(settings) as client:
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+        transport = httpx2.ASGITransport(app=create_app(SITE, client, settings.tenant, ServerDeps(ACCESS)))
         async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=BEARER) as asking:
             yield client, asking
 
@@ -304,7 +304,7 @@ async def test_a_fork_a_sessions_limit_and_days_come_back_with_what_was_typed(
     task = await keep_ended_task(settings)
     mark = {"mark": ACCESS.mark}
     async with await Client.connect(settings) as client:
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+        transport = httpx2.ASGITransport(app=create_app(SITE, client, settings.tenant, ServerDeps(ACCESS)))
         async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=BEARER) as asking:
             fork = await asking.post(f"/tasks/{task}/fork", data={**mark, "step": "writing", "budget": "$2,50"})
             limit = await asking.post("/session/limit", data={**mark, "name": "default", "budget": "lots"})

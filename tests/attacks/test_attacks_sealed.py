@@ -21,22 +21,22 @@ from tests.adapters.test_store_at_rest import (
 )
 from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import TERMS
-from waystation.documents.text_repository import shown_row
+from waystation.documents.text_repository import make_redacted_text_row_id
 from waystation.kernel.errors import StoreError, WrongKey
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import Original, ShownKey, ShownText, Treatment
-from waystation.runtime.resealing import reseal
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel, VaultEntry
+from waystation.runtime.resealing import reencrypt_database
 from waystation.runtime.sql_store import SqlStore, store_status
 from waystation.store.engine import Database
 from waystation.store.schema import metadata
-from waystation.store.seals import SealedText
+from waystation.store.seals import EncryptedText
 
 ROOT = Path(__file__).parents[2]
 SEALED = [
     (table.name, column.name)
     for table in metadata.sorted_tables
     for column in table.columns
-    if isinstance(column.type, SealedText)
+    if isinstance(column.type, EncryptedText)
 ]
 
 
@@ -102,7 +102,7 @@ async def test_plain_terms_open_until_the_store_is_resealed(store_url: str) -> N
     async with aclosing(await opened(store_url, SEALING)) as store:
         await require_everything(store, kept, "first")
     async with aclosing(Database(store_url, at_rest=SEALING)) as database:
-        assert await reseal(database, store_clock, seals=True) == TEXTS
+        assert await reencrypt_database(database, store_clock, seals=True) == TEXTS
     status = await store_status(store_url)
     assert (status.encrypted, status.plain) == (TEXTS, 0)
     async with aclosing(await opened(store_url, SEALING)) as store:
@@ -134,15 +134,15 @@ async def test_what_one_task_noted_and_handed_in_is_not_moved_to_another(store_u
         for table in ("notes", "deliverables", "passages"):
             await changed(store, f"UPDATE {table} SET task_id = 'task-2'")
         assert await store.notes("task-2", ANYONE) == ()
-        assert await store.deliverables("task-2", ANYONE) == {}
-        assert await store.passages_of("task-2", ANYONE) == ()
+        assert await store.get_deliverables("task-2", ANYONE) == {}
+        assert await store.list_task_passages("task-2", ANYONE) == ()
 
 
 async def test_nobody_without_the_key_says_which_session_has_met_an_original(store_url: str) -> None:
     """Encryption at rest or none: the vault has a key of its own in every store."""
-    ada = Original(type="PERSON", placeholder="<PERSON_000000000000>", fingerprint="f" * 64, text="Ada")
+    ada = VaultEntry(type="PERSON", placeholder="<PERSON_000000000000>", fingerprint="f" * 64, text="Ada")
     async with aclosing(await opened(store_url, NO_KEY)) as store:
-        vault = store.vault(Sealer(bytes(range(32)), "vault"))
+        vault = store.vault(AesGcmCipher(bytes(range(32)), "vault"))
         await vault.keep("t", [ada], "spring")
         again = "INSERT INTO vault_sessions (tenant, placeholder, session, proof) SELECT tenant, placeholder"
         await changed(store, f"{again}, 'autumn', proof FROM vault_sessions WHERE session = 'spring'")
@@ -182,7 +182,7 @@ async def test_a_plain_store_is_read_until_it_is_resealed_and_strict_from_then_o
     async with aclosing(await opened(store_url, SEALING)) as store:
         await require_everything(store, before, "before")
     async with aclosing(Database(store_url, at_rest=SEALING)) as database:
-        assert await reseal(database, store_clock, seals=True) > 10
+        assert await reencrypt_database(database, store_clock, seals=True) > 10
     async with aclosing(await opened(store_url, SEALING)) as store:
         await require_everything(store, before, "before")
         await changed(store, "UPDATE tasks SET title = 'plain'")
@@ -195,7 +195,7 @@ async def test_resealing_with_another_key_changes_nothing(store_url: str) -> Non
         kept = await everything_said(store, "first")
     async with aclosing(Database(store_url, at_rest=OTHER)) as database:
         with pytest.raises(WrongKey):
-            await reseal(database, store_clock, seals=True)
+            await reencrypt_database(database, store_clock, seals=True)
     async with aclosing(await opened(store_url, SEALING)) as store:
         await require_everything(store, kept, "first")
 
@@ -203,21 +203,21 @@ async def test_resealing_with_another_key_changes_nothing(store_url: str) -> Non
 KILLED = """
 import asyncio, os, signal, sys
 from tests.adapters.conftest import store_clock
-from waystation.privacy.keys import Sealer
-from waystation.store.seals import AtRest
+from waystation.privacy.keys import AesGcmCipher
+from waystation.store.seals import EncryptionConfig
 from waystation.store.engine import Database
-from waystation.runtime.resealing import reseal
+from waystation.runtime.resealing import reencrypt_database
 
-class Dying(Sealer):
+class Dying(AesGcmCipher):
     seals = 0
-    def seal(self, opened, context):
+    def encrypt(self, opened, context):
         self.seals += 1
         if self.seals == int(sys.argv[2]):
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().seal(opened, context)
+        return super().encrypt(opened, context)
 
-database = Database(sys.argv[1], at_rest=AtRest(Dying(bytes(range(32)), "rest"), seals=True))
-asyncio.run(reseal(database, store_clock, seals=True))
+database = Database(sys.argv[1], at_rest=EncryptionConfig(Dying(bytes(range(32)), "rest"), seals=True))
+asyncio.run(reencrypt_database(database, store_clock, seals=True))
 """
 
 
@@ -232,7 +232,7 @@ async def test_resealing_that_is_killed_has_changed_nothing_and_is_begun_again(s
     async with aclosing(await opened(store_url, SEALING)) as store:
         await require_everything(store, before, "before")
     async with aclosing(Database(store_url, at_rest=SEALING)) as database:
-        assert await reseal(database, store_clock, seals=True) == TEXTS
+        assert await reencrypt_database(database, store_clock, seals=True) == TEXTS
     async with aclosing(await opened(store_url, SEALING)) as store:
         await require_everything(store, before, "before")
 
@@ -241,7 +241,7 @@ async def test_a_sealed_store_is_made_plain_again_and_takes_plain_rows_from_then
     async with aclosing(await opened(store_url, SEALING)) as store:
         kept = await everything_said(store, "first")
     async with aclosing(Database(store_url, at_rest=READING)) as database:
-        assert await reseal(database, store_clock, seals=False) == TEXTS
+        assert await reencrypt_database(database, store_clock, seals=False) == TEXTS
     async with aclosing(await opened(store_url, NO_KEY)) as store:
         await require_everything(store, kept, "first")
         assert await store.put_text("plain", TASK_1)
@@ -266,14 +266,14 @@ async def test_a_text_as_it_is_shown_is_that_of_its_row_alone(store_url: str) ->
         async with aclosing(await opened(store_url, at_rest)) as store:
             blobs = [await store.put_text(f"{text} {at_rest.seals}", TASK_1) for text in ("one", "two")]
             one, two = [
-                ShownKey(blob=blob, tenant=TASK_1.tenant, treatment=Treatment.IDENTIFIERS, version="1")
+                RedactedTextKey(blob=blob, tenant=TASK_1.tenant, treatment=RedactionLevel.IDENTIFIERS, version="1")
                 for blob in blobs
             ]
             for key in (one, two):
-                await store.keep_shown(key, ShownText(text=key.blob))
-            moved = f"(SELECT content FROM texts t WHERE t.blob = '{shown_row(two)}')"
-            await changed(store, f"UPDATE texts SET content = {moved} WHERE blob = '{shown_row(one)}'")
+                await store.save_redacted_text(key, RedactedText(text=key.blob))
+            moved = f"(SELECT content FROM texts t WHERE t.blob = '{make_redacted_text_row_id(two)}')"
+            await changed(store, f"UPDATE texts SET content = {moved} WHERE blob = '{make_redacted_text_row_id(one)}'")
             with pytest.raises(StoreError, match="is not what was kept under that hash"):
                 await store.shown(one, TASK_1)
-            assert await store.shown(two, TASK_1) == ShownText(text=two.blob)
+            assert await store.shown(two, TASK_1) == RedactedText(text=two.blob)
             await changed(store, "UPDATE identity SET sealed_since = NULL")

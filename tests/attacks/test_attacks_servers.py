@@ -23,9 +23,9 @@ from tests.running import until
 from waystation.agents.decisions import digest_of
 from waystation.agents.tools.box import Toolbox
 from waystation.kernel.errors import ToolServerFailed
-from waystation.mcp.config import Program, Server
-from waystation.mcp.servers import offered
-from waystation.security.untrusted import ForeignToolSpec, plain, plain_json
+from waystation.mcp.config import Server, StdioTransportConfig
+from waystation.mcp.servers import filter_server_tools
+from waystation.security.untrusted import UntrustedToolSpec, plain, plain_json
 from waystation.testing import FixedToolServers
 
 HERE = Path(__file__).parents[2]
@@ -67,7 +67,7 @@ def become(words: str, reads: bool) -> str:
 
 server.run()
 """
-SPEC = ForeignToolSpec(
+SPEC = UntrustedToolSpec(
     server="shop",
     tool="send",
     name="shop__send",
@@ -154,18 +154,18 @@ async def test_a_server_ends_with_a_killed_keeper(bench: Bench) -> None:
 # ------------------------------------------------------------------------------------------ what it says of itself
 
 
-def taken_over(tool: Tool, **more: object) -> ForeignToolSpec:
-    place = Program(command="x", arguments=(), environment={}, folder=Path("/"))
+def taken_over(tool: Tool, **more: object) -> UntrustedToolSpec:
+    place = StdioTransportConfig(command="x", arguments=(), environment={}, folder=Path("/"))
     fields = {"name": "shop", "place": place, "timeout_s": 1, "start_s": 1, "roles": ("research",), **more}
-    (spec,), _ = offered(Server.model_validate(fields), [tool])
+    (spec,), _ = filter_server_tools(Server.model_validate(fields), [tool])
     return spec
 
 
 def left_out(tool: Tool) -> str:
     """Why; it is not shown as it was called."""
-    place = Program(command="x", arguments=(), environment={}, folder=Path("/"))
+    place = StdioTransportConfig(command="x", arguments=(), environment={}, folder=Path("/"))
     server = Server(name="shop", place=place, allow=("*",), timeout_s=1, start_s=1, roles=("research",))
-    specs, (hidden,) = offered(server, [tool])
+    specs, (hidden,) = filter_server_tools(server, [tool])
     assert specs == []
     assert hidden.tool == plain(hidden.tool)
     return hidden.reason
@@ -260,9 +260,9 @@ def test_what_shapes_a_letter_or_a_picture_stays_in_what_a_tool_says_of_itself(t
 # --------------------------------------------------------------------------------------------------- what it becomes
 
 
-async def box(office: Office, *specs: ForeignToolSpec) -> Toolbox:
+async def box(office: Office, *specs: UntrustedToolSpec) -> Toolbox:
     desk = replace(office.desk, servers=FixedToolServers(specs))
-    return await desk.toolbox_of(office.run_ref(), office.terms, await office.transcript())
+    return await desk.build_agent_toolbox(office.run_ref(), office.terms, await office.transcript())
 
 
 CALL = use("shop__send", what="notes")
@@ -285,7 +285,7 @@ async def test_a_tool_asks_once_it_is_another_than_the_task_had_first(office: Of
         (SPEC.replace(idempotent=True), "what it says of its effects"),
     ],
 )
-async def test_every_part_of_a_definition_counts(office: Office, other: ForeignToolSpec, said: str) -> None:
+async def test_every_part_of_a_definition_counts(office: Office, other: UntrustedToolSpec, said: str) -> None:
     await box(office, SPEC)
     question = (await box(office, other)).question(CALL)
     assert question is not None
@@ -306,7 +306,7 @@ async def test_what_was_first_is_settled_by_one_of_two_agents(office: Office) ->
         *(office.store.first_definitions(office.task_id, [one.definition]) for one in (SPEC, other, SPEC, other))
     )
     assert len({one.digest for (one,) in first}) == 1
-    assert await office.store.audit_trail(office.task_id, ANYONE) == ()
+    assert await office.store.list_audit_entries(office.task_id, ANYONE) == ()
 
 
 async def test_an_answer_is_for_the_tool_that_was_asked_about(office: Office) -> None:

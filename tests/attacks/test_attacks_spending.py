@@ -10,7 +10,7 @@ from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, SCRIPT, keep_run
 from tests.ended_tasks import row_of
 from tests.store_contract.values import charge, summary
 from waystation.config.settings import Settings
-from waystation.context.transcript import user_text
+from waystation.context.transcript import build_user_message
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef
 from waystation.runtime.sql_store import SqlStore
@@ -95,9 +95,9 @@ async def test_what_a_compaction_kept_and_lost_is_a_page_of_its_agent(
     task = await keep_running_task(settings)
     store = await SqlStore.open(settings.database_url, utc_now)
     fence = await store.take_fence(f"{task}/research")
-    asked = user_text("question-1", f"Read {SCRIPT} in data/harbour.csv, and data/report.csv after it.")
+    asked = build_user_message("question-1", f"Read {SCRIPT} in data/harbour.csv, and data/report.csv after it.")
     await store.commit_message(fence, 1, asked)
-    kept = summary().replace(summary=user_text("s", "data/report.csv was read"), after=None)
+    kept = summary().replace(summary=build_user_message("s", "data/report.csv was read"), after=None)
     await store.commit_compaction(fence, 2, kept, [], None)
     await store.aclose()
     async with served(settings) as asking:

@@ -16,21 +16,21 @@ from tests.agents.conftest import opened, opened_copy
 from tests.agents.office import NOON, Office, use
 from tests.attacks.structures import OTHER, STRUCTURES, THIRD, Structure
 from tests.attacks.structures import PASSWORD as PLANTED
-from waystation.agents.redaction import Originals, TextRedactor
+from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.documents.columns import ColumnRedactor
 from waystation.documents.documents import SourceDocument
 from waystation.documents.ports import TableEngine
-from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.table_engine import engine_child
-from waystation.documents.table_engine.engine import Answered, DuckDbTables, EngineRequest
+from waystation.documents.table_engine.engine import DuckDbTableEngine, EngineRequest, EngineResponse
 from waystation.documents.table_engine.grid import read_grid
 from waystation.documents.tables import Rows, Table, TableText
-from waystation.kernel.errors import QueryRefused
+from waystation.kernel.errors import TableQueryError
 from waystation.plugins.redaction.placeholders import fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import Rules
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import Place, Policy, Redacted, Span
+from waystation.plugins.redaction.rules import DetectionConfig
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import Policy, RedactionResult, Span, TextDestination
 
 KEY = bytes(range(32))
 EMAIL, SSN, PASSWORD, PHONE = "ada.byron@example.org", "219-09-9999", "hunter2", "2125550147"
@@ -63,11 +63,11 @@ class Analyst:
 
     office: Office
     redactor: TextRedactor
-    tables: Tables
+    tables: RedactedTableReader
 
     async def ask(self, sql: str | None, source: str = "staff.csv", *headless: str, **more: str) -> str:
         """The result, as its transcript has it."""
-        redacted = RedactedDocuments(self.office.store, self.redactor)
+        redacted = RedactedDocumentStore(self.office.store, self.redactor)
         desk = replace(self.office.desk, redactor=self.redactor, redacted=redacted, tables=self.tables)
         call = use("query_table", tables={"t": source, **more}, sql=sql, without_heading=list(headless))
         return (await desk.toolbox("research").run(call, await self.office.site())).content
@@ -107,18 +107,18 @@ class TablesHere:
         assert rows is not None
         return rows
 
-    def _answered(self, asked: EngineRequest) -> Answered:
-        answered = Answered.model_validate_json(engine_child.answer(asked.model_dump_json().encode(), ()))
+    def _answered(self, asked: EngineRequest) -> EngineResponse:
+        answered = EngineResponse.model_validate_json(engine_child.answer(asked.model_dump_json().encode(), ()))
         if answered.refused:
-            raise QueryRefused(answered.refused)
+            raise TableQueryError(answered.refused)
         return answered
 
 
 def analyst_of(office: Office, presidio: PresidioRedactor, engine: TableEngine) -> Analyst:
-    vault = office.store.vault(Sealer(KEY, "vault"))
-    originals = Originals(vault, partial(fingerprint, KEY), lambda: NOON)
+    vault = office.store.vault(AesGcmCipher(KEY, "vault"))
+    originals = VaultPlaceholderFactory(vault, partial(fingerprint, KEY), lambda: NOON)
     redactor = TextRedactor(presidio, originals)
-    return Analyst(office, redactor, Tables(engine, ColumnRedactor(redactor, originals), office.clock))
+    return Analyst(office, redactor, RedactedTableReader(engine, ColumnRedactor(redactor, originals), office.clock))
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +196,7 @@ async def test_no_trick_of_sql_brings_back_what_a_cell_was(analyst: Analyst) -> 
 async def test_a_child_says_what_the_engine_says_here(
     analyst: Analyst, office: Office, presidio: PresidioRedactor
 ) -> None:
-    apart = analyst_of(office, presidio, DuckDbTables())
+    apart = analyst_of(office, presidio, DuckDbTableEngine())
     for trick in ("SELECT hex({0}), reverse({0}) FROM t", "SELECT CAST({0} AS DATE) FROM t", "SUMMARIZE t"):
         assert await apart.ask(trick.format("email")) == await analyst.ask(trick.format("email"))
 
@@ -275,7 +275,7 @@ async def test_a_broken_line_further_down_does_not_unveil_those_above(analyst: A
 
 
 async def test_a_column_of_names_is_one_of_names_under_strict(office: Office) -> None:
-    with closing(PresidioRedactor(KEY, Rules(policy=Policy.STRICT))) as presidio:
+    with closing(PresidioRedactor(KEY, DetectionConfig(policy=Policy.STRICT))) as presidio:
         strict = analyst_of(office, presidio, TablesHere())
         said = await strict.ask("SELECT reverse(employee), hex(employee), years FROM t", "people.csv")
         assert not [name for name in PEOPLE for form in forms(name) if form in said.casefold()]
@@ -330,7 +330,7 @@ async def test_what_the_whole_document_hides_no_cell_shows(
     named = {"once.csv": structure.text, "twice.csv": twice, "notes.md": f"# Notes\n\n{twice}\nEnd."}
     await office.open_task([SourceDocument(name=name, text=text) for name, text in named.items()])
     texts = list(named.values())
-    whole = [one.text for one in await presidio.redact(texts, Place.TOOL_RESULT, office.ref.tenant)]
+    whole = [one.text for one in await presidio.redact(texts, TextDestination.TOOL_RESULT, office.ref.tenant)]
     hidden = [value for value in structure.planted if not any(value in text for text in whole)]
     assert len(hidden) == len(structure.planted)
     said = await analyst.ask("SELECT * FROM t", "once.csv") + await analyst.ask("SELECT * FROM t", "twice.csv")
@@ -349,12 +349,12 @@ class Addresses:
 
     address: str = "a@b.co"
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         """See `Redactor`."""
-        return tuple(Redacted(text="", spans=tuple(self._spans(text))) for text in texts)
+        return tuple(RedactionResult(text="", spans=tuple(self._spans(text))) for text in texts)
 
     async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:
-        """See `Placeholders`."""
+        """See `PlaceholderFactory`."""
         return {value: f"<{type_}_000000000000>" for value in values}
 
     def _spans(self, text: str) -> Iterator[Span]:

@@ -15,21 +15,27 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.attempts import reported
+from activities.attempts import translating_errors
 from tests.adapters.test_store_events import taken
 from tests.store_contract.values import charge, intent, question, request, row
-from waystation.agents.redaction import Originals, TextRedactor, redactor_for
+from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, redactor_for
 from waystation.config.settings import Settings
 from waystation.context.transcript import Message, Text, ToolResult, ToolUse
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import ModelUnavailable, RequestConflict
 from waystation.plugins.redaction.placeholders import fingerprint
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import Original, Place
-from waystation.runtime.knowledge import redactor_of
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import TextDestination, VaultEntry
+from waystation.runtime.knowledge import create_redactor
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.telemetry import AttemptTraces, KnownPeople, SpanMaker, TraceFeed, trace_resource
+from waystation.runtime.telemetry import (
+    ActivityTracingInterceptor,
+    KnownPeopleRedactor,
+    SdkSpanBuilder,
+    TraceFeed,
+    trace_resource,
+)
 
 NAME = "Ada Lovelace"
 
@@ -41,14 +47,14 @@ class Failing(ActivityInboundInterceptor):
         self._error = error
 
     async def execute_activity(self, input: ExecuteActivityInput) -> NoReturn:
-        with reported():
+        with translating_errors():
             raise self._error from ValueError(NAME)
 
 
 async def attempted(error: Exception, workflow_id: str = "task-0123456789abcdef") -> Sequence[ReadableSpan]:
     kept, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(kept))
-    tracing = AttemptTraces(provider.get_tracer("test")).intercept_activity(Failing(error))
+    tracing = ActivityTracingInterceptor(provider.get_tracer("test")).intercept_activity(Failing(error))
 
     async def attempt() -> None:
         with pytest.raises(ApplicationError):
@@ -89,9 +95,9 @@ async def test_documents_named_after_people_and_fields_that_a_model_named_are_re
 ) -> None:
     document = f"Interview with {NAME}.md"
     exporter = InMemorySpanExporter()
-    with closing(redactor_of(Settings(home=tmp_path), b"k" * 32)) as redactor:
+    with closing(create_redactor(Settings(home=tmp_path), b"k" * 32)) as redactor:
         redactors = partial(redactor_for, redactor, store)
-        feed = TraceFeed(store, exporter, SpanMaker(trace_resource()), "one", {}, redactors)
+        feed = TraceFeed(store, exporter, SdkSpanBuilder(trace_resource()), "one", {}, redactors)
         await feed.send()
         task = row(request("first"))
         await store.register(task, [SourceDocument(name=document, text="Blue light scatters.")])
@@ -121,12 +127,12 @@ async def test_documents_named_after_people_and_fields_that_a_model_named_are_re
     ],
 )
 async def test_whom_the_vault_knows_no_span_names_whatever_the_letters(said: str, shown: str, store: SqlStore) -> None:
-    vault, key = store.vault(Sealer(b"k" * 32, "vault")), b"k" * 32
-    people, made = KnownPeople(vault, partial(fingerprint, key), frozenset({"will"})), dict[str, str]()
+    vault, key = store.vault(AesGcmCipher(b"k" * 32, "vault")), b"k" * 32
+    people, made = KnownPeopleRedactor(vault, partial(fingerprint, key), frozenset({"will"})), dict[str, str]()
     for number, name in enumerate(["Maria Gonzalez", "Jean-Luc Picard", "O'Brien", "J. F. Kerr", "Will"], 1):
         digits = fingerprint(key, "t", "PERSON", name)
         placeholder = f"<PERSON_{digits[:12]}>"
-        await vault.keep("t", [Original(type="PERSON", placeholder=placeholder, fingerprint=digits, text=name)])
+        await vault.keep("t", [VaultEntry(type="PERSON", placeholder=placeholder, fingerprint=digits, text=name)])
         made[f"<PERSON_{number}>"] = placeholder
     for number, placeholder in made.items():
         said, shown = said.replace(number, placeholder), shown.replace(number, placeholder)
@@ -136,13 +142,15 @@ async def test_whom_the_vault_knows_no_span_names_whatever_the_letters(said: str
 
 async def test_a_person_of_the_task_is_in_no_span_in_small_letters_either(store: SqlStore, tmp_path: Path) -> None:
     exporter, key = InMemorySpanExporter(), b"k" * 32
-    vault = store.vault(Sealer(key, "vault"))
-    with closing(redactor_of(Settings(home=tmp_path), key)) as redactor:
-        keeping = TextRedactor(redactor, Originals(vault, partial(fingerprint, key), utc_now), titles="redacted")
-        await keeping.redact([f"{NAME} wrote it."], Place.COMPRESSED, row(request("first")).ref.tenant)
-        people = KnownPeople(vault, partial(fingerprint, key), frozenset())
+    vault = store.vault(AesGcmCipher(key, "vault"))
+    with closing(create_redactor(Settings(home=tmp_path), key)) as redactor:
+        keeping = TextRedactor(
+            redactor, VaultPlaceholderFactory(vault, partial(fingerprint, key), utc_now), titles="redacted"
+        )
+        await keeping.redact([f"{NAME} wrote it."], TextDestination.COMPRESSED, row(request("first")).ref.tenant)
+        people = KnownPeopleRedactor(vault, partial(fingerprint, key), frozenset())
         redactors = partial(redactor_for, keeping, store)
-        feed = TraceFeed(store, exporter, SpanMaker(trace_resource()), "one", {}, redactors, people)
+        feed = TraceFeed(store, exporter, SdkSpanBuilder(trace_resource()), "one", {}, redactors, people)
         await feed.send()
         task = row(request("first"))
         await store.register(task, [SourceDocument(name="a.md", text="Blue light scatters.")])

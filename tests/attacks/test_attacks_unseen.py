@@ -24,7 +24,7 @@ from waystation.kernel.refs import RunRef
 from waystation.memory.memory import Excerpt, Passage, Turn
 from waystation.planning.plan import Plan, Step
 from waystation.plugins.web.assistants import Assistant
-from waystation.plugins.web.task_page import asking_text
+from waystation.plugins.web.task_page import format_approval_request
 from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import plain, plain_json
 from waystation.tasks.task import Approval, TaskPhase, TaskRequest
@@ -198,5 +198,7 @@ def test_what_shows_nothing_is_left_out_and_in_json_is_an_escape() -> None:
 
 def test_a_title_does_not_close_its_quotation_in_what_a_person_is_asked() -> None:
     asked = Approval(request_id="r1", agent="writing", asked=Amount(tokens=9))
-    text = asking_text(PendingApproval(task_id="task-1", title="Why? ”. It asks for $0.01 only: “", approval=asked))
+    text = format_approval_request(
+        PendingApproval(task_id="task-1", title="Why? ”. It asks for $0.01 only: “", approval=asked)
+    )
     assert (text.count("“"), text.count("”")) == (1, 1)

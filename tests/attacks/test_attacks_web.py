@@ -10,9 +10,9 @@ from aiohttp import web
 
 from tests.web_site import HERE, WITHIN, Answer, Names, answering, fetching, leading_to, running_site
 from waystation.documents.readers.reader import BytesReader
-from waystation.documents.web import ROBOTS_BYTES, NotPublic, PublicOnly, is_public
-from waystation.documents.web_pages import Domains
-from waystation.kernel.errors import WebRefused, WebUnavailable
+from waystation.documents.web import ROBOTS_BYTES, NonPublicAddressError, PublicSocketFactory, is_public
+from waystation.documents.web_pages import DomainPolicy
+from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
 
 NAMES = {"one_example": [HERE], "two_example": [HERE], "www_one_example": [HERE]}
 UNKNOWN = r"^What the robots.txt of one.example allows is not known: "
@@ -26,11 +26,11 @@ def page_reader() -> Iterator[BytesReader]:
     asyncio.run(reader.aclose())
 
 
-async def refused_by_rules(reader: BytesReader, rules: Answer, domains: Domains) -> tuple[str, list[str]]:
+async def refused_by_rules(reader: BytesReader, rules: Answer, domains: DomainPolicy) -> tuple[str, list[str]]:
     """Why a page is not read whose site has these rules, and which other sites were visited for that."""
     pages = {"/robots.txt": rules, "/": answering("text")}
     async with running_site(pages) as site, fetching(reader, Names(**NAMES), domains=domains) as web_pages:
-        with pytest.raises(WebRefused, match=UNKNOWN) as refused:
+        with pytest.raises(WebFetchRejectedError, match=UNKNOWN) as refused:
             await web_pages.fetch(site.url("/", "one.example"))
     assert site.pages == []
     return str(refused.value), [visit for visit in site.visits if not visit.startswith("one.example")]
@@ -39,23 +39,27 @@ async def refused_by_rules(reader: BytesReader, rules: Answer, domains: Domains)
 @pytest.mark.parametrize(
     ("target", "domains", "cause"),
     [
-        ("http://two.example/robots.txt", Domains(), "one.example redirects to another site"),
+        ("http://two.example/robots.txt", DomainPolicy(), "one.example redirects to another site"),
         (
             "http://two.example/",
-            Domains(allow=("*",), deny=("two.example",)),
+            DomainPolicy(allow=("*",), deny=("two.example",)),
             "Pages of two.example must not be read here",
         ),
-        ("http://a.one.example/", Domains(deny=("a.one.example",)), "Pages of a.one.example must not be read here"),
-        ("file:///etc/passwd", Domains(), "Only http and https can be fetched"),
-        ("ftp://one.example/", Domains(), "Only http and https can be fetched"),
-        ("http://me:secret@one.example/", Domains(), "The address has a user name or password in it"),
-        ("http://[::1", Domains(), "one.example redirects to no address that can be read"),
-        (f"http://{'a' * 64}.one.example/", Domains(), "The address is malformed"),
-        (f"http://{'a.' * 125}one.example/", Domains(), "The address is malformed"),
+        (
+            "http://a.one.example/",
+            DomainPolicy(deny=("a.one.example",)),
+            "Pages of a.one.example must not be read here",
+        ),
+        ("file:///etc/passwd", DomainPolicy(), "Only http and https can be fetched"),
+        ("ftp://one.example/", DomainPolicy(), "Only http and https can be fetched"),
+        ("http://me:secret@one.example/", DomainPolicy(), "The address has a user name or password in it"),
+        ("http://[::1", DomainPolicy(), "one.example redirects to no address that can be read"),
+        (f"http://{'a' * 64}.one.example/", DomainPolicy(), "The address is malformed"),
+        (f"http://{'a.' * 125}one.example/", DomainPolicy(), "The address is malformed"),
     ],
 )
 async def test_rules_lead_nowhere_that_a_page_must_not(
-    page_reader: BytesReader, target: str, domains: Domains, cause: str
+    page_reader: BytesReader, target: str, domains: DomainPolicy, cause: str
 ) -> None:
     why, visits = await refused_by_rules(page_reader, leading_to(target), domains)
     assert why.endswith(f"{cause}. Use another source.")
@@ -69,12 +73,12 @@ async def test_an_address_that_no_resolver_takes_is_refused_and_breaks_nothing(
     page_reader: BytesReader, written: str
 ) -> None:
     async with fetching(page_reader, Names()) as web_pages:
-        with pytest.raises(WebRefused, match="The address is malformed"):
+        with pytest.raises(WebFetchRejectedError, match="The address is malformed"):
             await web_pages.fetch(written)
 
 
 async def test_rules_that_lead_in_a_circle_are_not_known(page_reader: BytesReader) -> None:
-    why, _ = await refused_by_rules(page_reader, leading_to("/robots.txt"), Domains())
+    why, _ = await refused_by_rules(page_reader, leading_to("/robots.txt"), DomainPolicy())
     assert "redirects more than 5 times" in why
 
 
@@ -82,25 +86,25 @@ async def test_rules_that_have_moved_within_their_site_hold(page_reader: BytesRe
     rules = {"/robots.txt": leading_to("/rules"), "/rules": answering("User-agent: *\nDisallow: /no")}
     async with running_site({**rules, "/": answering("text")}) as site, fetching(page_reader) as pages:
         assert (await pages.fetch(site.url("/"))).text == "text"
-        with pytest.raises(WebRefused, match="does not let programs read"):
+        with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
             await pages.fetch(site.url("/no"))
 
 
 async def test_rules_are_followed_to_a_site_that_may_be_read(page_reader: BytesReader) -> None:
     async with running_site({"/rules": answering("User-agent: *\nDisallow: /")}) as other:
         rules = leading_to(other.url("/rules", "two.example"))
-        pages, domains = {"/robots.txt": rules, "/": answering("text")}, Domains(allow=("two.example",))
+        pages, domains = {"/robots.txt": rules, "/": answering("text")}, DomainPolicy(allow=("two.example",))
         async with running_site(pages) as site, fetching(page_reader, Names(**NAMES), domains=domains) as web_pages:
-            with pytest.raises(WebRefused, match="does not let programs read"):
+            with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
                 await web_pages.fetch(site.url("/", "one.example"))
 
 
 async def test_rules_within_are_not_asked_for_where_every_site_is_allowed(page_reader: BytesReader) -> None:
     async with running_site({"/": answering("")}, WITHIN) as inner:
         pages = {"/robots.txt": leading_to(inner.url("/", WITHIN)), "/": answering("text")}
-        every = Domains(allow=("*",))
+        every = DomainPolicy(allow=("*",))
         async with running_site(pages) as outer, fetching(page_reader, domains=every) as web_pages:
-            with pytest.raises(WebRefused, match="leads to an address that is not public"):
+            with pytest.raises(WebFetchRejectedError, match="leads to an address that is not public"):
                 await web_pages.fetch(outer.url("/"))
         assert inner.visits == []
 
@@ -110,7 +114,7 @@ async def test_of_rules_that_unpack_without_end_the_beginning_counts(page_reader
     rules = answering(bomb, Content_Encoding="gzip")
     async with running_site({"/robots.txt": rules, "/": answering("text")}) as site, fetching(page_reader) as pages:
         assert (await pages.fetch(site.url("/"))).text == "text"
-        with pytest.raises(WebRefused, match="does not let programs read"):
+        with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
             await pages.fetch(site.url("/no"))
     assert len(bomb) < ROBOTS_BYTES
 
@@ -137,7 +141,7 @@ async def test_rules_count_where_the_answer_is_a_success(page_reader: BytesReade
         if read:
             assert (await pages.fetch(site.url("/"))).text == "text"
         else:
-            with pytest.raises(WebRefused):
+            with pytest.raises(WebFetchRejectedError):
                 await pages.fetch(site.url("/"))
 
 
@@ -186,5 +190,5 @@ def test_an_address_is_public_where_it_is_somebodys_on_the_internet() -> None:
 
 @pytest.mark.parametrize("address", ["64:ff9b::a00:1", "64:ff9b::7f00:1", "64:ff9b::1:0:808:808", "64:ff9c::808:808"])
 def test_only_translated_public_addresses_of_ipv4_are_connected_to(address: str) -> None:
-    with pytest.raises(NotPublic):
-        PublicOnly()((10, 1, 6, "", (address, 80, 0, 0)))
+    with pytest.raises(NonPublicAddressError):
+        PublicSocketFactory()((10, 1, 6, "", (address, 80, 0, 0)))

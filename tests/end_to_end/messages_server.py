@@ -24,11 +24,11 @@ from tests.vendor_servers import chat_chunks, chat_stream
 from waystation.models.anthropic import wire
 from waystation.models.anthropic.messages_server import (
     Gap,
-    TurnNumbers,
-    disguised,
-    endpoint_refusal,
+    TurnCounter,
+    build_error_response,
+    build_gap_error_response,
+    build_response_with_gaps,
     has_status,
-    refused,
 )
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.plugins.offline.transport import MAX_OUTPUT, OfflineTransport
@@ -53,7 +53,7 @@ class MessagesServer:
     answered: list[Answered] = field(default_factory=list[Answered])
     transport: OfflineTransport = field(default_factory=OfflineTransport)
     url: str = ""
-    turn_numbers: TurnNumbers = field(default_factory=TurnNumbers)
+    turn_numbers: TurnCounter = field(default_factory=TurnCounter)
 
     def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
         """The offline model's answer, whatever model was asked for."""
@@ -121,18 +121,22 @@ class ServerWithGaps(MessagesServer):
         if path.endswith("count_tokens"):
             self.counts += 1
             missing = "no count" in self.gaps
-            return refused(HTTPStatus.NOT_FOUND, "not_found_error") if missing else super().reply(path, headers, body)
+            return (
+                build_error_response(HTTPStatus.NOT_FOUND, "not_found_error")
+                if missing
+                else super().reply(path, headers, body)
+            )
         said = self.said(BODY.validate_json(body), headers)
-        disguise = said if isinstance(said, httpx2.Response) else disguised(said, self.gaps)
+        disguise = said if isinstance(said, httpx2.Response) else build_response_with_gaps(said, self.gaps)
         asyncio.run(_read(disguise))
         return disguise
 
     def said(self, asked: Body, headers: dict[str, str]) -> Body | httpx2.Response:
         """The whole message, or what is answered in its place."""
-        if (answer := endpoint_refusal(asked, self.gaps)) is not None:
+        if (answer := build_gap_error_response(asked, self.gaps)) is not None:
             return answer
         if words := refusal(asked, headers.get("anthropic-beta", "")):
-            return refused(HTTPStatus.BAD_REQUEST, "invalid_request_error", words)
+            return build_error_response(HTTPStatus.BAD_REQUEST, "invalid_request_error", words)
         calls = _depths(asked, most=1 if "no parallel calls" in self.gaps else 2)
         # The offline model cannot be made to call a tool that it has no work for.
         unforced = {name: value for name, value in asked.items() if name != "tool_choice"} if calls else asked
@@ -150,11 +154,11 @@ class ChatWithGaps(ServerWithGaps):
     def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
         """The offline model's answer in pieces, or a refusal in the protocol's shape."""
         if not path.endswith("/v1/chat/completions"):
-            return _chat_refusal(refused(HTTPStatus.NOT_FOUND, "not_found_error"))
+            return _chat_refusal(build_error_response(HTTPStatus.NOT_FOUND, "not_found_error"))
         said = self.said(messages_of(BODY.validate_json(body)), {})
         if isinstance(said, httpx2.Response):
             return said if "a page" in self.gaps else _chat_refusal(said)
-        reply = wire.reply(WireMessage.model_validate(said))
+        reply = wire.parse_model_response(WireMessage.model_validate(said))
         if "another model" in self.gaps:
             reply = reply.replace(model="another-model")
         chunks = [*chat_chunks(reply, reports_usage="no usage" not in self.gaps)]

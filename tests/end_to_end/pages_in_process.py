@@ -13,10 +13,10 @@ from tests.attacks.test_attacks_pages import SITE
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.kernel.amount import Amount, bounded_limit
+from waystation.kernel.amount import Amount, parse_bounded_limit
 from waystation.kernel.errors import Unreachable
-from waystation.plugins.web.access import SignIn
-from waystation.plugins.web.app import LetIn, SiteServer, application
+from waystation.plugins.web.access import AccessPolicy
+from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
 from waystation.tasks.approvals import By
 from waystation.tasks.signals import Answer
 from waystation.tasks.task import Approval, TaskPhase, TaskRequest, TaskRow
@@ -24,7 +24,7 @@ from waystation.tasks.view import PendingApproval, Submitted, TaskView
 
 NO_TIME = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
-MOST = bounded_limit("50k", Amount(tokens=1)).amount
+MOST = parse_bounded_limit("50k", Amount(tokens=1)).amount
 
 
 def asked(number: int) -> Approval:
@@ -98,7 +98,7 @@ class Pages:
     def __init__(self, settings: Settings, port: int) -> None:
         self.address = f"http://127.0.0.1:{port}"
         self._settings, self._port = settings, port
-        self._access = SignIn(token="t" * 43, port=port)
+        self._access = AccessPolicy(token="t" * 43, port=port)
         self._ready = threading.Event()
         self._serving: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run)
@@ -116,9 +116,9 @@ class Pages:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         async with await DeskClient.connect(self._settings) as self.client:
-            app = application(SITE, self.client, self._settings.tenant, LetIn(self._access))
+            app = create_app(SITE, self.client, self._settings.tenant, ServerDeps(self._access))
             with create_server(("127.0.0.1", self._port)) as listener:
-                self._serving = asyncio.create_task(SiteServer(app).until_cancelled(listener))
+                self._serving = asyncio.create_task(SiteServer(app).serve_until_cancelled(listener))
                 self._ready.set()
                 await asyncio.gather(self._serving, return_exceptions=True)
 

@@ -123,7 +123,7 @@ class Shell:
         # A process more, which takes as long to load as the workers do.
         return {"WAYSTATION_HOME": str(self.home), "WAYSTATION_PAGES": "false", **self.settings}
 
-    def charged(self) -> int:
+    def run_metered_call(self) -> int:
         """Millionths of a dollar of all charges in the store."""
         return int(asyncio.run(self._asked("select sum(cost_micro_usd) from charges"))[0][0])
 

@@ -11,7 +11,7 @@ from benchmarks.chaos.kills import Moment, Victim, drawn
 from benchmarks.chaos.model import Call, CallId
 from benchmarks.chaos.run import Order, chaos
 from benchmarks.chaos.table import faults, table
-from waystation.context.transcript import Message, Text, Transcript, user_text
+from waystation.context.transcript import Message, Text, Transcript, build_user_message
 
 COMMIT = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 BEFORE, AFTER = COMMIT - timedelta(milliseconds=5), COMMIT + timedelta(milliseconds=5)
@@ -25,7 +25,7 @@ FIRST, SUMMARY = (*AGENT, "turn-1"), (*AGENT, "summary-a1b2")
 def said(*ids: str) -> Transcript:
     """A contract, then a reply for each id."""
     replies = (Message(id=name, role="assistant", blocks=(Text(text="Yes."),)) for name in ids)
-    return Transcript(run_id="task/research-1", messages=(user_text("m1", "Ask."), *replies))
+    return Transcript(run_id="task/research-1", messages=(build_user_message("m1", "Ask."), *replies))
 
 
 def asked(number: str, at: datetime = BEFORE) -> Call:

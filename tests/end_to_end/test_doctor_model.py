@@ -16,17 +16,17 @@ from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.context.transcript import Block, Text, Thinking, ToolUse
 from waystation.kernel.errors import (
+    ContentFilterError,
+    InvalidReplyError,
     ModelError,
     ModelRejected,
     ModelUnavailable,
-    ReplyBlocked,
-    ReplyUnfit,
     SpendingLimitReached,
 )
-from waystation.models.anthropic.messages_server import Gap, refused
+from waystation.models.anthropic.messages_server import Gap, build_error_response
 from waystation.models.endpoints import UNKNOWN, model_endpoint
-from waystation.models.probe import Probe
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.models.probe import ProbeRunner
+from waystation.testing import ScriptedModel, make_scripted_response
 
 MODEL = "harbour-1"
 FITTING = {
@@ -163,7 +163,7 @@ class AwayForTools(ServerWithGaps):
         asked = json.loads(body)
         away = "tool_choice" in asked if self.forced_alone else bool(asked.get("tools"))
         if away and not path.endswith("count_tokens"):
-            return refused(
+            return build_error_response(
                 self.status, {429: "rate_limit_error", 529: "overloaded_error"}.get(self.status, "api_error")
             )
         return super().reply(path, headers, body)
@@ -223,7 +223,7 @@ def test_a_model_is_asked_where_the_settings_have_it(
 
 
 CALL = ToolUse(id="t1", name="no_such_tool", input={})
-FINE = scripted_reply(Text(text="ready."))
+FINE = make_scripted_response(Text(text="ready."))
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ FINE = scripted_reply(Text(text="ready."))
     ],
 )
 async def test_what_comes_in_the_place_of_a_call_is_told_apart(blocks: tuple[Block, ...], finding: str) -> None:
-    chat = ScriptedModel([FINE, scripted_reply(*blocks), FINE, FINE])
-    lines, row = await Probe(dict.fromkeys([(True, True)], chat), MODEL).run()
+    chat = ScriptedModel([FINE, make_scripted_response(*blocks), FINE, FINE])
+    lines, row = await ProbeRunner(dict.fromkeys([(True, True)], chat), MODEL).run()
     assert [line.finding for line in lines if line.name == "tools"] == [finding]
     assert row.tools is False
 
@@ -247,8 +247,8 @@ async def test_what_comes_in_the_place_of_a_call_is_told_apart(blocks: tuple[Blo
     [
         (ModelUnavailable("reset"), None),
         (SpendingLimitReached("no money"), None),
-        (ReplyBlocked("blocked"), None),
-        (ReplyUnfit("arguments are no JSON"), False),
+        (ContentFilterError("blocked"), None),
+        (InvalidReplyError("arguments are no JSON"), False),
         (ModelRejected("no tools here"), False),
     ],
 )
@@ -256,7 +256,7 @@ async def test_what_is_malformed_or_refused_is_a_fact_and_what_passes_is_none(
     error: ModelError, kept: bool | None
 ) -> None:
     chat = ScriptedModel([FINE, error, FINE, FINE, error])
-    lines, row = await Probe(dict.fromkeys([(True, True)], chat), MODEL).run(overflow=10)
+    lines, row = await ProbeRunner(dict.fromkeys([(True, True)], chat), MODEL).run(overflow=10)
     assert row.tools is kept
     assert row.names_overflow is kept
     fits = {line.name: line.fit for line in lines}

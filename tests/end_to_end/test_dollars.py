@@ -44,7 +44,7 @@ def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_
         assert bill["total"]["cost_micro_usd"] == sum(line["cost_micro_usd"] for line in lines)
         shell.run("cancel", task)
         shell.until_task(task, lambda seen: seen.phase.over, 240, "the end, by the cancellation or just before it")
-        assert shell.json("cost", task)["total"]["cost_micro_usd"] == shell.charged()
+        assert shell.json("cost", task)["total"]["cost_micro_usd"] == shell.run_metered_call()
         assert shell.json("show", task)["budget"]["spent_usd"] <= 0.75
     finally:
         shell.run("down")

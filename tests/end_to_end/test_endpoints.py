@@ -15,7 +15,7 @@ from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.sources import load_documents
 from waystation.kernel.amount import Limit
-from waystation.models.anthropic.messages_server import Gap, refused
+from waystation.models.anthropic.messages_server import Gap, build_error_response
 from waystation.models.endpoints import EndpointKind
 from waystation.tasks.task import TaskPhase, TaskRequest
 from workers.wiring import running_workers
@@ -76,7 +76,7 @@ class DyingServer(ServerWithGaps):
     broken: bool = False
 
     def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
-        return refused(529, "overloaded_error") if self.broken else super().reply(path, headers, body)
+        return build_error_response(529, "overloaded_error") if self.broken else super().reply(path, headers, body)
 
     def send(self, write: Callable[[bytes], object], reply: bytes) -> None:
         if self.broken or len(self.answered) <= self.turns:
@@ -158,7 +158,7 @@ class OverloadedServer(ServerWithGaps):
             self.asked_again.append(asking)
             return super().reply(path, headers, body)
         self.refusals.append(asking)
-        return refused(529, "overloaded_error")
+        return build_error_response(529, "overloaded_error")
 
 
 @pytest.mark.timeout(300)

@@ -14,8 +14,8 @@ from tests.end_to_end.shell import Shell
 from tests.end_to_end.test_killed_platform import kill_everything, platform
 from tests.running import until
 from waystation.client import Client
-from waystation.client.persons import searching
-from waystation.client.removal import require_at_rest, under_way
+from waystation.client.persons import open_person_search
+from waystation.client.removal import is_erasure_running, require_at_rest
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.runtime.temporal.run_file import read_run_file
@@ -26,7 +26,7 @@ MAIL = "ada.lovelace@example.com"
 async def until_at_rest() -> None:
     """The task's documents are in memory: before that, nobody is erased."""
     settings = Settings()
-    async with searching(settings, MAIL, None) as search, await Client.connect(settings) as client:
+    async with open_person_search(settings, MAIL, None) as search, await Client.connect(settings) as client:
         found = await search.found()
         assert found.traces
 
@@ -42,8 +42,8 @@ async def until_at_rest() -> None:
 
 async def until_ordered() -> int:
     """The order is with the server; returns how often the person is still there."""
-    async with searching(Settings(), MAIL, None) as search:
-        await until(lambda: under_way(search))
+    async with open_person_search(Settings(), MAIL, None) as search:
+        await until(lambda: is_erasure_running(search))
         return sum(trace.count for trace in (await search.found()).traces)
 
 

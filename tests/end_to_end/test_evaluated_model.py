@@ -45,7 +45,7 @@ def test_answers_of_a_model_are_scored_and_cost_what_the_store_says(tmp_path: Pa
         page, kept = tmp_path / "eval.html", tmp_path / "eval.json"
         done = shell.run("eval", str(questions), "--budget", "300k", "--keep", str(kept), "--html", str(page), "--json")
         assert done.returncode == 0, done.stderr[-2_000:]
-        charged = shell.charged()
+        charged = shell.run_metered_call()
     (found,) = json.loads(done.stdout)["evaluations"]
     assert model.answered
     assert found["model"].startswith("claude-")

@@ -24,7 +24,7 @@ from tests.store_contract.values import charge, reply, request, row
 from waystation.config.settings import Settings
 from waystation.kernel.refs import RunRef
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import opened_store
+from waystation.runtime.stores import open_store
 from waystation.runtime.temporal.run_file import read_run_file
 from waystation.tasks.task import reader_of
 
@@ -131,7 +131,7 @@ def _kill(server: subprocess.Popen[str]) -> None:
 async def test_a_client_that_is_cut_off_at_every_tenth_event_has_each_once_in_order(tmp_path: Path) -> None:
     seen: list[int] = []
     settings = Settings.model_validate({"home": tmp_path, "offline": True})
-    async with aclosing(await opened_store(settings)) as store:
+    async with aclosing(await open_store(settings)) as store:
         writing = asyncio.create_task(write(store, seen))
         while not await store.newest_event(reader_of("local")):
             await asyncio.sleep(0.01)
@@ -158,6 +158,6 @@ def test_whoever_follows_a_task_has_each_event_once_in_order_while_worker_server
 
 async def told(home: Path, task_id: str) -> list[int]:
     """Numbers of all events of a task, as the store has them."""
-    async with aclosing(await opened_store(Settings(home=home, offline=True))) as store:
+    async with aclosing(await open_store(Settings(home=home, offline=True))) as store:
         page = await store.events(reader_of("local"), 0, 1_000, task_id)
     return [one.number for one in page.events]

@@ -20,8 +20,8 @@ from tests.end_to_end.shell import Shell, paused, until
 from tests.end_to_end.test_killed_platform import platform
 from tests.end_to_end.transcripts import Made, made
 from waystation.plugins.offline.replies import Call, call
-from waystation.runtime.temporal.run_file import ProcessMark, read_run_file
-from waystation.security.untrusted import ForeignName, model_names
+from waystation.runtime.temporal.run_file import ProcessIdentity, read_run_file
+from waystation.security.untrusted import UntrustedToolName, model_names
 
 TIME_SERVER = "mcp_server_time"
 TIME: JsonValue = {"command": sys.executable, "args": ["-m", TIME_SERVER, "--local-timezone", "UTC"], "ask": "writes"}
@@ -33,7 +33,7 @@ SERVERS: dict[str, JsonValue] = {
     "stall_one": workshop(allow=["echo"], ask="writes"),
     "gone": {"command": "no-such-program"},
 }
-ALIKE = model_names([ForeignName(server, "echo") for server in ("stall.one", "stall_one")], taken=())
+ALIKE = model_names([UntrustedToolName(server, "echo") for server in ("stall.one", "stall_one")], taken=())
 WORDS = "the keeper of Nordvik"
 PIDS = "pids"
 
@@ -59,7 +59,7 @@ class Work:
     phase: str
     report: str
     results: list[Made]
-    started: dict[ProcessMark, str]
+    started: dict[ProcessIdentity, str]
     """Servers and what they have started, with their commands."""
 
     def told(self, tool: str) -> list[Made]:
@@ -67,15 +67,15 @@ class Work:
         return [one for one in self.results if one.tool == tool]
 
 
-def started_by(shell: Shell, pids: Path) -> dict[ProcessMark, str]:
+def started_by(shell: Shell, pids: Path) -> dict[ProcessIdentity, str]:
     """The processes that the workers have started and theirs, and those of the file that are still there."""
     run = read_run_file(shell.home / "run.json")
     assert run is not None
     found = [*psutil.Process(run.workers.pid).children(recursive=True), *living(map(int, pids.read_text().split()))]
-    started: dict[ProcessMark, str] = {}
+    started: dict[ProcessIdentity, str] = {}
     for one in found:
         with suppress(psutil.NoSuchProcess):
-            started[ProcessMark.of(one.pid)] = " ".join(one.cmdline())
+            started[ProcessIdentity.of(one.pid)] = " ".join(one.cmdline())
     return started
 
 

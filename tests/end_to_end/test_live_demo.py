@@ -56,4 +56,4 @@ def test_the_live_demo_asks_first_and_stops_at_half_a_dollar(tmp_path: Path) -> 
         assert demo.wait(540) in {0, 1}, log.read_text()[-3000:]
     assert model.answered
     assert "nothing left to grant: the task ends with what there is" in log.read_text()
-    assert CAP // 2 < shell.charged() <= CAP
+    assert CAP // 2 < shell.run_metered_call() <= CAP

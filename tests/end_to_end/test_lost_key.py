@@ -8,7 +8,7 @@ import pytest
 from tests.running import dev_server
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.client.lookups import restored_for_owner
+from waystation.client.lookups import restore_task_text
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import BadInput
@@ -42,7 +42,7 @@ async def test_work_goes_on_under_another_key_and_only_the_old_originals_are_gon
         monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
         first, report = await report_of(settings, "first")
         assert (MAIL in report, "<EMAIL_" in report, PASSWORD in report) == (False, True, False)
-        restored = await restored_for_owner(settings, first, report)
+        restored = await restore_task_text(settings, first, report)
         assert MAIL in restored.text
         assert PASSWORD not in restored.text
 
@@ -53,8 +53,8 @@ async def test_work_goes_on_under_another_key_and_only_the_old_originals_are_gon
         assert await asyncio.to_thread(run, ["store", "adopt-key", "--yes"]) == 0
         second, later = await report_of(settings, "second")
 
-        assert MAIL in (await restored_for_owner(settings, second, later)).text
+        assert MAIL in (await restore_task_text(settings, second, later)).text
         async with await Client.connect(settings) as client:
             assert await client.report(first) == report
         with pytest.raises(BadInput, match="is not the one with which this was encrypted"):
-            await restored_for_owner(settings, first, report)
+            await restore_task_text(settings, first, report)

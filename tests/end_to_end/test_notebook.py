@@ -157,13 +157,13 @@ def test_whoever_waits_when_it_is_closed_is_told_so(tmp_path: Path) -> None:
 
     def wait() -> None:
         try:
-            ws.until_done(long)
+            ws.run_until_complete(long)
         except BadInput as closed:
             told.append(str(closed))
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    ws.until_done(partial(asyncio.sleep, 0.1))
+    ws.run_until_complete(partial(asyncio.sleep, 0.1))
     ws.close()
     waiting.join(30)
     assert told == ["it is closed: make another Waystation()"]

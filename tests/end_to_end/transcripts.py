@@ -5,7 +5,7 @@ from typing import NamedTuple
 from pydantic import TypeAdapter
 
 from tests.end_to_end.shell import Shell
-from waystation.context.audit import ShownTranscript
+from waystation.context.audit import TranscriptView
 from waystation.context.transcript import Message
 
 
@@ -20,7 +20,7 @@ class Made(NamedTuple):
 def said(shell: Shell, task: str, agent: str) -> tuple[Message, ...]:
     """The messages of an agent, in order."""
     printed = shell.json("transcript", task, "--agent", agent)
-    return TypeAdapter(ShownTranscript).validate_python(printed).messages
+    return TypeAdapter(TranscriptView).validate_python(printed).messages
 
 
 def made(shell: Shell, task: str, agent: str) -> list[Made]:

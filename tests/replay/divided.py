@@ -19,13 +19,13 @@ from tests.overseeing import ADDED, FAULTY, GOOD, OverseenCrew, overseen
 from tests.post import letter
 from tests.readers import ANYONE
 from tests.running import Counter, Task, opened_parts, until, working
-from waystation.client.sessions import beside_known, keep_documents, read_again
-from waystation.documents.table_engine.engine import DuckDbTables
+from waystation.client.sessions import compare_documents, read_again, store_document_set
+from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.signals import TELL, UPDATE_DOCUMENTS
 from waystation.tasks.task import TaskPhase
-from workers.outside import Reach
+from workers.outside import ToolBackends
 from workflows.task import TaskWorkflow
 
 NEWER = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\n"
@@ -50,7 +50,7 @@ async def divided(client: Client, folder: Path, redactor: Redactor) -> AsyncGene
     gate = Gate(HELD)
     crew = WholeCrew(before=gate, scripts=SCRIPTS, revisions=[ADDED], reviews=[FAULTY, GOOD])
     async with opened_parts(folder, redactor, crew) as plain:
-        parts = replace(plain, reach=Reach(tables=DuckDbTables(), web=(SendLetter(),)))
+        parts = replace(plain, reach=ToolBackends(tables=DuckDbTableEngine(), web=(SendLetter(),)))
         async with working(client, parts):
             counter = Counter(client, parts.store)
             terms = overseen(given=delegating(budget=60_000, agent_budget=30_000))
@@ -68,9 +68,9 @@ async def _told(counter: Counter, folder: Path) -> None:
     (folder / "pilot.md").write_text(NEWER, encoding="utf-8")
     task = (await counter.store.task(counter.task().id, ANYONE)).ref.reader
     loaded = await read_again(await counter.store.documents(task.task_id, task), [folder / "pilot.md"])
-    again = await beside_known(counter.store, task, loaded, remove_missing=False)
+    again = await compare_documents(counter.store, task, loaded, remove_missing=False)
     await counter.task().signal(
-        UPDATE_DOCUMENTS, {"documents": await keep_documents(counter.store, again, task), "by": "Ada"}
+        UPDATE_DOCUMENTS, {"documents": await store_document_set(counter.store, again, task), "by": "Ada"}
     )
 
 

@@ -22,15 +22,15 @@ from tests.replay.divided import answered, divided
 from tests.running import KEY, SESSION, TENANT, at_work, dev_server, until
 from tests.scheduled import office
 from waystation import __version__
-from waystation.config.resolver import task_terms
+from waystation.config.resolver import build_task_config
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
-from waystation.kernel.temporal_names import remembering_id
+from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.tasks.task import TaskRequest
-from workers.models import model_switch
+from workers.models import create_model_router
 from workflows.remember import RememberWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -67,9 +67,9 @@ async def record(folder: Path) -> None:
     """Run one task to its end and keep the histories of its workflow and of its session."""
     settings = Settings(home=folder)
     redactor = PresidioRedactor(KEY)
-    async with dev_server() as client, at_work(client, folder, redactor, model_switch(settings)) as counter:
+    async with dev_server() as client, at_work(client, folder, redactor, create_model_router(settings)) as counter:
         await counter.submit(
-            ASKED, task_terms(ASKED, settings, PRICES, utc_now().date()), [_document(coast) for coast in COASTS]
+            ASKED, build_task_config(ASKED, settings, PRICES, utc_now().date()), [_document(coast) for coast in COASTS]
         )
         await until(lambda: answered(counter.task()))
         progress = await counter.task().result()
@@ -86,7 +86,7 @@ async def record_divided(folder: Path) -> None:
     async with dev_server() as client, divided(client, folder, redactor) as counter:
         progress = await counter.task().result()
         subagent = client.get_workflow_handle(f"{progress.task_id}/harbours.1")
-        remembering = client.get_workflow_handle_for(RememberWorkflow.run, remembering_id(progress.task_id))
+        remembering = client.get_workflow_handle_for(RememberWorkflow.run, make_indexing_workflow_id(progress.task_id))
         await remembering.result()
         _keep(
             divided=await counter.task().fetch_history(),

@@ -11,7 +11,7 @@ from tests.workflows_live.history import everything_written
 from waystation import __version__
 from waystation.tasks.continuation import TaskStart
 from waystation.tasks.task import TaskProgress
-from workers.sandbox import sandboxed
+from workers.sandbox import create_sandboxed_runner
 from workflows.remember import RememberWorkflow
 from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow
@@ -34,7 +34,7 @@ def replayer(*workflows: type) -> Replayer:
     return Replayer(
         workflows=workflows,
         data_converter=pydantic_data_converter,
-        workflow_runner=sandboxed(),
+        workflow_runner=create_sandboxed_runner(),
     )
 
 

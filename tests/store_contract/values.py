@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 from waystation.agents.deliverables import Note
-from waystation.agents.leg import AgentTerms
+from waystation.agents.leg import AgentConfig
 from waystation.budgets.budget import Mode
-from waystation.context.transcript import Charge, Fence, Intent, Message, Summarised, Text, user_text
+from waystation.context.transcript import Charge, Fence, Intent, Message, SummaryRecord, Text, build_user_message
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.usage import Usage
@@ -18,7 +18,7 @@ TERMS = TaskTerms(
     budget=Limit(tokens=600_000),
     agent_budget=Limit(tokens=100_000),
     mode=Mode.APPROVAL,
-    agent=AgentTerms(model="model", condense_model="small", window=50_000, trigger=37_500, target=18_750),
+    agent=AgentConfig(model="model", condense_model="small", window=50_000, trigger=37_500, target=18_750),
     plan_model="model",
     offline=False,
 )
@@ -60,7 +60,7 @@ def reply(number: int) -> Message:
 
 
 def question(number: int) -> Message:
-    return user_text(f"question-{number}", f"Question {number}")
+    return build_user_message(f"question-{number}", f"Question {number}")
 
 
 def charge(key: str, *, cost: int | None = 7, usage: Usage | None = None) -> Charge:
@@ -73,9 +73,9 @@ def intent(key: str, worst_case: int = 1_000) -> Intent:
     return Intent(key=key, model="model", worst_case=Amount(tokens=worst_case), at=NOON)
 
 
-def summary(record_id: str = "summary-1", after: int | None = None) -> Summarised:
-    message = user_text(f"{record_id}-message", "What happened so far")
-    return Summarised(
+def summary(record_id: str = "summary-1", after: int | None = None) -> SummaryRecord:
+    message = build_user_message(f"{record_id}-message", "What happened so far")
+    return SummaryRecord(
         id=record_id, strategy="summarise", covered=("question-1", "reply-1"), summary=message, after=after
     )
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy import select, update
 
 from tests.readers import ANYONE
-from waystation.context.transcript import Charge, Fence, user_text
+from waystation.context.transcript import Charge, Fence, build_user_message
 from waystation.kernel.errors import VersionConflict
 from waystation.kernel.usage import Usage
 from waystation.runtime.sql_store import SqlStore
@@ -28,7 +28,7 @@ async def count_one(store: SqlStore, tally_run: str) -> None:
 
 async def write_turn(store: SqlStore, fence: Fence, message_id: str) -> None:
     """Append to the transcript by compare-and-set, until nobody came between."""
-    message, usage = user_text(message_id, "text"), Usage(output=1)
+    message, usage = build_user_message(message_id, "text"), Usage(output=1)
     charge = Charge(key=f"turn-{message_id}", kind="turn", model="model", usage=usage, cost_micro_usd=1, at=now())
     while True:
         version = (await store.load(fence.run_id, ANYONE)).version

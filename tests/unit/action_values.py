@@ -4,7 +4,7 @@ from datetime import datetime
 
 from tests.unit.task_values import NOON, after_leg, standing, working
 from waystation.agents.decisions import ActionQuestion, question_on
-from waystation.agents.leg import ActionsAsked
+from waystation.agents.leg import ApprovalRequired
 from waystation.context.transcript import ToolUse
 from waystation.tasks.state import TaskState, opened_actions
 
@@ -18,7 +18,7 @@ def question(number: int = 1, text: str = "Write this file?") -> ActionQuestion:
 
 def asking_for(*questions: ActionQuestion, state: TaskState | None = None) -> TaskState:
     """The agent's leg ended with these questions."""
-    outcome = ActionsAsked(standing=standing(500), questions=questions or (question(),))
+    outcome = ApprovalRequired(standing=standing(500), questions=questions or (question(),))
     return after_leg(state or working(), AGENT, outcome)
 
 

@@ -10,7 +10,7 @@ from anthropic.types import MessageParam
 from pydantic import ConfigDict, TypeAdapter
 
 from waystation.cli.main import run
-from waystation.context.legality import violations
+from waystation.context.legality import find_violations
 from waystation.plugins.request_files.request_body import read_request_body
 
 Json = dict[str, Any]
@@ -103,7 +103,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 def legal(messages: Sequence[Json]) -> None:
     read = read_request_body(json.dumps({"messages": messages}).encode())
-    assert violations([original.message for original in read.originals], pending_allowed=True) == ()
+    assert find_violations([original.message for original in read.originals], pending_allowed=True) == ()
     SDK_MESSAGES.validate_python(messages)
 
 

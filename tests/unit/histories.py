@@ -15,7 +15,7 @@ from waystation.context.transcript import (
     ToolResult,
     ToolUse,
     Transcript,
-    user_text,
+    build_user_message,
 )
 
 READ = "read_document"
@@ -60,7 +60,7 @@ def research(turns: int, result_tokens: int = 1_500, *, tool: str = READ, start:
 
 def working(turns: int, result_tokens: int = 1_500, *, tool: str = READ) -> Transcript:
     """A contract and so many turns."""
-    return transcript(user_text("m1", "Find out what changed."), *research(turns, result_tokens, tool=tool))
+    return transcript(build_user_message("m1", "Find out what changed."), *research(turns, result_tokens, tool=tool))
 
 
 def small_policy(window: int = 20_000) -> CompactionPolicy:
@@ -107,7 +107,7 @@ def more_messages(draw: st.DrawFn, first: int, most: int = 6) -> tuple[Message, 
         kind = draw(st.sampled_from(["turn", "turn", "turn", "remark", "reply"]))
         if kind == "remark":
             messages.append(
-                user_text(f"m{number}", draw(st.sampled_from(["Hurry.", "Do not touch main.", prose(300)])))
+                build_user_message(f"m{number}", draw(st.sampled_from(["Hurry.", "Do not touch main.", prose(300)])))
             )
         elif kind == "reply":
             messages.append(says(f"m{number}", prose(draw(_sizes))))

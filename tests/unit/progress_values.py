@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from waystation.agents.agent_run import Outlook
-from waystation.agents.deliverables import Made
-from waystation.budgets.budget import RunTotals
+from waystation.agents.agent_run import BudgetForecast
+from waystation.agents.deliverables import WorkCounts
+from waystation.budgets.budget import RunUsage
 from waystation.context.outcome import AgentCompaction, Status
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
@@ -21,14 +21,14 @@ ASKING = Approval(
     limit=Limit(tokens=30_000),
     needed=Amount(tokens=900),
     steps_left=3,
-    outlook=Outlook(
+    outlook=BudgetForecast(
         calls=7,
         each=Amount(tokens=4_214),
         worth=7,
         finished=1,
         to_come=2,
         kept=Amount(tokens=60_000),
-        made=Made(notes=3),
+        made=WorkCounts(notes=3),
         needed_by=("analysis",),
     ),
     requested_at=NOON,
@@ -68,7 +68,7 @@ def compaction(status: Status = Status.COMPRESSED) -> AgentCompaction:
         covered=14,
         passages=6,
         redactions=2,
-        totals=RunTotals(),
+        totals=RunUsage(),
     )
 
 
@@ -84,7 +84,7 @@ PAUSED = TaskProgress(
         funded(step("writing", "waiting"), limit=30_000),
     ),
     budget=BudgetProgress(limit=Limit(tokens=200_000), spent=Amount(tokens=41_200), reserved=Amount(tokens=60_500)),
-    totals=RunTotals(usage=USAGE, turns=14, possibly_billed=2_500, cost_micro_usd=123_456),
+    totals=RunUsage(usage=USAGE, turns=14, possibly_billed=2_500, cost_micro_usd=123_456),
     legs=4,
     compactions=(compaction(), compaction(Status.NOOP)),
     approvals=(APPROVED, DENIED, ASKING),

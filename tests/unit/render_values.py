@@ -1,8 +1,8 @@
 """What the tests of output show: a paused task, in tokens and with a budget in dollars."""
 
-from waystation.agents.agent_run import Outlook
-from waystation.agents.deliverables import Made
-from waystation.budgets.budget import RunTotals
+from waystation.agents.agent_run import BudgetForecast
+from waystation.agents.deliverables import WorkCounts
+from waystation.budgets.budget import RunUsage
 from waystation.context.outcome import AgentCompaction, Status
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
@@ -10,14 +10,14 @@ from waystation.tasks.task import Approval, BudgetProgress, StepProgress, TaskPh
 from waystation.tasks.view import TaskView
 
 USAGE = Usage(input=1_000, cache_write=200, cache_read=3_000, output=400)
-ASKING_OUTLOOK = Outlook(
+ASKING_OUTLOOK = BudgetForecast(
     calls=7,
     each=Amount(tokens=4_214),
     worth=7,
     finished=1,
     to_come=2,
     kept=Amount(tokens=60_000),
-    made=Made(notes=3),
+    made=WorkCounts(notes=3),
     needed_by=("analysis",),
 )
 ASKING = Approval(
@@ -50,7 +50,7 @@ PAUSED = TaskView(
             StepProgress(id="writing", role="writing", state="waiting", legs=0, usage=Usage()),
         ),
         budget=BudgetProgress(limit=Limit(tokens=200_000), spent=Amount(tokens=41_200), reserved=Amount(tokens=90_000)),
-        totals=RunTotals(usage=USAGE, turns=4, cost_micro_usd=123_456),
+        totals=RunUsage(usage=USAGE, turns=4, cost_micro_usd=123_456),
         legs=2,
         compactions=(
             AgentCompaction(
@@ -64,7 +64,7 @@ PAUSED = TaskView(
                 passages=6,
                 passages_waiting=6,
                 redactions=2,
-                totals=RunTotals(),
+                totals=RunUsage(),
             ),
         ),
         approvals=(ASKING,),

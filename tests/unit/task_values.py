@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from waystation.agents.leg import AgentTerms, AllowanceSpent, Finished, LegOutcome, Standing
-from waystation.budgets.budget import Account, Mode, RunTotals
+from waystation.agents.leg import AgentConfig, AgentFinished, BudgetExhausted, LegOutcome, LegState
+from waystation.budgets.budget import BudgetAccount, Mode, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.usage import Usage
@@ -18,23 +18,23 @@ TERMS = TaskTerms(
     budget=Limit(tokens=200_000),
     agent_budget=Limit(tokens=30_000),
     mode=Mode.APPROVAL,
-    agent=AgentTerms(model="m", condense_model="c", window=15_000, trigger=11_250, target=5_625),
+    agent=AgentConfig(model="m", condense_model="c", window=15_000, trigger=11_250, target=5_625),
     plan_model="m",
     offline=False,
 )
 PLAN = standard_plan("Why?").without_goals()
 
 
-def totals(tokens: int, *, cost: int | None = 7, possibly: int = 0) -> RunTotals:
-    return RunTotals(usage=Usage(input=tokens), turns=1, cost_micro_usd=cost, possibly_billed=possibly)
+def totals(tokens: int, *, cost: int | None = 7, possibly: int = 0) -> RunUsage:
+    return RunUsage(usage=Usage(input=tokens), turns=1, cost_micro_usd=cost, possibly_billed=possibly)
 
 
-def standing(tokens: int, *notes: str) -> Standing:
-    return Standing(totals=totals(tokens), notes=notes)
+def standing(tokens: int, *notes: str) -> LegState:
+    return LegState(totals=totals(tokens), notes=notes)
 
 
 def planned(budget: int = 200_000, plan: Plan = PLAN) -> TaskState:
-    return TaskState(account=Account(limit=Limit(tokens=budget))).planned(
+    return TaskState(account=BudgetAccount(limit=Limit(tokens=budget))).planned(
         plan, totals(2_000), ("planned",), TERMS.agent_budget
     )
 
@@ -52,11 +52,11 @@ def after_leg(state: TaskState, step_id: str, outcome: LegOutcome) -> TaskState:
 
 
 def spent(state: TaskState, step_id: str, tokens: int = 29_500, needed: int = 900) -> TaskState:
-    return after_leg(state, step_id, AllowanceSpent(standing=standing(tokens), needed=Amount(tokens=needed)))
+    return after_leg(state, step_id, BudgetExhausted(standing=standing(tokens), needed=Amount(tokens=needed)))
 
 
 def finished(state: TaskState, step_id: str, tokens: int = 10_000) -> TaskState:
-    return after_leg(state, step_id, Finished(standing=standing(tokens)))
+    return after_leg(state, step_id, AgentFinished(standing=standing(tokens)))
 
 
 def asking(state: TaskState, *step_ids: str) -> TaskState:

@@ -8,8 +8,8 @@ from pydantic import JsonValue
 from tests.unit.action_values import AGENT, asked_for, asking_for, question
 from tests.unit.answering import approve, deny
 from tests.unit.task_values import NOON, after_leg, asking, standing, standing_of, working
-from waystation.agents.agent_run import AgentRun, AskPerson, RunLeg
-from waystation.agents.leg import ActionsAsked, Delegated, LegOutcome, ProviderLimit, TurnLimit
+from waystation.agents.agent_run import AgentRun, RequestApproval, RunLeg
+from waystation.agents.leg import ApprovalRequired, LegOutcome, OperatorActionRequired, SubagentsRequested, TurnLimit
 from waystation.context.outcome import Action, ContextEdit, EditOutcome
 from waystation.kernel.amount import Amount
 from waystation.tasks.details import answer_text
@@ -43,7 +43,7 @@ def why(answer: Approval | Refusal) -> str:
 
 def test_an_agent_that_asks_waits_for_a_person_and_its_task_is_paused_with_it() -> None:
     state = asking_for(question())
-    assert run_of(state).next_move() == AskPerson(questions=(question(),))
+    assert run_of(state).next_move() == RequestApproval(questions=(question(),))
     state = working(AGENT)
     state = asking_for(question(), state=state)
     (request,) = opened_actions(state, AGENT, NOON, LATER)
@@ -72,7 +72,7 @@ def test_ids_count_on_from_requests_for_money() -> None:
 
 def test_the_agent_goes_on_when_the_last_of_its_calls_is_decided_on_and_knows_of_each() -> None:
     state = approved(asked_for(question(1), question(2)), f"{AGENT}-1")
-    assert isinstance(run_of(state).next_move(), AskPerson)
+    assert isinstance(run_of(state).next_move(), RequestApproval)
     state = denied(state, {"request_id": f"{AGENT}-2", "note": "not that file"})
     move = run_of(state).next_move()
     assert isinstance(move, RunLeg)
@@ -114,9 +114,9 @@ def test_a_call_that_nobody_decided_on_until_its_deadline_is_refused_and_the_age
     ("outcome", "kept"),
     [
         (TurnLimit(standing=standing(600)), 0),
-        (ProviderLimit(standing=standing(600), reason="no money left"), 1),
-        (Delegated(standing=standing(600), orders=()), 1),
-        (ActionsAsked(standing=standing(600), questions=(question(2),)), 1),
+        (OperatorActionRequired(standing=standing(600), reason="no money left"), 1),
+        (SubagentsRequested(standing=standing(600), orders=()), 1),
+        (ApprovalRequired(standing=standing(600), questions=(question(2),)), 1),
     ],
 )
 def test_decisions_are_kept_as_long_as_their_calls_may_be_open(outcome: LegOutcome, kept: int) -> None:
@@ -141,12 +141,12 @@ def test_a_conversation_that_is_taken_back_takes_its_requests_with_it() -> None:
 
 def test_other_edits_leave_an_agent_waiting() -> None:
     state = edited(asked_for(question()), "pin")
-    assert isinstance(run_of(state).next_move(), AskPerson)
+    assert isinstance(run_of(state).next_move(), RequestApproval)
     assert overtaken(state, AGENT, LATER) == ()
 
 
 def test_a_run_that_works_again_after_its_task_has_ended_waits_for_nothing() -> None:
-    run = run_of(asked_for(question())).reopened(run_of(working()).share)
+    run = run_of(asked_for(question())).reopen_run(run_of(working()).share)
     assert (run.questions, run.decisions, run.phase) == ((), (), "running")
 
 

@@ -11,7 +11,7 @@ from tests.unit.action_values import question
 from tests.unit.answering import approve, deny
 from tests.unit.notice_values import ASKED
 from tests.unit.render_values import ASKING, PAUSED
-from waystation.cli.render_requests import inbox_text, request_text
+from waystation.cli.render_requests import format_inbox, request_text
 from waystation.client.task_json import ApprovalJson
 from waystation.kernel.amount import Amount
 from waystation.tasks.approvals import Circumstances
@@ -94,7 +94,7 @@ def test_no_words_of_a_question_leave_its_block_in_the_ui(words: str) -> None:
 
 
 def test_the_inbox_shows_the_question_and_commands_to_copy() -> None:
-    assert inbox_text([waiting()], NOON, 80) == snapshot("""\
+    assert format_inbox([waiting()], NOON, 80) == snapshot("""\
 task-1  Why?
 harbours asks to call fs__write_file, since 2026-11-21 12:00 UTC
   | May the tool write_file be called with these arguments?

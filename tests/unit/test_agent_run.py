@@ -6,39 +6,39 @@ from waystation.agents.agent_run import (
     LISTED_COMPACTIONS,
     MAX_FUTILE_COMPACTIONS,
     AgentRun,
-    AskMoney,
-    AskPerson,
     Compact,
-    Delegate,
-    Deliver,
     Edit,
+    Finish,
+    RequestApproval,
+    RequestBudget,
     RunLeg,
+    StartSubagents,
 )
 from waystation.agents.leg import (
-    AgentTerms,
-    AllowanceSpent,
+    AgentConfig,
+    AgentFinished,
+    BudgetExhausted,
     ContextFull,
-    Finished,
+    Interrupted,
     LegOutcome,
-    ProviderLimit,
-    Standing,
+    LegState,
+    OperatorActionRequired,
     TurnLimit,
-    Yielded,
 )
-from waystation.budgets.budget import RunTotals
+from waystation.budgets.budget import RunUsage
 from waystation.context.outcome import CompactionOutcome, Status
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.usage import Usage
 
-TERMS = AgentTerms(model="m", condense_model="c", window=50_000, trigger=37_500, target=18_750)
+TERMS = AgentConfig(model="m", condense_model="c", window=50_000, trigger=37_500, target=18_750)
 REF = RunRef(store_id="s", tenant="t", session="s", task_id="task-1", step_id="research-1", role="research")
 FRESH = AgentRun(run=REF, terms=TERMS, limit=Limit(tokens=30_000), share=Limit(tokens=30_000))
 
 
-def after_turns(turns: int, *notes: str, scale: float = 1.0) -> Standing:
-    totals = RunTotals(usage=Usage(input=1_000 * turns), turns=turns, cost_micro_usd=7 * turns)
-    return Standing(totals=totals, scale=scale, notes=notes)
+def after_turns(turns: int, *notes: str, scale: float = 1.0) -> LegState:
+    totals = RunUsage(usage=Usage(input=1_000 * turns), turns=turns, cost_micro_usd=7 * turns)
+    return LegState(totals=totals, scale=scale, notes=notes)
 
 
 def compaction(status: Status, turns: int = 0, *notes: str) -> CompactionOutcome:
@@ -67,14 +67,14 @@ def test_a_fresh_run_starts_with_its_first_leg() -> None:
 
 
 def test_a_leg_that_finished_delivers() -> None:
-    run = FRESH.after_leg(Finished(standing=after_turns(3)))
-    assert run.next_move() == Deliver(partial=False)
+    run = FRESH.after_leg(AgentFinished(standing=after_turns(3)))
+    assert run.next_move() == Finish(partial=False)
     assert (run.totals.turns, run.leg) == (3, 2)
 
 
 def test_a_leg_that_finished_without_a_result_delivers_what_there_is_and_says_why() -> None:
-    run = FRESH.after_leg(Finished(standing=after_turns(3), partial=True, reason="the model refused to go on"))
-    assert run.next_move() == Deliver(partial=True, reason="the model refused to go on")
+    run = FRESH.after_leg(AgentFinished(standing=after_turns(3), partial=True, reason="the model refused to go on"))
+    assert run.next_move() == Finish(partial=True, reason="the model refused to go on")
 
 
 def test_a_full_context_is_compacted_and_the_next_leg_goes_on_with_the_scale() -> None:
@@ -86,17 +86,17 @@ def test_a_full_context_is_compacted_and_the_next_leg_goes_on_with_the_scale() -
 
 
 def test_a_spent_budget_asks_for_what_one_call_needs_and_beyond_it_for_as_much_as_the_run_started_with() -> None:
-    small = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=Amount(tokens=900)))
-    large = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=Amount(tokens=45_000)))
+    small = FRESH.after_leg(BudgetExhausted(standing=after_turns(5), needed=Amount(tokens=900)))
+    large = FRESH.after_leg(BudgetExhausted(standing=after_turns(5), needed=Amount(tokens=45_000)))
     assert (small.next_move(), large.next_move()) == (
-        AskMoney(amount=Amount(tokens=30_900)),
-        AskMoney(amount=Amount(tokens=75_000)),
+        RequestBudget(amount=Amount(tokens=30_900)),
+        RequestBudget(amount=Amount(tokens=75_000)),
     )
 
 
 def test_a_grant_raises_the_limit_and_lets_the_run_go_on() -> None:
     move = (
-        FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=Amount(tokens=900)))
+        FRESH.after_leg(BudgetExhausted(standing=after_turns(5), needed=Amount(tokens=900)))
         .after_grant(Amount(tokens=12_000))
         .next_move()
     )
@@ -105,19 +105,21 @@ def test_a_grant_raises_the_limit_and_lets_the_run_go_on() -> None:
 
 
 def test_a_provider_that_makes_no_more_calls_halts_the_run_until_somebody_answered_and_no_money_is_asked_for() -> None:
-    halted = FRESH.after_leg(ProviderLimit(standing=after_turns(2), reason="the account has no credit"))
-    assert (halted.next_move(), halted.halted) == (AskMoney(amount=Amount()), "the account has no credit")
+    halted = FRESH.after_leg(OperatorActionRequired(standing=after_turns(2), reason="the account has no credit"))
+    assert (halted.next_move(), halted.halted) == (RequestBudget(amount=Amount()), "the account has no credit")
     goes_on = halted.after_grant(Amount())
     assert (goes_on.phase, goes_on.halted, goes_on.limit) == ("running", "", FRESH.limit)
-    assert halted.cannot_go_on("a person denied it more").reason == "a person denied it more; the account has no credit"
-    assert halted.cannot_go_on(halted.halted).reason == halted.halted
+    assert (
+        halted.finish_partial("a person denied it more").reason == "a person denied it more; the account has no credit"
+    )
+    assert halted.finish_partial(halted.halted).reason == halted.halted
     move = goes_on.next_move()
     assert isinstance(move, RunLeg)
     assert move.request.leg == 2
 
 
 def test_a_leg_that_reached_its_turns_or_yielded_is_followed_by_the_next() -> None:
-    run = FRESH.after_leg(TurnLimit(standing=after_turns(12))).after_leg(Yielded(standing=after_turns(14)))
+    run = FRESH.after_leg(TurnLimit(standing=after_turns(12))).after_leg(Interrupted(standing=after_turns(14)))
     move = run.next_move()
     assert isinstance(move, RunLeg)
     assert move.request.leg == 3
@@ -125,7 +127,7 @@ def test_a_leg_that_reached_its_turns_or_yielded_is_followed_by_the_next() -> No
 
 def test_a_compaction_that_made_no_room_ends_the_run_and_names_its_status() -> None:
     full = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
-    assert full.after_compaction(compaction(Status.CANNOT_FIT, 5)).next_move() == Deliver(
+    assert full.after_compaction(compaction(Status.CANNOT_FIT, 5)).next_move() == Finish(
         partial=True, reason="its context cannot be made smaller (CANNOT_FIT)"
     )
 
@@ -135,7 +137,7 @@ def test_a_compaction_that_is_blocked_is_tried_again_a_few_times_and_then_the_ru
     for _ in range(MAX_FUTILE_COMPACTIONS):
         assert run.next_move() == Compact(request_tokens=38_000)
         run = run.after_compaction(compaction(Status.BLOCKED, 5, "A hook failed: compaction_before (x) answered 500."))
-    assert run.next_move() == Deliver(
+    assert run.next_move() == Finish(
         partial=True,
         reason="its context may not be compacted: A hook failed: compaction_before (x) answered 500.",
     )
@@ -154,7 +156,7 @@ def test_compactions_without_a_turn_between_them_end_the_run() -> None:
         assert isinstance(run.next_move(), Compact)
         run = run.after_compaction(compaction(Status.TRUNCATED, 5))
         run = run.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
-    assert run.next_move() == Deliver(partial=True, reason="3 compactions in a row made no room for a turn")
+    assert run.next_move() == Finish(partial=True, reason="3 compactions in a row made no room for a turn")
     assert len(run.compactions) == MAX_FUTILE_COMPACTIONS
 
 
@@ -188,14 +190,14 @@ def test_notes_of_legs_and_compactions_are_kept_once_in_order() -> None:
 
 
 def test_a_failed_leg_is_settled_by_what_the_store_says() -> None:
-    run = FRESH.settled(after_turns(7).totals).cannot_go_on("no key")
-    assert (run.totals.turns, run.next_move()) == (7, Deliver(partial=True, reason="no key"))
+    run = FRESH.settled(after_turns(7).totals).finish_partial("no key")
+    assert (run.totals.turns, run.next_move()) == (7, Finish(partial=True, reason="no key"))
 
 
 def test_a_run_survives_being_stored_in_any_phase() -> None:
     full = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
-    spent = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=Amount(tokens=900)))
-    for run in (FRESH, full, full.after_compaction(compaction(Status.MASKED, 5)), spent, spent.cannot_go_on("x")):
+    spent = FRESH.after_leg(BudgetExhausted(standing=after_turns(5), needed=Amount(tokens=900)))
+    for run in (FRESH, full, full.after_compaction(compaction(Status.MASKED, 5)), spent, spent.finish_partial("x")):
         assert AgentRun.model_validate_json(run.model_dump_json()) == run
 
 
@@ -206,7 +208,7 @@ ENDINGS = st.sampled_from(["finished", "full", "spent", "turns", "yielded"])
 def test_whatever_the_legs_say_the_run_never_loops_without_turns_or_money(data: st.DataObject) -> None:
     """A world that never gives a turn, and gives money at most five times: the run must come to its end."""
     run, grants, moves = FRESH, 0, 0
-    while not isinstance(move := run.next_move(), Deliver):
+    while not isinstance(move := run.next_move(), Finish):
         moves += 1
         assert moves < 60
         match move:
@@ -215,11 +217,11 @@ def test_whatever_the_legs_say_the_run_never_loops_without_turns_or_money(data: 
                 run = run.after_leg(_ended(data.draw(st.sampled_from(["full", "spent"])), run.totals.turns))
             case Compact():
                 run = run.after_compaction(compaction(data.draw(st.sampled_from(Status)), run.totals.turns))
-            case AskMoney():
+            case RequestBudget():
                 assert move.amount.tokens > 0
                 grants += 1
-                run = run.after_grant(move.amount) if grants <= 5 else run.cannot_go_on("denied")
-            case Edit() | Delegate() | AskPerson():
+                run = run.after_grant(move.amount) if grants <= 5 else run.finish_partial("denied")
+            case Edit() | StartSubagents() | RequestApproval():
                 pytest.fail("nobody asked for an edit")
     assert move.partial
     assert move.reason
@@ -236,11 +238,11 @@ def test_each_leg_has_a_number_of_its_own_and_totals_only_grow(legs: list[tuple[
                 run = run.after_leg(_ended(ending, turns))
             case Compact():
                 run = run.after_compaction(compaction(Status.COMPRESSED, turns))
-            case AskMoney(amount=amount):
+            case RequestBudget(amount=amount):
                 run = run.after_grant(amount)
-            case Edit() | Delegate() | AskPerson():
+            case Edit() | StartSubagents() | RequestApproval():
                 pytest.fail("nobody asked for an edit")
-            case Deliver():
+            case Finish():
                 break
         assert run.totals.turns == turns
     assert numbers == list(range(1, len(numbers) + 1))
@@ -250,12 +252,12 @@ def _ended(kind: str, turns: int) -> LegOutcome:
     standing = after_turns(turns)
     match kind:
         case "finished":
-            return Finished(standing=standing)
+            return AgentFinished(standing=standing)
         case "full":
             return ContextFull(standing=standing, request_tokens=38_000)
         case "spent":
-            return AllowanceSpent(standing=standing, needed=Amount(tokens=500))
+            return BudgetExhausted(standing=standing, needed=Amount(tokens=500))
         case "turns":
             return TurnLimit(standing=standing)
         case _:
-            return Yielded(standing=standing)
+            return Interrupted(standing=standing)

@@ -2,7 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.kernel.amount import Amount, Limit, amount_text, dollars, limit_text, read_limit, used_text
+from waystation.kernel.amount import (
+    Amount,
+    Limit,
+    format_amount,
+    format_limit,
+    format_usd,
+    format_used_amount,
+    read_limit,
+)
 
 NUMBERS = st.integers(0, 10**12)
 AMOUNTS = st.builds(Amount, tokens=NUMBERS, micro_usd=NUMBERS)
@@ -106,12 +114,12 @@ def test_a_unit_that_is_named_twice_is_refused(text: str, unit: str) -> None:
     ],
 )
 def test_dollars_are_shown_exactly_and_in_whole_cents_where_that_is_exact(micro_usd: int, text: str) -> None:
-    assert dollars(micro_usd) == text
+    assert format_usd(micro_usd) == text
 
 
 @given(NUMBERS)
 def test_dollars_that_are_shown_read_back_as_the_same(micro_usd: int) -> None:
-    assert read_limit(dollars(micro_usd)) == Limit(micro_usd=micro_usd)
+    assert read_limit(format_usd(micro_usd)) == Limit(micro_usd=micro_usd)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +132,7 @@ def test_dollars_that_are_shown_read_back_as_the_same(micro_usd: int) -> None:
     ],
 )
 def test_a_limit_is_shown_in_the_units_that_it_has(limit: Limit, text: str) -> None:
-    assert limit_text(limit) == text
+    assert format_limit(limit) == text
 
 
 @pytest.mark.parametrize(
@@ -137,7 +145,7 @@ def test_a_limit_is_shown_in_the_units_that_it_has(limit: Limit, text: str) -> N
     ],
 )
 def test_an_amount_is_shown_in_the_units_that_it_has(amount: Amount, text: str) -> None:
-    assert amount_text(amount) == text
+    assert format_amount(amount) == text
 
 
 @pytest.mark.parametrize(
@@ -150,7 +158,7 @@ def test_an_amount_is_shown_in_the_units_that_it_has(amount: Amount, text: str) 
     ],
 )
 def test_what_is_used_is_shown_beside_what_may_be(limit: Limit, text: str) -> None:
-    assert used_text(Amount(tokens=1_200, micro_usd=100_000), limit) == text
+    assert format_used_amount(Amount(tokens=1_200, micro_usd=100_000), limit) == text
 
 
 @pytest.mark.parametrize(
@@ -165,7 +173,7 @@ def test_what_is_used_is_shown_beside_what_may_be(limit: Limit, text: str) -> No
     ],
 )
 def test_the_unit_that_is_used_most_says_how_much_is_used(used: Amount, limit: Limit, share: float) -> None:
-    assert limit.share_used(used) == share
+    assert limit.compute_used_share(used) == share
 
 
 @given(LIMITS, AMOUNTS)
@@ -173,29 +181,29 @@ def test_a_limit_covers_an_amount_unless_it_is_over_in_some_limited_unit(limit: 
     over = (limit.tokens is not None and amount.tokens > limit.tokens) or (
         limit.micro_usd is not None and amount.micro_usd > limit.micro_usd
     )
-    assert limit.covers(amount) == (not over)
-    assert limit.raised(limit.excess(amount)).covers(amount)
+    assert limit.can_cover(amount) == (not over)
+    assert limit.increase_by(limit.excess(amount)).can_cover(amount)
 
 
 @given(LIMITS, AMOUNTS, AMOUNTS)
 def test_what_is_left_is_never_negative_and_never_more_than_there_was(limit: Limit, one: Amount, other: Amount) -> None:
     left = limit.after(one)
     assert left.after(other) == limit.after(one + other)
-    assert limit.covers(left.amount)
+    assert limit.can_cover(left.amount)
     assert (left.tokens is None, left.micro_usd is None) == (limit.tokens is None, limit.micro_usd is None)
     assert min(left.amount.tokens, left.amount.micro_usd) >= 0
 
 
 @given(LIMITS, st.integers(1, 50))
 def test_equal_parts_together_never_exceed_the_whole(limit: Limit, parts: int) -> None:
-    assert limit.covers(sum([limit.part(parts).amount] * parts, Amount()))
+    assert limit.can_cover(sum([limit.part(parts).amount] * parts, Amount()))
 
 
 @given(AMOUNTS, AMOUNTS)
 def test_amounts_are_compared_and_taken_off_in_each_unit(one: Amount, other: Amount) -> None:
-    assert one.less(other) + one.at_most(other) == one
-    assert one.less(one).nothing
-    assert (one + other).less(other) == one
+    assert one.subtract_clamped(other) + one.at_most(other) == one
+    assert one.subtract_clamped(one).nothing
+    assert (one + other).subtract_clamped(other) == one
 
 
 @given(AMOUNTS, LIMITS)

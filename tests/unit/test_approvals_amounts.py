@@ -174,4 +174,4 @@ def test_no_grant_raises_a_task_over_its_ceiling(asked: Amount, limit: Limit, ce
     asked = limit.counted(asked)
     assume(not asked.nothing)
     granted = answered(asked, {}, limit, ceiling)
-    assert isinstance(granted, Amount) == ceiling.covers(limit.raised(asked).amount)
+    assert isinstance(granted, Amount) == ceiling.can_cover(limit.increase_by(asked).amount)

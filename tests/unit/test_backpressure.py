@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.budgets.budget import WARN_SHARE, delay_seconds
+from waystation.budgets.budget import WARN_SHARE, compute_delay_seconds
 
 SHARES = st.floats(0, 3)
 
@@ -24,11 +24,11 @@ SHARES = st.floats(0, 3)
     ],
 )
 def test_a_call_waits_the_longer_the_more_of_a_budget_is_used(used: float, seconds: float) -> None:
-    assert delay_seconds(used) == seconds
+    assert compute_delay_seconds(used) == seconds
 
 
 @given(SHARES, SHARES)
 def test_a_call_never_waits_less_for_more_use_and_never_before_people_are_warned(one: float, other: float) -> None:
     less, more = sorted((one, other))
-    assert delay_seconds(less) <= delay_seconds(more)
-    assert (delay_seconds(one) > 0) == (one >= WARN_SHARE)
+    assert compute_delay_seconds(less) <= compute_delay_seconds(more)
+    assert (compute_delay_seconds(one) > 0) == (one >= WARN_SHARE)

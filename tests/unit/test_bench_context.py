@@ -8,7 +8,7 @@ from benchmarks.context.conversations import OPEN_WORK, PINNED_REMARK, REMARKS, 
 from benchmarks.context.kept import Kept, in_view, kept
 from benchmarks.context.prompt_cache import LIFE, PromptCache
 from waystation.context.tokens import MESSAGE_TOKENS
-from waystation.context.transcript import Message, Opaque, Speaker, user_text
+from waystation.context.transcript import Message, Opaque, Speaker, build_user_message
 from waystation.kernel.usage import Usage
 
 FIXED = 2_000
@@ -95,7 +95,7 @@ def test_the_checker_says_what_is_lost(lost: int, found: Kept) -> None:
 
 def test_a_pin_that_is_only_quoted_and_an_identifier_that_is_gone_are_lost() -> None:
     said = conversation()
-    quoted = user_text("s-1", f"The user said: {REMARKS[PINNED_REMARK]}")
+    quoted = build_user_message("s-1", f"The user said: {REMARKS[PINNED_REMARK]}")
     shown = [quoted if message.id in said.pinned else message for message in said.messages]
     assert kept(said, shown, OPEN_WORK) == Kept(0, 1, 1, 1)
     assert in_view(["records/tide/log-7.csv"], without(2)) == 0

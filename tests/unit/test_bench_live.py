@@ -11,9 +11,9 @@ from benchmarks.live.figures import figures_of, rows_of
 from benchmarks.live.model import Body, Model
 from benchmarks.live.provider import Provider, fit, read_thinking
 from benchmarks.live.run import Measured
-from waystation.context.transcript import Message, Thinking, ToolResult, ToolUse, user_text
+from waystation.context.transcript import Message, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.models.anthropic.model import anthropic_model
-from waystation.models.ports import ModelReply, ModelRequest, ToolSpec
+from waystation.models.ports import ModelRequest, ModelResponse, ToolSpec
 
 DAY = date(2026, 11, 28)
 DOCUMENTS = make_documents(3, scale=0.1)
@@ -21,7 +21,7 @@ TOOLS = tuple(
     ToolSpec(name=name, description=name, input_schema={"type": "object"})
     for name in ("search_documents", "read_document", "take_note", "list_documents", "submit_findings")
 )
-CONTRACT = user_text("m1", '<step id="quays">Read.</step>')
+CONTRACT = build_user_message("m1", '<step id="quays">Read.</step>')
 
 
 def request(*more: Message, most: int = 8_000, contract: Message = CONTRACT) -> ModelRequest:
@@ -30,7 +30,7 @@ def request(*more: Message, most: int = 8_000, contract: Message = CONTRACT) -> 
     )
 
 
-async def asked(provider: Provider, *requests: ModelRequest) -> list[ModelReply]:
+async def asked(provider: Provider, *requests: ModelRequest) -> list[ModelResponse]:
     transport = httpx2.MockTransport(lambda sent: provider.reply(sent.url.path, {}, sent.content))
     model = anthropic_model("key", http_client=httpx2.AsyncClient(transport=transport))
     replies = [await model.complete(one) for one in requests]
@@ -38,7 +38,7 @@ async def asked(provider: Provider, *requests: ModelRequest) -> list[ModelReply]
     return replies
 
 
-def answered(reply: ModelReply, number: int, text: str = "1| A line.") -> tuple[Message, Message]:
+def answered(reply: ModelResponse, number: int, text: str = "1| A line.") -> tuple[Message, Message]:
     """The reply, and results of all its calls."""
     results = [ToolResult(tool_use_id=block.id, content=text) for block in reply.blocks if isinstance(block, ToolUse)]
     said = Message(id=f"a{number}", role="assistant", blocks=reply.blocks)
@@ -51,7 +51,7 @@ async def test_thinking_is_kept_behind_the_same_prefix_and_dropped_behind_anothe
     assert isinstance(first.blocks[0], Thinking)
     went_on = answered(first, 1)
     await asked(provider, request(*went_on))
-    changed = user_text("m1", '<step id="quays">Read. <status>left: 9</status></step>')
+    changed = build_user_message("m1", '<step id="quays">Read. <status>left: 9</status></step>')
     await asked(provider, request(*went_on, contract=changed))
     assert [(call.thinking, call.dropped) for call in provider.calls] == [(0, 0), (1, 0), (1, 1)]
 

@@ -11,13 +11,13 @@ from benchmarks.privacy.score import scored
 from benchmarks.privacy.structured import all_generated, measured, shown
 from tests.attacks.structures import STRUCTURES
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 from waystation.testing import PlainRedactor
 
 
 def test_every_identifier_is_found_and_nothing_else_is_touched() -> None:
     corpus = list(sentences(200, seed=7))
-    score = scored(corpus, Ours(Place.COMPRESSED).find([sentence.text for sentence in corpus]))
+    score = scored(corpus, Ours(TextDestination.COMPRESSED).find([sentence.text for sentence in corpus]))
     assert score.touched.total() == 0
     types = set(score.there) - set(NAMES)
     assert {type_: score.recall(type_) for type_ in types} == dict.fromkeys(types, 1.0)
@@ -86,7 +86,7 @@ def test_names_in_prose_are_found_and_words_of_prose_stay_in_a_sample() -> None:
     assert all(one.text[start:end].strip() for one in with_names for start, end in one.names)
     assert not any(mark in one.text for one in corpus for mark in "⟦⟧")
     sample = [*with_names[::8], *without[::8]]
-    counts = tally(sample, Ours(Place.COMPRESSED))
+    counts = tally(sample, Ours(TextDestination.COMPRESSED))
     assert len(counts.found) > len(counts.missed)
     assert len(counts.eaten) <= 2
     assert counts.beside == []

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.cli.render import bill_text
+from waystation.cli.render import format_cost_report
 from waystation.context.transcript import Charge, Intent
 from waystation.kernel.amount import Amount
 from waystation.kernel.usage import Usage
@@ -147,7 +147,7 @@ def test_thinking_that_was_left_out_and_prefixes_that_were_not_read_are_on_the_b
     made = bill([Paid(agent="a", charge=charge) for charge in told])
     assert made.total.dropped_thinking == 4
     assert made.total.cache_misses == {"tools_changed": 2, "messages_changed": 1}
-    shown = bill_text(made, 120)
+    shown = format_cost_report(made, 120)
     assert "left out by the provider, as it did not fit what stands before it: 4 blocks of thinking" in shown
     assert "prefix not read from the cache, as the provider says: tools_changed (2 times)" in shown
-    assert "left out by the provider" not in bill_text(bill([turn("a")]), 120)
+    assert "left out by the provider" not in format_cost_report(bill([turn("a")]), 120)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.context.restoration import differs
+from waystation.context.restoration import has_file_changed
 
 NOW = "import os\n\n    print(1)\nport: 8080\n"
 
@@ -22,7 +22,7 @@ NOW = "import os\n\n    print(1)\nport: 8080\n"
     ids=["whole", "a part", "other line ends", "arrows", "tabs", "with header and footer", "colon", "colon alone"],
 )
 def test_what_still_stands_there_has_not_changed(read: str) -> None:
-    assert not differs(read, NOW)
+    assert not has_file_changed(read, NOW)
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_what_still_stands_there_has_not_changed(read: str) -> None:
     ids=["other text", "other line", "moved line", "line that is gone", "with a hole", "other indentation"],
 )
 def test_what_does_not_stand_there_any_more_has_changed(read: str) -> None:
-    assert differs(read, NOW)
+    assert has_file_changed(read, NOW)

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from waystation.cli.show import changes_text
+from waystation.cli.show import format_report_changes
 from waystation.reports.changes import ReportChanges, changes_part, report_changes
 from waystation.reports.report import answer_part, opened_with
 
@@ -58,13 +58,13 @@ def test_the_same_words_of_another_document_are_a_change() -> None:
 
 
 def test_changes_are_read_line_by_line() -> None:
-    assert changes_text(report_changes(BEFORE, AFTER)) == (
+    assert format_report_changes(report_changes(BEFORE, AFTER)) == (
         "New (1)\n+ A second mole is planned for the north [harbour.md:9-9]\n\n"
         "Gone (1)\n- The lamp is lit at dusk by the keeper [keeper.md:1-1]\n\n"
         "Changed (1)\n- Fees are 12 crowns a ship [fees.md:4-4]\n+ Fees are 14 crowns a ship [fees.md:5-5]\n\n"
         "1 claim the same"
     )
-    assert changes_text(report_changes(BEFORE, BEFORE)) == "3 claims the same; nothing changed"
+    assert format_report_changes(report_changes(BEFORE, BEFORE)) == "3 claims the same; nothing changed"
 
 
 REPORTS = st.lists(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from waystation.context.transcript import Charge, Intent
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
-from waystation.plugins.web.charts import CURVE_HEIGHT, CURVE_TOP, Curve, curves
+from waystation.plugins.web.charts import CURVE_HEIGHT, CURVE_TOP, SpendingChart, build_spending_charts
 from waystation.plugins.web.pictures import LEFT, WIDTH, TimeAxis
 from waystation.tasks.progress import Paid, Payments, Unanswered
 from waystation.tasks.task import Approval, BudgetProgress, TaskPhase, TaskProgress
@@ -35,12 +35,12 @@ def granted(second: int, amount: Amount, decision: str = "approved") -> Approval
     return Approval.model_validate({**told, "decision": decision, "answered_at": NOON + timedelta(seconds=second)})
 
 
-def drawn(payments: Payments, limit: Limit, *approvals: Approval) -> dict[str, Curve]:
+def drawn(payments: Payments, limit: Limit, *approvals: Approval) -> dict[str, SpendingChart]:
     budget = BudgetProgress(limit=limit, spent=Amount(), reserved=Amount())
     progress = TaskProgress(
         task_id="task-1", phase=TaskPhase.WORKING, title="", budget=budget, steps=(), approvals=approvals, model="m"
     )
-    return {curve.name: curve for curve in curves(payments, progress, AXIS)}
+    return {curve.name: curve for curve in build_spending_charts(payments, progress, AXIS)}
 
 
 def points(line: str) -> list[tuple[float, float]]:

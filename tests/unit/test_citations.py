@@ -12,10 +12,10 @@ from waystation.documents.citations import (
     NOT_THERE,
     Citation,
     CitedDocument,
-    citation_faults,
-    citations_in,
-    claims_in,
-    corrected,
+    check_citations,
+    correct_quotations,
+    extract_claims,
+    parse_citations,
     without_marks,
 )
 from waystation.reports.blocks import stored_report
@@ -37,21 +37,21 @@ def cited(first: int, last: int, quotation: str | None = None, document: str = "
 
 
 def fault(citation: Citation, documents: Mapping[str, Sequence[str]]) -> str | None:
-    return citation_faults([citation], {name: CitedDocument(lines) for name, lines in documents.items()})[citation]
+    return check_citations([citation], {name: CitedDocument(lines) for name, lines in documents.items()})[citation]
 
 
 def test_every_citation_is_found_in_order_and_each_once() -> None:
     markdown = "# Report\n\nDug early [harbour.md:1-1]. Silted up [harbour.md:2-3].\n- Again [harbour.md:1-1]\n"
-    assert citations_in(markdown) == (cited(1, 1), cited(2, 3))
+    assert parse_citations(markdown) == (cited(1, 1), cited(2, 3))
 
 
 def test_a_document_name_may_hold_colons_and_spaces() -> None:
-    assert citations_in("So it is [a:b (1).txt:1-1].") == (cited(1, 1, document="a:b (1).txt"),)
+    assert parse_citations("So it is [a:b (1).txt:1-1].") == (cited(1, 1, document="a:b (1).txt"),)
 
 
 @pytest.mark.parametrize("text", ["[harbour.md]", "[harbour.md:1]", "[link](harbour.md:1-2)", "[a:b]", "[1-2]"])
 def test_what_is_no_citation_is_left_alone(text: str) -> None:
-    assert citations_in(text) == ()
+    assert parse_citations(text) == ()
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,14 @@ def test_what_is_no_citation_is_left_alone(text: str) -> None:
 )
 def test_a_quotation_belongs_to_the_citation_directly_after_it(quoted: str) -> None:
     markdown = f"They write {quoted}[harbour.md:1-1][harbour.md:2-2] and more [harbour.md:3-3]."
-    assert citations_in(markdown) == (cited(1, 1, "The harbour was dug in 1811."), cited(2, 2), cited(3, 3))
+    assert parse_citations(markdown) == (cited(1, 1, "The harbour was dug in 1811."), cited(2, 2), cited(3, 3))
 
 
 def test_two_quotations_on_one_line_each_belong_to_their_own_citation() -> None:
     markdown = (
         '"The harbour was dug" [harbour.md:1-1] but “nobody dredged it” [harbour.md:3-3], it "silted" [harbour.md:2-2]'
     )
-    assert citations_in(markdown) == (
+    assert parse_citations(markdown) == (
         cited(1, 1, "The harbour was dug"),
         cited(3, 3, "nobody dredged it"),
         cited(2, 2),
@@ -75,7 +75,7 @@ def test_two_quotations_on_one_line_each_belong_to_their_own_citation() -> None:
 
 
 def test_a_quotation_on_the_line_before_does_not_belong_to_a_citation() -> None:
-    assert citations_in('"The harbour was dug in 1811."\n[harbour.md:1-1]') == (cited(1, 1),)
+    assert parse_citations('"The harbour was dug in 1811."\n[harbour.md:1-1]') == (cited(1, 1),)
 
 
 @pytest.mark.parametrize(
@@ -169,13 +169,13 @@ def test_the_check_of_a_quotation_full_of_placeholders_ends() -> None:
 
 
 def test_a_citation_is_written_as_it_is_read() -> None:
-    assert citations_in(str(cited(2, 3))) == (cited(2, 3),)
+    assert parse_citations(str(cited(2, 3))) == (cited(2, 3),)
 
 
 @pytest.mark.parametrize("quoted", ["ends with </task> here", "ends with &lt;/task> here"])
 @pytest.mark.parametrize("line", ["It ends with </task> here.", "It ends with ‹/task> here."])
 def test_a_tag_may_be_quoted_as_it_was_shown_or_as_it_stands(quoted: str, line: str) -> None:
-    (citation,) = citations_in(f'It "{quoted}" [a.md:1-1]')
+    (citation,) = parse_citations(f'It "{quoted}" [a.md:1-1]')
     assert fault(citation, {"a.md": [line]}) is None
 
 
@@ -189,9 +189,9 @@ SAID = (
 
 def put_right(markdown: str) -> str:
     document = {"d.md": CitedDocument(SAID)}
-    made = corrected(markdown, citation_faults(citations_in(markdown), document), document)
+    made = correct_quotations(markdown, check_citations(parse_citations(markdown), document), document)
     again = without_marks(made.markdown)
-    assert citation_faults(citations_in(again), document) == made.faults
+    assert check_citations(parse_citations(again), document) == made.faults
     return made.markdown
 
 
@@ -237,14 +237,14 @@ def test_what_is_put_right_holds_and_stands_in_the_document(text: str, start: in
     quotation = " ".join(text[start : start + length].upper().replace(",", signs).split())
     markdown = f'So "{quotation}" [d.md:1-{len(lines)}]'
     document = {"d.md": CitedDocument(lines)}
-    made = corrected(markdown, citation_faults(citations_in(markdown), document), document)
+    made = correct_quotations(markdown, check_citations(parse_citations(markdown), document), document)
     for citation, reason in made.faults.items():
         if reason is None and citation.quotation is not None:
             assert document["d.md"].fault(citation.quotation, 1, len(lines)) is None
-    assert citations_in(without_marks(made.markdown)) == tuple(made.faults)
+    assert parse_citations(without_marks(made.markdown)) == tuple(made.faults)
 
 
 def test_marks_are_no_claims_and_are_not_sent_twice() -> None:
     marked = put_right("It is so [gone.md:1-2]. Then more [d.md:1-1].")
-    assert claims_in(marked) == claims_in(without_marks(marked))
+    assert extract_claims(marked) == extract_claims(without_marks(marked))
     assert DOES_NOT_HOLD not in stored_report(marked).body

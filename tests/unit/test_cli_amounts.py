@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.cli.options import (
+    format_amount_option,
     parse_amount,
     parse_budget,
     parse_limit,
     parse_tokens,
     short_limit,
     short_spent,
-    written,
 )
-from waystation.kernel.amount import LARGEST_AMOUNT, Amount, Limit, short_tokens
+from waystation.kernel.amount import LARGEST_AMOUNT, Amount, Limit, format_tokens_short
 from waystation.kernel.errors import BadInput
 
 TOKENS = {
@@ -66,7 +66,7 @@ def test_an_amount_under_the_lowest_is_refused() -> None:
 
 @pytest.mark.parametrize(("tokens", "text"), [(0, "0"), (950, "950"), (41_200, "41.2k"), (1_000_000, "1M")])
 def test_tokens_are_shown_at_a_glance(tokens: int, text: str) -> None:
-    assert short_tokens(tokens) == text
+    assert format_tokens_short(tokens) == text
 
 
 AMOUNTS = st.builds(
@@ -76,8 +76,8 @@ AMOUNTS = st.builds(
 
 @given(AMOUNTS.filter(lambda amount: not amount.nothing))
 def test_an_amount_that_is_written_out_is_taken_back_as_the_same(amount: Amount) -> None:
-    assert parse_amount(written(amount), "--add") == amount
-    assert shlex.split(shlex.quote(written(amount))) == [written(amount)]
+    assert parse_amount(format_amount_option(amount), "--add") == amount
+    assert shlex.split(shlex.quote(format_amount_option(amount))) == [format_amount_option(amount)]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_an_amount_that_is_written_out_is_taken_back_as_the_same(amount: Amount)
     ],
 )
 def test_an_amount_is_written_in_the_units_that_it_has(amount: Amount, text: str) -> None:
-    assert written(amount) == text
+    assert format_amount_option(amount) == text
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from waystation.cli.main import called
+from waystation.cli.main import parse_command_name
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -m waystation.cli.main "$@"\n'
@@ -80,15 +80,15 @@ BASH, OTHERS = {"_WAYSTATION_COMPLETE": "complete_bash"}, {"_WAYSTATION_COMPLETE
 def test_a_line_that_is_completed_names_the_command_behind_which_it_goes_on(
     environment: dict[str, str], command: str | None
 ) -> None:
-    assert called([], environment) == command
+    assert parse_command_name([], environment) == command
 
 
 def test_where_nothing_is_completed_the_first_argument_names_the_command() -> None:
-    assert called(["list", "--json"], {"COMP_WORDS": "waystation\nshow\n", "COMP_CWORD": "2"}) == "list"
-    assert called([], {}) is None
+    assert parse_command_name(["list", "--json"], {"COMP_WORDS": "waystation\nshow\n", "COMP_CWORD": "2"}) == "list"
+    assert parse_command_name([], {}) is None
 
 
 def test_which_server_is_meant_stands_before_the_command() -> None:
     for server in (["--server", "https://a.example"], ["--server=https://a.example"]):
-        assert called([*server, "list"], {}) == "list"
-        assert called(server, {}) is None
+        assert parse_command_name([*server, "list"], {}) == "list"
+        assert parse_command_name(server, {}) is None

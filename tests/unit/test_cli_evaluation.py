@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from waystation.cli.main import run
-from waystation.plugins.evaluation.scores import Evaluation, ScoredAnswer, Scores
+from waystation.plugins.evaluation.scores import Evaluation, ReportScore, ScoredAnswer
 from waystation.tasks.task import TaskPhase
 
 Results = Callable[[str, float, str], str]
@@ -24,7 +24,9 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def result(tmp_path: Path) -> Results:
     def write(name: str, facts: float, fault: str) -> str:
         answers = [
-            ScoredAnswer(id=f"q{number}", phase=TaskPhase.DONE, scores=Scores(facts=facts, missed=(EVIL,)), fault=fault)
+            ScoredAnswer(
+                id=f"q{number}", phase=TaskPhase.DONE, scores=ReportScore(facts=facts, missed=(EVIL,)), fault=fault
+            )
             for number in range(6)
         ]
         found = Evaluation(set=f"set {EVIL}", label=f"{name} {EVIL}", version="0", model="m", answers=tuple(answers))

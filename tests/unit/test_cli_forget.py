@@ -8,12 +8,12 @@ import pytest
 
 from tests.readers import ANYONE
 from waystation.cli.main import run
-from waystation.cli.memory import removed_lines
-from waystation.client.removal import Gone, remains
+from waystation.cli.memory import format_removed_counts
+from waystation.client.removal import ForgetResult, describe_remaining_data
 from waystation.config.settings import Settings
 from waystation.erasure.removal import ForgetOrder, Forgotten
 from waystation.kernel.text import FORGOTTEN
-from waystation.runtime.stores import opened_store
+from waystation.runtime.stores import open_store
 
 
 @pytest.mark.parametrize("given", [[], ["--session", "s", "--all-of-tenant"]])
@@ -50,7 +50,7 @@ def test_of_a_forgotten_task_only_numbers_are_shown_and_the_rest_is_said(
 
 
 async def without_words(task_id: str) -> None:
-    store = await opened_store(Settings())
+    store = await open_store(Settings())
     ref = (await store.task(task_id, ANYONE)).ref
     await store.forget(ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=(task_id,), everything=True))
     await store.aclose()
@@ -105,19 +105,21 @@ def test_tasks_that_ended_before_a_moment_are_selected(ended: str, capsys: pytes
 
 
 def test_what_was_forgotten_is_counted_by_kind_with_what_still_has_it() -> None:
-    gone = Gone(forgotten=Forgotten(tasks=1, passages=1_200, originals=3), histories=1, remains=("Backups keep it.",))
-    assert removed_lines(gone) == "forgotten: 1 task, 1,200 passages, 3 originals, 1 history\nBackups keep it."
-    assert removed_lines(Gone(forgotten=Forgotten())) == "there was nothing left to forget"
+    gone = ForgetResult(
+        forgotten=Forgotten(tasks=1, passages=1_200, originals=3), histories=1, remains=("Backups keep it.",)
+    )
+    assert format_removed_counts(gone) == "forgotten: 1 task, 1,200 passages, 3 originals, 1 history\nBackups keep it."
+    assert format_removed_counts(ForgetResult(forgotten=Forgotten())) == "there was nothing left to forget"
 
 
 def test_what_remains_is_said_as_it_is_for_these_settings(tmp_path: Path) -> None:
     embedded = Settings(home=tmp_path)
-    assert remains(embedded, everything=True) == (
+    assert describe_remaining_data(embedded, everything=True) == (
         "The Temporal server deletes histories a moment later.",
         "Backups of database, memory and Temporal keep what they had.",
     )
     servers = Settings(home=tmp_path, qdrant_url="http://q:6333", store_url="postgresql://u@h/d")
-    assert remains(servers, everything=False) == (
+    assert describe_remaining_data(servers, everything=False) == (
         "Transcripts, documents, reports and workflow histories stay: --everything takes them, too.",
         "PostgreSQL's files lose it when it is vacuumed next.",
         "The Qdrant server finds it no more; its files lose it when its optimiser writes them anew (docs/memory.md).",

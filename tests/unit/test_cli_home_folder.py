@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from waystation.cli.main import run
-from waystation.cli.platform import taken
+from waystation.cli.platform import is_home_in_use
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
-from waystation.runtime.temporal.run_file import ProcessMark, RunFile, started_by_this_process, write_run_file
+from waystation.runtime.temporal.run_file import ProcessIdentity, RunFile, is_started_by_this_process, write_run_file
 
 WAYSTATION = (sys.executable, "-m", "waystation.cli.main")
 HOLDER = """
@@ -43,7 +43,7 @@ def holder(home: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def run_of(pid: int) -> RunFile:
-    mark = ProcessMark.of(pid)
+    mark = ProcessIdentity.of(pid)
     address = "127.0.0.1:1"
     return RunFile(
         address=address, namespace="default", ui_url="http://ui", server=mark, workers=mark, started=utc_now()
@@ -87,14 +87,14 @@ def test_a_home_folder_that_cannot_be_used_is_code_3_with_the_next_step(
 
 
 def test_the_lock_is_free_again_when_its_holder_is_killed(holder: subprocess.Popen[str]) -> None:
-    assert taken(Settings())
+    assert is_home_in_use(Settings())
     holder.send_signal(signal.SIGKILL)
     holder.wait()
-    assert not taken(Settings())
+    assert not is_home_in_use(Settings())
 
 
 def test_looking_whether_the_lock_is_taken_makes_no_folder(home: Path) -> None:
-    assert not taken(Settings())
+    assert not is_home_in_use(Settings())
     assert not home.exists()
 
 
@@ -114,8 +114,8 @@ def test_workers_beside_a_running_server_are_refused_in_one_line(capsys: pytest.
 
 
 def test_a_server_ends_with_the_command_only_where_it_was_started_by_it(home: Path) -> None:
-    assert not started_by_this_process(Settings().run_file)
+    assert not is_started_by_this_process(Settings().run_file)
     write_run_file(home / "run.json", run_of(os.getppid()))
-    assert not started_by_this_process(Settings().run_file)
+    assert not is_started_by_this_process(Settings().run_file)
     write_run_file(home / "run.json", run_of(os.getpid()))
-    assert started_by_this_process(Settings().run_file)
+    assert is_started_by_this_process(Settings().run_file)

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from waystation.cli.serve import pages_here
+from waystation.cli.serve import serve_pages
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 
@@ -18,7 +18,7 @@ async def answer_of(address: str) -> int:
 
 async def test_pages_answer_who_has_the_address_until_the_platform_ends(tmp_path: Path) -> None:
     faults: list[str] = []
-    async with pages_here(Settings(home=tmp_path), faults.append) as address:
+    async with serve_pages(Settings(home=tmp_path), faults.append) as address:
         assert await answer_of(address) == 303, "who is signed in is led to the tasks"
         assert await answer_of(address.partition("?")[0]) == 401
     with pytest.raises(httpx2.ConnectError):
@@ -27,16 +27,16 @@ async def test_pages_answer_who_has_the_address_until_the_platform_ends(tmp_path
 
 
 async def test_pages_that_nobody_asks_for_end_at_once(tmp_path: Path) -> None:
-    async with pages_here(Settings(home=tmp_path), pytest.fail) as address:
+    async with serve_pages(Settings(home=tmp_path), pytest.fail) as address:
         assert address.startswith("http://127.0.0.1:")
-    async with pages_here(Settings(home=tmp_path, pages=False), pytest.fail) as address:
+    async with serve_pages(Settings(home=tmp_path, pages=False), pytest.fail) as address:
         assert address == ""
 
 
 async def test_why_pages_cannot_be_served_is_told_when_somebody_comes(tmp_path: Path) -> None:
     faults: list[str] = []
     (tmp_path / "waystation.db").write_bytes(b"no database, but a text of another program" * 100)
-    async with pages_here(Settings(home=tmp_path), faults.append) as address:
+    async with serve_pages(Settings(home=tmp_path), faults.append) as address:
         with pytest.raises(httpx2.TransportError):
             await answer_of(address)
         async with asyncio.timeout(60):
@@ -48,5 +48,5 @@ async def test_why_pages_cannot_be_served_is_told_when_somebody_comes(tmp_path: 
 async def test_a_part_of_what_openid_needs_is_missed_before_anybody_comes(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, oidc_issuer="https://login.example.org")
     with pytest.raises(BadInput, match="are set together"):
-        async with pages_here(settings, pytest.fail):
+        async with serve_pages(settings, pytest.fail):
             pass

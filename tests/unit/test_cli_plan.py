@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.crew import CREW_PLAN
-from waystation.cli.plans import as_yaml, edited, read_plan, text_in
+from waystation.cli.plans import as_yaml, edit_in_editor, read_plan, text_in
 from waystation.kernel.errors import BadInput
 
 
@@ -50,7 +50,7 @@ EDITORS = {
 def edited_by(editor: str, monkeypatch: pytest.MonkeyPatch) -> str | None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", shlex.join([sys.executable, "-c", EDITORS.get(editor, editor)]))
-    return edited(as_yaml(CREW_PLAN))
+    return edit_in_editor(as_yaml(CREW_PLAN))
 
 
 def test_a_plan_is_what_its_editor_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from tests.readers import ANYONE
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
-from waystation.privacy.policy import Original
+from waystation.privacy.policy import VaultEntry
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import own_cipher
+from waystation.runtime.stores import build_cipher
 from waystation.tasks.task import tenant_hash
 
 ADA, PLACEHOLDER, CREDENTIAL = "Ada Lovelace", "<PERSON_7f3a2c91d04e>", "<SECRET_0123456789ab>"
@@ -34,8 +34,8 @@ async def keep_report(settings: Settings) -> str:
         assert progress is not None
         blob = await store.put_text(REPORT, (await store.task(task_id, ANYONE)).ref.reader)
         await store.finish(task_id, progress.replace(report=blob))
-        kept = Original(type="PERSON", placeholder=PLACEHOLDER, fingerprint="7f3a2c91d04e" + "0" * 52, text=ADA)
-        await store.vault(own_cipher(settings, "vault")).keep(tenant_hash(settings.tenant), [kept])
+        kept = VaultEntry(type="PERSON", placeholder=PLACEHOLDER, fingerprint="7f3a2c91d04e" + "0" * 52, text=ADA)
+        await store.vault(build_cipher(settings, "vault")).keep(tenant_hash(settings.tenant), [kept])
     return task_id
 
 

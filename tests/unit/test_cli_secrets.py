@@ -15,7 +15,7 @@ from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.plugins.redaction.keys import key_check
-from waystation.runtime.stores import opened_store, own_key, tool_secrets
+from waystation.runtime.stores import load_or_create_installation_key, open_store, tool_secrets
 
 SECRET, NEWER = "5up3r-s3cr3t-value", "n3w3r-s3cr3t-value"
 HEX = "0123456789abcdef" * 4
@@ -35,14 +35,14 @@ def typed(without_server: Settings, monkeypatch: pytest.MonkeyPatch) -> Typed:
 
 
 async def kept(settings: Settings, *names: str) -> dict[str, str]:
-    async with aclosing(await opened_store(settings)) as store:
+    async with aclosing(await open_store(settings)) as store:
         return dict(await tool_secrets(settings, store, names))
 
 
 async def claimed(settings: Settings) -> None:
     """As by the first worker."""
-    async with aclosing(await opened_store(settings)) as store:
-        assert await store.claim_key(key_check(own_key(settings)))
+    async with aclosing(await open_store(settings)) as store:
+        assert await store.claim_key(key_check(load_or_create_installation_key(settings)))
 
 
 def test_a_secret_is_kept_replaced_listed_without_what_it_is_and_forgotten(

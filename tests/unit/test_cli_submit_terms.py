@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from tests.ended_tasks import row_of
-from waystation.agents.decisions import TopUp, Unattended
-from waystation.cli.submit import tell_terms
+from waystation.agents.decisions import TopUpPolicy, UnattendedPolicy
+from waystation.cli.submit import print_task_config
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.task import TaskRequest, own_session
@@ -19,7 +19,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def told(capsys: pytest.CaptureFixture[str], **asked: object) -> str:
     request = TaskRequest.model_validate({"question": "What?", "session": "default", "request_id": "r", **asked})
-    tell_terms(Settings(), row_of(request, Settings()), 1)
+    print_task_config(Settings(), row_of(request, Settings()), 1)
     return capsys.readouterr().err.partition("The built-in")[0]
 
 
@@ -64,16 +64,18 @@ def test_the_ceiling_of_grants_is_told_beside_the_budget_that_they_raise(capsys:
 
 
 def test_what_happens_while_nobody_answers_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    decided = Unattended(top_up=TopUp(amount=Amount(tokens=50_000), times=3), answer_within=timedelta(days=7))
+    decided = UnattendedPolicy(
+        top_up=TopUpPolicy(amount=Amount(tokens=50_000), times=3), answer_within=timedelta(days=7)
+    )
     assert (
         "While nobody answers: 50,000 tokens more, up to 3 times; each request waits 7 days; the agent then delivers "
         "what it has.\n"
     ) in told(capsys, unattended=decided)
-    until = Unattended(answer_by=datetime(2026, 11, 30, 7, tzinfo=UTC), then="wait")
+    until = UnattendedPolicy(answer_by=datetime(2026, 11, 30, 7, tzinfo=UTC), then="wait")
     assert "a request waits until 2026-11-30 07:00 UTC; it is then noted as overdue." in told(capsys, unattended=until)
 
 
 def test_a_task_of_its_own_session_is_told_how_to_go_on_with_it(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_terms(Settings(), row_of(TaskRequest(question="What?", request_id="r"), Settings()), 1)
+    print_task_config(Settings(), row_of(TaskRequest(question="What?", request_id="r"), Settings()), 1)
     session = own_session("r")
     assert f"session {session} (its own; --session {session} goes on with it);" in capsys.readouterr().err

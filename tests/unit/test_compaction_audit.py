@@ -7,42 +7,50 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import says, transcript
-from waystation.context.audit import CONSTRAINTS, DECISIONS, Audit, Redaction, SearchableText, audits
-from waystation.context.history import current, stand_in, view, with_record
-from waystation.context.summary import ledger, summary_message
-from waystation.context.transcript import Masked, Record, Restored, Summarised, Transcript, Truncated, user_text
+from waystation.context.audit import CONSTRAINTS, DECISIONS, Audit, Redaction, SearchableText, build_compaction_audits
+from waystation.context.history import build_model_view, get_effective_transcript, get_replacement, with_record
+from waystation.context.summary import build_summary_message, render_ledger
+from waystation.context.transcript import (
+    MaskRecord,
+    Record,
+    RestoreRecord,
+    SummaryRecord,
+    Transcript,
+    TruncationRecord,
+    build_user_message,
+)
 from waystation.memory.passages import render
 
-CONTRACT = user_text("m1", "Find out what changed.")
+CONTRACT = build_user_message("m1", "Find out what changed.")
 MIDDLE = (
     says("m2", "The log /srv/export/step7.py says E4711, and 38.5 % are missing."),
-    user_text("m3", "Do not touch main. Look at https://ci.example/run/7 first."),
+    build_user_message("m3", "Do not touch main. Look at https://ci.example/run/7 first."),
     says("m4", "Commit 3f2a91bc did it."),
 )
-END = (user_text("m5", "And then?"), says("m6", "Step /srv/export/step8.py was next."))
+END = (build_user_message("m5", "And then?"), says("m6", "Step /srv/export/step8.py was next."))
 LOG = transcript(CONTRACT, *MIDDLE, *END)
 
 
-def summarised(text: str, record_id: str = "a", covered: Sequence[str] = ("m2", "m3", "m4")) -> Summarised:
-    message = summary_message(record_id, text)
-    return Summarised(id=record_id, strategy="window", covered=tuple(covered), summary=message)
+def summarised(text: str, record_id: str = "a", covered: Sequence[str] = ("m2", "m3", "m4")) -> SummaryRecord:
+    message = build_summary_message(record_id, text)
+    return SummaryRecord(id=record_id, strategy="window", covered=tuple(covered), summary=message)
 
 
 def redaction_of(log: Transcript) -> Redaction:
     """With nothing private in it."""
-    left = [stand_in(record) for record in log.compactions if not isinstance(record, Masked)]
+    left = [get_replacement(record) for record in log.compactions if not isinstance(record, MaskRecord)]
     heard = [message for message in (*log.messages, *left) if message.role == "user"]
     return Redaction(
         texts={message.id: render(message, {}) for message in log.messages},
         said={message.id: message for message in heard},
-        view={message.id: render(message, {}) for message in view(log)},
+        view={message.id: render(message, {}) for message in build_model_view(log)},
     )
 
 
 def audited(*records: Record, over: Transcript = LOG) -> tuple[Audit, ...]:
     for record in records:
         over = with_record(over, record)
-    return audits(over, redaction_of(over))
+    return build_compaction_audits(over, redaction_of(over))
 
 
 def places(audit: Audit) -> dict[tuple[str, str], str | None]:
@@ -53,7 +61,7 @@ def places(audit: Audit) -> dict[tuple[str, str], str | None]:
     ("kind", "text", "summary", "kept"),
     [
         ("codes", "E4711", "It failed with E4711.", "summary"),
-        ("codes", "E4711", f"It failed.\n\n{ledger(['codes: E4711 | E4712'])}", "ledger"),
+        ("codes", "E4711", f"It failed.\n\n{render_ledger(['codes: E4711 | E4712'])}", "ledger"),
         ("codes", "E4711", "It failed.", None),
         ("codes", "E4711", "It failed with E47110.", None),
         ("paths", "/srv/export/step7.py", "It was in /srv/export/step7.py.", "summary"),
@@ -63,7 +71,7 @@ def places(audit: Audit) -> dict[tuple[str, str], str | None]:
         ("ids", "3f2a91bc", "A commit.", None),
         ("figures", "38.5 %", "38.5 % are missing.", "summary"),
         (CONSTRAINTS, "Do not touch main.", "They said: “do not touch main”, and waited.", "summary"),
-        (CONSTRAINTS, "Do not touch main.", f"Work.\n\n{ledger(['user: Do not touch main.'])}", "ledger"),
+        (CONSTRAINTS, "Do not touch main.", f"Work.\n\n{render_ledger(['user: Do not touch main.'])}", "ledger"),
         (CONSTRAINTS, "Do not touch main.", "They would like main to be left as it is.", None),
     ],
 )
@@ -75,7 +83,7 @@ def test_what_hidden_messages_had_is_kept_where_it_stands_as_a_whole(
 
 
 def test_what_stands_elsewhere_in_the_view_is_kept() -> None:
-    log = transcript(CONTRACT, *MIDDLE, *END, user_text("m7", "E4711 again?"))
+    log = transcript(CONTRACT, *MIDDLE, *END, build_user_message("m7", "E4711 again?"))
     (audit,) = audited(summarised("It failed."), over=log)
     assert places(audit)["codes", "E4711"] == "elsewhere"
 
@@ -98,13 +106,15 @@ def test_a_later_summary_is_judged_by_the_originals_and_by_the_decisions_of_the_
 
 
 def test_only_what_stands_in_the_view_is_judged() -> None:
-    assert audited(summarised("It failed."), Restored(id="u1", record_id="a")) == ()
-    assert audited(Masked(id="a", tool_use_ids=("c1",))) == ()
+    assert audited(summarised("It failed."), RestoreRecord(id="u1", record_id="a")) == ()
+    assert audited(MaskRecord(id="a", tool_use_ids=("c1",))) == ()
 
 
 def test_a_marker_is_judged_as_a_summary_is() -> None:
-    marker = user_text("t-a", f"[3 earlier messages are hidden here]\n{ledger(['user: Do not touch main.'])}")
-    (audit,) = audited(Truncated(id="a", covered=("m2", "m3", "m4"), marker=marker))
+    marker = build_user_message(
+        "t-a", f"[3 earlier messages are hidden here]\n{render_ledger(['user: Do not touch main.'])}"
+    )
+    (audit,) = audited(TruncationRecord(id="a", covered=("m2", "m3", "m4"), marker=marker))
     assert (audit.type, audit.strategy) == ("truncated", None)
     assert places(audit)[CONSTRAINTS, "Do not touch main."] == "ledger"
     assert places(audit)["codes", "E4711"] is None
@@ -124,9 +134,9 @@ _PIECES = st.lists(st.sampled_from([*_NAMES, *_WORDS]))
 @given(pieces=_PIECES)
 def test_nothing_that_counts_as_kept_is_missing_from_the_view(pieces: list[str]) -> None:
     log = with_record(LOG, summarised(" ".join(pieces)))
-    (audit,) = audits(log, redaction_of(log))
-    seen = "\n".join(message.text for message in view(current(log)))
+    (audit,) = build_compaction_audits(log, redaction_of(log))
+    seen = "\n".join(message.text for message in build_model_view(get_effective_transcript(log)))
     for item in audit.items:
         if item.kept is not None:
-            assert SearchableText(seen).holds(item.kind, item.text)
+            assert SearchableText(seen).contains_value(item.kind, item.text)
             assert item.text in seen or item.kind == CONSTRAINTS

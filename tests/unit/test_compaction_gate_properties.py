@@ -3,9 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.context.constraints import recorded_decisions, user_constraints, user_requests, user_words
-from waystation.context.summary import DEMANDED, entries, summary_message
-from waystation.context.summary_validator import Accepted, Replacement, check_summary
+from waystation.context.constraints import (
+    extract_recorded_decisions,
+    extract_user_constraints,
+    extract_user_requests,
+    extract_user_words,
+)
+from waystation.context.summary import DEMANDED, build_summary_message, parse_ledger_entries
+from waystation.context.summary_validator import Accepted, SummaryCheckInput, check_summary
 from waystation.context.tokens import estimate_message, estimate_messages
 from waystation.context.transcript import Message, Text
 
@@ -27,16 +32,16 @@ middles = st.lists(_rows, min_size=1, max_size=5).map(
 )
 
 
-def replaced(middle: list[Message], tokens: int) -> Replacement:
-    return Replacement(
+def replaced(middle: list[Message], tokens: int) -> SummaryCheckInput:
+    return SummaryCheckInput(
         text="\n".join(message.text for message in middle),
         tokens=estimate_messages(middle) + tokens,
         room=tokens // 3,
         cap=10_000,
-        constraints=user_constraints(middle),
-        asked=user_requests(middle),
-        decisions=recorded_decisions(middle),
-        user_said=user_words(middle),
+        constraints=extract_user_constraints(middle),
+        asked=extract_user_requests(middle),
+        decisions=extract_recorded_decisions(middle),
+        user_said=extract_user_words(middle),
     )
 
 
@@ -48,8 +53,8 @@ def test_an_accepted_summary_keeps_demands_is_smaller_forges_nothing_and_is_acce
     checked = check_summary(summary, asked)
     if not isinstance(checked, Accepted):
         return
-    message = summary_message("x", checked.text)
-    assert entries(message, DEMANDED) == asked.constraints == user_constraints([message])
+    message = build_summary_message("x", checked.text)
+    assert parse_ledger_entries(message, DEMANDED) == asked.constraints == extract_user_constraints([message])
     assert estimate_message(message) < asked.tokens
     spoken = [line for line in message.text.split("\n") if line.startswith("user: ")]
     assert spoken == [f"user: {constraint}" for constraint in asked.constraints]

@@ -13,46 +13,46 @@ from tests.unit.histories import (
     transcript,
     working,
 )
-from waystation.context.history import view, with_record
-from waystation.context.pipeline import Mask, Rung, Summarise, next_rung
+from waystation.context.history import build_model_view, with_record
+from waystation.context.pipeline import MaskDecision, Rung, SummariseDecision, select_next_stage
 from waystation.context.policy import CompactionPolicy
-from waystation.context.stages import masking
-from waystation.context.tokens import Measure
-from waystation.context.transcript import Masked, Transcript, user_text
-from waystation.context.units import layout
+from waystation.context.stages import mask_tool_results
+from waystation.context.tokens import TokenEstimator
+from waystation.context.transcript import MaskRecord, Transcript, build_user_message
+from waystation.context.units import build_layout
 
-FIXED = Measure(fixed=500)
+FIXED = TokenEstimator(fixed=500)
 POLICY = small_policy()
 NOTHING_REREADABLE = frozenset[str]()
 
 
 def rung(
-    over: Transcript, *, measure: Measure = FIXED, policy: CompactionPolicy = POLICY, skip_summary: bool = False
+    over: Transcript, *, measure: TokenEstimator = FIXED, policy: CompactionPolicy = POLICY, skip_summary: bool = False
 ) -> Rung:
-    return next_rung(over, measure, policy, NOTHING_REREADABLE, skip_summary=skip_summary)
+    return select_next_stage(over, measure, policy, NOTHING_REREADABLE, skip_summary=skip_summary)
 
 
 def test_old_results_are_masked_where_that_alone_is_enough() -> None:
     over = working(10)
-    made = next_rung(over, FIXED, POLICY, REREADABLE)
-    assert isinstance(made, Mask)
+    made = select_next_stage(over, FIXED, POLICY, REREADABLE)
+    assert isinstance(made, MaskDecision)
     # c10 is in the newest unit; of the others the last three stay.
     assert made.record.tool_use_ids == ("c1", "c2", "c3", "c4", "c5", "c6")
-    assert made.tokens_before == FIXED.request(view(over))
-    assert made.tokens_after == FIXED.request(view(with_record(over, made.record)))
+    assert made.tokens_before == FIXED.request(build_model_view(over))
+    assert made.tokens_after == FIXED.request(build_model_view(with_record(over, made.record)))
     assert made.tokens_after <= POLICY.target
 
 
 def test_masking_is_left_out_where_it_does_not_reach_the_target() -> None:
-    assert isinstance(next_rung(working(10, 5_000), FIXED, POLICY, REREADABLE), Summarise)
+    assert isinstance(select_next_stage(working(10, 5_000), FIXED, POLICY, REREADABLE), SummariseDecision)
 
 
 def test_masking_is_left_out_where_it_saves_too_little() -> None:
     # Just over the target, with one result that could be masked.
-    over = transcript(user_text("m1", prose(2_500)), *research(5, 1_050))
-    assert POLICY.target < FIXED.request(view(over)) < POLICY.target + 1_000
-    assert not isinstance(next_rung(over, FIXED, POLICY, REREADABLE), Mask)
-    assert isinstance(next_rung(over, FIXED, POLICY.replace(window=10_000), REREADABLE), Mask)
+    over = transcript(build_user_message("m1", prose(2_500)), *research(5, 1_050))
+    assert POLICY.target < FIXED.request(build_model_view(over)) < POLICY.target + 1_000
+    assert not isinstance(select_next_stage(over, FIXED, POLICY, REREADABLE), MaskDecision)
+    assert isinstance(select_next_stage(over, FIXED, POLICY.replace(window=10_000), REREADABLE), MaskDecision)
 
 
 @pytest.mark.parametrize(
@@ -60,34 +60,34 @@ def test_masking_is_left_out_where_it_saves_too_little() -> None:
 )
 def test_only_large_results_of_rereadable_tools_are_masked(tool: str, result_tokens: int) -> None:
     over = working(16, result_tokens, tool=tool)
-    assert not isinstance(next_rung(over, FIXED, POLICY, REREADABLE), Mask)
+    assert not isinstance(select_next_stage(over, FIXED, POLICY, REREADABLE), MaskDecision)
 
 
 def test_results_that_the_model_has_not_read_yet_are_not_masked() -> None:
     parallel = [f"p{number}" for number in range(8)]
     over = transcript(
-        user_text("m1", "Go."), calls("m2", *parallel), results("m3", **dict.fromkeys(parallel, prose(1_500)))
+        build_user_message("m1", "Go."), calls("m2", *parallel), results("m3", **dict.fromkeys(parallel, prose(1_500)))
     )
-    assert not isinstance(next_rung(over, FIXED, POLICY, REREADABLE), Mask)
+    assert not isinstance(select_next_stage(over, FIXED, POLICY, REREADABLE), MaskDecision)
 
 
 def test_what_is_masked_already_is_not_masked_again() -> None:
     over = working(10)
-    first = next_rung(over, FIXED, POLICY, REREADABLE)
-    assert isinstance(first, Mask)
+    first = select_next_stage(over, FIXED, POLICY, REREADABLE)
+    assert isinstance(first, MaskDecision)
     grown = with_record(over, first.record)
     grown = grown.replace(messages=(*grown.messages, *research(5, start=11)))
-    second = next_rung(grown, FIXED, POLICY, REREADABLE)
-    assert isinstance(second, Mask)
+    second = select_next_stage(grown, FIXED, POLICY, REREADABLE)
+    assert isinstance(second, MaskDecision)
     assert not set(second.record.tool_use_ids) & set(first.record.tool_use_ids)
 
 
 def test_a_placeholder_that_is_larger_than_its_result_or_masked_already_gains_nothing() -> None:
     short = working(4, 3)
     policy = POLICY.replace(mask_over=0, mask_keep=0)
-    assert masking(short, layout(short), policy, REREADABLE) is None
-    masked = with_record(working(4), Masked(id="x", tool_use_ids=("c1", "c2")))
-    again = masking(masked, layout(masked), policy, REREADABLE)
+    assert mask_tool_results(short, build_layout(short), policy, REREADABLE) is None
+    masked = with_record(working(4), MaskRecord(id="x", tool_use_ids=("c1", "c2")))
+    again = mask_tool_results(masked, build_layout(masked), policy, REREADABLE)
     assert again is not None
     assert again.record.tool_use_ids == ("c3",)
 

@@ -5,29 +5,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import prose
-from waystation.context.pipeline import part_length, parts_of
+from waystation.context.pipeline import part_length, split_into_parts
 from waystation.context.tokens import estimate_text
 
 
 def test_what_fits_is_one_part() -> None:
-    assert parts_of(["one", "two"], 100) == ("one\ntwo",)
-    assert parts_of([], 100) == ("",)
+    assert split_into_parts(["one", "two"], 100) == ("one\ntwo",)
+    assert split_into_parts([], 100) == ("",)
 
 
 def test_parts_are_whole_messages_in_order() -> None:
     texts = [prose(40) + str(number) for number in range(5)]
-    assert parts_of(texts, 100) == ("\n".join(texts[:2]), "\n".join(texts[2:4]), texts[4])
+    assert split_into_parts(texts, 100) == ("\n".join(texts[:2]), "\n".join(texts[2:4]), texts[4])
 
 
 @given(st.lists(st.text(max_size=300)), st.integers(1, 60))
 def test_nothing_is_lost_or_moved(texts: list[str], room: int) -> None:
-    parts = parts_of(texts, room)
+    parts = split_into_parts(texts, room)
     assert "".join("".join(parts).split("\n")) == "".join("".join(texts).split("\n"))
 
 
 @pytest.mark.parametrize("text", [prose(5_000), "四月の報告書" * 700, "x" * 20_000 + "{[1]}" * 4_000])
 def test_one_message_that_is_too_long_is_cut(text: str) -> None:
-    parts = parts_of(["before", text, "after"], 1_000)
+    parts = split_into_parts(["before", text, "after"], 1_000)
     assert max(map(estimate_text, parts)) <= 1_000
     assert "".join(parts).replace("\n", "") == f"before{text}after"
 

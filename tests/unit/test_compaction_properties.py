@@ -4,49 +4,56 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, more_messages, prose, small_policy, transcript
-from waystation.context.constraints import user_constraints, user_requests
-from waystation.context.history import view, with_record
-from waystation.context.legality import violations
-from waystation.context.pipeline import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
-from waystation.context.summary import summary_message
-from waystation.context.summary_validator import Accepted, Replacement, check_summary
-from waystation.context.tokens import Measure
-from waystation.context.transcript import Message, Summarised, Transcript, user_text
+from waystation.context.constraints import extract_user_constraints, extract_user_requests
+from waystation.context.history import build_model_view, with_record
+from waystation.context.legality import find_violations
+from waystation.context.pipeline import (
+    CannotFitDecision,
+    MaskDecision,
+    NoopDecision,
+    SummariseDecision,
+    TruncateDecision,
+    select_next_stage,
+)
+from waystation.context.summary import build_summary_message
+from waystation.context.summary_validator import Accepted, SummaryCheckInput, check_summary
+from waystation.context.tokens import TokenEstimator
+from waystation.context.transcript import Message, SummaryRecord, Transcript, build_user_message
 
-CONTRACT = user_text("m1", "Find out what changed. Never guess.")
+CONTRACT = build_user_message("m1", "Find out what changed. Never guess.")
 POLICY = small_policy(8_000)
 
 
-def compacted(over: Transcript, measure: Measure, *, skip_summary: bool, summary: str) -> Transcript:
+def compacted(over: Transcript, measure: TokenEstimator, *, skip_summary: bool, summary: str) -> Transcript:
     """The transcript after whatever the ladder says now."""
-    match next_rung(over, measure, POLICY, REREADABLE, skip_summary=skip_summary):
-        case Nothing() | CannotFit():
+    match select_next_stage(over, measure, POLICY, REREADABLE, skip_summary=skip_summary):
+        case NoopDecision() | CannotFitDecision():
             return over
-        case Mask() as masked:
+        case MaskDecision() as masked:
             after = with_record(over, masked.record)
-            assert measure.request(view(after)) == masked.tokens_after <= POLICY.target
+            assert measure.request(build_model_view(after)) == masked.tokens_after <= POLICY.target
             return after
-        case Truncate() as truncated:
+        case TruncateDecision() as truncated:
             after = with_record(over, truncated.record)
-            assert measure.request(view(after)) == truncated.tokens_after < truncated.tokens_before
+            assert measure.request(build_model_view(after)) == truncated.tokens_after < truncated.tokens_before
             return after
-        case Summarise() as asked:
+        case SummariseDecision() as asked:
             checked = check_summary(summary, replaced(asked))
             if not isinstance(checked, Accepted):
                 return over
-            message = summary_message(asked.compaction_id, checked.text)
-            record = Summarised(id=asked.compaction_id, strategy="window", covered=asked.covered, summary=message)
+            message = build_summary_message(asked.compaction_id, checked.text)
+            record = SummaryRecord(id=asked.compaction_id, strategy="window", covered=asked.covered, summary=message)
             return with_record(over, record)
 
 
-def replaced(asked: Summarise) -> Replacement:
-    return Replacement(
+def replaced(asked: SummariseDecision) -> SummaryCheckInput:
+    return SummaryCheckInput(
         text="\n".join(message.text for message in asked.middle),
         tokens=asked.middle_tokens,
         room=asked.summary_tokens[1],
         cap=POLICY.pin_cap,
-        constraints=user_constraints(asked.middle),
-        asked=user_requests(asked.middle),
+        constraints=extract_user_constraints(asked.middle),
+        asked=extract_user_requests(asked.middle),
     )
 
 
@@ -65,15 +72,15 @@ steps = st.lists(
 def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and_keeps_what_the_user_wants(
     steps: list[tuple[tuple[Message, ...], bool, str]], scale: float
 ) -> None:
-    measure = Measure(fixed=200, scale=scale)
+    measure = TokenEstimator(fixed=200, scale=scale)
     over = transcript(CONTRACT)
     for number, (added, skip_summary, summary) in enumerate(steps):
         over = over.replace(messages=(*over.messages, *(_renamed(message, number) for message in added)))
-        before = view(over)
+        before = build_model_view(over)
         over = compacted(over, measure, skip_summary=skip_summary, summary=summary)
-        shown = view(over)
-        assert violations(shown) == ()
-        assert set(user_constraints(before)) <= set(user_constraints(shown))
+        shown = build_model_view(over)
+        assert find_violations(shown) == ()
+        assert set(extract_user_constraints(before)) <= set(extract_user_constraints(shown))
         assert measure.request(shown) <= measure.request(before)
         assert shown[0] == CONTRACT
         assert said_by_the_user(over)[-1].text in [message.text for message in shown]
@@ -83,9 +90,9 @@ def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and
 @given(more_messages(first=2, most=12), st.booleans())
 def test_planning_again_plans_the_same(messages: tuple[Message, ...], skip_summary: bool) -> None:
     over = transcript(CONTRACT, *messages)
-    measure = Measure(fixed=200)
+    measure = TokenEstimator(fixed=200)
     stored = Transcript.model_validate_json(over.model_dump_json())
-    assert next_rung(over, measure, POLICY, REREADABLE, skip_summary=skip_summary) == next_rung(
+    assert select_next_stage(over, measure, POLICY, REREADABLE, skip_summary=skip_summary) == select_next_stage(
         stored, measure, POLICY, REREADABLE, skip_summary=skip_summary
     )
 
@@ -94,13 +101,13 @@ def test_planning_again_plans_the_same(messages: tuple[Message, ...], skip_summa
 def test_repeated_truncation_makes_the_view_strictly_smaller_until_nothing_is_left_to_do(
     messages: tuple[Message, ...],
 ) -> None:
-    over, measure = transcript(CONTRACT, *messages), Measure(fixed=200)
+    over, measure = transcript(CONTRACT, *messages), TokenEstimator(fixed=200)
     for _ in range(12):
-        size = measure.request(view(over))
+        size = measure.request(build_model_view(over))
         after = compacted(over, measure, skip_summary=True, summary="")
         if after is over:
             return
-        assert measure.request(view(after)) < size
+        assert measure.request(build_model_view(after)) < size
         over = after
     raise AssertionError("truncation goes on and on")
 

@@ -3,17 +3,25 @@
 import pytest
 
 from tests.unit.histories import calls, prose, research, results, says, small_policy, transcript, working
-from waystation.context.history import view, with_record
-from waystation.context.pipeline import Summarise, next_rung
+from waystation.context.history import build_model_view, with_record
+from waystation.context.pipeline import SummariseDecision, select_next_stage
 from waystation.context.policy import CompactionPolicy, Strategy
 from waystation.context.strategies import STRATEGIES
-from waystation.context.summary import summary_message
-from waystation.context.tokens import Measure
-from waystation.context.transcript import OPERATORS, Message, Opaque, Pinned, Summarised, Transcript, user_text
-from waystation.context.units import layout
+from waystation.context.summary import build_summary_message
+from waystation.context.tokens import TokenEstimator
+from waystation.context.transcript import (
+    OPERATORS,
+    Message,
+    Opaque,
+    PinRecord,
+    SummaryRecord,
+    Transcript,
+    build_user_message,
+)
+from waystation.context.units import build_layout
 
-MEASURE = Measure(fixed=500)
-CONTRACT = user_text("m1", "Find out what changed.")
+MEASURE = TokenEstimator(fixed=500)
+CONTRACT = build_user_message("m1", "Find out what changed.")
 ALL: tuple[Strategy, ...] = ("window", "snapshot", "replace", "ends")
 
 
@@ -22,7 +30,7 @@ def policy(strategy: Strategy, window: int = 20_000) -> CompactionPolicy:
 
 
 def covered(over: Transcript, by: CompactionPolicy, summary_room: int = 1_000) -> list[str]:
-    middle = STRATEGIES[by.strategy].middle(layout(over), by, MEASURE, summary_room)
+    middle = STRATEGIES[by.strategy].middle(build_layout(over), by, MEASURE, summary_room)
     return [message_id for unit in middle for message_id in unit.ids]
 
 
@@ -32,19 +40,19 @@ def ids(first: int, last: int) -> list[str]:
 
 
 def compacted(over: Transcript, by: CompactionPolicy, text: str = "What was found.") -> Transcript:
-    made = next_rung(over, MEASURE, by, frozenset())
-    assert isinstance(made, Summarise)
-    message = summary_message(made.compaction_id, text)
+    made = select_next_stage(over, MEASURE, by, frozenset())
+    assert isinstance(made, SummariseDecision)
+    message = build_summary_message(made.compaction_id, text)
     return with_record(
-        over, Summarised(id=made.compaction_id, strategy=by.strategy, covered=made.covered, summary=message)
+        over, SummaryRecord(id=made.compaction_id, strategy=by.strategy, covered=made.covered, summary=message)
     )
 
 
 def with_user_turn(before: int, after: int, tokens: int = 300) -> Transcript:
     """So many turns of the agent's, a remark of the user's, more turns, and a last remark."""
-    remark = user_text("remark", "Look at the annex, too.")
+    remark = build_user_message("remark", "Look at the annex, too.")
     turns = [*research(before, tokens), remark, *research(after, tokens, start=before + 1)]
-    return transcript(CONTRACT, *turns, user_text("last", "Hurry."))
+    return transcript(CONTRACT, *turns, build_user_message("last", "Hurry."))
 
 
 # ---------------------------------------------------------------------------------------------------------- snapshot
@@ -81,7 +89,7 @@ def test_a_snapshot_covers_more_than_its_share_where_the_rest_would_be_over_the_
 def test_of_too_many_messages_a_snapshot_leaves_half_at_most() -> None:
     over = transcript(CONTRACT, *research(2, 2_000), *research(18, 20, start=3))
     assert covered(over, policy("snapshot")) == ids(2, 5)
-    crowd = policy("snapshot").for_crowd(MEASURE.request(view(over)))
+    crowd = policy("snapshot").for_crowd(MEASURE.request(build_model_view(over)))
     assert len(covered(over, crowd)) >= len(over.messages) // 2
 
 
@@ -100,7 +108,7 @@ def test_replace_keeps_the_last_messages_in_whole_units_where_the_policy_says_so
 
 
 def test_ends_keeps_the_first_message_and_the_last_three_in_whole_units() -> None:
-    over = transcript(CONTRACT, *research(9, 300), says("m20", "I see."), user_text("m21", "Go on."))
+    over = transcript(CONTRACT, *research(9, 300), says("m20", "I see."), build_user_message("m21", "Go on."))
     assert covered(over, policy("ends")) == ids(2, 19)
     assert covered(working(9, 300), policy("ends")) == ids(2, 17)
     assert covered(working(9, 300), policy("ends").replace(keep_last=5)) == ids(2, 15)
@@ -124,9 +132,9 @@ def test_under_ends_a_first_message_that_is_not_the_users_stays_too() -> None:
 @pytest.mark.parametrize("strategy", ALL)
 def test_contract_latest_request_pins_and_pending_calls_are_never_covered(strategy: Strategy) -> None:
     turns: list[Message] = research(12, 900)
-    turns.insert(8, user_text("newest", "Do it by Friday."))
+    turns.insert(8, build_user_message("newest", "Do it by Friday."))
     over = transcript(CONTRACT, *turns, calls("pending", "x", "y"))
-    over = with_record(over, Pinned(id="p1", message_id="m3"))
+    over = with_record(over, PinRecord(id="p1", message_id="m3"))
     gone = covered(over, policy(strategy))
     assert gone
     assert not {"m1", "m2", "m3", "newest", "pending"} & set(gone)
@@ -139,7 +147,7 @@ def test_an_earlier_summary_goes_into_the_next_one(strategy: Strategy) -> None:
     (earlier,) = over.compactions
     assert f"s-{earlier.id}" in covered(over, policy(strategy))
     again = compacted(over, policy(strategy))
-    assert sum(message.id.startswith("s-") for message in view(again)) == 1
+    assert sum(message.id.startswith("s-") for message in build_model_view(again)) == 1
 
 
 @pytest.mark.parametrize("strategy", ALL)

@@ -6,17 +6,17 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from tests.unit.histories import more_messages, prose, small_policy, transcript, wild_messages
-from waystation.context.history import view, with_record
-from waystation.context.legality import violations
-from waystation.context.pipeline import Summarise, next_rung
+from waystation.context.history import build_model_view, with_record
+from waystation.context.legality import find_violations
+from waystation.context.pipeline import SummariseDecision, select_next_stage
 from waystation.context.policy import CompactionPolicy, Strategy
 from waystation.context.strategies import STRATEGIES
-from waystation.context.summary import summary_message
-from waystation.context.tokens import Measure
-from waystation.context.transcript import Message, Pinned, Summarised, Transcript, user_text
-from waystation.context.units import layout
+from waystation.context.summary import build_summary_message
+from waystation.context.tokens import TokenEstimator
+from waystation.context.transcript import Message, PinRecord, SummaryRecord, Transcript, build_user_message
+from waystation.context.units import build_layout
 
-CONTRACT = user_text("m1", "Find out what changed. Never guess.")
+CONTRACT = build_user_message("m1", "Find out what changed. Never guess.")
 NOTHING = frozenset[str]()
 
 
@@ -35,14 +35,14 @@ def conversations(draw: st.DrawFn) -> Transcript:
     over = transcript(CONTRACT, *(message for message in messages if message.id != CONTRACT.id))
     if draw(st.booleans()):
         pinned = draw(st.sampled_from(over.messages)).id
-        over = with_record(over, Pinned(id="p1", message_id=pinned))
+        over = with_record(over, PinRecord(id="p1", message_id=pinned))
     return over
 
 
-def summarised(over: Transcript, made: Summarise, strategy: str, text: str) -> Transcript:
-    message = summary_message(made.compaction_id, text)
+def summarised(over: Transcript, made: SummariseDecision, strategy: str, text: str) -> Transcript:
+    message = build_summary_message(made.compaction_id, text)
     return with_record(
-        over, Summarised(id=made.compaction_id, strategy=strategy, covered=made.covered, summary=message)
+        over, SummaryRecord(id=made.compaction_id, strategy=strategy, covered=made.covered, summary=message)
     )
 
 
@@ -50,13 +50,13 @@ def summarised(over: Transcript, made: Summarise, strategy: str, text: str) -> T
 def test_what_is_covered_is_whole_units_that_nothing_protects(
     over: Transcript, policy: CompactionPolicy, summary_room: int, again: bool
 ) -> None:
-    measure = Measure(fixed=200)
+    measure = TokenEstimator(fixed=200)
     if again:
-        made = next_rung(over, measure, policy, NOTHING)
-        if not isinstance(made, Summarise):
+        made = select_next_stage(over, measure, policy, NOTHING)
+        if not isinstance(made, SummariseDecision):
             reject()
         over = summarised(over, made, policy.strategy, prose(300))
-    shown = layout(over)
+    shown = build_layout(over)
     covered = STRATEGIES[policy.strategy].middle(shown, policy, measure, summary_room)
     places = [shown.units.index(unit) for unit in covered]
     assert places == sorted(set(places))
@@ -70,23 +70,25 @@ def test_what_is_covered_is_whole_units_that_nothing_protects(
 def test_with_a_small_summary_the_view_is_legal_and_smaller_and_is_not_compacted_again(
     over: Transcript, policy: CompactionPolicy, scale: float
 ) -> None:
-    measure = Measure(fixed=200, scale=scale)
-    made = next_rung(over, measure, policy, NOTHING)
-    if not isinstance(made, Summarise):
+    measure = TokenEstimator(fixed=200, scale=scale)
+    made = select_next_stage(over, measure, policy, NOTHING)
+    if not isinstance(made, SummariseDecision):
         reject()
     after = summarised(over, made, policy.strategy, "Little happened.")
-    shown = view(after)
-    assert violations(shown, pending_allowed=True) == ()
-    assert measure.request(shown) < measure.request(view(over))
+    shown = build_model_view(after)
+    assert find_violations(shown, pending_allowed=True) == ()
+    assert measure.request(shown) < measure.request(build_model_view(over))
     assert _protected_fit(over, measure, policy, made) is (measure.request(shown) <= policy.target)
     assert policy.crowded or measure.request(shown) < policy.trigger
     assert after.messages == over.messages
-    assert {message.id for message in view(over)} - set(made.covered) <= {message.id for message in shown}
+    assert {message.id for message in build_model_view(over)} - set(made.covered) <= {message.id for message in shown}
 
 
-def _protected_fit(over: Transcript, measure: Measure, policy: CompactionPolicy, made: Summarise) -> bool:
+def _protected_fit(
+    over: Transcript, measure: TokenEstimator, policy: CompactionPolicy, made: SummariseDecision
+) -> bool:
     """Whether what no strategy may cover leaves room for the summary under the target."""
-    shown = layout(over)
+    shown = build_layout(over)
     protected: list[Message] = [message for index in sorted(shown.protected) for message in shown.units[index].messages]
-    stays = measure.request([*protected, summary_message(made.compaction_id, "Little happened.")])
+    stays = measure.request([*protected, build_summary_message(made.compaction_id, "Little happened.")])
     return stays <= policy.target

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.context_files import Context, Json, assistant, body, context, full, result, results, turns, user
-from waystation.agents.summariser import Middle
-from waystation.context.constraints import identifiers
+from waystation.agents.summariser import SummaryInput
+from waystation.context.constraints import extract_identifiers
 from waystation.memory.passages import render, tool_names
 from waystation.plugins.request_files.request_body import read_request_body
 from waystation.testing import PlainRedactor
@@ -61,8 +61,10 @@ def test_a_block_that_holds_words_is_read_as_words(role: str, block: Json) -> No
     read = read_request_body(json.dumps(body(user("hi"), message(role, block))).encode()).transcript
     said = render(read.messages[1], tool_names(read.messages))
     assert WORDS in said
-    assert "config/prod.yaml" in str(identifiers(said))
-    middle, _ = asyncio.run(Middle.redacted(read.messages, read, PlainRedactor({"424242": "<CARD_000000000000>"}), "t"))
+    assert "config/prod.yaml" in str(extract_identifiers(said))
+    middle, _ = asyncio.run(
+        SummaryInput.redacted(read.messages, read, PlainRedactor({"424242": "<CARD_000000000000>"}), "t")
+    )
     assert "The cap is <CARD_000000000000> euros" in middle.text
 
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.context_files import legal
-from waystation.cli.context.arguments import measure_of
-from waystation.cli.context.compact import given_summary
-from waystation.context.history import view
+from waystation.cli.context.arguments import build_token_estimator
+from waystation.cli.context.compact import make_fixed_summariser
+from waystation.context.history import build_model_view
 from waystation.context.policy import CompactionPolicy, Strategy
 from waystation.plugins.request_files.conversation import Conversation
-from waystation.plugins.request_files.request_body import RequestBody, image_size, read_request_body, written_messages
+from waystation.plugins.request_files.request_body import RequestBody, image_size, read_request_body, serialize_messages
 
 Json = dict[str, Any]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
@@ -86,7 +86,7 @@ def read(messages: list[Json]) -> RequestBody:
 @given(conversations())
 def test_a_legal_request_with_nothing_to_do_comes_back_equal(messages: list[Json]) -> None:
     body = read(messages)
-    assert written_messages(body, view(body.transcript)) == messages
+    assert serialize_messages(body, build_model_view(body.transcript)) == messages
     assert body.given["messages"] == messages
 
 
@@ -103,15 +103,17 @@ async def test_every_view_is_legal_for_the_checker_and_the_sdk_never_grows_and_r
 ) -> None:
     def conversation(of: RequestBody) -> Conversation:
         policy = CompactionPolicy(strategy=strategy, window=window, trigger=window * 3 // 4, target=window * 3 // 8)
-        return Conversation(of.transcript, measure_of(of), policy, frozenset({"read_file"}), {"read_file": "path"})
+        return Conversation(
+            of.transcript, build_token_estimator(of), policy, frozenset({"read_file"}), {"read_file": "path"}
+        )
 
     for _ in range(3):
         body = read(messages)
         done = conversation(body)
-        before, ask = done.tokens, given_summary(summary, done.policy)
-        if not (force and await done.summarise_now(ask)):
+        before, ask = done.tokens, make_fixed_summariser(summary, done.policy)
+        if not (force and await done.force_summary(ask)):
             await done.make_room(ask, lambda transcript: transcript)
-        written = written_messages(body, view(done.transcript))
+        written = serialize_messages(body, build_model_view(done.transcript))
         legal(written)
         assert done.tokens <= before
         assert len(done.attempts) <= 8

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.privacy.policy import PLACEHOLDER, cut
+from waystation.privacy.policy import PLACEHOLDER, truncate_redacted
 
 NAME = "<PERSON_7f3a2c91d04e>"
 
@@ -14,11 +14,11 @@ NAME = "<PERSON_7f3a2c91d04e>"
     [(40, f"It asks; {NAME} answers"), (34, f"It asks; {NAME} a …"), (32, f"It asks; {NAME} …"), (31, "It asks; …")],
 )
 def test_a_text_is_cut_before_a_placeholder_and_never_within(characters: int, left: str) -> None:
-    assert cut(f"It asks; {NAME} answers", characters, " …") == left
+    assert truncate_redacted(f"It asks; {NAME} answers", characters, " …") == left
 
 
 @given(st.lists(st.sampled_from(["a", " ", NAME]), max_size=20).map("".join), st.integers(2, 200))
 def test_what_is_left_fits_and_has_whole_placeholders_only(text: str, characters: int) -> None:
-    left = cut(text, characters, " …")
+    left = truncate_redacted(text, characters, " …")
     assert len(left) <= characters
     assert "<" not in PLACEHOLDER.sub("", left)

@@ -4,19 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.crew import ROOMY, terms
-from waystation.agents.agent_run import AgentRun, Delegate, RunLeg
+from waystation.agents.agent_run import AgentRun, RunLeg, StartSubagents
 from waystation.agents.delegation import (
-    DelegationTerms,
-    SubagentNews,
+    DelegationConfig,
     SubagentOrder,
-    depth_of,
-    may_delegate,
-    parent_of,
-    subagent_id,
+    SubagentProgress,
+    can_delegate,
+    get_delegation_depth,
+    get_parent_id,
+    make_subagent_id,
 )
-from waystation.agents.deliverables import Made
-from waystation.agents.leg import Delegated, Standing
-from waystation.budgets.budget import Account, RunTotals
+from waystation.agents.deliverables import WorkCounts
+from waystation.agents.leg import LegState, SubagentsRequested
+from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.usage import Usage
@@ -35,7 +35,7 @@ def working(limit: Limit | None = None) -> TaskState:
     """One agent with all of its task's budget."""
     limit = limit or Limit(tokens=BUDGET)
     run = AgentRun(run=REF, terms=ROOMY, limit=limit, share=limit)
-    account = Account(limit=limit).reserve("tides", limit.amount)
+    account = BudgetAccount(limit=limit).reserve("tides", limit.amount)
     return TaskState(account=account, plan=Plan(steps=(STEP,)), runs={"tides": run})
 
 
@@ -48,12 +48,12 @@ def orders(*limits: int) -> tuple[SubagentOrder, ...]:
 
 def delegating(state: TaskState, *limits: int) -> TaskState:
     spent = state.runs["tides"].totals
-    ended = Delegated(standing=Standing(totals=spent), orders=orders(*limits))
+    ended = SubagentsRequested(standing=LegState(totals=spent), orders=orders(*limits))
     return taken_on(state.with_run(state.runs["tides"].after_leg(ended)), "tides", terms())
 
 
-def spending(tokens: int) -> RunTotals:
-    return RunTotals(usage=Usage(input=tokens), turns=1)
+def spending(tokens: int) -> RunUsage:
+    return RunUsage(usage=Usage(input=tokens), turns=1)
 
 
 def delivered(state: TaskState, step_id: str, tokens: int) -> TaskState:
@@ -62,22 +62,22 @@ def delivered(state: TaskState, step_id: str, tokens: int) -> TaskState:
 
 
 def test_ids_of_subagents_tell_their_parent_and_their_depth() -> None:
-    nested = subagent_id(subagent_id("tides", 2), 1)
+    nested = make_subagent_id(make_subagent_id("tides", 2), 1)
     assert nested == "tides.2.1"
-    assert parent_of(nested) == "tides.2"
-    assert parent_of("tides") is None
-    assert [depth_of(each) for each in ("tides", "tides.2", nested)] == [0, 1, 2]
-    assert [may_delegate(each, DelegationTerms(depth=2)) for each in ("tides", "tides.2", nested)] == [
+    assert get_parent_id(nested) == "tides.2"
+    assert get_parent_id("tides") is None
+    assert [get_delegation_depth(each) for each in ("tides", "tides.2", nested)] == [0, 1, 2]
+    assert [can_delegate(each, DelegationConfig(depth=2)) for each in ("tides", "tides.2", nested)] == [
         True,
         True,
         False,
     ]
-    assert not may_delegate("tides", None)
+    assert not can_delegate("tides", None)
 
 
 def test_a_delegating_agent_waits_for_all_of_its_subagents_and_then_goes_on_with_what_they_left() -> None:
     state = delegating(working(), 10_000, 5_000)
-    assert isinstance(state.runs["tides"].next_move(), Delegate)
+    assert isinstance(state.runs["tides"].next_move(), StartSubagents)
     assert state.runs["tides"].limit == Limit(tokens=BUDGET - 15_000)
     assert {name: held.tokens for name, held in state.account.reserved.items()} == {
         "tides": 25_000,
@@ -85,7 +85,7 @@ def test_a_delegating_agent_waits_for_all_of_its_subagents_and_then_goes_on_with
         "tides.2": 5_000,
     }
     state = delivered(state, "tides.1", 4_000)
-    assert isinstance(state.runs["tides"].next_move(), Delegate)
+    assert isinstance(state.runs["tides"].next_move(), StartSubagents)
     state = delivered(state, "tides.2", 5_000)
     move = state.runs["tides"].next_move()
     assert isinstance(move, RunLeg)
@@ -97,7 +97,7 @@ def test_a_delegating_agent_waits_for_all_of_its_subagents_and_then_goes_on_with
 
 def test_a_partial_subagent_says_why_it_ended_and_its_task_lacks_something_though_its_parent_is_done() -> None:
     state = delegating(working(), 10_000)
-    state = state.with_run(state.runs["tides.1"].cannot_go_on("a person denied it more"))
+    state = state.with_run(state.runs["tides.1"].finish_partial("a person denied it more"))
     (back,) = state.runs["tides"].handed_back
     assert (back.partial, back.reason) == (True, "a person denied it more")
     ended = delivered(state, "tides", 0)
@@ -109,13 +109,13 @@ def test_a_partial_subagent_says_why_it_ended_and_its_task_lacks_something_thoug
 def test_what_a_subagents_subagent_lacks_its_task_lacks_and_an_agent_that_is_taken_back_begins_anew() -> None:
     state = delegating(working(), 20_000)
     nested = orders(5_000)[0].replace(id="tides.1.1")
-    run = state.runs["tides.1"].after_leg(Delegated(standing=Standing(totals=RunTotals()), orders=(nested,)))
+    run = state.runs["tides.1"].after_leg(SubagentsRequested(standing=LegState(totals=RunUsage()), orders=(nested,)))
     state = taken_on(state.with_run(run), "tides.1", terms())
-    state = state.with_run(state.runs["tides.1.1"].cannot_go_on("its workflow was ended by somebody"))
+    state = state.with_run(state.runs["tides.1.1"].finish_partial("its workflow was ended by somebody"))
     state = delivered(delivered(state, "tides.1", 0), "tides", 0)
     assert [step_id for step_id, run in state.runs.items() if run.lacking] == ["tides", "tides.1"]
     assert state.last_phase == "partial"
-    again = state.runs["tides"].reopened(Limit(tokens=9_000))
+    again = state.runs["tides"].reopen_run(Limit(tokens=9_000))
     assert delivered(state.with_run(again), "tides", 0).last_phase == "done"
 
 
@@ -130,7 +130,7 @@ def test_a_task_whose_agent_waits_for_a_subagent_that_waits_for_a_person_is_paus
 
 def test_news_of_a_subagent_count_at_once_and_change_nothing_of_one_that_has_ended() -> None:
     state = delegating(working(), 10_000)
-    news = SubagentNews(id="tides.1", totals=spending(3_000), leg=2, made=Made(notes=1))
+    news = SubagentProgress(id="tides.1", totals=spending(3_000), leg=2, made=WorkCounts(notes=1))
     assert progressed(state, news).totals.spent == Amount(tokens=3_000)
     ended = delivered(state, "tides.1", 4_000)
     assert progressed(ended, news) == ended
@@ -149,7 +149,7 @@ def test_a_subagent_works_as_its_role_does_and_thinks_within_its_own_budget() ->
     writer = ROOMY.replace(model="scribe", effort="low", thinking=8_000, max_output=8_200, output_floor=8_050)
     under = terms().replace(by_role={"writing": writer})
     ordered = [order.replace(role="writing") for order in orders(20_000, 3_000)]
-    ended = Delegated(standing=Standing(totals=RunTotals()), orders=(*ordered, *orders(0, 0, 9_000)[2:]))
+    ended = SubagentsRequested(standing=LegState(totals=RunUsage()), orders=(*ordered, *orders(0, 0, 9_000)[2:]))
     state = taken_on(working().with_run(working().runs["tides"].after_leg(ended)), "tides", under)
     first, second, third = (state.runs[f"tides.{n}"].terms for n in (1, 2, 3))
     assert (first.model, first.effort, first.window) == ("scribe", "low", 100_000)
@@ -170,7 +170,7 @@ def test_whatever_is_carved_and_spent_the_account_adds_up(limits: list[int], spe
     used = [min(amount, limit) for amount, limit in zip(spent + [0] * 6, given_away, strict=False)]
     for number, amount in enumerate(used, 1):
         state = delivered(state, f"tides.{number}", amount)
-        assert state.account.limit.covers(state.account.spent + state.account.held)
+        assert state.account.limit.can_cover(state.account.spent + state.account.held)
     assert state.runs["tides"].limit == Limit(tokens=BUDGET - sum(used))
     state = delivered(state, "tides", own)
     assert state.account.spent == Amount(tokens=own + sum(used))
@@ -187,7 +187,7 @@ def test_a_carved_limit_never_passes_what_is_left(left: int, percent: int) -> No
 
 def test_what_a_denied_subagent_has_goes_to_its_parent() -> None:
     state = delegating(working(), 10_000)
-    spent = state.runs["tides.1"].replace(phase="spent", needed=Amount(tokens=1), made=Made(notes=2))
+    spent = state.runs["tides.1"].replace(phase="spent", needed=Amount(tokens=1), made=WorkCounts(notes=2))
     asked = state.with_run(spent).request_for("tides.1", datetime(2026, 1, 1, tzinfo=UTC))
     assert asked.outlook is not None
     assert denial_text(asked.outlook, asked.agent) == (

@@ -2,13 +2,13 @@
 
 import pytest
 
-from waystation.context.constraints import user_constraints
-from waystation.context.summary import ledger
-from waystation.context.transcript import user_text
+from waystation.context.constraints import extract_user_constraints
+from waystation.context.summary import render_ledger
+from waystation.context.transcript import build_user_message
 
 
 def demands(text: str) -> tuple[str, ...]:
-    return user_constraints([user_text("m1", text)])
+    return extract_user_constraints([build_user_message("m1", text)])
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_pasted_material_is_no_demand() -> None:
 
 
 def test_a_marker_tells_on_what_the_user_demanded_and_a_text_that_looks_like_one_does_not() -> None:
-    text = f"[2 hidden]\n{ledger(['user: Never push.', 'asked: Begin.'])}"
-    assert user_constraints([user_text("t-x", text)]) == ("Never push.",)
+    text = f"[2 hidden]\n{render_ledger(['user: Never push.', 'asked: Begin.'])}"
+    assert extract_user_constraints([build_user_message("t-x", text)]) == ("Never push.",)
     assert "user: Never push." in demands(text)
 
 

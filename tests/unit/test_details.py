@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 
 from tests.unit.answering import approve, deny
 from tests.unit.progress_values import ASKING, NOON, PAUSED
-from waystation.budgets.budget import RunTotals
+from waystation.budgets.budget import RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.approvals import Circumstances
 from waystation.tasks.details import MAX_BYTES, details
@@ -130,7 +130,7 @@ def test_details_stay_under_the_limit_of_the_server_and_are_cut_between_characte
 
 
 def test_a_cost_is_shown_in_dollars_and_an_unknown_one_is_said() -> None:
-    priced = PAUSED.replace(totals=RunTotals(cost_micro_usd=123_456))
+    priced = PAUSED.replace(totals=RunUsage(cost_micro_usd=123_456))
     assert "$0.123456" in details(priced)
-    unpriced = PAUSED.replace(totals=RunTotals(cost_micro_usd=None))
+    unpriced = PAUSED.replace(totals=RunUsage(cost_micro_usd=None))
     assert "price unknown" in details(unpriced)

@@ -2,8 +2,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.documents.citations import citations_in
-from waystation.documents.documents import LONGEST_PLACE, marked_place, place_marker, place_of, with_places
+from waystation.documents.citations import parse_citations
+from waystation.documents.documents import (
+    LONGEST_PLACE,
+    find_line_place,
+    parse_place_marker,
+    render_place_marker,
+    with_places,
+)
 
 KINDS = st.sampled_from(["page", "slide", "sheet", "chapter", "section", "attachment"])
 MARKED = st.builds("{} {}".format, KINDS, st.text(min_size=1).filter(lambda text: bool(text.split())))
@@ -18,15 +24,15 @@ MARKED = st.builds("{} {}".format, KINDS, st.text(min_size=1).filter(lambda text
     ],
 )
 def test_a_marker_is_a_line_of_its_own_without_what_would_end_it(place: str, marker: str) -> None:
-    assert place_marker(place) == marker
-    assert marked_place(marker) == marker[1:-1]
+    assert render_place_marker(place) == marker
+    assert parse_place_marker(marker) == marker[1:-1]
 
 
 @given(MARKED)
 def test_every_marker_is_read_back_and_is_never_a_citation(place: str) -> None:
-    marker = place_marker(place)
-    assert marked_place(marker) == marker[1:-1]
-    assert citations_in(f"Text {marker} [a.pdf:1-2]") == citations_in("Text [a.pdf:1-2]")
+    marker = render_place_marker(place)
+    assert parse_place_marker(marker) == marker[1:-1]
+    assert parse_citations(f"Text {marker} [a.pdf:1-2]") == parse_citations("Text [a.pdf:1-2]")
     assert len(marker) <= LONGEST_PLACE + 2
 
 
@@ -34,7 +40,7 @@ def test_every_marker_is_read_back_and_is_never_a_citation(place: str) -> None:
     "line", ["", "[1]", "[page]", " [page 3]", "[page 3] ", "[page 3].", "[package 3]", "[a.pdf:1-2]", "[page 3:1-2]"]
 )
 def test_other_lines_mark_no_place(line: str) -> None:
-    assert marked_place(line) is None
+    assert parse_place_marker(line) is None
 
 
 def test_parts_stand_under_their_places_and_cannot_claim_other_ones() -> None:
@@ -48,7 +54,7 @@ def test_parts_stand_under_their_places_and_cannot_claim_other_ones() -> None:
     text = with_places(parts)
     assert text == "Head.\n\n[page 1]\nOne.\n [page 7]\n\n[page 3]\nTwo.\n\nMore."
     lines = text.splitlines()
-    assert [place_of(lines, number) for number in (1, 2, 3, 5, 7, 10)] == [
+    assert [find_line_place(lines, number) for number in (1, 2, 3, 5, 7, 10)] == [
         None,
         None,
         "page 1",
@@ -60,5 +66,5 @@ def test_parts_stand_under_their_places_and_cannot_claim_other_ones() -> None:
 
 @given(st.lists(st.tuples(st.just(""), st.text()) | st.tuples(MARKED, st.text())))
 def test_whatever_the_parts_say_only_their_own_places_are_marked(parts: list[tuple[str, str]]) -> None:
-    marked = {place for line in with_places(parts).splitlines() if (place := marked_place(line))}
-    assert marked <= {place_marker(place)[1:-1] for place, _ in parts if place}
+    marked = {place for line in with_places(parts).splitlines() if (place := parse_place_marker(line))}
+    assert marked <= {render_place_marker(place)[1:-1] for place, _ in parts if place}

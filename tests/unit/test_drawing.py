@@ -5,7 +5,7 @@ from tests.crew import terms
 from tests.unit import task_values
 from tests.unit.task_values import NOON, asking, finished, standing
 from tests.unit.test_delegation import delegating, delivered, orders, working
-from waystation.agents.leg import AllowanceSpent, Delegated, ProviderLimit
+from waystation.agents.leg import BudgetExhausted, OperatorActionRequired, SubagentsRequested
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.reallocation import FREED, drawable, drawn, freed, withdrawn
 from waystation.tasks.state import TaskState, taken_on
@@ -22,7 +22,7 @@ def team(*limits: int) -> TaskState:
 
 
 def spent(state: TaskState, step_id: str, tokens: int, needed: int = 900) -> TaskState:
-    ended = AllowanceSpent(standing=standing(tokens), needed=Amount(tokens=needed))
+    ended = BudgetExhausted(standing=standing(tokens), needed=Amount(tokens=needed))
     return state.with_run(state.runs[step_id].after_leg(ended))
 
 
@@ -61,7 +61,7 @@ def test_what_people_granted_a_subagent_does_not_count_as_its_parents() -> None:
 
 def test_what_was_handed_back_before_is_the_parents_own_when_it_delegates_again() -> None:
     state = delivered(team(16_000), "tides.1", 4_000)
-    again = Delegated(standing=standing(0), orders=(orders(0, 10_000)[1],))
+    again = SubagentsRequested(standing=standing(0), orders=(orders(0, 10_000)[1],))
     state = taken_on(state.with_run(state.runs["tides"].after_leg(again)), "tides", terms())
     assert drawn(spent(state, "tides.2", 9_900), "tides.2") is None
 
@@ -79,7 +79,7 @@ def test_a_parent_at_work_gives_nothing_and_a_task_gives_what_it_has_left() -> N
 def told(state: TaskState, step_id: str) -> int:
     """What a status counts for this agent: what it has left, and what it could draw."""
     run = state.runs[step_id]
-    return run.limit.after(run.totals.spent).raised(drawable(state, step_id)).amount.tokens
+    return run.limit.after(run.totals.spent).increase_by(drawable(state, step_id)).amount.tokens
 
 
 def test_what_an_agent_is_told_is_left_does_not_grow_when_it_draws() -> None:
@@ -114,7 +114,7 @@ def test_whatever_subagents_draw_no_money_is_made_and_the_parent_keeps_its_part(
         helped = drawn(state, step_id)
         state = helped or delivered(state, step_id, state.runs[step_id].totals.spent.tokens)
         assert state.account.limit == Limit(tokens=40_000)
-        assert state.account.limit.covers(state.account.spent + state.account.held)
+        assert state.account.limit.can_cover(state.account.spent + state.account.held)
         if helped is not None:
             assert state.runs[step_id].limit.amount.tokens >= run.limit.amount.tokens + needed
             assert state.runs["tides"].limit.amount.tokens >= KEPT
@@ -134,7 +134,7 @@ def test_an_agent_that_waits_for_a_person_goes_on_with_what_another_gave_back() 
 
 def test_money_answers_nothing_that_is_not_about_money() -> None:
     state = task_values.after_leg(
-        task_values.working(), "research-1", ProviderLimit(standing=standing(1_000), reason="no credit")
+        task_values.working(), "research-1", OperatorActionRequired(standing=standing(1_000), reason="no credit")
     )
     assert not state.account.unreserved.amount.nothing
     assert freed(state, "research-1") is None

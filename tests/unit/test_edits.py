@@ -17,7 +17,7 @@ from tests.unit.task_values import (
     totals,
     working,
 )
-from waystation.agents.agent_run import AgentRun, AskMoney, Deliver, Edit, RunLeg
+from waystation.agents.agent_run import AgentRun, Edit, Finish, RequestBudget, RunLeg
 from waystation.agents.leg import ContextFull
 from waystation.context.outcome import TOO_LATE, CompactionOutcome, ContextEdit, EditOutcome, Status
 from waystation.tasks.details import details
@@ -146,7 +146,7 @@ def test_an_edit_of_an_agent_that_waits_for_money_leaves_its_request_and_the_pau
     assert (state.phase, state.pending) == (TaskPhase.PAUSED, paused.pending)
     after = state.with_run(settled(state.runs["research-1"], DONE))
     run = after.runs["research-1"]
-    assert isinstance(run.next_move(), AskMoney)
+    assert isinstance(run.next_move(), RequestBudget)
     assert (after.phase, after.pending) == (TaskPhase.PAUSED, paused.pending)
     assert (run.known_records, run.totals.spent.tokens) == (1, 29_600)
 
@@ -164,7 +164,7 @@ def test_a_full_context_is_measured_anew_after_an_edit_and_compacted_after_a_ref
 def test_an_edit_that_the_agents_end_came_before_is_refused() -> None:
     state = finished(edited(working("research-1"), PIN), "research-1")
     run = state.runs["research-1"]
-    assert isinstance(run.next_move(), Deliver)
+    assert isinstance(run.next_move(), Finish)
     (late,) = run.late_edits
     assert (late.state, late.reason) == ("refused", TOO_LATE)
 
@@ -173,7 +173,7 @@ def test_what_a_summary_cost_is_booked_also_where_its_agent_was_denied_meanwhile
     paused = asking(spent(working("research-1"), "research-1"), "research-1")
     state = edited(paused, {"action": "compact", "agent": "research-1"})
     edit = state.runs["research-1"].edits[0]
-    denied = state.with_run(state.runs["research-1"].cannot_go_on("denied"))
+    denied = state.with_run(state.runs["research-1"].finish_partial("denied"))
     booked = denied.with_run(denied.runs["research-1"].after_edit(edit, DONE))
     assert booked.account.spent.tokens - denied.account.spent.tokens == 100
     assert booked.totals.spent.tokens == booked.account.spent.tokens

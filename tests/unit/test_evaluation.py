@@ -7,22 +7,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from waystation.documents.citations import Claim, citations_in, claims_in
+from waystation.documents.citations import Claim, extract_claims, parse_citations
 from waystation.kernel.errors import BadInput
 from waystation.plugins.evaluation.scores import (
     MEASURES,
     Evaluation,
     GoldQuestion,
     QuestionSet,
+    ReportScore,
     ScoredAnswer,
-    Scores,
-    compared,
-    holds,
-    normal_words,
-    nothing_scored,
-    says,
-    scored,
-    sign_test,
+    compare_evaluations,
+    compute_sign_test,
+    contains_phrase,
+    is_claim_supported,
+    make_zero_score,
+    normalize_words,
+    score_report,
 )
 
 DOCUMENTS: Mapping[str, Sequence[str]] = {
@@ -57,45 +57,45 @@ GOLD = GoldQuestion(
     ],
 )
 def test_the_same_figure_in_two_writings_is_the_same(one: str, other: str) -> None:
-    assert normal_words(one) == normal_words(other)
+    assert normalize_words(one) == normalize_words(other)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("3.10", "3.1"), ("1,23", "123"), ("1234,567", "1234567"), ("10", "100"), ("2026-13-40", "2026")]
 )
 def test_what_is_not_the_same_stays_apart(one: str, other: str) -> None:
-    assert normal_words(one) != normal_words(other)
+    assert normalize_words(one) != normalize_words(other)
 
 
 @given(st.integers(0, 10**15))
 def test_thousands_may_be_written_with_commas(number: int) -> None:
-    assert normal_words(f"{number:,}") == normal_words(str(number))
+    assert normalize_words(f"{number:,}") == normalize_words(str(number))
 
 
 @given(st.dates(min_value=date(1000, 1, 1)))
 def test_a_date_is_the_same_in_every_writing(day: date) -> None:
     written = [f"{day.day} {day:%B %Y}", f"{day:%B} {day.day}, {day.year}", f"{day:%b} {day.day} {day.year}"]
-    assert {normal_words(text) for text in written} == {(day.isoformat(),)}
+    assert {normalize_words(text) for text in written} == {(day.isoformat(),)}
 
 
 @given(st.text(), st.text(), st.text())
 def test_a_phrase_is_found_wherever_it_stands_between_other_lines(before: str, phrase: str, behind: str) -> None:
     """A figure may join with what stands next to it, so that words of marks alone stand between."""
-    text = (*normal_words(before), *normal_words(phrase), *normal_words(behind))
-    assert says(text, phrase) or not normal_words(phrase)
+    text = (*normalize_words(before), *normalize_words(phrase), *normalize_words(behind))
+    assert contains_phrase(text, phrase) or not normalize_words(phrase)
 
 
 @given(st.text())
 @example("$¼")
 @example("$1 $4")
 def test_one_writing_is_its_own_writing(text: str) -> None:
-    once = normal_words(text)
-    assert normal_words(" ; ".join(once)) == once
+    once = normalize_words(text)
+    assert normalize_words(" ; ".join(once)) == once
 
 
 def test_a_word_is_not_found_inside_another() -> None:
-    assert not says(normal_words("the harbourmaster of 18110"), "harbour")
-    assert not says(normal_words("in 18110"), "1811")
+    assert not contains_phrase(normalize_words("the harbourmaster of 18110"), "harbour")
+    assert not contains_phrase(normalize_words("in 18110"), "1811")
 
 
 def report(body: str) -> str:
@@ -107,22 +107,24 @@ def report(body: str) -> str:
 
 def test_facts_count_in_what_agents_wrote_alone() -> None:
     """Not in the question, not in warnings, and not in what code says of the work."""
-    empty = scored(GOLD, report("Nothing."), DOCUMENTS)
+    empty = score_report(GOLD, report("Nothing."), DOCUMENTS)
     assert (empty.facts, empty.evidence, empty.clean, empty.citations) == (0, 0, 1, None)
     assert empty.missed == ("1811", "1.5 million crowns")
 
 
 def test_a_fact_counts_in_any_of_its_wordings_and_writings() -> None:
-    found = scored(GOLD, report("Dug in 1811 [harbour.md:1-1]. It cost 1,500,000 crowns [harbour.md:2-2]."), DOCUMENTS)
+    found = score_report(
+        GOLD, report("Dug in 1811 [harbour.md:1-1]. It cost 1,500,000 crowns [harbour.md:2-2]."), DOCUMENTS
+    )
     assert (found.facts, found.citations, found.evidence, found.uncited) == (1, 1, 0.5, ("keeper.md",))
 
 
 def test_a_fact_in_the_name_of_a_document_is_not_said() -> None:
-    assert scored(GOLD, report("See [1811:1-1]."), DOCUMENTS).facts == 0
+    assert score_report(GOLD, report("See [1811:1-1]."), DOCUMENTS).facts == 0
 
 
 def test_what_must_not_be_said_is_named() -> None:
-    found = scored(GOLD, report("It was dug in 1911."), DOCUMENTS)
+    found = score_report(GOLD, report("It was dug in 1911."), DOCUMENTS)
     assert (found.clean, found.contradictions) == (0, ("dug in 1911",))
 
 
@@ -140,24 +142,24 @@ def test_what_must_not_be_said_is_named() -> None:
     ],
 )
 def test_a_citation_holds_where_its_lines_have_the_figures_and_most_words(sentence: str, *, held: bool) -> None:
-    found = scored(GOLD, report(sentence), DOCUMENTS)
+    found = score_report(GOLD, report(sentence), DOCUMENTS)
     assert found.citations == float(held)
     assert bool(found.unheld) != held
 
 
 def test_a_list_of_places_claims_nothing() -> None:
     pointers = "- Quoted above already: harbour [harbour.md:1-1], keeper [keeper.md:1-1]"
-    found = scored(GOLD, report(pointers), DOCUMENTS)
+    found = score_report(GOLD, report(pointers), DOCUMENTS)
     assert (found.citations, found.evidence) == (None, 1)
 
 
 def test_a_judge_finds_only_what_code_missed() -> None:
-    found = scored(GOLD, report("Dug in 1811."), DOCUMENTS, judged=["1.5 million crowns", "1811"])
+    found = score_report(GOLD, report("Dug in 1811."), DOCUMENTS, judged=["1.5 million crowns", "1811"])
     assert (found.facts, found.judged, found.missed) == (1, ("1.5 million crowns",), ())
 
 
 def test_a_task_that_failed_is_scored_nothing() -> None:
-    scores = nothing_scored(GOLD)
+    scores = make_zero_score(GOLD)
     assert [scores.of(measure) for measure in MEASURES] == [0, 0, 0, 0]
 
 
@@ -166,7 +168,7 @@ def test_a_task_that_failed_is_scored_nothing() -> None:
 )
 def test_scores_are_shares_and_more_text_never_loses_a_fact(parts: list[str]) -> None:
     texts = [" ".join(parts[:end]) for end in range(len(parts) + 1)]
-    every = [scored(GOLD, report(f"Said. {text}"), DOCUMENTS) for text in texts]
+    every = [score_report(GOLD, report(f"Said. {text}"), DOCUMENTS) for text in texts]
     assert all(0 <= score <= 1 for one in every for measure in MEASURES if (score := one.of(measure)) is not None)
     facts = [one.facts or 0 for one in every]
     assert facts == sorted(facts)
@@ -174,9 +176,9 @@ def test_scores_are_shares_and_more_text_never_loses_a_fact(parts: list[str]) ->
 
 def test_claims_are_sentences_with_what_stands_behind_them() -> None:
     text = "# Head\n\n- First said. Then dug [harbour.md:1-1] [keeper.md:1-1]. Last.\n\n> ---\n"
-    first, second = citations_in(text)
+    first, second = parse_citations(text)
     assert (
-        claims_in(text)
+        extract_claims(text)
         == (
             Claim(text="First said."),
             Claim(text="Then dug", citations=(first, second)),
@@ -188,20 +190,20 @@ def test_claims_are_sentences_with_what_stands_behind_them() -> None:
 
 @given(st.text(alphabet='ab. \n[]:1-"#*'))
 def test_every_citation_belongs_to_a_claim_with_words(text: str) -> None:
-    assert all(claim.text.strip() for claim in claims_in(text))
-    known = [citation for line in text.splitlines() for citation in citations_in(line)]
-    assert all(citation in known for claim in claims_in(text) for citation in claim.citations)
+    assert all(claim.text.strip() for claim in extract_claims(text))
+    known = [citation for line in text.splitlines() for citation in parse_citations(line)]
+    assert all(citation in known for claim in extract_claims(text) for citation in claim.citations)
 
 
 def test_sentences_end_without_a_space_where_scripts_have_none() -> None:
-    first, second = claims_in("彼は「深い。」と言った。橋は古い。[harbour.md:1-1]")
+    first, second = extract_claims("彼は「深い。」と言った。橋は古い。[harbour.md:1-1]")
     assert (first.text, first.citations) == ("彼は「深い。」と言った。", ())
-    assert (second.text, second.citations) == ("橋は古い。", citations_in("橋は古い。[harbour.md:1-1]"))
+    assert (second.text, second.citations) == ("橋は古い。", parse_citations("橋は古い。[harbour.md:1-1]"))
 
 
 def test_a_claim_with_no_words_to_look_for_holds() -> None:
-    (claim,) = claims_in("So it is [harbour.md:1-1]")
-    assert holds(claim, DOCUMENTS)
+    (claim,) = extract_claims("So it is [harbour.md:1-1]")
+    assert is_claim_supported(claim, DOCUMENTS)
 
 
 @pytest.mark.parametrize(
@@ -223,19 +225,19 @@ def test_two_questions_of_one_id_are_refused() -> None:
 
 
 def evaluation(facts: Sequence[float], label: str = "one") -> Evaluation:
-    answers = [ScoredAnswer(id=f"q{number}", scores=Scores(facts=share)) for number, share in enumerate(facts)]
+    answers = [ScoredAnswer(id=f"q{number}", scores=ReportScore(facts=share)) for number, share in enumerate(facts)]
     return Evaluation(set="s", label=label, version="0", model="m", answers=tuple(answers))
 
 
 def test_two_ways_are_compared_question_by_question() -> None:
-    (pair,) = compared(evaluation([0, 0, 0.5, 1, 0]), evaluation([1, 1, 1, 1, 1], "other"))
+    (pair,) = compare_evaluations(evaluation([0, 0, 0.5, 1, 0]), evaluation([1, 1, 1, 1, 1], "other"))
     assert (pair.measure, pair.better, pair.worse, pair.questions) == ("facts", 4, 0, 5)
     assert (pair.first, pair.second, pair.p) == (0.3, 1.0, 2 / 2**4)
 
 
 def test_other_questions_cannot_be_compared() -> None:
     with pytest.raises(BadInput, match="q1"):
-        compared(evaluation([1]), evaluation([1, 1], "other"))
+        compare_evaluations(evaluation([1]), evaluation([1, 1], "other"))
 
 
 @given(st.integers(0, 40), st.integers(0, 40))
@@ -245,5 +247,5 @@ def test_the_sign_test_is_the_exact_binomial_of_two_sides(better: int, worse: in
     for heads in range(min(better, worse) + 1):
         below += weight / 2**tosses
         weight = weight * (tosses - heads) / (heads + 1)
-    assert sign_test(better, worse) == pytest.approx(float(min(Fraction(1), 2 * below)))
-    assert sign_test(better, worse) == sign_test(worse, better)
+    assert compute_sign_test(better, worse) == pytest.approx(float(min(Fraction(1), 2 * below)))
+    assert compute_sign_test(better, worse) == compute_sign_test(worse, better)

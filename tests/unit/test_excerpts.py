@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.memory.memory import Excerpt, Passage, PassageKind, Recalled, Turn, excerpts, turns_of
+from waystation.memory.memory import Excerpt, Passage, PassageKind, ScoredPassage, Turn, extract_turns, select_excerpts
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -21,7 +21,7 @@ def recalled(
     hours: int = 0,
     turn: int | None = None,
     kind: PassageKind = "conversation",
-) -> Recalled:
+) -> ScoredPassage:
     passage = Passage(
         id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{text}/{compaction}/{place}")),
         tenant="t",
@@ -40,25 +40,25 @@ def recalled(
         place=place,
         turn=turn,
     )
-    return Recalled(passage=passage, score=score)
+    return ScoredPassage(passage=passage, score=score)
 
 
-def window(first: int, *lines: str, score: float = 0.9) -> Recalled:
+def window(first: int, *lines: str, score: float = 0.9) -> ScoredPassage:
     """Of these turns."""
     return recalled("\n".join(lines), score, place=first, compaction="c1", turn=first)
 
 
-def shown(found: Sequence[Recalled], tokens: int = 1_000, **likeness: float) -> tuple[Excerpt, ...]:
+def shown(found: Sequence[ScoredPassage], tokens: int = 1_000, **likeness: float) -> tuple[Excerpt, ...]:
     """`likeness` by a word of the turn; of others 0."""
-    turns = turns_of(found)
-    return excerpts(
+    turns = extract_turns(found)
+    return select_excerpts(
         turns,
         [max((like for word, like in likeness.items() if word in turn.text), default=0.0) for turn in turns],
         tokens,
     )
 
 
-def cost(label: str, text: str, found: Recalled) -> int:
+def cost(label: str, text: str, found: ScoredPassage) -> int:
     return Excerpt((Turn(found.passage, 0, label, text),)).tokens
 
 
@@ -248,8 +248,8 @@ def test_no_more_than_the_tokens_asked_for_are_shown_and_no_turn_twice(
         else recalled("\n".join(lines), score, place=place, compaction="c0")
         for place, lines, score, cut in made
     ]
-    turns = turns_of(found)
-    got = excerpts(turns, [0.5] * len(turns), tokens)
+    turns = extract_turns(found)
+    got = select_excerpts(turns, [0.5] * len(turns), tokens)
     assert sum(one.tokens for one in got) <= tokens
     places = [turn.place for one in got for turn in one.turns]
     assert len(places) == len(set(places))

@@ -4,24 +4,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import prose, says, transcript
-from waystation.context.history import view, with_record
-from waystation.context.pipeline import GROWTH_PERCENT, MOST_FAILED, why_no_summary
-from waystation.context.summary import summary_message
+from waystation.context.history import build_model_view, with_record
+from waystation.context.pipeline import GROWTH_PERCENT, MOST_FAILED, get_summary_skip_reason
+from waystation.context.summary import build_summary_message
 from waystation.context.tokens import estimate_message, estimate_messages
-from waystation.context.transcript import Rewound, Summarised, SummaryFailed, Transcript, user_text
+from waystation.context.transcript import (
+    RewindRecord,
+    SummaryFailureRecord,
+    SummaryRecord,
+    Transcript,
+    build_user_message,
+)
 
 MIDDLE = 8_000
 
 
 def failed(log: Transcript, middle_tokens: int = MIDDLE) -> Transcript:
     name = f"c{len(log.records)}-failed"
-    return with_record(log, SummaryFailed(id=name, middle_tokens=middle_tokens))
+    return with_record(log, SummaryFailureRecord(id=name, middle_tokens=middle_tokens))
 
 
 def summarised(log: Transcript) -> Transcript:
     name = f"c{len(log.records)}"
     covered = tuple(message.id for message in log.messages[1:])
-    made = Summarised(id=name, strategy="window", covered=covered, summary=summary_message(name, "Done so far."))
+    made = SummaryRecord(
+        id=name, strategy="window", covered=covered, summary=build_summary_message(name, "Done so far.")
+    )
     return with_record(log, made)
 
 
@@ -29,47 +37,50 @@ def said(log: Transcript, tokens: int) -> Transcript:
     return log.with_message(says(log.next_id, prose(tokens)))
 
 
-BEGUN = said(transcript(user_text("m1", "Find out.")), MIDDLE)
+BEGUN = said(transcript(build_user_message("m1", "Find out.")), MIDDLE)
 
 
 def test_nothing_stands_in_the_way_of_a_first_summary() -> None:
-    assert why_no_summary(BEGUN) is None
+    assert get_summary_skip_reason(BEGUN) is None
 
 
 def test_after_a_failure_the_conversation_has_to_grow_by_a_quarter_of_what_could_not_be_summarised() -> None:
     log = failed(BEGUN)
-    assert why_no_summary(log) == (
+    assert get_summary_skip_reason(log) == (
         "No summary was tried: the last one failed, and since then too little was said, by 2,000 tokens."
     )
     log = said(log, MIDDLE * GROWTH_PERCENT // 100 - 100)
-    assert why_no_summary(log) is not None
-    assert why_no_summary(said(log, 200)) is None
+    assert get_summary_skip_reason(log) is not None
+    assert get_summary_skip_reason(said(log, 200)) is None
 
 
 def test_a_failure_changes_nothing_of_the_view() -> None:
-    assert view(failed(BEGUN)) == view(BEGUN)
+    assert build_model_view(failed(BEGUN)) == build_model_view(BEGUN)
 
 
 def test_after_three_failures_in_a_row_only_a_person_may_ask() -> None:
     log = BEGUN
     for _ in range(MOST_FAILED):
-        assert why_no_summary(log) is None
+        assert get_summary_skip_reason(log) is None
         log = said(failed(log), MIDDLE)
-    assert why_no_summary(log) == "No summary was tried: 3 in a row had failed; `waystation compact` asks for one."
-    assert why_no_summary(said(log, 20 * MIDDLE)) is not None
-    assert why_no_summary(said(summarised(log), MIDDLE)) is None
+    assert (
+        get_summary_skip_reason(log)
+        == "No summary was tried: 3 in a row had failed; `waystation compact` asks for one."
+    )
+    assert get_summary_skip_reason(said(log, 20 * MIDDLE)) is not None
+    assert get_summary_skip_reason(said(summarised(log), MIDDLE)) is None
 
 
 def test_what_is_rewound_takes_its_failures_with_it() -> None:
     log = failed(said(BEGUN, 100))
-    assert why_no_summary(with_record(log, Rewound(id="w1", message_id="m2"))) is None
+    assert get_summary_skip_reason(with_record(log, RewindRecord(id="w1", message_id="m2"))) is None
 
 
 def test_what_was_rewound_is_no_growth() -> None:
     log = said(failed(BEGUN), MIDDLE)
-    back = with_record(log, Rewound(id="w1", message_id="m3", kept=False))
-    assert why_no_summary(log) is None
-    assert why_no_summary(back) is not None
+    back = with_record(log, RewindRecord(id="w1", message_id="m3", kept=False))
+    assert get_summary_skip_reason(log) is None
+    assert get_summary_skip_reason(back) is not None
 
 
 @given(
@@ -81,7 +92,7 @@ def test_the_calls_of_any_sequence_are_bounded(steps: list[tuple[int, bool]], mi
     log, good, in_a_row, last_failure = BEGUN, 0, 0, None
     for tokens, works in steps:
         log = said(log, tokens)
-        if why_no_summary(log) is not None:
+        if get_summary_skip_reason(log) is not None:
             continue
         if last_failure is not None:
             assert estimate_messages(log.messages[last_failure:]) >= middle * GROWTH_PERCENT // 100

@@ -10,28 +10,28 @@ import pytest
 from pydantic import ValidationError
 
 from tests.prices import PRICES
-from waystation.config.resolver import called_models, placed_prices, task_terms
-from waystation.config.settings import Settings, setting_faults
-from waystation.context.transcript import Message, Text, Thinking, ToolUse, user_text
+from waystation.config.resolver import build_task_config, iter_called_models, resolve_endpoint_prices
+from waystation.config.settings import Settings, format_setting_errors
+from waystation.context.transcript import Message, Text, Thinking, ToolUse, build_user_message
 from waystation.kernel.errors import (
     BadInput,
-    EndpointBroken,
-    KeyRefused,
+    BrokenEndpointError,
+    ContentFilterError,
+    ModelAuthenticationError,
     ModelError,
-    ModelGone,
+    ModelNotFoundError,
     ModelRejected,
     ModelUnavailable,
-    ReplyBlocked,
     SpendingLimitReached,
 )
 from waystation.kernel.usage import Usage
-from waystation.models.connections import VendorRefusal
-from waystation.models.endpoints import EndpointKind, Endpoints
-from waystation.models.ports import ModelReply, ModelRequest
-from waystation.models.profiles import OFFLINE_MODEL, Price, Rates, cost_micro_usd
+from waystation.models.connections import VendorErrorResponse
+from waystation.models.endpoints import EndpointKind, EndpointRegistry
+from waystation.models.ports import ModelRequest, ModelResponse
+from waystation.models.profiles import OFFLINE_MODEL, Price, TokenRates, compute_cost_micro_usd
 from waystation.tasks.task import TaskRequest, TaskTerms
-from waystation.testing import ScriptedModel, scripted_reply
-from workers.models import ModelSwitch, model_switch
+from waystation.testing import ScriptedModel, make_scripted_response
+from workers.models import ModelRouter, create_model_router
 
 FIRST, SPARE, LOCAL = "first::claude-sonnet-5-5", "spare::claude-sonnet-5-5", "local::qwen3"
 ENDPOINTS = {
@@ -40,9 +40,9 @@ ENDPOINTS = {
     "local": {"kind": "openai", "base_url": "http://local.test/v1", "model": "qwen3"},
 }
 REQUEST = ModelRequest(
-    model=FIRST, system="Work.", messages=(user_text("m1", "What?"),), max_output=100, fallbacks=(SPARE, LOCAL)
+    model=FIRST, system="Work.", messages=(build_user_message("m1", "What?"),), max_output=100, fallbacks=(SPARE, LOCAL)
 )
-FINE = scripted_reply(Text(text="Fine."))
+FINE = make_scripted_response(Text(text="Fine."))
 GONE = ModelUnavailable("refused", possibly_billed=False)
 
 
@@ -53,14 +53,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
 
 
-def places() -> Endpoints:
+def places() -> EndpointRegistry:
     return Settings.model_validate({"endpoints": ENDPOINTS}).places
 
 
-def switched(*scripts: list[ModelReply | ModelError]) -> tuple[ModelSwitch, dict[str, ScriptedModel]]:
+def switched(*scripts: list[ModelResponse | ModelError]) -> tuple[ModelRouter, dict[str, ScriptedModel]]:
     names: list[str] = ["first", "spare", "local"]
     models = dict(zip(names, map(ScriptedModel, scripts), strict=True))
-    return ModelSwitch(ScriptedModel([]), None, models, places()), models
+    return ModelRouter(ScriptedModel([]), None, models, places()), models
 
 
 def test_an_endpoint_names_its_fallbacks_by_endpoint_or_by_full_name() -> None:
@@ -69,7 +69,7 @@ def test_an_endpoint_names_its_fallbacks_by_endpoint_or_by_full_name() -> None:
     assert places().fallbacks("claude-sonnet-5-5") == ()
 
 
-@pytest.mark.parametrize("error", [GONE, SpendingLimitReached("no money"), ModelGone("no such model")])
+@pytest.mark.parametrize("error", [GONE, SpendingLimitReached("no money"), ModelNotFoundError("no such model")])
 async def test_a_call_that_was_certainly_not_billed_goes_to_the_next_at_once(error: ModelError) -> None:
     switch, models = switched([error], [FINE, FINE], [])
     reply = await switch.complete(REQUEST)
@@ -109,16 +109,16 @@ async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (KeyRefused("no"), "no; its key is the worker's FIRST_KEY, which is not set there"),
-        (ModelGone("gone"), f"gone; `waystation doctor --model {FIRST}` shows what is there"),
+        (ModelAuthenticationError("no"), "no; its key is the worker's FIRST_KEY, which is not set there"),
+        (ModelNotFoundError("gone"), f"gone; `waystation doctor --model {FIRST}` shows what is there"),
         (ModelUnavailable("slow down", retry_after=2, possibly_billed=False), "slow down"),
         (SpendingLimitReached("no money"), "no money"),
     ],
     ids=["key", "gone", "rate limit", "spending limit"],
 )
 async def test_an_error_names_the_model_at_its_endpoint_and_what_to_look_at(error: ModelError, told: str) -> None:
-    switch = ModelSwitch(
-        ScriptedModel([]), None, {"first": ScriptedModel([error])}, Endpoints(), keys={"first": "FIRST_KEY"}
+    switch = ModelRouter(
+        ScriptedModel([]), None, {"first": ScriptedModel([error])}, EndpointRegistry(), keys={"first": "FIRST_KEY"}
     )
     with pytest.raises(type(error)) as raised:
         await switch.complete(REQUEST.replace(fallbacks=()))
@@ -128,15 +128,15 @@ async def test_an_error_names_the_model_at_its_endpoint_and_what_to_look_at(erro
 
 async def test_a_key_that_is_set_is_named_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FIRST_KEY", "sk-secret")
-    first = ScriptedModel([KeyRefused("no")])
-    switch = ModelSwitch(ScriptedModel([]), None, {"first": first}, places(), keys={"first": "FIRST_KEY"})
-    with pytest.raises(KeyRefused) as raised:
+    first = ScriptedModel([ModelAuthenticationError("no")])
+    switch = ModelRouter(ScriptedModel([]), None, {"first": first}, places(), keys={"first": "FIRST_KEY"})
+    with pytest.raises(ModelAuthenticationError) as raised:
         await switch.complete(REQUEST)
     assert str(raised.value) == f"{FIRST}: no; its key is the worker's FIRST_KEY"
 
 
 async def test_a_page_in_the_place_of_a_reply_sends_the_call_to_the_next() -> None:
-    switch, models = switched([EndpointBroken("a page")], [FINE], [])
+    switch, models = switched([BrokenEndpointError("a page")], [FINE], [])
     assert (await switch.complete(REQUEST)).asked == SPARE
     assert models["first"].calls == 1
 
@@ -151,11 +151,13 @@ async def test_a_fallback_that_does_not_take_the_call_leaves_it_to_the_next() ->
     assert [model.calls for model in models.values()] == [1, 1, 2], "who refused it is passed by, too"
 
 
-@pytest.mark.parametrize("error", [GONE, SpendingLimitReached("no money"), ModelGone("no such model")])
+@pytest.mark.parametrize("error", [GONE, SpendingLimitReached("no money"), ModelNotFoundError("no such model")])
 async def test_where_no_fallback_takes_the_call_the_first_error_holds_also_while_it_is_passed_by(
     error: ModelError,
 ) -> None:
-    switch, models = switched([error, error, FINE], [REFUSED, REFUSED, REFUSED], [REFUSED, ModelGone("none"), REFUSED])
+    switch, models = switched(
+        [error, error, FINE], [REFUSED, REFUSED, REFUSED], [REFUSED, ModelNotFoundError("none"), REFUSED]
+    )
     for _ in range(2):
         with pytest.raises(type(error)) as raised:
             await switch.complete(REQUEST)
@@ -169,8 +171,8 @@ async def test_where_no_fallback_takes_the_call_the_first_error_holds_also_while
 
 
 async def test_what_a_fallback_blocked_is_asked_of_nobody_else_since_it_may_have_been_billed() -> None:
-    switch, models = switched([GONE], [ReplyBlocked("blocked")], [])
-    with pytest.raises(ReplyBlocked):
+    switch, models = switched([GONE], [ContentFilterError("blocked")], [])
+    with pytest.raises(ContentFilterError):
         await switch.complete(REQUEST)
     assert models["local"].calls == 0
 
@@ -184,12 +186,12 @@ class Uncountable(ScriptedModel):
 
 async def test_nobody_waits_for_a_count_where_another_model_can_take_the_call() -> None:
     first = Uncountable([FINE])
-    switch = ModelSwitch(ScriptedModel([]), None, {"first": first, "spare": ScriptedModel([FINE])}, places())
+    switch = ModelRouter(ScriptedModel([]), None, {"first": first, "spare": ScriptedModel([FINE])}, places())
     assert await switch.count_tokens(REQUEST) is None
     assert (await switch.complete(REQUEST)).asked == SPARE
     alone = Settings.model_validate({"endpoints": {"first": {**ENDPOINTS["first"], "fallback": []}}}).places
     with pytest.raises(ModelUnavailable):
-        await ModelSwitch(ScriptedModel([]), None, {"first": first}, alone).count_tokens(REQUEST)
+        await ModelRouter(ScriptedModel([]), None, {"first": first}, alone).count_tokens(REQUEST)
 
 
 async def test_thinking_goes_to_models_of_one_family_alone_and_settings_to_who_takes_them() -> None:
@@ -215,18 +217,18 @@ async def test_thinking_goes_to_models_of_one_family_alone_and_settings_to_who_t
 
 
 def price(model: str, usd: str) -> Price:
-    rates = Rates(input=Decimal(usd), output=Decimal(usd), cache_write=Decimal(usd), cache_read=Decimal(usd))
+    rates = TokenRates(input=Decimal(usd), output=Decimal(usd), cache_write=Decimal(usd), cache_read=Decimal(usd))
     return Price(model=model, rates=rates, source="own price file")
 
 
 def test_terms_take_along_the_prices_of_all_that_may_answer() -> None:
     settings = Settings.model_validate({"endpoints": ENDPOINTS, "endpoint": "first"})
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r", "budget": {"micro_usd": 9_000_000}})
-    models = {*called_models(request, settings)}
+    models = {*iter_called_models(request, settings)}
     assert {FIRST, SPARE, LOCAL} <= models
     written = [price("claude-sonnet-5-5", "2"), price("claude-haiku-5-5", "1"), price(LOCAL, "0")]
     dear = price(SPARE, "9")
-    taken = placed_prices(models, [*written, dear], settings)
+    taken = resolve_endpoint_prices(models, [*written, dear], settings)
     assert {one.model: one.rates.input for one in taken if "::" in one.model} == {
         LOCAL: 0,
         FIRST: 2,
@@ -234,24 +236,27 @@ def test_terms_take_along_the_prices_of_all_that_may_answer() -> None:
         "first::claude-haiku-5-5": 1,
         "spare::claude-haiku-5-5": 1,
     }
-    agent = task_terms(request, settings, [*written, dear], dear.since).agent
+    agent = build_task_config(request, settings, [*written, dear], dear.since).agent
     assert agent.model == FIRST
     assert {one.model for one in agent.prices} == {one.model for one in taken if "::" in one.model}
 
 
 REFUSALS: dict[tuple[int, str, str], tuple[str, type[ModelError]]] = {
-    (404, "", ""): ("no such model or endpoint", ModelGone),
-    (400, "ValidationException", "The provided model identifier is invalid."): ("not in this region", ModelGone),
-    (404, "", "This model version has reached the end of its life."): ("retired", ModelGone),
+    (404, "", ""): ("no such model or endpoint", ModelNotFoundError),
+    (400, "ValidationException", "The provided model identifier is invalid."): (
+        "not in this region",
+        ModelNotFoundError,
+    ),
+    (404, "", "This model version has reached the end of its life."): ("retired", ModelNotFoundError),
     (403, "", "You don't have access to the model with the specified model ID."): ("no access", ModelRejected),
-    (403, "", "The security token included in the request is expired"): ("have expired", KeyRefused),
+    (403, "", "The security token included in the request is expired"): ("have expired", ModelAuthenticationError),
     (400, "", "Invocation with on-demand throughput isn't supported."): ("inference profile", ModelRejected),
     (400, "context_length_exceeded", ""): ("longer than the model's window", ModelRejected),
     (429, "insufficient_quota", ""): ("no credit", SpendingLimitReached),
     (429, "", "You exceeded your current quota"): ("no credit", SpendingLimitReached),
     (429, "rate_limit_exceeded", ""): ("rate limit", ModelUnavailable),
-    (401, "", ""): ("was not accepted", KeyRefused),
-    (403, "", ""): ("may not do this", KeyRefused),
+    (401, "", ""): ("was not accepted", ModelAuthenticationError),
+    (403, "", ""): ("may not do this", ModelAuthenticationError),
     (424, "ModelErrorException", ""): ("the model failed", ModelUnavailable),
     (200, "throttlingException", ""): ("rate limit", ModelUnavailable),
     (200, "insufficient_quota", ""): ("the provider failed", ModelUnavailable),
@@ -260,7 +265,7 @@ REFUSALS: dict[tuple[int, str, str], tuple[str, type[ModelError]]] = {
 
 
 def test_refusals_of_all_vendors_are_one_table() -> None:
-    errors = {refused: VendorRefusal(*refused, "", {}).error for refused in REFUSALS}
+    errors = {refused: VendorErrorResponse(*refused, "", {}).error for refused in REFUSALS}
     assert {refused: type(error) for refused, error in errors.items()} == {
         refused: error for refused, (_, error) in REFUSALS.items()
     }
@@ -274,8 +279,8 @@ def test_the_page_on_models_shows_a_config_file_that_works(tmp_path: Path) -> No
     (tmp_path / "config.toml").write_text(example)
     settings = Settings()
     assert settings.uses_offline_model is False
-    assert settings.working("research").model == LOCAL
-    assert settings.working("writing").model == "claude::claude-sonnet-5-5"
+    assert settings.get_model_options("research").model == LOCAL
+    assert settings.get_model_options("writing").model == "claude::claude-sonnet-5-5"
     assert settings.condenser("research", "claude-haiku-5-5") == LOCAL
     assert settings.places.fallbacks("claude::claude-sonnet-5-5") == ("spare::eu.anthropic.claude-sonnet-5-5", LOCAL)
     assert settings.planner == "claude::claude-haiku-5-5"
@@ -311,7 +316,7 @@ def test_a_table_that_cannot_work_is_refused_where_it_was_written_with_what_it_n
         try:
             Settings.model_validate({"endpoints": {"x": table}})
         except ValidationError as refused:
-            return setting_faults(refused)
+            return format_setting_errors(refused)
         return "taken"
 
     refusals = [(table, place, fault, refusal(table)) for table, place, fault in BROKEN]
@@ -330,7 +335,7 @@ def test_a_model_at_an_endpoint_without_a_table_is_refused_when_a_task_is_submit
         {"roles": {"writing": {"endpoint": "nowhere"}}},
     ):
         with pytest.raises(BadInput, match=r"write \[endpoints.nowhere\]"):
-            task_terms(request, Settings.model_validate({**given, "offline": False}), [], date(2026, 11, 25))
+            build_task_config(request, Settings.model_validate({**given, "offline": False}), [], date(2026, 11, 25))
 
 
 @pytest.mark.parametrize("setting", ["agent_model", "plan_model", "condense_model", "review_model"])
@@ -346,7 +351,7 @@ def test_a_full_name_alone_says_that_the_offline_model_does_not_work(setting: st
 def submitted(given: Mapping[str, object]) -> TaskTerms:
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r"})
     settings = Settings.model_validate({"endpoints": ENDPOINTS, **given})
-    return task_terms(request, settings, [], date(2026, 11, 25))
+    return build_task_config(request, settings, [], date(2026, 11, 25))
 
 
 ALL_LOCAL: dict[str, object] = {"agent_model": LOCAL, "plan_model": LOCAL, "condense_model": LOCAL}
@@ -382,8 +387,8 @@ async def test_an_endpoint_without_its_key_is_refused_by_the_variable_where_it_i
     with pytest.raises(BadInput, match=f"x::m is at an endpoint that needs a key: set {variable}, here"):
         submitted({**lacking, **ALL_LOCAL, "roles": {"writing": {"model": "x::m"}}})
     with pytest.raises(BadInput, match=f"needs a key: set {variable}$"):
-        model_switch(Settings.model_validate({**lacking, "endpoint": "x"}))
-    switch = model_switch(Settings.model_validate({**lacking, "endpoint": "local"}))
+        create_model_router(Settings.model_validate({**lacking, "endpoint": "x"}))
+    switch = create_model_router(Settings.model_validate({**lacking, "endpoint": "local"}))
     with pytest.raises(ModelRejected, match=f"needs a key: set {variable}$"):
         await switch.complete(REQUEST.replace(model="x::m", fallbacks=()))
     await switch.aclose()
@@ -396,7 +401,7 @@ async def test_an_endpoint_without_its_key_is_refused_by_the_variable_where_it_i
 def test_a_missing_key_is_told_of_without_who_may_use_the_address() -> None:
     table = {"kind": "compatible", "base_url": "http://ann:hush@X.test:8080/llm/", "key_from": "KEY_X"}
     with pytest.raises(BadInput) as refused:
-        model_switch(Settings.model_validate({"endpoints": {"x": table}, "endpoint": "x"}))
+        create_model_router(Settings.model_validate({"endpoints": {"x": table}, "endpoint": "x"}))
     assert str(refused.value) == "the endpoint at http://x.test:8080/llm needs a key: set KEY_X"
 
 
@@ -405,7 +410,7 @@ def test_a_fallback_that_is_nowhere_is_refused_where_it_was_written(fallback: st
     tables = {**ENDPOINTS, "first": {**ENDPOINTS["first"], "fallback": ["spare", fallback]}}
     with pytest.raises(ValidationError) as refused:
         Settings.model_validate({"endpoints": tables})
-    assert f"first falls back to '{fallback}', which is no endpoint" in setting_faults(refused.value)
+    assert f"first falls back to '{fallback}', which is no endpoint" in format_setting_errors(refused.value)
 
 
 @pytest.mark.parametrize("fallback", ["spare", "local::any-1", "claude-sonnet-5-5", OFFLINE_MODEL])
@@ -416,10 +421,13 @@ def test_a_fallback_is_an_endpoint_a_full_name_or_a_model_that_is_known(fallback
 
 def test_the_offline_model_costs_nothing_so_that_dollars_can_be_its_budget() -> None:
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r", "budget": {"micro_usd": 1_000_000}})
-    terms = task_terms(request, Settings(), PRICES, date(2026, 11, 25))
+    terms = build_task_config(request, Settings(), PRICES, date(2026, 11, 25))
     assert terms.budget.micro_usd == 1_000_000
     assert (
-        cost_micro_usd(terms.agent.model, Usage(input=10**6, output=10**6), date(2026, 11, 25), terms.agent.prices) == 0
+        compute_cost_micro_usd(
+            terms.agent.model, Usage(input=10**6, output=10**6), date(2026, 11, 25), terms.agent.prices
+        )
+        == 0
     )
 
 

@@ -5,20 +5,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, more_messages, prose, research, says, small_policy, transcript
-from waystation.context.audit import shown
-from waystation.context.history import current, pinned_ids, restore, rewind, view, with_record
-from waystation.context.legality import violations
-from waystation.context.pipeline import Mask, Summarise, Truncate, next_rung
-from waystation.context.summary import summary_message
-from waystation.context.tokens import Measure
-from waystation.context.transcript import Masked, Message, Pinned, Summarised, Transcript, Truncated, user_text
+from waystation.context.audit import build_transcript_view
+from waystation.context.history import (
+    build_model_view,
+    get_effective_transcript,
+    get_pinned_message_ids,
+    restore,
+    rewind,
+    with_record,
+)
+from waystation.context.legality import find_violations
+from waystation.context.pipeline import MaskDecision, SummariseDecision, TruncateDecision, select_next_stage
+from waystation.context.summary import build_summary_message
+from waystation.context.tokens import TokenEstimator
+from waystation.context.transcript import (
+    MaskRecord,
+    Message,
+    PinRecord,
+    SummaryRecord,
+    Transcript,
+    TruncationRecord,
+    build_user_message,
+)
 from waystation.context.units import pin, unpin
 from waystation.kernel.errors import BadInput
 
-CONTRACT = user_text("m1", "Find out what changed. Never guess.")
+CONTRACT = build_user_message("m1", "Find out what changed. Never guess.")
 POLICY = small_policy(8_000)
-MEASURE = Measure(fixed=200)
-SAID, SAID_MORE = summary_message("inner", "Read."), summary_message("outer", "Read more.")
+MEASURE = TokenEstimator(fixed=200)
+SAID, SAID_MORE = build_summary_message("inner", "Read."), build_summary_message("outer", "Read more.")
 
 
 def new_id(over: Transcript) -> str:
@@ -32,12 +47,12 @@ def said(over: Transcript, *added: Message) -> Transcript:
 
 
 def compacted(over: Transcript, *, skip_summary: bool = False) -> Transcript:
-    match next_rung(over, MEASURE, POLICY, REREADABLE, skip_summary=skip_summary):
-        case Mask() | Truncate() as rung:
+    match select_next_stage(over, MEASURE, POLICY, REREADABLE, skip_summary=skip_summary):
+        case MaskDecision() | TruncateDecision() as rung:
             return with_record(over, rung.record)
-        case Summarise() as rung:
-            message = summary_message(rung.compaction_id, "What happened.")
-            record = Summarised(id=rung.compaction_id, strategy="window", covered=rung.covered, summary=message)
+        case SummariseDecision() as rung:
+            message = build_summary_message(rung.compaction_id, "What happened.")
+            record = SummaryRecord(id=rung.compaction_id, strategy="window", covered=rung.covered, summary=message)
             return with_record(over, record)
         case _:
             return over
@@ -52,9 +67,11 @@ def test_rewinding_before_a_compaction_gives_the_conversation_back_as_it_was() -
     """D1."""
     before = grown(transcript(CONTRACT))
     after = grown(compacted(before), 1)
-    assert view(after) != view(before)
+    assert build_model_view(after) != build_model_view(before)
     last = before.messages[-1].id
-    assert view(with_record(after, rewind(after, last, new_id(after), keep=True))) == view(before)
+    assert build_model_view(with_record(after, rewind(after, last, new_id(after), keep=True))) == build_model_view(
+        before
+    )
 
 
 def test_a_rewind_undoes_only_what_came_after_its_target() -> None:
@@ -64,24 +81,32 @@ def test_a_rewind_undoes_only_what_came_after_its_target() -> None:
     third = compacted(grown(second))
     assert len(third.compactions) == 3
     back = with_record(third, rewind(third, second.messages[-1].id, new_id(third), keep=True))
-    assert current(back).compactions == first.compactions
-    assert view(back) == view(Transcript(run_id="r", messages=second.messages, records=first.records))
+    assert get_effective_transcript(back).compactions == first.compactions
+    assert build_model_view(back) == build_model_view(
+        Transcript(run_id="r", messages=second.messages, records=first.records)
+    )
 
 
 def test_a_rewind_before_a_message_drops_it_and_one_to_it_keeps_it() -> None:
     over = grown(transcript(CONTRACT), 2)
-    assert current(with_record(over, rewind(over, "m3", new_id(over), keep=True))).messages == over.messages[:3]
-    assert current(with_record(over, rewind(over, "m3", new_id(over), keep=False))).messages == over.messages[:2]
+    assert (
+        get_effective_transcript(with_record(over, rewind(over, "m3", new_id(over), keep=True))).messages
+        == over.messages[:3]
+    )
+    assert (
+        get_effective_transcript(with_record(over, rewind(over, "m3", new_id(over), keep=False))).messages
+        == over.messages[:2]
+    )
 
 
 def test_the_conversation_goes_on_after_a_rewind_with_new_ids_and_more_turns() -> None:
     over = grown(transcript(CONTRACT), 3)
     back = with_record(over, rewind(over, "m3", new_id(over), keep=True))
     on = said(back, says("", "Another way."))
-    assert [message.id for message in current(on).messages] == ["m1", "m2", "m3", "m8"]
+    assert [message.id for message in get_effective_transcript(on).messages] == ["m1", "m2", "m3", "m8"]
     assert on.turns == over.turns + 1
     further = with_record(on, rewind(on, "m2", new_id(on), keep=True))
-    assert [message.id for message in current(further).messages] == ["m1", "m2"]
+    assert [message.id for message in get_effective_transcript(further).messages] == ["m1", "m2"]
 
 
 def test_what_was_rewound_away_cannot_be_rewound_to() -> None:
@@ -95,27 +120,31 @@ def test_a_rewind_past_a_restore_brings_the_compaction_back() -> None:
     first = compacted(grown(transcript(CONTRACT)))
     on = grown(first, 1)
     restored = with_record(on, restore(on, first.compactions[0].id, new_id(on)))
-    assert current(restored).compactions == ()
+    assert get_effective_transcript(restored).compactions == ()
     on = grown(restored, 1)
     back = with_record(on, rewind(on, first.messages[-1].id, new_id(on), keep=True))
-    assert current(back).compactions == ()
+    assert get_effective_transcript(back).compactions == ()
     kept = with_record(on, rewind(on, restored.messages[-1].id, new_id(on), keep=True))
-    assert current(kept).compactions == first.compactions
+    assert get_effective_transcript(kept).compactions == first.compactions
 
 
 def test_one_compaction_is_restored_by_the_beginning_of_its_id() -> None:
     before = grown(transcript(CONTRACT))
     after = compacted(before)
     (record,) = after.compactions
-    assert view(with_record(after, restore(after, record.id[:6], new_id(after)))) == view(before)
+    assert build_model_view(with_record(after, restore(after, record.id[:6], new_id(after)))) == build_model_view(
+        before
+    )
 
 
 def test_a_mask_is_restored_without_what_was_compacted_later() -> None:
     before = said(transcript(CONTRACT), *research(10, 1_200))
-    masked = with_record(before, Masked(id="mask", tool_use_ids=("c1", "c2")))
-    later = with_record(masked, Truncated(id="cut", covered=("m6", "m7"), marker=user_text("t-cut", "[hidden]")))
+    masked = with_record(before, MaskRecord(id="mask", tool_use_ids=("c1", "c2")))
+    later = with_record(
+        masked, TruncationRecord(id="cut", covered=("m6", "m7"), marker=build_user_message("t-cut", "[hidden]"))
+    )
     restored = with_record(later, restore(later, "mask", new_id(later)))
-    assert [record.id for record in current(restored).compactions] == ["cut"]
+    assert [record.id for record in get_effective_transcript(restored).compactions] == ["cut"]
 
 
 @pytest.mark.parametrize(
@@ -124,9 +153,14 @@ def test_a_mask_is_restored_without_what_was_compacted_later() -> None:
 )
 def test_what_cannot_be_restored_is_said(name: str, words: str) -> None:
     over = grown(transcript(CONTRACT), 3)
-    inner = Summarised(id="inner", strategy="window", covered=("m2", "m3"), summary=summary_message("inner", "Read."))
-    outer = Summarised(
-        id="outer", strategy="window", covered=("s-inner", "m4", "m5"), summary=summary_message("outer", "Read more.")
+    inner = SummaryRecord(
+        id="inner", strategy="window", covered=("m2", "m3"), summary=build_summary_message("inner", "Read.")
+    )
+    outer = SummaryRecord(
+        id="outer",
+        strategy="window",
+        covered=("s-inner", "m4", "m5"),
+        summary=build_summary_message("outer", "Read more."),
     )
     over = with_record(with_record(over, inner), outer)
     with pytest.raises(BadInput, match=words):
@@ -138,76 +172,78 @@ def test_what_is_compacted_again_after_a_restore_has_another_id() -> None:
     (record,) = after.compactions
     again = compacted(with_record(after, restore(after, record.id, new_id(after))))
     assert len({done.id for done in again.compactions}) == 2
-    assert view(again) == tuple(
+    assert build_model_view(again) == tuple(
         message.replace(id=again.compactions[1].id.join(["s-", ""])) if message.id == f"s-{record.id}"
         else message
-        for message in view(after)
+        for message in build_model_view(after)
     )  # fmt: skip
 
 
 def test_a_pinned_message_is_byte_identical_after_any_number_of_compactions() -> None:
     """I6."""
     over = grown(transcript(CONTRACT), 2)
-    over = said(over, user_text("", "Note that the bridge carries four tonnes."), *research(1, 100, start=9))
+    over = said(over, build_user_message("", "Note that the bridge carries four tonnes."), *research(1, 100, start=9))
     over = with_record(over, pin(over, "m6", POLICY, MEASURE, new_id(over)))
     pinned = over.messages[5]
     for number in range(5):
         over = compacted(grown(over), skip_summary=number % 2 == 1)
-        assert pinned in view(over)
+        assert pinned in build_model_view(over)
     assert len(over.compactions) == 5
 
 
 def test_a_call_of_whose_results_one_is_pinned_stays_with_them() -> None:
     over = grown(transcript(CONTRACT), 8)
     over = compacted(with_record(over, pin(over, "m5", POLICY, MEASURE, new_id(over))))
-    assert {"m4", "m5"} <= {message.id for message in view(over)}
+    assert {"m4", "m5"} <= {message.id for message in build_model_view(over)}
 
 
 @pytest.mark.parametrize("name", ["m4", "m5"])
 def test_a_pin_brings_back_what_is_hidden_however_deep_and_the_call_with_its_results(name: str) -> None:
     over = grown(transcript(CONTRACT), 4)
-    inner = Summarised(id="inner", strategy="window", covered=("m2", "m3", "m4", "m5"), summary=SAID)
-    outer = Summarised(id="outer", strategy="window", covered=("s-inner", "m6", "m7"), summary=SAID_MORE)
+    inner = SummaryRecord(id="inner", strategy="window", covered=("m2", "m3", "m4", "m5"), summary=SAID)
+    outer = SummaryRecord(id="outer", strategy="window", covered=("s-inner", "m6", "m7"), summary=SAID_MORE)
     over = with_record(with_record(over, inner), outer)
-    assert name not in {message.id for message in view(over)}
+    assert name not in {message.id for message in build_model_view(over)}
     pinned = with_record(over, pin(over, name, POLICY, MEASURE, new_id(over)))
-    assert [message for message in view(pinned) if message.id in {"m4", "m5"}] == list(pinned.messages[3:5])
-    assert SAID_MORE in view(pinned)
-    assert {one.id for one in shown(pinned).messages if one.hidden_by} == {"m2", "m3", "m6", "m7"}
-    assert violations(view(pinned)) == ()
+    assert [message for message in build_model_view(pinned) if message.id in {"m4", "m5"}] == list(pinned.messages[3:5])
+    assert SAID_MORE in build_model_view(pinned)
+    assert {one.id for one in build_transcript_view(pinned).messages if one.hidden_by} == {"m2", "m3", "m6", "m7"}
+    assert find_violations(build_model_view(pinned)) == ()
     later = compacted(grown(pinned, 6))
     assert len(later.compactions) > len(pinned.compactions)
-    assert [message for message in view(later) if message.id in {"m4", "m5"}] == list(pinned.messages[3:5])
-    assert view(with_record(pinned, unpin(pinned, name, new_id(pinned)))) == view(over)
+    assert [message for message in build_model_view(later) if message.id in {"m4", "m5"}] == list(pinned.messages[3:5])
+    assert build_model_view(with_record(pinned, unpin(pinned, name, new_id(pinned)))) == build_model_view(over)
 
 
 def test_a_pin_of_all_that_a_summary_stands_for_leaves_nothing_of_the_summary() -> None:
     before = grown(transcript(CONTRACT), 3)
-    over = with_record(before, Summarised(id="inner", strategy="window", covered=("m2", "m3"), summary=SAID))
-    assert view(with_record(over, pin(over, "m2", POLICY, MEASURE, new_id(over)))) == view(before)
+    over = with_record(before, SummaryRecord(id="inner", strategy="window", covered=("m2", "m3"), summary=SAID))
+    assert build_model_view(with_record(over, pin(over, "m2", POLICY, MEASURE, new_id(over)))) == build_model_view(
+        before
+    )
 
 
 def test_a_pin_brings_a_masked_result_back() -> None:
     before = grown(transcript(CONTRACT), 3)
     (call,) = before.messages[1].tool_uses
-    masked = with_record(before, Masked(id="mask", tool_use_ids=(call.id,)))
-    assert view(masked) != view(before)
+    masked = with_record(before, MaskRecord(id="mask", tool_use_ids=(call.id,)))
+    assert build_model_view(masked) != build_model_view(before)
     pinned = with_record(masked, pin(masked, "m3", POLICY, MEASURE, new_id(masked)))
-    assert view(pinned) == view(before)
-    assert not any(message.masked_by for message in shown(pinned).messages)
+    assert build_model_view(pinned) == build_model_view(before)
+    assert not any(message.masked_by for message in build_transcript_view(pinned).messages)
 
 
 def test_a_hidden_message_that_is_too_large_for_a_pin_names_what_is_to_be_restored_in_order() -> None:
-    over = said(transcript(CONTRACT), says("", prose(3_000)), user_text("", "And?"), says("", "Later."))
-    inner = Summarised(id="inner", strategy="window", covered=("m2",), summary=SAID)
-    outer = Summarised(id="outer", strategy="window", covered=("s-inner", "m3"), summary=SAID_MORE)
+    over = said(transcript(CONTRACT), says("", prose(3_000)), build_user_message("", "And?"), says("", "Later."))
+    inner = SummaryRecord(id="inner", strategy="window", covered=("m2",), summary=SAID)
+    outer = SummaryRecord(id="outer", strategy="window", covered=("s-inner", "m3"), summary=SAID_MORE)
     over = with_record(with_record(over, inner), outer)
     with pytest.raises(BadInput, match=r"hidden: .* `--compaction outer`, then `--compaction inner` shows it again"):
         pin(over, "m2", POLICY, MEASURE, new_id(over))
 
 
 def test_pins_over_their_cap_are_refused_by_name() -> None:
-    over = said(transcript(CONTRACT), says("", prose(1_000)), user_text("", "And?"), says("", prose(900)))
+    over = said(transcript(CONTRACT), says("", prose(1_000)), build_user_message("", "And?"), says("", prose(900)))
     over = with_record(over, pin(over, "m2", POLICY, MEASURE, new_id(over)))
     with pytest.raises(BadInput, match=r"m4 has \d+ tokens, and pins may have 1,600 together.*pinned are: m2 \("):
         pin(over, "m4", POLICY, MEASURE, new_id(over))
@@ -219,7 +255,7 @@ def test_a_pin_is_taken_back_and_needs_to_be_there() -> None:
     with pytest.raises(BadInput, match="pinned already"):
         pin(pinned, "m3", POLICY, MEASURE, new_id(pinned))
     freed = with_record(pinned, unpin(pinned, "m3", new_id(pinned)))
-    assert pinned_ids(freed) == frozenset()
+    assert get_pinned_message_ids(freed) == frozenset()
     with pytest.raises(BadInput, match="m3 is not pinned"):
         unpin(freed, "m3", new_id(freed))
     with pytest.raises(BadInput, match="no message 'm99'"):
@@ -230,9 +266,9 @@ def test_a_rewind_keeps_the_pins_of_the_messages_that_stay() -> None:
     over = said(transcript(CONTRACT), *research(4, 100))
     for name in ("m3", "m7"):
         over = with_record(over, pin(over, name, POLICY, MEASURE, new_id(over)))
-    assert pinned_ids(with_record(over, rewind(over, "m5", new_id(over), keep=True))) == {"m3"}
+    assert get_pinned_message_ids(with_record(over, rewind(over, "m5", new_id(over), keep=True))) == {"m3"}
     freed = with_record(over, unpin(over, "m3", new_id(over)))
-    assert pinned_ids(with_record(freed, rewind(freed, "m5", new_id(freed), keep=True))) == frozenset()
+    assert get_pinned_message_ids(with_record(freed, rewind(freed, "m5", new_id(freed), keep=True))) == frozenset()
 
 
 Step = tuple[Message, ...] | bool | tuple[str, int]
@@ -264,7 +300,7 @@ def stepped(over: Transcript, step: Step, number: int) -> Transcript:
 
 
 def by_a_person(over: Transcript, kind: str, choice: int) -> Transcript:
-    now = current(over)
+    now = get_effective_transcript(over)
     names = [message.id for message in now.messages[1:]] or ["m1"]
     records = [record.id for record in now.compactions] or [""]
     match kind:
@@ -283,21 +319,21 @@ def test_any_sequence_of_saying_compacting_rewinding_restoring_and_pinning_leave
     over = transcript(CONTRACT)
     for number, step in enumerate(steps):
         before, over = over, stepped(over, step, number)
-        sent = view(over)
-        now = current(over)
+        sent = build_model_view(over)
+        now = get_effective_transcript(over)
         there = {message.id for message in now.messages}
-        assert violations(sent, pending_allowed=True) == ()
+        assert find_violations(sent, pending_allowed=True) == ()
         assert Transcript.model_validate_json(over.model_dump_json()) == over
-        assert current(now) == now
+        assert get_effective_transcript(now) == now
         for record in now.records:
-            if isinstance(record, Pinned):
+            if isinstance(record, PinRecord):
                 assert record.message_id in there
         by_id = {message.id: message for message in sent}
         for message in now.messages:
-            if message.id in pinned_ids(over) and message.text:
+            if message.id in get_pinned_message_ids(over) and message.text:
                 assert by_id[message.id].text == message.text
         if isinstance(step, bool):
-            assert MEASURE.request(sent) <= MEASURE.request(view(before))
+            assert MEASURE.request(sent) <= MEASURE.request(build_model_view(before))
 
 
 def _renamed(message: Message, step: int) -> Message:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.context.constraints import identifiers
+from waystation.context.constraints import extract_identifiers
 
 
 @pytest.mark.parametrize(
@@ -23,14 +23,14 @@ from waystation.context.constraints import identifiers
     ],
 )  # fmt: skip
 def test_identifiers_are_found_by_kind(text: str, kind: str, found: list[str]) -> None:
-    assert list(identifiers(text)[kind]) == found[::-1]
+    assert list(extract_identifiers(text)[kind]) == found[::-1]
 
 
 @pytest.mark.parametrize("piece", ["a", "/", "a/", "A_", "1,", "1.", "[a", "E", "0-", "https://"])
 def test_in_a_huge_line_the_identifier_at_its_end_is_found(piece: str) -> None:
-    assert "/srv/log/tax.log" in identifiers(f"{piece * (500_000 // len(piece))} /srv/log/tax.log")["paths"]
+    assert "/srv/log/tax.log" in extract_identifiers(f"{piece * (500_000 // len(piece))} /srv/log/tax.log")["paths"]
 
 
 def test_the_most_mentioned_comes_first_and_of_equals_the_newest() -> None:
-    found = identifiers("/old/one /twice/told /new/one /twice/told /newest/one")["paths"]
+    found = extract_identifiers("/old/one /twice/told /new/one /twice/told /newest/one")["paths"]
     assert [path for path, _ in found.most_common()] == ["/twice/told", "/newest/one", "/new/one", "/old/one"]

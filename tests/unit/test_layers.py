@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.agents.prompt_sections import RULES, SHARES, Demands, Layer, Part, allocate, limit_of, share_of
+from waystation.agents.prompt_sections import (
+    RULES,
+    SHARES,
+    Demands,
+    Part,
+    PromptSection,
+    allocate,
+    compute_section_tokens,
+    limit_of,
+)
 
 windows = st.integers(0, 1_000_000)
 
@@ -12,8 +21,8 @@ windows = st.integers(0, 1_000_000)
 @st.composite
 def demands(draw: st.DrawFn) -> Demands:
     """Parts of any size and kind in some of the layers."""
-    asked: dict[Layer, list[Part]] = {}
-    for layer in draw(st.lists(st.sampled_from(Layer), unique=True)):
+    asked: dict[PromptSection, list[Part]] = {}
+    for layer in draw(st.lists(st.sampled_from(PromptSection), unique=True)):
         count = draw(st.integers(0, 5))
         asked[layer] = [
             Part(
@@ -29,13 +38,13 @@ def demands(draw: st.DrawFn) -> Demands:
     return asked
 
 
-def full(layer: Layer, window: int) -> list[Part]:
-    return [Part(name=str(layer), tokens=share_of(layer, window), firm=True)]
+def full(layer: PromptSection, window: int) -> list[Part]:
+    return [Part(name=str(layer), tokens=compute_section_tokens(layer, window), firm=True)]
 
 
 def test_the_shares_are_the_whole_and_every_layer_has_a_rule() -> None:
     assert sum(SHARES.values()) == 100
-    assert list(SHARES) == list(RULES) == list(Layer)
+    assert list(SHARES) == list(RULES) == list(PromptSection)
 
 
 @given(windows, demands())
@@ -48,7 +57,7 @@ def test_a_request_is_never_over_its_limit(window: int, asked: Demands) -> None:
 @given(windows, demands())
 def test_the_order_is_fixed_and_the_same_demands_get_the_same(window: int, asked: Demands) -> None:
     allocation = allocate(window, asked)
-    assert [row.layer for row in allocation.rows] == list(Layer)
+    assert [row.layer for row in allocation.rows] == list(PromptSection)
     turned = dict([(layer, asked[layer]) for layer in reversed([*asked])])
     assert allocate(window, turned) == allocation
 
@@ -80,15 +89,15 @@ def test_firm_parts_are_in_as_long_as_they_fit_at_all(window: int, asked: Demand
 
 def test_unused_shares_flow_down_and_never_up() -> None:
     wish = [Part(name="wish", tokens=10**9, divisible=True)]
-    low = allocate(10_000, {Layer.RETRIEVED: wish})
-    assert low.row(Layer.RETRIEVED).got == 9_000 * (100 - SHARES[Layer.WORK]) // 100
-    high = allocate(10_000, {Layer.SYSTEM: wish})
-    assert high.row(Layer.SYSTEM).got == high.row(Layer.SYSTEM).share == 450
+    low = allocate(10_000, {PromptSection.RETRIEVED: wish})
+    assert low.row(PromptSection.RETRIEVED).got == 9_000 * (100 - SHARES[PromptSection.WORK]) // 100
+    high = allocate(10_000, {PromptSection.SYSTEM: wish})
+    assert high.row(PromptSection.SYSTEM).got == high.row(PromptSection.SYSTEM).share == 450
 
 
 def test_what_is_firm_and_over_its_share_is_borne_by_all_the_others_alike() -> None:
-    wishes = {layer: [Part(name="wish", tokens=10**9, divisible=True)] for layer in Layer}
-    firm = {**wishes, Layer.SYSTEM: [Part(name="prompt", tokens=4_700, firm=True)]}
+    wishes = {layer: [Part(name="wish", tokens=10**9, divisible=True)] for layer in PromptSection}
+    firm = {**wishes, PromptSection.SYSTEM: [Part(name="prompt", tokens=4_700, firm=True)]}
     rows = allocate(10_000, firm).rows
     assert rows[0].got == 4_700
     assert [row.got for row in rows[1:]] == pytest.approx([4_300 * SHARES[row.layer] / 95 for row in rows[1:]], abs=2)
@@ -97,21 +106,21 @@ def test_what_is_firm_and_over_its_share_is_borne_by_all_the_others_alike() -> N
 @pytest.mark.parametrize(
     ("layer", "gave_way"),
     [
-        (Layer.CONTRACT, ("c", "b")),
-        (Layer.SHORT_TERM, ("a", "b")),
-        (Layer.PROCEDURAL, ("a", "c")),
-        (Layer.RETRIEVED, ("a", "c")),
-        (Layer.OBSERVATIONS, ("b", "a")),
+        (PromptSection.CONTRACT, ("c", "b")),
+        (PromptSection.SHORT_TERM, ("a", "b")),
+        (PromptSection.PROCEDURAL, ("a", "c")),
+        (PromptSection.RETRIEVED, ("a", "c")),
+        (PromptSection.OBSERVATIONS, ("b", "a")),
     ],
 )
-def test_each_layer_has_its_own_rule_of_what_gives_way_first(layer: Layer, gave_way: tuple[str, ...]) -> None:
-    room = share_of(layer, 10_000)
+def test_each_layer_has_its_own_rule_of_what_gives_way_first(layer: PromptSection, gave_way: tuple[str, ...]) -> None:
+    room = compute_section_tokens(layer, 10_000)
     parts = [
         Part(name="a", tokens=room, relevance=0.1),
         Part(name="b", tokens=room, relevance=0.9, repeatable=True),
         Part(name="c", tokens=room, relevance=0.5),
     ]
-    others = {other: full(other, 10_000) for other in Layer if other is not layer}
+    others = {other: full(other, 10_000) for other in PromptSection if other is not layer}
     row = allocate(10_000, {**others, layer: parts}).row(layer)
     assert row.gave_way == gave_way
     assert len(row.kept) == 1

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
-from waystation.kernel.errors import Overdrawn
+from waystation.kernel.errors import InsufficientBudgetError
 
 UNITS = ("tokens", "micro_usd")
 CHILDREN = st.sampled_from(["a", "b", "c", "d"])
@@ -42,7 +42,7 @@ class PlainCount:
         self.spent += number
         self.over += max(0, number - self.held.pop(child))
 
-    def spend(self, number: int) -> None:
+    def charge(self, number: int) -> None:
         self.over += max(0, number - self.free) if self.free is not None else 0
         self.spent += number
 
@@ -59,7 +59,7 @@ class OneAccount(RuleBasedStateMachine):
 
     @initialize(limit=LIMITS)
     def opened(self, limit: Limit) -> None:
-        self.account = Account(limit=limit)
+        self.account = BudgetAccount(limit=limit)
         self.plain = {"tokens": PlainCount(limit.tokens), "micro_usd": PlainCount(limit.micro_usd)}
 
     @rule(child=CHILDREN, amount=AMOUNTS)
@@ -68,7 +68,7 @@ class OneAccount(RuleBasedStateMachine):
             self.account = self.account.reserve(child, amount)
             self._hold(child, amount)
         else:
-            with pytest.raises(Overdrawn):
+            with pytest.raises(InsufficientBudgetError):
                 self.account.reserve(child, amount)
 
     @rule(child=CHILDREN, wanted=AMOUNTS)
@@ -87,10 +87,10 @@ class OneAccount(RuleBasedStateMachine):
                 self.plain[unit].settle(child, of(spent, unit))
 
     @rule(spent=AMOUNTS)
-    def spend(self, spent: Amount) -> None:
-        self.account = self.account.spend(spent)
+    def charge(self, spent: Amount) -> None:
+        self.account = self.account.charge(spent)
         for unit in UNITS:
-            self.plain[unit].spend(of(spent, unit))
+            self.plain[unit].charge(of(spent, unit))
 
     @rule(amount=AMOUNTS)
     def grant(self, amount: Amount) -> None:
@@ -135,7 +135,7 @@ FOUR_LARGE = Limit(tokens=40_000, micro_usd=40_000)
 
 @given(st.lists(st.tuples(CHILDREN, AMOUNTS), max_size=12))
 def test_a_child_settles_once_whatever_is_repeated(settlements: Sequence[tuple[str, Amount]]) -> None:
-    held = Account(limit=FOUR_LARGE, reserved=each(LARGE))
+    held = BudgetAccount(limit=FOUR_LARGE, reserved=each(LARGE))
     once, seen = held, set[str]()
     for child, spent in settlements:
         if child not in seen:
@@ -150,15 +150,15 @@ def test_a_child_settles_once_whatever_is_repeated(settlements: Sequence[tuple[s
 @given(st.permutations(["a", "b", "c", "d"]), st.lists(AMOUNTS, min_size=4, max_size=4))
 def test_children_may_settle_in_any_order(order: list[str], spent: list[Amount]) -> None:
     spending = dict(zip("abcd", spent, strict=True))
-    account = Account(limit=FOUR_LARGE, reserved=each(LARGE))
+    account = BudgetAccount(limit=FOUR_LARGE, reserved=each(LARGE))
     for child in order:
         account = account.settle(child, spending[child])
-    assert account == Account(limit=FOUR_LARGE, spent=sum(spent, Amount()))
+    assert account == BudgetAccount(limit=FOUR_LARGE, spent=sum(spent, Amount()))
 
 
 @given(LIMITS, st.lists(AMOUNTS, min_size=32, max_size=32))
 def test_32_children_at_once_cannot_together_pass_the_limit_of_their_parent(limit: Limit, wanted: list[Amount]) -> None:
-    account, given_out = Account(limit=limit), Amount()
+    account, given_out = BudgetAccount(limit=limit), Amount()
     for number, amount in enumerate(wanted):
         account, drawn = account.draw(f"child-{number}", amount)
         given_out += drawn
@@ -166,62 +166,64 @@ def test_32_children_at_once_cannot_together_pass_the_limit_of_their_parent(limi
     for number in range(32):
         account = account.settle(f"child-{number}", account.reserved.get(f"child-{number}", Amount()))
     assert account.spent == given_out
-    assert limit.covers(account.spent)
+    assert limit.can_cover(account.spent)
 
 
 @given(LIMITS, st.lists(AMOUNTS, min_size=32, max_size=32))
 def test_of_32_children_that_reserve_at_once_only_those_are_let_in_whose_sum_fits(
     limit: Limit, wanted: list[Amount]
 ) -> None:
-    account = Account(limit=limit)
+    account = BudgetAccount(limit=limit)
     for number, amount in enumerate(wanted):
-        if account.unreserved.covers(amount):
+        if account.unreserved.can_cover(amount):
             account = account.reserve(f"child-{number}", amount)
         else:
-            with pytest.raises(Overdrawn) as refused:
+            with pytest.raises(InsufficientBudgetError) as refused:
                 account.reserve(f"child-{number}", amount)
             assert (refused.value.asked, refused.value.left) == (amount, account.unreserved)
-        assert limit.covers(account.held)
+        assert limit.can_cover(account.held)
 
 
 def test_a_child_of_a_parent_with_nothing_left_is_given_nothing_and_holds_nothing() -> None:
-    spent = Account(limit=Limit(tokens=100), spent=Amount(tokens=100))
+    spent = BudgetAccount(limit=Limit(tokens=100), spent=Amount(tokens=100))
     assert spent.draw("late", Amount(tokens=50)) == (spent, Amount())
-    with pytest.raises(Overdrawn, match=r"^late asks for 1 tokens; left: 0 tokens$"):
+    with pytest.raises(InsufficientBudgetError, match=r"^late asks for 1 tokens; left: 0 tokens$"):
         spent.reserve("late", Amount(tokens=1))
 
 
 def test_a_reservation_that_fits_in_one_unit_only_is_refused_with_both_numbers() -> None:
-    account = Account(limit=Limit(tokens=1_000, micro_usd=500_000))
-    with pytest.raises(Overdrawn, match=r"^a asks for 900 tokens and \$0\.60; left: 1,000 tokens and \$0\.50$"):
+    account = BudgetAccount(limit=Limit(tokens=1_000, micro_usd=500_000))
+    with pytest.raises(
+        InsufficientBudgetError, match=r"^a asks for 900 tokens and \$0\.60; left: 1,000 tokens and \$0\.50$"
+    ):
         account.reserve("a", Amount(tokens=900, micro_usd=600_000))
 
 
 def test_an_account_without_a_limit_reserves_but_never_gives_by_draw() -> None:
-    unlimited, fifty = Account(limit=Limit()), Amount(tokens=50, micro_usd=50)
+    unlimited, fifty = BudgetAccount(limit=Limit()), Amount(tokens=50, micro_usd=50)
     assert unlimited.unreserved.unlimited
     assert unlimited.draw("child", fifty) == (unlimited, Amount())
     spent = unlimited.reserve("child", fifty).grant(Amount(tokens=1_000)).settle("child", Amount(tokens=40))
-    assert spent == Account(limit=Limit(), spent=Amount(tokens=40))
+    assert spent == BudgetAccount(limit=Limit(), spent=Amount(tokens=40))
 
 
 def test_an_account_that_is_limited_in_dollars_gives_no_tokens_by_draw() -> None:
-    account = Account(limit=Limit(micro_usd=30))
+    account = BudgetAccount(limit=Limit(micro_usd=30))
     _, drawn = account.draw("child", Amount(tokens=50, micro_usd=50))
     assert drawn == Amount(micro_usd=30)
 
 
 def test_new_money_for_a_child_arrives_whole_also_where_the_account_is_overdrawn() -> None:
-    overdrawn = Account(limit=Limit(tokens=100), spent=Amount(tokens=150), reserved={"child": Amount(tokens=10)})
-    assert overdrawn.grant_to("child", Amount(tokens=30)) == Account(
+    overdrawn = BudgetAccount(limit=Limit(tokens=100), spent=Amount(tokens=150), reserved={"child": Amount(tokens=10)})
+    assert overdrawn.grant_to("child", Amount(tokens=30)) == BudgetAccount(
         limit=Limit(tokens=130), spent=Amount(tokens=150), reserved={"child": Amount(tokens=40)}
     )
 
 
 @pytest.mark.parametrize(("wanted", "carved"), [(40, 40), (100, 100), (150, 100)])
 def test_no_more_is_carved_from_a_child_than_it_holds(wanted: int, carved: int) -> None:
-    account = Account(limit=Limit(tokens=300), reserved={"parent": Amount(tokens=100)})
-    assert account.carve("parent", "child", Amount(tokens=wanted)).reserved == {
+    account = BudgetAccount(limit=Limit(tokens=300), reserved={"parent": Amount(tokens=100)})
+    assert account.transfer("parent", "child", Amount(tokens=wanted)).reserved == {
         "parent": Amount(tokens=100 - carved),
         "child": Amount(tokens=carved),
     }

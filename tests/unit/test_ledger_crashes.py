@@ -17,10 +17,10 @@ from pydantic import JsonValue
 
 from tests.unit import answering
 from tests.unit.task_values import NOON, PLAN, REF, TERMS
-from waystation.agents.leg import AllowanceSpent, Finished, LegOutcome, ProviderLimit, Standing
-from waystation.budgets.budget import Account, RunTotals
+from waystation.agents.leg import AgentFinished, BudgetExhausted, LegOutcome, LegState, OperatorActionRequired
+from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
-from waystation.kernel.errors import Overdrawn
+from waystation.kernel.errors import InsufficientBudgetError
 from waystation.kernel.usage import Usage
 from waystation.tasks import approvals, session
 from waystation.tasks.reallocation import drawn
@@ -39,8 +39,8 @@ SELDOM = st.sampled_from([False, False, False, True])
 NOTHING: MultipleResults[str] = multiple()
 
 
-def totals(spent: Amount) -> RunTotals:
-    return RunTotals(usage=Usage(input=spent.tokens), turns=1, cost_micro_usd=spent.micro_usd)
+def totals(spent: Amount) -> RunUsage:
+    return RunUsage(usage=Usage(input=spent.tokens), turns=1, cost_micro_usd=spent.micro_usd)
 
 
 def same(amount: Amount) -> Limit:
@@ -67,7 +67,7 @@ class Stored(RuleBasedStateMachine):
 
     @initialize(limit=LIMITS)
     def opened(self, limit: Limit) -> None:
-        self.session = SessionState(account=Account(limit=limit))
+        self.session = SessionState(account=BudgetAccount(limit=limit))
         self.tasks: dict[str, TaskState] = {}
         self.limit = limit
         """What the session may spend, grants of people included."""
@@ -110,12 +110,12 @@ class Stored(RuleBasedStateMachine):
             return
         try:
             self.keep_session(session.admitted(self.session, task_id, BUDGET))
-        except Overdrawn:
-            assert not self.session.account.unreserved.covers(BUDGET.amount)
+        except InsufficientBudgetError:
+            assert not self.session.account.unreserved.can_cover(BUDGET.amount)
             return
         most = BUDGET.part(10)
         planning = Amount(tokens=int((most.tokens or 0) * tokens), micro_usd=int((most.micro_usd or 0) * money))
-        state = TaskState(account=Account(limit=BUDGET)).planned(PLAN, totals(planning), (), AGENT)
+        state = TaskState(account=BudgetAccount(limit=BUDGET)).planned(PLAN, totals(planning), (), AGENT)
         for step in PLAN.steps:
             state = state.started(step, REF.replace(task_id=task_id), TERMS)
         self.paid[task_id] = {"plan": planning} | {step.id: Amount() for step in PLAN.steps}
@@ -133,11 +133,11 @@ class Stored(RuleBasedStateMachine):
         left = state.runs[step_id].limit.after(before).amount
         spent = before + Amount(tokens=int(left.tokens * parts[0]), micro_usd=int(left.micro_usd * parts[1]))
         self.paid[task_id][step_id] = spent
-        standing = Standing(totals=totals(spent))
+        standing = LegState(totals=totals(spent))
         ends: dict[str, LegOutcome] = {
-            "spent": AllowanceSpent(standing=standing, needed=needed),
-            "finished": Finished(standing=standing),
-            "halted": ProviderLimit(standing=standing, reason="no credit"),
+            "spent": BudgetExhausted(standing=standing, needed=needed),
+            "finished": AgentFinished(standing=standing),
+            "halted": OperatorActionRequired(standing=standing, reason="no credit"),
         }
         if end in ends:
             self.keep(task_id, state.with_run(state.runs[step_id].after_leg(ends[end])))
@@ -183,7 +183,7 @@ class Stored(RuleBasedStateMachine):
         if task_id in self.over:
             return
         if answer.ask_id not in self.tasks[task_id].answered_asks:
-            self.given[task_id] = self.given[task_id].less(answer.amount)
+            self.given[task_id] = self.given[task_id].subtract_clamped(answer.amount)
         for _ in range(times):
             self.keep(task_id, self.tasks[task_id].session_answered(answer))
 
@@ -208,8 +208,8 @@ class Stored(RuleBasedStateMachine):
             state = state.answered(answer)
             self.keep(task_id, state.granted(step_id, answer.granted) if isinstance(answer, Approval) else state)
         before, after = picked.state.runs[step_id], self.tasks[task_id].runs[step_id]
-        assert (after.limit, after.phase) == (before.limit.raised(amount), "running")
-        self.limit = self.limit.raised(amount)
+        assert (after.limit, after.phase) == (before.limit.increase_by(amount), "running")
+        self.limit = self.limit.increase_by(amount)
         self.keep_session(session.raised(self.session, Raised(task_id=task_id, amount=amount)))
 
     @rule(data=st.data(), times=TIMES)
@@ -245,13 +245,13 @@ class Stored(RuleBasedStateMachine):
 
     @rule(target=settlements, task_id=st.sampled_from(TASKS), sure=SELDOM)
     def end(self, task_id: str, sure: bool) -> str | MultipleResults[str]:
-        """As `Ending` does it: the store says what each agent spent."""
+        """As `TaskFinalizer` does it: the store says what each agent spent."""
         if not sure or task_id not in self.running():
             return NOTHING
         state = self.tasks[task_id]
         for step_id, run in state.runs.items():
             if run.phase != "delivered":
-                state = state.with_run(run.settled(totals(self.paid[task_id][step_id])).cannot_go_on("over"))
+                state = state.with_run(run.settled(totals(self.paid[task_id][step_id])).finish_partial("over"))
         state = state.ended(TaskPhase.DONE)
         assert state.account.held.nothing
         assert state.account.spent == state.totals.spent == self._spent(task_id)
@@ -279,25 +279,25 @@ class Stored(RuleBasedStateMachine):
     def no_level_passes_its_limit(self) -> None:
         account = self.session.account
         assert account.limit == self.limit
-        assert self.limit.covers(account.spent + account.held)
+        assert self.limit.can_cover(account.spent + account.held)
         assert account.unreserved == self.limit.after(account.spent + account.held)
         for task_id, state in self.tasks.items():
-            assert state.account.limit.covers(state.account.spent + state.account.held)
+            assert state.account.limit.can_cover(state.account.spent + state.account.held)
             reserved = state.account.reserved
             assert set(reserved) == {step_id for step_id, run in state.runs.items() if run.phase != "delivered"}
             for step_id, held in reserved.items():
                 assert state.runs[step_id].limit == same(held)
-                assert state.runs[step_id].limit.covers(self.paid[task_id][step_id])
+                assert state.runs[step_id].limit.can_cover(self.paid[task_id][step_id])
 
     @invariant()
     def nothing_is_lost_between_a_session_and_its_tasks(self) -> None:
         account = self.session.account
         for task_id, held in account.reserved.items():
-            assert same(held) == self.tasks[task_id].account.limit.raised(self.given[task_id])
+            assert same(held) == self.tasks[task_id].account.limit.increase_by(self.given[task_id])
         settled = [task_id for task_id in self.tasks if task_id not in account.reserved]
         assert account.spent == sum(map(self._spent, settled), Amount())
         assert set(self.session.open_tasks) == set(account.reserved)
-        assert self.limit.covers(sum(map(self._spent, self.paid), Amount()))
+        assert self.limit.can_cover(sum(map(self._spent, self.paid), Amount()))
 
 
 TestStored = Stored.TestCase

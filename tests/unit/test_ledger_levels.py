@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.task_values import PLAN, REF, TERMS
-from waystation.agents.leg import AllowanceSpent, Finished, Standing
-from waystation.budgets.budget import Account, RunTotals
+from waystation.agents.leg import AgentFinished, BudgetExhausted, LegState
+from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
-from waystation.kernel.errors import Overdrawn
+from waystation.kernel.errors import InsufficientBudgetError
 from waystation.kernel.usage import Usage
 from waystation.tasks import session
 from waystation.tasks.reallocation import drawn, from_task
@@ -23,8 +23,8 @@ AMOUNTS = st.builds(Amount, tokens=st.integers(1, 9_000), micro_usd=st.integers(
 PARTS = st.floats(0, 1)
 
 
-def totals(spent: Amount) -> RunTotals:
-    return RunTotals(usage=Usage(input=spent.tokens), turns=1, cost_micro_usd=spent.micro_usd)
+def totals(spent: Amount) -> RunUsage:
+    return RunUsage(usage=Usage(input=spent.tokens), turns=1, cost_micro_usd=spent.micro_usd)
 
 
 def part(of: Amount, tokens: float, dollars: float) -> Amount:
@@ -36,7 +36,7 @@ class Levels(RuleBasedStateMachine):
 
     @initialize(limit=st.builds(Limit, tokens=st.integers(0, 200_000), micro_usd=st.integers(0, 400_000)))
     def opened(self, limit: Limit) -> None:
-        self.session = SessionState(account=Account(limit=limit))
+        self.session = SessionState(account=BudgetAccount(limit=limit))
         self.tasks: dict[str, TaskState] = {}
         self.limit = limit
         """What the session may spend, grants of people included."""
@@ -48,11 +48,11 @@ class Levels(RuleBasedStateMachine):
             return
         try:
             self.session = session.admitted(self.session, task_id, BUDGET)
-        except Overdrawn:
-            assert not self.session.account.unreserved.covers(BUDGET.amount)
+        except InsufficientBudgetError:
+            assert not self.session.account.unreserved.can_cover(BUDGET.amount)
             return
         planning = totals(part(BUDGET.part(8).amount, tokens, dollars))
-        begun = TaskState(account=Account(limit=BUDGET), floor=floor, minimum_reserves={"writing": least})
+        begun = TaskState(account=BudgetAccount(limit=BUDGET), floor=floor, minimum_reserves={"writing": least})
         self.tasks[task_id] = begun.planned(PLAN, planning, (), AGENT)
 
     @precondition(lambda self: self.tasks)
@@ -74,11 +74,11 @@ class Levels(RuleBasedStateMachine):
         run = state.runs[step_id]
         spent = run.totals.spent + part(run.limit.after(run.totals.spent).amount, tokens, dollars)
         ends = data.draw(st.sampled_from(["finished", "spent"]))
-        standing = Standing(totals=totals(spent))
+        standing = LegState(totals=totals(spent))
         outcome = (
-            Finished(standing=standing)
+            AgentFinished(standing=standing)
             if ends == "finished"
-            else AllowanceSpent(standing=standing, needed=data.draw(AMOUNTS))
+            else BudgetExhausted(standing=standing, needed=data.draw(AMOUNTS))
         )
         self.tasks[task_id] = state.with_run(run.after_leg(outcome))
 
@@ -95,7 +95,7 @@ class Levels(RuleBasedStateMachine):
             return
         self.tasks[task_id] = state
         least = before.runs[step_id].limit.amount + before.runs[step_id].needed
-        assert least.less(state.runs[step_id].limit.amount).nothing, "its next call is paid for"
+        assert least.subtract_clamped(state.runs[step_id].limit.amount).nothing, "its next call is paid for"
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data(), times=st.integers(1, 3))
@@ -119,11 +119,11 @@ class Levels(RuleBasedStateMachine):
         before = self.session, self.tasks[task_id]
         self.tasks[task_id] = before[1].granted(step_id, amount)
         self.session = session.raised(before[0], Raised(task_id=task_id, amount=amount))
-        self.limit = self.limit.raised(amount)
-        assert self.session.account.limit == before[0].account.limit.raised(amount)
+        self.limit = self.limit.increase_by(amount)
+        assert self.session.account.limit == before[0].account.limit.increase_by(amount)
         assert self.session.account.reserved[task_id] == before[0].account.reserved[task_id] + amount
-        assert self.tasks[task_id].account.limit == before[1].account.limit.raised(amount)
-        assert self.tasks[task_id].runs[step_id].limit == before[1].runs[step_id].limit.raised(amount)
+        assert self.tasks[task_id].account.limit == before[1].account.limit.increase_by(amount)
+        assert self.tasks[task_id].runs[step_id].limit == before[1].runs[step_id].limit.increase_by(amount)
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data(), times=st.integers(1, 3))
@@ -147,10 +147,10 @@ class Levels(RuleBasedStateMachine):
     @invariant()
     def no_level_passes_its_limit(self) -> None:
         assert self.session.account.limit == self.limit
-        assert self.limit.covers(self.session.account.spent + self.session.account.held)
+        assert self.limit.can_cover(self.session.account.spent + self.session.account.held)
         for task_id, state in self.tasks.items():
             held = self.session.account.reserved.get(task_id)
-            assert state.account.limit.covers(state.account.spent + state.account.held)
+            assert state.account.limit.can_cover(state.account.spent + state.account.held)
             if held is not None:
                 assert Limit(tokens=held.tokens, micro_usd=held.micro_usd) == state.account.limit
             for step_id, reserved in state.account.reserved.items():
@@ -160,13 +160,13 @@ class Levels(RuleBasedStateMachine):
                     share = state.share_of(step_id)
                     assert share is not None
                     floor = share.amount if state.floor is None else state.floor.at_most(share.amount)
-                    assert floor.less(reserved).nothing
-                    assert state.reserve_of(PLAN.step(step_id)).less(reserved).nothing
+                    assert floor.subtract_clamped(reserved).nothing
+                    assert state.reserve_of(PLAN.step(step_id)).subtract_clamped(reserved).nothing
 
     @invariant()
     def everything_spent_anywhere_is_within_the_sessions_limit(self) -> None:
         spent = sum((state.totals.spent for state in self.tasks.values()), Amount())
-        assert self.limit.covers(spent)
+        assert self.limit.can_cover(spent)
 
 
 TestLevels = Levels.TestCase
@@ -177,11 +177,11 @@ def test_32_tasks_settle_in_any_order_and_repetition_to_what_they_spent(
     order: list[int], shares: list[tuple[float, float]], times: int
 ) -> None:
     limit = Limit(tokens=32 * 40_000, micro_usd=32 * 80_000)
-    state = SessionState(account=Account(limit=limit))
+    state = SessionState(account=BudgetAccount(limit=limit))
     for number in range(32):
         state = session.admitted(state, f"task-{number}", BUDGET)
     assert state.account.unreserved == Limit(tokens=0, micro_usd=0)
     spent = [part(BUDGET.amount, tokens, dollars) for tokens, dollars in shares]
     for number in order * times:
         state = session.settled(state, Settlement(task_id=f"task-{number}", spent=spent[number]))
-    assert state == SessionState(account=Account(limit=limit, spent=sum(spent, Amount())))
+    assert state == SessionState(account=BudgetAccount(limit=limit, spent=sum(spent, Amount())))

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 
 from tests.unit.histories import calls, results, says, wild_messages
-from waystation.context.legality import violations
-from waystation.context.repair import legal
-from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.context.legality import find_violations
+from waystation.context.repair import repair_messages
+from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 
-ASKS = user_text("m1", "Go.")
+ASKS = build_user_message("m1", "Go.")
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ ASKS = user_text("m1", "Go.")
         ((ASKS, says("m1", "Hi")), "a message id occurs twice"),
         ((ASKS, calls("m2", "a", "a"), results("m3", a="1")), "a call id occurs twice"),
         ((Message(id="m1", role="user", blocks=()),), "m1: no blocks"),
-        ((user_text("m1", " \n"),), "m1: blank text"),
+        ((build_user_message("m1", " \n"),), "m1: blank text"),
         ((Message(id="m1", role="user", blocks=(ToolUse(id="a", name="t", input={}),)),), "tool_use in a message of"),
         (
             (ASKS, Message(id="m2", role="assistant", blocks=(ToolResult(tool_use_id="a", content="1"),))),
@@ -48,32 +48,35 @@ ASKS = user_text("m1", "Go.")
     ],
 )
 def test_what_the_api_refuses_is_named(messages: tuple[Message, ...], fault: str) -> None:
-    assert any(fault in found for found in violations(messages))
+    assert any(fault in found for found in find_violations(messages))
 
 
 def test_an_orderly_conversation_breaks_no_rule() -> None:
-    assert violations(()) == ()
-    assert violations((ASKS, calls("m2", "a", "b", thinking="Hm"), results("m3", a="1", b="2"), says("m4", "Hi"))) == ()
+    assert find_violations(()) == ()
+    assert (
+        find_violations((ASKS, calls("m2", "a", "b", thinking="Hm"), results("m3", a="1", b="2"), says("m4", "Hi")))
+        == ()
+    )
 
 
 def test_calls_at_the_very_end_may_be_pending_only_where_that_is_allowed() -> None:
     waiting = (ASKS, calls("m2", "a", "b"))
-    assert violations(waiting) != ()
-    assert violations(waiting, pending_allowed=True) == ()
-    assert violations((*waiting, results("m3", a="1")), pending_allowed=True) == ()
-    assert violations((*waiting, user_text("m3", "Well?")), pending_allowed=True) != ()
+    assert find_violations(waiting) != ()
+    assert find_violations(waiting, pending_allowed=True) == ()
+    assert find_violations((*waiting, results("m3", a="1")), pending_allowed=True) == ()
+    assert find_violations((*waiting, build_user_message("m3", "Well?")), pending_allowed=True) != ()
 
 
 @given(wild_messages())
 def test_any_sequence_of_messages_becomes_legal_and_stays_as_it_is_then(messages: tuple[Message, ...]) -> None:
-    repaired = legal(messages)
-    assert violations(repaired, pending_allowed=True) == ()
-    assert legal(repaired) == repaired
+    repaired = repair_messages(messages)
+    assert find_violations(repaired, pending_allowed=True) == ()
+    assert repair_messages(repaired) == repaired
 
 
 @given(wild_messages())
 def test_repair_keeps_every_text_in_its_order(messages: tuple[Message, ...]) -> None:
-    repaired = [message for message in legal(messages) if message.id != "opening"]
+    repaired = [message for message in repair_messages(messages) if message.id != "opening"]
     assert _texts(repaired) == _texts(messages)
 
 

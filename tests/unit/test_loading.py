@@ -6,11 +6,11 @@ import pytest
 
 SCRIPT = """
 import gc
-from waystation.kernel.imports import loading
-with loading():
+from waystation.kernel.imports import pause_gc_for_imports
+with pause_gc_for_imports():
     pass
 print(gc.get_freeze_count() > 0)
-with loading():
+with pause_gc_for_imports():
     import xml.dom.minidom
     print(gc.isenabled())
 print(gc.get_freeze_count() > 0, gc.isenabled())

@@ -16,7 +16,7 @@ from tests.unit.task_values import (
     standing,
     working,
 )
-from waystation.agents.decisions import TopUp
+from waystation.agents.decisions import TopUpPolicy
 from waystation.agents.leg import LegOutcome, TurnLimit
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.approvals import Circumstances, authorised
@@ -65,7 +65,7 @@ def test_what_an_agent_draws_from_its_task_or_was_authorised_in_advance_makes_no
     assert not drawn.nothing
     state = spent(state.with_run(state.runs["research-1"].after_grant(drawn)), "research-1", tokens=44_000)
     request = state.request_for("research-1", NOON)
-    answer = authorised(Circumstances(approvals=()), request, TopUp(amount=Amount(tokens=5_000), times=9), NOON)
+    answer = authorised(Circumstances(approvals=()), request, TopUpPolicy(amount=Amount(tokens=5_000), times=9), NOON)
     assert answer is not None
     state = state.asked(answer).granted("research-1", answer.granted)
     assert warnings(after_leg(state, "research-1", used(48_000))) == [FIRST]

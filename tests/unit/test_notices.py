@@ -2,8 +2,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.unit.notice_values import ASKED, REQUEST, ended
-from waystation.agents.agent_run import Outlook
-from waystation.agents.deliverables import Made
+from waystation.agents.agent_run import BudgetForecast
+from waystation.agents.deliverables import WorkCounts
 from waystation.kernel.amount import Amount
 from waystation.tasks.notices import Event, Notice, fields, text
 from waystation.tasks.reallocation import FREED
@@ -47,14 +47,14 @@ def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
 
 
 def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cause() -> None:
-    seen = Outlook(
+    seen = BudgetForecast(
         calls=0,
         each=Amount(),
         worth=0,
         finished=0,
         to_come=0,
         kept=Amount(),
-        made=Made(),
+        made=WorkCounts(),
         needed_by=(),
         unanswered="<x>",
     )
@@ -63,14 +63,14 @@ def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cau
 
 
 def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_to_do() -> None:
-    seen = Outlook(
+    seen = BudgetForecast(
         calls=5,
         each=Amount(),
         worth=5,
         finished=0,
         to_come=2,
         kept=Amount(),
-        made=Made(),
+        made=WorkCounts(),
         needed_by=(),
         grantable=False,
     )

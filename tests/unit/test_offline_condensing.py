@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from waystation.plugins.offline.summary import condensed
+from waystation.plugins.offline.summary import build_summary_response
 from waystation.plugins.offline.view import NOTHING_NEW, STALLED
 
 ASK = "Write a summary of 100 to 300 tokens."
@@ -33,7 +33,7 @@ READ = (
 
 
 def test_a_summary_keeps_what_was_asked_read_searched_and_noted() -> None:
-    text = condensed(
+    text = build_summary_response(
         prompt(
             "[m1 user] Do not fix /srv/app/main.py just yet. Error E-417 is known.",
             '[m2 assistant calls search_documents] {"query": "lease rent", "limit": 40}',
@@ -51,7 +51,7 @@ def test_a_summary_keeps_what_was_asked_read_searched_and_noted() -> None:
 
 def test_an_earlier_summary_is_carried_on() -> None:
     earlier = "Searches: rent\nDocuments read: a.md, lines 1-9\nLast actions: gone"
-    text = condensed(prompt(*READ, *note(5), earlier=earlier), 2_000).text
+    text = build_summary_response(prompt(*READ, *note(5), earlier=earlier), 2_000).text
     assert "Documents read: a.md, lines 1-9; lease.md, lines 1-40" in text
     assert "Searches: rent" in text
     assert "gone" not in text
@@ -59,20 +59,20 @@ def test_an_earlier_summary_is_carried_on() -> None:
 
 
 def test_two_parts_without_anything_kept_are_called_a_standstill() -> None:
-    once = condensed(prompt(*READ, earlier="Searches: rent"), 2_000).text
+    once = build_summary_response(prompt(*READ, earlier="Searches: rent"), 2_000).text
     assert NOTHING_NEW in once
-    assert STALLED in condensed(prompt(*READ, earlier=once), 2_000).text
+    assert STALLED in build_summary_response(prompt(*READ, earlier=once), 2_000).text
 
 
 @pytest.mark.parametrize("max_tokens", [60, 2_000])
 def test_a_summary_stays_within_what_was_asked_for(max_tokens: int) -> None:
     notes = [line for number in range(5, 60) for line in note(number, f"Clause {number} ends in May.")]
-    reply = condensed(prompt(*READ, *notes), max_tokens)
+    reply = build_summary_response(prompt(*READ, *notes), max_tokens)
     assert min(100, max_tokens) * 0.5 < reply.tokens <= min(300, max_tokens)
 
 
 def test_refusals_and_sections_are_recorded() -> None:
-    text = condensed(
+    text = build_summary_response(
         prompt(
             *READ,
             "[m7 result of read_document] There is no document 'x.md'. Did you mean a.md?",
@@ -86,14 +86,18 @@ def test_refusals_and_sections_are_recorded() -> None:
 
 
 def test_text_in_no_known_form_is_condensed_too() -> None:
-    assert "rent is due" in condensed("The rent is due in May, and the deposit before that. " * 3, 2_000).text
+    assert (
+        "rent is due" in build_summary_response("The rent is due in May, and the deposit before that. " * 3, 2_000).text
+    )
 
 
 def test_the_marker_of_a_place_is_no_key_sentence() -> None:
     page = (
         "1| [chapter Why the gates of the harbour stayed closed]\n2| Inspectors counted the gates of the old harbour."
     )
-    text = condensed(prompt("[m1 user] Begin.", READ[0], f"[m4 result of read_document] {page}"), 1_000).text
+    text = build_summary_response(
+        prompt("[m1 user] Begin.", READ[0], f"[m4 result of read_document] {page}"), 1_000
+    ).text
     assert "- Inspectors counted the gates of the old harbour." in text
     assert "chapter" not in text
 
@@ -110,7 +114,7 @@ PARTS = (
 
 def test_a_snapshot_says_the_same_in_its_parts() -> None:
     asked = "[m1 user] Find every gate."
-    text = condensed(prompt(asked, *READ, *note(5)), 2_000, snapshot=True).text
+    text = build_summary_response(prompt(asked, *READ, *note(5)), 2_000, snapshot=True).text
     assert text.startswith("<state_snapshot>\n<overall_goal>\nAsked: Find every gate.\n</overall_goal>\n")
     assert "<file_system_state>\nDocuments read: lease.md, lines 1-40\n</file_system_state>" in text
     assert "<current_plan>\n[DONE] Kept: note [lease.md:5-5] It is due in May.\n</current_plan>" in text
@@ -119,17 +123,17 @@ def test_a_snapshot_says_the_same_in_its_parts() -> None:
 
 
 def test_an_earlier_snapshot_is_carried_on_by_the_next() -> None:
-    first = condensed(prompt("[m1 user] Find every gate.", *READ, *note(5)), 2_000, snapshot=True).text
+    first = build_summary_response(prompt("[m1 user] Find every gate.", *READ, *note(5)), 2_000, snapshot=True).text
     later = f"[m9 result of read_document] annex.md, lines 1-40 of 40\n{STORY}"
-    text = condensed(prompt(later, *note(7), earlier=first), 2_000, snapshot=True).text
+    text = build_summary_response(prompt(later, *note(7), earlier=first), 2_000, snapshot=True).text
     assert "Documents read: lease.md, lines 1-40; annex.md, lines 1-40" in text
     assert "[DONE] Kept: note [lease.md:5-5] It is due in May.; note [lease.md:7-7] It is due in May." in text
     assert text.count("<state_snapshot>") == 1
 
 
 def test_summaries_of_parts_are_joined_without_calling_that_a_standstill() -> None:
-    first, second = (condensed(prompt("[m1 user] Begin.", *READ, *note(n)), 2_000).text for n in (5, 7))
+    first, second = (build_summary_response(prompt("[m1 user] Begin.", *READ, *note(n)), 2_000).text for n in (5, 7))
     parts = "\n".join(f"<earlier_conversation>\n{text}\n</earlier_conversation>" for text in (first, second))
-    text = condensed(f"{ASK}\n<conversation>\n{parts}\n</conversation>", 2_000).text
+    text = build_summary_response(f"{ASK}\n<conversation>\n{parts}\n</conversation>", 2_000).text
     assert "note [lease.md:5-5] It is due in May.; note [lease.md:7-7] It is due in May." in text
     assert NOTHING_NEW not in text

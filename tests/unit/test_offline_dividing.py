@@ -1,7 +1,7 @@
 import pytest
 from pydantic import JsonValue
 
-from waystation.agents.prompt_sections import Reminder
+from waystation.agents.prompt_sections import StatusMessage
 from waystation.kernel.amount import Limit
 from waystation.models.anthropic.requests import MessagesRequest
 from waystation.models.profiles import OFFLINE_MODEL
@@ -12,10 +12,10 @@ from waystation.plugins.offline.research import (
     PARTS,
     PERCENT,
     READ_CHARACTERS,
-    dividing,
-    research,
+    build_delegation_turn,
+    build_research_turn,
 )
-from waystation.plugins.offline.view import Contract, Exchange, View, view_of
+from waystation.plugins.offline.view import AgentRequestView, TaskBrief, ToolCallRecord, view_of
 
 ENOUGH = LEAST_PART * 100 // PERCENT
 LONG = PARTS * LEAST_PART * CHARACTERS_A_TOKEN // MANY_DOCUMENTS
@@ -27,7 +27,7 @@ def request(
     documents: int, left: Limit, *, final: bool, sizes: list[int] | None = None, tools: str = "delegate list_documents"
 ) -> MessagesRequest:
     contract = f'<question>\nWhat?\n</question>\n<documents count="{documents}">\n- a.md (3 lines)\n</documents>'
-    said = [contract, Reminder(step_id="research-1", left=left, final=final).least]
+    said = [contract, StatusMessage(step_id="research-1", left=left, final=final).least]
     told: list[JsonValue] = [{"type": "text", "text": text} for text in said]
     messages: list[JsonValue] = [{"role": "user", "content": told}]
     if sizes is not None:
@@ -48,7 +48,7 @@ def request(
 
 
 def called(asked: MessagesRequest) -> tuple[Call, ...]:
-    reply = dividing(view_of(asked))
+    reply = build_delegation_turn(view_of(asked))
     return () if reply is None else reply.calls
 
 
@@ -95,13 +95,13 @@ def test_a_small_rest_is_no_reason_to_hurry_where_more_is_asked_for() -> None:
 
 
 def test_a_hand_in_names_the_parts_that_subagents_did_not_finish() -> None:
-    def part(title: str, state: str) -> Exchange:
+    def part(title: str, state: str) -> ToolCallRecord:
         result = f'<subagent id="r.1" role="research" title="{title}" state="{state}">\n- a: "It rains." [a.md:1-1]'
-        return Exchange(name="delegate", input={"title": title}, result=result)
+        return ToolCallRecord(name="delegate", input={"title": title}, result=result)
 
-    contract = Contract(question="Does it rain?", document_count=300)
+    contract = TaskBrief(question="Does it rain?", document_count=300)
     asked = (part("Documents 1 to 75", "partial"), part("Documents 76 to 150", "done"))
-    (handed_in,) = research(View(contract=contract, exchanges=asked, max_tokens=2_000)).calls
+    (handed_in,) = build_research_turn(AgentRequestView(contract=contract, exchanges=asked, max_tokens=2_000)).calls
     assert handed_in.input["open_questions"] == [
         "Not read to the end, because their subagents ended early: Documents 1 to 75.",
         "1 of 300 documents is quoted here; the others were not read for this step or had no passage that matched its "
@@ -111,9 +111,9 @@ def test_a_hand_in_names_the_parts_that_subagents_did_not_finish() -> None:
 
 def test_of_documents_that_nobody_read_it_does_not_say_that_nothing_matched() -> None:
     result = '<subagent id="r.1" role="research" title="All" state="partial">\nIt has found nothing.'
-    asked = Exchange(name="delegate", input={"title": "Documents 1 to 300"}, result=result)
-    contract = Contract(question="Does it rain?", document_count=300)
-    (handed_in,) = research(View(contract=contract, exchanges=(asked,), max_tokens=2_000)).calls
+    asked = ToolCallRecord(name="delegate", input={"title": "Documents 1 to 300"}, result=result)
+    contract = TaskBrief(question="Does it rain?", document_count=300)
+    (handed_in,) = build_research_turn(AgentRequestView(contract=contract, exchanges=(asked,), max_tokens=2_000)).calls
     assert handed_in.input["open_questions"] == [
         "Not read to the end, because their subagents ended early: Documents 1 to 300."
     ]

@@ -3,22 +3,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.plugins.offline.language import (
-    asks_for_figure,
-    concepts,
+    apply_idf_weights,
+    build_stem_set,
+    compute_stem,
+    extract_query_terms,
+    is_figure_question,
     is_of_every_document,
-    stem,
-    stems_in,
-    weighed,
 )
-from waystation.plugins.offline.plan import clauses
+from waystation.plugins.offline.plan import split_clauses
 from waystation.plugins.offline.quotes import best_quotes, header_of
 
-LICENCES = concepts("Which licences do these packages carry?")
+LICENCES = extract_query_terms("Which licences do these packages carry?")
 
 
 def quoted(text: str, question: str) -> list[str]:
     lines = list(enumerate(text.splitlines(), 1))
-    return [quote.text for quote in best_quotes(lines, concepts(question))]
+    return [quote.text for quote in best_quotes(lines, extract_query_terms(question))]
 
 
 def test_a_header_line_says_more_than_a_sentence_and_a_file_name_says_nothing() -> None:
@@ -45,17 +45,17 @@ def test_a_second_quotation_says_something_that_the_first_does_not() -> None:
 
 def test_a_word_of_every_text_counts_less_than_a_rare_one() -> None:
     text = "The harbour is old and wide.\n\nThe toll was raised in June."
-    looked_for = concepts("harbour toll")
+    looked_for = extract_query_terms("harbour toll")
     lines = list(enumerate(text.splitlines(), 1))
     assert best_quotes(lines, looked_for, several=1)[0].text == "The harbour is old and wide."
-    rare = weighed(looked_for, [text, "The harbour is deep.", "No ship left the harbour."])
+    rare = apply_idf_weights(looked_for, [text, "The harbour is deep.", "No ship left the harbour."])
     assert best_quotes(lines, rare, several=1)[0].text == "The toll was raised in June."
-    assert [concept.weight for concept in weighed(looked_for, ["The harbour."])] == [1.0, 1.0]
+    assert [concept.weight for concept in apply_idf_weights(looked_for, ["The harbour."])] == [1.0, 1.0]
 
 
 def test_a_sentence_over_two_lines_is_cited_with_both() -> None:
     lines = list(enumerate(["# Rent", "", "It rains. The rent is due", "in May. It pours."], 1))
-    (quote,) = best_quotes(lines, concepts("When is the rent due?"), several=1)
+    (quote,) = best_quotes(lines, extract_query_terms("When is the rent due?"), several=1)
     assert (quote.text, quote.first_line, quote.last_line) == ("The rent is due in May.", 3, 4)
 
 
@@ -91,14 +91,14 @@ def test_header_lines_have_key_and_value(line: str, key: str, value: str) -> Non
     [("licences", "licence"), ("shipping", "ships"), ("gpl", "GPLv3"), ("vulnerabilities", "vulnerability")],
 )
 def test_forms_of_a_word_have_one_stem(one: str, other: str) -> None:
-    assert stem(one) == stem(other)
+    assert compute_stem(one) == compute_stem(other)
 
 
 def test_what_the_documents_are_called_is_not_looked_for() -> None:
     assert [concept.words[0] for concept in LICENCES] == ["licences"]
-    assert [concept.words[0] for concept in concepts("What is each of them for?")] == ["purpose"]
-    assert [concept.words[0] for concept in concepts("What do they say about timeouts?")] == ["timeouts"]
-    assert [concept.words[0] for concept in concepts("What does the engine do?")] == ["engine", "purpose"]
+    assert [concept.words[0] for concept in extract_query_terms("What is each of them for?")] == ["purpose"]
+    assert [concept.words[0] for concept in extract_query_terms("What do they say about timeouts?")] == ["timeouts"]
+    assert [concept.words[0] for concept in extract_query_terms("What does the engine do?")] == ["engine", "purpose"]
     assert is_of_every_document("What is each of them for?")
     assert not is_of_every_document("When is the rent due?")
 
@@ -115,7 +115,7 @@ def test_what_the_documents_are_called_is_not_looked_for() -> None:
     ],
 )
 def test_a_question_falls_into_its_parts(question: str, parts: tuple[str, ...]) -> None:
-    assert clauses(question) == parts
+    assert split_clauses(question) == parts
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_question_for_a_figure_is_answered_with_one() -> None:
 
 
 def test_where_to_look_is_not_looked_for() -> None:
-    looked_for = concepts("Toll of the harbour, documents 51 to 75, pages 3-7")
+    looked_for = extract_query_terms("Toll of the harbour, documents 51 to 75, pages 3-7")
     assert [word for concept in looked_for for word in concept.words[:1]] == ["toll", "harbour"]
 
 
@@ -181,9 +181,9 @@ def test_headings_page_numbers_and_rows_of_tables_stand_by_themselves() -> None:
         "Harbour fees $ 1,200 $ 1,100\nMooring fees 300 280\nOther 5 6"
     )
     lines = list(enumerate(text.splitlines(), 1))
-    found = [quote.text for quote in best_quotes(lines, concepts("mooring fee"), several=9)]
+    found = [quote.text for quote in best_quotes(lines, extract_query_terms("mooring fee"), several=9)]
     assert found == ["Mooring fees 300 280"]
-    found = [quote.text for quote in best_quotes(lines[:6], concepts("mooring fee"), several=9)]
+    found = [quote.text for quote in best_quotes(lines[:6], extract_query_terms("mooring fee"), several=9)]
     assert "The harbour takes a mooring fee of 12 guilders for every ship that comes and goes in winter." in found
     assert not [one for one in found if "14" in one or "Statement" in one]
 
@@ -202,9 +202,9 @@ def test_a_year_is_no_amount_but_answers_when() -> None:
     year, amount = "Revenue of the year 2022 is shown as in 2021.", "Revenue came to 14 guilders."
     assert quoted(f"{year}\n\n{amount}", "What was the revenue in 2022?")[0] == amount
     assert quoted("The quay is old.\n\nIt was built in 1702.", "When was it built?")[0] == "It was built in 1702."
-    assert asks_for_figure("When was it built?")
-    assert asks_for_figure("What was its goodwill at the end of fiscal 2022?")
-    assert not asks_for_figure("Which ships moor here?")
+    assert is_figure_question("When was it built?")
+    assert is_figure_question("What was its goodwill at the end of fiscal 2022?")
+    assert not is_figure_question("Which ships moor here?")
 
 
 def test_words_side_by_side_tell_more_than_apart() -> None:
@@ -213,7 +213,7 @@ def test_words_side_by_side_tell_more_than_apart() -> None:
 
 
 def test_a_possessive_is_the_word_itself() -> None:
-    assert stems_in("eBay's revenue") == stems_in("eBay revenue")
+    assert build_stem_set("eBay's revenue") == build_stem_set("eBay revenue")
 
 
 TABLE = (
@@ -262,5 +262,5 @@ def test_a_row_of_a_table_answers_with_its_headings_and_the_foot_of_a_page_does_
     text: str, question: str, noted: str
 ) -> None:
     lines = list(enumerate(text.splitlines(), 1))
-    best = best_quotes(lines, concepts(question))[0]
+    best = best_quotes(lines, extract_query_terms(question))[0]
     assert best.noted.removeprefix("2024 | 2023: ").strip('"') in {noted, noted.strip('"')}

@@ -3,20 +3,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.models.anthropic.requests import MessagesRequest, RequestRefused
+from waystation.models.anthropic.requests import MessagesApiError, MessagesRequest
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.offline.replies import Reply, call, fitted
-from waystation.plugins.offline.transport import reply_to
+from waystation.plugins.offline.replies import OfflineResponse, call, fit_to_max_tokens
+from waystation.plugins.offline.transport import build_offline_response
 
 FINDINGS: list[JsonValue] = [
     {"claim": f"claim {number}", "citations": [f"[a:{number}-{number}]"]} for number in range(9)
 ]
-FULL = Reply(text="I hand in.", calls=(call("submit_findings", findings=FINDINGS, open_questions=["none"]),))
+FULL = OfflineResponse(text="I hand in.", calls=(call("submit_findings", findings=FINDINGS, open_questions=["none"]),))
 
 
 @given(st.integers(1, 400))
 def test_no_reply_is_longer_than_its_maximum_and_no_call_is_cut(most: int) -> None:
-    reply = fitted(FULL, most)
+    reply = fit_to_max_tokens(FULL, most)
     assert reply.tokens <= most
     for made in reply.calls:
         findings = made.input["findings"]
@@ -26,15 +26,15 @@ def test_no_reply_is_longer_than_its_maximum_and_no_call_is_cut(most: int) -> No
 
 
 def test_of_several_calls_the_last_go_first() -> None:
-    notes = Reply(calls=tuple(call("take_note", text=f"note {number}") for number in range(5)))
-    assert fitted(notes, notes.tokens // 2).calls == notes.calls[:2]
+    notes = OfflineResponse(calls=tuple(call("take_note", text=f"note {number}") for number in range(5)))
+    assert fit_to_max_tokens(notes, notes.tokens // 2).calls == notes.calls[:2]
 
 
 def test_a_section_loses_its_last_lines() -> None:
-    section = Reply(
+    section = OfflineResponse(
         calls=(call("write_section", heading="Rent", markdown="- one line\n- another line\n- a third line"),)
     )
-    (kept,) = fitted(section, section.tokens - 1).calls
+    (kept,) = fit_to_max_tokens(section, section.tokens - 1).calls
     assert kept.input == {"heading": "Rent", "markdown": "- one line\n- another line"}
 
 
@@ -48,5 +48,5 @@ def test_a_tool_that_this_model_does_not_know_cannot_be_forced() -> None:
             "tool_choice": {"type": "tool", "name": "look"},
         }
     )
-    with pytest.raises(RequestRefused, match="cannot be made to call 'look'"):
-        reply_to(request)
+    with pytest.raises(MessagesApiError, match="cannot be made to call 'look'"):
+        build_offline_response(request)

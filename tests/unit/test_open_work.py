@@ -3,16 +3,16 @@
 import pytest
 
 from tests.unit.histories import calls, research, says
-from waystation.context.constraints import MOST_ITEMS, OPEN_WORK_CHARACTERS, STEP, open_items
-from waystation.context.summary import ledger, summary_message
-from waystation.context.transcript import Message, ToolUse, user_text
+from waystation.context.constraints import MOST_ITEMS, OPEN_WORK_CHARACTERS, STEP, find_open_items
+from waystation.context.summary import build_summary_message, render_ledger
+from waystation.context.transcript import Message, ToolUse, build_user_message
 
-CONTRACT = user_text("m1", "Find out why.")
+CONTRACT = build_user_message("m1", "Find out why.")
 PLAN = says("m2", "My plan:\n- [x] list the files\n- [ ] compare the years\n2. [IN PROGRESS] the table\n[DONE] search")
 
 
 def summary(*lines: str) -> Message:
-    return summary_message("c", f"It went on.\n\n{ledger(lines)}")
+    return build_summary_message("c", f"It went on.\n\n{render_ledger(lines)}")
 
 
 def keeping(*todos: object) -> Message:
@@ -21,42 +21,42 @@ def keeping(*todos: object) -> Message:
 
 
 def test_what_a_list_says_is_not_done_is_open() -> None:
-    assert open_items([PLAN], [CONTRACT, PLAN]) == ("[ ] compare the years", "[IN PROGRESS] the table")
+    assert find_open_items([PLAN], [CONTRACT, PLAN]) == ("[ ] compare the years", "[IN PROGRESS] the table")
 
 
 def test_a_list_that_a_tool_keeps_counts_as_well() -> None:
     kept = keeping(
         {"content": "read", "status": "completed"}, {"content": "write it", "status": "pending"}, {"content": "x"}, "y"
     )
-    assert open_items([kept], [CONTRACT, kept]) == ("[pending] write it",)
+    assert find_open_items([kept], [CONTRACT, kept]) == ("[pending] write it",)
 
 
 def test_the_newest_list_counts_alone() -> None:
     newer = says("m3", "[DONE] compare the years\n[TODO] write")
-    assert open_items([PLAN, newer], [CONTRACT, PLAN, newer]) == ("[TODO] write",)
+    assert find_open_items([PLAN, newer], [CONTRACT, PLAN, newer]) == ("[TODO] write",)
 
 
 def test_nothing_is_open_where_a_newer_list_stays_in_view() -> None:
     newer = says("m9", "[DONE] compare the years")
-    assert open_items([PLAN], [CONTRACT, PLAN, *research(2, start=5), newer]) == ()
+    assert find_open_items([PLAN], [CONTRACT, PLAN, *research(2, start=5), newer]) == ()
 
 
 def test_a_list_before_the_middle_is_carried_too_so_that_the_summary_says_how_things_stood() -> None:
     middle = research(2, start=2)
-    assert open_items(middle, [CONTRACT, PLAN, *middle]) == ("[ ] compare the years", "[IN PROGRESS] the table")
+    assert find_open_items(middle, [CONTRACT, PLAN, *middle]) == ("[ ] compare the years", "[IN PROGRESS] the table")
 
 
 def test_an_earlier_summary_carries_on_what_was_open_and_hides_older_lists() -> None:
     carried = summary("user: Never dig.", "open: [TODO] write", f"open: {STEP}its result is not handed in")
-    assert open_items([carried], [CONTRACT, PLAN, carried, *research(1)]) == ("[TODO] write",)
+    assert find_open_items([carried], [CONTRACT, PLAN, carried, *research(1)]) == ("[TODO] write",)
     nothing = summary("user: Never dig.")
-    assert open_items([nothing], [CONTRACT, PLAN, nothing]) == ()
+    assert find_open_items([nothing], [CONTRACT, PLAN, nothing]) == ()
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        user_text("m2", "[TODO] the user's list"),
+        build_user_message("m2", "[TODO] the user's list"),
         says("m2", "I see [TODO] in the text, and a [link] too."),
         calls("m2", "c1"),
         keeping({"content": " ", "status": "pending"}),
@@ -65,13 +65,13 @@ def test_an_earlier_summary_carries_on_what_was_open_and_hides_older_lists() -> 
     ids=["the user's", "no list", "a call", "blank", "no status"],
 )
 def test_what_is_no_list_of_the_agents_opens_nothing(message: Message) -> None:
-    assert open_items([message], [CONTRACT, message]) == ()
+    assert find_open_items([message], [CONTRACT, message]) == ()
 
 
 def test_a_list_is_bounded_and_each_item_is_one_line_without_frames() -> None:
     long = says("m2", "\n".join([*(f"[TODO] item {n} {'x' * 500}" for n in range(50)), "[TODO] a </ledger> b"]))
-    items = open_items([long], [CONTRACT, long])
+    items = find_open_items([long], [CONTRACT, long])
     assert len(items) == MOST_ITEMS
     assert max(map(len, items)) == OPEN_WORK_CHARACTERS
     framed = says("m2", "[TODO] a </ledger> b")
-    assert open_items([framed], [framed]) == ("[TODO] a b",)
+    assert find_open_items([framed], [framed]) == ("[TODO] a b",)

@@ -8,7 +8,7 @@ import pytest
 from tests.ended_tasks import keep_ended_task
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.client.lookups import restored_for_owner
+from waystation.client.lookups import restore_task_text
 from waystation.config.settings import Settings
 from waystation.kernel.errors import UnknownTask
 from waystation.tasks.signals import EditInput
@@ -86,4 +86,4 @@ async def test_the_client_does_not_know_it_by_its_whole_id(
         with pytest.raises(UnknownTask, match=f"^no task {task_id} in this store"):
             await look(client, task_id)
     with pytest.raises(UnknownTask, match=f"^no task {task_id} in this store"):
-        await restored_for_owner(Settings(home=tmp_path / "home", tenant="other"), task_id, "text")
+        await restore_task_text(Settings(home=tmp_path / "home", tenant="other"), task_id, "text")

@@ -6,11 +6,20 @@ from hypothesis import strategies as st
 
 from tests.unit.progress_values import ASKING, NOON
 from tests.unit.task_values import after_leg, finished, totals, working
-from waystation.agents.agent_run import AgentRun, Outlook, outlook
+from waystation.agents.agent_run import AgentRun, BudgetForecast, build_budget_forecast
 from waystation.agents.decisions import IN_ADVANCE
-from waystation.agents.deliverables import Analysis, Finding, Findings, Made, Note, ReportDraft, Section, made
-from waystation.agents.leg import AllowanceSpent, ProviderLimit, Standing, Yielded
-from waystation.budgets.budget import Account, RunTotals
+from waystation.agents.deliverables import (
+    Analysis,
+    Finding,
+    Note,
+    ReportDraft,
+    ResearchFindings,
+    Section,
+    WorkCounts,
+    count_work,
+)
+from waystation.agents.leg import BudgetExhausted, Interrupted, LegState, OperatorActionRequired
+from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import Plan
@@ -22,12 +31,12 @@ from waystation.tasks.task import Approval
 def asking_run(used: int, calls: int, needed: int, share: int) -> AgentRun:
     """An agent that spent its share, so much of it."""
     run = working().runs["research-1"].replace(share=Limit(tokens=share), limit=Limit(tokens=share))
-    standing = Standing(totals=RunTotals(usage=Usage(input=used), turns=calls))
-    return run.after_leg(AllowanceSpent(standing=standing, needed=Amount(tokens=needed)))
+    standing = LegState(totals=RunUsage(usage=Usage(input=used), turns=calls))
+    return run.after_leg(BudgetExhausted(standing=standing, needed=Amount(tokens=needed)))
 
 
-def seen(run: AgentRun) -> Outlook:
-    return outlook(run, Plan(steps=()), Account(limit=Limit()), {}, 0)
+def seen(run: AgentRun) -> BudgetForecast:
+    return build_budget_forecast(run, Plan(steps=()), BudgetAccount(limit=Limit()), {}, 0)
 
 
 def calls_made(left: int, worst_case: int, cost: int) -> int:
@@ -51,9 +60,9 @@ def test_an_amount_is_worth_as_many_calls_as_the_guard_lets_through_at_the_avera
 
 def test_of_two_units_the_one_that_ends_first_decides() -> None:
     run = working().runs["research-1"].replace(limit=Limit(tokens=10_000, micro_usd=5_000))
-    spent = RunTotals(usage=Usage(input=9_000), turns=9, cost_micro_usd=4_500)
+    spent = RunUsage(usage=Usage(input=9_000), turns=9, cost_micro_usd=4_500)
     run = run.replace(share=Limit(tokens=30_000, micro_usd=5_000)).after_leg(
-        AllowanceSpent(standing=Standing(totals=spent), needed=Amount(tokens=1_000, micro_usd=2_500))
+        BudgetExhausted(standing=LegState(totals=spent), needed=Amount(tokens=1_000, micro_usd=2_500))
     )
     assert seen(run).each == Amount(tokens=1_000, micro_usd=500)
     assert seen(run).worth == 1 + 5_000 // 500
@@ -61,11 +70,11 @@ def test_of_two_units_the_one_that_ends_first_decides() -> None:
 
 def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> None:
     state = finished(working(), "research-2")
-    standing = Standing(totals=totals(29_500), made=Made(notes=4))
-    state = after_leg(state, "research-1", AllowanceSpent(standing=standing, needed=Amount(tokens=900)))
+    standing = LegState(totals=totals(29_500), made=WorkCounts(notes=4))
+    state = after_leg(state, "research-1", BudgetExhausted(standing=standing, needed=Amount(tokens=900)))
     told = state.request_for("research-1", NOON).outlook
     assert told is not None
-    assert (told.finished, told.to_come, told.kept, told.made) == (1, 2, Amount(tokens=60_000), Made(notes=4))
+    assert (told.finished, told.to_come, told.kept, told.made) == (1, 2, Amount(tokens=60_000), WorkCounts(notes=4))
     assert told.needed_by == ("analysis",)
 
 
@@ -83,19 +92,19 @@ def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_f
 
 
 def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
-    standing = Standing(totals=RunTotals(usage=Usage(input=900), turns=3))
-    run = working().runs["research-1"].after_leg(ProviderLimit(standing=standing, reason="no credit"))
+    standing = LegState(totals=RunUsage(usage=Usage(input=900), turns=3))
+    run = working().runs["research-1"].after_leg(OperatorActionRequired(standing=standing, reason="no credit"))
     assert estimate_line(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
 
 
 def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_asked_for() -> None:
-    spent = AllowanceSpent(standing=Standing(totals=RunTotals()), needed=Amount(tokens=9), unanswered="a cut stream")
+    spent = BudgetExhausted(standing=LegState(totals=RunUsage()), needed=Amount(tokens=9), unanswered="a cut stream")
     run = working().runs["research-1"].after_leg(spent)
     why = "its last call brought no reply and may have been billed: a cut stream"
     assert estimate_line(seen(run), run.proposed) == f"no call so far; {why}"
-    assert run.cannot_go_on("a person denied it more").reason == f"a person denied it more; {why}"
-    went_on = run.after_grant(Amount(tokens=9)).after_leg(Yielded(standing=Standing(totals=RunTotals(turns=1))))
-    assert went_on.cannot_go_on("it was ended").reason == "it was ended"
+    assert run.finish_partial("a person denied it more").reason == f"a person denied it more; {why}"
+    went_on = run.after_grant(Amount(tokens=9)).after_leg(Interrupted(standing=LegState(totals=RunUsage(turns=1))))
+    assert went_on.finish_partial("it was ended").reason == "it was ended"
 
 
 @pytest.mark.parametrize(
@@ -137,8 +146,8 @@ def test_a_request_says_what_its_ceiling_leaves_and_when_no_grant_is_enough(ceil
 
 def test_a_denial_says_who_goes_on_with_what() -> None:
     told = seen(asking_run(100, 1, 900, 30_000))
-    research = told.replace(made=Made(notes=1, findings=2), needed_by=("weigh", "write"))
-    writing = told.replace(made=Made(sections=2))
+    research = told.replace(made=WorkCounts(notes=1, findings=2), needed_by=("weigh", "write"))
+    writing = told.replace(made=WorkCounts(sections=2))
     assert denial_text(research, "a") == (
         "a ends with 1 note and 2 findings, weigh and write go on with that, and the task ends partial"
     )
@@ -148,7 +157,7 @@ def test_a_denial_says_who_goes_on_with_what() -> None:
     assert denial_text(writing, "write") == (
         "write ends with 2 sections, and the report is partial: what other steps found stands in for the rest"
     )
-    assert made_text(Made(notes=1, findings=2, sections=3)) == "1 note, 2 findings and 3 sections"
+    assert made_text(WorkCounts(notes=1, findings=2, sections=3)) == "1 note, 2 findings and 3 sections"
 
 
 def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_what_it_knows() -> None:
@@ -189,7 +198,7 @@ def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() ->
 def test_what_an_agent_has_is_counted_by_kind() -> None:
     note = Note(id="n", run_id="r", text="t", document="a.md", first_line=1, last_line=1)
     found = Finding(claim="c", citations=())
-    assert made(None, (note, note)) == Made(notes=2)
-    assert made(Findings(findings=(found, found)), (note,)) == Made(notes=1, findings=2)
-    assert made(Analysis(conclusions=(found,)), ()) == Made(findings=1)
-    assert made(ReportDraft(sections=(Section(heading="h", markdown="m"),)), ()) == Made(sections=1)
+    assert count_work(None, (note, note)) == WorkCounts(notes=2)
+    assert count_work(ResearchFindings(findings=(found, found)), (note,)) == WorkCounts(notes=1, findings=2)
+    assert count_work(Analysis(conclusions=(found,)), ()) == WorkCounts(findings=1)
+    assert count_work(ReportDraft(sections=(Section(heading="h", markdown="m"),)), ()) == WorkCounts(sections=1)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.task_values import NOON, PLAN, REF, TERMS, finished, spent, totals, working
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.planning.plan import Plan, PlanRevision, Review, Revised, Step
 from waystation.tasks.reviews import (
@@ -33,7 +33,7 @@ FOG = Step(id="fog", role="research", title="Fog")
 
 def begun(budget: int = 200_000, terms: TaskTerms = OVERSEEN) -> TaskState:
     """Planned, for 2,000 tokens."""
-    state = provided(TaskState(account=Account(limit=Limit(tokens=budget))), totals(2_000), terms)
+    state = provided(TaskState(account=BudgetAccount(limit=Limit(tokens=budget))), totals(2_000), terms)
     return state.planned(PLAN, totals(2_000), (), terms.agent_budget)
 
 
@@ -141,7 +141,7 @@ def test_a_writer_that_is_sent_back_works_with_what_it_had_left_and_its_share_an
 
 def test_a_writer_that_cannot_go_on_leaves_the_report_whole() -> None:
     state = spent(sent_back(after(begun(), *STEPS)), "writing")
-    stopped = state.with_run(state.runs["writing"].cannot_go_on("a person denied it more"))
+    stopped = state.with_run(state.runs["writing"].finish_partial("a person denied it more"))
     again = mended(stopped)
     assert (stopped.last_phase, again.last_phase) == ("partial", "done")
     assert again.notes[-1] == "What the review found was not mended: a person denied it more."
@@ -158,7 +158,7 @@ def test_a_writer_is_not_sent_back_without_the_money_for_a_turn() -> None:
 def test_a_report_that_was_not_finished_is_not_reviewed() -> None:
     state = after(begun(), *STEPS[:3]).started(PLAN.step("writing"), REF, OVERSEEN)
     assert not review_due(state)
-    stopped = state.with_run(state.runs["writing"].cannot_go_on("no money"))
+    stopped = state.with_run(state.runs["writing"].finish_partial("no money"))
     assert not review_due(stopped)
     assert not review_due(working())
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.context.transcript import Charge, Intent
-from waystation.kernel.amount import Amount, amount_text
+from waystation.kernel.amount import Amount, format_amount
 from waystation.kernel.usage import Usage
-from waystation.plugins.web.task_page import rendered
+from waystation.plugins.web.task_page import render_template
 from waystation.tasks.progress import Bill, Paid, Unanswered, bill
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -91,7 +91,7 @@ def test_each_column_adds_up_to_the_total_and_the_total_with_what_is_held_to_wha
     paid: list[Paid], unanswered: list[Unanswered]
 ) -> None:
     made = bill(paid, unanswered)
-    page = Cells(rendered("bill.html", bill=made))
+    page = Cells(render_template("bill.html", bill=made))
     head, *lines, total = page.rows
     assert head == HEADS
     assert total[:3] == ["total", "", ""]
@@ -100,7 +100,7 @@ def test_each_column_adds_up_to_the_total_and_the_total_with_what_is_held_to_wha
     assert sum(_dollars(line[9]) for line in lines) == _dollars(total[9])
     assert all(sum(map(_number, row[4:7])) == _number(row[7]) for row in (*lines, total))
     assert made.counted.tokens == _number(total[7]) + made.held.tokens
-    assert (f"Together {amount_text(made.counted)}." in page.text) is bool(unanswered)
+    assert (f"Together {format_amount(made.counted)}." in page.text) is bool(unanswered)
 
 
 def test_a_bill_with_an_unknown_price_says_so_in_its_line_and_its_total() -> None:
@@ -110,12 +110,12 @@ def test_a_bill_with_an_unknown_price_says_so_in_its_line_and_its_total() -> Non
             Paid(agent="<b>writing</b>", charge=charge(7, Usage(input=1))),
         ]
     )
-    assert [row[9] for row in Cells(rendered("bill.html", bill=made)).rows[1:]] == [
+    assert [row[9] for row in Cells(render_template("bill.html", bill=made)).rows[1:]] == [
         "not known",
         "$0.000007",
         "not known",
     ]
-    assert "<b>" not in rendered("bill.html", bill=made)
+    assert "<b>" not in render_template("bill.html", bill=made)
 
 
 def _number(cell: str) -> int:

@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import JsonValue, ValidationError
 
-from waystation.agents.tool_visibility import ParameterLimit, fault, limited, unknown, with_defaults
+from waystation.agents.tool_visibility import (
+    ParameterLimit,
+    apply_parameter_limits,
+    find_argument_error,
+    unknown,
+    with_defaults,
+)
 
 FIVE = ParameterLimit(max=5)
 SCHEMA: dict[str, JsonValue] = {
@@ -27,19 +33,19 @@ json_values = st.recursive(
 def test_a_bounded_parameter_takes_numbers_within_its_bounds_and_nothing_else(
     value: JsonValue, low: int, width: int
 ) -> None:
-    admitted = ParameterLimit(min=low, max=low + width).admits(value)
+    admitted = ParameterLimit(min=low, max=low + width).is_allowed(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     assert admitted == (is_number and low <= float(str(value)) <= low + width)
 
 
 @pytest.mark.parametrize("value", ["9", True, None, [3], 6, 5.1, float("nan")])
 def test_what_only_looks_like_an_allowed_number_is_none(value: JsonValue) -> None:
-    assert not FIVE.admits(value)
+    assert not FIVE.is_allowed(value)
 
 
 def test_a_listed_value_is_meant_with_its_type() -> None:
     limit = ParameterLimit(one_of=("read", 1))
-    assert [limit.admits(value) for value in ("read", 1, True, 1.0, "1", None)] == [True, True, *[False] * 4]
+    assert [limit.is_allowed(value) for value in ("read", 1, True, 1.0, "1", None)] == [True, True, *[False] * 4]
 
 
 @pytest.mark.parametrize(
@@ -54,12 +60,12 @@ def test_a_listed_value_is_meant_with_its_type() -> None:
     ],
 )
 def test_an_address_lies_in_the_domains_or_is_refused(address: JsonValue, admitted: bool) -> None:
-    assert ParameterLimit(domains=("python.org",)).admits(address) == admitted
-    assert not ParameterLimit(domains=()).admits(address)
+    assert ParameterLimit(domains=("python.org",)).is_allowed(address) == admitted
+    assert not ParameterLimit(domains=()).is_allowed(address)
 
 
 def test_the_schema_has_the_limit_and_a_default_within_it() -> None:
-    assert limited(SCHEMA, {"limit": FIVE}) == snapshot(
+    assert apply_parameter_limits(SCHEMA, {"limit": FIVE}) == snapshot(
         {
             "type": "object",
             "properties": {
@@ -72,14 +78,14 @@ def test_the_schema_has_the_limit_and_a_default_within_it() -> None:
 
 
 def test_a_limit_never_widens_what_the_tool_allows_itself() -> None:
-    wide = limited(SCHEMA, {"limit": ParameterLimit(min=0, max=99)})
+    wide = apply_parameter_limits(SCHEMA, {"limit": ParameterLimit(min=0, max=99)})
     assert wide["properties"] == SCHEMA["properties"]
 
 
 def test_what_would_be_left_to_the_tool_has_to_be_given() -> None:
     schema: dict[str, JsonValue] = {"type": "object", "properties": {"limit": {"type": "integer"}}}
-    assert limited(schema, {"limit": FIVE})["required"] == ["limit"]
-    assert fault({}, {"limit": FIVE}) == "limit has to be at most 5"
+    assert apply_parameter_limits(schema, {"limit": FIVE})["required"] == ["limit"]
+    assert find_argument_error({}, {"limit": FIVE}) == "limit has to be at most 5"
 
 
 @pytest.mark.parametrize(
@@ -87,15 +93,15 @@ def test_what_would_be_left_to_the_tool_has_to_be_given() -> None:
     [(ParameterLimit(min=10, max=50), 10), (ParameterLimit(max=5), 5), (ParameterLimit(one_of=(3, 4)), 3)],
 )
 def test_what_is_left_out_gets_the_default_that_the_schema_shows(limit: ParameterLimit, default: int) -> None:
-    schema = limited(SCHEMA, {"limit": limit})
+    schema = apply_parameter_limits(SCHEMA, {"limit": limit})
     complete = with_defaults({"query": "x"}, schema, {"limit": limit})
     assert complete == {"query": "x", "limit": default}
-    assert fault(complete, {"limit": limit}) is None
+    assert find_argument_error(complete, {"limit": limit}) is None
 
 
 def test_faults_name_the_parameter_and_the_limit_and_never_the_value() -> None:
     limits = {"limit": FIVE, "query": ParameterLimit(one_of=("a", "b"))}
-    assert fault({"limit": 9, "query": "a secret"}, limits) == snapshot(
+    assert find_argument_error({"limit": 9, "query": "a secret"}, limits) == snapshot(
         "limit has to be at most 5; query has to be one of a, b"
     )
 

@@ -9,10 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.context.transcript import Block, Message, Speaker, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.context.transcript import (
+    Block,
+    Message,
+    Speaker,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    build_user_message,
+)
 from waystation.kernel.refs import RunRef
 from waystation.memory.memory import Passage
-from waystation.memory.passages import TURN_CHARACTERS, chunks, make_passages, render, tool_names
+from waystation.memory.passages import TURN_CHARACTERS, make_passages, render, split_into_chunks, tool_names
 
 RUN = RunRef(store_id="s", tenant="t", session="e", task_id="task-1", step_id="r1", role="research")
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -43,7 +52,7 @@ def passages_of(messages: list[Message], texts: dict[str, str] | None = None) ->
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        (user_text("m1", "Please find out."), "[m1 user] Please find out."),
+        (build_user_message("m1", "Please find out."), "[m1 user] Please find out."),
         (said(2, "assistant"), "[m2 assistant] word2"),
         (call(12), '[m12 assistant calls read_document] {"name": "a.md", "from": 1}'),
         (result(13, "line 1\nline 2"), "[m13 result of read_document] line 1\nline 2"),
@@ -177,14 +186,14 @@ def test_a_long_line_is_cut_into_turns_that_are_the_line_again() -> None:
 
 
 def test_a_long_text_is_cut_at_paragraphs_before_it_is_cut_at_sentences_and_words() -> None:
-    assert chunks("one\n\ntwo two. two\n\nthree", 16) == ["one\n\n", "two two. two\n\n", "three"]
-    assert chunks("One two. Three four", 12) == ["One two. ", "Three four"]
-    assert chunks("abcdefgh", 3) == ["abc", "def", "gh"]
+    assert split_into_chunks("one\n\ntwo two. two\n\nthree", 16) == ["one\n\n", "two two. two\n\n", "three"]
+    assert split_into_chunks("One two. Three four", 12) == ["One two. ", "Three four"]
+    assert split_into_chunks("abcdefgh", 3) == ["abc", "def", "gh"]
 
 
 @given(st.text(st.sampled_from("ab. \n。"), max_size=400), st.integers(1, 50))
 def test_chunks_are_the_text_and_none_is_too_long(text: str, size: int) -> None:
-    parts = chunks(text, size)
+    parts = split_into_chunks(text, size)
     assert "".join(parts) == text
     assert all(len(part) <= size for part in parts)
 

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.kernel.patterns import LINEAR, PROVEN, Linear, linear, literals, proven, transient
+from waystation.kernel.patterns import (
+    LINEAR,
+    PROVEN,
+    LinearPattern,
+    compile_bounded,
+    compile_dynamic,
+    compile_linear,
+    compile_literals,
+)
 
 TEXTS = st.text(alphabet="ab-1é漢🙂\ud800 \n", max_size=40)
 SOURCES = (r"a+", r"(?P<one>a)|(?P<two>b+)", r"[ab]*", r"é漢?", r"^a|b$", r"(a)?b", r"(?:a|ab)(c|bcd)?1*")
@@ -12,7 +20,7 @@ SOURCES = (r"a+", r"(?P<one>a)|(?P<two>b+)", r"[ab]*", r"é漢?", r"^a|b$", r"(a
 
 @given(TEXTS, st.sampled_from(SOURCES), st.sampled_from([0, re.IGNORECASE, re.MULTILINE, re.DOTALL]))
 def test_re2_finds_what_the_standard_library_finds_where_it_does(text: str, source: str, flags: int) -> None:
-    ours, theirs = Linear(source.replace("b$", r"b\z"), flags), re.compile(source.replace("b$", r"b\Z"), flags)
+    ours, theirs = LinearPattern(source.replace("b$", r"b\z"), flags), re.compile(source.replace("b$", r"b\Z"), flags)
     found, expected = list(ours.finditer(text)), list(theirs.finditer(text))
     assert [one.span() for one in found if one[0]] == [one.span() for one in expected if one[0]]
     for one, other in zip(found, expected, strict=False):
@@ -26,7 +34,7 @@ def test_re2_finds_what_the_standard_library_finds_where_it_does(text: str, sour
 
 
 def test_it_replaces_and_splits_as_the_standard_library_does() -> None:
-    pattern = Linear(r"[,;]\s*(?P<word>\w)")
+    pattern = LinearPattern(r"[,;]\s*(?P<word>\w)")
     assert pattern.sub("|", "a, b;c") == "a||"
     assert pattern.sub(r"\1", "a, b") == r"a\1"
     assert pattern.sub(lambda found: found["word"].upper(), "a, b;c\udfff") == "aBC\udfff"
@@ -35,23 +43,23 @@ def test_it_replaces_and_splits_as_the_standard_library_does() -> None:
 
 def test_what_re2_does_not_know_is_refused_with_its_cause() -> None:
     with pytest.raises(ValueError, match=r"RE2 cannot read '\(\?=a\)': .*perl operator"):
-        Linear("(?=a)")
+        LinearPattern("(?=a)")
     with pytest.raises(ValueError, match=r"RE2 has no re\.VERBOSE"):
-        Linear("a", re.VERBOSE)
+        LinearPattern("a", re.VERBOSE)
 
 
 def test_patterns_of_modules_are_listed_and_those_of_run_time_are_not() -> None:
     before = len(PROVEN), len(LINEAR)
-    assert literals(["a", "b"]).pattern + transient("a").pattern + Linear("a").pattern == "a|baa"
+    assert compile_literals(["a", "b"]).pattern + compile_dynamic("a").pattern + LinearPattern("a").pattern == "a|baa"
     assert (len(PROVEN), len(LINEAR)) == before
     try:
-        made = proven(b"a"), linear("a")
+        made = compile_bounded(b"a"), compile_linear("a")
         assert (PROVEN[-1], LINEAR[-1]) == made
     finally:
         del PROVEN[before[0] :], LINEAR[before[1] :]
 
 
 def test_literals_are_found_in_their_order_and_nothing_is_found_without_them() -> None:
-    assert literals(["a.b", "a", ""], re.IGNORECASE).findall("xA.BaAxB")[:2] == ["", "A.B"]
-    assert literals(["a.b", "a"]).findall("a.baaxb") == ["a.b", "a", "a"]
-    assert literals([]).search("") is None
+    assert compile_literals(["a.b", "a", ""], re.IGNORECASE).findall("xA.BaAxB")[:2] == ["", "A.B"]
+    assert compile_literals(["a.b", "a"]).findall("a.baaxb") == ["a.b", "a", "a"]
+    assert compile_literals([]).search("") is None

@@ -4,7 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from waystation.plugins.web.pictures import LEFT, MOST_CALLS, THINNEST, WIDTH, Mark, line_of, timeline
+from waystation.plugins.web.pictures import (
+    LEFT,
+    MOST_CALLS,
+    THINNEST,
+    WIDTH,
+    TimelineSpan,
+    build_timeline,
+    format_polyline_points,
+)
 from waystation.tasks.events import EventKind, TaskEvent
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -29,10 +37,10 @@ WORK = [
 ]
 
 
-def marks(events: list[TaskEvent], now: datetime | None = None) -> dict[str, list[Mark]]:
-    drawn = timeline(events, now)
+def marks(events: list[TaskEvent], now: datetime | None = None) -> dict[str, list[TimelineSpan]]:
+    drawn = build_timeline(events, now)
     assert drawn is not None
-    found: dict[str, list[Mark]] = {}
+    found: dict[str, list[TimelineSpan]] = {}
     for one in drawn.lanes[0].marks:
         found.setdefault(one.kind, []).append(one)
     return found
@@ -68,13 +76,13 @@ def test_planning_ends_with_what_it_paid_for() -> None:
 
 
 def test_a_line_shows_how_full_the_context_was_at_each_call() -> None:
-    drawn = timeline(WORK, None)
+    drawn = build_timeline(WORK, None)
     assert drawn is not None
     assert len(drawn.lanes[0].context.split()) == 2
 
 
 def test_a_task_of_which_no_agent_has_begun_has_no_picture() -> None:
-    assert timeline([happened(1, "submitted", "")], NOON) is None
+    assert build_timeline([happened(1, "submitted", "")], NOON) is None
 
 
 def test_everything_at_one_moment_can_be_drawn() -> None:
@@ -108,7 +116,7 @@ def test_of_many_calls_neighbours_are_one_mark_that_leads_to_the_first() -> None
     ],
 )
 def test_moments_over_the_lanes_are_round_and_stand_where_they_are(seconds: float, words: list[str]) -> None:
-    drawn = timeline(WORK[1:2], WORK[1].at + timedelta(seconds=seconds))
+    drawn = build_timeline(WORK[1:2], WORK[1].at + timedelta(seconds=seconds))
     assert drawn is not None
     assert [tick.words for tick in drawn.ticks] == words
     assert drawn.ticks[0].x == LEFT
@@ -122,6 +130,6 @@ def test_planning_that_called_no_model_is_over_once_there_is_a_plan() -> None:
 
 
 def test_a_line_of_many_points_has_no_two_in_one_place_and_keeps_its_last() -> None:
-    points = line_of((number / 10, 90 - number / 100) for number in range(5_000)).split()
+    points = format_polyline_points((number / 10, 90 - number / 100) for number in range(5_000)).split()
     assert len(points) < WIDTH
     assert (points[0], points[-1]) == ("0,90", "499.9,40")

@@ -240,7 +240,7 @@ def test_shares_that_fit_never_pass_what_is_left(
             for role, least in (("analysis", analysis), ("writing", writing))
         }
         parts = plan_shares(plan, left, agent, reserves).values()
-        assert left.covers(sum((part.amount for part in parts), Amount()))
+        assert left.can_cover(sum((part.amount for part in parts), Amount()))
 
 
 def test_no_model_sees_or_gives_a_share() -> None:

@@ -3,37 +3,43 @@
 import pytest
 
 from tests.unit.histories import research, says, transcript
-from waystation.context.constraints import user_constraints, user_requests, user_words
-from waystation.context.transcript import Message, platform_text, user_text
-from waystation.context.units import layout
+from waystation.context.constraints import extract_user_constraints, extract_user_requests, extract_user_words
+from waystation.context.transcript import Message, build_platform_message, build_user_message
+from waystation.context.units import build_layout
 
-WORD = platform_text("m12", "Go on. You must hand in with submit_findings.")
+WORD = build_platform_message("m12", "Go on. You must hand in with submit_findings.")
 
 
 def test_the_latest_request_is_the_users_and_not_what_the_platform_said_after_it() -> None:
-    shown = layout(
-        transcript(user_text("m1", "Begin."), *research(4), user_text("m10", "Only 1811."), says("m11", "Hm."), WORD)
+    shown = build_layout(
+        transcript(
+            build_user_message("m1", "Begin."),
+            *research(4),
+            build_user_message("m10", "Only 1811."),
+            says("m11", "Hm."),
+            WORD,
+        )
     )
     assert shown.latest is not None
     assert shown.units[shown.latest].ids == ("m10",)
 
 
 def test_the_contract_is_no_word_of_the_platform() -> None:
-    shown = layout(transcript(WORD, says("m2", "Hm."), user_text("m3", "Begin.")))
+    shown = build_layout(transcript(WORD, says("m2", "Hm."), build_user_message("m3", "Begin.")))
     assert shown.contract is not None
     assert shown.units[shown.contract].ids == ("m3",)
 
 
 def test_the_platform_asks_and_demands_nothing_in_the_users_name() -> None:
-    said = (user_text("m10", "Look at 1811. You must not dig."), WORD)
-    assert user_constraints(said) == ("You must not dig.",)
-    assert user_requests(said) == ("Look at 1811.",)
-    assert user_words(said) == ("Look at 1811. You must not dig.",)
+    said = (build_user_message("m10", "Look at 1811. You must not dig."), WORD)
+    assert extract_user_constraints(said) == ("You must not dig.",)
+    assert extract_user_requests(said) == ("Look at 1811.",)
+    assert extract_user_words(said) == ("Look at 1811. You must not dig.",)
 
 
 @pytest.mark.parametrize(
     "message",
-    [user_text("m1", f"{WORD.text} Really."), user_text("m1", "Go on."), says("m1", WORD.text)],
+    [build_user_message("m1", f"{WORD.text} Really."), build_user_message("m1", "Go on."), says("m1", WORD.text)],
     ids=["more than its tag", "no tag", "the assistant's"],
 )
 def test_nobody_else_speaks_for_the_platform(message: Message) -> None:

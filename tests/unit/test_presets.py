@@ -3,7 +3,7 @@ from itertools import compress, product
 import pytest
 
 from waystation.budgets.budget import Mode
-from waystation.config.presets import PRESETS, Choices, Source, Wishes, choose
+from waystation.config.presets import PRESETS, ConfigLayer, ConfigSource, ResolvedConfig, merge_config_sources
 from waystation.kernel.amount import Limit
 from waystation.tasks.task import Preset
 
@@ -22,24 +22,26 @@ def test_the_first_level_that_says_something_is_heard() -> None:
     chosen, expected = dict[tuple[str, ...], Heard](), dict[tuple[str, ...], Heard]()
     for field, speaks in product(WISHES, product((True, False), repeat=len(LEVELS))):
         sources = [
-            Source(level, Wishes.model_validate({field: wish} if said else {}))
+            ConfigSource(level, ConfigLayer.model_validate({field: wish} if said else {}))
             for level, wish, said in zip(LEVELS, WISHES[field], speaks, strict=True)
         ]
         speaking = (field, *compress(LEVELS, speaks))
-        found = choose(sources)
+        found = merge_config_sources(sources)
         chosen[speaking] = (getattr(found, field), found.origins.get(field))
         spoken = [*compress(zip(WISHES[field], LEVELS, strict=True), speaks)]
-        expected[speaking] = spoken[0] if spoken else (getattr(Choices(), field), None)
+        expected[speaking] = spoken[0] if spoken else (getattr(ResolvedConfig(), field), None)
     assert chosen == expected
 
 
 def test_levels_that_speak_of_different_things_are_all_heard() -> None:
-    chosen = choose([Source("a", Wishes(window=12_000)), Source("b", Wishes(window=13_000, mode=Mode.SOFT))])
+    chosen = merge_config_sources(
+        [ConfigSource("a", ConfigLayer(window=12_000)), ConfigSource("b", ConfigLayer(window=13_000, mode=Mode.SOFT))]
+    )
     assert (chosen.window, chosen.mode, chosen.origins) == (12_000, Mode.SOFT, {"window": "a", "mode": "b"})
 
 
 def test_where_nobody_speaks_the_defaults_hold() -> None:
-    chosen = choose([])
+    chosen = merge_config_sources([])
     assert (chosen.budget, chosen.agent_budget) == (Limit(tokens=600_000), Limit(tokens=100_000))
     assert (chosen.mode, chosen.window, chosen.origins) == (Mode.APPROVAL, None, {})
 
@@ -53,12 +55,12 @@ def test_where_nobody_speaks_the_defaults_hold() -> None:
     ],
 )
 def test_a_preset_is_these_numbers(preset: Preset, numbers: tuple[int | None, ...]) -> None:
-    got = choose([Source("preset", PRESETS[preset])])
+    got = merge_config_sources([ConfigSource("preset", PRESETS[preset])])
     assert (got.messages, got.window, got.primers, got.recents, got.trigger_percent, got.history) == numbers
 
 
 @pytest.mark.parametrize("preset", Preset)
 def test_after_a_compaction_a_preset_has_room_for_turns(preset: Preset) -> None:
-    got = choose([Source("preset", PRESETS[preset])])
+    got = merge_config_sources([ConfigSource("preset", PRESETS[preset])])
     assert got.messages is not None
     assert got.primers + got.recents <= got.messages // 2

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.prices import PRICES
-from waystation.cli.console import sentence
+from waystation.cli.console import format_error
 from waystation.cli.main import run
 from waystation.kernel.errors import BadInput
 from waystation.kernel.usage import Usage
-from waystation.models.prices import EXAMPLE, LIKE, load_prices, published_prices
-from waystation.models.profiles import KNOWN_MODELS, cost_micro_usd, price_of, worst_rates
+from waystation.models.prices import EXAMPLE, LIKE, load_prices, load_published_prices
+from waystation.models.profiles import KNOWN_MODELS, compute_cost_micro_usd, find_price, find_worst_rates
 
 TODAY = date(2026, 11, 21)
 RATES = "rates = { input = 3, output = 18, cache_write = 4.5, cache_read = 0.18 }"
@@ -27,13 +27,13 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_without_a_file_the_published_prices_hold() -> None:
-    assert load_prices(None) == published_prices()
+    assert load_prices(None) == load_published_prices()
 
 
 def test_the_example_that_complaints_show_is_a_price_file(file: Path) -> None:
     file.write_text(EXAMPLE)
     prices = load_prices(file)
-    own = price_of("claude-opus-5-5", date(2026, 11, 1), prices)
+    own = find_price("claude-opus-5-5", date(2026, 11, 1), prices)
     assert own is not None
     assert (own.rates.input, own.rates.cache_read) == (Decimal("3.6"), Decimal("0.18"))
 
@@ -41,9 +41,9 @@ def test_the_example_that_complaints_show_is_a_price_file(file: Path) -> None:
 def test_own_prices_replace_those_of_the_models_they_name_and_of_no_other(file: Path) -> None:
     file.write_text(entry())
     prices = load_prices(file)
-    assert cost_micro_usd("claude-opus-5-5", Usage(output=1_000_000), TODAY, prices) == 18_000_000
+    assert compute_cost_micro_usd("claude-opus-5-5", Usage(output=1_000_000), TODAY, prices) == 18_000_000
     assert [price for price in prices if price.model != "claude-opus-5-5"] == [
-        price for price in published_prices() if price.model != "claude-opus-5-5"
+        price for price in load_published_prices() if price.model != "claude-opus-5-5"
     ]
 
 
@@ -52,7 +52,7 @@ def test_an_own_price_also_replaces_built_in_ones_that_are_dated_later(file: Pat
     file.write_text(entry(model=f'model = "{name}"'))
     prices = load_prices(file)
     for day in (date(2026, 1, 1), TODAY, date(2030, 1, 1)):
-        assert cost_micro_usd("claude-sonnet-5-5", Usage(input=1_000_000), day, prices) == 3_000_000
+        assert compute_cost_micro_usd("claude-sonnet-5-5", Usage(input=1_000_000), day, prices) == 3_000_000
     assert len([price for price in prices if price.model == "claude-sonnet-5-5"]) == 1
 
 
@@ -61,7 +61,7 @@ def test_a_model_may_have_several_dated_prices_and_none_before_the_first(file: P
     file.write_text(entry(f"since = 2026-11-01\n{RATES}") + entry(f"since = 2026-12-01\n{later}"))
     prices = load_prices(file)
     costs = [
-        cost_micro_usd("claude-opus-5-5", Usage(input=1), day, prices)
+        compute_cost_micro_usd("claude-opus-5-5", Usage(input=1), day, prices)
         for day in (date(2026, 10, 31), date(2026, 11, 1), date(2026, 12, 1))
     ]
     assert costs == [None, 3, 6]
@@ -71,10 +71,10 @@ def test_a_model_that_is_not_built_in_gets_a_price_also_for_long_prompts(file: P
     long = RATES.replace("rates = {", "{").replace("input = 3", "input = 30")
     file.write_text(entry(f"{RATES}\nlong_prompts = {{ over = 1000, rates = {long} }}", 'model = "house-1"'))
     prices = load_prices(file)
-    assert prices[:-1] == published_prices()
-    assert cost_micro_usd("house-1", Usage(input=1_000), TODAY, prices) == 3_000
-    assert cost_micro_usd("house-1", Usage(input=1_001), TODAY, prices) == 30_030
-    worst = worst_rates("house-1", 1_001, TODAY, prices)
+    assert prices[:-1] == load_published_prices()
+    assert compute_cost_micro_usd("house-1", Usage(input=1_000), TODAY, prices) == 3_000
+    assert compute_cost_micro_usd("house-1", Usage(input=1_001), TODAY, prices) == 30_030
+    worst = find_worst_rates("house-1", 1_001, TODAY, prices)
     assert worst is not None
     assert worst.input == Decimal(30)
 
@@ -127,7 +127,7 @@ def test_a_broken_file_is_refused_with_its_name_the_entry_and_the_field(file: Pa
     with pytest.raises(BadInput) as refused:
         load_prices(file)
     assert str(refused.value).startswith(f"the price file {file} cannot be used: {fault}")
-    assert sentence(refused.value) == str(refused.value), "it has one line"
+    assert format_error(refused.value) == str(refused.value), "it has one line"
     assert str(refused.value).endswith(f"; {LIKE}")
 
 
@@ -149,10 +149,10 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_cause(file: Path) -> Non
 
 def test_the_published_prices_are_those_of_the_providers_own_list() -> None:
     """Once read there, in October 2026; what changes since is a new day's price, not another of these."""
-    held = published_prices()
+    held = load_published_prices()
     for own in (price for price in PRICES if price.since <= TODAY):
-        published = price_of(own.model, TODAY, held)
-        newest = price_of(own.model, TODAY, PRICES)
+        published = find_price(own.model, TODAY, held)
+        newest = find_price(own.model, TODAY, PRICES)
         assert published is not None
         assert newest is not None
         assert (published.rates, published.long_prompts) == (newest.rates, newest.long_prompts)
@@ -160,21 +160,21 @@ def test_the_published_prices_are_those_of_the_providers_own_list() -> None:
 
 
 def test_a_model_has_its_published_price_by_each_of_its_names_and_from_its_day_on() -> None:
-    held = published_prices()
-    assert price_of("claude-opus-5-latest", TODAY, held) is not None
-    assert price_of("claude-sonnet-4-20250514", TODAY, held) is not None
-    before, after = (price_of("claude-sonnet-4-6", day, held) for day in (date(2026, 3, 12), date(2026, 3, 13)))
+    held = load_published_prices()
+    assert find_price("claude-opus-5-latest", TODAY, held) is not None
+    assert find_price("claude-sonnet-4-20250514", TODAY, held) is not None
+    before, after = (find_price("claude-sonnet-4-6", day, held) for day in (date(2026, 3, 12), date(2026, 3, 13)))
     assert before is not None
     assert before.long_prompts is not None
     assert (before.long_prompts.over, before.long_prompts.rates.output) == (200_000, Decimal("22.5"))
     assert after is not None
     assert after.long_prompts is None
-    assert price_of("gpt-5", TODAY, held) is None
+    assert find_price("gpt-5", TODAY, held) is None
 
 
 def test_every_model_of_which_facts_are_known_is_at_a_price_or_is_no_public_one() -> None:
-    held = published_prices()
-    without = {facts.name for facts in KNOWN_MODELS if price_of(facts.name, TODAY, held) is None}
+    held = load_published_prices()
+    without = {facts.name for facts in KNOWN_MODELS if find_price(facts.name, TODAY, held) is None}
     assert without == {"claude-mythos-5-1", "claude-mythos-5", "waystation-offline"}
 
 

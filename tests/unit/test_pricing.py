@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.prices import PRICES
-from waystation.budgets.budget import WorstRates
+from waystation.budgets.budget import WorstCaseRates
 from waystation.kernel.usage import Usage
-from waystation.models.profiles import LongPrompts, Price, prices_of, worst_rates
-from waystation.models.profiles import cost_micro_usd as priced_cost
+from waystation.models.profiles import LongPromptTier, Price, filter_prices, find_worst_rates
+from waystation.models.profiles import compute_cost_micro_usd as priced_cost
 
 TODAY = date(2026, 11, 21)
 
@@ -64,30 +64,32 @@ def test_a_dated_snapshot_costs_what_its_model_costs() -> None:
 @pytest.mark.parametrize("model", ["claude-sonnet-9", "gpt", "", "claude-haiku-5-5-fast"])
 def test_a_model_that_is_not_in_the_table_has_no_price(model: str) -> None:
     assert cost_micro_usd(model, Usage(input=1), TODAY) is None
-    assert worst_rates(model, 0, TODAY, PRICES) is None
+    assert find_worst_rates(model, 0, TODAY, PRICES) is None
 
 
 def test_the_worst_rates_are_those_of_the_dearest_kind_of_token() -> None:
-    assert worst_rates("claude-opus-5-5", 0, TODAY, PRICES) == WorstRates(input=Decimal(5), output=Decimal(20))
-    assert worst_rates("claude-sonnet-5-5", 0, TODAY, PRICES) == WorstRates(input=Decimal("2.50"), output=Decimal(10))
+    assert find_worst_rates("claude-opus-5-5", 0, TODAY, PRICES) == WorstCaseRates(input=Decimal(5), output=Decimal(20))
+    assert find_worst_rates("claude-sonnet-5-5", 0, TODAY, PRICES) == WorstCaseRates(
+        input=Decimal("2.50"), output=Decimal(10)
+    )
 
 
 def test_where_long_prompts_are_cheaper_the_worst_rates_stay_those_of_short_ones() -> None:
     dear, cheap = PRICES[0].rates, PRICES[3].rates
-    price = Price(model="m", rates=dear, long_prompts=LongPrompts(over=1_000, rates=cheap))
-    assert worst_rates("m", 5_000, TODAY, (price,)) == dear.worst
+    price = Price(model="m", rates=dear, long_prompts=LongPromptTier(over=1_000, rates=cheap))
+    assert find_worst_rates("m", 5_000, TODAY, (price,)) == dear.worst
 
 
 @given(priced_models, usages, st.integers(0, 500_000))
 def test_no_call_costs_more_than_all_its_tokens_at_the_worst_rates(model: str, usage: Usage, more: int) -> None:
-    cost, worst = cost_micro_usd(model, usage, TODAY), worst_rates(model, usage.prompt + more, TODAY, PRICES)
+    cost, worst = cost_micro_usd(model, usage, TODAY), find_worst_rates(model, usage.prompt + more, TODAY, PRICES)
     assert cost is not None
     assert worst is not None
     assert cost <= ceil(usage.prompt * worst.input + usage.output * worst.output)
 
 
 def test_a_task_takes_along_what_its_models_cost_cost_before_and_will_cost() -> None:
-    taken = prices_of(("claude-sonnet-5-5", "claude-haiku-4-5-20251001", "somebody-elses-1"), PRICES)
+    taken = filter_prices(("claude-sonnet-5-5", "claude-haiku-4-5-20251001", "somebody-elses-1"), PRICES)
     assert [(price.model, price.since) for price in taken] == [
         ("claude-sonnet-5-5", date.min),
         ("claude-sonnet-5-5", date(2026, 10, 7)),
@@ -106,4 +108,6 @@ def test_more_tokens_never_cost_less(model: str, usage: Usage, more: Usage) -> N
 def test_searches_cost_ten_dollars_a_thousand_beside_their_tokens() -> None:
     assert cost_micro_usd("claude-haiku-5-5", Usage(searches=1_000), TODAY) == 10_000_000
     assert cost_micro_usd("claude-haiku-5-5", Usage(input=10, searches=1), TODAY) == 10_001
-    assert Price.model_validate({"model": "own", "rates": PRICES[0].rates, "searches": 5}).cost_of_searches(2) == 10_000
+    assert (
+        Price.model_validate({"model": "own", "rates": PRICES[0].rates, "searches": 5}).compute_search_cost(2) == 10_000
+    )

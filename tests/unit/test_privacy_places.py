@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from waystation.privacy.policy import Place, Policy, Treatment, treatment
+from waystation.privacy.policy import Policy, RedactionLevel, TextDestination, get_redaction_level
 
 ROOT = Path(__file__).parents[2]
 WORDS = {
-    Treatment.ORIGINAL: "nothing",
-    Treatment.SECRETS: "secrets",
-    Treatment.IDENTIFIERS: "secrets, identifiers",
-    Treatment.NAMES: "secrets, identifiers, names",
-    Treatment.NO_TEXT: "no text",
+    RedactionLevel.ORIGINAL: "nothing",
+    RedactionLevel.SECRETS: "secrets",
+    RedactionLevel.IDENTIFIERS: "secrets, identifiers",
+    RedactionLevel.NAMES: "secrets, identifiers, names",
+    RedactionLevel.NO_TEXT: "no text",
 }
-UNTOUCHED = {Treatment.ORIGINAL, Treatment.NO_TEXT}
+UNTOUCHED = {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}
 
 
 def rows() -> Iterator[list[str]]:
@@ -28,32 +28,35 @@ def rows() -> Iterator[list[str]]:
 
 
 def test_every_place_has_one_row_and_every_row_a_place() -> None:
-    assert [row[0] for row in rows()] == [str(place) for place in Place]
+    assert [row[0] for row in rows()] == [str(place) for place in TextDestination]
 
 
 @pytest.mark.parametrize("row", list(rows()), ids=lambda row: row[0])
 def test_a_row_says_what_is_replaced_there_and_who_can_read_it_how_long(row: list[str]) -> None:
     _, standard, strict, secrets_only, *rest = row
     said = {Policy.STANDARD: standard, Policy.STRICT: strict, Policy.SECRETS_ONLY: secrets_only}
-    assert said == {policy: WORDS[treatment(Place(row[0]), policy)] for policy in Policy}
+    assert said == {policy: WORDS[get_redaction_level(TextDestination(row[0]), policy)] for policy in Policy}
     assert len(rest) == 3
     assert all(rest)
 
 
 def test_every_place_that_is_redacted_is_asked_for_somewhere_and_no_other_is() -> None:
-    sources = [path.read_text(encoding="utf-8") for folder in ("agents", "cli") for path in _modules(folder)]
+    folders = ("agents", "planning", "memory", "documents", "tasks", "reports", "cli", "plugins/request_files")
+    sources = [path.read_text(encoding="utf-8") for folder in folders for path in _modules(folder)]
     sources += [path.read_text(encoding="utf-8") for path in (ROOT / "activities").glob("*.py")]
-    asked = {Place[name] for source in sources for name in re.findall(r"\bPlace\.([A-Z_]+)\b", source)}
-    assert asked == {place for place in Place if treatment(place, Policy.STANDARD) not in UNTOUCHED}
+    asked = {
+        TextDestination[name] for source in sources for name in re.findall(r"\bTextDestination\.([A-Z_]+)\b", source)
+    }
+    assert asked == {place for place in TextDestination if get_redaction_level(place, Policy.STANDARD) not in UNTOUCHED}
 
 
 def _modules(folder: str) -> Iterator[Path]:
     return (ROOT / "waystation" / folder).rglob("*.py")
 
 
-@pytest.mark.parametrize("place", Place)
-def test_strict_replaces_no_less_than_standard_and_secrets_only_no_more(place: Place) -> None:
+@pytest.mark.parametrize("place", TextDestination)
+def test_strict_replaces_no_less_than_standard_and_secrets_only_no_more(place: TextDestination) -> None:
     least, standard, most = (
-        treatment(place, policy) for policy in (Policy.SECRETS_ONLY, Policy.STANDARD, Policy.STRICT)
+        get_redaction_level(place, policy) for policy in (Policy.SECRETS_ONLY, Policy.STANDARD, Policy.STRICT)
     )
     assert least <= standard <= most

@@ -8,7 +8,7 @@ from rich.console import Console
 from tests.unit.render_values import PAUSED
 from tests.unit.test_report import parts
 from waystation.agents.deliverables import ReportDraft
-from waystation.cli.render import happened, task_screen
+from waystation.cli.render import render_changes, task_screen
 from waystation.client.task_json import task_json
 from waystation.privacy.policy import Policy
 from waystation.reports.report import Apparatus, whole_report
@@ -55,6 +55,6 @@ def test_of_a_task_from_before_nothing_is_claimed() -> None:
 def test_why_work_is_tried_again_is_told_once() -> None:
     before, waiting = TaskView(progress=PAUSED.progress), TaskView(progress=PAUSED.progress, waits=(WAITS,))
     assert WAITS in screen(waiting)
-    assert happened(before, waiting, NOON, 80) == (WAITS,)
-    assert happened(waiting, waiting, NOON, 80) == ()
+    assert render_changes(before, waiting, NOON, 80) == (WAITS,)
+    assert render_changes(waiting, waiting, NOON, 80) == ()
     assert task_json(waiting, None).waits == (WAITS,)

@@ -5,12 +5,12 @@ import pytest
 from waystation.documents.procedures import (
     LEAST_FIT,
     PROCEDURE_CHARACTERS,
-    GivenProcedure,
-    Malformed,
+    InvalidProcedure,
     Procedure,
-    first_of_each_name,
+    ProcedureSource,
     is_named_like_one,
-    usable,
+    parse_procedure,
+    reject_duplicate_names,
 )
 
 WRITTEN = """\
@@ -27,7 +27,7 @@ tags: [a, b]
 
 
 def read(text: str, document: str = "skills/review.md") -> Procedure:
-    found = usable(GivenProcedure(name=document, text=text))
+    found = parse_procedure(ProcedureSource(name=document, text=text))
     assert isinstance(found, Procedure)
     return found
 
@@ -64,14 +64,16 @@ def test_without_front_matter_the_first_heading_describes_it_and_the_file_names_
     ],
 )
 def test_a_procedure_that_cannot_be_used_says_why(text: str, reason: str) -> None:
-    assert usable(GivenProcedure(name="skills/a.md", text=text)) == Malformed(document="skills/a.md", reason=reason)
+    assert parse_procedure(ProcedureSource(name="skills/a.md", text=text)) == InvalidProcedure(
+        document="skills/a.md", reason=reason
+    )
 
 
 def test_a_name_means_one_procedure() -> None:
     first, second = read("# A\nDo.", "skills/a.md"), read("# B\nDo.", "other/skills/a.md")
-    assert first_of_each_name([first, second]) == (
+    assert reject_duplicate_names([first, second]) == (
         first,
-        Malformed(document="other/skills/a.md", reason="skills/a.md has the same name"),
+        InvalidProcedure(document="other/skills/a.md", reason="skills/a.md has the same name"),
     )
 
 

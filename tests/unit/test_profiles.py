@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.config.presets import PROFILES, Profile, Wishes, profile_of, wishes_of
+from waystation.config.presets import PROFILES, ConfigLayer, Profile, build_profile_layer, find_profile
 
 
 @pytest.mark.parametrize(
@@ -17,28 +17,28 @@ from waystation.config.presets import PROFILES, Profile, Wishes, profile_of, wis
 def test_the_profile_of_a_model_is_found_by_its_name(
     model: str, name: str, percent: int, keep: int, writer: str
 ) -> None:
-    assert profile_of(model, {}) == (name, PROFILES[name])
-    wishes = wishes_of(PROFILES[name], model, keeps_ends=True)
-    assert wishes == Wishes(trigger_percent=percent, keep_last=keep, condense_model=writer)
+    assert find_profile(model, {}) == (name, PROFILES[name])
+    wishes = build_profile_layer(PROFILES[name], model, keeps_ends=True)
+    assert wishes == ConfigLayer(trigger_percent=percent, keep_last=keep, condense_model=writer)
 
 
 def test_a_model_of_another_kind_has_none() -> None:
-    assert profile_of("waystation-offline-1", {}) is None
+    assert find_profile("waystation-offline-1", {}) is None
 
 
 def test_how_many_messages_stay_is_said_of_ends_alone() -> None:
-    assert wishes_of(PROFILES["opus"], "claude-opus-5-5", keeps_ends=False).keep_last is None
+    assert build_profile_layer(PROFILES["opus"], "claude-opus-5-5", keeps_ends=False).keep_last is None
 
 
 def test_a_profile_of_ones_own_beats_the_built_in_one_field_by_field() -> None:
     own = {"sonnet": Profile(threshold=80)}
-    assert profile_of("claude-sonnet-5-5", own) == ("sonnet", PROFILES["sonnet"].replace(threshold=80))
-    assert profile_of("claude-opus-5-5", own) == ("opus", PROFILES["opus"])
+    assert find_profile("claude-sonnet-5-5", own) == ("sonnet", PROFILES["sonnet"].replace(threshold=80))
+    assert find_profile("claude-opus-5-5", own) == ("opus", PROFILES["opus"])
 
 
 def test_of_several_names_the_longest_is_heard_first() -> None:
     own = {"claude": Profile(threshold=50, keep=9), "opus-4": Profile(keep=7)}
-    found = profile_of("claude-opus-4-5", own)
+    found = find_profile("claude-opus-4-5", own)
     assert found is not None
     # By length: opus, claude and opus-4 (as long as each other, by the alphabet).
     assert found[0] == "opus-4"
@@ -47,9 +47,9 @@ def test_of_several_names_the_longest_is_heard_first() -> None:
 
 def test_another_kind_of_model_can_be_given_a_profile() -> None:
     own = {"somebody": Profile(threshold=40, condense_model="small-1")}
-    found = profile_of("somebody-elses-1", own)
+    found = find_profile("somebody-elses-1", own)
     assert found is not None
-    assert wishes_of(found[1], "somebody-elses-1", keeps_ends=True) == Wishes(
+    assert build_profile_layer(found[1], "somebody-elses-1", keeps_ends=True) == ConfigLayer(
         trigger_percent=40, condense_model="small-1"
     )
 

@@ -10,12 +10,12 @@ from waystation.agents.tool_visibility import (
     LAST,
     LATER,
     SOON,
-    Offered,
-    Rights,
+    AgentPermissions,
+    CandidateTool,
     ToolPolicy,
     Urgency,
-    project,
-    urgent,
+    compute_tool_visibility,
+    make_urgency,
 )
 from waystation.kernel.roles import PHASES, Permission, Phase, agent_roles, role_spec
 
@@ -23,7 +23,7 @@ permissions: st.SearchStrategy[Permission] = st.sampled_from(sorted(role_spec("r
 phases: st.SearchStrategy[Phase] = st.sampled_from(PHASES)
 urgencies: st.SearchStrategy[Urgency] = st.dictionaries(phases, st.integers(FIRST, LAST))
 rights = st.builds(
-    Rights,
+    AgentPermissions,
     role=st.sampled_from(agent_roles()),
     delegates=st.booleans(),
     denied=st.lists(st.sampled_from(["tool-1", "tool-*", "web", "note", "t?ol-2", "hand_in", "*"]), max_size=2).map(
@@ -33,9 +33,9 @@ rights = st.builds(
 
 
 @st.composite
-def offers(draw: st.DrawFn) -> list[Offered]:
+def offers(draw: st.DrawFn) -> list[CandidateTool]:
     return [
-        Offered(
+        CandidateTool(
             name=f"tool-{number}",
             tokens=draw(st.integers(0, 900)),
             permission=draw(permissions),
@@ -46,18 +46,20 @@ def offers(draw: st.DrawFn) -> list[Offered]:
     ]
 
 
-def tool(name: str, tokens: int = 100, permission: Permission = "read", urgency: Urgency | None = None) -> Offered:
-    return Offered(name=name, tokens=tokens, permission=permission, urgency=urgency or urgent(LATER))
+def tool(
+    name: str, tokens: int = 100, permission: Permission = "read", urgency: Urgency | None = None
+) -> CandidateTool:
+    return CandidateTool(name=name, tokens=tokens, permission=permission, urgency=urgency or make_urgency(LATER))
 
 
-RESEARCH = Rights(role="research", delegates=True)
+RESEARCH = AgentPermissions(role="research", delegates=True)
 
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
 def test_nothing_is_shown_without_permission_and_nothing_out_of_its_phase(
-    offered: list[Offered], phase: Phase, having: Rights, budget: int
+    offered: list[CandidateTool], phase: Phase, having: AgentPermissions, budget: int
 ) -> None:
-    for one in project(offered, phase, having, budget).shown:
+    for one in compute_tool_visibility(offered, phase, having, budget).shown:
         assert having.refusal(one) is None
         assert one.permission in role_spec(having.role).permissions
         assert phase in one.urgency or one.permission == "hand_in"
@@ -65,9 +67,9 @@ def test_nothing_is_shown_without_permission_and_nothing_out_of_its_phase(
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
 def test_what_is_shown_is_never_over_the_budget_beside_what_hands_in(
-    offered: list[Offered], phase: Phase, having: Rights, budget: int
+    offered: list[CandidateTool], phase: Phase, having: AgentPermissions, budget: int
 ) -> None:
-    made = project(offered, phase, having, budget)
+    made = compute_tool_visibility(offered, phase, having, budget)
     handing_in = sum(one.tokens for one in made.shown if one.permission == "hand_in")
     assert made.tokens <= max(budget, handing_in)
     may = role_spec(having.role).permissions
@@ -77,10 +79,10 @@ def test_what_is_shown_is_never_over_the_budget_beside_what_hands_in(
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
 def test_every_tool_is_shown_or_hidden_with_a_reason_in_the_order_of_the_offer(
-    offered: list[Offered], phase: Phase, having: Rights, budget: int
+    offered: list[CandidateTool], phase: Phase, having: AgentPermissions, budget: int
 ) -> None:
-    made = project(offered, phase, having, budget)
-    assert made == project(offered, phase, having, budget)
+    made = compute_tool_visibility(offered, phase, having, budget)
+    assert made == compute_tool_visibility(offered, phase, having, budget)
     places = {one.name: place for place, one in enumerate(offered)}
     for names in ([one.name for one in made.shown], [one.name for one in made.hidden]):
         assert names == sorted(names, key=places.__getitem__)
@@ -90,9 +92,9 @@ def test_every_tool_is_shown_or_hidden_with_a_reason_in_the_order_of_the_offer(
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
 def test_what_is_hidden_for_its_size_would_not_fit_beside_all_that_is_as_urgent(
-    offered: list[Offered], phase: Phase, having: Rights, budget: int
+    offered: list[CandidateTool], phase: Phase, having: AgentPermissions, budget: int
 ) -> None:
-    made = project(offered, phase, having, budget)
+    made = compute_tool_visibility(offered, phase, having, budget)
     by_name = {one.name: one for one in offered}
     for hidden in made.hidden:
         if "tokens were left" in hidden.reason:
@@ -104,23 +106,25 @@ def test_what_is_hidden_for_its_size_would_not_fit_beside_all_that_is_as_urgent(
 def test_the_most_urgent_come_first_and_a_smaller_one_takes_the_room_that_a_larger_one_leaves() -> None:
     offered = [
         tool("handy", 300),
-        tool("large", 900, urgency=urgent(SOON)),
-        tool("needed", 500, urgency=urgent(FIRST)),
+        tool("large", 900, urgency=make_urgency(SOON)),
+        tool("needed", 500, urgency=make_urgency(FIRST)),
         tool("submit", 200, "hand_in"),
     ]
-    made = project(offered, "executing", RESEARCH, 1_000)
+    made = compute_tool_visibility(offered, "executing", RESEARCH, 1_000)
     assert [one.name for one in made.shown] == ["handy", "needed", "submit"]
-    assert made.why_hidden("large") == snapshot("300 of 1000 tokens were left when it was its turn, and it has 900")
+    assert made.get_hidden_reason("large") == snapshot(
+        "300 of 1000 tokens were left when it was its turn, and it has 900"
+    )
 
 
 def test_what_hands_in_stays_without_a_budget_and_whatever_is_denied() -> None:
-    rights = Rights(role="writing", delegates=False, denied=("*", "hand_in"))
-    made = project([tool("submit", 200, "hand_in"), tool("read")], "verifying", rights, 0)
+    rights = AgentPermissions(role="writing", delegates=False, denied=("*", "hand_in"))
+    made = compute_tool_visibility([tool("submit", 200, "hand_in"), tool("read")], "verifying", rights, 0)
     assert [one.name for one in made.shown] == ["submit"]
 
 
 def test_reasons_say_what_hides_a_tool() -> None:
-    rights = Rights(role="analysis", delegates=False, denied=("tickets__*", "compute"))
+    rights = AgentPermissions(role="analysis", delegates=False, denied=("tickets__*", "compute"))
     offered = [
         tool("fetch_page", permission="web"),
         tool("delegate", permission="delegate"),
@@ -129,7 +133,7 @@ def test_reasons_say_what_hides_a_tool() -> None:
         tool("search", urgency={"executing": FIRST}),
         tool("read").replace(unusable="its limits name parameters that it does not have: lmit"),
     ]
-    made = project(offered, "verifying", rights, 2_000)
+    made = compute_tool_visibility(offered, "verifying", rights, 2_000)
     assert {one.name: one.reason for one in made.hidden} == snapshot(
         {
             "fetch_page": "the role analysis has no permission web",

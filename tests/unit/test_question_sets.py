@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from waystation.kernel.errors import BadInput
-from waystation.plugins.evaluation.question_sets import find_set, load_set, posed
-from waystation.plugins.evaluation.scores import normal_words, says
+from waystation.plugins.evaluation.question_sets import find_set, load_evaluation_questions, load_set
+from waystation.plugins.evaluation.scores import contains_phrase, normalize_words
 
 GOOD = """name: harbours
 documents: [docs]
@@ -67,14 +67,14 @@ def test_documents_that_are_missing_are_named(tmp_path: Path, change: tuple[str,
     path = written(tmp_path, GOOD.replace(*change))
     (tmp_path / "a.md").write_text("# B\n\nAnother.\n")
     with pytest.raises(BadInput, match=complaint):
-        posed(load_set(path), tmp_path, tmp_path / "scratch")
+        load_evaluation_questions(load_set(path), tmp_path, tmp_path / "scratch")
 
 
 def test_files_and_folders_are_documents_under_the_names_of_the_set(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD.replace("[docs]", "[docs, ./more/b.md]"))
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "b.md").write_text("# B\n\nAnother.\n")
-    (one,) = posed(load_set(path), tmp_path, tmp_path / "scratch")
+    (one,) = load_evaluation_questions(load_set(path), tmp_path, tmp_path / "scratch")
     assert list(one.lines) == ["a.md", "./more/b.md"]
 
 
@@ -85,14 +85,17 @@ def test_a_set_that_is_nowhere_is_refused_with_those_that_ship() -> None:
 
 def test_the_facts_of_the_set_that_ships_stand_in_the_installed_packages(tmp_path: Path) -> None:
     path = find_set("packages")
-    asked = posed(load_set(path), path.parent, tmp_path)
+    asked = load_evaluation_questions(load_set(path), path.parent, tmp_path)
     assert len(asked) == 30
     for one in asked:
-        gold = [normal_words("\n".join(one.lines[name])) for name in one.gold.cites]
+        gold = [normalize_words("\n".join(one.lines[name])) for name in one.gold.cites]
         for wordings in one.gold.facts:
-            assert any(says(words, wording) for words in gold for wording in wordings), (one.gold.id, wordings)
+            assert any(contains_phrase(words, wording) for words in gold for wording in wordings), (
+                one.gold.id,
+                wordings,
+            )
         for name, lines in one.lines.items():
-            assert not any(says(normal_words("\n".join(lines)), phrase) for phrase in one.gold.never), (
+            assert not any(contains_phrase(normalize_words("\n".join(lines)), phrase) for phrase in one.gold.never), (
                 one.gold.id,
                 name,
             )

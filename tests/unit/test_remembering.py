@@ -5,8 +5,14 @@ from hypothesis import strategies as st
 
 from waystation.documents.documents import Document, DocumentPassage
 from waystation.kernel.refs import TaskRef
-from waystation.memory.passages import SLICE_CHARACTERS, beyond, document_passage, lines_of_slice
-from waystation.privacy.policy import Redacted, Span, line_for_line, unredacted, with_placeholders
+from waystation.memory.passages import SLICE_CHARACTERS, document_passage, find_slice_end, find_unindexed_documents
+from waystation.privacy.policy import (
+    RedactionResult,
+    Span,
+    make_failed_redaction,
+    render_preserving_lines,
+    with_placeholders,
+)
 from waystation.reports.report import not_remembered_section
 
 REF = TaskRef(store_id="store", tenant="tenant", session="session", task_id="task-1")
@@ -21,7 +27,7 @@ def span(start: int, end: int) -> Span:
 def test_a_redacted_text_keeps_its_lines_and_nothing_that_was_replaced(text: str, draw: st.DataObject) -> None:
     places = sorted(draw.draw(st.sets(st.integers(0, len(text)), min_size=2, max_size=4))) if len(text) > 3 else []
     spans = [span(start, end) for start, end in zip(places[::2], places[1::2], strict=False)]
-    kept = line_for_line(text, with_placeholders(text, spans))
+    kept = render_preserving_lines(text, with_placeholders(text, spans))
     assert kept.count("\n") == text.count("\n")
     assert kept.count("<GIVEN_0123456789ab>") == len(spans)
     if not spans:
@@ -31,24 +37,24 @@ def test_a_redacted_text_keeps_its_lines_and_nothing_that_was_replaced(text: str
 def test_a_secret_over_several_lines_leaves_its_placeholder_and_blank_lines() -> None:
     text = "before\nKEY one\ntwo\nthree after\nlast\n"
     redacted = with_placeholders(text, [span(text.index("one"), text.index(" after"))])
-    lines = line_for_line(text, redacted).splitlines()
+    lines = render_preserving_lines(text, redacted).splitlines()
     assert lines == ["before", "KEY <GIVEN_0123456789ab>", "", " after", "last"]
 
 
 def test_a_text_that_could_not_be_redacted_is_blank_lines() -> None:
     text = "one\ntwo\n\nthree\n"
-    assert line_for_line(text, unredacted(text, "0" * 64)) == "\n\n\n\n"
-    assert line_for_line(text, Redacted(text=text)) == text
+    assert render_preserving_lines(text, make_failed_redaction(text, "0" * 64)) == "\n\n\n\n"
+    assert render_preserving_lines(text, RedactionResult(text=text)) == text
 
 
 def test_a_slice_ends_at_a_blank_line_and_never_beyond_its_room() -> None:
     paragraph = ["x" * 99 + "\n"] * 9 + ["\n"]
     lines = paragraph * 1_000
-    end = lines_of_slice(lines, 0, 10**9)
+    end = find_slice_end(lines, 0, 10**9)
     assert lines[end - 1] == "\n"
     assert SLICE_CHARACTERS <= sum(map(len, lines[:end])) < SLICE_CHARACTERS + 1_000
-    assert sum(map(len, lines[: lines_of_slice(lines, 0, 1_234)])) <= 1_234
-    assert lines_of_slice(lines, 7, 50) == 7
+    assert sum(map(len, lines[: find_slice_end(lines, 0, 1_234)])) <= 1_234
+    assert find_slice_end(lines, 7, 50) == 7
 
 
 def test_the_same_place_of_the_same_document_is_the_same_passage_in_every_task_of_a_session() -> None:
@@ -66,8 +72,8 @@ def test_the_same_place_of_the_same_document_is_the_same_passage_in_every_task_o
     ]
     assert here.id not in {one.id for one in elsewhere}
     (turn,) = here.turns
-    assert elsewhere[3].turns[0].follows(turn)
-    assert not elsewhere[2].replace(place=2).turns[0].follows(turn)
+    assert elsewhere[3].turns[0].is_directly_after(turn)
+    assert not elsewhere[2].replace(place=2).turns[0].is_directly_after(turn)
 
 
 def listed(*sizes: int, removed: int | None = None) -> list[Document]:
@@ -78,14 +84,14 @@ def listed(*sizes: int, removed: int | None = None) -> list[Document]:
 
 
 def test_which_documents_do_not_all_reach_memory_is_told_with_the_setting_that_decides() -> None:
-    found = beyond(listed(100, 300, 50, 10), 250)
+    found = find_unindexed_documents(listed(100, 300, 50, 10), 250)
     assert found is not None
     assert (found.partly, found.wholly) == ("1.md", ("2.md", "3.md"))
     assert found.sentence == (
         "Memory takes 250 characters of a task's documents (WAYSTATION_REMEMBERED_CHARACTERS), and these have 460: "
         "later tasks do not recall the end of 1.md, 2.md, 3.md. This task's agents read all."
     )
-    many = beyond(listed(*[10] * 20), 100)
+    many = find_unindexed_documents(listed(*[10] * 20), 100)
     assert many is not None
     assert (many.partly, many.named) == (None, "10.md, 11.md, 12.md, 13.md, 14.md and 5 more")
     assert not_remembered_section(many).splitlines()[:5] == [
@@ -99,16 +105,16 @@ def test_which_documents_do_not_all_reach_memory_is_told_with_the_setting_that_d
 
 
 def test_what_fits_was_removed_or_is_not_to_be_remembered_at_all_is_not_told() -> None:
-    assert beyond(listed(100, 150), 250) is None
-    assert beyond(listed(100, 900, 150, removed=1), 250) is None
-    assert beyond(listed(100, 900), 0) is None
-    assert beyond([], 250) is None
+    assert find_unindexed_documents(listed(100, 150), 250) is None
+    assert find_unindexed_documents(listed(100, 900, 150, removed=1), 250) is None
+    assert find_unindexed_documents(listed(100, 900), 0) is None
+    assert find_unindexed_documents([], 250) is None
     assert not_remembered_section(None) == ""
 
 
 @given(st.lists(st.integers(0, 50), max_size=8), st.integers(1, 120))
 def test_each_document_is_told_of_if_and_only_if_it_passes_what_memory_takes(sizes: list[int], most: int) -> None:
-    found, total, late = beyond(listed(*sizes), most), 0, list[str]()
+    found, total, late = find_unindexed_documents(listed(*sizes), most), 0, list[str]()
     for number, size in enumerate(sizes):
         total += size
         if total > most and (size or late):

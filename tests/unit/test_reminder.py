@@ -4,34 +4,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from waystation.agents.delegation import Teammate, team_of
+from waystation.agents.delegation import TeammateState, list_teammates
 from waystation.agents.prompt_sections import (
     SHOWN_FAILURES,
     WHY_CHARACTERS,
     Failure,
-    Layer,
-    Reminder,
+    PromptSection,
+    StatusMessage,
+    compute_section_tokens,
     recent_failures,
-    rounded_down,
-    rounded_limit,
-    rounded_up,
-    share_of,
+    round_down_to_step,
+    round_limit_down,
+    round_up_to_step,
     with_status,
 )
 from waystation.context.tokens import estimate_text
-from waystation.context.transcript import Message, ToolResult, ToolUse, user_text
+from waystation.context.transcript import Message, ToolResult, ToolUse, build_user_message
 from waystation.kernel.amount import Amount, Limit
 
 PLAN = (
-    Teammate(id="research-1", state="delegating"),
-    Teammate(id="research-1.1", state="working"),
-    Teammate(id="research-1.2", state="done"),
-    Teammate(id="writing", state="waiting"),
+    TeammateState(id="research-1", state="delegating"),
+    TeammateState(id="research-1.1", state="working"),
+    TeammateState(id="research-1.2", state="done"),
+    TeammateState(id="writing", state="waiting"),
 )
 
 
-def reminder(step_id: str = "research-1.1") -> Reminder:
-    return Reminder(step_id=step_id, left=Limit(tokens=9_000), final=False, team=team_of(PLAN, step_id))
+def reminder(step_id: str = "research-1.1") -> StatusMessage:
+    return StatusMessage(step_id=step_id, left=Limit(tokens=9_000), final=False, team=list_teammates(PLAN, step_id))
 
 
 def results(*contents: str, failed: bool = True) -> list[Message]:
@@ -67,12 +67,16 @@ def test_an_agent_of_the_plan_sees_itself_in_it_and_no_subagents_of_others() -> 
 @given(st.integers(2_000, 400_000), st.lists(st.text(max_size=400), max_size=20))
 def test_a_reminder_keeps_to_its_share_of_any_window(window: int, failures: list[str]) -> None:
     told = reminder().replace(failures=recent_failures(results(*failures)))
-    assert estimate_text(told.text(window)) <= max(share_of(Layer.RUNTIME, window), estimate_text(told.least))
+    assert estimate_text(told.text(window)) <= max(
+        compute_section_tokens(PromptSection.RUNTIME, window), estimate_text(told.least)
+    )
     assert told.text(window).startswith("<status>budget left 9,000 tokens")
 
 
 def test_in_a_small_window_the_budget_is_left() -> None:
-    many = reminder().replace(team=tuple(Teammate(id=f"research-{number}", state="waiting") for number in range(90)))
+    many = reminder().replace(
+        team=tuple(TeammateState(id=f"research-{number}", state="waiting") for number in range(90))
+    )
     assert many.text(2_000) == "<status>budget left 9,000 tokens (more is asked for when it is spent)</status>"
 
 
@@ -96,9 +100,9 @@ def test_failures_are_recent_few_short_and_open_no_tags() -> None:
 @given(st.integers(0, 10**13), st.integers(0, 10**13))
 def test_what_is_named_is_no_more_than_what_is_left_nor_much_less_and_never_rises_with_less(a: int, b: int) -> None:
     less, more = sorted((a, b))
-    assert rounded_down(less) <= rounded_down(more) <= more
-    assert rounded_down(more) >= 0.75 * more
-    assert rounded_down(rounded_down(more)) == rounded_down(more)
+    assert round_down_to_step(less) <= round_down_to_step(more) <= more
+    assert round_down_to_step(more) >= 0.75 * more
+    assert round_down_to_step(round_down_to_step(more)) == round_down_to_step(more)
 
 
 @given(st.integers(0, 10**13), st.integers(0, 10**13))
@@ -106,9 +110,9 @@ def test_the_amount_to_submit_at_is_no_less_than_a_call_needs_nor_much_more_and_
     a: int, b: int
 ) -> None:
     less, more = sorted((a, b))
-    assert more <= rounded_up(more)
-    assert rounded_up(less) <= rounded_up(more) <= max(more + 1, 1.35 * more)
-    assert rounded_up(rounded_up(more)) == rounded_up(more)
+    assert more <= round_up_to_step(more)
+    assert round_up_to_step(less) <= round_up_to_step(more) <= max(more + 1, 1.35 * more)
+    assert round_up_to_step(round_up_to_step(more)) == round_up_to_step(more)
 
 
 @given(
@@ -119,12 +123,12 @@ def test_as_spending_grows_what_a_status_says_is_left_never_grows_unless_a_grant
     budget: int, turns: list[tuple[int, int]]
 ) -> None:
     limit, spent = Limit(tokens=budget, micro_usd=3 * budget), Amount()
-    said = rounded_limit(limit)
+    said = round_limit_down(limit)
     for cost, grant in turns:
-        limit = limit.raised(Amount(tokens=grant, micro_usd=3 * grant))
+        limit = limit.increase_by(Amount(tokens=grant, micro_usd=3 * grant))
         spent += Amount(tokens=cost, micro_usd=3 * cost)
-        now = rounded_limit(limit.after(spent))
-        assert grant or (said.covers(now.amount) and now.amount.tokens <= limit.after(spent).amount.tokens)
+        now = round_limit_down(limit.after(spent))
+        assert grant or (said.can_cover(now.amount) and now.amount.tokens <= limit.after(spent).amount.tokens)
         said = now
 
 
@@ -139,12 +143,12 @@ def test_an_agent_for_whom_no_more_is_asked_reads_at_how_much_it_must_submit() -
 
 
 def test_a_budget_that_is_spent_bit_by_bit_is_named_anew_a_dozen_times_at_most_until_a_tenth_is_left() -> None:
-    named = {rounded_limit(Limit(tokens=tokens)).tokens for tokens in range(10_000, 100_000, 7)}
+    named = {round_limit_down(Limit(tokens=tokens)).tokens for tokens in range(10_000, 100_000, 7)}
     assert len(named) <= 12
 
 
 def test_a_status_is_written_anew_for_another_budget_or_plan_but_not_for_a_failure() -> None:
-    said = (user_text("m1", "Go."),)
+    said = (build_user_message("m1", "Go."),)
     first = with_status(said, "s1", reminder().text(20_000))
     assert [message.id for message in first] == ["m1", "s1"]
     failed = reminder().replace(failures=(Failure(tool="read_document", why="There is no such document."),))

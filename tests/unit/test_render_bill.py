@@ -1,7 +1,7 @@
 from inline_snapshot import snapshot
 
 from tests.unit.test_bill import NOON, turn
-from waystation.cli.render import bill_text
+from waystation.cli.render import format_cost_report
 from waystation.context.transcript import Intent
 from waystation.kernel.amount import Amount
 from waystation.kernel.usage import Usage
@@ -33,7 +33,7 @@ def paid(*, priced: bool = True) -> Bill:
 
 
 def test_a_bill_of_large_numbers_and_several_models_fits_eighty_columns() -> None:
-    assert bill_text(paid(), 80) == snapshot("""\
+    assert format_cost_report(paid(), 80) == snapshot("""\
                                        cache       cache
               kind     calls  input    write        read  output        cost
 claude-opus-5-5
@@ -56,28 +56,28 @@ research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 
 def test_what_no_endpoint_reported_is_named_as_estimated() -> None:
     charge = turn("research-1").charge.replace(usage=Usage(input=9_000, estimated=9_000))
-    lines = bill_text(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
+    lines = format_cost_report(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
     assert "estimated, at most, as the endpoint did not report them: 9,000 tokens" in lines
-    assert "estimated" not in bill_text(paid(), 80)
+    assert "estimated" not in format_cost_report(paid(), 80)
 
 
 def test_who_answered_in_the_place_of_another_is_named() -> None:
     charge = turn("research-1").charge.replace(answered_by="m-2")
-    lines = bill_text(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
+    lines = format_cost_report(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
     assert lines[-1] == "large was asked for, and answered as m-2"
-    assert "answered as" not in bill_text(paid(), 80)
+    assert "answered as" not in format_cost_report(paid(), 80)
 
 
 def test_searches_of_the_web_stand_below_what_they_cost() -> None:
     searching = turn("research-1", kind="search").charge
     charge = searching.replace(usage=Usage(input=9, searches=3))
-    lines = bill_text(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
+    lines = format_cost_report(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
     assert lines[-1] == "searches of the web by the provider, which are in this cost: 3"
-    assert "searches" not in bill_text(paid(), 80)
+    assert "searches" not in format_cost_report(paid(), 80)
 
 
 def test_where_the_table_does_not_fit_the_bill_is_a_list_with_every_number() -> None:
-    assert bill_text(paid(), 60) == snapshot("""\
+    assert format_cost_report(paid(), 60) == snapshot("""\
 claude-opus-5-5
   plan plan: 1 call, $0.000005
     10 input, 2 output
@@ -109,13 +109,13 @@ research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 
 
 def test_an_unknown_price_is_said_of_its_lines_and_of_the_total() -> None:
-    shown = bill_text(paid(priced=False), 120)
+    shown = format_cost_report(paid(priced=False), 120)
     assert shown.count("price unknown") == 3
     assert shown.endswith("price unknown: claude-sonnet-5-5; a file that WAYSTATION_PRICES names can say it")
 
 
 def test_a_task_that_called_no_model_has_no_bill() -> None:
-    assert bill_text(bill([]), 80) == "nothing yet: no model was called"
+    assert format_cost_report(bill([]), 80) == "nothing yet: no model was called"
 
 
 def unanswered(model: str, worst: Amount) -> Unanswered:
@@ -124,21 +124,21 @@ def unanswered(model: str, worst: Amount) -> Unanswered:
 
 def test_calls_without_a_reply_are_the_bill_where_there_is_nothing_else() -> None:
     tokens = Amount(tokens=29_487)
-    assert bill_text(bill([], [unanswered("local::m", tokens)]), 80) == snapshot("""\
+    assert format_cost_report(bill([], [unanswered("local::m", tokens)]), 80) == snapshot("""\
 no call of a model has its reply
 plan: plan-1 has no reply so far; possibly billed, 29,487 tokens at most
 price unknown: local::m; a file that WAYSTATION_PRICES names can say it\
 """)
-    priced = bill_text(bill([], [unanswered("large", Amount(tokens=29_487, micro_usd=90_000))]), 80)
+    priced = format_cost_report(bill([], [unanswered("large", Amount(tokens=29_487, micro_usd=90_000))]), 80)
     assert priced.endswith("possibly billed, 29,487 tokens and $0.09 at most")
-    assert "price unknown" not in bill_text(bill([], [unanswered(OFFLINE_MODEL, tokens)]), 80)
+    assert "price unknown" not in format_cost_report(bill([], [unanswered(OFFLINE_MODEL, tokens)]), 80)
     free = Paid(agent="plan", charge=turn("plan").charge.replace(model="free", cost_micro_usd=0))
-    assert "price unknown" not in bill_text(bill([free], [unanswered("free", tokens)]), 80)
-    assert "price unknown: dear;" in bill_text(bill([free], [unanswered("dear", tokens)]), 80)
+    assert "price unknown" not in format_cost_report(bill([free], [unanswered("free", tokens)]), 80)
+    assert "price unknown: dear;" in format_cost_report(bill([free], [unanswered("dear", tokens)]), 80)
 
 
 def test_the_parts_of_a_bill_add_up_by_column_to_what_counts_as_spent() -> None:
     made = paid()
     assert sum((line.usage for line in made.lines), Usage()) == made.total.usage
     assert made.counted == Amount(tokens=1_264 + 456_789 + 98_771 + 9_000, micro_usd=made.total.cost_micro_usd or 0)
-    assert "counts as spent: 556,824 tokens of input, cache writes and output" in bill_text(made, 80)
+    assert "counts as spent: 556,824 tokens of input, cache writes and output" in format_cost_report(made, 80)

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from inline_snapshot import snapshot
 
 from tests.unit.render_values import ASKING, ASKING_OUTLOOK, DEAR, PAUSED
-from waystation.agents.deliverables import Made
+from waystation.agents.deliverables import WorkCounts
 from waystation.cli.options import Deadline, parse_amount
-from waystation.cli.render import inbox_lines
-from waystation.cli.render_requests import approve_command, inbox_text, request_text
+from waystation.cli.render import format_inbox_lines
+from waystation.cli.render_requests import format_approve_command, format_inbox, request_text
 from waystation.kernel.amount import Amount, Limit
 from waystation.planning.plan import PLANNING_ID
 from waystation.tasks.task import Approval, BudgetProgress
@@ -26,7 +26,7 @@ def line(text: str, label: str) -> str:
 
 
 def test_the_command_to_approve_survives_the_shell_and_grants_what_was_asked_for() -> None:
-    words = shlex.split(approve_command("task-1", DEAR.approvals[0]))
+    words = shlex.split(format_approve_command("task-1", DEAR.approvals[0]))
     assert words[-2:] == ["--add", "$0.50"]
     assert parse_amount(words[-1], "--add") == DEAR.approvals[0].asked
 
@@ -34,7 +34,7 @@ def test_the_command_to_approve_survives_the_shell_and_grants_what_was_asked_for
 def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> None:
     (asking,) = pending(PAUSED.progress)
     late = asking.approval.replace(requested_at=NOON, answer_by=NOON + timedelta(hours=9))
-    shown = inbox_text([asking.replace(approval=late, then="wait"), waiting(ASKING)], NOON, 80)
+    shown = format_inbox([asking.replace(approval=late, then="wait"), waiting(ASKING)], NOON, 80)
     assert shown == snapshot("""\
 task-0123456789abcdef  Which licences [red]do[/red] they carry?
 research-1 asks for 30,000 tokens more, since 2026-11-21 12:00 UTC
@@ -123,7 +123,7 @@ def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does
 
 
 def test_the_draft_is_offered_where_there_is_one() -> None:
-    nothing = ASKING_OUTLOOK.replace(made=Made(), finished=0)
+    nothing = ASKING_OUTLOOK.replace(made=WorkCounts(), finished=0)
     others = nothing.replace(finished=1)
 
     def told(asking: Approval) -> tuple[str, bool]:
@@ -152,7 +152,7 @@ def test_the_inbox_is_a_line_a_request() -> None:
     due = asking.approval.replace(answer_by=NOON + timedelta(hours=33))
     late = asking.approval.replace(request_id="research-1.2-4", answer_by=NOON, reason="no key")
     plan = asking.approval.replace(request_id="plan-1", agent=PLANNING_ID)
-    shown = inbox_lines([asking.replace(approval=one) for one in (due, late, plan)], NOON, 80)
+    shown = format_inbox_lines([asking.replace(approval=one) for one in (due, late, plan)], NOON, 80)
     assert "\n".join(line.plain for line in shown) == snapshot("""\
 01234567  r1              until 22 Nov 21:00  30,000 tokens more  Which licence…
 01234567  research-1.2-4  overdue             no more calls       Which licence…
@@ -162,6 +162,6 @@ def test_the_inbox_is_a_line_a_request() -> None:
 
 
 def test_a_task_is_named_once_above_all_that_it_asks_for() -> None:
-    shown = inbox_text([waiting(ASKING), waiting(ASKING), waiting(ASKING).replace(task_id="task-2")], NOON, 80)
+    shown = format_inbox([waiting(ASKING), waiting(ASKING), waiting(ASKING).replace(task_id="task-2")], NOON, 80)
     assert [line for line in shown.splitlines() if line.startswith("task-")] == ["task-1  Why?", "task-2  Why?"]
     assert shown.count("asks for 30,000 tokens more") == 3

@@ -4,8 +4,8 @@ from inline_snapshot import snapshot
 from rich.console import Console, RenderableType
 
 from tests.unit.render_values import ASKING, DEAR, PAUSED, USAGE
-from waystation.budgets.budget import RunTotals
-from waystation.cli.render import budget_text, happened, task_screen
+from waystation.budgets.budget import RunUsage
+from waystation.cli.render import budget_text, render_changes, task_screen
 from waystation.client.task_json import task_json
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount, Limit
@@ -93,7 +93,7 @@ def test_a_screen_names_the_session_by_which_later_tasks_go_on() -> None:
 
 
 def test_what_happened_is_told_once_and_in_sentences() -> None:
-    assert happened(None, PAUSED, NOON, 120) == snapshot(
+    assert render_changes(None, PAUSED, NOON, 120) == snapshot(
         (
             "research-1 is paused: 2 legs, 29,500 of 30,000 tokens",
             "1 earlier compaction",
@@ -116,16 +116,16 @@ research-1 asks for 30,000 tokens more
 """,
         )
     )
-    assert happened(PAUSED, PAUSED, NOON, 120) == ()
+    assert render_changes(PAUSED, PAUSED, NOON, 120) == ()
 
 
 def test_what_was_there_before_the_first_look_is_counted_and_what_happens_after_it_is_told() -> None:
     before = PAUSED.progress.replace(compactions=())
-    assert happened(TaskView(progress=before), PAUSED, NOON, 120) == (COMPACTED,)
+    assert render_changes(TaskView(progress=before), PAUSED, NOON, 120) == (COMPACTED,)
     answered = ASKING.replace(decision="approved", granted=Amount(tokens=30_000), by="ada")
     refused = Refusal(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
     going_on = PAUSED.progress.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused, refused))
-    assert happened(None, TaskView(progress=going_on), NOON, 120) == (
+    assert render_changes(None, TaskView(progress=going_on), NOON, 120) == (
         "research-1 is paused: 2 legs, 29,500 of 30,000 tokens",
         "1 earlier compaction",
         "Note: memory is down",
@@ -141,11 +141,11 @@ def test_a_forked_task_tells_its_own_compactions_alone_one_by_one() -> None:
     own = made.replace(agent="writing")
     reusing = PAUSED.progress.replace(compactions=(made, own), reused=Reused(task_id="task-1", agents=(made.agent,)))
     again = reusing.replace(compactions=(made, own, made.replace(tokens_before=8_000)))
-    assert happened(TaskView(progress=begun), TaskView(progress=reusing), NOON, 120) == (
+    assert render_changes(TaskView(progress=begun), TaskView(progress=reusing), NOON, 120) == (
         "1 earlier compaction",
         COMPACTED.replace("research-1", "writing"),
     )
-    assert happened(TaskView(progress=reusing), TaskView(progress=again), NOON, 120) == (
+    assert render_changes(TaskView(progress=reusing), TaskView(progress=again), NOON, 120) == (
         COMPACTED.replace("9,100", "8,000"),
     ), "the reused agent was rewound"
 
@@ -154,7 +154,7 @@ def test_answers_and_refusals_are_told() -> None:
     answered = ASKING.replace(decision="approved", granted=Amount(tokens=30_000), by="ada")
     refused = Refusal(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
     going_on = PAUSED.progress.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused,))
-    assert happened(PAUSED, TaskView(progress=going_on), NOON, 120) == snapshot(
+    assert render_changes(PAUSED, TaskView(progress=going_on), NOON, 120) == snapshot(
         (
             "task-0123456789abcdef is working",
             "research-1 asked for 30,000 tokens after 7 calls; 30,000 tokens approved by ada (a name as given)",
@@ -190,7 +190,7 @@ research-1 asks for $0.50 more
 
 
 def test_a_cost_without_a_price_is_unknown_and_not_zero() -> None:
-    unpriced = PAUSED.progress.replace(totals=RunTotals(usage=USAGE, cost_micro_usd=None))
+    unpriced = PAUSED.progress.replace(totals=RunUsage(usage=USAGE, cost_micro_usd=None))
     assert task_json(TaskView(progress=unpriced), None).cost_usd is None
     assert cost_text(unpriced) == "price unknown"
     assert cost_text(unpriced.replace(model=OFFLINE_MODEL)) == "price unknown"
@@ -228,7 +228,7 @@ def test_updates_of_the_documents_are_counted_once_the_store_has_them() -> None:
 
 
 def test_what_was_possibly_billed_at_a_price_that_nobody_knows_does_not_count_as_nothing() -> None:
-    silent = RunTotals(possibly_billed=29_487)
+    silent = RunUsage(possibly_billed=29_487)
     asked = PAUSED.progress.replace(
         model="local::m",
         totals=silent,

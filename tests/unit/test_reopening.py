@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.task_values import NOON, PLAN, REF, TERMS, asking, finished, working
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
-from waystation.kernel.errors import BadInput, Overdrawn
+from waystation.kernel.errors import BadInput, InsufficientBudgetError
 from waystation.tasks import session
 from waystation.tasks.continuation import TaskRewind, going_on
 from waystation.tasks.session import SessionState, Settlement
@@ -65,9 +65,9 @@ def test_what_was_spent_stays_spent_and_nothing_passes_the_budget(
     assert state.totals == before.totals
     assert state.account.spent + state.account.held == before.account.spent + Amount(
         tokens=sum(held.tokens for held in state.account.reserved.values())
-    ).less(sum((run.totals.spent for run in (*state.shelved.values(), state.runs["research-1"])), Amount()))
-    if before.account.limit.covers(before.account.spent):
-        assert state.account.limit.covers(state.account.spent + state.account.held)
+    ).subtract_clamped(sum((run.totals.spent for run in (*state.shelved.values(), state.runs["research-1"])), Amount()))
+    if before.account.limit.can_cover(before.account.spent):
+        assert state.account.limit.can_cover(state.account.spent + state.account.held)
     for extra in more:
         spent = state.runs["research-1"].totals.spent.tokens
         state = again(finished(state, "research-1", spent + extra).ended(TaskPhase.CANCELLED))
@@ -78,7 +78,7 @@ def test_what_was_spent_stays_spent_and_nothing_passes_the_budget(
 
 def test_a_request_that_the_end_came_before_is_closed() -> None:
     waiting = asking(working(), "research-1").replace(cancelled=True)
-    state = again(waiting.with_run(waiting.runs["research-1"].cannot_go_on("cancelled")).ended(TaskPhase.CANCELLED))
+    state = again(waiting.with_run(waiting.runs["research-1"].finish_partial("cancelled")).ended(TaskPhase.CANCELLED))
     assert [approval.decision for approval in state.approvals] == ["expired"]
     assert state.pending == ()
 
@@ -107,7 +107,7 @@ def test_a_subagent_is_not_taken_back_without_the_agent_that_used_what_it_found(
         again(state.replace(runs={**state.runs, "research-1.2": child}), "research-1.2")
 
 
-LIMITED = SessionState(account=Account(limit=Limit(tokens=100_000)))
+LIMITED = SessionState(account=BudgetAccount(limit=Limit(tokens=100_000)))
 
 
 @given(st.integers(0, 60_000), st.integers(0, 60_000))
@@ -126,13 +126,13 @@ def test_a_session_that_has_given_the_rest_away_refuses() -> None:
     state = session.admitted(LIMITED, "task-1", budget.limit)
     state = session.settled(state, Settlement(task_id="task-1", spent=budget.spent))
     state = session.admitted(state, "task-2", Limit(tokens=70_000))
-    with pytest.raises(Overdrawn):
+    with pytest.raises(InsufficientBudgetError):
         session.reopened(state, "task-1", budget)
 
 
 def test_the_number_of_a_leg_that_was_cut_off_is_not_used_again() -> None:
     """Its outcome may have been committed meanwhile, by what was taken back."""
     state = working()
-    cut_off = state.runs["research-1"].settled(state.runs["research-1"].totals).cannot_go_on("cancelled")
+    cut_off = state.runs["research-1"].settled(state.runs["research-1"].totals).finish_partial("cancelled")
     state = again(state.with_run(cut_off).ended(TaskPhase.CANCELLED))
     assert (working().runs["research-1"].leg, state.runs["research-1"].leg) == (1, 2)

@@ -2,10 +2,10 @@ from inline_snapshot import snapshot
 
 from tests.unit.progress_values import ASKING
 from tests.unit.progress_values import PAUSED as STILL_PAUSED
-from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
-from waystation.budgets.budget import RunTotals
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings, Section
+from waystation.budgets.budget import RunUsage
 from waystation.documents.citations import Citation, CitedDocument, FailedCitation
-from waystation.documents.documents import LeftOut
+from waystation.documents.documents import SkippedItem
 from waystation.kernel.usage import Usage
 from waystation.reports.report import (
     OFFLINE_WARNING,
@@ -24,7 +24,7 @@ PAUSED = STILL_PAUSED.replace(phase=TaskPhase.PARTIAL)
 """The same task, ended."""
 FOUND = StepFindings(
     title="Silting",
-    findings=Findings(
+    findings=ResearchFindings(
         findings=(
             Finding(claim="It silted up\nwithin ten years.", citations=("[harbour.md:2-2]", "[log.md:4-9]")),
             Finding(claim="Nobody dredged it.", citations=("[harbour.md:3-3]",)),
@@ -159,7 +159,7 @@ def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
 
 
 def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
-    totals = RunTotals(cost_micro_usd=None, usage=Usage(searches=3, estimated=4_000))
+    totals = RunUsage(cost_micro_usd=None, usage=Usage(searches=3, estimated=4_000))
     progress = PAUSED.replace(totals=totals, approvals=(ASKING,))
     report = whole_report(parts(progress=progress), "# Report", Apparatus())
     assert "- Searches of the web, by the provider: 3\n" in report
@@ -201,7 +201,7 @@ def test_each_source_is_named_once_with_its_places_in_order() -> None:
 
 
 def test_what_was_not_used_is_listed_with_its_reasons_up_to_fifty() -> None:
-    left_out = [LeftOut(name=f"{number}.doc", reason="an old\nWord file") for number in range(1_051)]
+    left_out = [SkippedItem(name=f"{number}.doc", reason="an old\nWord file") for number in range(1_051)]
     lines = not_used_section(left_out).splitlines()
     assert lines[:5] == ["## Not used", "", "Given with the documents, and not read:", "", "- 0.doc: an old Word file"]
     assert lines[-2:] == ["- 49.doc: an old Word file", "- and 1,001 more"]

@@ -1,8 +1,8 @@
-from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft, Section
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings, Section
 from waystation.documents.citations import Citation, FailedCitation
 from waystation.reports.report import Drafted, bullet_list, faults_in
 
-FOUND = Findings(
+FOUND = ResearchFindings(
     findings=(
         Finding(claim="It silted up.", citations=("[harbour.md:2-2]",)),
         Finding(claim="It was dug.", citations=("[harbour.md:1-1]",)),

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from waystation.cli.console import wrapped
+from waystation.cli.console import wrap_text
 
 COMMAND = "`waystation transcript task-0123456789abcdef --agent research-1`"
 
 
 def test_lines_end_between_words_and_never_in_a_command() -> None:
     said = f"name one: {COMMAND}, and nothing else is needed for it to be found again"
-    assert wrapped(said, 40).splitlines() == [
+    assert wrap_text(said, 40).splitlines() == [
         "name one:",
         f"{COMMAND},",
         "and nothing else is needed for it to be",
@@ -21,19 +21,19 @@ def test_lines_end_between_words_and_never_in_a_command() -> None:
 
 def test_what_is_indented_or_fits_stays_as_it_is() -> None:
     for said in ("  waystation approve task-0123456789abcdef --request r1 --add 30000", "two  spaces", ""):
-        assert wrapped(said, 40) == said
+        assert wrap_text(said, 40) == said
 
 
 def test_an_item_of_a_list_goes_on_under_its_words() -> None:
     said = "--   notices: nobody is told of requests and ended tasks"
-    assert wrapped(said, 40, hang=5).splitlines() == [
+    assert wrap_text(said, 40, hang=5).splitlines() == [
         "--   notices: nobody is told of",
         "     requests and ended tasks",
     ]
 
 
 def test_one_backtick_holds_nothing_together() -> None:
-    assert wrapped("it said ` and went on to say more of it", 20).splitlines() == [
+    assert wrap_text("it said ` and went on to say more of it", 20).splitlines() == [
         "it said ` and went",
         "on to say more of it",
     ]
@@ -41,7 +41,7 @@ def test_one_backtick_holds_nothing_together() -> None:
 
 @given(said=st.text(alphabet="ab `\n世", max_size=200), width=st.integers(5, 40))
 def test_no_word_is_lost_and_only_what_has_no_space_is_longer_than_the_line(said: str, width: int) -> None:
-    shown = wrapped(said, width)
+    shown = wrap_text(said, width)
     assert shown.replace("\n", " ").split() == said.replace("\n", " ").split()
     assert all(
         cell_len(line) <= width or line[:1].isspace() or "`" in line or " " not in line.strip()

@@ -10,7 +10,7 @@ from tests.unit.task_values import NOON, REF, TERMS
 from waystation.cli.main import run
 from waystation.cli.schedules import schedule_json, schedule_text
 from waystation.client.schedules import KnownSchedule
-from waystation.documents.procedures import GivenProcedure
+from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.schedules import (
     MonthlyBudget,
@@ -97,7 +97,7 @@ def test_a_ceiling_in_a_unit_in_which_no_run_is_limited_lets_none_begin(monthly:
 def test_a_schedule_is_shown_with_its_times_its_limits_and_its_last_run() -> None:
     monthly = WISH.replace(monthly=Limit(tokens=1_000_000))
     ran = SEEN.replace(next_run=NOON + timedelta(days=7), last_run=NOON, last="done, task-1", skipped=1, missed=2)
-    tides = GivenProcedure(name="tides", text="---\nname: tides\n---\nTwice.", skill=True)
+    tides = ProcedureSource(name="tides", text="---\nname: tides\n---\nTwice.", skill=True)
     with_tools = ASKED.replace(servers=(), procedures=(tides,))
     shown = [
         KnownSchedule(name="weekly", seen=SEEN, wish=WISH.replace(request=with_tools)),

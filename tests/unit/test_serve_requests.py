@@ -3,14 +3,14 @@
 from tests.unit.render_values import ASKING
 from waystation.kernel.amount import Amount, Limit
 from waystation.planning.plan import PLANNING_ID, standard_plan
-from waystation.plugins.web.task_page import for_what
+from waystation.plugins.web.task_page import build_approval_rows
 from waystation.tasks.progress import not_begun
 from waystation.tasks.task import Approval, StepProgress
 from waystation.tasks.view import PendingApproval
 
 
 def rows(approval: Approval, steps: tuple[StepProgress, ...] = ()) -> dict[str, str]:
-    return dict(for_what(PendingApproval(task_id="task-1", title="Why?", approval=approval, steps=steps)))
+    return dict(build_approval_rows(PendingApproval(task_id="task-1", title="Why?", approval=approval, steps=steps)))
 
 
 def test_a_plan_shows_its_steps_with_what_each_may_spend_and_what_the_answers_do() -> None:

@@ -6,7 +6,7 @@ from tests.ended_tasks import keep_ended_task
 from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
 from waystation.client.sessions import new_row
 from waystation.config.settings import Settings
-from waystation.config.validation import first_turn
+from waystation.config.validation import estimate_first_turn_tokens
 from waystation.context.tokens import estimate_text
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
@@ -17,7 +17,7 @@ from waystation.tasks.task import TaskRequest
 def follow_up(session: str = "default") -> TaskRequest:
     """In a window that has room for what is asked, and next to none for more."""
     asked = TaskRequest(question="And?", request_id="r2", session=session)
-    return asked.replace(window=(first_turn(asked) + 20) * 100 // 75 + 1)
+    return asked.replace(window=(estimate_first_turn_tokens(asked) + 20) * 100 // 75 + 1)
 
 
 async def ended_in(settings: Settings) -> SqlStore:
@@ -43,8 +43,10 @@ async def test_the_window_that_the_refusal_names_has_room(without_server: Settin
     earlier = EarlierTasks(store)
     told = await earlier.named(row, least)
     assert told
-    assert first_turn(row.request) + estimate_text(told) < row.terms.agent.trigger
-    assert estimate_text(told) <= min(least // WINDOW_SHARE, await earlier.most_tokens(row.ref, row.submitted_at))
+    assert estimate_first_turn_tokens(row.request) + estimate_text(told) < row.terms.agent.trigger
+    assert estimate_text(told) <= min(
+        least // WINDOW_SHARE, await earlier.estimate_max_tokens(row.ref, row.submitted_at)
+    )
     await store.aclose()
 
 

@@ -10,7 +10,7 @@ from activities.agents import AgentActivities, ContextActivities
 from activities.memory import DocumentActivities
 from activities.tasks import OversightActivities, PlanningActivities, ReportActivities
 from waystation.kernel.refs import TaskRef
-from workers.parts import DEPTH, present_session, session_of
+from workers.parts import DEPTH, find_session, present_session
 
 REF = TaskRef(store_id="s", tenant="t", session="harbour", task_id="task-1")
 REDACTING = (
@@ -44,7 +44,7 @@ def test_every_activity_that_redacts_says_of_which_session_it_is(activity: objec
 
 
 def test_a_session_is_found_by_reference_and_not_by_name() -> None:
-    assert session_of(REF) == "harbour"
-    assert session_of("session") == ""
-    assert session_of(None) == ""
+    assert find_session(REF) == "harbour"
+    assert find_session("session") == ""
+    assert find_session(None) == ""
     assert present_session() == ""

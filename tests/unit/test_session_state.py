@@ -7,10 +7,10 @@ from inline_snapshot import snapshot
 from pydantic import JsonValue, ValidationError
 
 from tests.crew import terms
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
-from waystation.kernel.errors import BadInput, Overdrawn
-from waystation.kernel.held_signals import HeldMessage, held_with
+from waystation.kernel.errors import BadInput, InsufficientBudgetError
+from waystation.kernel.held_signals import HeldMessage, add_held_message
 from waystation.kernel.refs import TaskRef
 from waystation.tasks import session
 from waystation.tasks.details import limit_fields
@@ -24,7 +24,7 @@ from waystation.tasks.session import (
     Settlement,
 )
 
-EMPTY = SessionState(account=Account(limit=Limit(tokens=100_000)))
+EMPTY = SessionState(account=BudgetAccount(limit=Limit(tokens=100_000)))
 SIXTY = Limit(tokens=60_000)
 
 
@@ -42,14 +42,14 @@ def answered(state: SessionState, asked: Ask) -> tuple[SessionState, SessionAnsw
 def test_a_task_is_admitted_with_its_whole_budget_reserved_or_not_at_all() -> None:
     state = session.admitted(EMPTY, "task-1", SIXTY)
     assert (state.account.reserved, state.open_tasks) == ({"task-1": Amount(tokens=60_000)}, ("task-1",))
-    with pytest.raises(Overdrawn):
+    with pytest.raises(InsufficientBudgetError):
         session.admitted(state, "task-2", SIXTY)
 
 
 def test_a_session_with_as_many_open_tasks_as_it_may_have_fits_into_a_payload_and_takes_no_more() -> None:
     ids = [f"task-{number:016x}" for number in range(session.MOST_OPEN_TASKS)]
     state = SessionState(
-        account=Account(limit=Limit(), reserved=dict.fromkeys(ids, Amount(tokens=10**9, micro_usd=10**9))),
+        account=BudgetAccount(limit=Limit(), reserved=dict.fromkeys(ids, Amount(tokens=10**9, micro_usd=10**9))),
         open_tasks=tuple(ids),
         answered=tuple(f"{ids[0]}/research-1.subagent-12-{number}" for number in range(session.REMEMBERED_ASKS)),
     )
@@ -57,7 +57,7 @@ def test_a_session_with_as_many_open_tasks_as_it_may_have_fits_into_a_payload_an
     held: tuple[HeldMessage, ...] | None = ()
     longest = held
     while held is not None:
-        longest, held = held, held_with(held, asks)
+        longest, held = held, add_held_message(held, asks)
     start = SessionStart(store_id="s" * 32, tenant="t" * 64, session="s" * 64, state=state, held=longest)
     assert len(start.model_dump_json()) < 256_000
     ref = TaskRef(store_id="s", tenant="t", session="s", task_id="task-more")
@@ -69,7 +69,7 @@ def test_a_session_with_as_many_open_tasks_as_it_may_have_fits_into_a_payload_an
 def test_a_task_that_is_over_gives_back_what_it_did_not_spend() -> None:
     state = session.admitted(EMPTY, "task-1", SIXTY)
     state = session.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=25_000)))
-    assert state == SessionState(account=Account(limit=Limit(tokens=100_000), spent=Amount(tokens=25_000)))
+    assert state == SessionState(account=BudgetAccount(limit=Limit(tokens=100_000), spent=Amount(tokens=25_000)))
 
 
 def test_a_task_that_did_not_start_gives_back_everything() -> None:
@@ -81,7 +81,7 @@ def test_a_task_settles_once_whether_it_told_its_end_or_was_found_dead(told: lis
     state = session.admitted(EMPTY, "task-1", SIXTY)
     for spent in told:
         state = session.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=spent)))
-    assert state.account == Account(limit=Limit(tokens=100_000), spent=Amount(tokens=told[0]))
+    assert state.account == BudgetAccount(limit=Limit(tokens=100_000), spent=Amount(tokens=told[0]))
 
 
 def test_an_answered_ask_is_remembered_and_not_answered_twice() -> None:
@@ -127,20 +127,20 @@ def test_the_newest_answered_asks_are_remembered() -> None:
 def test_a_grant_of_a_person_raises_limit_and_reservation_together() -> None:
     state = session.admitted(EMPTY, "task-1", SIXTY)
     raised = session.raised(state, Raised(task_id="task-1", amount=Amount(tokens=20_000)))
-    assert raised.account == Account(limit=Limit(tokens=120_000), reserved={"task-1": Amount(tokens=80_000)})
+    assert raised.account == BudgetAccount(limit=Limit(tokens=120_000), reserved={"task-1": Amount(tokens=80_000)})
     assert session.raised(state, Raised(task_id="task-gone", amount=Amount(tokens=20_000))) == state
 
 
 def test_a_grant_counts_also_where_the_limit_was_set_under_what_is_held() -> None:
     state = session.with_limit(session.admitted(EMPTY, "task-1", SIXTY), {"tokens": 1_000})
     raised = session.raised(state, Raised(task_id="task-1", amount=Amount(tokens=20_000)))
-    assert raised.account == Account(limit=Limit(tokens=21_000), reserved={"task-1": Amount(tokens=80_000)})
+    assert raised.account == BudgetAccount(limit=Limit(tokens=21_000), reserved={"task-1": Amount(tokens=80_000)})
 
 
 @pytest.mark.parametrize("limit", [0, 5_000, None])
 def test_a_limit_is_set_or_taken_away_and_leaves_what_is_spent_and_held(limit: int | None) -> None:
     state = session.admitted(EMPTY, "task-1", SIXTY)
-    assert session.with_limit(state, {"tokens": limit}).account == Account(
+    assert session.with_limit(state, {"tokens": limit}).account == BudgetAccount(
         limit=Limit(tokens=limit), reserved={"task-1": Amount(tokens=60_000)}
     )
 
@@ -182,8 +182,8 @@ def test_a_limit_arrives_as_the_client_sends_it(tokens: int | None, micro_usd: i
     assert session.with_limit(EMPTY, sent).account.limit == limit
 
 
-IN_DOLLARS = SessionState(account=Account(limit=Limit(micro_usd=5_000_000)))
-IN_BOTH = SessionState(account=Account(limit=Limit(tokens=100_000, micro_usd=5_000_000)))
+IN_DOLLARS = SessionState(account=BudgetAccount(limit=Limit(micro_usd=5_000_000)))
+IN_BOTH = SessionState(account=BudgetAccount(limit=Limit(tokens=100_000, micro_usd=5_000_000)))
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_session_takes_a_task_that_is_limited_in_more_units_than_it_is() -> No
 
 def test_a_task_that_fits_in_one_unit_only_is_refused() -> None:
     with pytest.raises(
-        Overdrawn, match=r"^task-1 asks for 60,000 tokens and \$6\.00; left: 100,000 tokens and \$5\.00$"
+        InsufficientBudgetError, match=r"^task-1 asks for 60,000 tokens and \$6\.00; left: 100,000 tokens and \$5\.00$"
     ):
         session.admitted(IN_BOTH, "task-1", Limit(tokens=60_000, micro_usd=6_000_000))
 
@@ -265,13 +265,15 @@ def test_what_people_see_of_a_session() -> None:
     ],
 )
 def test_a_task_that_does_not_fit_is_told_what_would(limit: Limit, asked: Amount, advice: str) -> None:
-    words = session.overdrawn_text(Account(limit=limit), asked)
+    words = session.overdrawn_text(BudgetAccount(limit=limit), asked)
     assert advice in words
     assert words.endswith("raise the session's limit with `waystation session set SESSION --budget AMOUNT`")
 
 
 def test_a_refusal_for_lack_of_budget_names_what_is_held_for_other_tasks() -> None:
-    account = Account(limit=Limit(tokens=200_000), spent=Amount(tokens=8_731)).reserve("t", Amount(tokens=160_000))
+    account = BudgetAccount(limit=Limit(tokens=200_000), spent=Amount(tokens=8_731)).reserve(
+        "t", Amount(tokens=160_000)
+    )
     assert session.overdrawn_text(account, Amount(tokens=70_000)).startswith(
         "the session has 31,269 of 200,000 tokens left, and the task asks for 70,000 tokens; 160,000 tokens held "
         "for its tasks at work, which give back what they do not spend: submit with --budget 31000 or less"

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from waystation.cli.main import run
-from waystation.config.settings import Settings, unknown_variables
+from waystation.config.settings import Settings, describe_unknown_variables
 from waystation.kernel.amount import Limit
 
 
@@ -101,7 +101,7 @@ def test_every_setting_says_what_it_is_for() -> None:
 def test_a_variable_that_is_no_setting_is_named_with_what_was_meant(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert unknown_variables() == ()
+    assert describe_unknown_variables() == ()
     for name in ("WAYSTATION_BUGDET", "waystation_zzz", "WAYSTATION_ANTHROPIC_API_KEY"):
         monkeypatch.setenv(name, "s3cret")
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
@@ -110,7 +110,7 @@ def test_a_variable_that_is_no_setting_is_named_with_what_was_meant(
         "WAYSTATION_BUGDET is no setting, and does nothing: did you mean WAYSTATION_BUDGET?",
         "WAYSTATION_ZZZ is no setting, and does nothing.",
     )
-    assert unknown_variables() == told
+    assert describe_unknown_variables() == told
     (tmp_path / "note.md").write_text("The bar shifts in autumn.")
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     assert run(["submit", "What?", "--docs", str(tmp_path / "note.md")]) == 3

@@ -8,9 +8,9 @@ from pydantic import SecretStr, ValidationError
 
 from tests.ended_tasks import row_of
 from tests.prices import PRICES
-from waystation.agents.leg import AgentTerms
-from waystation.cli.submit import tell_terms
-from waystation.config.resolver import adjustments, task_terms
+from waystation.agents.leg import AgentConfig
+from waystation.cli.submit import print_task_config
+from waystation.config.resolver import build_task_config, collect_adjustments
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.security.untrusted import USUAL
@@ -30,9 +30,9 @@ def asked(**given: object) -> TaskRequest:
     return TaskRequest.model_validate({"question": "What?", "request_id": "r", **given})
 
 
-def agent(request: TaskRequest, model: str = SONNET, **settings: object) -> AgentTerms:
+def agent(request: TaskRequest, model: str = SONNET, **settings: object) -> AgentConfig:
     given = Settings.model_validate({"anthropic_api_key": WITH_KEY, "agent_model": model, **settings})
-    return task_terms(request, given, PRICES, date(2026, 11, 21)).agent
+    return build_task_config(request, given, PRICES, date(2026, 11, 21)).agent
 
 
 @pytest.mark.parametrize(
@@ -88,16 +88,16 @@ def test_a_threshold_that_is_none_falls_back_to_the_default_and_is_told(config: 
     config.write_text(f"[profiles.sonnet]\nthreshold = {threshold}\n")
     assert agent(asked(window=20_000)).trigger == 15_000
     settings = Settings(anthropic_api_key=WITH_KEY)
-    (sentence,) = adjustments(asked(), settings)
+    (sentence,) = collect_adjustments(asked(), settings)
     assert sentence.startswith("In profile sonnet, threshold ")
-    assert adjustments(asked(), Settings(anthropic_api_key=WITH_KEY, agent_model=OPUS)) == ()
+    assert collect_adjustments(asked(), Settings(anthropic_api_key=WITH_KEY, agent_model=OPUS)) == ()
 
 
 def test_minus_one_inherits_the_default_in_silence(config: Path) -> None:
     config.write_text("[profiles.opus]\nthreshold = -1\n")
     settings = Settings(anthropic_api_key=WITH_KEY, agent_model=OPUS)
     assert agent(asked(window=20_000), OPUS).trigger == 15_000
-    assert adjustments(asked(), settings) == ()
+    assert collect_adjustments(asked(), settings) == ()
 
 
 def test_a_profile_with_an_unknown_word_in_it_is_refused(config: Path) -> None:
@@ -110,11 +110,11 @@ def test_a_window_over_the_models_is_cut_and_told() -> None:
     request = asked(window=900_000, agent_budget=Limit(tokens=10_000_000))
     settings = Settings(anthropic_api_key=WITH_KEY, agent_model="claude-haiku-4-5")
     assert agent(request, "claude-haiku-4-5").window == 160_000
-    (sentence,) = adjustments(request, settings)
+    (sentence,) = collect_adjustments(request, settings)
     assert sentence == (
         "A window of 900,000 tokens is more than claude-haiku-4-5 takes with room for its reply: it is 160,000 at most."
     )
-    assert adjustments(asked(window=160_000), settings) == ()
+    assert collect_adjustments(asked(window=160_000), settings) == ()
 
 
 def test_summaries_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_summaries_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_terms_of_before_there_were_strategies_mean_what_they_meant() -> None:
-    old = AgentTerms(model="m", condense_model="c", window=20_000, trigger=15_000, target=7_500)
+    old = AgentConfig(model="m", condense_model="c", window=20_000, trigger=15_000, target=7_500)
     assert (old.strategy, old.keep_last, old.auto_compact) == ("window", None, True)
 
 
@@ -141,21 +141,21 @@ def test_what_a_strategy_keeps_is_told_at_submit(
     capsys: pytest.CaptureFixture[str], strategy: str, keep_last: int | None, words: str
 ) -> None:
     settings = Settings(keep_last=keep_last)
-    tell_terms(settings, row_of(asked(strategy=strategy), settings), 1)
+    print_task_config(settings, row_of(asked(strategy=strategy), settings), 1)
     assert words in capsys.readouterr().err
 
 
 def test_what_condenses_and_why_is_told_at_submit(capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
-    tell_terms(settings, row_of(asked(), settings), 1)
+    print_task_config(settings, row_of(asked(), settings), 1)
     assert f"model {SONNET}, summaries by {HAIKU} (profile sonnet)\n" in capsys.readouterr().err
     settings = Settings(anthropic_api_key=WITH_KEY, agent_model=OPUS)
-    tell_terms(settings, row_of(asked(window=20_000), settings), 1)
+    print_task_config(settings, row_of(asked(window=20_000), settings), 1)
     assert f"full at 16,000 (profile opus); model {OPUS}\n" in capsys.readouterr().err
 
 
 def test_tool_servers_that_this_machine_has_no_list_of_are_told() -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
-    (sentence,) = adjustments(asked(servers=(USUAL, "crm")), settings)
+    (sentence,) = collect_adjustments(asked(servers=(USUAL, "crm")), settings)
     assert sentence.endswith("the task does without crm.")
-    assert adjustments(asked(servers=(USUAL,)), settings) == ()
+    assert collect_adjustments(asked(servers=(USUAL,)), settings) == ()

@@ -6,8 +6,8 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from waystation.budgets.budget import Mode
-from waystation.cli.console import BAD_USAGE, exit_code, sentence
-from waystation.config.resolver import choices
+from waystation.cli.console import BAD_USAGE, exit_code, format_error
+from waystation.config.resolver import resolve_config
 from waystation.config.settings import Settings
 from waystation.config.values import NOT_IN_A_FILE
 from waystation.kernel.amount import WRITTEN, Limit
@@ -28,7 +28,7 @@ def refusal() -> str:
         Settings()
     except (ValidationError, BadInput) as refused:
         code = exit_code(refused)
-        return sentence(refused) if code == BAD_USAGE else f"exit code {code}"
+        return format_error(refused) if code == BAD_USAGE else f"exit code {code}"
     return "nothing was refused"
 
 
@@ -203,7 +203,7 @@ def test_the_request_beats_the_preset_that_the_environment_and_that_the_file(
     config.write_text(line)
     monkeypatch.setenv("WAYSTATION_WINDOW", variable)
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r", **asked})
-    chosen = choices(request, Settings())
+    chosen = resolve_config(request, Settings())
     assert (chosen.window, chosen.origins.get("window")) == (window, origin)
 
 
@@ -212,8 +212,8 @@ def test_the_request_is_heard_on_everything_that_it_says(config: Path) -> None:
     silent = TaskRequest(question="What?", request_id="r")
     budget, agent_budget = Limit(tokens=5_000), Limit(tokens=6_000)
     said = silent.replace(budget=budget, agent_budget=agent_budget, window=7_000, mode=Mode.HARD)
-    asked = choices(said, Settings())
+    asked = resolve_config(said, Settings())
     assert (asked.budget, asked.agent_budget, asked.window, asked.mode) == (budget, agent_budget, 7_000, Mode.HARD)
-    left = choices(silent, Settings())
+    left = resolve_config(silent, Settings())
     assert (left.budget, left.agent_budget) == (Limit(tokens=300_000), Limit(tokens=50_000))
     assert (left.window, left.mode) == (20_000, Mode.SOFT)

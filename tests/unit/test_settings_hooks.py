@@ -9,16 +9,16 @@ from pydantic import SecretStr, ValidationError
 
 from tests.webhook_server import running_webhook
 from waystation.agents.compactor import CompactionHooks
-from waystation.cli.console import BAD_USAGE, exit_code, sentence
+from waystation.cli.console import BAD_USAGE, exit_code, format_error
 from waystation.config.settings import Settings
 from waystation.context.outcome import CompactionEvent
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.runtime.hooks import CommandHook, PostedHook
 from waystation.runtime.sql_store import SqlStore
-from waystation.testing import ListMeter
-from workers.outside import opened_hooks
-from workers.parts import opened_parts
+from waystation.testing import RecordingMeter
+from workers.outside import open_compaction_hooks
+from workers.parts import open_activity_deps
 
 EVENT = CompactionEvent(
     event="before", trigger="auto", task="t", agent="a", run_id="t/a", strategy="ends", tokens=1, window=2
@@ -32,7 +32,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_without_settings_there_are_no_hooks() -> None:
-    async with opened_hooks(Settings()) as hooks:
+    async with open_compaction_hooks(Settings()) as hooks:
         assert hooks == CompactionHooks()
 
 
@@ -43,7 +43,7 @@ async def test_a_worker_calls_what_environment_and_config_file_name(
     monkeypatch.setenv("WAYSTATION_COMPACTION_BEFORE", f" {line} ")
     async with running_webhook() as server:
         config.write_text(f'compaction_after = "{server.url}"\ncompaction_hook_blocks = true\n')
-        async with opened_hooks(Settings()) as hooks:
+        async with open_compaction_hooks(Settings()) as hooks:
             assert (type(hooks.before), type(hooks.after), hooks.blocks) == (CommandHook, PostedHook, True)
             assert await hooks.call(EVENT) is None
             assert await hooks.call(EVENT.replace(event="after")) is None
@@ -84,8 +84,8 @@ def test_what_is_neither_command_line_nor_address_is_refused_by_its_setting_and_
     with pytest.raises(ValidationError) as refused:
         Settings()
     assert exit_code(refused.value) == BAD_USAGE
-    assert sentence(refused.value).startswith("WAYSTATION_COMPACTION_AFTER: it must be a command line ")
-    assert "hush" not in f"{sentence(refused.value)}{refused.value}"
+    assert format_error(refused.value).startswith("WAYSTATION_COMPACTION_AFTER: it must be a command line ")
+    assert "hush" not in f"{format_error(refused.value)}{refused.value}"
 
 
 async def test_a_worker_with_a_hook_whose_program_is_not_there_does_not_start(
@@ -93,13 +93,13 @@ async def test_a_worker_with_a_hook_whose_program_is_not_there_does_not_start(
 ) -> None:
     config.write_text('compaction_after = "nowhere-to-be-found --token hush"\n')
     with pytest.raises(BadInput) as in_file:
-        async with opened_hooks(Settings()):
+        async with open_compaction_hooks(Settings()):
             pass
     assert str(in_file.value).startswith(f"compaction_after in {config}: its program is not there, or may not be run")
     assert "hush" not in str(in_file.value)
     monkeypatch.setenv("WAYSTATION_COMPACTION_AFTER", "nowhere-to-be-found")
     with pytest.raises(BadInput, match=r"^WAYSTATION_COMPACTION_AFTER: its program is not there"):
-        async with opened_hooks(Settings()):
+        async with open_compaction_hooks(Settings()):
             pass
 
 
@@ -112,7 +112,7 @@ async def test_what_makes_room_in_a_worker_has_its_hooks() -> None:
     settings = Settings(compaction_before="true", compaction_hook_blocks=True)
     async with (
         aclosing(await SqlStore.open(settings.database_url, utc_now)) as store,
-        opened_parts(settings, store, ListMeter()) as parts,
+        open_activity_deps(settings, store, RecordingMeter()) as parts,
     ):
         hooks = parts.condenser.hooks
     assert isinstance(hooks.before, CommandHook)

@@ -8,16 +8,16 @@ from pydantic import ValidationError
 
 from tests.ended_tasks import row_of
 from tests.prices import PRICES
-from waystation.cli.main import sentence
-from waystation.cli.submit import tell_terms
-from waystation.config.resolver import adjustments, task_terms, warnings_about
-from waystation.config.settings import Settings, setting_faults, unknown_variables
+from waystation.cli.main import format_error
+from waystation.cli.submit import print_task_config
+from waystation.config.resolver import build_task_config, collect_adjustments, collect_config_warnings
+from waystation.config.settings import Settings, describe_unknown_variables, format_setting_errors
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
-from waystation.models.connections import Patience
+from waystation.models.connections import ModelTimeouts
 from waystation.models.profiles import CONDENSE_MODEL, OFFLINE_MODEL
 from waystation.tasks.task import TaskRequest, TaskTerms
-from workers.models import patience_of
+from workers.models import get_model_timeouts
 
 SONNET, OPUS, HAIKU, COUNTING = "claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-haiku-4-5"
 
@@ -31,7 +31,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def terms(asked: dict[str, object] | None = None, /, **given: object) -> TaskTerms:
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r", **(asked or {})})
-    return task_terms(request, Settings.model_validate(given), PRICES, date(2026, 11, 21))
+    return build_task_config(request, Settings.model_validate(given), PRICES, date(2026, 11, 21))
 
 
 def test_all_roles_work_alike_unless_something_is_set_for_one() -> None:
@@ -163,14 +163,14 @@ def test_at_another_endpoint_dollars_need_prices_that_somebody_wrote_down(url: s
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r", "budget": {"micro_usd": 9_000_000}})
     settings = Settings.model_validate({"anthropic_base_url": url})
     written = tuple(price.replace(source="own price file") for price in PRICES)
-    assert task_terms(request, settings, written, date(2026, 11, 21)).budget.micro_usd == 9_000_000
+    assert build_task_config(request, settings, written, date(2026, 11, 21)).budget.micro_usd == 9_000_000
     assert (terms(anthropic_base_url=url).budget.tokens is not None) is refused
     if refused:
         named = f"{CONDENSE_MODEL}, {SONNET}" if CONDENSE_MODEL < SONNET else SONNET
         with pytest.raises(BadInput, match=f"needs prices that somebody wrote down, and {named} has only"):
-            task_terms(request, settings, PRICES, date(2026, 11, 21))
+            build_task_config(request, settings, PRICES, date(2026, 11, 21))
     else:
-        task_terms(request, settings, PRICES, date(2026, 11, 21))
+        build_task_config(request, settings, PRICES, date(2026, 11, 21))
 
 
 @pytest.mark.parametrize("role", ["research", "analysis", "writing"])
@@ -182,7 +182,7 @@ def test_a_model_without_a_price_is_refused_for_each_role_where_dollars_are_limi
 
 
 def test_a_model_that_is_not_known_is_warned_about_for_its_role() -> None:
-    warnings = " ".join(warnings_about(terms(roles={"writing": {"model": "somebody-elses-1"}})))
+    warnings = " ".join(collect_config_warnings(terms(roles={"writing": {"model": "somebody-elses-1"}})))
     assert warnings.count("The model somebody-elses-1 is not known here") == 1
 
 
@@ -195,9 +195,9 @@ def test_the_environment_gives_single_values_of_a_role_before_those_of_the_confi
     monkeypatch.setenv("WAYSTATION_ROLES__WRITING__EFFORT", "low")
     monkeypatch.setenv("WAYSTATION_ROLES__RESEARCH__THINKING", "4k")
     settings = Settings()
-    assert settings.working("writing") == (OPUS, "low", None)
-    assert settings.working("research") == (COUNTING, None, 4_000)
-    assert settings.working("analysis") == (SONNET, None, None)
+    assert settings.get_model_options("writing") == (OPUS, "low", None)
+    assert settings.get_model_options("research") == (COUNTING, None, 4_000)
+    assert settings.get_model_options("analysis") == (SONNET, None, None)
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,8 @@ def test_what_is_neither_is_refused_with_what_may_be_given(
     monkeypatch.setenv(f"WAYSTATION_{name}", given)
     with pytest.raises(ValueError) as refused:  # noqa: PT011 (its words are asserted)
         Settings()
-    assert f"WAYSTATION_{name}: " in sentence(refused.value)
-    assert words in sentence(refused.value)
+    assert f"WAYSTATION_{name}: " in format_error(refused.value)
+    assert words in format_error(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -233,19 +233,19 @@ def test_a_wrong_value_of_a_table_is_named_where_it_was_given(
     monkeypatch.setenv(f"WAYSTATION_{name}", given)
     with pytest.raises(ValidationError) as refused:
         Settings()
-    assert setting_faults(refused.value).startswith(words)
+    assert format_setting_errors(refused.value).startswith(words)
 
 
 def test_only_tables_are_given_value_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAYSTATION_ROLES__WRITING__EFFORT", "low")
-    assert unknown_variables() == ()
+    assert describe_unknown_variables() == ()
     monkeypatch.setenv("WAYSTATION_MODE__WRITING", "hard")
-    assert unknown_variables() == ("WAYSTATION_MODE__WRITING is no setting, and does nothing.",)
+    assert describe_unknown_variables() == ("WAYSTATION_MODE__WRITING is no setting, and does nothing.",)
 
 
 def told(capsys: pytest.CaptureFixture[str], **given: object) -> list[str]:
     request = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000))
-    tell_terms(Settings.model_validate(given), row_of(request, Settings.model_validate(given)), 1)
+    print_task_config(Settings.model_validate(given), row_of(request, Settings.model_validate(given)), 1)
     return capsys.readouterr().err.splitlines()
 
 
@@ -264,19 +264,19 @@ def test_submit_tells_the_models_by_role_where_they_differ(capsys: pytest.Captur
 
 def test_the_offline_model_says_which_settings_of_models_it_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = TaskRequest(question="What?", session="s", request_id="r")
-    assert adjustments(asked, Settings(offline=True)) == ()
+    assert collect_adjustments(asked, Settings(offline=True)) == ()
     monkeypatch.setenv("WAYSTATION_EFFORT", "max")
     monkeypatch.setenv("WAYSTATION_ROLES__WRITING__MODEL", OPUS)
-    assert adjustments(asked, Settings(offline=True)) == (
+    assert collect_adjustments(asked, Settings(offline=True)) == (
         "The built-in offline model does the work. Not used: WAYSTATION_ROLES__WRITING__MODEL, WAYSTATION_EFFORT.",
     )
-    assert adjustments(asked, Settings(offline=False)) == ()
+    assert collect_adjustments(asked, Settings(offline=False)) == ()
 
 
 def test_how_long_a_model_may_be_silent_is_set_apart_for_thinking_and_for_a_reply_that_has_begun() -> None:
-    assert patience_of(Settings()) == Patience(first_byte=180, thinking=600, stream=90)
+    assert get_model_timeouts(Settings()) == ModelTimeouts(first_byte=180, thinking=600, stream=90)
     given = Settings(model_patience=20, model_patience_thinking=900, model_stream_patience=15)
-    assert patience_of(given) == Patience(first_byte=20, thinking=900, stream=15)
+    assert get_model_timeouts(given) == ModelTimeouts(first_byte=20, thinking=900, stream=15)
 
 
 AT_ANOTHER: dict[str, object] = {"anthropic_base_url": "http://model.test"}
@@ -293,7 +293,7 @@ def test_a_model_that_takes_no_tools_where_it_is_is_refused_with_the_next_step()
 def test_an_endpoint_that_nobody_probed_is_warned_of_and_the_providers_own_is_not() -> None:
     def said(**given: object) -> str:
         request = TaskRequest.model_validate({"question": "What?", "request_id": "r"})
-        return " ".join(adjustments(request, Settings.model_validate(given)))
+        return " ".join(collect_adjustments(request, Settings.model_validate(given)))
 
     assert f"waystation doctor --model {SONNET} --save" in said(**AT_ANOTHER)
     rows = {"http://model.test": {name: {"tools": True} for name in (SONNET, CONDENSE_MODEL)}}

@@ -5,7 +5,7 @@ from pydantic import SecretStr
 
 from tests.prices import PRICES
 from waystation.budgets.budget import Mode
-from waystation.config.resolver import bought_text, task_terms, warnings_about
+from waystation.config.resolver import build_task_config, collect_config_warnings, describe_budget_in_tokens
 from waystation.config.settings import Settings
 from waystation.config.validation import CONTRACT_TOKENS, PROMPT_TOKENS
 from waystation.kernel.amount import Amount, Limit, read_limit
@@ -31,7 +31,7 @@ def asked(
 
 
 def terms_of(request: TaskRequest, settings: Settings) -> TaskTerms:
-    return task_terms(request, settings, PRICES, date(2026, 11, 21))
+    return build_task_config(request, settings, PRICES, date(2026, 11, 21))
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_without_a_key_no_model_of_a_provider_is_named() -> None:
 
 
 def test_usual_terms_are_not_warned_about() -> None:
-    assert warnings_about(terms_of(asked(), Settings())) == ()
+    assert collect_config_warnings(terms_of(asked(), Settings())) == ()
 
 
 @pytest.mark.parametrize(
@@ -88,18 +88,18 @@ def test_usual_terms_are_not_warned_about() -> None:
     ],
 )
 def test_terms_that_will_disappoint_are_warned_about(request_: TaskRequest, words: str) -> None:
-    assert words in " ".join(warnings_about(terms_of(request_, Settings())))
+    assert words in " ".join(collect_config_warnings(terms_of(request_, Settings())))
 
 
 def test_a_late_trigger_is_warned_about() -> None:
     words = "full at 163,217 of 171,808 tokens leaves no room"
-    assert words in " ".join(warnings_about(terms_of(asked(), Settings(trigger_percent=95))))
-    assert warnings_about(terms_of(asked(), Settings(trigger_percent=94))) == ()
+    assert words in " ".join(collect_config_warnings(terms_of(asked(), Settings(trigger_percent=95))))
+    assert collect_config_warnings(terms_of(asked(), Settings(trigger_percent=94))) == ()
 
 
 @pytest.mark.parametrize(("primers", "recents", "warned"), [(1, 50, True), (2, 50, False), (1, 49, False)])
 def test_few_primers_with_many_recents_are_warned_about(primers: int, recents: int, warned: bool) -> None:
-    warnings = warnings_about(terms_of(asked(), Settings(primers=primers, recents=recents)))
+    warnings = collect_config_warnings(terms_of(asked(), Settings(primers=primers, recents=recents)))
     assert ("how the work began is lost first" in " ".join(warnings)) is warned
 
 
@@ -130,7 +130,7 @@ def test_the_numbers_of_a_preset_reach_the_agent(
     assert (agent.window, agent.trigger, agent.target) == (window, trigger, trigger // 2)
     assert (agent.messages, (agent.primers, agent.recents), agent.history) == (messages, kept, history)
     assert terms.budget == Limit(tokens=budget)
-    assert warnings_about(terms) == ()
+    assert collect_config_warnings(terms) == ()
 
 
 def test_a_preset_changes_nothing_that_the_request_says() -> None:
@@ -147,7 +147,7 @@ def test_a_budget_of_a_preset_in_tokens_does_not_meet_a_task_in_dollars() -> Non
 
 def test_a_model_that_nobody_knows_is_warned_about() -> None:
     terms = terms_of(asked(), Settings(anthropic_api_key=WITH_KEY, agent_model="somebody-elses-1"))
-    assert "The model somebody-elses-1 is not known here" in " ".join(warnings_about(terms))
+    assert "The model somebody-elses-1 is not known here" in " ".join(collect_config_warnings(terms))
 
 
 @pytest.mark.parametrize(
@@ -214,14 +214,14 @@ def test_the_least_that_a_refusal_of_a_window_names_is_taken(given: dict[str, ob
 
 @pytest.mark.parametrize(("window", "warned"), [(4_100, True), (7_999, True), (8_000, False)])
 def test_a_narrow_window_is_warned_about(window: int, warned: bool) -> None:
-    warnings = " ".join(warnings_about(terms_of(asked(window=window), Settings())))
+    warnings = " ".join(collect_config_warnings(terms_of(asked(window=window), Settings())))
     assert (f"A window of {window:,} tokens is narrow: under 8,000, " in warnings) is warned
 
 
 def test_a_small_budget_in_dollars_is_warned_about_for_what_is_kept_for_the_report() -> None:
     request = TaskRequest(question="What?", request_id="r", budget=Limit(micro_usd=400_000))
     warnings = " ".join(
-        warnings_about(terms_of(request, Settings(anthropic_api_key=WITH_KEY, agent_model="claude-opus-5-5")))
+        collect_config_warnings(terms_of(request, Settings(anthropic_api_key=WITH_KEY, agent_model="claude-opus-5-5")))
     )
     assert "$0.10 of it are kept for writing" in warnings
 
@@ -245,10 +245,12 @@ def test_a_budget_that_nobody_gave_is_in_dollars_where_every_price_is_known_and_
 def test_what_a_budget_in_dollars_buys_is_told_and_how_tokens_of_several_models_count() -> None:
     settings = Settings(anthropic_api_key=WITH_KEY, agent_model="claude-opus-5-5", condense_model="claude-haiku-5-5")
     today = date(2026, 11, 21)
-    in_dollars = bought_text(terms_of(TaskRequest(question="What?", request_id="r"), settings), today)
+    in_dollars = describe_budget_in_tokens(terms_of(TaskRequest(question="What?", request_id="r"), settings), today)
     assert "$10.00 buys claude-opus-5-5 about" in in_dollars
     in_tokens = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000))
-    assert "counts as much" in bought_text(terms_of(in_tokens, Settings(anthropic_api_key=WITH_KEY)), today)
+    assert "counts as much" in describe_budget_in_tokens(
+        terms_of(in_tokens, Settings(anthropic_api_key=WITH_KEY)), today
+    )
 
 
 def test_replies_worth_a_call_have_four_thousand_tokens_and_the_writer_has_twice_the_room() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from waystation.agents.tool_visibility import ParameterLimit, ToolPolicy
-from waystation.cli.console import sentence
+from waystation.cli.console import format_error
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_read_is_refused_under_the_name_of_its_setting(
     monkeypatch.setenv(f"WAYSTATION_{name}", "10.1.2.3/16")
     with pytest.raises(ValidationError) as refused:
         Settings()
-    told = sentence(refused.value)
+    told = format_error(refused.value)
     assert f"WAYSTATION_{name}" in told
     assert said in told
 
@@ -79,7 +79,7 @@ def test_no_setting_of_the_environment_has_to_be_json(monkeypatch: pytest.Monkey
             try:
                 Settings()
             except (ValidationError, BadInput) as refused:
-                told = sentence(refused)
+                told = format_error(refused)
             else:
                 continue  # any text will do
             assert f"WAYSTATION_{name.upper()}" in told or name == "config"

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from waystation.cli.console import BAD_USAGE, WORK_FAILED, exit_code, sentence
+from waystation.cli.console import BAD_USAGE, WORK_FAILED, exit_code, format_error
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 
@@ -37,8 +37,8 @@ def test_what_is_no_web_address_is_refused_and_not_shown(monkeypatch: pytest.Mon
     with pytest.raises(ValidationError) as refused:
         Settings()
     assert exit_code(refused.value) == BAD_USAGE
-    assert sentence(refused.value).startswith("WAYSTATION_WEBHOOK: it must be an http or https address")
-    assert "hush" not in f"{sentence(refused.value)}{refused.value}"
+    assert format_error(refused.value).startswith("WAYSTATION_WEBHOOK: it must be an http or https address")
+    assert "hush" not in f"{format_error(refused.value)}{refused.value}"
 
 
 @pytest.mark.parametrize("given", ["json://example.com bogus://hush@y", "json://example.com hush", "hush"])
@@ -78,4 +78,4 @@ def test_a_page_that_is_no_address_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("WAYSTATION_PAGE", "waystation.example.org")
     with pytest.raises(ValidationError) as refused:
         Settings()
-    assert sentence(refused.value).startswith("WAYSTATION_PAGE: it must be an http or https address")
+    assert format_error(refused.value).startswith("WAYSTATION_PAGE: it must be an http or https address")

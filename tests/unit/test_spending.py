@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.cli.main import run
-from waystation.cli.tasks import spending_rows, spent_text
+from waystation.cli.tasks import build_spending_rows, format_spending_line
 from waystation.kernel.errors import BadInput
 from waystation.kernel.usage import Usage
-from waystation.plugins.web.charts import APART, DAYS_FOOT, DAYS_HEIGHT, DAYS_LEFT, spent_days
+from waystation.plugins.web.charts import APART, DAYS_FOOT, DAYS_HEIGHT, DAYS_LEFT, build_daily_spending_chart
 from waystation.plugins.web.pictures import WIDTH
 from waystation.tasks.progress import MOST_DAYS, Days, SpentLine, spent_in
 
@@ -53,7 +53,7 @@ def test_days_that_are_none_or_too_many_are_refused(since: date, until: date, sa
 @given(SPENT, st.sampled_from(["task", "agent", "model"]))
 def test_every_amount_is_in_the_picture_once_whatever_it_is_grouped_by(spent: list[SpentLine], by: str) -> None:
     spending = spent_in(WHOLE, spent, {})
-    drawn = spent_days(spending, by)  # pyright: ignore[reportArgumentType]
+    drawn = build_daily_spending_chart(spending, by)  # pyright: ignore[reportArgumentType]
     assert sum(group.spent.calls for group in drawn.groups) == sum(line.calls for line in spent)
     assert sum((bar.spent.usage for bar in drawn.bars), Usage()) == sum((line.usage for line in spent), Usage())
     assert [bar.day for bar in drawn.bars] == list(WHOLE.each)
@@ -62,7 +62,7 @@ def test_every_amount_is_in_the_picture_once_whatever_it_is_grouped_by(spent: li
 
 @given(SPENT)
 def test_no_bar_leaves_the_picture_and_the_longest_nearly_fills_it(spent: list[SpentLine]) -> None:
-    drawn = spent_days(spent_in(WHOLE, spent, {}), "task")
+    drawn = build_daily_spending_chart(spent_in(WHOLE, spent, {}), "task")
     foot = DAYS_HEIGHT - DAYS_FOOT
     tops = [min([one.y for one in bar.stacks], default=foot) for bar in drawn.bars]
     assert all(0 <= top <= foot for top in tops)
@@ -78,7 +78,7 @@ def test_no_bar_leaves_the_picture_and_the_longest_nearly_fills_it(spent: list[S
 
 def test_without_prices_tokens_are_drawn() -> None:
     line = SpentLine(day=TODAY, task_id="task-1", role="writing", model="m", calls=2, usage=Usage(input=30))
-    drawn = spent_days(spent_in(Days(since=TODAY, until=TODAY), [line], {"task-1": "Which?"}), "task")
+    drawn = build_daily_spending_chart(spent_in(Days(since=TODAY, until=TODAY), [line], {"task-1": "Which?"}), "task")
     assert [one.title for one in drawn.bars[0].stacks] == ["25 Nov, Which?: 30 tokens"]
     assert [words for _, words in drawn.steps] == ["0 tokens", "10 tokens", "20 tokens", "30 tokens"]
 
@@ -89,9 +89,9 @@ def test_at_a_terminal_the_dearest_comes_first_and_unknown_prices_are_said() -> 
     )
     dear = SpentLine(day=TODAY, task_id="task-11", role="research", model="b", calls=2, cost_micro_usd=90_000)
     spending = spent_in(Days(since=TODAY, until=TODAY), [cheap, dear], {"task-11": "Which?"})
-    assert [row[-1] for row in spending_rows(spending, "task")] == ["11 Which?", "00"]
-    assert [row[0] for row in spending_rows(spending, "model")] == ["$0.09", "$0.000005"]
-    assert spent_text(spending.total) == "$0.09 and 1 call without a known price, 0 fresh tokens"
+    assert [row[-1] for row in build_spending_rows(spending, "task")] == ["11 Which?", "00"]
+    assert [row[0] for row in build_spending_rows(spending, "model")] == ["$0.09", "$0.000005"]
+    assert format_spending_line(spending.total) == "$0.09 and 1 call without a known price, 0 fresh tokens"
 
 
 @pytest.mark.usefixtures("ended")

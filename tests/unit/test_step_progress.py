@@ -10,10 +10,10 @@ from rich.console import RenderableType
 
 from tests.unit.progress_values import NOON, step
 from tests.unit.render_values import PAUSED
-from waystation.agents.activity import Doing
-from waystation.budgets.budget import RunTotals
+from waystation.agents.activity import AgentStatus
+from waystation.budgets.budget import RunUsage
 from waystation.cli import follow
-from waystation.cli.render import doing_text
+from waystation.cli.render import format_agent_activity
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
@@ -22,7 +22,7 @@ from waystation.tasks.progress import spending
 from waystation.tasks.task import BudgetProgress, TaskPhase
 from waystation.tasks.view import TaskView
 
-WAITING = Doing(agent="research-1", what="model", turn=4, since=NOON, seen=NOON + timedelta(seconds=3700))
+WAITING = AgentStatus(agent="research-1", what="model", turn=4, since=NOON, seen=NOON + timedelta(seconds=3700))
 
 
 @pytest.mark.parametrize(
@@ -35,22 +35,22 @@ WAITING = Doing(agent="research-1", what="model", turn=4, since=NOON, seen=NOON 
             3_731,
             "research-1: turn 4, waiting for the model since 1 h 2 min; no sign of life since 31 s",
         ),
-        (Doing(agent="plan", what="model", since=NOON), 0, "plan: waiting for the model since 0 s"),
+        (AgentStatus(agent="plan", what="model", since=NOON), 0, "plan: waiting for the model since 0 s"),
         (
-            Doing(agent="r-1.2", what="tool", turn=1_204, tool="fs__read", since=NOON),
+            AgentStatus(agent="r-1.2", what="tool", turn=1_204, tool="fs__read", since=NOON),
             -5,
             "r-1.2: turn 1,204, calling fs__read since 0 s",
         ),
-        (Doing(agent="w", what="between", turn=2, since=NOON), 1, "w: turn 2, at work since 1 s"),
+        (AgentStatus(agent="w", what="between", turn=2, since=NOON), 1, "w: turn 2, at work since 1 s"),
     ],
 )
-def test_what_an_agent_does_is_one_sentence(doing: Doing, seconds: int, said: str) -> None:
+def test_what_an_agent_does_is_one_sentence(doing: AgentStatus, seconds: int, said: str) -> None:
     assert doing.text(NOON + timedelta(seconds=seconds)) == said
 
 
 def test_beside_what_it_does_stands_what_it_has_spent() -> None:
-    view = PAUSED.replace(doing=(WAITING, Doing(agent="plan", what="model", since=NOON)))
-    assert doing_text(view, NOON) == [
+    view = PAUSED.replace(doing=(WAITING, AgentStatus(agent="plan", what="model", since=NOON)))
+    assert format_agent_activity(view, NOON) == [
         "research-1: turn 4, waiting for the model since 0 s; 29,500 of 30,000 tokens so far",
         "plan: waiting for the model since 0 s",
     ]
@@ -60,25 +60,25 @@ def test_an_agent_that_makes_room_says_so_also_while_nothing_is_heard_of_it() ->
     (asking, writing) = PAUSED.progress.steps
     steps = (asking.replace(state="compacting"), writing)
     view = PAUSED.replace(progress=PAUSED.progress.replace(steps=steps))
-    assert doing_text(view, NOON) == ["research-1: compacting its context"]
-    assert len(doing_text(view.replace(doing=(WAITING,)), NOON)) == 1
+    assert format_agent_activity(view, NOON) == ["research-1: compacting its context"]
+    assert len(format_agent_activity(view.replace(doing=(WAITING,)), NOON)) == 1
 
 
 def test_a_task_on_its_way_says_since_when_and_when_it_was_last_heard_of() -> None:
     begun = PAUSED.replace(submitted_at=NOON - timedelta(minutes=2))
     later = NOON + timedelta(seconds=3_704)
-    assert follow.life_text(PAUSED, NOON) == "paused"
-    assert follow.life_text(begun.replace(doing=(WAITING,)), later) == (
+    assert follow.format_liveness(PAUSED, NOON) == "paused"
+    assert follow.format_liveness(begun.replace(doing=(WAITING,)), later) == (
         "paused, submitted 1 h 3 min ago; last sign of life 4 s ago"
     )
     over = begun.progress.replace(phase=TaskPhase.DONE)
-    assert follow.life_text(begun.replace(progress=over), NOON) == ""
+    assert follow.format_liveness(begun.replace(progress=over), NOON) == ""
 
 
 def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     clock = [NOON]
-    monkeypatch.setattr(follow, "say", said.append)
+    monkeypatch.setattr(follow, "print_message", said.append)
     monkeypatch.setattr(follow, "utc_now", lambda: clock[0])
     screen = follow.Screen()
     for seconds in range(0, 44, 4):
@@ -111,7 +111,7 @@ def test_a_screen_that_is_redrawn_shows_time_go_by() -> None:
 
 
 totals = st.builds(
-    RunTotals,
+    RunUsage,
     usage=st.builds(Usage, input=st.integers(0, 10_000), output=st.integers(0, 10_000)),
     possibly_billed=st.integers(0, 5_000),
 )
@@ -119,10 +119,10 @@ totals = st.builds(
 
 @given(known=totals, more=totals, reserved=st.integers(0, 100_000))
 def test_what_is_shown_as_spent_is_never_less_than_a_leg_has_told_and_what_is_held_stays(
-    known: RunTotals, more: RunTotals, reserved: int
+    known: RunUsage, more: RunUsage, reserved: int
 ) -> None:
     """The store has all that the workflow counts, but for calls that it takes to be answered yet."""
-    limit, now = Limit(tokens=200_000), RunTotals(usage=known.usage + more.usage, possibly_billed=more.possibly_billed)
+    limit, now = Limit(tokens=200_000), RunUsage(usage=known.usage + more.usage, possibly_billed=more.possibly_billed)
     progress = PAUSED.progress.replace(
         phase=TaskPhase.WORKING,
         totals=known,

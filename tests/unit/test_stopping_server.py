@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from waystation.plugins.web.access import Guard, SignIn
+from waystation.plugins.web.access import AccessPolicy, Guard
 
-ACCESS = SignIn(token="t" * 43, port=8520)
+ACCESS = AccessPolicy(token="t" * 43, port=8520)
 
 
 async def stopped(method: str, path: str, *headers: tuple[bytes, bytes]) -> tuple[int, str, MutableMapping[str, Any]]:

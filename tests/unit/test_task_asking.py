@@ -6,9 +6,9 @@ from pydantic import JsonValue
 
 from tests.unit.answering import approve, deny
 from tests.unit.task_values import NOON, after_leg, asking, finished, spent, standing, standing_of, working
-from waystation.agents.agent_run import AgentRun, Outlook
-from waystation.agents.deliverables import Made
-from waystation.agents.leg import AllowanceSpent, Finished, LegOutcome, TurnLimit
+from waystation.agents.agent_run import AgentRun, BudgetForecast
+from waystation.agents.deliverables import WorkCounts
+from waystation.agents.leg import AgentFinished, BudgetExhausted, LegOutcome, TurnLimit
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.state import SHOWN_REFUSALS, TaskState
 from waystation.tasks.task import Approval, Refusal, TaskPhase
@@ -27,7 +27,7 @@ def test_a_request_says_what_the_money_is_for_under_an_id_that_a_replay_gives_ag
         needed=state.runs["research-1"].needed,
         task_spent=Amount(tokens=2_000 + 10_000 + 29_500, micro_usd=21),
         steps_left=3,
-        outlook=Outlook(
+        outlook=BudgetForecast(
             calls=1,
             each=Amount(tokens=29_500),
             worth=4,
@@ -35,7 +35,7 @@ def test_a_request_says_what_the_money_is_for_under_an_id_that_a_replay_gives_ag
             finished=1,
             to_come=2,
             kept=Amount(tokens=60_000),
-            made=Made(),
+            made=WorkCounts(),
             needed_by=("analysis",),
         ),
         requested_at=NOON,
@@ -75,7 +75,7 @@ def test_the_account_holds_and_paused_means_that_all_wait(events: list[str], dat
         if not open_runs:
             break
         state = happened(state, event, data.draw(st.sampled_from(open_runs)), data)
-        assert state.account.limit.covers(state.account.spent + state.account.held)
+        assert state.account.limit.can_cover(state.account.spent + state.account.held)
         waiting = {approval.agent for approval in state.pending}
         active = {run.run.step_id for run in state.runs.values() if run.phase != "delivered"}
         assert (state.phase is TaskPhase.PAUSED) == (bool(active) and active <= waiting)
@@ -99,8 +99,8 @@ def happened(state: TaskState, event: str, run: AgentRun, data: st.DataObject) -
         tokens = data.draw(st.integers(run.totals.spent.tokens, run.limit.amount.tokens))
         outcomes: dict[str, LegOutcome] = {
             "leg": TurnLimit(standing=standing(tokens)),
-            "finish": Finished(standing=standing(tokens)),
-            "spent": AllowanceSpent(standing=standing(tokens), needed=Amount(tokens=900)),
+            "finish": AgentFinished(standing=standing(tokens)),
+            "spent": BudgetExhausted(standing=standing(tokens), needed=Amount(tokens=900)),
         }
         return after_leg(state, step_id, outcomes[event])
     return state

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.task_values import NOON, PLAN, REF, TERMS, after_leg
-from waystation.agents.agent_run import AskMoney
-from waystation.agents.leg import AllowanceSpent, Finished, Standing
-from waystation.budgets.budget import Account, RunTotals
+from waystation.agents.agent_run import RequestBudget
+from waystation.agents.leg import AgentFinished, BudgetExhausted, LegState
+from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
 from waystation.tasks.progress import progress_of
@@ -15,29 +15,29 @@ from waystation.tasks.reallocation import drawn, from_task, may_be_handed_back
 from waystation.tasks.session import SessionAnswer
 from waystation.tasks.state import UNFIT_SHARES, TaskState
 
-PLANNING = RunTotals(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
+PLANNING = RunUsage(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
 NUMBERS = st.none() | st.integers(0, 400_000)
 LIMITS = st.builds(Limit, tokens=NUMBERS, micro_usd=NUMBERS)
 
 
 def working(budget: Limit, agent: Limit) -> TaskState:
-    state = TaskState(account=Account(limit=budget)).planned(PLAN, PLANNING, (), agent)
+    state = TaskState(account=BudgetAccount(limit=budget)).planned(PLAN, PLANNING, (), agent)
     return state.started(PLAN.step("research-1"), REF, TERMS)
 
 
-def standing(spent: Amount, turns: int = 1) -> Standing:
-    return Standing(totals=RunTotals(usage=Usage(input=spent.tokens), turns=turns, cost_micro_usd=spent.micro_usd))
+def standing(spent: Amount, turns: int = 1) -> LegState:
+    return LegState(totals=RunUsage(usage=Usage(input=spent.tokens), turns=turns, cost_micro_usd=spent.micro_usd))
 
 
 def spent(state: TaskState, spent: Amount, needed: Amount, turns: int = 1) -> TaskState:
-    return after_leg(state, "research-1", AllowanceSpent(standing=standing(spent, turns), needed=needed))
+    return after_leg(state, "research-1", BudgetExhausted(standing=standing(spent, turns), needed=needed))
 
 
 @given(LIMITS, LIMITS)
 def test_shares_never_pass_what_the_task_has_left_in_any_unit(budget: Limit, agent: Limit) -> None:
     state = working(budget, agent)
-    assert state.account.unreserved.covers(Amount())
-    assert budget.after(PLANNING.spent).covers(state.account.held)
+    assert state.account.unreserved.can_cover(Amount())
+    assert budget.after(PLANNING.spent).can_cover(state.account.held)
     run = state.runs["research-1"]
     assert run.limit == run.share == state.share
     assert state.account.reserved["research-1"] == run.limit.amount
@@ -61,7 +61,7 @@ def test_a_spent_agent_draws_what_it_needs_and_half_a_share_in_the_units_that_it
     after, given_out = from_task(state, "research-1")
     assert given_out == drawn
     assert after.account.reserved["research-1"] == agent.amount + drawn
-    assert after.account.limit.covers(after.account.spent + after.account.held)
+    assert after.account.limit.can_cover(after.account.spent + after.account.held)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_agent_asks_in_the_units_that_it_lacks_for_what_it_needs_and_its_shar
 ) -> None:
     agent = Limit(tokens=30_000, micro_usd=100_000)
     state = spent(working(Limit(tokens=900_000, micro_usd=900_000), agent), Amount(tokens=1, micro_usd=1), needed)
-    assert state.runs["research-1"].next_move() == AskMoney(amount=wanted)
+    assert state.runs["research-1"].next_move() == RequestBudget(amount=wanted)
     request = state.request_for("research-1", NOON)
     assert (request.asked, request.needed, request.limit) == (wanted, needed, state.runs["research-1"].limit)
 
@@ -94,7 +94,7 @@ def test_an_answer_of_the_session_in_dollars_raises_the_task_once() -> None:
 
 def test_people_see_spent_and_reserved_in_both_units() -> None:
     state = working(Limit(micro_usd=1_000_000), Limit(micro_usd=100_000))
-    state = after_leg(state, "research-1", Finished(standing=standing(Amount(tokens=5_000, micro_usd=60_000))))
+    state = after_leg(state, "research-1", AgentFinished(standing=standing(Amount(tokens=5_000, micro_usd=60_000))))
     progress = progress_of(state, REF, TERMS, "Why?")
     assert progress.budget.limit == Limit(micro_usd=1_000_000)
     assert progress.budget.spent == Amount(tokens=7_000, micro_usd=100_000)
@@ -107,8 +107,8 @@ FLOOR = Amount(tokens=4_000)
 
 def narrow(floor: Amount | None) -> TaskState:
     """Four steps with 20,000 tokens each, of which the first has spent its own; nothing is unreserved."""
-    state = TaskState(account=Account(limit=Limit(tokens=80_000)), floor=floor)
-    state = state.planned(PLAN, RunTotals(), (), Limit(tokens=90_000)).started(PLAN.step("research-1"), REF, TERMS)
+    state = TaskState(account=BudgetAccount(limit=Limit(tokens=80_000)), floor=floor)
+    state = state.planned(PLAN, RunUsage(), (), Limit(tokens=90_000)).started(PLAN.step("research-1"), REF, TERMS)
     return spent(state, Amount(tokens=19_500), Amount(tokens=6_000))
 
 
@@ -133,8 +133,8 @@ def test_whatever_agents_draw_no_role_starts_with_less_than_its_minimum_reserve(
     budget: int, agent: int, draws: list[tuple[int, int]], analysis: int, writing: int
 ) -> None:
     reserves = {"analysis": Amount(tokens=analysis), "writing": Amount(tokens=writing)}
-    state = TaskState(account=Account(limit=Limit(tokens=budget)), floor=FLOOR, minimum_reserves=reserves)
-    state = state.planned(PLAN, RunTotals(), (), Limit(tokens=agent)).started(PLAN.step("research-1"), REF, TERMS)
+    state = TaskState(account=BudgetAccount(limit=Limit(tokens=budget)), floor=FLOOR, minimum_reserves=reserves)
+    state = state.planned(PLAN, RunUsage(), (), Limit(tokens=agent)).started(PLAN.step("research-1"), REF, TERMS)
     least = {step.id: state.reserve_of(step) for step in PLAN.steps}
     if analysis + writing <= budget:
         assert [least[step.id] for step in PLAN.steps] == [reserves.get(step.role, Amount()) for step in PLAN.steps]
@@ -142,10 +142,10 @@ def test_whatever_agents_draw_no_role_starts_with_less_than_its_minimum_reserve(
         limit = state.runs["research-1"].limit.tokens or 0
         state = spent(state, Amount(tokens=min(used, limit)), Amount(tokens=needed))
         state = drawn(state, "research-1") or state
-        assert state.account.limit.covers(state.account.spent + state.account.held)
+        assert state.account.limit.can_cover(state.account.spent + state.account.held)
     for step in PLAN.steps[1:]:
         begun = state.started(step, REF, TERMS).runs[step.id]
-        assert begun.limit.covers(least[step.id])
+        assert begun.limit.can_cover(least[step.id])
 
 
 @pytest.mark.parametrize("needed", [900, 60_000, 250_000])
@@ -161,7 +161,7 @@ def test_a_grant_of_what_was_asked_pays_for_ten_turns_at_the_pace_so_far(needed:
 
 def test_a_request_says_what_finishing_may_take_by_the_steps_to_come_and_the_pace() -> None:
     state = working(Limit(tokens=200_000), Limit(tokens=30_000)).started(PLAN.steps[1], REF, TERMS)
-    state = after_leg(state, PLAN.steps[1].id, Finished(standing=standing(Amount(tokens=80_000))))
+    state = after_leg(state, PLAN.steps[1].id, AgentFinished(standing=standing(Amount(tokens=80_000))))
     state = spent(state, Amount(tokens=29_500), Amount(tokens=900))
     asked = state.request_for("research-1", NOON)
     assert asked.outlook is not None
@@ -171,8 +171,8 @@ def test_a_request_says_what_finishing_may_take_by_the_steps_to_come_and_the_pac
 
 def test_a_share_that_a_person_gave_is_reserved_whole_and_lent_to_nobody() -> None:
     given = PLAN.replace(steps=(*PLAN.steps[:3], PLAN.steps[3].replace(share="25k")))
-    state = TaskState(account=Account(limit=Limit(tokens=85_000)), floor=FLOOR)
-    state = state.planned(given, RunTotals(), (), Limit(tokens=90_000)).started(PLAN.step("research-1"), REF, TERMS)
+    state = TaskState(account=BudgetAccount(limit=Limit(tokens=85_000)), floor=FLOOR)
+    state = state.planned(given, RunUsage(), (), Limit(tokens=90_000)).started(PLAN.step("research-1"), REF, TERMS)
     assert [held.tokens for held in state.account.reserved.values()] == [20_000, 20_000, 20_000, 25_000]
     state = spent(state, Amount(tokens=19_500), Amount(tokens=6_000))
     while (helped := drawn(state, "research-1")) is not None:
@@ -184,7 +184,9 @@ def test_a_share_that_a_person_gave_is_reserved_whole_and_lent_to_nobody() -> No
 
 def test_shares_of_a_plan_that_came_from_elsewhere_and_do_not_fit_are_even_and_noted() -> None:
     given = PLAN.replace(steps=(*PLAN.steps[:3], PLAN.steps[3].replace(share="90k")))
-    state = TaskState(account=Account(limit=Limit(tokens=80_000))).planned(given, RunTotals(), (), Limit(tokens=90_000))
+    state = TaskState(account=BudgetAccount(limit=Limit(tokens=80_000))).planned(
+        given, RunUsage(), (), Limit(tokens=90_000)
+    )
     assert [held.tokens for held in state.account.reserved.values()] == [20_000] * 4
     assert state.notes == (UNFIT_SHARES,)
 
@@ -198,7 +200,7 @@ def test_an_agent_waits_while_another_goes_on_that_cannot_leave_enough_and_asks_
     state = narrow(FLOOR).started(PLAN.steps[1], REF, TERMS)
     state = spent(state, Amount(tokens=19_500), Amount(tokens=60_000))
     assert may_be_handed_back(state, "research-1")
-    ended = after_leg(state, other, Finished(standing=standing(Amount(tokens=20_000))))
+    ended = after_leg(state, other, AgentFinished(standing=standing(Amount(tokens=20_000))))
     assert not may_be_handed_back(ended, "research-1")
     assert not may_be_handed_back(state.replace(floor=None), "research-1"), "nobody lends"
 
@@ -206,16 +208,16 @@ def test_an_agent_waits_while_another_goes_on_that_cannot_leave_enough_and_asks_
 def test_a_step_that_begins_has_its_share_again_as_far_as_others_have_handed_back() -> None:
     helped = drawn(narrow(FLOOR), "research-1")
     assert helped is not None
-    done = after_leg(helped, "research-1", Finished(standing=standing(Amount(tokens=25_000))))
+    done = after_leg(helped, "research-1", AgentFinished(standing=standing(Amount(tokens=25_000))))
     begun = done.started(PLAN.steps[1], REF, TERMS)
     assert [held.tokens for held in helped.account.reserved.values()] == [36_000, 14_667, 14_666, 14_667]
     assert begun.runs[PLAN.steps[1].id].limit == Limit(tokens=20_000)
-    assert begun.account.limit.covers(begun.account.spent + begun.account.held)
+    assert begun.account.limit.can_cover(begun.account.spent + begun.account.held)
 
 
 def test_the_floor_rises_with_what_finished_steps_have_spent() -> None:
     state = narrow(FLOOR).started(PLAN.steps[1], REF, TERMS)
-    state = after_leg(state, PLAN.steps[1].id, Finished(standing=standing(Amount(tokens=20_000))))
+    state = after_leg(state, PLAN.steps[1].id, AgentFinished(standing=standing(Amount(tokens=20_000))))
     while (helped := drawn(state, "research-1")) is not None:
         limit = helped.runs["research-1"].limit.tokens or 0
         state = spent(helped, Amount(tokens=limit - 500), Amount(tokens=6_000))

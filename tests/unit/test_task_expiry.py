@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.answering import approve, deny
 from tests.unit.task_values import NOON, asking, standing_of, working
-from waystation.agents.decisions import IN_ADVANCE, TopUp, Unattended
+from waystation.agents.decisions import IN_ADVANCE, TopUpPolicy, UnattendedPolicy
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.approvals import Circumstances, authorised
 from waystation.tasks.state import TaskState
@@ -54,13 +54,13 @@ def test_an_expired_request_takes_no_answer_any_more() -> None:
 def test_the_earlier_of_two_deadlines_is_that_of_the_request(
     within: timedelta | None, by: datetime | None, deadline: datetime | None
 ) -> None:
-    assert Unattended(answer_within=within, answer_by=by).deadline(NOON) == deadline
+    assert UnattendedPolicy(answer_within=within, answer_by=by).deadline(NOON) == deadline
 
 
 def test_raises_that_people_granted_do_not_use_up_those_that_were_authorised_in_advance() -> None:
     request = Approval(request_id="r1-3", agent="r1", asked=Amount(tokens=900), needed=Amount(tokens=900))
     granted = request.replace(request_id="r1-1", decision="approved", by="Ada")
-    ahead = TopUp(amount=Amount(tokens=900), times=1)
+    ahead = TopUpPolicy(amount=Amount(tokens=900), times=1)
     by_ada = Circumstances(approvals=(granted,), limit=Limit(tokens=10_000))
     answered = authorised(by_ada, request, ahead, NOON)
     assert answered is not None

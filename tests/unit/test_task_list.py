@@ -12,8 +12,8 @@ from tests.ended_tasks import row_of
 from tests.unit.render_values import DEAR, PAUSED
 from waystation.cli.console import BAD_USAGE
 from waystation.cli.main import run
-from waystation.cli.options import day_text, past_moment
-from waystation.cli.tasks import PHASE_MARKS, marks_text, task_lines, used_at_a_glance
+from waystation.cli.options import format_moment, parse_past_moment
+from waystation.cli.tasks import PHASE_MARKS, format_phase_legend, task_lines, used_at_a_glance
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
@@ -69,7 +69,7 @@ def test_a_wide_terminal_has_states_in_words_and_costs() -> None:
 
 
 def test_only_marks_that_were_shown_are_explained() -> None:
-    assert marks_text(LISTED) == "‖ paused   ✓ done   ✗ failed"
+    assert format_phase_legend(LISTED) == "‖ paused   ✓ done   ✗ failed"
     assert set(PHASE_MARKS) == set(TaskPhase)
 
 
@@ -88,7 +88,7 @@ def test_a_span_is_read_at_a_glance(span: timedelta, shown: str) -> None:
 
 
 def test_a_day_is_said_where_it_is_not_today_and_a_year_where_it_is_another() -> None:
-    assert [day_text(NOON - ago, NOON) for ago in (HOUR, 13 * HOUR, 9_000 * HOUR)] == [
+    assert [format_moment(NOON - ago, NOON) for ago in (HOUR, 13 * HOUR, 9_000 * HOUR)] == [
         "11:00",
         "20 Nov 23:00",
         "11 Nov 2025",
@@ -103,10 +103,10 @@ def test_of_two_budgets_the_one_is_shown_that_is_nearer_to_its_end() -> None:
 
 
 def test_a_moment_that_is_over_may_be_given_by_how_long_ago_it_is() -> None:
-    assert past_moment("2d", "--since", NOON) == NOON - 48 * HOUR
-    assert past_moment("2026-11-01", "--since", NOON) == datetime(2026, 11, 1, tzinfo=UTC)
+    assert parse_past_moment("2d", "--since", NOON) == NOON - 48 * HOUR
+    assert parse_past_moment("2026-11-01", "--since", NOON) == datetime(2026, 11, 1, tzinfo=UTC)
     with pytest.raises(BadInput, match=r"--since takes a date .* or how long ago \(2d\); 'yore' is none"):
-        past_moment("yore", "--since", NOON)
+        parse_past_moment("yore", "--since", NOON)
 
 
 @pytest.fixture

@@ -16,20 +16,20 @@ from tests.unit.task_values import (
     working,
 )
 from waystation.agents.leg import ContextFull
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.context.outcome import CompactionOutcome, Status
 from waystation.kernel.amount import Amount, Limit
 from waystation.planning.plan import standard_plan
 from waystation.tasks.progress import progress_of
 from waystation.tasks.reallocation import from_task
 from waystation.tasks.session import SessionAnswer
-from waystation.tasks.state import TaskState, summed
+from waystation.tasks.state import TaskState, sum_run_usage
 from waystation.tasks.task import BudgetProgress, TaskPhase
 
 
 def test_the_share_of_every_step_is_reserved_as_soon_as_there_is_a_plan() -> None:
     state = planned()
-    assert state.account == Account(
+    assert state.account == BudgetAccount(
         limit=Limit(tokens=200_000),
         spent=totals(2_000).spent,
         reserved={step.id: Amount(tokens=30_000) for step in PLAN.steps},
@@ -39,15 +39,15 @@ def test_the_share_of_every_step_is_reserved_as_soon_as_there_is_a_plan() -> Non
 
 @given(st.integers(2_000, 400_000), st.integers(0, 2_000))
 def test_shares_and_planning_never_pass_the_budget(budget: int, planning: int) -> None:
-    state = TaskState(account=Account(limit=Limit(tokens=budget))).planned(
+    state = TaskState(account=BudgetAccount(limit=Limit(tokens=budget))).planned(
         PLAN, totals(planning), (), TERMS.agent_budget
     )
-    assert state.account.limit.covers(state.account.spent + state.account.held)
+    assert state.account.limit.can_cover(state.account.spent + state.account.held)
     assert len({amount.tokens for amount in state.account.reserved.values()}) == 1
 
 
 def test_planning_is_booked_once_whether_it_made_a_plan_or_failed_first() -> None:
-    failed = TaskState(account=Account(limit=Limit(tokens=200_000))).with_planning(totals(1_500))
+    failed = TaskState(account=BudgetAccount(limit=Limit(tokens=200_000))).with_planning(totals(1_500))
     assert failed.account.spent.tokens == 1_500
     assert failed.planned(PLAN, totals(2_000), (), Limit(tokens=30_000)).account.spent.tokens == 2_000
 
@@ -107,7 +107,7 @@ def test_a_grant_raises_task_and_agent_together() -> None:
 
 def test_a_grant_counts_also_where_an_agent_overshot() -> None:
     state = finished(spent(working(budget=122_000), "research-1"), "research-2", 45_000)
-    assert not state.account.limit.covers(state.account.spent + state.account.held)
+    assert not state.account.limit.can_cover(state.account.spent + state.account.held)
     assert state.granted("research-1", Amount(tokens=12_000)).runs["research-1"].limit == Limit(tokens=42_000)
 
 
@@ -132,7 +132,7 @@ def test_a_task_that_ends_settles_what_is_still_reserved() -> None:
     state = state.with_run(state.runs["research-2"].settled(totals(4_000)))
     over = state.ended(TaskPhase.CANCELLED)
     assert over.phase is TaskPhase.CANCELLED
-    assert over.account == Account(
+    assert over.account == BudgetAccount(
         limit=Limit(tokens=200_000), spent=Amount(tokens=2_000 + 10_000 + 4_000, micro_usd=21)
     )
     assert over.ended(TaskPhase.CANCELLED) == over
@@ -144,14 +144,14 @@ def test_how_a_task_ends_follows_from_its_runs() -> None:
         assert not state.all_done
         state = finished(state, step.id)
     assert (state.all_done, state.last_phase) == (True, TaskPhase.DONE)
-    partial = state.with_run(state.runs["analysis"].cannot_go_on("x"))
+    partial = state.with_run(state.runs["analysis"].finish_partial("x"))
     assert partial.last_phase is TaskPhase.PARTIAL
 
 
 def test_totals_add_up_and_one_unknown_price_makes_the_sum_unknown() -> None:
-    known = summed((totals(100, cost=3), totals(50, cost=4, possibly=9)))
+    known = sum_run_usage((totals(100, cost=3), totals(50, cost=4, possibly=9)))
     assert (known.usage.input, known.turns, known.possibly_billed, known.cost_micro_usd) == (150, 2, 9, 7)
-    assert summed((totals(100, cost=3), totals(50, cost=None))).cost_micro_usd is None
+    assert sum_run_usage((totals(100, cost=3), totals(50, cost=None))).cost_micro_usd is None
 
 
 def test_the_cost_is_known_while_agents_have_not_made_a_call_yet() -> None:
@@ -194,7 +194,7 @@ def test_steps_that_never_started_are_skipped_when_the_task_is_over() -> None:
 
 def test_a_run_that_makes_room_is_shown_as_compacting_and_one_that_gave_up_as_partial() -> None:
     state = after_leg(working(), "research-1", ContextFull(standing=standing(9_000), request_tokens=12_000))
-    state = state.with_run(state.runs["research-2"].cannot_go_on("its budget is spent"))
+    state = state.with_run(state.runs["research-2"].finish_partial("its budget is spent"))
     shown = progress_of(state, REF, TERMS, "").steps
     assert [step.state for step in shown[:2]] == ["compacting", "partial"]
     assert shown[1].reason == "its budget is spent"

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.agents.leg import AgentTerms
-from waystation.models.profiles import LEAST_THINKING, Effort, ThinkingSetting, budgeted, model_facts
+from waystation.agents.leg import AgentConfig
+from waystation.models.profiles import LEAST_THINKING, Effort, ThinkingSetting, get_model_profile, get_thinking_tokens
 
 
 @pytest.mark.parametrize(
@@ -31,19 +31,19 @@ from waystation.models.profiles import LEAST_THINKING, Effort, ThinkingSetting, 
 def test_what_a_model_is_known_to_refuse(
     model: str, effort: Effort | None, thinking: ThinkingSetting | None, asked: str | None
 ) -> None:
-    takes = model_facts(model).takes
+    takes = get_model_profile(model).takes
     assert takes is not None
     refused = takes.refused(effort, thinking)
     assert (refused.asked if refused else None) == asked
 
 
 def test_nothing_is_known_of_what_an_unknown_model_takes() -> None:
-    assert model_facts("somebody-elses-1").takes is None
+    assert get_model_profile("somebody-elses-1").takes is None
 
 
-def thinking_terms(tokens: int | None, window: int = 100_000) -> AgentTerms:
+def thinking_terms(tokens: int | None, window: int = 100_000) -> AgentConfig:
     aside = tokens or 0
-    return AgentTerms(
+    return AgentConfig(
         model="m",
         condense_model="c",
         window=window,
@@ -60,9 +60,9 @@ def test_a_reply_always_has_room_beside_the_thinking_whatever_an_agent_is_left_w
     thinking: int, most: int, budget: int
 ) -> None:
     narrowed = thinking_terms(thinking).thinking_at_most(most).with_replies_for(budget)
-    assert LEAST_THINKING <= budgeted(narrowed.thinking) <= max(LEAST_THINKING, min(thinking, most))
-    assert narrowed.output_floor == budgeted(narrowed.thinking) + 256
-    assert narrowed.output_floor <= narrowed.max_output <= budgeted(narrowed.thinking) + 8_000
+    assert LEAST_THINKING <= get_thinking_tokens(narrowed.thinking) <= max(LEAST_THINKING, min(thinking, most))
+    assert narrowed.output_floor == get_thinking_tokens(narrowed.thinking) + 256
+    assert narrowed.output_floor <= narrowed.max_output <= get_thinking_tokens(narrowed.thinking) + 8_000
 
 
 def test_terms_without_a_budget_for_thinking_have_nothing_to_shorten() -> None:

@@ -4,15 +4,15 @@ from hypothesis import strategies as st
 
 from tests.unit.histories import calls, results, says, wild_messages
 from waystation.context.tokens import (
-    Measure,
-    correction,
+    TokenEstimator,
+    compute_correction_factor,
+    compute_request_upper_bound,
+    estimate_fixed_tokens,
     estimate_message,
+    estimate_request_tokens,
     estimate_text,
-    fixed_tokens,
-    request_tokens,
-    upper_bound,
 )
-from waystation.context.transcript import Message, Thinking, user_text
+from waystation.context.transcript import Message, Thinking, build_user_message
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_text_costs_what_its_pieces_cost_but_for_one_cut_and_rounding(text: st
 
 
 def test_a_message_costs_five_tokens_beside_its_content() -> None:
-    assert estimate_message(user_text("m1", "word " * 8)) == 5 + 10
+    assert estimate_message(build_user_message("m1", "word " * 8)) == 5 + 10
     assert estimate_message(results("m2", a="word " * 8)) == 5 + 10
 
 
@@ -64,12 +64,12 @@ def test_omitted_reasoning_is_estimated_by_its_signature() -> None:
 
 
 def test_a_request_includes_system_prompt_and_tools_and_is_corrected_as_a_whole() -> None:
-    fixed = fixed_tokens("word " * 80, "")
+    fixed = estimate_fixed_tokens("word " * 80, "")
     assert fixed == 100
-    messages = (user_text("m1", "word " * 76),)
-    assert request_tokens(fixed, messages) == 200
-    assert request_tokens(fixed, messages, 1.25) == 250
-    assert Measure(fixed=fixed, scale=1.25).request(messages) == 250
+    messages = (build_user_message("m1", "word " * 76),)
+    assert estimate_request_tokens(fixed, messages) == 200
+    assert estimate_request_tokens(fixed, messages, 1.25) == 250
+    assert TokenEstimator(fixed=fixed, scale=1.25).request(messages) == 250
 
 
 @pytest.mark.parametrize(
@@ -77,20 +77,20 @@ def test_a_request_includes_system_prompt_and_tools_and_is_corrected_as_a_whole(
     [(100, 120, 1.2), (100, 80, 0.8), (100, 900, 2.0), (100, 1, 0.5), (0, 50, 1.0), (50, 0, 1.0)],
 )
 def test_the_correction_is_bounded(estimated: int, real: int, factor: float) -> None:
-    assert correction(estimated, real) == pytest.approx(factor)
+    assert compute_correction_factor(estimated, real) == pytest.approx(factor)
 
 
 def test_the_upper_bound_covers_what_a_tokeniser_makes_of_a_ligature() -> None:
-    assert upper_bound("\ufdfa" * 100, "", ()) >= 1_000 + 33 * 100
+    assert compute_request_upper_bound("\ufdfa" * 100, "", ()) >= 1_000 + 33 * 100
 
 
 def test_the_upper_bound_grows_with_each_message_block_and_tool() -> None:
     for message, blocks in ((says("m1", "a"), 1), (calls("m1", "a"), 1), (calls("m1", "a", "b"), 2)):
         bound = 1_000 + len(message.model_dump_json()) + 64 * (1 + blocks)
-        assert upper_bound("", "", (message,)) == bound
-        assert upper_bound("", "", (message, message)) == 2 * bound - 1_000
+        assert compute_request_upper_bound("", "", (message,)) == bound
+        assert compute_request_upper_bound("", "", (message, message)) == 2 * bound - 1_000
     tool = '{"name": "x", "input_schema": {}}'
-    assert upper_bound("", tool, ()) == 1_000 + len(tool) + 64
+    assert compute_request_upper_bound("", tool, ()) == 1_000 + len(tool) + 64
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, JsonValue
 
 from tests.unit.histories import wild_messages
-from waystation.context.tokens import estimate_text, fixed_tokens, request_tokens, upper_bound
+from waystation.context.tokens import (
+    compute_request_upper_bound,
+    estimate_fixed_tokens,
+    estimate_request_tokens,
+    estimate_text,
+)
 from waystation.context.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 
 
@@ -65,7 +70,7 @@ def test_every_kind_of_content_is_in_the_table() -> None:
 def test_the_upper_bound_is_over_what_any_tokeniser_counts() -> None:
     def bound(text: str) -> int:
         message = Message(id="m1", role="user", blocks=(Text(text=text),))
-        return upper_bound("", "", (message,)) - upper_bound("", "", ())
+        return compute_request_upper_bound("", "", (message,)) - compute_request_upper_bound("", "", ())
 
     assert {
         counted.name: (bound(counted.text), counted.claude, counted.o200k)
@@ -141,10 +146,10 @@ def test_no_text_is_estimated_over_its_bytes_however_long_it_is(text: str, times
 def test_the_upper_bound_covers_every_byte_of_text_and_any_estimate(
     messages: tuple[Message, ...], system: str, tools: str
 ) -> None:
-    bound = upper_bound(system, tools, messages)
+    bound = compute_request_upper_bound(system, tools, messages)
     content = [text for message in messages for text in texts_of(message)]
     assert bound >= size([system, tools, *content])
-    assert bound >= request_tokens(fixed_tokens(system, tools), messages)
+    assert bound >= estimate_request_tokens(estimate_fixed_tokens(system, tools), messages)
 
 
 @given(REQUESTS, MESSAGES)
@@ -152,8 +157,11 @@ def test_one_message_more_raises_estimate_and_upper_bound_by_as_much_as_it_says(
     messages: tuple[Message, ...], another: Message
 ) -> None:
     longer = (*messages, another)
-    assert upper_bound("", "", longer) - upper_bound("", "", messages) >= size(texts_of(another)) + 128
-    assert request_tokens(0, longer) >= request_tokens(0, messages) + 5
+    assert (
+        compute_request_upper_bound("", "", longer) - compute_request_upper_bound("", "", messages)
+        >= size(texts_of(another)) + 128
+    )
+    assert estimate_request_tokens(0, longer) >= estimate_request_tokens(0, messages) + 5
 
 
 @given(MESSAGES, BLOCKS)
@@ -162,4 +170,4 @@ def test_one_block_more_raises_the_upper_bound_by_as_much_as_it_says(message: Me
     # A tokeniser normalises all of a message or nothing of it.
     forms = [[texts_of(part), [normalize("NFKC", text) for text in texts_of(part)]] for part in (longer, message)]
     more = min(size(after) - size(before) for after, before in zip(*forms, strict=True))
-    assert upper_bound("", "", (longer,)) - upper_bound("", "", (message,)) >= more + 64
+    assert compute_request_upper_bound("", "", (longer,)) - compute_request_upper_bound("", "", (message,)) >= more + 64

@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 
 from waystation.agents.tool_visibility import tool_phase
 from waystation.context.transcript import (
-    Masked,
+    MaskRecord,
     Message,
     Record,
-    Restored,
-    Rewound,
+    RestoreRecord,
+    RewindRecord,
     Text,
     ToolResult,
     ToolUse,
     Transcript,
-    user_text,
+    build_user_message,
 )
 from waystation.kernel.roles import AgentRole, Phase
 
@@ -34,11 +34,11 @@ def turn(number: int, name: str, *, failed: bool = False) -> tuple[Message, Mess
 
 def log(*names: str, records: tuple[Record, ...] = ()) -> Transcript:
     turns = [message for number, name in enumerate(names, 1) for message in turn(number, name)]
-    return Transcript(run_id="r", messages=(user_text("m1", "Go."), *turns), records=records)
+    return Transcript(run_id="r", messages=(build_user_message("m1", "Go."), *turns), records=records)
 
 
-def masked(after: int, record_id: str = "k1") -> Masked:
-    return Masked(id=record_id, after=after, tool_use_ids=("c1",))
+def masked(after: int, record_id: str = "k1") -> MaskRecord:
+    return MaskRecord(id=record_id, after=after, tool_use_ids=("c1",))
 
 
 def phase(transcript: Transcript, role: AgentRole = "research") -> Phase:
@@ -55,7 +55,7 @@ def test_a_run_begins_in_the_phase_of_its_role(role: AgentRole, expected: Phase)
 def test_an_agent_whose_context_was_compacted_reflects_until_that_is_undone() -> None:
     assert phase(log("read", "read")) == "executing"
     assert phase(log("read", "read", records=(masked(5),))) == "reflecting"
-    undone = Restored(id="k2", after=5, record_id="k1")
+    undone = RestoreRecord(id="k2", after=5, record_id="k1")
     assert phase(log("read", "read", records=(masked(5), undone))) == "executing"
 
 
@@ -66,7 +66,7 @@ def test_a_result_that_came_back_changes_the_tools_only_at_the_next_compaction()
 
 
 def test_a_try_that_was_taken_back_is_none() -> None:
-    taken_back = Rewound(id="k1", after=5, message_id="m3")
+    taken_back = RewindRecord(id="k1", after=5, message_id="m3")
     assert phase(log("read", "submit_findings", records=(taken_back,))) == "executing"
 
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from waystation.context.transcript import (
     Charge,
     Message,
-    Summarised,
+    SummaryRecord,
     Text,
     ToolResult,
     ToolUse,
     Transcript,
-    user_text,
+    build_user_message,
 )
 from waystation.kernel.usage import Usage
 from waystation.security.untrusted import ToolDefinition
@@ -74,7 +74,7 @@ def run_of(agent: str, told: Sequence[Told], tool: str = "search_documents", *, 
             result = ToolResult(tool_use_id=f"call-{reference.rpartition('-')[2]}", content=SECRET, is_error=error)
             said.append(Message(id=reference, role="user", blocks=(result,)))
         elif kind == "given":
-            said.append(user_text(reference, SECRET))
+            said.append(build_user_message(reference, SECRET))
     keys = dict.fromkeys(one[2] for one in told if one[0] == "called" and one[1] == agent)
     transcript = Transcript(run_id=f"{TASK}/{agent}", messages=tuple(said))
     return TracedRun(role="research", transcript=transcript, charges=tuple(map(charge, keys)))
@@ -201,7 +201,9 @@ def test_a_context_that_was_made_smaller_lies_between_two_legs() -> None:
     ]
     told = [*BEGUN, *LEG, *compacted]
     run = run_of(A, told)
-    record = Summarised(id="record-1", strategy="window", covered=("contract",), summary=user_text("s", "S"), after=3)
+    record = SummaryRecord(
+        id="record-1", strategy="window", covered=("contract",), summary=build_user_message("s", "S"), after=3
+    )
     run = run.replace(transcript=run.transcript.replace(records=(record,)))
     made = spans(task_of(told).replace(runs={A: run}))
     between = span_id_of(TASK, A, "leg", 1)

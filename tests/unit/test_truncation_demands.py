@@ -1,28 +1,28 @@
 """Truncation, where no summary is to be had: what the user demanded stays, word for word."""
 
 from tests.unit.histories import prose, says, small_policy, transcript
-from waystation.context.constraints import user_constraints
-from waystation.context.history import view, with_record
-from waystation.context.pipeline import Truncate, next_rung
-from waystation.context.tokens import Measure, estimate_message
-from waystation.context.transcript import Transcript, user_text
+from waystation.context.constraints import extract_user_constraints
+from waystation.context.history import build_model_view, with_record
+from waystation.context.pipeline import TruncateDecision, select_next_stage
+from waystation.context.tokens import TokenEstimator, estimate_message
+from waystation.context.transcript import Transcript, build_user_message
 
-MEASURE = Measure(fixed=200)
+MEASURE = TokenEstimator(fixed=200)
 POLICY = small_policy(8_000)
 
 
 def talk(demand: str, turns: int = 8) -> Transcript:
     """A contract, and remarks that demand something between long replies."""
-    said = [user_text("m1", "Begin.")]
+    said = [build_user_message("m1", "Begin.")]
     for turn in range(1, turns + 1):
-        said += [user_text(f"m{2 * turn}", demand.format(turn)), says(f"m{2 * turn + 1}", prose(1_000))]
-    return transcript(*said, user_text("m90", "Go on."))
+        said += [build_user_message(f"m{2 * turn}", demand.format(turn)), says(f"m{2 * turn + 1}", prose(1_000))]
+    return transcript(*said, build_user_message("m90", "Go on."))
 
 
 def truncated(over: Transcript) -> Transcript:
-    rung = next_rung(over, MEASURE, POLICY, frozenset(), skip_summary=True)
-    assert isinstance(rung, Truncate)
-    assert MEASURE.request(view(with_record(over, rung.record))) == rung.tokens_after < rung.tokens_before
+    rung = select_next_stage(over, MEASURE, POLICY, frozenset(), skip_summary=True)
+    assert isinstance(rung, TruncateDecision)
+    assert MEASURE.request(build_model_view(with_record(over, rung.record))) == rung.tokens_after < rung.tokens_before
     return with_record(over, rung.record)
 
 
@@ -35,26 +35,28 @@ def test_what_the_user_demanded_in_hidden_messages_stands_in_the_marker() -> Non
         "recall may find what they said.]\nWhat the user demanded in them:\n<ledger>\nuser: Never touch branch 1.\n"
         in (marker.marker.text)
     )
-    assert user_constraints(view(over)) == user_constraints(over.messages)
+    assert extract_user_constraints(build_model_view(over)) == extract_user_constraints(over.messages)
 
 
 def test_a_marker_over_a_marker_carries_its_demands_on() -> None:
     over = truncated(talk("Never touch branch {}."))
     over = over.replace(
-        messages=(*over.messages, *(says(f"n{n}", prose(1_500)) for n in range(4)), user_text("n9", "On."))
+        messages=(*over.messages, *(says(f"n{n}", prose(1_500)) for n in range(4)), build_user_message("n9", "On."))
     )
     again = truncated(over)
-    assert sum("are hidden here" in message.text for message in view(again)) == 1
-    assert set(user_constraints(view(again))) == set(user_constraints(over.messages))
+    assert sum("are hidden here" in message.text for message in build_model_view(again)) == 1
+    assert set(extract_user_constraints(build_model_view(again))) == set(extract_user_constraints(over.messages))
 
 
 def test_messages_whose_demands_are_over_a_fifth_of_the_window_stay() -> None:
     demands = [f"Never touch branch {number}: {'it is frozen, ' * 60}yes." for number in range(10)]
-    said = [user_text(f"d{number}", demand) for number, demand in enumerate(demands)]
+    said = [build_user_message(f"d{number}", demand) for number, demand in enumerate(demands)]
     replies = [says(f"r{number}", prose(800)) for number in range(8)]
-    over = truncated(transcript(user_text("m1", "Begin."), *said, *replies, user_text("m90", "Go on.")))
-    shown = [message.id for message in view(over)]
-    (marker,) = (message for message in view(over) if message.id.startswith("t-"))
+    over = truncated(
+        transcript(build_user_message("m1", "Begin."), *said, *replies, build_user_message("m90", "Go on."))
+    )
+    shown = [message.id for message in build_model_view(over)]
+    (marker,) = (message for message in build_model_view(over) if message.id.startswith("t-"))
     assert 0 < estimate_message(marker) <= POLICY.pin_cap + 100
     assert ("d0" in shown, "d9" in shown) == (False, True)
-    assert set(user_constraints(view(over))) == set(demands)
+    assert set(extract_user_constraints(build_model_view(over))) == set(demands)

@@ -2,8 +2,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from waystation.agents.decisions import IN_ADVANCE, TopUp, Unattended
-from waystation.cli.options import unattended
+from waystation.agents.decisions import IN_ADVANCE, TopUpPolicy, UnattendedPolicy
+from waystation.cli.options import parse_unattended_options
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput
 from waystation.tasks.approvals import Circumstances, authorised
@@ -11,7 +11,7 @@ from waystation.tasks.task import Approval
 
 NOW = datetime(2026, 11, 21, 22, 30, tzinfo=timezone(timedelta(hours=1)))
 REQUEST = Approval(request_id="r1-1", agent="r1", asked=Amount(tokens=20_000), needed=Amount(tokens=900))
-TWICE = TopUp(amount=Amount(tokens=5_000), times=2)
+TWICE = TopUpPolicy(amount=Amount(tokens=5_000), times=2)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ TWICE = TopUp(amount=Amount(tokens=5_000), times=2)
     ],
 )
 def test_a_clock_time_is_the_next_one_and_a_moment_is_the_persons(text: str, moment: datetime) -> None:
-    decided = unattended(None, text, "partial", NOW)
+    decided = parse_unattended_options(None, text, "partial", NOW)
     assert decided.answer_by == moment
     assert decided.deadline(NOW) == moment
     assert decided.deadline(NOW + timedelta(days=60)) == moment
@@ -35,49 +35,49 @@ def test_a_clock_time_is_the_next_one_and_a_moment_is_the_persons(text: str, mom
     ("text", "span"), [("90m", timedelta(minutes=90)), ("12h", timedelta(hours=12)), ("7d", timedelta(days=7))]
 )
 def test_a_span_counts_from_each_request(text: str, span: timedelta) -> None:
-    decided = unattended(None, text, "wait", NOW)
+    decided = parse_unattended_options(None, text, "wait", NOW)
     assert decided.deadline(NOW) == NOW + span
     assert decided.then == "wait"
 
 
 def test_without_options_requests_wait_for_ever() -> None:
-    assert unattended(None, None, None, NOW) == Unattended()
-    assert Unattended().deadline(NOW) is None
+    assert parse_unattended_options(None, None, None, NOW) == UnattendedPolicy()
+    assert UnattendedPolicy().deadline(NOW) is None
 
 
 @pytest.mark.parametrize(
     ("text", "top_up"),
     [
-        ("50kx3", TopUp(amount=Amount(tokens=50_000), times=3)),
-        ("50k×3", TopUp(amount=Amount(tokens=50_000), times=3)),
-        ("$0.25 x 4", TopUp(amount=Amount(micro_usd=250_000), times=4)),
+        ("50kx3", TopUpPolicy(amount=Amount(tokens=50_000), times=3)),
+        ("50k×3", TopUpPolicy(amount=Amount(tokens=50_000), times=3)),
+        ("$0.25 x 4", TopUpPolicy(amount=Amount(micro_usd=250_000), times=4)),
     ],
 )
-def test_raises_in_advance_name_an_amount_and_how_often(text: str, top_up: TopUp) -> None:
-    assert unattended(text, None, None, NOW).top_up == top_up
+def test_raises_in_advance_name_an_amount_and_how_often(text: str, top_up: TopUpPolicy) -> None:
+    assert parse_unattended_options(text, None, None, NOW).top_up == top_up
 
 
 @pytest.mark.parametrize("text", ["50k", "x3", "50kx0", "50kx1001", "-5kx2", "manyx2", "50kx2x", "50kx٣", "$0,25x4"])
 def test_other_raises_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match="--top-up takes"):
-        unattended(text, None, None, NOW)
+        parse_unattended_options(text, None, None, NOW)
 
 
 @pytest.mark.parametrize("text", ["7", "tomorrow", "25:00", "0", "7w", "", "-5m", "٣d"])
 def test_what_is_no_deadline_is_refused_with_what_it_should_look_like(text: str) -> None:
     with pytest.raises(BadInput, match=r"--answer-by takes a time \(07:00\)"):
-        unattended(None, text, "partial", NOW)
+        parse_unattended_options(None, text, "partial", NOW)
 
 
 @pytest.mark.parametrize("text", ["0m", " 00h", "0d"])
 def test_a_deadline_that_leaves_no_time_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match=r"leaves no time to answer: give a minute \(1m\) or more"):
-        unattended(None, text, "wait", NOW)
+        parse_unattended_options(None, text, "wait", NOW)
 
 
 def test_a_deadline_that_is_over_is_refused() -> None:
     with pytest.raises(BadInput, match="--answer-by 2026-11-20 is over already"):
-        unattended(None, "2026-11-20", "partial", NOW)
+        parse_unattended_options(None, "2026-11-20", "partial", NOW)
 
 
 def test_what_was_authorised_is_granted_as_often_as_it_was_and_under_that_name() -> None:
@@ -95,17 +95,17 @@ def test_what_was_authorised_is_granted_as_often_as_it_was_and_under_that_name()
     ("standing", "top_up"),
     [
         (Circumstances(approvals=()), None),
-        (Circumstances(approvals=()), TopUp(amount=Amount(tokens=899), times=1)),
-        (Circumstances(approvals=()), TopUp(amount=Amount(micro_usd=10**9), times=1)),
+        (Circumstances(approvals=()), TopUpPolicy(amount=Amount(tokens=899), times=1)),
+        (Circumstances(approvals=()), TopUpPolicy(amount=Amount(micro_usd=10**9), times=1)),
         (Circumstances(approvals=(), limit=Limit(tokens=100_000), ceiling=Limit(tokens=104_999)), TWICE),
     ],
 )
 def test_a_person_is_asked_where_it_is_too_little_in_another_unit_or_over_the_ceiling(
-    standing: Circumstances, top_up: TopUp | None
+    standing: Circumstances, top_up: TopUpPolicy | None
 ) -> None:
     assert authorised(standing, REQUEST, top_up, NOW) is None
 
 
 def test_a_choice_for_a_deadline_without_a_deadline_is_refused() -> None:
     with pytest.raises(BadInput, match="give --answer-by"):
-        unattended(None, None, "wait", NOW)
+        parse_unattended_options(None, None, "wait", NOW)

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.budgets.budget import RunTotals, summed
+from waystation.budgets.budget import RunUsage, sum_run_usage
 from waystation.kernel.amount import Amount
 from waystation.kernel.usage import Usage
 
 COUNTS = st.integers(0, 1_000_000)
 USAGES = st.builds(Usage, input=COUNTS, cache_write=COUNTS, cache_read=COUNTS, output=COUNTS)
 TOTALS = st.builds(
-    RunTotals,
+    RunUsage,
     usage=USAGES,
     turns=COUNTS,
     possibly_billed=COUNTS,
@@ -37,20 +37,20 @@ def test_all_but_cache_reads_count_against_a_budget_and_all_but_output_is_the_pr
 
 
 def test_calls_that_were_possibly_billed_count_as_spent_in_both_units() -> None:
-    totals = RunTotals(
+    totals = RunUsage(
         usage=Usage(input=100, cache_read=900), cost_micro_usd=30, possibly_billed=7, possibly_billed_micro_usd=5
     )
     assert totals.spent == Amount(tokens=107, micro_usd=35)
 
 
 def test_what_has_no_known_price_still_counts_in_tokens_and_by_what_was_possibly_billed() -> None:
-    totals = RunTotals(usage=Usage(output=100), cost_micro_usd=None, possibly_billed_micro_usd=5)
+    totals = RunUsage(usage=Usage(output=100), cost_micro_usd=None, possibly_billed_micro_usd=5)
     assert totals.spent == Amount(tokens=100, micro_usd=5)
 
 
 @given(st.lists(TOTALS, max_size=6))
-def test_what_runs_spent_together_is_the_sum_of_what_each_spent(runs: list[RunTotals]) -> None:
-    together = summed(tuple(runs))
+def test_what_runs_spent_together_is_the_sum_of_what_each_spent(runs: list[RunUsage]) -> None:
+    together = sum_run_usage(tuple(runs))
     tokens = sum(run.spent.tokens for run in runs)
     assert together.spent.tokens == tokens
     assert together.usage == sum((run.usage for run in runs), Usage())

@@ -4,33 +4,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import calls, prose, research, results, says, transcript, wild_messages, working
-from waystation.context.history import view, with_record
-from waystation.context.legality import violations
-from waystation.context.summary import summary_message
+from waystation.context.history import build_model_view, with_record
+from waystation.context.legality import find_violations
+from waystation.context.summary import build_summary_message
 from waystation.context.transcript import (
-    Masked,
+    MaskRecord,
     Message,
     Record,
-    Summarised,
+    SummaryRecord,
     Text,
     Thinking,
     Transcript,
-    Truncated,
-    user_text,
+    TruncationRecord,
+    build_user_message,
 )
 
 
-def summarised(record_id: str, *covered: str) -> Summarised:
-    summary = summary_message(record_id, f"summary {record_id}")
-    return Summarised(id=record_id, strategy="window", covered=covered, summary=summary)
+def summarised(record_id: str, *covered: str) -> SummaryRecord:
+    summary = build_summary_message(record_id, f"summary {record_id}")
+    return SummaryRecord(id=record_id, strategy="window", covered=covered, summary=summary)
 
 
-def truncated(record_id: str, *covered: str) -> Truncated:
-    return Truncated(id=record_id, covered=covered, marker=user_text(f"t-{record_id}", "[hidden]"))
+def truncated(record_id: str, *covered: str) -> TruncationRecord:
+    return TruncationRecord(id=record_id, covered=covered, marker=build_user_message(f"t-{record_id}", "[hidden]"))
 
 
 def ids(over: Transcript) -> list[str]:
-    return [message.id for message in view(over)]
+    return [message.id for message in build_model_view(over)]
 
 
 def test_a_record_is_appended_as_one_commit() -> None:
@@ -49,9 +49,9 @@ def test_a_summary_stands_at_the_place_of_the_first_message_it_covers() -> None:
 
 def test_what_is_said_between_covered_messages_stays_after_the_summary() -> None:
     history = transcript(
-        user_text("m1", "Go."),
+        build_user_message("m1", "Go."),
         *research(1),
-        user_text("m4", "Do not stop."),
+        build_user_message("m4", "Do not stop."),
         *research(1, start=3),
         says("m8", "Done."),
     )
@@ -69,18 +69,20 @@ def test_a_later_record_may_cover_earlier_summaries_and_markers() -> None:
 
 def test_a_record_of_which_nothing_is_visible_changes_nothing() -> None:
     compacted = with_record(working(3), summarised("x", "m2", "m3"))
-    assert view(with_record(compacted, truncated("y", "m2", "m3"))) == view(compacted)
+    assert build_model_view(with_record(compacted, truncated("y", "m2", "m3"))) == build_model_view(compacted)
 
 
 def test_messages_that_arrive_meanwhile_are_the_tail() -> None:
     before = with_record(working(2), summarised("x", "m2", "m3"))
-    after = before.replace(messages=(*before.messages, user_text("m6", "And this?")))
+    after = before.replace(messages=(*before.messages, build_user_message("m6", "And this?")))
     assert ids(after) == ["m1", "s-x", "m4", "m5", "m6"]
 
 
 def test_a_masked_result_names_its_tool_its_size_and_how_to_get_it_back() -> None:
-    history = transcript(user_text("m1", "Go."), calls("m2", "a", "b"), results("m3", a=prose(1_000), b=prose(1_000)))
-    masked = view(with_record(history, Masked(id="x", tool_use_ids=("a",))))
+    history = transcript(
+        build_user_message("m1", "Go."), calls("m2", "a", "b"), results("m3", a=prose(1_000), b=prose(1_000))
+    )
+    masked = build_model_view(with_record(history, MaskRecord(id="x", tool_use_ids=("a",))))
     first, second = masked[2].tool_results
     assert first.content == (
         "[Old result of read_document, 4,000 characters, not shown. Repeat the call to read it again.]"
@@ -90,19 +92,19 @@ def test_a_masked_result_names_its_tool_its_size_and_how_to_get_it_back() -> Non
 
 
 def test_masking_twice_changes_nothing() -> None:
-    once = with_record(working(3), Masked(id="x", tool_use_ids=("c1", "c2")))
-    assert view(with_record(once, Masked(id="y", tool_use_ids=("c2",)))) == view(once)
+    once = with_record(working(3), MaskRecord(id="x", tool_use_ids=("c1", "c2")))
+    assert build_model_view(with_record(once, MaskRecord(id="y", tool_use_ids=("c2",)))) == build_model_view(once)
 
 
 def test_a_result_that_a_placeholder_would_make_larger_is_shown() -> None:
-    history = transcript(user_text("m1", "Go."), calls("m2", "a"), results("m3", a="yes"))
-    assert view(with_record(history, Masked(id="x", tool_use_ids=("a",)))) == history.messages
+    history = transcript(build_user_message("m1", "Go."), calls("m2", "a"), results("m3", a="yes"))
+    assert build_model_view(with_record(history, MaskRecord(id="x", tool_use_ids=("a",)))) == history.messages
 
 
 def test_a_record_that_parts_a_call_from_its_result_leaves_a_legal_view() -> None:
     for part in ("m2", "m3"):
         compacted = with_record(working(2), truncated("x", part))
-        assert violations(view(compacted)) == ()
+        assert find_violations(build_model_view(compacted)) == ()
 
 
 def test_covering_the_first_of_two_equal_call_ids_does_not_bring_the_second_back() -> None:
@@ -121,12 +123,12 @@ def test_the_view_of_any_history_under_any_records_is_legal_and_reasoning_in_it_
     over = transcript(*messages)
     for number, (kind, places) in enumerate(drawn):
         covered = tuple(f"m{place}" for place in sorted(places))
-        record: Record = Masked(id=str(number), tool_use_ids=tuple(f"c{place}" for place in places))
+        record: Record = MaskRecord(id=str(number), tool_use_ids=tuple(f"c{place}" for place in places))
         if kind != "m":
             record = (summarised if kind == "s" else truncated)(str(number), *covered)
         over = with_record(over, record)
-    shown = view(over)
-    assert violations(shown, pending_allowed=True) == ()
+    shown = build_model_view(over)
+    assert find_violations(shown, pending_allowed=True) == ()
     said = [block for message in messages for block in message.blocks if isinstance(block, Text | Thinking)]
     stand_ins = {"s-", "t-", "op"}
     for message in shown:

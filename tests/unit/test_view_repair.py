@@ -3,17 +3,17 @@
 import pytest
 
 from tests.unit.histories import calls, results, says, transcript
-from waystation.context.history import view
-from waystation.context.legality import violations
+from waystation.context.history import build_model_view
+from waystation.context.legality import find_violations
 from waystation.context.repair import NO_RESULT
-from waystation.context.transcript import Message, RedactedThinking, Text, Thinking, ToolResult, user_text
+from waystation.context.transcript import Message, RedactedThinking, Text, Thinking, ToolResult, build_user_message
 
-ASKS = user_text("m1", "Go.")
+ASKS = build_user_message("m1", "Go.")
 
 
 def shown(*messages: Message) -> tuple[Message, ...]:
-    made = view(transcript(*messages))
-    assert violations(made, pending_allowed=True) == ()
+    made = build_model_view(transcript(*messages))
+    assert find_violations(made, pending_allowed=True) == ()
     return made
 
 
@@ -54,21 +54,21 @@ def test_a_call_in_the_middle_without_a_result_gets_a_synthetic_one_with_stable_
 
 
 def test_a_missing_result_does_not_mix_with_what_the_user_said_next() -> None:
-    made = shown(ASKS, calls("m2", "a"), user_text("m3", "Stop."))
+    made = shown(ASKS, calls("m2", "a"), build_user_message("m3", "Stop."))
     assert [message.id for message in made] == ["m1", "m2", "m2.results", "m3"]
-    assert made[3] == user_text("m3", "Stop.")
+    assert made[3] == build_user_message("m3", "Stop.")
 
 
 def test_results_come_before_text_and_right_after_their_call() -> None:
     mixed = Message(id="m3", role="user", blocks=(Text(text="Look!"), ToolResult(tool_use_id="a", content="1")))
     assert shown(ASKS, calls("m2", "a"), mixed)[2] == results("m3", Text(text="Look!"), a="1")
-    late = shown(ASKS, calls("m2", "a"), user_text("m3", "Look!"), results("m4", a="1"))
-    assert late[2:] == (results("m2.results", a="1"), user_text("m3", "Look!"))
+    late = shown(ASKS, calls("m2", "a"), build_user_message("m3", "Look!"), results("m4", a="1"))
+    assert late[2:] == (results("m2.results", a="1"), build_user_message("m3", "Look!"))
 
 
 def test_an_orphan_result_goes_and_the_text_beside_it_stays() -> None:
     orphan = results("m2", Text(text="Also this."), lost="1")
-    assert shown(ASKS, orphan) == (ASKS, user_text("m2", "Also this."))
+    assert shown(ASKS, orphan) == (ASKS, build_user_message("m2", "Also this."))
     assert shown(ASKS, results("m2", lost="1")) == (ASKS,)
 
 
@@ -86,7 +86,11 @@ def test_a_repeated_call_id_goes_with_its_result() -> None:
 
 def test_blank_text_and_messages_of_nothing_else_are_dropped() -> None:
     padded = Message(id="m2", role="assistant", blocks=(Text(text=""), Text(text="Hi"), Text(text="\n")))
-    assert shown(ASKS, padded, user_text("m3", "  "), says("m4", "Bye")) == (ASKS, says("m2", "Hi"), says("m4", "Bye"))
+    assert shown(ASKS, padded, build_user_message("m3", "  "), says("m4", "Bye")) == (
+        ASKS,
+        says("m2", "Hi"),
+        says("m4", "Bye"),
+    )
 
 
 def test_signed_reasoning_is_byte_identical_or_absent() -> None:

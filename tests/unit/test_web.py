@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from yarl import URL
 
-from waystation.documents.web_pages import LONGEST_LINE, Domains, page_lines, same_site, web_address, web_page
-from waystation.kernel.errors import WebRefused
+from waystation.documents.web_pages import (
+    LONGEST_LINE,
+    DomainPolicy,
+    build_web_page,
+    parse_web_address,
+    same_site,
+    split_page_lines,
+)
+from waystation.kernel.errors import WebFetchRejectedError
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -26,9 +33,9 @@ NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
     ],
 )
 def test_an_address_has_one_plain_form(written: str, plain: str) -> None:
-    address = web_address(written)
+    address = parse_web_address(written)
     assert address.url == plain
-    assert web_address(plain) == address
+    assert parse_web_address(plain) == address
 
 
 @pytest.mark.parametrize(
@@ -52,43 +59,45 @@ def test_an_address_has_one_plain_form(written: str, plain: str) -> None:
     ],
 )
 def test_what_is_no_address_of_the_web_is_refused_with_the_cause(written: str, cause: str) -> None:
-    with pytest.raises(WebRefused) as refused:
-        web_address(written)
+    with pytest.raises(WebFetchRejectedError) as refused:
+        parse_web_address(written)
     assert refused.value.cause == cause
 
 
 @given(st.text(alphabet="htps:/\\@.#?[]%ab1-_ \t\n", max_size=40).map(lambda rest: f"http://{rest}"))
 def test_every_program_agrees_on_the_host_of_an_address(written: str) -> None:
     try:
-        address = web_address(written)
-    except WebRefused:
+        address = parse_web_address(written)
+    except WebFetchRejectedError:
         return
     assert urlsplit(address.url).hostname == URL(address.url).host == address.host
 
 
 def test_an_entry_stands_for_a_domain_and_all_below_it() -> None:
-    domains = Domains(allow=("Example.org", "*.gov.example", "one.test."), deny=("bad.example.org",))
-    assert [host for host in ("example.org", "a.b.example.org", "gov.example", "one.test") if domains.admits(host)] == [
+    domains = DomainPolicy(allow=("Example.org", "*.gov.example", "one.test."), deny=("bad.example.org",))
+    assert [
+        host for host in ("example.org", "a.b.example.org", "gov.example", "one.test") if domains.is_allowed(host)
+    ] == [
         "example.org",
         "a.b.example.org",
         "gov.example",
         "one.test",
     ]
-    assert not any(map(domains.admits, ("notexample.org", "org", "bad.example.org", "very.bad.example.org")))
-    assert domains.denies("very.bad.example.org")
-    assert not domains.denies("other.test")
+    assert not any(map(domains.is_allowed, ("notexample.org", "org", "bad.example.org", "very.bad.example.org")))
+    assert domains.is_denied("very.bad.example.org")
+    assert not domains.is_denied("other.test")
 
 
 def test_a_star_allows_everything_that_is_not_denied() -> None:
-    domains = Domains(allow=("*",), deny=("bad.test",))
-    assert domains.admits("any.test")
-    assert not domains.admits("bad.test")
+    domains = DomainPolicy(allow=("*",), deny=("bad.test",))
+    assert domains.is_allowed("any.test")
+    assert not domains.is_allowed("bad.test")
 
 
 @pytest.mark.parametrize("entry", ["https://example.org", "example.org/path", "a b", ""])
 def test_an_entry_that_is_no_domain_is_named(entry: str) -> None:
     with pytest.raises(ValidationError, match=r"is no domain; write it like example\.org, or \* for all"):
-        Domains(allow=(entry,))
+        DomainPolicy(allow=(entry,))
 
 
 def test_a_site_is_the_same_with_and_without_www_and_below() -> None:
@@ -101,22 +110,22 @@ def test_a_site_is_the_same_with_and_without_www_and_below() -> None:
 
 @given(st.text(max_size=5_000) | st.text(alphabet="ab ", min_size=900, max_size=4_000))
 def test_a_page_keeps_every_word_and_is_shown_in_lines_that_are_short_enough(text: str) -> None:
-    page = web_page("https://example.org/", text, NOON)
+    page = build_web_page("https://example.org/", text, NOON)
     assert page.text.splitlines() == list(page.lines) or page.lines[-1] == ""
-    shown = page_lines(page.lines)
+    shown = split_page_lines(page.lines)
     assert all(len(line) <= LONGEST_LINE for line in shown)
     assert "".join("".join(shown).split()) == "".join(text.split())
 
 
 def test_a_long_line_is_kept_whole_and_shown_parted_between_words_and_never_within_a_placeholder() -> None:
-    page = web_page("https://example.org/", "word " * 500, NOON)
+    page = build_web_page("https://example.org/", "word " * 500, NOON)
     assert len(page.lines) == 1
-    assert set(" ".join(page_lines(page.lines)).split()) == {"word"}
+    assert set(" ".join(split_page_lines(page.lines)).split()) == {"word"}
     placeholder = "<EMAIL_0123456789ab>"
-    first, second = page_lines(["x" * (LONGEST_LINE - 5) + placeholder])
+    first, second = split_page_lines(["x" * (LONGEST_LINE - 5) + placeholder])
     assert (len(first), second) == (LONGEST_LINE - 5, placeholder)
 
 
 def test_the_title_is_the_first_line_that_says_something() -> None:
-    assert web_page("https://example.org/", "\n\n## The   harbour\ntext", NOON).title == "The harbour"
-    assert web_page("https://example.org/", "", NOON).title == ""
+    assert build_web_page("https://example.org/", "\n\n## The   harbour\ntext", NOON).title == "The harbour"
+    assert build_web_page("https://example.org/", "", NOON).title == ""

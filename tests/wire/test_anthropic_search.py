@@ -4,13 +4,13 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.documents.web_pages import Domains, WebHit
+from waystation.documents.web_pages import DomainPolicy, WebSearchResult
 from waystation.kernel.errors import ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import Scripted, ScriptedServer, refused
+from waystation.models.anthropic.messages_server import Scripted, ScriptedServer, build_error_response
 from waystation.models.anthropic.model import AnthropicSearch, anthropic_search
 
-ANYWHERE = Domains(allow=("*",))
+ANYWHERE = DomainPolicy(allow=("*",))
 HARBOUR, KEEPER = "https://example.org/harbour", "https://example.org/keeper"
 
 
@@ -43,7 +43,7 @@ def answer(found: JsonValue, *texts: JsonValue) -> httpx2.Response:
     return httpx2.Response(200, json=body)
 
 
-def search(answers: list[Scripted], domains: Domains = ANYWHERE) -> tuple[AnthropicSearch, ScriptedServer]:
+def search(answers: list[Scripted], domains: DomainPolicy = ANYWHERE) -> tuple[AnthropicSearch, ScriptedServer]:
     server = ScriptedServer(answers)
     client = server.http_client()
     return anthropic_search("key", "claude-haiku-5-5", domains, "http://model.test", client), server
@@ -55,8 +55,8 @@ async def test_pages_come_with_what_is_cited_of_them_and_with_what_the_search_us
     web, _ = search([answer(results, *words)])
     found = await web.search("harbour", 5)
     assert found.hits == (
-        WebHit(url=HARBOUR, title="The harbour", excerpt="It silted up. … In 1821.", age="May 2026"),
-        WebHit(url=KEEPER, title="The keeper"),
+        WebSearchResult(url=HARBOUR, title="The harbour", excerpt="It silted up. … In 1821.", age="May 2026"),
+        WebSearchResult(url=KEEPER, title="The keeper"),
     )
     assert found.usage == Usage(input=9_000, output=120, searches=1)
 
@@ -83,13 +83,13 @@ async def test_no_more_pages_are_named_than_asked_for() -> None:
     ("domains", "sent"),
     [
         (ANYWHERE, {}),
-        (Domains(), {}),
-        (Domains(allow=("example.org",), deny=("x.example.org",)), {"allowed_domains": ["example.org"]}),
-        (Domains(allow=("*",), deny=("bad.test",)), {"blocked_domains": ["bad.test"]}),
+        (DomainPolicy(), {}),
+        (DomainPolicy(allow=("example.org",), deny=("x.example.org",)), {"allowed_domains": ["example.org"]}),
+        (DomainPolicy(allow=("*",), deny=("bad.test",)), {"blocked_domains": ["bad.test"]}),
     ],
 )
 async def test_a_search_is_one_bounded_use_of_the_tool_within_the_domains(
-    domains: Domains, sent: dict[str, JsonValue]
+    domains: DomainPolicy, sent: dict[str, JsonValue]
 ) -> None:
     web, server = search([answer([])], domains)
     await web.search("why did it silt up?", 5)
@@ -107,7 +107,7 @@ async def test_a_search_that_failed_at_the_provider_says_how_and_what_it_used() 
 
 
 async def test_a_failed_call_is_not_repeated_in_here() -> None:
-    web, server = search([refused(529, "overloaded_error"), answer([])])
+    web, server = search([build_error_response(529, "overloaded_error"), answer([])])
     with pytest.raises(ModelUnavailable):
         await web.search("harbour", 5)
     assert len(server.requests) == 1

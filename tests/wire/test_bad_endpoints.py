@@ -9,23 +9,23 @@ import pytest
 from pydantic import JsonValue
 
 from tests.vendor_servers import chat_chunks
-from waystation.context.transcript import Text, ToolUse, user_text
+from waystation.context.transcript import Text, ToolUse, build_user_message
 from waystation.kernel.errors import (
-    EndpointBroken,
+    BrokenEndpointError,
+    ContentFilterError,
     ModelError,
-    ModelGone,
+    ModelNotFoundError,
     ModelRejected,
     ModelUnavailable,
-    ReplyBlocked,
     SpendingLimitReached,
 )
-from waystation.models.anthropic.messages_server import message_of
+from waystation.models.anthropic.messages_server import build_message_body
 from waystation.models.anthropic.model import anthropic_model
 from waystation.models.anthropic.sse import events
 from waystation.models.openai.model import openai_model
-from waystation.models.ports import ChatModel, ModelReply, ModelRequest, StopReason
+from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason
 from waystation.models.profiles import Effort
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 Protocol = Literal["messages", "chat completions"]
 State = Literal["retried", "retried, perhaps billed", "a person pays", "broken", "no such model", "refused", "blocked"]
@@ -33,19 +33,19 @@ State = Literal["retried", "retried, perhaps billed", "a person pays", "broken",
 endpoint; another model's; its step's end with the cause."""
 PROTOCOLS: dict[Protocol, Callable[..., ChatModel]] = {"messages": anthropic_model, "chat completions": openai_model}
 SECRET = "the patient is called Ada"
-REQUEST = ModelRequest(model="m", system="Work.", messages=(user_text("m1", SECRET),), max_output=50)
-FINE = scripted_reply(Text(text="Fine."), model="m")
-CALLING = scripted_reply(ToolUse(id="t1", name="search", input={"query": "x"}), model="m")
+REQUEST = ModelRequest(model="m", system="Work.", messages=(build_user_message("m1", SECRET),), max_output=50)
+FINE = make_scripted_response(Text(text="Fine."), model="m")
+CALLING = make_scripted_response(ToolUse(id="t1", name="search", input={"query": "x"}), model="m")
 STREAM = {"content-type": "text/event-stream"}
 
 
 def state_of(error: ModelError) -> State:
     match error:
-        case ReplyBlocked():
+        case ContentFilterError():
             return "blocked"
-        case ModelGone():
+        case ModelNotFoundError():
             return "no such model"
-        case EndpointBroken():
+        case BrokenEndpointError():
             assert not error.possibly_billed
             return "broken"
         case ModelRejected():
@@ -179,10 +179,10 @@ async def test_what_an_endpoint_refuses_is_one_clear_state(case: str, protocol: 
     plain(await error_of(protocol, answer), protocol, state, words)
 
 
-def sent(protocol: Protocol, reply: ModelReply, change: Callable[[bytes], bytes] = bytes) -> httpx2.Response:
+def sent(protocol: Protocol, reply: ModelResponse, change: Callable[[bytes], bytes] = bytes) -> httpx2.Response:
     """The whole stream of a reply, changed."""
     parts = (
-        [*events(message_of(reply))]
+        [*events(build_message_body(reply))]
         if protocol == "messages"
         else [*(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chat_chunks(reply)), b"data: [DONE]\n\n"]
     )
@@ -197,8 +197,8 @@ def without_json(part: bytes) -> bytes:
     return part.replace(rb"{\"qu", b"qu")
 
 
-TWICE = scripted_reply(*(ToolUse(id="t1", name="search", input={"n": n}) for n in range(2)), model="m")
-STREAMS: dict[str, tuple[ModelReply, Callable[[bytes], bytes], str]] = {
+TWICE = make_scripted_response(*(ToolUse(id="t1", name="search", input={"n": n}) for n in range(2)), model="m")
+STREAMS: dict[str, tuple[ModelResponse, Callable[[bytes], bytes], str]] = {
     "no stop reason": (FINE, without_stop, "cut off"),
     "arguments that are no JSON": (CALLING, without_json, ""),
     "two calls of one id": (TWICE, bytes, "two calls of tools one id"),
@@ -217,14 +217,14 @@ async def test_a_stream_that_is_no_reply_counts_as_perhaps_billed(case: str, pro
 @pytest.mark.parametrize(
     "reply",
     [
-        scripted_reply(model="m"),
-        scripted_reply(ToolUse(id="t1", name="nobodys_tool", input={}), model="m"),
-        scripted_reply(Text(text="Half a"), stop=StopReason.MAX_TOKENS, model="m"),
-        scripted_reply(stop=StopReason.REFUSAL, model="m"),
+        make_scripted_response(model="m"),
+        make_scripted_response(ToolUse(id="t1", name="nobodys_tool", input={}), model="m"),
+        make_scripted_response(Text(text="Half a"), stop=StopReason.MAX_TOKENS, model="m"),
+        make_scripted_response(stop=StopReason.REFUSAL, model="m"),
     ],
     ids=["empty", "of an unknown tool", "cut by its longest reply", "refused"],
 )
-async def test_what_is_odd_and_a_reply_all_the_same_goes_to_the_agent(reply: ModelReply, protocol: Protocol) -> None:
+async def test_what_is_odd_and_a_reply_all_the_same_goes_to_the_agent(reply: ModelResponse, protocol: Protocol) -> None:
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: sent(protocol, reply)))
     assert await PROTOCOLS[protocol]("key", "http://model.test", http_client=client).complete(REQUEST) == reply
 
@@ -234,7 +234,7 @@ def chunked(*chunks: JsonValue) -> httpx2.Response:
     return httpx2.Response(200, headers=STREAM, text="".join([*parts, "data: [DONE]\n\n"]))
 
 
-async def chat_reply(answer: httpx2.Response, effort: Effort | None = None) -> ModelReply:
+async def chat_reply(answer: httpx2.Response, effort: Effort | None = None) -> ModelResponse:
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: answer))
     model = openai_model("key", "http://model.test", http_client=client)
     return await model.complete(REQUEST.replace(effort=effort))

@@ -28,18 +28,20 @@ from tests.vendor_servers import (
     VendorServer,
     VertexServer,
 )
-from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.kernel.usage import Usage
 from waystation.models.connections import USUAL_PATIENCE
 from waystation.models.endpoints import ModelEndpoint, NamedEndpoint
-from waystation.models.ports import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
-from waystation.testing import ScriptedModel, scripted_reply
-from workers.models import endpoint_model
+from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason, ToolSpec
+from waystation.testing import ScriptedModel, make_scripted_response
+from workers.models import create_endpoint_model
 
-Saying = Sequence[ModelReply | ModelError]
+Saying = Sequence[ModelResponse | ModelError]
 
-REQUEST = ModelRequest(model=MODEL, system="Work.", messages=(user_text("m1", "What changed?"),), max_output=100)
+REQUEST = ModelRequest(
+    model=MODEL, system="Work.", messages=(build_user_message("m1", "What changed?"),), max_output=100
+)
 
 
 class Kind(NamedTuple):
@@ -58,7 +60,7 @@ class Kind(NamedTuple):
         """A client of this endpoint."""
         assert self.endpoint is not None
         row = ModelEndpoint(url=self.endpoint.url, kind=self.endpoint.kind)
-        return endpoint_model(self.endpoint, row, USUAL_PATIENCE, server.http_client())
+        return create_endpoint_model(self.endpoint, row, USUAL_PATIENCE, server.http_client())
 
 
 def by_headers(*names: str) -> Callable[[Saying], VendorServer]:
@@ -168,7 +170,7 @@ def kind(
 
 
 async def test_a_reply_arrives_whole(kind: Kind) -> None:
-    said = scripted_reply(
+    said = make_scripted_response(
         *([Thinking(thinking="Hm.", signature="c2ln")] if kind.thinks else []),
         Text(text="I look."),
         ToolUse(id="t1", name="search", input={"query": "x", "limits": [1, 2.5, None]}),
@@ -188,9 +190,9 @@ async def test_what_was_said_and_done_is_sent_back(kind: Kind) -> None:
         Message(id="m2", role="assistant", blocks=(Text(text="I look."), call)),
         Message(id="m3", role="user", blocks=(ToolResult(tool_use_id="t1", content="4.1 m"), Text(text="Go on."))),
     )
-    server = kind.server([scripted_reply(Text(text="Fine."), model=MODEL)])
+    server = kind.server([make_scripted_response(Text(text="Fine."), model=MODEL)])
     tool = ToolSpec(name="search", description="Search.", input_schema={"type": "object"})
-    asked = REQUEST.replace(messages=(*talk, user_text("s1", "half is left")), tools=(tool,))
+    asked = REQUEST.replace(messages=(*talk, build_user_message("s1", "half is left")), tools=(tool,))
     await kind.asking(server).complete(asked)
     sent = json.dumps(server.bodies[0], ensure_ascii=False)
     for words in ("What changed?", "I look.", "t1", "search", "Größe", "4.1 m", "Go on.", "half is left", "Work."):
@@ -199,18 +201,21 @@ async def test_what_was_said_and_done_is_sent_back(kind: Kind) -> None:
 
 
 async def test_replies_come_in_order_and_one_for_each_call(kind: Kind) -> None:
-    first, second = scripted_reply(Text(text="One."), model=MODEL), scripted_reply(Text(text="Two."), model=MODEL)
+    first, second = (
+        make_scripted_response(Text(text="One."), model=MODEL),
+        make_scripted_response(Text(text="Two."), model=MODEL),
+    )
     model = kind.made([first, second])
     assert [await model.complete(REQUEST), await model.complete(REQUEST)] == [first, second]
 
 
 async def test_an_empty_refusal_is_a_reply(kind: Kind) -> None:
-    said = scripted_reply(stop=StopReason.REFUSAL, model=MODEL)
+    said = make_scripted_response(stop=StopReason.REFUSAL, model=MODEL)
     assert await kind.made([said]).complete(REQUEST) == said
 
 
 async def test_what_may_pass_is_unavailable_and_names_the_delay(kind: Kind) -> None:
-    said = scripted_reply(Text(text="Now."), model=MODEL)
+    said = make_scripted_response(Text(text="Now."), model=MODEL)
     model = kind.made([ModelUnavailable("later", retry_after=2.5, possibly_billed=False), said])
     with pytest.raises(ModelUnavailable) as raised:
         await model.complete(REQUEST)
@@ -230,7 +235,7 @@ async def test_a_model_with_nothing_left_to_say_rejects(kind: Kind) -> None:
 
 
 async def test_counting_tokens_is_repeatable_grows_with_the_request_and_says_nothing(kind: Kind) -> None:
-    said = scripted_reply(Text(text="Fine."), model=MODEL)
+    said = make_scripted_response(Text(text="Fine."), model=MODEL)
     model = kind.made([said])
     tool = ToolSpec(name="search", description="Search the documents. " * 5, input_schema={"type": "object"})
     longer = REQUEST.replace(tools=(tool,))
@@ -261,7 +266,7 @@ async def test_who_has_no_credentials_or_others_is_rejected_and_told_so(
     there = {"bedrock": "eu-north-1", "mantle": "eu-north-1"}  # AWS's library keeps what it found for a region
     elsewhere = kind.endpoint.replace(region=there.get(kind.endpoint.kind, kind.endpoint.region))
     with pytest.raises(ModelRejected, match=r"not accepted|no credentials"):
-        await kind._replace(endpoint=elsewhere).made([scripted_reply(Text(text="Fine."))]).complete(REQUEST)
+        await kind._replace(endpoint=elsewhere).made([make_scripted_response(Text(text="Fine."))]).complete(REQUEST)
 
 
 @pytest.mark.parametrize("kind", ["bedrock", "mantle"], indirect=True)
@@ -269,4 +274,4 @@ async def test_a_signature_for_another_region_is_refused(kind: Kind) -> None:
     assert kind.endpoint is not None
     elsewhere = kind.endpoint.replace(region="us-east-2")
     with pytest.raises(ModelRejected, match="not accepted"):
-        await kind._replace(endpoint=elsewhere).made([scripted_reply(Text(text="Fine."))]).complete(REQUEST)
+        await kind._replace(endpoint=elsewhere).made([make_scripted_response(Text(text="Fine."))]).complete(REQUEST)

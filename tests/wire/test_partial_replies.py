@@ -7,27 +7,27 @@ import pytest
 from anthropic.types import RawMessageStreamEvent
 from pydantic import JsonValue, TypeAdapter
 
-from waystation.context.transcript import Text, Thinking, ToolUse, user_text
+from waystation.context.transcript import Text, Thinking, ToolUse, build_user_message
 from waystation.kernel.errors import ModelError
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.messages_server import (
     Scripted,
     ScriptedServer,
-    cut_stream,
-    dropped,
-    failed_midstream,
-    message_of,
+    build_dropped_stream,
+    build_failing_stream,
+    build_message_body,
+    build_truncated_stream,
 )
 from waystation.models.anthropic.model import anthropic_model
-from waystation.models.anthropic.partial import NOTICE_SECONDS, TOKENS_PER_SECOND, PartialReply
+from waystation.models.anthropic.partial import NOTICE_SECONDS, TOKENS_PER_SECOND, StreamUsageTracker
 from waystation.models.anthropic.sse import StreamEvent, events
 from waystation.models.ports import ModelRequest
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 USAGE = Usage(input=900, cache_write=300, cache_read=5_000, output=150)
 SAID = "It silted up. " * 100
-MESSAGE = message_of(
-    scripted_reply(
+MESSAGE = build_message_body(
+    make_scripted_response(
         Thinking(thinking="Why did it?", signature="s"),
         Text(text=SAID),
         ToolUse(id="c1", name="search_documents", input={"query": "harbour"}),
@@ -43,20 +43,20 @@ MOST = 1_000_000
 
 
 def failed_at_provider(message: Mapping[str, JsonValue], after: int) -> httpx2.Response:
-    return failed_midstream(message, "api_error", after=after)
+    return build_failing_stream(message, "api_error", after=after)
 
 
 async def error_of(answer: Scripted, model: str = "claude-sonnet-5-5") -> ModelError:
     server = ScriptedServer([answer])
     client = anthropic_model("key", http_client=server.http_client())
-    request = ModelRequest(model=model, system="", messages=(user_text("m1", "Why?"),), max_output=MOST)
+    request = ModelRequest(model=model, system="", messages=(build_user_message("m1", "Why?"),), max_output=MOST)
     with pytest.raises(ModelError) as raised:
         await client.complete(request)
     await client.aclose()
     return raised.value
 
 
-@pytest.mark.parametrize("breaks", [dropped, cut_stream, failed_at_provider])
+@pytest.mark.parametrize("breaks", [build_dropped_stream, build_truncated_stream, failed_at_provider])
 @pytest.mark.parametrize("after", [1, 2, EVENTS // 2, EVENTS - 3])
 async def test_a_stream_that_breaks_after_its_start_tells_its_input_exactly_and_bounds_its_output(
     breaks: Breaks, after: int
@@ -68,34 +68,34 @@ async def test_a_stream_that_breaks_after_its_start_tells_its_input_exactly_and_
 
 
 async def test_a_stream_that_breaks_behind_its_last_count_tells_all_of_it() -> None:
-    assert (await error_of(dropped(MESSAGE, EVENTS - 1))).reported == USAGE
+    assert (await error_of(build_dropped_stream(MESSAGE, EVENTS - 1))).reported == USAGE
 
 
 async def test_where_nothing_came_nothing_is_reported() -> None:
-    assert (await error_of(dropped(MESSAGE, 0))).reported is None
+    assert (await error_of(build_dropped_stream(MESSAGE, 0))).reported is None
 
 
 async def test_an_endpoint_that_counts_no_input_reports_nothing() -> None:
     none: JsonValue = {"input_tokens": 0, "output_tokens": 0}
     silent: StreamEvent = {**MESSAGE, "usage": none}
-    assert (await error_of(dropped(silent, 3))).reported is None
+    assert (await error_of(build_dropped_stream(silent, 3))).reported is None
 
 
 async def test_of_a_model_of_unknown_speed_the_output_may_be_all_that_was_asked_for() -> None:
-    reported = (await error_of(dropped(MESSAGE, 3), "somebodys-model")).reported
+    reported = (await error_of(build_dropped_stream(MESSAGE, 3), "somebodys-model")).reported
     assert reported is not None
     assert (reported.prompt, reported.output) == (USAGE.prompt, MOST)
 
 
-def partial_reply(*times: float) -> PartialReply:
+def partial_reply(*times: float) -> StreamUsageTracker:
     """The first events of the message, each at its time."""
-    partial = PartialReply()
+    partial = StreamUsageTracker()
     for event, at in zip(events(MESSAGE), times, strict=False):
         partial.take(EVENT.validate_json(event.partition(b"\ndata: ")[2]), at)
     return partial
 
 
-def output_of(partial: PartialReply, now: float, most: int = MOST) -> int:
+def output_of(partial: StreamUsageTracker, now: float, most: int = MOST) -> int:
     used = partial.usage(now, most)
     assert used is not None
     return used.output

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import JsonValue
 
-from waystation.context.transcript import Message, Text, user_text
-from waystation.models.anthropic.messages_server import LIFE, Break, CachingServer, PrefixCache
+from waystation.context.transcript import Message, Text, build_user_message
+from waystation.models.anthropic.messages_server import LIFE, CacheMissEvent, CachingServer, PrefixCache
 from waystation.models.anthropic.model import anthropic_model
 from waystation.models.ports import ModelRequest, ToolSpec
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MARK: dict[str, JsonValue] = {"type": "ephemeral"}
@@ -73,7 +73,7 @@ def test_a_prefix_lives_five_minutes_from_its_last_use() -> None:
     assert cache.charge(FIRST, NOON + LIFE - timedelta(seconds=1)).cache_read == written
     assert cache.charge(FIRST, NOON + LIFE + timedelta(minutes=4)).cache_read == written
     assert cache.charge(FIRST, NOON + 4 * LIFE).cache_read == 0
-    assert cache.breaks == [Break(model="m", request=4, cause="expired", lost=written)]
+    assert cache.breaks == [CacheMissEvent(model="m", request=4, cause="expired", lost=written)]
 
 
 def test_a_short_prefix_is_neither_written_nor_missed() -> None:
@@ -94,9 +94,9 @@ def test_a_prefix_is_found_at_most_twenty_blocks_before_a_mark(blocks: int, *, f
 
 
 async def test_the_adapter_marks_so_that_each_request_reads_all_of_the_one_before() -> None:
-    server = CachingServer(lambda _: scripted_reply(Text(text="Go on.")), lambda: NOON)
+    server = CachingServer(lambda _: make_scripted_response(Text(text="Go on.")), lambda: NOON)
     model = anthropic_model("key", http_client=server.http_client())
-    said = [user_text("m1", "word " * 2_000)]
+    said = [build_user_message("m1", "word " * 2_000)]
     for turn in range(5):
         request = ModelRequest(
             model="claude-opus-5",
@@ -107,7 +107,10 @@ async def test_the_adapter_marks_so_that_each_request_reads_all_of_the_one_befor
         )
         reply = await model.complete(request)
         assert reply.usage == server.usages[-1]
-        said += [Message(id=f"a{turn}", role="assistant", blocks=reply.blocks), user_text(f"u{turn}", "word " * 300)]
+        said += [
+            Message(id=f"a{turn}", role="assistant", blocks=reply.blocks),
+            build_user_message(f"u{turn}", "word " * 300),
+        ]
     await model.aclose()
     assert server.cache.breaks == []
     for earlier, later in zip(server.usages, server.usages[1:], strict=False):

@@ -8,13 +8,13 @@ import pytest
 from pydantic import JsonValue
 
 from tests.strict_server import Body, StrictServer, refusal
-from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import ModelRejected
 from waystation.models.anthropic.messages_server import PrefixBinding
 from waystation.models.anthropic.model import anthropic_model
 from waystation.models.anthropic.wire import THINKING_BETA
 from waystation.models.ports import ModelRequest, ToolSpec
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 MODEL = "claude-haiku-4-5"
 ASKED: JsonValue = {"role": "user", "content": "Why?"}
@@ -112,7 +112,7 @@ VIOLATIONS: dict[str, tuple[Body, str]] = {
 def test_every_violation_is_refused_for_its_own_reason(violation: str) -> None:
     request, reason = VIOLATIONS[violation]
     assert reason in refusal(request)
-    response = StrictServer(lambda _: scripted_reply(Text(text="Fine."))).respond(
+    response = StrictServer(lambda _: make_scripted_response(Text(text="Fine."))).respond(
         httpx2.Request("POST", "http://model.test/v1/messages", json=request)
     )
     assert response.status_code == 400
@@ -135,17 +135,17 @@ def test_what_the_api_takes_is_taken(request_: Body) -> None:
     assert refusal(request_) == ""
 
 
-THOUGHT = scripted_reply(Thinking(thinking="Hm.", signature=""), ToolUse(id="c1", name="search", input={}))
+THOUGHT = make_scripted_response(Thinking(thinking="Hm.", signature=""), ToolUse(id="c1", name="search", input={}))
 SEARCH = ToolSpec(name="search", description="Search.", input_schema={"type": "object"})
 
 
 async def looped(model: str, thinking: int | None, *changed: Message) -> tuple[StrictServer, Sequence[str]]:
     """A call that thought, and one with its result; `changed`: in the place of what was asked first."""
-    replies = iter([THOUGHT, scripted_reply(Text(text="Fine."))])
+    replies = iter([THOUGHT, make_scripted_response(Text(text="Fine."))])
     server = StrictServer(lambda _: next(replies))
     client = anthropic_model("key", "http://model.test", server.http_client())
     asked = ModelRequest(
-        model=model, system="Work.", messages=(user_text("m1", "Why?"),), tools=(SEARCH,), max_output=4_096
+        model=model, system="Work.", messages=(build_user_message("m1", "Why?"),), tools=(SEARCH,), max_output=4_096
     ).replace(thinking=thinking)
     reply = await client.complete(asked)
     result = Message(id="m3", role="user", blocks=(ToolResult(tool_use_id="c1", content="4.1 m"),))
@@ -177,7 +177,7 @@ async def test_thinking_that_comes_back_as_it_was_signed_is_taken(model: str, th
     ids=["changed", "missing"],
 )
 async def test_thinking_that_was_changed_or_left_out_of_a_loop_is_refused(reply: Message) -> None:
-    server, errors = await looped(MODEL, 2_048, user_text("m1", "Why?"), reply)
+    server, errors = await looped(MODEL, 2_048, build_user_message("m1", "Why?"), reply)
     assert len(server.refusals) == len(errors) == 1
     assert "thinking" in errors[0]
 

@@ -3,7 +3,7 @@
 from pydantic import JsonValue
 
 from waystation.context.transcript import STATUS_CLOSE, STATUS_OPEN
-from waystation.models.anthropic.messages_server import TurnNumbers
+from waystation.models.anthropic.messages_server import TurnCounter
 
 Said = dict[str, JsonValue]
 CONTRACT: Said = {"role": "user", "content": "When is high water?"}
@@ -19,12 +19,12 @@ def turn(number: int) -> list[Said]:
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
-def number_of(turns: TurnNumbers, *messages: Said) -> int:
+def number_of(turns: TurnCounter, *messages: Said) -> int:
     return turns.of("research-1", {"messages": [*messages]})
 
 
 def test_attempts_at_a_turn_have_one_number_also_where_a_compaction_came_between() -> None:
-    turns = TurnNumbers()
+    turns = TurnCounter()
     assert number_of(turns, CONTRACT) == 1
     assert number_of(turns, CONTRACT, *turn(1)) == 2
     assert number_of(turns, CONTRACT, *turn(1), *turn(2)) == 3
@@ -35,7 +35,7 @@ def test_attempts_at_a_turn_have_one_number_also_where_a_compaction_came_between
 
 
 def test_what_follows_a_reply_without_a_call_is_a_turn_of_its_own() -> None:
-    turns = TurnNumbers()
+    turns = TurnCounter()
     silent: Said = {"role": "assistant", "content": "I have nothing to add."}
     told: Said = {"role": "user", "content": "Call a tool."}
     asked = [CONTRACT, *turn(1)]
@@ -46,6 +46,6 @@ def test_what_follows_a_reply_without_a_call_is_a_turn_of_its_own() -> None:
 
 
 def test_agents_that_are_called_alike_have_numbers_of_their_own() -> None:
-    turns = TurnNumbers()
+    turns = TurnCounter()
     other: Said = {"role": "user", "content": "When is low water?"}
     assert [number_of(turns, first) for first in (CONTRACT, other, CONTRACT)] == [1, 1, 1]

@@ -28,7 +28,7 @@ from waystation.kernel.clock import utc_now
 from waystation.plugins.web.assistants import Assistant, FinishedTask
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.mcp_tasks import EXTENSION
-from waystation.plugins.web.principals import AssistantRights
+from waystation.plugins.web.principals import AssistantPolicy
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskPhase, reader_of
 from workers.memory import MemoryReader
@@ -44,7 +44,7 @@ def settings(without_server: Settings) -> Settings:
 @asynccontextmanager
 async def following(settings: Settings) -> AsyncGenerator[AssistantClient]:
     async with await Client.connect(settings) as client:
-        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings)))
+        server = AssistantServer(Assistant(client, settings, AssistantPolicy.of(settings), MemoryReader(settings)))
         async with AssistantClient(server, extensions=[Follows()]) as asking:
             yield asking
 

@@ -24,7 +24,7 @@ from waystation.cli.main import run
 from waystation.client.task_json import TaskJson
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
-from waystation.plugins.web.app import pass_on
+from waystation.plugins.web.app import forward_messages
 from waystation.plugins.web.assistants import ReportPart
 from waystation.reports.markdown import sections_of
 from waystation.runtime.sql_store import SqlStore
@@ -260,7 +260,7 @@ async def test_who_waits_for_an_answer_that_is_none_hears_of_it(said: str) -> No
         raise AssertionError
 
     heard, messages = create_memory_object_stream[SessionMessage | Exception](1)
-    await pass_on(lines(), heard, to_client)
+    await forward_messages(lines(), heard, to_client)
     async with messages:
         (message,) = [item async for item in messages]
     assert isinstance(message, SessionMessage)

@@ -3,23 +3,23 @@
 import pytest
 from pydantic import JsonValue
 
-from waystation.context.transcript import Text, user_text
-from waystation.models.anthropic.messages_server import ScriptedServer, message_of, streamed
+from waystation.context.transcript import Text, build_user_message
+from waystation.models.anthropic.messages_server import ScriptedServer, build_message_body, build_stream_response
 from waystation.models.anthropic.model import anthropic_model
 from waystation.models.endpoints import KNOWN, PROVIDER_URL, UNKNOWN, Capabilities, ModelEndpoint, model_endpoint
 from waystation.models.ports import ModelRequest, ToolSpec
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 URL, MODEL = "http://model.test", "claude-haiku-5-5"
 NOTE = ToolSpec(name="note", description="Keep a note.", input_schema={"type": "object"})
 REQUEST = ModelRequest(
-    model=MODEL, system="You research.", messages=(user_text("m1", "What?"),), tools=(NOTE,), max_output=900
+    model=MODEL, system="You research.", messages=(build_user_message("m1", "What?"),), tools=(NOTE,), max_output=900
 )
 FORCED = REQUEST.replace(require_tool="note")
 
 
 async def sent(request: ModelRequest, capable: Capabilities) -> dict[str, JsonValue]:
-    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
     endpoint = ModelEndpoint(url=URL, rows={MODEL: capable})
     await anthropic_model("key", URL, server.http_client(), endpoint=endpoint).complete(request)
     return server.bodies[0]

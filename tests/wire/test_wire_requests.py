@@ -5,18 +5,26 @@ import json
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
-from waystation.context.transcript import Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse, user_text
-from waystation.models.anthropic.messages_server import ScriptedServer, message_of, streamed
+from waystation.context.transcript import (
+    Message,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    build_user_message,
+)
+from waystation.models.anthropic.messages_server import ScriptedServer, build_message_body, build_stream_response
 from waystation.models.anthropic.model import anthropic_model
 from waystation.models.endpoints import model_endpoint
 from waystation.models.ports import ModelRequest, ToolSpec
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 SEARCH = ToolSpec(name="search", description="Search the documents.", input_schema={"type": "object"})
 NOTE = ToolSpec(name="note", description="Keep a note.", input_schema={"type": "object", "required": ["text"]})
 
 TOOL_LOOP = (
-    user_text("m1", "What changed?"),
+    build_user_message("m1", "What changed?"),
     Message(
         id="m2",
         role="assistant",
@@ -37,12 +45,12 @@ TOOL_LOOP = (
     ),
     Message(id="m4", role="assistant", blocks=(Text(text="Once more."), ToolUse(id="t3", name="search", input={}))),
     Message(id="m5", role="user", blocks=(ToolResult(tool_use_id="t3", content="a line"),)),
-    user_text("m6", "Hurry."),
+    build_user_message("m6", "Hurry."),
 )
 
 
 async def sent(request: ModelRequest) -> dict[str, JsonValue]:
-    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
     await anthropic_model("key", "http://model.test", server.http_client()).complete(request)
     return server.bodies[0]
 
@@ -205,7 +213,7 @@ async def test_the_newest_message_has_the_mark_also_where_it_is_a_status() -> No
     request = ModelRequest(
         model="claude-opus-5",
         system="",
-        messages=(*TOOL_LOOP, user_text("s1", "<status>Half.</status>")),
+        messages=(*TOOL_LOOP, build_user_message("s1", "<status>Half.</status>")),
         max_output=20,
     )
     messages = (await sent(request))["messages"]
@@ -235,8 +243,8 @@ async def test_the_provider_is_asked_why_it_could_not_read_the_last_prefix_and_n
             for n in (1, 3)
         ],
     }
-    whole = {**message_of(scripted_reply(Text(text="Fine."))), **told, "id": "msg_2"}
-    server = ScriptedServer([streamed(whole), streamed(whole)])
+    whole = {**build_message_body(make_scripted_response(Text(text="Fine."))), **told, "id": "msg_2"}
+    server = ScriptedServer([build_stream_response(whole), build_stream_response(whole)])
     request = ModelRequest(
         model="claude-sonnet-5-5", system="", messages=TOOL_LOOP[:1], max_output=20, previous_reply="msg_1"
     )
@@ -249,7 +257,7 @@ async def test_the_provider_is_asked_why_it_could_not_read_the_last_prefix_and_n
 
 
 async def test_thinking_that_a_changed_history_outdates_is_dropped_where_it_would_be_refused() -> None:
-    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
     model = anthropic_model("key", "http://model.test", server.http_client())
     request = ModelRequest(model="claude-sonnet-5-5", system="", messages=TOOL_LOOP, max_output=20)
     await model.complete(request)
@@ -259,7 +267,7 @@ async def test_thinking_that_a_changed_history_outdates_is_dropped_where_it_woul
 
 
 async def test_the_key_goes_as_bearer_and_a_reply_is_asked_for_once() -> None:
-    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
     model = anthropic_model("secret-key", "http://model.test", server.http_client())
     await model.complete(ModelRequest(model="claude-haiku-5-5", system="", messages=TOOL_LOOP[:1], max_output=20))
     assert [str(request.url) for request in server.requests] == ["http://model.test/v1/messages"]

@@ -11,9 +11,9 @@ from pydantic import JsonValue, TypeAdapter
 from waystation.context.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic import wire
-from waystation.models.anthropic.messages_server import ScriptedServer, message_of, streamed
+from waystation.models.anthropic.messages_server import ScriptedServer, build_message_body, build_stream_response
 from waystation.models.anthropic.model import anthropic_model
-from waystation.models.ports import ModelReply, ModelRequest, StopReason
+from waystation.models.ports import ModelRequest, ModelResponse, StopReason
 
 texts = st.text(max_size=300)
 names = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)
@@ -80,7 +80,7 @@ def test_at_most_four_marks_are_set_and_the_end_of_the_request_has_one(sent: lis
 @settings(untimed, max_examples=60)
 @given(assistant_blocks.filter(has_own_ids), usages, st.sampled_from(StopReason))
 def test_every_reply_comes_out_of_a_stream_as_it_went_in(blocks: list[Block], usage: Usage, stop: StopReason) -> None:
-    said = ModelReply(blocks=tuple(blocks), stop=stop, usage=usage, model="claude-sonnet-5-5")
-    server = ScriptedServer([streamed(message_of(said))])
+    said = ModelResponse(blocks=tuple(blocks), stop=stop, usage=usage, model="claude-sonnet-5-5")
+    server = ScriptedServer([build_stream_response(build_message_body(said))])
     model = anthropic_model("key", "http://model.test", server.http_client())
     assert asyncio.run(model.complete(request_of([]))) == said

@@ -5,13 +5,18 @@ import json
 import pytest
 from pydantic import JsonValue
 
-from waystation.context.transcript import Text, user_text
+from waystation.context.transcript import Text, build_user_message
 from waystation.kernel.errors import ModelRejected
-from waystation.models.anthropic.messages_server import ScriptedServer, message_of, refused, streamed
+from waystation.models.anthropic.messages_server import (
+    ScriptedServer,
+    build_error_response,
+    build_message_body,
+    build_stream_response,
+)
 from waystation.models.anthropic.model import anthropic_model
 from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.models.profiles import Effort, ThinkingSetting
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 PLAN = ToolSpec(name="submit_plan", description="Hand in a plan.", input_schema={"type": "object"})
 BOUND: dict[str, JsonValue] = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
@@ -28,7 +33,7 @@ def asking(
     return ModelRequest(
         model=model,
         system="",
-        messages=(user_text("m1", "Why?"),),
+        messages=(build_user_message("m1", "Why?"),),
         tools=(PLAN,) if tool else (),
         max_output=9_000,
         effort=effort,
@@ -39,7 +44,7 @@ def asking(
 
 async def exchanged(request: ModelRequest) -> ScriptedServer:
     """A call and a count of its tokens."""
-    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
     model = anthropic_model("key", "http://model.test", server.http_client())
     await model.complete(request)
     await model.count_tokens(request)
@@ -102,7 +107,7 @@ async def test_a_forced_tool_goes_without_thinking_and_one_that_is_asked_for_in_
     ],
 )
 async def test_what_an_unknown_model_refuses_is_said_clearly_and_not_tried_again(said: str, words: str) -> None:
-    server = ScriptedServer([refused(400, "invalid_request_error", said)])
+    server = ScriptedServer([build_error_response(400, "invalid_request_error", said)])
     model = anthropic_model("key", "http://model.test", server.http_client())
     with pytest.raises(ModelRejected, match=f"^the model {words} "):
         await model.complete(asking("somebody-elses-1", "max", "off"))

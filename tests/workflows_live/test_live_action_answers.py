@@ -9,7 +9,7 @@ from temporalio.client import Client as TemporalClient
 from tests.delegating import HAND_IN, delegate, delegating
 from tests.post import ONE, letter, post
 from tests.running import until, working
-from waystation.cli.approvals import Typed, answer_request
+from waystation.cli.approvals import AnswerCommand, answer_request
 from waystation.cli.render import message_text
 from waystation.client import Client
 from waystation.config.settings import Settings
@@ -54,9 +54,9 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
         task, send = at.task.id, partial(approve, client, None)
         (waiting,) = await listed(client)
         with pytest.raises(BadInput, match="harbours asks for no money: name the call by --request, as above"):
-            await answer_request(client, Typed("approve", task, (), {}), send)
+            await answer_request(client, AnswerCommand("approve", task, (), {}), send)
         told = capsys.readouterr().err
-        named = Typed("approve", task, ("harbours-1",), {})
+        named = AnswerCommand("approve", task, ("harbours-1",), {})
         with_money = await answer_request(client, named, partial(approve, client, Amount(tokens=900)))
         taken = await answer_request(client, named, send)
         progress = await at.task.result()

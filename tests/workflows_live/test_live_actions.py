@@ -15,11 +15,11 @@ from tests.post import ONE, PRIVATE, letter, post
 from tests.readers import ANYONE
 from tests.running import POLL, dev_server, until, working
 from tests.workflows_live.history import details, events, everything_written
-from waystation.agents.decisions import Unattended
+from waystation.agents.decisions import UnattendedPolicy
 from waystation.agents.loop import EXPIRED
 from waystation.budgets.budget import Mode
 from waystation.kernel.amount import Amount
-from waystation.kernel.scopes import OfTask
+from waystation.kernel.scopes import TaskScope
 from waystation.privacy.ports import Redactor
 from waystation.store.ports import Store
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
@@ -47,7 +47,7 @@ async def test_an_approved_call_is_carried_out_once_while_its_siblings_went_on(
         await at.task.signal(APPROVE_BUDGET, {"request_id": request.request_id, "action": "send_letter", "by": "Ada"})
         progress = await at.task.result()
         written = everything_written(await events(at.task))
-        trail = await at.parts.store.audit_trail(at.task.id, ANYONE)
+        trail = await at.parts.store.list_audit_entries(at.task.id, ANYONE)
     assert request.action is not None
     assert (request.action.tool, request.asked) == ("send_letter", Amount())
     assert {step.id: step.state for step in seen.steps}["tides"] == "done"
@@ -152,7 +152,7 @@ class GatedStates:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    async def put_text(self, text: str, owner: OfTask) -> str:
+    async def put_text(self, text: str, owner: TaskScope) -> str:
         if text.startswith('{"parts":'):
             self.reached.set()
             await self.opened.wait()
@@ -178,7 +178,7 @@ async def test_a_message_held_for_the_next_run_is_answered_if_the_task_is_cancel
             gated.opened.set()
             with pytest.raises(WorkflowFailureError):
                 await at.task.result()
-            trail = await at.parts.store.audit_trail(at.task.id, ANYONE)
+            trail = await at.parts.store.list_audit_entries(at.task.id, ANYONE)
     assert [one.signal for one in trail if isinstance(one, Refusal) and one.signal == TELL] == [TELL]
 
 
@@ -255,7 +255,7 @@ async def test_an_edit_while_a_call_waits_leaves_it_waiting(server: Client, tmp_
 async def test_at_their_deadline_calls_are_refused_together_or_wait_on_as_was_decided_at_submit(
     server: Client, tmp_path: Path, redactor: Redactor, then: Literal["partial", "wait"]
 ) -> None:
-    decided = Unattended(answer_within=timedelta(seconds=1), then=then)
+    decided = UnattendedPolicy(answer_within=timedelta(seconds=1), then=then)
     terms = delegating().replace(unattended=decided)
     async with post(server, tmp_path, redactor, TWO) as at, working(server, at.parts):
         await at.counter.submit(under=terms)

@@ -4,15 +4,15 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.sessions import Reconciled, ReconcileRequest
+from activities.sessions import ReconcileRequest, ReconcileResult
 from tests.crew import terms
 from tests.workflows_live.anxious import AnxiousSession, IdleTask
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import CONTEXT_QUEUE, SUBMIT_TASK, WORKFLOWS_QUEUE
 from waystation.tasks.session import Admission, Admitted, SaveSession, SessionStart, SessionState, Settlement
-from workers.sandbox import sandboxed
+from workers.sandbox import create_sandboxed_runner
 from workflows.session import SessionWorkflow
 
 NEW = TaskRef(store_id="store", tenant="t", session="s", task_id="task-new")
@@ -26,9 +26,9 @@ async def admit(ref: TaskRef) -> Admitted:
 
 
 @activity.defn(name="ReconcileTasks")
-async def none_runs(request: ReconcileRequest) -> Reconciled:
+async def none_runs(request: ReconcileRequest) -> ReconcileResult:
     """As Temporal says it of a task that it has not started yet, too."""
-    return Reconciled(settled=tuple(Settlement(task_id=one, spent=SPENT) for one in request.task_ids))
+    return ReconcileResult(settled=tuple(Settlement(task_id=one, spent=SPENT) for one in request.task_ids))
 
 
 @activity.defn(name="SaveSession")
@@ -37,7 +37,7 @@ async def save(request: SaveSession) -> bool:
 
 
 async def test_a_task_that_is_being_started_is_not_taken_for_dead(server: Client) -> None:
-    account = Account(limit=Limit(tokens=50_000)).reserve(DEAD, BUDGET)
+    account = BudgetAccount(limit=Limit(tokens=50_000)).reserve(DEAD, BUDGET)
     state = SessionState(account=account, open_tasks=(DEAD,))
     start = SessionStart(**NEW.model_dump(exclude={"task_id"}), state=state, epoch=1)
     workflows = [AnxiousSession, IdleTask]
@@ -48,7 +48,7 @@ async def test_a_task_that_is_being_started_is_not_taken_for_dead(server: Client
             task_queue=WORKFLOWS_QUEUE,
             workflows=workflows,
             activities=[none_runs, save],
-            workflow_runner=sandboxed(),
+            workflow_runner=create_sandboxed_runner(),
         ),
     ):
         session = await server.start_workflow(
@@ -57,4 +57,4 @@ async def test_a_task_that_is_being_started_is_not_taken_for_dead(server: Client
         admission = await session.execute_update(SUBMIT_TASK, NEW, result_type=Admission)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
         settled = await session.query(SessionWorkflow.account)
     assert admission == Admission(task_id=NEW.task_id, state="started")
-    assert settled == Account(limit=Limit(tokens=50_000), spent=SPENT, reserved={NEW.task_id: BUDGET})
+    assert settled == BudgetAccount(limit=Limit(tokens=50_000), spent=SPENT, reserved={NEW.task_id: BUDGET})

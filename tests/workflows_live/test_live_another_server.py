@@ -11,12 +11,12 @@ from temporalio.client import Client as TemporalClient
 
 from tests.crew import Crew, tight
 from tests.running import TENANT, at_work, until
-from waystation.cli.follow import follow
+from waystation.cli.follow import watch_task
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.errors import Unreachable
 from waystation.privacy.ports import Redactor
-from waystation.runtime.temporal.run_file import ProcessMark, RunFile, write_run_file
+from waystation.runtime.temporal.run_file import ProcessIdentity, RunFile, write_run_file
 from waystation.tasks.task import Approval
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,7 +32,7 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
     asked: list[str] = []
 
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as platform:
-        mark = ProcessMark.of(platform.pid)
+        mark = ProcessIdentity.of(platform.pid)
 
         async def stop(_client: Client, _task: str, approval: Approval) -> None:
             asked.append(approval.agent)
@@ -50,10 +50,10 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
 
             await until(paused)
             with pytest.raises(Unreachable, match=f"the platform was stopped, and {task} is safe: `waystation up`"):
-                await follow(client, task, stop)
+                await watch_task(client, task, stop)
             with pytest.raises(Unreachable, match="no Temporal server runs here, and none is named"):
                 await client.cancel(task)
-            again = ProcessMark.of(os.getpid())
+            again = ProcessIdentity.of(os.getpid())
             write_run_file(settings.run_file, run.replace(server=again, workers=again))
             assert len((await client.progress(task)).progress.approvals) == 2
     assert asked

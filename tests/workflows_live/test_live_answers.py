@@ -10,7 +10,7 @@ from temporalio.client import Client as TemporalClient
 
 from tests.crew import Crew, tight
 from tests.running import at_work, printed, until_both_ask
-from waystation.cli.approvals import Typed, answer_request
+from waystation.cli.approvals import AnswerCommand, answer_request
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.config.settings import Settings
@@ -41,7 +41,7 @@ async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
     ):
         await counter.submit(under=tight())
         task = (await until_both_ask(counter.task())).task_id
-        typed = Typed("approve", task, (), {"--add": "9k"})
+        typed = AnswerCommand("approve", task, (), {"--add": "9k"})
         with pytest.raises(BadInput, match=f"{task} has 2 open requests: name the one that is meant by --request"):
             await answer_request(client, typed, partial(approve, client, "Ada"))
         assert (await client.progress(task)).progress.refusals == ()
@@ -61,12 +61,14 @@ async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
     ):
         await counter.submit(under=tight())
         task = (await until_both_ask(counter.task())).task_id
-        first = await answer_request(client, Typed("deny", task, ("tides-1",), {}), partial(deny, client, "Ada"))
+        first = await answer_request(
+            client, AnswerCommand("deny", task, ("tides-1",), {}), partial(deny, client, "Ada")
+        )
         second = await answer_request(
-            client, Typed("approve", task, ("tides-1",), {}), partial(approve, client, "Grace")
+            client, AnswerCommand("approve", task, ("tides-1",), {}), partial(approve, client, "Grace")
         )
         # One request is open now: it is the one that is meant.
-        third = await answer_request(client, Typed("deny", task, (), {}), partial(deny, client, "Grace"))
+        third = await answer_request(client, AnswerCommand("deny", task, (), {}), partial(deny, client, "Grace"))
         (answered,) = [a for a in (await client.progress(task)).progress.approvals if a.request_id == "tides-1"]
     assert (first.outcome, second.outcome, third.outcome) == ("denied", "refused", "denied")
     assert answered.answered_at is not None
@@ -164,7 +166,7 @@ async def test_a_grant_that_is_too_small_is_said_to_be_asked_for_again(
     ):
         await counter.submit(under=tight())
         task = (await until_both_ask(counter.task())).task_id
-        little = Typed("approve", task, ("tides-1",), {}, amount=Amount(tokens=1))
+        little = AnswerCommand("approve", task, ("tides-1",), {}, amount=Amount(tokens=1))
 
         async def grant(task_id: str, request_id: str | None) -> Answer:
             return await client.approve(task_id, request_id=request_id, amount=little.amount)

@@ -16,15 +16,15 @@ from tests.delegating import delegate
 from tests.readers import ANYONE
 from tests.running import at_work, request
 from tests.unit.histories import prose
-from waystation.agents.delegation import DelegationTerms
+from waystation.agents.delegation import DelegationConfig
 from waystation.context.transcript import Text, ToolUse
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import TaskPhase, task_id_of
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 
 READS = 24
 """Turns of each researcher before it hands in."""
@@ -41,17 +41,17 @@ class Busy:
     turns: Counter[str] = field(default_factory=Counter[str])
     calls: int = 0
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         self.calls += 1
         if self.calls % 15 == 0:
             raise ModelUnavailable("the connection broke", possibly_billed=True)
         if not request.tools:
-            return scripted_reply(Text(text=f"Read so far: {prose(300)}"), usage=Usage(input=4_000, output=400))
+            return make_scripted_response(Text(text=f"Read so far: {prose(300)}"), usage=Usage(input=4_000, output=400))
         step = step_of(request)
         self.turns[step] += 1
         name, arguments = self._move(step, self.turns[step], {tool.name for tool in request.tools})
         call = ToolUse(id=f"call-{step}-{self.turns[step]}", name=name, input=arguments)
-        return scripted_reply(call, usage=Usage(input=await self.count_tokens(request), output=50))
+        return make_scripted_response(call, usage=Usage(input=await self.count_tokens(request), output=50))
 
     def _move(self, step: str, turn: int, tools: set[str]) -> tuple[str, dict[str, JsonValue]]:
         ending = next(name for name in MOVES if name in tools)
@@ -82,7 +82,7 @@ async def test_whole_tasks_only_add_to_what_was_sent_between_two_compactions(
         target=WINDOW * 3 // 8,
         turn_limit=5,
         max_output=4_000,
-        delegation=DelegationTerms(depth=1, width=2),
+        delegation=DelegationConfig(depth=1, width=2),
     )
     under = terms(budget=9_000_000, agent_budget=2_000_000).replace(agent=agent)
     task_id = task_id_of(request())

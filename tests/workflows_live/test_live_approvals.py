@@ -94,7 +94,9 @@ async def test_what_one_agent_leaves_of_a_grant_answers_for_another_and_its_requ
         task = await pause(counter)
         await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": WORK_TOKENS})
         progress = await task.result()
-        kept = [entry for entry in await counter.store.audit_trail(task.id, ANYONE) if isinstance(entry, Approval)]
+        kept = [
+            entry for entry in await counter.store.list_audit_entries(task.id, ANYONE) if isinstance(entry, Approval)
+        ]
     assert progress.phase is TaskPhase.DONE
     decisions = {one.request_id: one.decision for one in progress.approvals}
     assert decisions == {"harbours-1": "approved", "tides-1": "withdrawn"}
@@ -158,7 +160,7 @@ async def test_a_malformed_approval_is_refused_where_people_see_it_and_the_task_
         assert "`approve_budget` had no effect: there is no request of this id" in await details(task)
         await grant_both(task)
         progress = await task.result()
-        trail = await counter.store.audit_trail(task.id, ANYONE)
+        trail = await counter.store.list_audit_entries(task.id, ANYONE)
         report = await counter.store.get_text(progress.report or "", ANYONE)
     assert progress.phase is TaskPhase.DONE
     assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
@@ -198,7 +200,7 @@ async def test_an_answer_counts_once_and_never_after_another(
         limit = (await task.query(TaskWorkflow.progress)).budget.limit
         gate.opened.set()
         progress = await task.result()
-        trail = await counter.store.audit_trail(task.id, ANYONE)
+        trail = await counter.store.list_audit_entries(task.id, ANYONE)
     assert [refusal.reason for refusal in refusals] == [
         "harbours-1 was already approved",
         "tides-1 was already denied",

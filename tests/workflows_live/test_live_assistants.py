@@ -24,10 +24,10 @@ from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
-from waystation.plugins.web.assistants import Assistant, GivenDocument, Handing
+from waystation.plugins.web.assistants import Assistant, GivenDocument, SubmitResearchRequest
 from waystation.plugins.web.mcp import AssistantServer
-from waystation.plugins.web.principals import Answers, AssistantRights
-from waystation.plugins.web.task_page import asking_text
+from waystation.plugins.web.principals import Answers, AssistantPolicy
+from waystation.plugins.web.task_page import format_approval_request
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.signals import Answer
@@ -39,7 +39,7 @@ PLENTY = Limit(tokens=10_000_000)
 NOTE = "go on"
 
 
-class OfPilots(AssistantRights):
+class OfPilots(AssistantPolicy):
     """Of an assistant whose tasks are those of the session in which tests hand theirs in."""
 
     @property
@@ -72,7 +72,7 @@ class Room:
         self.settings = settings
 
     def assistant(self, answers: Answers = "person", budget: Limit = PLENTY) -> Assistant:
-        known = AssistantRights.of(self.settings).model_dump()
+        known = AssistantPolicy.of(self.settings).model_dump()
         rights = OfPilots.model_validate({**known, "answers": answers, "budget": budget})
         return Assistant(self.client, self.settings, rights, MemoryReader(self.settings))
 
@@ -193,7 +193,7 @@ async def test_a_form_grants_what_it_was_about_and_nothing_that_came_to_wait_mea
         slow = Slow("accept", "60k")
         async with there.asking(assistant, slow, mode) as asking:
             await said(asking, "approve", task=task)
-    about = [one.approval.request_id for one in (first, second) if asking_text(one) == slow.read[-1]]
+    about = [one.approval.request_id for one in (first, second) if format_approval_request(one) == slow.read[-1]]
     assert assistant.granted == about
 
 
@@ -224,7 +224,9 @@ async def test_nothing_is_counted_as_free_while_a_task_cannot_say_what_it_was_gr
     async with room(outside) as there:
         async with at_work(server, tmp_path, redactor, Crew()) as counter:
             task, _ = await paused(counter, there.client)
-        wanted = Handing(question="Why?", documents=(GivenDocument(name="a.md", text="A.\n"),), request_id="one")
+        wanted = SubmitResearchRequest(
+            question="Why?", documents=(GivenDocument(name="a.md", text="A.\n"),), request_id="one"
+        )
         with pytest.raises(Unreachable, match=f"what was granted to {task} is not known"):
             await there.assistant().hand_in(wanted)
 
@@ -242,14 +244,14 @@ async def test_what_waits_is_listed_however_old_its_task_is_and_to_its_own_assis
 
         assert {one.approval.request_id for one in await there.assistant().requests()} == {*waiting}
         assert task not in {view.progress.task_id for view in await there.assistant().tasks()}
-        other = Assistant(there.client, outside, AssistantRights.of(outside), MemoryReader(outside))
+        other = Assistant(there.client, outside, AssistantPolicy.of(outside), MemoryReader(outside))
         assert await other.requests() == ()
 
 
 async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
     server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
 ) -> None:
-    given = Handing(
+    given = SubmitResearchRequest(
         question="How is the bar crossed?",
         documents=(GivenDocument(name="pilot.md", text="Keep the white beacon to starboard.\n"),),
         budget=Limit(tokens=300_000),

@@ -15,8 +15,8 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import WrongKey
 from waystation.kernel.refs import RunRef
 from waystation.memory.memory import Passage
-from waystation.runtime.stores import own_cipher
-from waystation.store.seals import AtRest
+from waystation.runtime.stores import build_cipher
+from waystation.store.seals import EncryptionConfig
 from waystation.testing import PlainRedactor
 
 KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64
@@ -38,7 +38,7 @@ def in_files(folder: Path) -> list[str]:
     return [words for words in CANARIES if words.encode() in content]
 
 
-async def run_task(server: TemporalClient, home: Path, at_rest: AtRest) -> str:
+async def run_task(server: TemporalClient, home: Path, at_rest: EncryptionConfig) -> str:
     """A task to its end, and a summary with its passage; what lay in the files while all of it was open is told."""
     async with opened_parts(home, PlainRedactor({}), Crew(), at_rest=at_rest) as parts, working(server, parts):
         counter = Counter(server, parts.store)
@@ -66,7 +66,7 @@ async def run_task(server: TemporalClient, home: Path, at_rest: AtRest) -> str:
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["encrypted", "plain"])
 async def test_files_have_no_word_of_an_encrypted_run(server: TemporalClient, tmp_path: Path, sealed: bool) -> None:
-    at_rest = AtRest(own_cipher(settings(tmp_path), "rest"), seals=sealed)
+    at_rest = EncryptionConfig(build_cipher(settings(tmp_path), "rest"), seals=sealed)
     await run_task(server, tmp_path, at_rest)
     assert in_files(tmp_path) == ([] if sealed else list(CANARIES))
 
@@ -75,7 +75,7 @@ async def test_the_client_reads_an_encrypted_run_with_its_key_only(
     server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-    task_id = await run_task(server, tmp_path, AtRest(own_cipher(settings(tmp_path), "rest"), seals=True))
+    task_id = await run_task(server, tmp_path, EncryptionConfig(build_cipher(settings(tmp_path), "rest"), seals=True))
     async with await Client.connect(settings(tmp_path)) as client:
         assert SAID in await client.report(task_id)
     async with await Client.connect(settings(tmp_path, OTHER_KEY, encrypt=False)) as stranger:

@@ -11,7 +11,7 @@ from tests.crew import WORK_TOKENS, Crew, tight
 from tests.readers import ANYONE
 from tests.running import opened_parts, until, working
 from tests.workflows_live.moving import WaitingTask, admitted, moving_server
-from waystation.agents.decisions import Unattended
+from waystation.agents.decisions import UnattendedPolicy
 from waystation.kernel.amount import Amount
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
@@ -27,7 +27,7 @@ async def server() -> AsyncIterator[WorkflowEnvironment]:
         yield environment
 
 
-def within_a_week(decided: Unattended) -> TaskTerms:
+def within_a_week(decided: UnattendedPolicy) -> TaskTerms:
     return tight().replace(unattended=decided.replace(answer_within=WEEK))
 
 
@@ -54,7 +54,7 @@ async def test_a_request_waits_for_seven_days_and_then_its_agent_delivers_what_i
 ) -> None:
     crew = Crew()
     async with opened_parts(tmp_path, redactor, crew) as parts:
-        start = await admitted(parts.store, within_a_week(Unattended(then="partial")))
+        start = await admitted(parts.store, within_a_week(UnattendedPolicy(then="partial")))
         async with working(server.client, parts):
             task = await WaitingTask.paused(server, start)
             await task.sleep(6 * DAY + 23 * HOUR)
@@ -62,7 +62,7 @@ async def test_a_request_waits_for_seven_days_and_then_its_agent_delivers_what_i
         async with working(server.client, parts):
             await task.sleep(HOUR)
             over = await task.result()
-        trail = await parts.store.audit_trail(task.handle.id, ANYONE)
+        trail = await parts.store.list_audit_entries(task.handle.id, ANYONE)
         report = await parts.store.get_text(over.report or "", ANYONE)
     assert (almost.phase, decisions(almost), busy) == (TaskPhase.PAUSED, dict.fromkeys(REQUESTS, "pending"), False)
     assert all(between(asked.requested_at, asked.answer_by) == WEEK for asked in almost.approvals)
@@ -81,7 +81,7 @@ async def test_a_request_that_shall_wait_is_overdue_after_seven_days_and_takes_a
 ) -> None:
     crew = Crew()
     async with opened_parts(tmp_path, redactor, crew) as parts:
-        start = await admitted(parts.store, within_a_week(Unattended(then="wait")))
+        start = await admitted(parts.store, within_a_week(UnattendedPolicy(then="wait")))
         async with working(server.client, parts):
             task = await WaitingTask.paused(server, start)
             await task.sleep(6 * DAY + 23 * HOUR)

@@ -12,7 +12,7 @@ from tests.running import Counter, at_work, dev_server, opened_parts, until, wor
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.context.transcript import Fence
 from waystation.kernel.amount import Amount
-from waystation.kernel.errors import FenceLost
+from waystation.kernel.errors import StaleFenceError
 from waystation.privacy.ports import Redactor
 from waystation.tasks.signals import EDIT_CONTEXT, EditInput
 from waystation.tasks.task import TaskPhase
@@ -167,7 +167,7 @@ async def test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_ha
         await server.get_workflow_handle(f"{task.id}/harbours.1").terminate()
         progress = await task.result()
         nobody_stopped = Fence(run_id=f"{task.id}/harbours.1", number=1)
-        with pytest.raises(FenceLost):
+        with pytest.raises(StaleFenceError):
             await counter.store.drop_intent(nobody_stopped, "turn-3")
         gate.opened.set()
     assert progress.phase is TaskPhase.PARTIAL

@@ -13,19 +13,19 @@ from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
 from tests.workflows_live.test_live_documents_changed import NEWER, folder_with, give
 from waystation.client import Client
-from waystation.client.removal import Selection, forget, selected
+from waystation.client.removal import Selection, forget, select_task_ids
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.refs import RunRef
-from waystation.kernel.temporal_names import remembering_id
+from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.memory.archive import as_records
 from waystation.memory.memory import MemoryQuery
-from waystation.memory.passages import Remembering
-from waystation.privacy.policy import Place, Redacted
+from waystation.memory.passages import IndexingState
+from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.tasks.signals import EditInput
 from waystation.tasks.task import task_id_of
 from waystation.testing import PlainRedactor
-from workers.parts import Parts
+from workers.parts import ActivityDeps
 from workflows.remember import RememberWorkflow
 
 NAME, PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
@@ -39,18 +39,20 @@ class Holding(PlainRedactor):
         super().__init__({})
         self.reached = asyncio.Event()
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
-        if list(texts) == [PILOT.text] and place is Place.COMPRESSED and not self.reached.is_set():
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+        if list(texts) == [PILOT.text] and place is TextDestination.COMPRESSED and not self.reached.is_set():
             self.reached.set()
             await asyncio.Event().wait()
         return await super().redact(texts, place, tenant)
 
 
-def remembering(server: TemporalClient, request_id: str) -> WorkflowHandle[RememberWorkflow, Remembering]:
-    return server.get_workflow_handle_for(RememberWorkflow.run, remembering_id(task_id_of(request(request_id))))
+def remembering(server: TemporalClient, request_id: str) -> WorkflowHandle[RememberWorkflow, IndexingState]:
+    return server.get_workflow_handle_for(
+        RememberWorkflow.run, make_indexing_workflow_id(task_id_of(request(request_id)))
+    )
 
 
-async def delivered(server: TemporalClient, counter: Counter, request_id: str, characters: int) -> Remembering:
+async def delivered(server: TemporalClient, counter: Counter, request_id: str, characters: int) -> IndexingState:
     """A task that has ended, with its documents in memory."""
     under = terms().replace(remembered_characters=characters)
     await counter.submit(request(request_id), under, [PILOT])
@@ -58,13 +60,13 @@ async def delivered(server: TemporalClient, counter: Counter, request_id: str, c
     return await remembering(server, request_id).result()
 
 
-async def recalled(parts: Parts, request_id: str) -> str:
+async def recalled(parts: ActivityDeps, request_id: str) -> str:
     ref = (await parts.store.task(task_id_of(request(request_id)), ANYONE)).ref
     run = RunRef(**ref.model_dump(), step_id="harbours", role="research")
     return as_records(await parts.recollection.find(run, "Who keeps the white beacon?"))
 
 
-async def documents_in_memory(parts: Parts, tenant: str) -> int:
+async def documents_in_memory(parts: ActivityDeps, tenant: str) -> int:
     query = MemoryQuery(tenant=tenant, session=None, kinds=("document",), text="the white beacon", dense=None)
     return len(await parts.memory.search(query))
 
@@ -89,7 +91,7 @@ async def test_later_tasks_recall_documents_of_earlier_ones_until_the_last_is_fo
         assert "[pilot.md:1-2]" in found
         assert f"{PLACEHOLDER} keeps the white beacon." in found
         for request_id, left in (("first", 1), ("second", 0)):
-            (task_id,) = await selected(client, settings, Selection(task=task_id_of(request(request_id))))
+            (task_id,) = await select_task_ids(client, settings, Selection(task=task_id_of(request(request_id))))
             await forget(settings, (task_id,), everything=True)
             assert await documents_in_memory(parts, done.ref.tenant) == left
             assert ("[pilot.md:1-2]" in await recalled(parts, "later")) is bool(left)
@@ -117,7 +119,7 @@ async def test_when_a_task_goes_on_after_its_end_what_changed_meanwhile_comes_in
         await counter.task("later").result()
         found = await recalled(parts, "later")
         in_memory = await documents_in_memory(parts, first.ref.tenant)
-        (task_id,) = await selected(client, settings, Selection(task=first.ref.task_id))
+        (task_id,) = await select_task_ids(client, settings, Selection(task=first.ref.task_id))
         gone = await forget(settings, (task_id,), everything=True)
         left = await documents_in_memory(parts, first.ref.tenant)
     assert (first.passages, second.passages, in_memory) == (1, 2, 2)

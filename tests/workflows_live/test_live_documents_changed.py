@@ -11,12 +11,12 @@ from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from tests.workflows_live.test_live_fork import FROM_WEIGH, done, fork
 from waystation.client.sessions import (
-    GivenAgain,
-    beside_known,
-    keep_documents,
-    nothing_new,
+    DocumentSetDiff,
+    compare_documents,
+    is_document_set_unchanged,
     read_again,
     require_at_work,
+    store_document_set,
 )
 from waystation.context.transcript import Message
 from waystation.documents.documents import Document, DocumentSet
@@ -38,13 +38,15 @@ def folder_with(folder: Path, **texts: str) -> Path:
     return folder
 
 
-async def give(counter: Counter, task: Task, folder: Path, *, remove_missing: bool = False) -> GivenAgain:
+async def give(counter: Counter, task: Task, folder: Path, *, remove_missing: bool = False) -> DocumentSetDiff:
     """As the client does it."""
     reader = (await counter.store.task(task.id, ANYONE)).ref.reader
     loaded = await read_again(await counter.store.documents(task.id, reader), [folder])
-    again = await beside_known(counter.store, reader, loaded, remove_missing=remove_missing)
+    again = await compare_documents(counter.store, reader, loaded, remove_missing=remove_missing)
     before = len((await task.query(TaskWorkflow.progress)).updates)
-    await task.signal(UPDATE_DOCUMENTS, {"documents": await keep_documents(counter.store, again, reader), "by": "Ada"})
+    await task.signal(
+        UPDATE_DOCUMENTS, {"documents": await store_document_set(counter.store, again, reader), "by": "Ada"}
+    )
 
     async def taken() -> bool:
         updates = (await task.query(TaskWorkflow.progress)).updates
@@ -70,8 +72,8 @@ async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_w
         again = await give(counter, task, folder)
         reader = (await counter.store.task(task.id, ANYONE)).ref.reader
         loaded = await read_again(await counter.store.documents(task.id, reader), [folder])
-        same = await beside_known(counter.store, reader, loaded, remove_missing=False)
-        settled = nothing_new(same, await task.query(TaskWorkflow.progress))
+        same = await compare_documents(counter.store, reader, loaded, remove_missing=False)
+        settled = is_document_set_unchanged(same, await task.query(TaskWorkflow.progress))
         gate.opened.set()
         ended = await task.result()
         heard = {agent: await news(counter, task.id, agent) for agent in STEPS}

@@ -8,17 +8,17 @@ from tests.crew import CALL_TOKENS, Call, Crew, Gate
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_store, request, until
 from tests.workflows_live.history import events
-from waystation.client.approvals import stored_view, with_spending
+from waystation.client.approvals import build_stored_task_view, with_spending
 from waystation.kernel.clock import utc_now
 from waystation.privacy.ports import Redactor
 from waystation.runtime.temporal.connect import Target
-from waystation.runtime.temporal.tasks import TaskRun, TemporalTasks
+from waystation.runtime.temporal.tasks import TaskRun, TemporalTaskClient
 from waystation.tasks.task import TaskPhase, TaskProgress, task_id_of
 
 
 async def look(counter: Counter) -> TaskRun:
     address = counter.client.service_client.config.target_host
-    tasks = TemporalTasks(counter.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
+    tasks = TemporalTaskClient(counter.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
     found = await tasks.look(task_id_of(request()))
     assert found is not None
     return found
@@ -53,14 +53,14 @@ async def test_spending_within_a_leg_is_shown_and_does_not_fall_when_the_platfor
             assert by_workflow.budget.spent.tokens == CALL_TOKENS
             now = await shown(counter)
             row = await counter.store.task(now.task_id, ANYONE)
-            while_away = (await stored_view(counter.store, row, "no server")).progress
+            while_away = (await build_stored_task_view(counter.store, row, "no server")).progress
             assert now.budget.spent.tokens == while_away.budget.spent.tokens == await charged(counter)
             assert [step.spent.tokens for step in now.steps[:2]] == [3 * CALL_TOKENS] * 2
             held = by_workflow.budget.spent + by_workflow.budget.reserved
             assert now.budget.spent + now.budget.reserved == held
             gate.opened.set()
         async with opened_store(tmp_path) as store:
-            down = (await stored_view(store, row, "no server")).progress.budget.spent.tokens
+            down = (await build_stored_task_view(store, row, "no server")).progress.budget.spent.tokens
         assert down >= now.budget.spent.tokens
         async with at_work(client, tmp_path, redactor, Crew()) as counter:
             up = await shown(counter)

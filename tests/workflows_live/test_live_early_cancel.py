@@ -9,7 +9,7 @@ from tests.crew import Crew, terms
 from tests.readers import ANYONE
 from tests.running import opened_parts, working
 from tests.workflows_live.moving import admitted
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
 from waystation.privacy.ports import Redactor
 from waystation.tasks.progress import progress_of
@@ -26,7 +26,7 @@ async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_repor
     async with opened_parts(tmp_path, redactor, crew) as parts:
         start = (await admitted(parts.store, terms())).replace(forked=forked)
         if forked:
-            state = TaskState(account=Account(limit=start.terms.budget))
+            state = TaskState(account=BudgetAccount(limit=start.terms.budget))
             kept = await parts.store.put_text(state.model_dump_json(), start.ref.reader)
             begun = progress_of(state, start.ref, start.terms, start.title).replace(phase=TaskPhase.SUBMITTED)
             await parts.store.finish(start.ref.task_id, begun.replace(state=kept))

@@ -10,17 +10,17 @@ from tests.readers import ANYONE
 from tests.running import DOCUMENTS, Counter, Task, at_work, dev_server, until, until_both_ask
 from tests.unit.histories import prose
 from tests.workflows_live.history import details
-from waystation.context.history import view
-from waystation.context.legality import violations
+from waystation.context.history import build_model_view
+from waystation.context.legality import find_violations
 from waystation.context.outcome import TOO_LATE, ContextEdit, Status
 from waystation.context.transcript import Text
 from waystation.documents.documents import SourceDocument
-from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.signals import EDIT_CONTEXT
 from waystation.tasks.task import TaskPhase, TaskProgress, TaskTerms
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 from workflows.task import TaskWorkflow
 
 SUMMARY_PROMPT = 50
@@ -38,11 +38,11 @@ class Condensing(Crew):
     asked: list[str] = field(default_factory=list[str])
     """What was to be summarised."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         if request.tools:
             return await super().complete(request)
         self.asked.append(request.messages[0].text)
-        return scripted_reply(Text(text=f"The bar carries two fathoms. {prose(80)}"))
+        return make_scripted_response(Text(text=f"The bar carries two fathoms. {prose(80)}"))
 
     async def count_tokens(self, request: ModelRequest) -> int:
         return await super().count_tokens(request) if request.tools else SUMMARY_PROMPT
@@ -87,8 +87,8 @@ async def refusal_of(task: Task, sent: dict[str, str]) -> str:
 
 
 async def shown(counter: Counter, task: Task) -> tuple[str, ...]:
-    messages = view(await counter.store.load(f"{task.id}/harbours", ANYONE))
-    assert violations(messages) == ()
+    messages = build_model_view(await counter.store.load(f"{task.id}/harbours", ANYONE))
+    assert find_violations(messages) == ()
     return tuple(message.id for message in messages)
 
 
@@ -122,7 +122,7 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
         for request_id in ("harbours-1", "tides-1"):
             await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
         ended = await task.result()
-        trail = await counter.store.audit_trail(task.id, ANYONE)
+        trail = await counter.store.list_audit_entries(task.id, ANYONE)
 
     (asked,) = crew.asked
     assert "<wishes>\nKeep what the tide tables say about" in asked
@@ -164,7 +164,7 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
         assert "write: pin m1 (edit-1), asked for by nobody named: waits for the end of its leg" in await details(task)
         gate.opened.set()
         ended = await task.result()
-        trail = await counter.store.audit_trail(task.id, ANYONE)
+        trail = await counter.store.list_audit_entries(task.id, ANYONE)
         stored = await counter.store.load(f"{task.id}/write", ANYONE)
     assert delivered == "harbours has delivered: the context of an agent that is done is not edited"
     (late,) = ended.edits

@@ -23,7 +23,7 @@ from tests.replay.test_replay import RECORDED, RELEASES, recorded
 from tests.running import KEY, SESSION, TENANT, Counter, Watched, at_work, dev_server, request, until
 from tests.workflows_live.encrypted import payloads, search_attributes
 from tests.workflows_live.history import events
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.config.settings import Settings
 from waystation.kernel import temporal_names as names
 from waystation.kernel.errors import WrongKey
@@ -33,7 +33,7 @@ from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED
 from waystation.tasks import approvals
 from waystation.tasks.session import SessionStart
 from waystation.tasks.task import TaskPhase, session_hash
-from workers.sandbox import sandboxed
+from workers.sandbox import create_sandboxed_runner
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
@@ -156,13 +156,15 @@ def session_of(client: Client) -> WorkflowHandle[SessionWorkflow, None]:
 
 
 async def limit_is(client: Client, tokens: int) -> bool:
-    account: Account = await session_of(client).query(SessionWorkflow.account)
+    account: BudgetAccount = await session_of(client).query(SessionWorkflow.account)
     return account.limit.tokens == tokens
 
 
 def serving(client: Client) -> Worker:
     """A worker for sessions."""
-    return Worker(client, task_queue=names.WORKFLOWS_QUEUE, workflows=[SessionWorkflow], workflow_runner=sandboxed())
+    return Worker(
+        client, task_queue=names.WORKFLOWS_QUEUE, workflows=[SessionWorkflow], workflow_runner=create_sandboxed_runner()
+    )
 
 
 async def limit(client: Client, tokens: int) -> None:
@@ -265,7 +267,7 @@ async def test_plain_histories_of_every_release_replay_with_encryption(name: str
     replayer = Replayer(
         workflows=RECORDED,
         data_converter=data_converter(WITH_KEY),
-        workflow_runner=sandboxed(),
+        workflow_runner=create_sandboxed_runner(),
     )
     await replayer.replay_workflow(recorded(name))
 
@@ -284,7 +286,7 @@ async def test_an_encrypted_history_replays_with_its_key_alone(server: Client) -
             workflows=[SessionWorkflow],
             namespace=server.namespace,
             data_converter=converter,
-            workflow_runner=sandboxed(),
+            workflow_runner=create_sandboxed_runner(),
         ).replay_workflow(history)
 
     await replay(WITH_KEY)

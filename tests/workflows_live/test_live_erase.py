@@ -13,7 +13,7 @@ from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, until, working
 from tests.workflows_live.test_live_forget import in_files, remember
 from waystation.client import Client
-from waystation.client.persons import searching
+from waystation.client.persons import open_person_search
 from waystation.client.removal import erase, require_at_rest
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
@@ -21,13 +21,13 @@ from waystation.erasure.removal import ERASED, Whereabouts, summed_places
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import RunRef
 from waystation.plugins.redaction.placeholders import fingerprint, placeholder
-from waystation.privacy.policy import Original
+from waystation.privacy.policy import VaultEntry
 from waystation.privacy.ports import Redactor
-from waystation.runtime.stores import own_cipher, own_key
+from waystation.runtime.stores import build_cipher, load_or_create_installation_key
 from waystation.runtime.temporal.orders import STEPS
 from waystation.tasks.task import task_id_of, tenant_hash
 from waystation.testing import PlainRedactor
-from workers.parts import Parts
+from workers.parts import ActivityDeps
 
 NAME = "Ada Lovelace"
 ASKED = request(question=f"What does {NAME} say of the bar?")
@@ -40,16 +40,16 @@ IN_CLEAR: Redactor = PlainRedactor({})
 
 
 @asynccontextmanager
-async def parts_with_vault(settings: Settings, crew: Crew) -> AsyncGenerator[Parts]:
+async def parts_with_vault(settings: Settings, crew: Crew) -> AsyncGenerator[ActivityDeps]:
     async with opened_parts(settings.home, IN_CLEAR, crew) as parts:
-        yield replace(parts, vault=parts.store.vault(own_cipher(settings, "vault")))
+        yield replace(parts, vault=parts.store.vault(build_cipher(settings, "vault")))
 
 
-async def known_by_placeholder(parts: Parts, settings: Settings) -> str:
+async def known_by_placeholder(parts: ActivityDeps, settings: Settings) -> str:
     """The name's placeholder, with the name in the vault."""
-    key, tenant = own_key(settings), tenant_hash(TENANT)
+    key, tenant = load_or_create_installation_key(settings), tenant_hash(TENANT)
     made = placeholder(key, tenant, "PERSON", NAME)
-    original = Original(
+    original = VaultEntry(
         type="PERSON", placeholder=made, fingerprint=fingerprint(key, tenant, "PERSON", NAME), text=NAME
     )
     assert parts.vault is not None
@@ -75,7 +75,7 @@ async def test_a_person_who_is_erased_is_nowhere_and_the_receipt_has_no_content(
         file = settings.reports_folder / f"{task_id}.md"
         file.write_text(f"By {NAME}.\n", encoding="utf-8")
 
-        async with searching(settings, NAME, "PERSON") as search:
+        async with open_person_search(settings, NAME, "PERSON") as search:
             found = await search.found()
             counts = summed_places(found.traces)
             assert {place: counts.get(place) for place in (Whereabouts.REMEMBERED, Whereabouts.VAULT)} == {
@@ -99,14 +99,14 @@ async def test_a_person_who_is_erased_is_nowhere_and_the_receipt_has_no_content(
         recalled = [one.text for one in await parts.recollection.find(run, "who sounded the bay?")]
         assert f"{ERASED} sounded the bay." in recalled
         assert any(f"What does {ERASED} say of the bar?" in text for text in recalled)
-        async with searching(settings, NAME, "PERSON") as search:
+        async with open_person_search(settings, NAME, "PERSON") as search:
             again = await search.found()
         assert {trace.place for trace in again.traces} <= {Whereabouts.HISTORY}
 
 
 async def at_rest(client: Client, settings: Settings) -> bool:
     """Once the task's documents are in memory."""
-    async with searching(settings, NAME, "PERSON") as search:
+    async with open_person_search(settings, NAME, "PERSON") as search:
         try:
             await require_at_rest(client, settings, await search.found())
         except BadInput:
@@ -124,7 +124,7 @@ async def test_a_task_that_has_the_person_and_runs_is_named(server: TemporalClie
         counter = Counter(server, parts.store)
         await counter.submit(ASKED, documents=DOCUMENTS)
         await gate.reached.wait()
-        async with searching(settings, NAME, "PERSON") as search:
+        async with open_person_search(settings, NAME, "PERSON") as search:
             found = await search.found()
         with pytest.raises(BadInput, match=rf"^{task_id_of(ASKED)} has this person and runs: `waystation cancel"):
             await require_at_rest(client, settings, found)

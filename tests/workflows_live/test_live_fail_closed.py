@@ -16,11 +16,11 @@ from waystation.budgets.budget import Mode
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.plugins.redaction.secrets import hits_of_the_whole
-from waystation.runtime.stores import opened_store
+from waystation.plugins.redaction.secrets import find_whole_text_matches
+from waystation.runtime.stores import open_store
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.task import TaskPhase, TaskProgress
-from waystation.testing import ListMeter, PlainRedactor
+from waystation.testing import PlainRedactor, RecordingMeter
 from workers import parts as wiring
 from workflows.task import TaskWorkflow
 
@@ -46,8 +46,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: TemporalCl
 async def at_work(server: TemporalClient, settings: Settings, crew: Crew) -> AsyncGenerator[Counter]:
     """Workers as they are in production, but for the model."""
     async with (
-        aclosing(await opened_store(settings)) as store,
-        wiring.opened_parts(settings, store, ListMeter()) as parts,
+        aclosing(await open_store(settings)) as store,
+        wiring.open_activity_deps(settings, store, RecordingMeter()) as parts,
         working(server, replace(parts, model=crew), settings=settings),
     ):
         yield Counter(server, store)
@@ -146,9 +146,9 @@ async def test_a_text_whose_redaction_hangs_twice_is_put_aside_without_another_a
     def hanging(text: str) -> object:
         if HANGS in text:
             released.wait()
-        return hits_of_the_whole(text)
+        return find_whole_text_matches(text)
 
-    monkeypatch.setattr("waystation.plugins.redaction.search.hits_of_the_whole", hanging)
+    monkeypatch.setattr("waystation.plugins.redaction.search.find_whole_text_matches", hanging)
     documents = (SourceDocument(name="pilot.md", text=f"Keep to starboard.\n{HANGS}\n"),)
     hurried = settings.replace(redaction_seconds=2)
     async with at_work(server, hurried, crew) as counter:

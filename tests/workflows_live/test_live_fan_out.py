@@ -10,24 +10,24 @@ from temporalio.client import Client
 from tests.prices import PRICES
 from tests.running import at_work, request
 from tests.spender import MODEL, Spender, fan
-from waystation.agents.leg import AgentTerms
+from waystation.agents.leg import AgentConfig
 from waystation.budgets.budget import Mode
 from waystation.kernel.amount import Amount, Limit
-from waystation.models.profiles import prices_of
+from waystation.models.profiles import filter_prices
 from waystation.tasks.task import TaskPhase, TaskTerms
 from waystation.testing import PlainRedactor
 from workflows.session import SessionWorkflow
 
 TASKS, RESEARCHERS = 4, 8
 TASK, AGENT, SESSION = 250_000, 25_000, 1_100_000
-AGENT_TERMS = AgentTerms(
+AGENT_TERMS = AgentConfig(
     model=MODEL,
     condense_model=MODEL,
     window=400_000,
     trigger=300_000,
     target=150_000,
     backpressure=False,
-    prices=prices_of((MODEL,), PRICES),
+    prices=filter_prices((MODEL,), PRICES),
 )
 
 
@@ -63,8 +63,8 @@ async def test_32_agents_at_once_spend_nothing_over_the_limits_of_their_tasks_an
     assert spender.most_at_once == TASKS * RESEARCHERS
     assert [task.phase for task in ended] == [TaskPhase.PARTIAL] * TASKS
     assert spender.spent == account.spent == sum((task.budget.spent for task in ended), Amount())
-    assert limit(SESSION).covers(spender.spent)
+    assert limit(SESSION).can_cover(spender.spent)
     for task in ended:
-        assert task.budget.limit.covers(task.budget.spent)
-        assert all(step.limit.covers(step.spent) for step in task.steps)
+        assert task.budget.limit.can_cover(task.budget.spent)
+        assert all(step.limit.can_cover(step.spent) for step in task.steps)
     assert any(task.budget.limit != limit(TASK) for task in ended), "some drew on their session"

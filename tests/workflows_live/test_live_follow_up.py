@@ -7,7 +7,7 @@ from temporalio.client import Client
 from tests.crew import SAID, Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
-from waystation.client.sessions import documents_of_session
+from waystation.client.sessions import load_session_documents
 from waystation.kernel.refs import RunRef
 from waystation.memory.archive import as_records
 from waystation.privacy.ports import Redactor
@@ -44,7 +44,7 @@ async def test_a_follow_up_is_told_of_earlier_tasks_and_recalls_their_reports_an
         own = asking(await parts.store.store_id(), "pilots", "autumn")
         found = await parts.recollection.find(own, "What did the keeper of the crew write?")
         kinds = {excerpt.best.passage.kind for excerpt in found}
-        documents = await documents_of_session(parts.store, "pilots", "autumn")
+        documents = await load_session_documents(parts.store, "pilots", "autumn")
         points = len(await parts.store.passage_ids())
         await counter.edit(EditInput(action="rewind", agent="write", message="m2", keep=False))
         await counter.task().result()
@@ -70,7 +70,7 @@ async def test_team_memory_widens_recall_to_the_tenant_with_the_session_named_an
         alone = await parts.recollection.find(neighbour, query)
         team = await parts.recollection.find(neighbour, query, scope="team")
         strange = await parts.recollection.find(stranger, query, scope="team")
-        unasked = await parts.recollection.unasked(stranger, query, 1_000, "team")
+        unasked = await parts.recollection.find_relevant(stranger, query, 1_000, "team")
     assert (alone, strange, unasked) == ((), (), ())
     assert team
     assert 'session="autumn"' in as_records(team)

@@ -12,7 +12,7 @@ from tests.readers import ANYONE
 from tests.running import SESSION, Counter, opened_parts, request, working
 from tests.store_contract.values import NOON, summary
 from waystation.client import Client
-from waystation.client.removal import Selection, forget, selected
+from waystation.client.removal import Selection, forget, select_task_ids
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.removal import Forgotten
@@ -22,14 +22,14 @@ from waystation.kernel.refs import RunRef
 from waystation.memory.memory import Passage
 from waystation.tasks.task import task_id_of
 from waystation.testing import PlainRedactor
-from workers.parts import Parts
+from workers.parts import ActivityDeps
 
 QUESTION, DOCUMENT, REMEMBERED = "canary-question", "canary-document", "canary-passage"
 ASKED = request(question=f"How is {QUESTION} crossed?")
 DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep {DOCUMENT} to starboard.\nThe bar carries two fathoms.\n"),)
 
 
-async def remember(parts: Parts, run: RunRef, text: str) -> None:
+async def remember(parts: ActivityDeps, run: RunRef, text: str) -> None:
     """Have a compaction put this into memory."""
     fence = await parts.store.take_fence(run.run_id)
     kept = Passage(
@@ -72,8 +72,10 @@ async def test_of_a_task_that_is_forgotten_nothing_is_found_and_no_file_has_a_wo
         await remember(parts, run, f"The {REMEMBERED} lies in the bay.")
         assert await parts.recollection.find(run, REMEMBERED) != ()
         assert in_files(tmp_path, *canaries) == list(canaries)
-        results = sum(passage.kind != "conversation" for passage in await parts.store.passages_of(task_id, ANYONE))
-        task_ids = await selected(client, settings, Selection(session=SESSION))
+        results = sum(
+            passage.kind != "conversation" for passage in await parts.store.list_task_passages(task_id, ANYONE)
+        )
+        task_ids = await select_task_ids(client, settings, Selection(session=SESSION))
         gone = await forget(settings, task_ids, everything=True)
         assert (gone.forgotten.passages, gone.forgotten.documents, gone.histories) == (1 + results, 1, 1)
         assert await parts.recollection.find(run, REMEMBERED) == ()
@@ -92,10 +94,10 @@ async def test_a_task_that_runs_is_not_forgotten(server: TemporalClient, tmp_pat
         await counter.submit(ASKED)
         await gate.reached.wait()
         with pytest.raises(BadInput, match=rf"^{task_id_of(ASKED)} runs: `waystation cancel"):
-            await selected(client, settings, Selection(all_of_tenant=True))
+            await select_task_ids(client, settings, Selection(all_of_tenant=True))
         gate.opened.set()
         await counter.task().result()
-        assert await selected(client, settings, Selection(all_of_tenant=True)) == (task_id_of(ASKED),)
+        assert await select_task_ids(client, settings, Selection(all_of_tenant=True)) == (task_id_of(ASKED),)
 
 
 async def test_two_orders_at_once_count_what_went_once(
@@ -109,7 +111,7 @@ async def test_two_orders_at_once_count_what_went_once(
         counter = Counter(server, parts.store)
         task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
         await counter.task().result()
-        task_ids = await selected(client, settings, Selection(task=task_id))
+        task_ids = await select_task_ids(client, settings, Selection(task=task_id))
         both = await asyncio.gather(*(forget(settings, task_ids, everything=True) for _ in range(2)))
         assert sorted(gone.forgotten.tasks for gone in both) == [0, 1]
         assert sorted(gone.forgotten.documents for gone in both) == [0, 1]
@@ -130,7 +132,7 @@ async def test_what_ended_before_a_moment_is_chosen_and_what_runs_has_not_ended(
         await gate.reached.wait()
         tomorrow = utc_now() + timedelta(days=1)
         with pytest.raises(BadInput, match="has not ended"):
-            await selected(client, settings, Selection(ended_before=tomorrow))
+            await select_task_ids(client, settings, Selection(ended_before=tomorrow))
         gate.opened.set()
         await counter.task().result()
-        assert await selected(client, settings, Selection(ended_before=tomorrow)) == (task_id_of(ASKED),)
+        assert await select_task_ids(client, settings, Selection(ended_before=tomorrow)) == (task_id_of(ASKED),)

@@ -7,7 +7,7 @@ from temporalio.client import Client as TemporalClient
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.running import SESSION, Counter, opened_parts, until, working
 from waystation.client import Client
-from waystation.client.removal import Selection, forget, selected
+from waystation.client.removal import Selection, forget, select_task_ids
 from waystation.config.settings import Settings
 from waystation.testing import PlainRedactor
 
@@ -42,7 +42,7 @@ async def test_no_execution_of_a_forgotten_task_or_its_subagents_is_left(
         kept = [task_id, *subagents]
         await until(all_listed)
 
-        task_ids = await selected(client, settings, Selection(session=SESSION))
+        task_ids = await select_task_ids(client, settings, Selection(session=SESSION))
         assert (await forget(settings, task_ids, everything=True)).histories == len(kept)
 
         async def none_listed() -> bool:

@@ -8,7 +8,7 @@ from temporalio.client import Client
 from tests.crew import CALL_TOKENS, MOVES, RESEARCH_TOKENS, WORK_TOKENS, Call, Crew, terms, tight
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, request, until, until_both_ask, working
-from waystation.client.sessions import ForkWish, register_fork
+from waystation.client.sessions import ForkRequest, register_fork
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, RequestConflict
@@ -20,10 +20,10 @@ from workflows.task import TaskWorkflow
 
 SETTINGS = Settings(offline=True, revisions=0, reviews=0)
 CALLS_FROM_WEIGH = [Call("weigh", 1), Call("write", 1), Call("write", 2)]
-FROM_WEIGH, FROM_WRITE = (ForkWish(step=step, request_id="second") for step in ("weigh", "write"))
+FROM_WEIGH, FROM_WRITE = (ForkRequest(step=step, request_id="second") for step in ("weigh", "write"))
 
 
-async def fork(counter: Counter, wish: ForkWish, of: str | None = None) -> TaskRow:
+async def fork(counter: Counter, wish: ForkRequest, of: str | None = None) -> TaskRow:
     """As the client does it: store the fork, then hand it to the session."""
     first = await counter.store.task(of or task_id_of(request()), ANYONE)
     return await register_fork(SETTINGS, counter.store, first, wish)

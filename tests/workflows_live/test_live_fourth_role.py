@@ -13,7 +13,7 @@ from waystation.agents import roles as prompts
 from waystation.config.settings import Settings
 from waystation.kernel import roles
 from waystation.kernel.roles import RoleSpec
-from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.planning.plan import Plan, Step, plan_errors
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import TaskPhase
@@ -40,7 +40,7 @@ class Listening(Crew):
 
     asked: list[ModelRequest] = field(default_factory=list[ModelRequest])
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         self.asked.append(request)
         return await super().complete(request)
 
@@ -74,7 +74,7 @@ def test_a_fourth_role_has_settings_of_its_own_and_its_name_is_refused_where_the
 ) -> None:
     given = {"checking": {"model": "a-model", "effort": "low"}}
     settings = Settings.model_validate({"roles": given, "anthropic_api_key": "k"})
-    assert settings.working("checking") == ("a-model", "low", None)
+    assert settings.get_model_options("checking") == ("a-model", "low", None)
     assert plan_errors(plan()) == ()
     monkeypatch.setattr(roles, "ROLES", {name: row for name, row in roles.ROLES.items() if name != "checking"})
     with pytest.raises(ValueError, match="'research', 'analysis' or 'writing'"):

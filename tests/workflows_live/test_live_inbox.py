@@ -13,8 +13,8 @@ from tests.running import at_work, until_both_ask
 from tests.workflows_live.test_live_encrypted import WITH_KEY, client_with
 from waystation.client import Client
 from waystation.config.settings import Settings
-from waystation.plugins.web.access import SignIn
-from waystation.plugins.web.principals import ApiKeys
+from waystation.plugins.web.access import AccessPolicy
+from waystation.plugins.web.principals import ApiKeyStore
 from waystation.privacy.ports import Redactor
 from workflows.task import TaskWorkflow
 
@@ -96,7 +96,7 @@ async def test_where_approvers_are_named_nobody_else_answers_however_they_come(
 ) -> None:
     held, named = Held(), WITH_KEY.replace(approvers=("Ada Lovelace",))
     mine = outside.replace(key=WITH_KEY.key)
-    keys = ApiKeys(tmp_path / "api-keys.json")
+    keys = ApiKeyStore(tmp_path / "api-keys.json")
     (_, ada), (_, grace) = (keys.make(name, mine.tenant, "approve", NOON) for name in ("Ada Lovelace", "Grace"))
     async with at_work(
         await client_with(server, WITH_KEY), tmp_path, redactor, Crew(before=held), settings=named
@@ -127,9 +127,9 @@ async def test_where_approvers_are_named_nobody_else_answers_however_they_come(
     assert asked["harbours-1"].verified.startswith("API key")
 
 
-ELSEWHERE = SignIn(token="t" * 43, port=8520, names=(NAME,))
+ELSEWHERE = AccessPolicy(token="t" * 43, port=8520, names=(NAME,))
 
 
 def signed_in(key: str) -> str:
     """What a browser keeps of the key."""
-    return f"waystation={ELSEWHERE.cookie_of(key.split('_')[1])}"
+    return f"waystation={ELSEWHERE.make_key_cookie(key.split('_')[1])}"

@@ -17,12 +17,12 @@ from waystation.client.removal import forget
 from waystation.config.settings import Settings
 from waystation.runtime.stores import data_converter
 from waystation.runtime.temporal.connect import DEFAULT_NAMESPACE, Target
-from waystation.runtime.temporal.installation import Installation
-from waystation.runtime.temporal.orders import histories_with
+from waystation.runtime.temporal.installation import InstallationPlugin
+from waystation.runtime.temporal.orders import find_histories
 from waystation.tasks.schedules import ScheduleWish, Timing
 from waystation.tasks.task import TaskPhase, TaskRequest, task_id_of
 from waystation.testing import PlainRedactor
-from workers.sandbox import sandboxed
+from workers.sandbox import create_sandboxed_runner
 from workflows.task import TaskWorkflow
 
 TASK_ID = task_id_of(request())
@@ -58,7 +58,7 @@ async def at_work_as(target: Target, home: Path, installation: str) -> AsyncGene
     server = await TemporalClient.connect(
         target.address,
         data_converter=data_converter(settings),
-        plugins=[Installation(settings.prefix), Watched(cached=True)],
+        plugins=[InstallationPlugin(settings.prefix), Watched(cached=True)],
     )
     async with (
         opened_parts(home, PlainRedactor({}), Crew()) as parts,
@@ -72,10 +72,10 @@ def replayer(settings: Settings) -> Replayer:
     """Raises where a workflow of this installation would now do other things than its history tells."""
     return Replayer(
         workflows=[TaskWorkflow],
-        workflow_runner=sandboxed(),
+        workflow_runner=create_sandboxed_runner(),
         namespace=DEFAULT_NAMESPACE,
         data_converter=data_converter(settings),
-        plugins=[Installation(settings.prefix)],
+        plugins=[InstallationPlugin(settings.prefix)],
     )
 
 
@@ -106,7 +106,7 @@ async def test_the_same_request_is_a_task_of_each_installation(
     assert [len(await platform.client.approvals()) for platform in platforms] == [2, 0, 2]
     await replayer(acme.settings).replay_workflow(await acme.counter.task().fetch_history())
 
-    seen = await histories_with(acme.counter.client, [TASK_ID], len)
+    seen = await find_histories(acme.counter.client, [TASK_ID], len)
     assert {one.workflow_id for one in seen} == {TASK_ID}
 
     await unnamed.client.cancel(TASK_ID)

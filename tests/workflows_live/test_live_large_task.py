@@ -13,8 +13,8 @@ from tests.prices import PRICES
 from tests.readers import ANYONE
 from tests.running import Counter, Task, at_work, dev_server, request
 from waystation.agents.agent_run import AgentRun
-from waystation.agents.delegation import HandedBack, SubagentOrder
-from waystation.budgets.budget import RunTotals
+from waystation.agents.delegation import SubagentOrder, SubagentResult
+from waystation.budgets.budget import RunUsage
 from waystation.context.outcome import CompactionOutcome, Status
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
@@ -60,14 +60,16 @@ def grown(state: TaskState) -> TaskState:
         SubagentOrder(id=name, call_id=f"call-{name}", role="research", title="A harbour", limit=Limit(tokens=5_000))
         for name in names
     ]
-    ended = [HandedBack(id=name, call_id=f"call-{name}", partial=True, reason="it was lost; " * 20) for name in names]
+    ended = [
+        SubagentResult(id=name, call_id=f"call-{name}", partial=True, reason="it was lost; " * 20) for name in names
+    ]
     parent = parent.replace(orders=tuple(orders), handed_back=tuple(ended))
     subagents = {
         name: parent.replace(
             run=parent.run.replace(step_id=name),
             orders=(),
             handed_back=(),
-            totals=RunTotals(),
+            totals=RunUsage(),
         )
         for name in names
     }

@@ -11,18 +11,18 @@ from tests.crew import CALL_TOKENS, CREW_PLAN, RESEARCH_TOKENS, WORK_TOKENS, Cal
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, request, until, working
 from tests.workflows_live.history import events, everything_written, kinds
-from waystation.agents.leg import Finished, LegRequest
+from waystation.agents.leg import AgentFinished, LegRequest
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import TaskPhase, TaskRow, task_id_of
 from waystation.testing import PlainRedactor
-from workers.parts import Parts
+from workers.parts import ActivityDeps
 from workflows.task import TaskWorkflow
 
 
-async def first_leg(parts: Parts) -> LegRequest:
+async def first_leg(parts: ActivityDeps) -> LegRequest:
     """Of a researcher whose task is planned."""
     task = TaskRef(store_id=await parts.store.store_id(), tenant="t", session="s", task_id=task_id_of(request()))
     row = TaskRow(ref=task, request=request(), terms=terms(), submitted_at=utc_now())
@@ -45,11 +45,11 @@ async def test_an_attempt_that_was_given_up_writes_nothing_more(tmp_path: Path, 
         gate.opened.set()
         with pytest.raises(ApplicationError) as refused:
             await zombie
-        assert refused.value.type == "FenceLost"
+        assert refused.value.type == "StaleFenceError"
         assert await parts.store.load(request.run.run_id, ANYONE) == transcript
         assert await parts.store.totals(request.run.run_id) == totals
         assert await ActivityEnvironment().run(activities.research, request) == second
-    assert isinstance(second, Finished)
+    assert isinstance(second, AgentFinished)
     assert totals.usage.fresh == RESEARCH_TOKENS
     assert totals.possibly_billed > CALL_TOKENS
     assert crew.calls.count(Call("harbours", 2)) == 2

@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
 from tests.running import Counter, Task, at_work, dev_server, until, until_both_ask
 from tests.workflows_live.history import events
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.privacy.ports import Redactor
 from waystation.tasks import approvals
@@ -25,7 +25,7 @@ LONG_IS = "limit.historyCount.suggestContinueAsNew=40"
 """Events after which the session continues as new, and looks after its tasks."""
 
 
-async def account(counter: Counter) -> Account:
+async def account(counter: Counter) -> BudgetAccount:
     return await counter.session.query(SessionWorkflow.account)
 
 
@@ -88,7 +88,7 @@ async def test_a_task_that_is_set_back_to_its_beginning_pays_no_reply_again(
     assert len(crew.calls) == len(set(crew.calls))
     assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
     granted = sum(asked.granted.tokens for asked in progress.approvals)
-    assert settled == Account(limit=Limit(tokens=TIGHT_BUDGET + granted), spent=Amount(tokens=WORK_TOKENS))
+    assert settled == BudgetAccount(limit=Limit(tokens=TIGHT_BUDGET + granted), spent=Amount(tokens=WORK_TOKENS))
 
 
 async def test_a_task_that_is_set_back_after_its_end_ends_the_same_and_settles_once(
@@ -104,7 +104,7 @@ async def test_a_task_that_is_set_back_after_its_end_ends_the_same_and_settles_o
         settled = await account(counter)
     assert crew.calls == called
     assert (second.phase, second.report, second.totals) == (first.phase, first.report, first.totals)
-    assert settled == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
+    assert settled == BudgetAccount(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
 
 
 async def test_a_task_that_temporal_has_lost_gives_its_reservation_back(tmp_path: Path, redactor: Redactor) -> None:

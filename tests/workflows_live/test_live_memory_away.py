@@ -17,12 +17,12 @@ from tests.workflows_live.test_live_edits import LONG, Condensing, edited, pause
 from waystation.cli.main import run
 from waystation.context.outcome import Status
 from waystation.memory.qdrant.collection import QdrantServer
-from waystation.memory.qdrant.server import QdrantServerMemory, ServerPatience
+from waystation.memory.qdrant.server import QdrantRetryPolicy, QdrantServerMemory
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.task import TaskPhase
 
-QUICK = ServerPatience(timeout_s=0.5, pauses_s=(0.01,))
+QUICK = QdrantRetryPolicy(timeout_s=0.5, pauses_s=(0.01,))
 
 
 def refuses(qdrant: QdrantStub) -> None:
@@ -76,8 +76,8 @@ async def test_the_task_ends_well_and_the_passages_arrive_afterwards_once(
                     for request_id in ("harbours-1", "tides-1"):
                         await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
                     ended = await task.result()
-                    waiting = await parts.store.count_waiting()
-                    kinds = [passage.kind for passage in await parts.store.passages_of(task.id, ANYONE)]
+                    waiting = await parts.store.count_pending_passages()
+                    kinds = [passage.kind for passage in await parts.store.list_task_passages(task.id, ANYONE)]
                     assert (made.status, made.passages, ended.phase) == (
                         Status.COMPRESSED,
                         kinds.count("conversation"),

@@ -15,10 +15,10 @@ from tests.running import printed, until
 from tests.store_contract.values import passage, summary
 from waystation.config.settings import Settings
 from waystation.kernel.refs import RunRef
-from waystation.runtime.knowledge import opened_embedder
-from waystation.runtime.stores import opened_store
+from waystation.runtime.knowledge import open_embedder
+from waystation.runtime.stores import open_store
 from waystation.tasks.task import tenant_hash
-from workers.memory import opened_memory
+from workers.memory import open_memory
 from workers.wiring import running_workers
 
 SAID = "The bar carries two fathoms."
@@ -31,7 +31,7 @@ async def kept(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.Monke
     given["TEMPORAL_ADDRESS"] = server.service_client.config.target_host
     for name, value in given.items():
         monkeypatch.setenv(name, str(value))
-    async with aclosing(await opened_store(Settings())) as store:
+    async with aclosing(await open_store(Settings())) as store:
         own = {"tenant": tenant_hash("local"), "session": "s", "task_id": "task-1"}
         run = RunRef(store_id=await store.store_id(), step_id="research-1", role="research", **own)
         await store.open_run(run)
@@ -124,7 +124,7 @@ async def test_the_status_counts_the_points_that_the_workers_have(capsys: pytest
 
 async def test_another_process_that_is_no_worker_is_named_as_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings()
-    async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
+    async with open_embedder(settings) as embedder, open_memory(settings, embedder):
         code, _, err = await printed(capsys, "memory", "search", "bar")
         assert code == 3
         assert "another process has the memory open, and it is no worker that answers" in err

@@ -8,20 +8,20 @@ from tests.crew import CREW_PRICE, FINDING, Call, Move
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.readers import ANYONE
 from tests.running import at_work
-from waystation.models.profiles import THINKING_PART, Working
+from waystation.models.profiles import THINKING_PART, ModelOptions
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import TaskPhase, TaskTerms
 
 ASIDE = 1_500
-ANALYST = Working("analyst", "max", ASIDE)
-SCRIBE = Working("scribe", None, "adaptive")
+ANALYST = ModelOptions("analyst", "max", ASIDE)
+SCRIBE = ModelOptions("scribe", None, "adaptive")
 SCRIPTS: dict[str, list[list[Move]]] = {
     "harbours": [[delegate("beacons"), delegate("tides", role="analysis")], [HAND_IN]],
     "harbours.2": [[("submit_analysis", {"conclusions": [FINDING]})]],
 }
 
 
-def by_role(**working: Working) -> TaskTerms:
+def by_role(**working: ModelOptions) -> TaskTerms:
     """Terms under which these roles work in another way than the others do."""
     given = delegating(budget=90_000, agent_budget=30_000)
     agents = {

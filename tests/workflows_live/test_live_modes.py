@@ -11,7 +11,7 @@ from tests.running import Counter, at_work, until
 from tests.workflows_live.history import events, kinds
 from waystation.budgets.budget import Mode
 from waystation.kernel import temporal_names as names
-from waystation.kernel.amount import Amount, Limit, amount_text
+from waystation.kernel.amount import Amount, Limit, format_amount
 from waystation.privacy.ports import Redactor
 from waystation.tasks import approvals
 from waystation.tasks.details import grant_fields, limit_fields
@@ -40,7 +40,7 @@ def in_unit(unit: Unit, count: int) -> Amount:
 def reason(unit: Unit, mode: Mode) -> str:
     """Why a researcher ends after five calls: the smallest sixth does not fit in what is left of its share."""
     short = in_unit(unit, CALL_TOKENS - (SHARE - 5 * CALL_TOKENS))
-    return f"its next call may cost {amount_text(short)} more than it has left, and the mode is {mode}"
+    return f"its next call may cost {format_amount(short)} more than it has left, and the mode is {mode}"
 
 
 async def limit_session(counter: Counter, unit: Unit, count: int) -> None:
@@ -169,7 +169,7 @@ async def test_in_mode_approval_an_agent_draws_first_and_then_asks_in_the_unit_t
     assert sum(drawn) == spare
     asked = [approval.asked for approval in progress.approvals]
     assert all(one == in_unit(unit, one.tokens or one.micro_usd) for one in asked)
-    assert not any(one.less(in_unit(unit, share)).nothing for one in asked)
+    assert not any(one.subtract_clamped(in_unit(unit, share)).nothing for one in asked)
     assert [approval.granted for approval in progress.approvals] == [enough] * 2
     assert progress.phase is TaskPhase.DONE
     assert spent_all(progress) == WORK_TOKENS

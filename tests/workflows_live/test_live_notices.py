@@ -19,7 +19,7 @@ from tests.running import RUNNERS, Counter, at_work, dev_server, opened_store, u
 from tests.unit.notice_values import ASKED as TOLD
 from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, payload, running_webhook
 from tests.workflows_live.history import events, everything_written, kinds
-from waystation.agents.decisions import Unattended
+from waystation.agents.decisions import UnattendedPolicy
 from waystation.config.settings import Settings
 from waystation.kernel.errors import ModelRejected
 from waystation.kernel.refs import TaskRef
@@ -30,8 +30,8 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.continuation import TaskStart
 from waystation.tasks.task import TaskPhase
-from workers.queues import DEV_TIMING, Workshop, workflows_worker
-from workers.sandbox import sandboxed
+from workers.queues import DEV_TIMING, WorkerContext, create_workflows_worker
+from workers.sandbox import create_sandboxed_runner
 from workflows.notice import NoticeWorkflow
 from workflows.task import TaskWorkflow
 
@@ -134,7 +134,9 @@ async def notices_alone(
         each = [Messages(address, number, gather_s=0.01) for number, address in enumerate(addresses, 1)]
         told = [first, *[await stack.enter_async_context(aclosing(one)) for one in each]]
         notices = NoticeActivities(told, lambda _: None)
-        async with workflows_worker(Workshop(client, store, Settings(), sandboxed(), False, notices, DEV_TIMING)):
+        async with create_workflows_worker(
+            WorkerContext(client, store, Settings(), create_sandboxed_runner(), False, notices, DEV_TIMING)
+        ):
             yield
 
 
@@ -230,7 +232,7 @@ async def test_a_webhook_that_refuses_shows_in_its_own_workflow_and_fails_no_tas
 
 
 async def test_a_deadline_that_passes_is_told(server: Client, tmp_path: Path, redactor: Redactor) -> None:
-    decided = tight().replace(unattended=Unattended(answer_within=timedelta(milliseconds=200)))
+    decided = tight().replace(unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200)))
     async with (
         running_webhook() as webhook,
         at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
@@ -247,7 +249,7 @@ async def test_a_deadline_that_passes_is_told(server: Client, tmp_path: Path, re
 async def test_an_overdue_request_is_told_once_also_when_its_task_continues_as_new(
     tmp_path: Path, redactor: Redactor
 ) -> None:
-    decided = tight().replace(unattended=Unattended(answer_within=timedelta(milliseconds=200), then="wait"))
+    decided = tight().replace(unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200), then="wait"))
     async with (
         running_webhook() as webhook,
         dev_server("limit.historyCount.suggestContinueAsNew=100") as client,

@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowFailureError
 from tests.crew import CREW_PLAN, Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, printed, until
-from waystation.agents.decisions import Unattended
+from waystation.agents.decisions import UnattendedPolicy
 from waystation.cli import follow
 from waystation.client import Client as Waystation
 from waystation.config.settings import Settings
@@ -146,7 +146,9 @@ async def test_a_plan_that_nobody_answers_until_the_deadline_ends_the_task_befor
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(under=REVIEWED.replace(unattended=Unattended(answer_within=timedelta(milliseconds=200))))
+        await counter.submit(
+            under=REVIEWED.replace(unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200)))
+        )
         not_worked_on(await counter.task().result(), "expired")
 
 
@@ -155,7 +157,7 @@ async def test_a_plan_whose_deadline_passed_waits_on_where_it_was_told_to(
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(
-            under=REVIEWED.replace(unattended=Unattended(answer_within=timedelta(milliseconds=200), then="wait"))
+            under=REVIEWED.replace(unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200), then="wait"))
         )
         asked = (await waiting(counter)).approvals[0].answer_by
         assert asked is not None
@@ -312,7 +314,7 @@ async def test_a_prompt_goes_on_by_itself_when_somebody_else_has_answered(
     async with at_work(server, tmp_path, redactor, Crew()) as counter, await Waystation.connect(outside) as client:
         await counter.submit(under=REVIEWED)
         await waiting(counter)
-        following = asyncio.create_task(follow.follow(client, counter.task().id, follow.ask_at_terminal))
+        following = asyncio.create_task(follow.watch_task(client, counter.task().id, follow.ask_at_terminal))
         await asked.wait()
         await counter.task().signal(APPROVE_BUDGET, {"request_id": "plan-1", "by": "Ada"})
         view = await following

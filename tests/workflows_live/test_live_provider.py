@@ -19,26 +19,26 @@ from waystation.models.anthropic.messages_server import (
     Gap,
     Scripted,
     ScriptedServer,
-    cut_stream,
-    disguised,
-    dropped,
-    failed_midstream,
-    message_of,
-    refused,
-    streamed,
+    build_dropped_stream,
+    build_error_response,
+    build_failing_stream,
+    build_message_body,
+    build_response_with_gaps,
+    build_stream_response,
+    build_truncated_stream,
 )
 from waystation.models.anthropic.model import anthropic_model
-from waystation.models.ports import ModelReply, ModelRequest, StopReason
+from waystation.models.ports import ModelRequest, ModelResponse, StopReason
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.task import TaskPhase, TaskProgress, TaskTerms
-from waystation.testing import scripted_reply
+from waystation.testing import make_scripted_response
 from workflows.task import TaskWorkflow
 
 SOON = {"retry-after-ms": "10"}
 TEN_HOURS = 36_000
 FILTERED = "Output blocked by content filtering policy"
-HALF = message_of(scripted_reply())
+HALF = build_message_body(make_scripted_response())
 
 
 def roomy() -> TaskTerms:
@@ -57,11 +57,13 @@ class Provider:
     asked: Tally[Call] = field(default_factory=Tally[Call])
     """Requests for a reply that reached the server."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """As the SDK brings it."""
         call = Call(step_of(request), 1 + sum(message.role == "assistant" for message in request.messages))
         answers = self.instead.get(call, [])
-        answer = answers.pop(0) if answers else streamed(message_of(await self.crew.complete(request)))
+        answer = (
+            answers.pop(0) if answers else build_stream_response(build_message_body(await self.crew.complete(request)))
+        )
         server = ScriptedServer([answer])
         model = anthropic_model("key", "http://model.test", server.http_client())
         try:
@@ -90,9 +92,11 @@ class Endpoint:
         http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(self._count))
         self._counting = anthropic_model("key", "http://model.test", http_client)
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """As the SDK brings it."""
-        server = ScriptedServer([disguised(message_of(await self.crew.complete(request)), self.gaps)])
+        server = ScriptedServer(
+            [build_response_with_gaps(build_message_body(await self.crew.complete(request)), self.gaps)]
+        )
         async with aclosing(anthropic_model("key", "http://model.test", server.http_client())) as model:
             return await model.complete(request)
 
@@ -104,7 +108,11 @@ class Endpoint:
 
     def _count(self, request: httpx2.Request) -> httpx2.Response:
         self.counts += 1
-        return refused(404, "not_found_error") if "no count" in self.gaps else httpx2.Response(200, json=COUNTED)
+        return (
+            build_error_response(404, "not_found_error")
+            if "no count" in self.gaps
+            else httpx2.Response(200, json=COUNTED)
+        )
 
 
 COUNTED = {"input_tokens": PROMPT_TOKENS}
@@ -158,10 +166,10 @@ async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_de
 ) -> None:
     provider = Provider(
         {
-            Call("harbours", 3): [refused(401, "authentication_error")],
-            Call("tides", 2): [refused(413, "request_too_large")],
-            Call("weigh", 1): [refused(400, "invalid_request_error", "messages: unexpected role")],
-            Call("write", 2): [refused(403, "permission_error")],
+            Call("harbours", 3): [build_error_response(401, "authentication_error")],
+            Call("tides", 2): [build_error_response(413, "request_too_large")],
+            Call("weigh", 1): [build_error_response(400, "invalid_request_error", "messages: unexpected role")],
+            Call("write", 2): [build_error_response(403, "permission_error")],
         }
     )
     failing = tuple(provider.instead)
@@ -186,14 +194,14 @@ async def test_what_may_pass_is_asked_again_until_it_has_and_every_reply_is_paid
 ) -> None:
     provider = Provider(
         {
-            Call("plan", 1): [refused(503, "api_error", headers=SOON)],
-            Call("harbours", 1): [refused(429, "rate_limit_error", headers=SOON)] * 2,
-            Call("harbours", 2): [refused(529, "overloaded_error", headers=SOON)],
-            Call("harbours", 3): [refused(500, "api_error", headers=SOON)],
+            Call("plan", 1): [build_error_response(503, "api_error", headers=SOON)],
+            Call("harbours", 1): [build_error_response(429, "rate_limit_error", headers=SOON)] * 2,
+            Call("harbours", 2): [build_error_response(529, "overloaded_error", headers=SOON)],
+            Call("harbours", 3): [build_error_response(500, "api_error", headers=SOON)],
             Call("tides", 2): [httpx2.ConnectError("refused")],
-            Call("weigh", 1): [cut_stream(HALF)],
-            Call("write", 1): [failed_midstream(HALF, "overloaded_error")],
-            Call("write", 2): [dropped(HALF)],
+            Call("weigh", 1): [build_truncated_stream(HALF)],
+            Call("write", 1): [build_failing_stream(HALF, "overloaded_error")],
+            Call("write", 2): [build_dropped_stream(HALF)],
         }
     )
     failing = {call: len(answers) for call, answers in provider.instead.items()}
@@ -213,7 +221,7 @@ async def test_what_may_pass_is_asked_again_until_it_has_and_every_reply_is_paid
 async def test_the_delay_that_the_provider_names_is_when_its_call_is_made_again(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    closed = refused(429, "rate_limit_error", headers={"retry-after": str(TEN_HOURS)})
+    closed = build_error_response(429, "rate_limit_error", headers={"retry-after": str(TEN_HOURS)})
     provider = Provider({Call("plan", 1): [closed]})
     async with at_work(server, tmp_path, redactor, provider) as counter:
         await counter.submit(under=roomy())
@@ -235,9 +243,11 @@ async def test_a_refusal_and_a_content_filter_end_the_leg_with_what_there_is_and
 ) -> None:
     provider = Provider(
         {
-            Call("harbours", 3): [streamed(message_of(scripted_reply(stop=StopReason.REFUSAL)))],
-            Call("tides", 3): [failed_midstream(HALF, "invalid_request_error", FILTERED)],
-            Call("weigh", 1): [refused(400, "invalid_request_error", FILTERED)],
+            Call("harbours", 3): [
+                build_stream_response(build_message_body(make_scripted_response(stop=StopReason.REFUSAL)))
+            ],
+            Call("tides", 3): [build_failing_stream(HALF, "invalid_request_error", FILTERED)],
+            Call("weigh", 1): [build_error_response(400, "invalid_request_error", FILTERED)],
         }
     )
     failing = tuple(provider.instead)
@@ -258,7 +268,7 @@ async def test_a_refusal_and_a_content_filter_end_the_leg_with_what_there_is_and
     assert "tides ended partial: the provider's content filter blocked the reply" in report
 
 
-BROKEN = [refused(500, "api_error", headers=SOON)] * MOST_UNANSWERED
+BROKEN = [build_error_response(500, "api_error", headers=SOON)] * MOST_UNANSWERED
 
 
 async def test_an_endpoint_that_brings_no_reply_pauses_the_task_with_the_cause_and_an_answer_makes_it_go_on(
@@ -298,7 +308,10 @@ async def test_where_nobody_is_asked_a_broken_endpoint_ends_the_step_and_the_rep
 
 @pytest.mark.parametrize(
     "answer",
-    [refused(402, "billing_error"), refused(400, "invalid_request_error", "Your credit balance is too low")],
+    [
+        build_error_response(402, "billing_error"),
+        build_error_response(400, "invalid_request_error", "Your credit balance is too low"),
+    ],
     ids=["status 402", "no credit"],
 )
 async def test_a_provider_that_wants_money_pauses_the_task_and_an_answer_makes_that_call_again(

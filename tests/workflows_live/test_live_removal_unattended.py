@@ -9,11 +9,11 @@ from tests.crew import Crew
 from tests.running import TENANT, Counter, opened_parts, until, working
 from tests.workflows_live.test_live_erase import ASKED, DOCUMENTS, NAME, at_rest, known_by_placeholder, parts_with_vault
 from waystation.client import Client
-from waystation.client.persons import searching
-from waystation.client.removal import last_receipt, order_for
+from waystation.client.persons import open_person_search
+from waystation.client.removal import create_erasure_order, last_receipt
 from waystation.config.settings import Settings
 from waystation.erasure.removal import ERASED, CarriedOut, ForgetOrder, Whereabouts
-from waystation.kernel.temporal_names import ERASE_WORKFLOW, FORGET_WORKFLOW, WORKFLOWS_QUEUE, remembering_id
+from waystation.kernel.temporal_names import ERASE_WORKFLOW, FORGET_WORKFLOW, WORKFLOWS_QUEUE, make_indexing_workflow_id
 from waystation.tasks.task import tenant_hash
 from waystation.testing import PlainRedactor
 
@@ -27,7 +27,9 @@ def report_of(settings: Settings, task_id: str, text: str) -> Path:
 
 
 async def histories_of(server: TemporalClient, task_id: str) -> list[str]:
-    return [found.id async for found in server.list_workflows() if found.id in {task_id, remembering_id(task_id)}]
+    return [
+        found.id async for found in server.list_workflows() if found.id in {task_id, make_indexing_workflow_id(task_id)}
+    ]
 
 
 @pytest.mark.parametrize("everything", [True, False])
@@ -75,14 +77,14 @@ async def test_erasing_without_its_command_rewrites_reports_deletes_histories_an
         await known_by_placeholder(parts, settings)
         file = report_of(settings, task_id, f"By {NAME}.\n")
         await until(lambda: at_rest(client, settings))
-        async with searching(settings, NAME, "PERSON") as search:
+        async with open_person_search(settings, NAME, "PERSON") as search:
             assert await last_receipt(search) is None
-            order = await order_for(search, await search.found(), histories=True)
+            order = await create_erasure_order(search, await search.found(), histories=True)
         assert task_id in {one.workflow_id for one in order.doomed}
         await server.start_workflow(ERASE_WORKFLOW, order, id=order.workflow_id, task_queue=WORKFLOWS_QUEUE)
 
         # Whoever gives the order again learns what the first one did, although the vault knows the value no more.
-        async with searching(settings, NAME, "PERSON") as search:
+        async with open_person_search(settings, NAME, "PERSON") as search:
             receipt = await last_receipt(search)
         assert receipt is not None
         assert (receipt.files, receipt.histories_deleted) == (1, len(order.doomed))

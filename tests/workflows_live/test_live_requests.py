@@ -8,15 +8,15 @@ from temporalio.client import Client as TemporalClient
 from tests.crew import ASKED, CALL_TOKENS, SAID, SHARE, Call, Crew, Gate, tight
 from tests.running import TENANT, at_work, dev_server, until_both_ask
 from tests.workflows_live.history import details
-from waystation.agents.agent_run import Outlook
-from waystation.agents.deliverables import Made
+from waystation.agents.agent_run import BudgetForecast
+from waystation.agents.deliverables import WorkCounts
 from waystation.budgets.budget import Mode
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput
 from waystation.privacy.ports import Redactor
-from waystation.runtime.temporal.connect import person_identity
+from waystation.runtime.temporal.connect import get_client_identity
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.task import TaskPhase
 
@@ -29,7 +29,7 @@ async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
         progress = await until_both_ask(counter.task())
         assert {approval.agent: approval.outlook for approval in progress.approvals} == dict.fromkeys(
             ("harbours", "tides"),
-            Outlook(
+            BudgetForecast(
                 calls=5,
                 each=Amount(tokens=CALL_TOKENS),
                 worth=11,
@@ -37,7 +37,7 @@ async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
                 finished=0,
                 to_come=2,
                 kept=Amount(tokens=2 * SHARE),
-                made=Made(notes=4),
+                made=WorkCounts(notes=4),
                 needed_by=("weigh",),
             ),
         )
@@ -121,7 +121,7 @@ async def test_it_is_told_where_answers_were_sent_from_also_to_earlier_runs_of_t
             runs = [run.run_id async for run in server.list_workflows(f'WorkflowId = "{task.id}"')]
     assert len(runs) > 1
     assert {request_id: origin.text for request_id, origin in view.origins.items()} == {
-        "harbours-1": f"sent from {person_identity()}",
+        "harbours-1": f"sent from {get_client_identity()}",
         "tides-1": "sent from 7@elsewhere",
     }
 

@@ -14,16 +14,16 @@ from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, until, working
 from tests.workflows_live.history import events, timers
 from waystation.config.settings import Settings
-from waystation.kernel.temporal_names import retention_id
+from waystation.kernel.temporal_names import make_retention_workflow_id
 from waystation.kernel.text import FORGOTTEN
-from waystation.runtime.temporal.orders import keep_retention
+from waystation.runtime.temporal.orders import ensure_retention_workflow
 from waystation.testing import PlainRedactor
-from workers.parts import Parts
+from workers.parts import ActivityDeps
 
 OLD, NEW = request("old"), request("new")
 
 
-async def worked(server: TemporalClient, parts: Parts, folder: Path) -> tuple[str, str]:
+async def worked(server: TemporalClient, parts: ActivityDeps, folder: Path) -> tuple[str, str]:
     """A task that ended long ago, and one that has just ended."""
     counter, ids = Counter(server, parts.store), list[str]()
     for asked in (OLD, NEW):
@@ -50,14 +50,14 @@ async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
     async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts, settings=settings):
         old, new = await worked(server, parts, tmp_path)
         for _ in range(2):  # as two workers that start
-            await keep_retention(server, await parts.store.store_id())
+            await ensure_retention_workflow(server, await parts.store.store_id())
         while not caplog.messages:
             await asyncio.sleep(0.05)
         assert caplog.messages[0].startswith("forgot 1 tasks, 4 passages, ")
         assert (await parts.store.task(old, ANYONE)).request.question == FORGOTTEN
         assert (await parts.store.task(new, ANYONE)).request.question == NEW.question
         assert [*(tmp_path / "reports").iterdir()] == []
-        retention = server.get_workflow_handle(retention_id(await parts.store.store_id()))
+        retention = server.get_workflow_handle(make_retention_workflow_id(await parts.store.store_id()))
 
         async def waits() -> bool:
             return timers(await events(retention)) == ['"until the next look"']
@@ -72,6 +72,6 @@ async def test_without_the_setting_nothing_is_forgotten_and_nobody_looks_again(
     async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts, settings=settings):
         old, _ = await worked(server, parts, tmp_path)
         store_id = await parts.store.store_id()
-        await keep_retention(server, store_id)
-        await server.get_workflow_handle(retention_id(store_id)).result()
+        await ensure_retention_workflow(server, store_id)
+        await server.get_workflow_handle(make_retention_workflow_id(store_id)).result()
         assert (await parts.store.task(old, ANYONE)).request.question == OLD.question

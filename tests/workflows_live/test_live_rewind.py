@@ -8,8 +8,8 @@ from temporalio.client import Client, WorkflowFailureError
 from tests.crew import CALL_TOKENS, MOVES, WORK_TOKENS, Call, Crew, Gate, terms, tight
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, until, until_both_ask
-from waystation.context.history import view
-from waystation.context.legality import violations
+from waystation.context.history import build_model_view
+from waystation.context.legality import find_violations
 from waystation.context.outcome import ContextEdit
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput
@@ -58,7 +58,7 @@ async def test_a_finished_task_goes_on_from_a_message_and_pays_no_finished_turn_
         notes = await counter.store.notes(ref.task_id, ANYONE, f"{ref.task_id}/harbours")
         said = await counter.store.load(f"{ref.task_id}/harbours", ANYONE)
         report = await counter.store.get_text(str(second.report), ANYONE)
-        trail = await counter.store.audit_trail(ref.task_id, ANYONE)
+        trail = await counter.store.list_audit_entries(ref.task_id, ANYONE)
         bill = (await counter.store.payments(ref.task_id, ANYONE)).bill
 
     assert answer.outcome == "done"
@@ -68,7 +68,7 @@ async def test_a_finished_task_goes_on_from_a_message_and_pays_no_finished_turn_
     assert (before.tokens, after, second.totals.spent) == (WORK_TOKENS, spent, spent)
     assert bill.total.calls * CALL_TOKENS == spent.tokens
     assert len(notes) == [name for name, _ in MOVES["submit_findings"]].count("take_note")
-    assert violations(view(said)) == ()
+    assert find_violations(build_model_view(said)) == ()
     assert "# Pilotage" in report
     (edit,) = [entry for entry in trail if isinstance(entry, ContextEdit)]
     assert (edit.what, edit.state, edit.by, edit.note) == ("rewind to m5", "done", "Ada", "it went astray")

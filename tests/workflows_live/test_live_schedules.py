@@ -15,14 +15,14 @@ from tests.crew import Call, Crew
 from tests.running import KEY, TENANT, Watched, dev_server, strict, until
 from tests.scheduled import BUDGET, MONDAYS, QUESTION, Office, office
 from waystation.cli.main import run
-from waystation.client.persons import searching
+from waystation.client.persons import open_person_search
 from waystation.client.removal import erase
 from waystation.client.schedules import KnownSchedule
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
-from waystation.kernel.errors import BadInput, ModelRejected, TextMissing
+from waystation.kernel.errors import BadInput, ModelRejected, TextNotFoundError
 from waystation.runtime.stores import data_converter
-from waystation.runtime.temporal.orders import running
+from waystation.runtime.temporal.orders import is_workflow_running
 from waystation.tasks.schedules import Timing
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import TaskFilter
@@ -184,7 +184,7 @@ async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_r
         policy = (await handle.describe()).schedule.policy
         wish = (await platform.known("weekly")).seen.order
         await platform.schedules.remove("weekly")
-        with pytest.raises(TextMissing):
+        with pytest.raises(TextNotFoundError):
             await platform.store.get_text(wish.wish, wish.own.reader)
         with pytest.raises(BadInput, match="there is no schedule of this name"):
             await platform.schedules.remove("weekly")
@@ -227,7 +227,7 @@ async def test_the_question_of_a_person_who_was_erased_is_asked_no_more_and_the_
         wish = platform.wish()
         asked = wish.request.replace(question=f"What does {person} say of the bar?")
         added = await platform.schedules.add(wish.replace(request=asked))
-        async with searching(settings, person, "PERSON") as search:
+        async with open_person_search(settings, person, "PERSON") as search:
             await erase(search, await search.found(), histories=True, tell=lambda _: None)
         kept = await platform.known("weekly")
         ran = await platform.week(0)
@@ -272,7 +272,7 @@ async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
 
         await until(at_work)
         ended = (await platform.client.tasks(TaskFilter(session="S")))[0].progress.task_id
-        await until(partial(running, server, ended))
+        await until(partial(is_workflow_running, server, ended))
         await server.get_workflow_handle(ended).terminate("by a person")
         first = await platform.settled(1)
         crew.refuses = True

@@ -10,7 +10,7 @@ from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, terms, tight
 from tests.readers import ANYONE
 from tests.running import PATIENCE, Counter, at_work, dev_server, opened_store, request, until, until_both_ask
 from tests.workflows_live.history import events, timers
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput
@@ -24,7 +24,7 @@ LONG_IS = "limit.historyCount.suggestContinueAsNew=40"
 """Events after which the server suggests to continue as new."""
 
 
-async def account(counter: Counter) -> Account:
+async def account(counter: Counter) -> BudgetAccount:
     return await counter.session.query(SessionWorkflow.account)
 
 
@@ -66,11 +66,11 @@ async def test_tasks_outlive_the_session_s_runs_and_settle_with_the_newest(tmp_p
         gate.opened.set()
         progress = await counter.task().result()
         after = await account(counter)
-    assert before == Account(limit=Limit(tokens=100_000), reserved={counter.task().id: Amount(tokens=20_000)})
+    assert before == BudgetAccount(limit=Limit(tokens=100_000), reserved={counter.task().id: Amount(tokens=20_000)})
     assert described.status is WorkflowExecutionStatus.RUNNING
     assert again.state == "running"
     assert progress.phase is TaskPhase.DONE
-    assert after == Account(limit=Limit(tokens=100_000), spent=Amount(tokens=WORK_TOKENS))
+    assert after == BudgetAccount(limit=Limit(tokens=100_000), spent=Amount(tokens=WORK_TOKENS))
 
 
 async def test_a_task_draws_on_its_session_before_a_person_is_asked_also_while_the_session_continues_as_new(
@@ -88,7 +88,7 @@ async def test_a_task_draws_on_its_session_before_a_person_is_asked_also_while_t
     assert [progress.phase for progress in progresses] == [TaskPhase.DONE] * 4
     assert [progress.approvals for progress in progresses] == [()] * 4
     assert all((progress.budget.limit.tokens or 0) > TIGHT_BUDGET for progress in progresses)
-    assert settled == Account(limit=Limit(tokens=200_000), spent=Amount(tokens=4 * WORK_TOKENS))
+    assert settled == BudgetAccount(limit=Limit(tokens=200_000), spent=Amount(tokens=4 * WORK_TOKENS))
 
 
 async def test_the_timeline_says_what_a_session_waits_for(server: Client, tmp_path: Path, redactor: Redactor) -> None:
@@ -109,7 +109,7 @@ async def test_a_grant_of_a_person_raises_the_session_too(server: Client, tmp_pa
         await task.signal(approvals.APPROVE_BUDGET, {"request_id": "tides-1", "tokens": 1_500})
         granted = sum(asked.granted.tokens for asked in (await task.result()).approvals)
         assert granted >= 1_500
-        assert await account(counter) == Account(
+        assert await account(counter) == BudgetAccount(
             limit=Limit(tokens=TIGHT_BUDGET + granted), spent=Amount(tokens=WORK_TOKENS)
         )
 
@@ -140,7 +140,7 @@ async def test_a_grant_that_is_slow_to_be_recorded_reaches_the_session_before_it
         await until(reporting)
         recorded.set()
         granted = sum(asked.granted.tokens for asked in (await task.result()).approvals)
-        assert await account(counter) == Account(
+        assert await account(counter) == BudgetAccount(
             limit=Limit(tokens=TIGHT_BUDGET + granted), spent=Amount(tokens=WORK_TOKENS)
         )
 
@@ -165,7 +165,7 @@ async def test_a_terminated_task_gives_its_reservation_back(tmp_path: Path, reda
         assert spent == sum((total.spent for total in totals), Amount())
         assert spent.tokens > 0
         assert again.state == "finished"
-        assert await account(counter) == Account(limit=Limit(tokens=100_000), spent=spent)
+        assert await account(counter) == BudgetAccount(limit=Limit(tokens=100_000), spent=spent)
 
 
 async def test_a_task_whose_session_is_gone_goes_on_to_its_end(
@@ -185,7 +185,7 @@ async def test_a_task_whose_session_is_gone_goes_on_to_its_end(
         settled = await account(counter)
     assert (found.state, again.state) == ("running", "finished")
     assert reserved == {counter.task().id: Amount(tokens=50_000)}
-    assert settled == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
+    assert settled == BudgetAccount(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
 
 
 async def test_a_session_that_was_terminated_keeps_its_limit_and_what_it_has_spent(
@@ -199,7 +199,7 @@ async def test_a_session_that_was_terminated_keeps_its_limit_and_what_it_has_spe
         await counter.session.terminate()
         with pytest.raises(BadInput, match="51,900 of 60,000 tokens left"):
             await counter.submit(request("second"), under=terms(budget=60_000))
-        assert await account(counter) == Account(limit=limit, spent=Amount(tokens=WORK_TOKENS))
+        assert await account(counter) == BudgetAccount(limit=limit, spent=Amount(tokens=WORK_TOKENS))
 
 
 async def test_a_grant_reaches_a_session_that_was_terminated_meanwhile(
@@ -215,7 +215,7 @@ async def test_a_grant_reaches_a_session_that_was_terminated_meanwhile(
             await task.signal(approvals.APPROVE_BUDGET, {"request_id": asked, "tokens": 1_500})
         granted = sum(asked.granted.tokens for asked in (await task.result()).approvals)
         assert granted >= 1_500
-        assert await account(counter) == Account(
+        assert await account(counter) == BudgetAccount(
             limit=Limit(tokens=TIGHT_BUDGET + granted), spent=Amount(tokens=WORK_TOKENS)
         )
 
@@ -242,7 +242,7 @@ async def test_the_same_request_is_one_task_while_it_runs_and_after_it_ended(
     assert first.task_id == second.task_id == third.task_id
     assert described.run_id == run
     assert described.status is WorkflowExecutionStatus.COMPLETED
-    assert settled == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
+    assert settled == BudgetAccount(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
     assert len(crew.calls) == len(set(crew.calls))
 
 
@@ -257,7 +257,7 @@ async def test_the_same_request_finds_its_task_after_temporal_has_forgotten_it(
     async with dev_server() as other, at_work(other, tmp_path, redactor, crew) as counter:
         assert (await counter.submit()).state == "finished"
         assert await is_forgotten(other, counter.task().id)
-        assert await account(counter) == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
+        assert await account(counter) == BudgetAccount(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
     assert len(crew.calls) == calls
 
 
@@ -281,10 +281,10 @@ async def test_a_task_that_does_not_fit_the_session_is_refused_with_both_numbers
         assert kept.ended_at is not None
         assert kept.progress is not None
         assert kept.progress.notes[0].startswith("its session refused it: the session has 30,000 of 30,000 tokens left")
-        (known,) = await counter.store.sessions(kept.ref.reader.recalling("session"), 0, 10)
+        (known,) = await counter.store.sessions(kept.ref.reader.get_recall_scope("session"), 0, 10)
         assert (known.tasks, known.refused, known.limit) == (0, 1, Limit(tokens=30_000))
         assert await is_forgotten(server, counter.task().id)
-        assert await account(counter) == Account(limit=Limit(tokens=30_000))
+        assert await account(counter) == BudgetAccount(limit=Limit(tokens=30_000))
         await counter.limit(Limit(tokens=50_000))
         assert (await counter.submit(under=terms(budget=50_000))).state == "started"
         assert not (await counter.store.task(counter.task().id, ANYONE)).was_refused
@@ -337,7 +337,7 @@ async def test_messages_that_do_not_fit_leave_the_session_as_it_is(
             await counter.session.execute_update(names.SUBMIT_TASK)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
 
         async def all_are_handled() -> bool:
-            return await account(counter) == Account(limit=Limit(tokens=60_000))
+            return await account(counter) == BudgetAccount(limit=Limit(tokens=60_000))
 
         await until(all_are_handled)
         await counter.submit()

@@ -17,17 +17,17 @@ from activities.sessions import SessionActivities
 from tests.crew import terms
 from tests.running import PATIENCE, dev_server, opened_store
 from tests.workflows_live.anxious import IdleTask
-from waystation.budgets.budget import Account
+from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import Busy
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import CONTEXT_QUEUE, TASK_FINISHED, WORKFLOWS_QUEUE
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import Target
-from waystation.runtime.temporal.orders import running
-from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.runtime.temporal.orders import is_workflow_running
+from waystation.runtime.temporal.tasks import TemporalTaskClient
 from waystation.tasks.session import Admission, Admitted, Ask, SessionStart, Settlement
-from workers.sandbox import sandboxed
+from workers.sandbox import create_sandboxed_runner
 from workflows.session import SessionWorkflow
 
 BUDGET = Amount(tokens=1_000)
@@ -66,12 +66,14 @@ class Platform:
     def session(self) -> WorkflowHandle[SessionWorkflow, None]:
         return self.client.get_workflow_handle_for(SessionWorkflow.run, SESSION_ID)
 
-    def person(self) -> TemporalTasks:
+    def person(self) -> TemporalTaskClient:
         """Another process that talks to the server."""
         address = self.client.service_client.config.target_host
-        return TemporalTasks(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
+        return TemporalTaskClient(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
 
-    async def submit(self, number: int, person: TemporalTasks | None = None, seconds: float = PATIENCE) -> Admission:
+    async def submit(
+        self, number: int, person: TemporalTaskClient | None = None, seconds: float = PATIENCE
+    ) -> Admission:
         ref = TaskRef(store_id="store", tenant="t", session="s", task_id=f"task-{number}")
         start = SessionStart(**ref.model_dump(exclude={"task_id"}))
         return await (person or self.person()).admit(start, SESSION_ID, ref, timedelta(seconds=seconds))
@@ -80,7 +82,7 @@ class Platform:
         start = SessionStart(store_id="store", tenant="t", session="s")
         await self.person().set_session_limit(start, SESSION_ID, LIMIT)
 
-    async def account(self) -> Account:
+    async def account(self) -> BudgetAccount:
         return await self.session.query(SessionWorkflow.account)
 
 
@@ -90,10 +92,10 @@ async def platform(client: Client, folder: Path) -> AsyncGenerator[Platform]:
         admissions = Admissions()
 
         async def runs(workflow_id: str) -> bool:
-            return await running(client, workflow_id)
+            return await is_workflow_running(client, workflow_id)
 
         target = Target(profile=ClientConfigProfile(address=client.service_client.config.target_host), ui_url=None)
-        sessions = SessionActivities(runs, store, TemporalTasks(client, target).signal_session)
+        sessions = SessionActivities(runs, store, TemporalTaskClient(client, target).signal_session)
         async with (
             Worker(client, task_queue=CONTEXT_QUEUE, activities=[admissions.admit]),
             Worker(
@@ -101,14 +103,14 @@ async def platform(client: Client, folder: Path) -> AsyncGenerator[Platform]:
                 task_queue=WORKFLOWS_QUEUE,
                 workflows=[SessionWorkflow, IdleTask],
                 activities=[sessions.reconcile, sessions.take_over, sessions.save, sessions.refuse],
-                workflow_runner=sandboxed(),
+                workflow_runner=create_sandboxed_runner(),
             ),
         ):
             yield Platform(client, store, admissions)
 
 
-def holding(*numbers: int) -> Account:
-    return Account(limit=LIMIT, reserved={f"task-{number}": BUDGET for number in numbers})
+def holding(*numbers: int) -> BudgetAccount:
+    return BudgetAccount(limit=LIMIT, reserved={f"task-{number}": BUDGET for number in numbers})
 
 
 async def test_under_steady_submits_a_session_continues_as_new_and_forgets_nothing(tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ async def test_under_steady_asks_a_session_continues_as_new_and_answers_each_onc
         await asyncio.gather(*map(steadily, range(tasks)))
         raised = {f"task-{number}": BUDGET + Amount(tokens=each) for number in range(tasks)}
         async with asyncio.timeout(PATIENCE):
-            while await at.account() != Account(limit=LIMIT, reserved=raised):
+            while await at.account() != BudgetAccount(limit=LIMIT, reserved=raised):
                 await asyncio.sleep(0.1)
         assert (await at.session.describe()).run_id != first
 
@@ -239,4 +241,4 @@ async def test_a_session_for_one_task_ends_with_it_and_its_account_is_kept(serve
         await at.person().admit(start, SESSION_ID, ref.replace(task_id="task-2"), patience)
         account = await at.account()
         assert (await at.session.describe()).run_id != first
-        assert account == Account(spent=Amount(tokens=300), reserved={"task-2": BUDGET}, limit=Limit())
+        assert account == BudgetAccount(spent=Amount(tokens=300), reserved={"task-2": BUDGET}, limit=Limit())

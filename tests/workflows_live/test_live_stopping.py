@@ -11,7 +11,7 @@ from tests.running import Counter, opened_parts, working
 from waystation.config.settings import Settings
 from waystation.tasks.task import TaskPhase
 from waystation.testing import PlainRedactor
-from workers.queues import DEV_TIMING, timing_of
+from workers.queues import DEV_TIMING, get_worker_timing
 from workflows.options import HEARTBEAT, LEG
 
 HELD = Call("harbours", 3)
@@ -26,7 +26,7 @@ async def test_a_call_in_flight_that_ends_within_the_models_patience_is_kept_whe
         counter = Counter(server, parts.store)
 
         async def serve() -> None:
-            async with working(server, parts, timing=timing_of(Settings())):
+            async with working(server, parts, timing=get_worker_timing(Settings())):
                 await stop.wait()
 
         stopped = asyncio.create_task(serve())
@@ -46,14 +46,14 @@ async def test_a_call_in_flight_that_ends_within_the_models_patience_is_kept_whe
 
 
 def test_workers_for_a_team_wait_as_long_as_a_model_may_be_silent_unless_told_otherwise() -> None:
-    assert timing_of(Settings()).grace == timedelta(seconds=Settings().model_patience_thinking)
-    assert timing_of(Settings(model_patience=700)).grace == timedelta(seconds=700)
-    assert timing_of(Settings(stop_grace=5)).grace == timedelta(seconds=5)
-    assert DEV_TIMING.grace < timing_of(Settings()).grace
+    assert get_worker_timing(Settings()).grace == timedelta(seconds=Settings().model_patience_thinking)
+    assert get_worker_timing(Settings(model_patience=700)).grace == timedelta(seconds=700)
+    assert get_worker_timing(Settings(stop_grace=5)).grace == timedelta(seconds=5)
+    assert DEV_TIMING.grace < get_worker_timing(Settings()).grace
 
 
 def test_two_heartbeats_reach_the_server_within_the_time_in_which_a_dead_worker_is_detected() -> None:
-    heartbeats = timing_of(Settings()).heartbeats
+    heartbeats = get_worker_timing(Settings()).heartbeats
     assert timedelta(seconds=20) <= heartbeats <= timedelta(seconds=30)
     assert LEG.get("heartbeat_timeout") == HEARTBEAT
     assert 2 * heartbeats < HEARTBEAT

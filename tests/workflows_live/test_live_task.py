@@ -11,7 +11,7 @@ from tests.crew import CREW_PLAN, SAID, WORK_TOKENS, Call, Crew, Deaf, Gate, tig
 from tests.readers import ANYONE
 from tests.running import RUNNERS, Counter, at_work, dev_server, opened_parts, request, until, working
 from tests.workflows_live.history import details, events, everything_written, kinds
-from waystation.budgets.budget import Account, Mode
+from waystation.budgets.budget import BudgetAccount, Mode
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
@@ -139,7 +139,7 @@ async def test_in_mode_hard_a_spent_budget_ends_in_a_partial_report_and_nobody_i
         progress = await counter.task().result()
         assert progress.phase is TaskPhase.PARTIAL
         assert progress.approvals == ()
-        assert await counter.store.audit_trail(admission.task_id, ANYONE) == ()
+        assert await counter.store.list_audit_entries(admission.task_id, ANYONE) == ()
         assert [step.state for step in progress.steps] == ["partial", "partial", "done", "done"]
         assert progress.report is not None
         assert "the mode is hard" in await counter.store.get_text(progress.report, ANYONE)
@@ -159,7 +159,7 @@ async def test_a_cancelled_task_stops_its_agents_stores_a_report_and_settles(
         assert isinstance(failed.value.cause, CancelledError)
         described = await counter.task().describe()
         progress = (await counter.store.task(admission.task_id, ANYONE)).progress
-        account = await counter.session.query("account", result_type=Account)
+        account = await counter.session.query("account", result_type=BudgetAccount)
         gate.opened.set()
     assert described.status is WorkflowExecutionStatus.CANCELED
     assert progress is not None
@@ -168,7 +168,7 @@ async def test_a_cancelled_task_stops_its_agents_stores_a_report_and_settles(
     assert progress.report is not None
     assert {call.step for call in crew.calls} == {"plan", "harbours", "tides"}
     assert progress.totals.possibly_billed > 0
-    assert account == Account(limit=Limit(), spent=progress.budget.spent)
+    assert account == BudgetAccount(limit=Limit(), spent=progress.budget.spent)
 
 
 async def test_a_cancellation_while_planning_ends_in_a_report_that_names_what_was_spent(
@@ -182,12 +182,12 @@ async def test_a_cancellation_while_planning_ends_in_a_report_that_names_what_wa
         with pytest.raises(WorkflowFailureError):
             await counter.task().result()
         progress = (await counter.store.task(admission.task_id, ANYONE)).progress
-        account = await counter.session.query("account", result_type=Account)
+        account = await counter.session.query("account", result_type=BudgetAccount)
         gate.opened.set()
     assert progress is not None
     assert progress.phase is TaskPhase.CANCELLED
     assert progress.totals.possibly_billed > 0
-    assert account == Account(limit=Limit(), spent=progress.totals.spent)
+    assert account == BudgetAccount(limit=Limit(), spent=progress.totals.spent)
 
 
 async def test_a_cancellation_that_planning_does_not_hear_of_ends_the_task_before_any_step(
@@ -230,10 +230,10 @@ async def test_a_cancellation_while_the_report_is_stored_is_too_late(
             await counter.task().cancel()
             opened.set()
             progress = await counter.task().result()
-            account = await counter.session.query("account", result_type=Account)
+            account = await counter.session.query("account", result_type=BudgetAccount)
     assert progress.phase is TaskPhase.DONE
     assert progress.report is not None
-    assert account == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
+    assert account == BudgetAccount(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
 
 
 async def test_a_model_that_rejects_the_planning_fails_the_task_with_the_cause(

@@ -11,9 +11,9 @@ from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.readers import ANYONE
 from tests.running import TENANT, Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
-from waystation.client.sessions import checked_words, with_tellings
-from waystation.context.history import view
-from waystation.context.legality import violations
+from waystation.client.sessions import validate_message_text, with_task_messages
+from waystation.context.history import build_model_view
+from waystation.context.legality import find_violations
 from waystation.context.transcript import Message
 from waystation.kernel.errors import BadInput
 from waystation.privacy.ports import Redactor
@@ -74,12 +74,12 @@ async def test_every_agent_hears_each_message_once_word_for_word_at_its_next_tur
         ended = await task.result()
         words = {agent: [message.text for message in await heard(counter, agent)] for agent in STEPS}
         logs = [await counter.store.load(f"{task.id}/{agent}", ANYONE) for agent in STEPS]
-        shown = await with_tellings(counter.store, TaskView(progress=ended), reader_of(TENANT))
-        trail = await counter.store.audit_trail(task.id, ANYONE)
+        shown = await with_task_messages(counter.store, TaskView(progress=ended), reader_of(TENANT))
+        trail = await counter.store.list_audit_entries(task.id, ANYONE)
         written = everything_written(await events(task))
     assert ended.phase is TaskPhase.DONE
     assert words == {step: [WORDS, MORE] for step in STEPS}
-    assert all(violations(view(log)) == () for log in logs)
+    assert all(find_violations(build_model_view(log)) == () for log in logs)
     assert [(one.text, one.by, set(one.heard_by)) for one in shown.tellings] == [
         (WORDS, "Ada", set(STEPS)),
         (MORE, "Ben", set(STEPS)),
@@ -153,4 +153,4 @@ async def test_what_cannot_be_told_is_refused_where_the_person_sees_it(
     assert "not in the task's store: send them with `waystation tell`" in reasons
     assert "the message has 5,000 characters; it may have 4,000" in reasons
     with pytest.raises(BadInput, match=f"{task.id} has ended \\(done\\).*submit --session autumn.*waystation rewind"):
-        checked_words(row, ended.phase, WORDS)
+        validate_message_text(row, ended.phase, WORDS)

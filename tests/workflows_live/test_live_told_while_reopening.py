@@ -9,7 +9,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from tests.crew import Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, Task, opened_parts, request, working
-from waystation.client.sessions import ForkWish, register_fork
+from waystation.client.sessions import ForkRequest, register_fork
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
@@ -44,7 +44,7 @@ async def heard_by_writer(counter: Counter, task_id: str) -> list[str]:
 
 
 async def told_in_audit(counter: Counter, task_id: str) -> list[Telling]:
-    return [entry for entry in await counter.store.audit_trail(task_id, ANYONE) if isinstance(entry, Telling)]
+    return [entry for entry in await counter.store.list_audit_entries(task_id, ANYONE) if isinstance(entry, Telling)]
 
 
 def _check(ended: TaskProgress, audit: list[Telling], heard: list[str]) -> None:
@@ -78,7 +78,7 @@ async def test_a_message_that_arrives_while_a_fork_takes_over_finished_steps_is_
         async with working(server, parts):
             first = await told_at_work(counter)
         settings = Settings(offline=True, revisions=0, reviews=0)
-        row = await register_fork(settings, parts.store, first, ForkWish(step="weigh", request_id="second"))
+        row = await register_fork(settings, parts.store, first, ForkRequest(step="weigh", request_id="second"))
         start = TaskStart(ref=row.ref, terms=row.terms, title=row.title, search_attributes=False, forked=True)
         task = await started_and_told(server, start)
         async with working(server, parts):
@@ -98,7 +98,7 @@ async def test_a_message_to_a_task_that_cannot_be_reopened_is_refused_and_the_re
         task = await started_and_told(server, start)
         async with working(server, parts):
             failure = await _failure(task)
-        trail = await counter.store.audit_trail(task.id, ANYONE)
+        trail = await counter.store.list_audit_entries(task.id, ANYONE)
         stored = (await counter.store.task(task.id, ANYONE)).progress
     assert BadInput.__name__ in failure
     assert [entry.reason for entry in trail if isinstance(entry, Refusal)] == [

@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from tests.crew import SHARE, Call, Crew, tight
 from tests.running import Counter, at_work, until
-from waystation.agents.decisions import IN_ADVANCE, TopUp, Unattended
+from waystation.agents.decisions import IN_ADVANCE, TopUpPolicy, UnattendedPolicy
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import SpendingLimitReached
 from waystation.privacy.ports import Redactor
@@ -16,7 +16,7 @@ from waystation.tasks.task import TaskPhase, TaskTerms
 from workflows.task import TaskWorkflow
 
 
-def ahead(decided: Unattended) -> TaskTerms:
+def ahead(decided: UnattendedPolicy) -> TaskTerms:
     return tight().replace(unattended=decided)
 
 
@@ -28,9 +28,9 @@ async def paused(counter: Counter) -> bool:
 async def test_raises_that_were_authorised_in_advance_are_used_before_anybody_is_asked(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    top_up = TopUp(amount=Amount(tokens=1_000), times=1)  # it leaves too little for another agent's call
+    top_up = TopUpPolicy(amount=Amount(tokens=1_000), times=1)  # it leaves too little for another agent's call
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(under=ahead(Unattended(top_up=top_up)))
+        await counter.submit(under=ahead(UnattendedPolicy(top_up=top_up)))
         await until(lambda: paused(counter))
         progress = await counter.task().query(TaskWorkflow.progress)
         given, *waiting = progress.approvals
@@ -43,7 +43,7 @@ async def test_raises_that_were_authorised_in_advance_are_used_before_anybody_is
 async def test_at_the_deadline_the_agents_deliver_what_they_have(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    decided = Unattended(answer_within=timedelta(seconds=1))
+    decided = UnattendedPolicy(answer_within=timedelta(seconds=1))
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=ahead(decided))
         progress = await counter.task().result()
@@ -56,7 +56,7 @@ async def test_at_the_deadline_the_agents_deliver_what_they_have(
 async def test_an_overdue_request_that_shall_wait_still_takes_its_answer(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    decided = Unattended(answer_within=timedelta(milliseconds=200), then="wait")
+    decided = UnattendedPolicy(answer_within=timedelta(milliseconds=200), then="wait")
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=ahead(decided))
 

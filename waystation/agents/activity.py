@@ -9,7 +9,7 @@ SILENT = timedelta(seconds=30)
 """One and a half heartbeats: an agent that was not heard of for longer may be gone."""
 
 
-class Doing(Value):
+class AgentStatus(Value):
     """What an agent does inside of an activity, as its heartbeats tell: numbers and names of tools, never text."""
 
     agent: str
@@ -33,12 +33,12 @@ class Doing(Value):
                 doing = f"calling {self.tool}"
             case "between":
                 doing = "at work"
-        said = f"{self.agent}: {turn}{doing} since {elapsed(self.since, now)}"
+        said = f"{self.agent}: {turn}{doing} since {format_elapsed(self.since, now)}"
         silent = self.seen is not None and now - self.seen > SILENT
-        return f"{said}; no sign of life since {elapsed(self.seen or now, now)}" if silent else said
+        return f"{said}; no sign of life since {format_elapsed(self.seen or now, now)}" if silent else said
 
 
-def elapsed(since: datetime, now: datetime) -> str:
+def format_elapsed(since: datetime, now: datetime) -> str:
     """How long it has been: 12 s, 3 min 5 s, 2 h 10 min."""
     seconds = max(0, int((now - since).total_seconds()))
     if seconds < 60:

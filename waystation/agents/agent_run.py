@@ -13,22 +13,22 @@ from collections.abc import Mapping
 from typing import Literal
 
 from waystation.agents.decisions import ActionDecision, ActionQuestion
-from waystation.agents.delegation import HandedBack, SubagentNews, SubagentOrder
-from waystation.agents.deliverables import Made
+from waystation.agents.delegation import SubagentOrder, SubagentProgress, SubagentResult
+from waystation.agents.deliverables import WorkCounts
 from waystation.agents.leg import (
-    ActionsAsked,
-    AgentTerms,
-    AllowanceSpent,
+    AgentConfig,
+    AgentFinished,
+    ApprovalRequired,
+    BudgetExhausted,
     ContextFull,
-    Delegated,
-    Finished,
+    Interrupted,
     LegOutcome,
     LegRequest,
-    ProviderLimit,
+    OperatorActionRequired,
+    SubagentsRequested,
     TurnLimit,
-    Yielded,
 )
-from waystation.budgets.budget import Account, RunTotals
+from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.context.outcome import (
     EDIT_PREFIX,
     TOO_LATE,
@@ -63,32 +63,32 @@ class Edit(Value):
     request: EditRequest
 
 
-class AskMoney(Value):
+class RequestBudget(Value):
     """The agent's budget is spent: draw on its task, then its session, and only then ask a person."""
 
     amount: Amount
 
 
-class Delegate(Value):
+class StartSubagents(Value):
     """Have these subagents work, and wait until all of them have ended."""
 
     orders: tuple[SubagentOrder, ...]
 
 
-class AskPerson(Value):
+class RequestApproval(Value):
     """Have a person decide on each of these calls, and wait until all of them are decided on."""
 
     questions: tuple[ActionQuestion, ...]
 
 
-class Deliver(Value):
+class Finish(Value):
     """The run is over. `partial`: the agent did not hand in a result of its own."""
 
     partial: bool
     reason: str = ""
 
 
-Move = RunLeg | Compact | Edit | AskMoney | Delegate | AskPerson | Deliver
+Move = RunLeg | Compact | Edit | RequestBudget | StartSubagents | RequestApproval | Finish
 
 
 LISTED_COMPACTIONS = 5
@@ -101,7 +101,7 @@ MAX_FUTILE_COMPACTIONS = 3
 STRETCH_TURNS, MOST_SHARES = 10, 3
 """Turns that a request for money pays for at least: a grant of what was asked must not pause again at once."""
 
-CALLS_STAY_OPEN = Delegated | ActionsAsked | ProviderLimit
+CALLS_STAY_OPEN = SubagentsRequested | ApprovalRequired | OperatorActionRequired
 """Outcomes of legs after which calls of the last reply may have no results yet."""
 
 _Phase = Literal["running", "full", "spent", "delegating", "asking", "delivered"]
@@ -111,14 +111,14 @@ class AgentRun(Value):
     """One agent with its own context window, budget and compactions."""
 
     run: RunRef
-    terms: AgentTerms
+    terms: AgentConfig
     limit: Limit
     """What it may spend in all."""
     share: Limit
     """What it started with, and what it asks for when that is spent."""
     leg: int = 1
     phase: _Phase = "running"
-    totals: RunTotals = RunTotals()
+    totals: RunUsage = RunUsage()
     needed: Amount = Amount()
     """What its next call needs over what is left; nothing of a unit that it has enough of."""
     request_tokens: int = 0
@@ -132,7 +132,7 @@ class AgentRun(Value):
     partial: bool = False
     reason: str = ""
     notes: tuple[str, ...] = ()
-    made: Made = Made()
+    made: WorkCounts = WorkCounts()
     """What it had handed over when its last leg ended."""
     halted: str = ""
     """Why the provider makes no more calls, until a person has seen to it."""
@@ -142,7 +142,7 @@ class AgentRun(Value):
     """What people changed, or want to change, in its context: in the order in which it is carried out."""
     orders: tuple[SubagentOrder, ...] = ()
     """The subagents that it asked for, oldest first."""
-    handed_back: tuple[HandedBack, ...] = ()
+    handed_back: tuple[SubagentResult, ...] = ()
     """Those of them that have ended."""
     lacking: bool = False
     """One of those whose work it has ended early, or lacked something itself."""
@@ -166,13 +166,13 @@ class AgentRun(Value):
             case "full":
                 return Compact(request_tokens=self.request_tokens)
             case "spent":
-                return AskMoney(amount=self.wanted)
+                return RequestBudget(amount=self.wanted)
             case "delegating":
-                return Delegate(orders=self.open_orders)
+                return StartSubagents(orders=self.open_orders)
             case "asking":
-                return AskPerson(questions=self.questions)
+                return RequestApproval(questions=self.questions)
             case "delivered":
-                return Deliver(partial=self.partial, reason=self.reason)
+                return Finish(partial=self.partial, reason=self.reason)
 
     @property
     def wanted(self) -> Amount:
@@ -212,21 +212,21 @@ class AgentRun(Value):
             unanswered="",
         )
         match outcome:
-            case Finished():
+            case AgentFinished():
                 return base._delivered(partial=outcome.partial, reason=outcome.reason)
             case ContextFull():
                 return base._full(outcome.request_tokens)
-            case AllowanceSpent():
+            case BudgetExhausted():
                 return base.replace(phase="spent", needed=outcome.needed, unanswered=outcome.unanswered)
-            case ProviderLimit():
+            case OperatorActionRequired():
                 return base.replace(phase="spent", needed=Amount(), halted=outcome.reason)
-            case Delegated() | ActionsAsked():
+            case SubagentsRequested() | ApprovalRequired():
                 return base._waiting_for(outcome)
-            case TurnLimit() | Yielded():
+            case TurnLimit() | Interrupted():
                 return base.replace(phase="running")
 
-    def _waiting_for(self, outcome: Delegated | ActionsAsked) -> "AgentRun":
-        if isinstance(outcome, Delegated):
+    def _waiting_for(self, outcome: SubagentsRequested | ApprovalRequired) -> "AgentRun":
+        if isinstance(outcome, SubagentsRequested):
             return self.replace(phase="delegating", orders=(*self.orders, *outcome.orders), spare=Amount())
         return self.replace(phase="asking", questions=outcome.questions)
 
@@ -243,12 +243,12 @@ class AgentRun(Value):
             return base.replace(phase="running")
         if outcome.status is Status.BLOCKED:
             blocked = f"its context may not be compacted: {' '.join(outcome.notes)}"
-            return base if base.futile < MAX_FUTILE_COMPACTIONS else base.cannot_go_on(blocked)
-        return base.cannot_go_on(f"its context cannot be made smaller ({outcome.status})")
+            return base if base.futile < MAX_FUTILE_COMPACTIONS else base.finish_partial(blocked)
+        return base.finish_partial(f"its context cannot be made smaller ({outcome.status})")
 
     def after_grant(self, amount: Amount) -> "AgentRun":
         """More, from a parent or a person: the run goes on."""
-        return self.replace(limit=self.limit.raised(amount), phase="running", needed=Amount(), halted="")
+        return self.replace(limit=self.limit.increase_by(amount), phase="running", needed=Amount(), halted="")
 
     @property
     def left(self) -> Amount:
@@ -273,10 +273,10 @@ class AgentRun(Value):
         """The order of a subagent that has not ended."""
         return next((order for order in self.open_orders if order.id == subagent), None)
 
-    def after_subagent(self, back: HandedBack, rest: Amount, *, lacking: bool = False) -> "AgentRun":
+    def after_subagent(self, back: SubagentResult, rest: Amount, *, lacking: bool = False) -> "AgentRun":
         """A subagent has ended: what it did not spend is its parent's again, which goes on after the last of them."""
         base = self.replace(
-            limit=self.limit.raised(rest),
+            limit=self.limit.increase_by(rest),
             handed_back=(*self.handed_back, back),
             lacking=self.lacking or lacking,
             spare=self.spare + rest,
@@ -284,25 +284,25 @@ class AgentRun(Value):
         done = base.phase == "delegating" and not base.open_orders
         return base.replace(phase="running") if done else base
 
-    def carving(self, amount: Amount) -> "AgentRun":
+    def after_transfer(self, amount: Amount) -> "AgentRun":
         """It keeps so much less for itself: its subagents have that."""
-        return self.replace(limit=self.limit.after(amount), spare=self.spare.less(amount))
+        return self.replace(limit=self.limit.after(amount), spare=self.spare.subtract_clamped(amount))
 
-    def lending(self, amount: Amount) -> "AgentRun":
+    def after_reallocation(self, amount: Amount) -> "AgentRun":
         """Another agent of its task has so much of what it waits to have more of: it needs that, too, to go on."""
         return self.replace(limit=self.limit.after(amount), needed=self.limit.counted(self.needed + amount))
 
-    def told(self, news: SubagentNews) -> "AgentRun":
+    def told(self, news: SubagentProgress) -> "AgentRun":
         """How far it is, as its own workflow tells."""
         return self.replace(totals=news.totals, leg=news.leg, made=news.made)
 
-    def reopened(self, share: Limit) -> "AgentRun":
+    def reopen_run(self, share: Limit) -> "AgentRun":
         """It works again after the task's end, with a share of what the task has left. What it spent stays spent."""
         return self.replace(
             phase="running",
             questions=(),
             decisions=(),
-            limit=share.raised(self.totals.spent),
+            limit=share.increase_by(self.totals.spent),
             share=share,
             needed=Amount(),
             futile=0,
@@ -313,9 +313,9 @@ class AgentRun(Value):
             unanswered="",
         )
 
-    def cannot_go_on(self, reason: str) -> "AgentRun":
+    def finish_partial(self, reason: str) -> "AgentRun":
         """Deliver what there is, marked partial, with the reason; and with what stood in its way before."""
-        before = self.halted or (unanswered_text(self.unanswered) if self.unanswered else "")
+        before = self.halted or (format_unanswered_call(self.unanswered) if self.unanswered else "")
         reason = f"{reason}; {before}" if before and before not in reason else reason
         return self._delivered(partial=True, reason=reason)
 
@@ -366,7 +366,7 @@ class AgentRun(Value):
         made = outcome.compaction
         return base if made is None else base.replace(totals=made.totals)._compacted(made)
 
-    def settled(self, totals: RunTotals) -> "AgentRun":
+    def settled(self, totals: RunUsage) -> "AgentRun":
         """What the store says was spent, after a leg that failed, timed out or was cancelled."""
         cut_off = self.phase == "running"  # its number is not used again: its outcome may be in the store
         return self.replace(totals=totals, leg=self.leg + 1 if cut_off else self.leg)
@@ -407,7 +407,7 @@ class AgentRun(Value):
 
     def _full(self, request_tokens: int) -> "AgentRun":
         if self.futile >= MAX_FUTILE_COMPACTIONS:
-            return self.cannot_go_on(f"{self.futile} compactions in a row made no room for a turn")
+            return self.finish_partial(f"{self.futile} compactions in a row made no room for a turn")
         return self.replace(phase="full", request_tokens=request_tokens)
 
 
@@ -415,12 +415,12 @@ def _newest(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *new)))[-LISTED_NOTES:]
 
 
-def unanswered_text(cause: str) -> str:
+def format_unanswered_call(cause: str) -> str:
     """Why so much counts as spent that brought nothing."""
     return f"its last call brought no reply and may have been billed: {cause}"
 
 
-class Outlook(Value):
+class BudgetForecast(Value):
     """As it was when the request was made."""
 
     calls: int
@@ -437,7 +437,7 @@ class Outlook(Value):
     """Steps that were not started."""
     kept: Amount
     """What stays reserved for those."""
-    made: Made
+    made: WorkCounts
     """What the agent has to deliver."""
     needed_by: tuple[str, ...]
     """Ids of the steps that build on this one; none of a writing step."""
@@ -448,13 +448,15 @@ class Outlook(Value):
     unanswered: str = ""
     """Why its last call brought no reply, where that spent its budget."""
 
-    def under(self, ceiling: Limit, limit: Limit, needed: Amount) -> "Outlook":
+    def under(self, ceiling: Limit, limit: Limit, needed: Amount) -> "BudgetForecast":
         """The same with what may be granted to a task of this limit, where the next call needs so much more."""
         room = ceiling.after(limit.amount)
-        return self.replace(room=room, grantable=room.covers(needed))
+        return self.replace(room=room, grantable=room.can_cover(needed))
 
 
-def outlook(run: AgentRun, plan: Plan, account: Account, runs: Mapping[str, AgentRun], finished: int) -> Outlook:
+def build_budget_forecast(
+    run: AgentRun, plan: Plan, account: BudgetAccount, runs: Mapping[str, AgentRun], finished: int
+) -> BudgetForecast:
     """The outlook of an agent that spent its budget, from its task's account and the runs of the steps that started."""
     started = runs.keys()
     pace = _pace(run, runs)
@@ -462,8 +464,8 @@ def outlook(run: AgentRun, plan: Plan, account: Account, runs: Mapping[str, Agen
     each = Amount(tokens=spent.tokens // calls, micro_usd=spent.micro_usd // calls) if calls else Amount()
     to_come = [step.id for step in plan.steps if step.id not in started]
     needed = run.limit.counted(run.proposed)
-    finishing = sum((pace.less(account.reserved.get(step_id, Amount())) for step_id in to_come), needed)
-    return Outlook(
+    finishing = sum((pace.subtract_clamped(account.reserved.get(step_id, Amount())) for step_id in to_come), needed)
+    return BudgetForecast(
         calls=calls,
         each=each,
         worth=_worth(run.proposed, run.needed, each),

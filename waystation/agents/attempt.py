@@ -15,47 +15,54 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from waystation.agents.call_ledger import CountedPrompt
-from waystation.agents.leg import Finished, LegRequest, Standing
-from waystation.agents.roles import Desk, role_prompt
+from waystation.agents.leg import AgentFinished, LegRequest, LegState
+from waystation.agents.roles import AgentDeps, role_prompt
 from waystation.agents.task_brief import first_named, task_parts
 from waystation.agents.tools.box import Toolbox
-from waystation.agents.tools.tool import CallSite
-from waystation.budgets.budget import RunTotals
-from waystation.context.history import current, prompt_prefix, recorded_at, sent_view, view, with_record
-from waystation.context.tokens import Measure
+from waystation.agents.tools.tool import ToolContext
+from waystation.budgets.budget import RunUsage
+from waystation.context.history import (
+    build_model_view,
+    build_view_without_outdated_thinking,
+    count_messages_before,
+    find_prompt_prefix,
+    get_effective_transcript,
+    with_record,
+)
+from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import (
     Charge,
     Fence,
     Message,
-    PromptPrefix,
+    PromptPrefixRecord,
     Record,
     ToolUse,
     Transcript,
-    platform_text,
+    build_platform_message,
 )
-from waystation.documents.documents import Document, DocumentChange, changed_lines, in_all
+from waystation.documents.documents import Document, DocumentChange, find_changed_lines, merge_document_changes
 from waystation.documents.redacted import document_names
 from waystation.kernel.amount import Limit
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import OfTask
-from waystation.models.profiles import model_facts
-from waystation.privacy.policy import Place, redaction_notes
+from waystation.kernel.scopes import TaskScope
+from waystation.models.profiles import get_model_profile
+from waystation.privacy.policy import TextDestination, redaction_notes
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import Tagged, one_line, tagged
+from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrusted
 from waystation.store.ports import Store
 from waystation.tasks.task import TaskRow, as_message, heard
 
 
 @dataclass
-class Attempt:
+class LegAttempt:
     """Every write is bound to the attempt's fence."""
 
-    desk: Desk
+    desk: AgentDeps
     request: LegRequest
     fence: Fence
     toolbox: Toolbox
     transcript: Transcript
-    totals: RunTotals
+    totals: RunUsage
     scale: float
     """What the provider counted for the last request, over what was estimated."""
     notices: list[str] = field(default_factory=list[str])
@@ -63,17 +70,17 @@ class Attempt:
     """The provider's id of the last reply of this attempt."""
 
     async def append(self, message: Message) -> None:
-        """Commit a user message. Raises FenceLost, VersionConflict."""
+        """Commit a user message. Raises StaleFenceError, VersionConflict."""
         await self.desk.store.commit_message(self.fence, self.transcript.version, message)
         self.transcript = self.transcript.with_message(message)
 
     async def take(self, message: Message, charge: Charge) -> None:
-        """Commit a reply with what it cost. Raises FenceLost, VersionConflict."""
+        """Commit a reply with what it cost. Raises StaleFenceError, VersionConflict."""
         await self.desk.store.commit_reply(self.fence, self.transcript.version, message, charge)
         self.transcript = self.transcript.with_message(message)
-        await self.recount()
+        await self.reload_usage()
 
-    def counted_prompt(self, shown: Sequence[Message]) -> CountedPrompt | None:
+    def get_counted_prompt(self, shown: Sequence[Message]) -> CountedPrompt | None:
         """The provider's count of the newest turn's request, if the next request begins with all that it sent.
 
         None before the first reply, after a reply whose input was not reported or that a fallback gave, whose tokens
@@ -86,12 +93,12 @@ class Attempt:
             return None
         if said[newest].said_by:
             return None
-        if any(recorded_at(record, self.transcript) > newest for record in self.transcript.records):
+        if any(count_messages_before(record, self.transcript) > newest for record in self.transcript.records):
             return None
         return CountedPrompt(self.totals.last_prompt, replies[-1], same_head=self._holds_prefix)
 
     async def record(self, record: Record) -> None:
-        """Commit what a call does to the conversation. Raises FenceLost, VersionConflict."""
+        """Commit what a call does to the conversation. Raises StaleFenceError, VersionConflict."""
         await self.desk.store.commit_compaction(self.fence, self.transcript.version, record, (), None)
         self.transcript = with_record(self.transcript, record)
 
@@ -102,39 +109,39 @@ class Attempt:
             Whether it was committed: what is shown of the conversation may be another then.
 
         Raises:
-            FenceLost, VersionConflict: another attempt has taken over.
+            StaleFenceError, VersionConflict: another attempt has taken over.
         """
         if self._holds_prefix:
             return False
         record_id = f"prefix-{self.transcript.version + 1}"
-        await self.record(PromptPrefix(id=record_id, system=self.system, tools=self.toolbox.specs))
+        await self.record(PromptPrefixRecord(id=record_id, system=self.system, tools=self.toolbox.specs))
         return True
 
     @property
     def _holds_prefix(self) -> bool:
         """Whether system prompt and tools are those that the conversation says were sent last."""
-        known = prompt_prefix(self.transcript)
+        known = find_prompt_prefix(self.transcript)
         return known is not None and (known.system, known.tools) == (self.system, self.toolbox.specs)
 
-    async def recount(self) -> None:
+    async def reload_usage(self) -> None:
         """What the run has cost by now."""
         self.totals = await self.desk.store.totals(self.request.run.run_id)
 
     @property
     def said(self) -> tuple[Message, ...]:
         """What counts of the conversation, without what was taken back."""
-        return current(self.transcript).messages
+        return get_effective_transcript(self.transcript).messages
 
     @property
     def shown(self) -> tuple[Message, ...]:
         """What the model is sent of the conversation."""
-        binds = model_facts(self.request.terms.model).binds_thinking
-        return sent_view(self.transcript) if binds else view(self.transcript)
+        binds = get_model_profile(self.request.terms.model).binds_thinking
+        return build_view_without_outdated_thinking(self.transcript) if binds else build_model_view(self.transcript)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LegState:
         """As the leg's outcome tells it."""
-        return Standing(
+        return LegState(
             totals=self.totals,
             scale=self.scale,
             notes=tuple(dict.fromkeys(self.notices)),
@@ -147,19 +154,19 @@ class Attempt:
         """Of what the run may spend."""
         return self.request.limit.after(self.totals.spent)
 
-    def stopped(self, reason: str) -> Finished:
+    def make_partial_outcome(self, reason: str) -> AgentFinished:
         """The leg ends with what there is."""
-        return Finished(standing=self.standing, partial=True, reason=reason)
+        return AgentFinished(standing=self.standing, partial=True, reason=reason)
 
-    def site(self, call: ToolUse) -> CallSite:
+    def site(self, call: ToolUse) -> ToolContext:
         """Who makes this call."""
-        return CallSite(
+        return ToolContext(
             run=self.request.run,
             fence=self.fence,
             call_id=call.id,
             transcript=self.transcript,
             policy=self.request.terms.policy,
-            measure=Measure(fixed=self.fixed, scale=self.scale),
+            measure=TokenEstimator(fixed=self.fixed, scale=self.scale),
             notices=self.notices,
             memory=self.request.terms.memory,
             handed_back=self.request.handed_back,
@@ -174,25 +181,25 @@ class Attempt:
     @cached_property
     def fixed(self) -> int:
         """Estimated tokens that each of its requests has."""
-        return self.toolbox.fixed_tokens(self.system)
+        return self.toolbox.estimate_prompt_overhead(self.system)
 
 
-async def hear(attempt: Attempt) -> None:
+async def receive_messages(attempt: LegAttempt) -> None:
     """Commit each thing that this agent has not heard, oldest first, as a message of its own: redacted, else word for
     word. What it has heard stands in its transcript: so nothing is said twice, and what is taken back is said again.
 
-    Raises FenceLost, VersionConflict, StoreError, RedactionFailed.
+    Raises StaleFenceError, VersionConflict, StoreError, RedactionFailed.
     """
     desk, run, known = attempt.desk, attempt.request.run, heard(attempt.said)
     for telling in await desk.store.tellings(run.task_id, run.reader):
         if telling.number not in known:
             words = await desk.store.get_text(telling.text, run.reader)
-            (redacted,) = await desk.redactor.redact([words], Place.CONTRACT, run.tenant)
+            (redacted,) = await desk.redactor.redact([words], TextDestination.CONTRACT, run.tenant)
             attempt.notices.extend(redaction_notes(redacted))
             await attempt.append(as_message(attempt.transcript.next_id, telling.number, redacted.text))
 
 
-async def task_told(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[Tagged]:
+async def task_told(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[SafeMarkup]:
     """What was asked, and of which documents, each in its tag: called as agents know them, else not redacted.
 
     Raises StoreError, RedactionFailed.
@@ -204,17 +211,17 @@ async def task_told(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[
 async def task_as_told(ref: TaskRef, store: Store, redactor: Redactor) -> str:
     """The task in one tag, then what people have told it. Raises as `task_told` does."""
     task = await task_told(await store.task(ref.task_id, ref.reader), store, redactor)
-    told = await told_part(store, ref.reader)
-    return "\n".join(filter(None, [tagged("task", *task), told]))
+    told = await render_task_messages(store, ref.reader)
+    return "\n".join(filter(None, [wrap_untrusted("task", *task), told]))
 
 
-async def told_part(store: Store, task: OfTask) -> Tagged | None:
+async def render_task_messages(store: Store, task: TaskScope) -> SafeMarkup | None:
     """All of it in one tag, for whoever is asked once and has no turns: oldest first, not redacted. None without any.
 
     Raises StoreError.
     """
     words = [await store.get_text(telling.text, task) for telling in await store.tellings(task.task_id, task)]
-    return tagged("told_meanwhile", *words) if words else None
+    return wrap_untrusted("told_meanwhile", *words) if words else None
 
 
 NAMED_CHANGES = 20
@@ -227,15 +234,15 @@ _HEAD = (
 )
 
 
-async def hear_of_documents(attempt: Attempt) -> None:
+async def receive_document_updates(attempt: LegAttempt) -> None:
     """Commit one message of all that has changed since the last one, if anything has.
 
-    Raises FenceLost, VersionConflict, StoreError, RedactionFailed.
+    Raises StaleFenceError, VersionConflict, StoreError, RedactionFailed.
     """
     desk, run = attempt.desk, attempt.request.run
     known = max((message.updates for message in attempt.said), default=0)
     fresh = [update for update in await desk.store.document_updates(run.task_id, run.reader) if update.number > known]
-    if not (made := in_all(fresh)):
+    if not (made := merge_document_changes(fresh)):
         return
     documents = await desk.store.documents(run.task_id, run.reader)
     first = made[:NAMED_CHANGES]
@@ -244,15 +251,15 @@ async def hear_of_documents(attempt: Attempt) -> None:
     lines = [await _line(change, one, desk.store, run.reader) for change, one in zip(first, shown, strict=True)]
     if len(made) > NAMED_CHANGES:
         lines.append(f"- and {len(made) - NAMED_CHANGES} more; list_documents shows all documents as they are now")
-    text = f"{_HEAD}\n{tagged('documents_changed', *lines)}"
-    (redacted,) = await desk.redactor.redact([text], Place.CONTRACT, run.tenant)
+    text = f"{_HEAD}\n{wrap_untrusted('documents_changed', *lines)}"
+    (redacted,) = await desk.redactor.redact([text], TextDestination.CONTRACT, run.tenant)
     attempt.notices.extend(redaction_notes(redacted))
-    told = platform_text(attempt.transcript.next_id, redacted.text)
+    told = build_platform_message(attempt.transcript.next_id, redacted.text)
     await attempt.append(told.replace(updates=fresh[-1].number))
 
 
-async def _line(change: DocumentChange, shown: Document, store: Store, reader: OfTask) -> str:
-    name = one_line(shown.name)
+async def _line(change: DocumentChange, shown: Document, store: Store, reader: TaskScope) -> str:
+    name = sanitize_line(shown.name)
     match change.kind:
         case "added":
             return f"- added: {name} ({shown.lines} lines)"
@@ -266,6 +273,6 @@ async def _line(change: DocumentChange, shown: Document, store: Store, reader: O
 
 
 def _places(before: Sequence[str], after: Sequence[str]) -> str:
-    places = [str(place) for place in changed_lines(before, after)]
+    places = [str(place) for place in find_changed_lines(before, after)]
     more = [f"and {len(places) - NAMED_PLACES} more places"] if len(places) > NAMED_PLACES else []
     return ", ".join([*places[:NAMED_PLACES], *more]) or "white space at ends of lines"

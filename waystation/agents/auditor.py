@@ -13,29 +13,29 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from waystation.agents.summariser import Middle
-from waystation.context.audit import Audit, Item, Redaction, SearchableText, audits
-from waystation.context.history import current, stand_in, view
+from waystation.agents.summariser import SummaryInput
+from waystation.context.audit import Audit, Item, Redaction, SearchableText, build_compaction_audits
+from waystation.context.history import build_model_view, get_effective_transcript, get_replacement
 from waystation.context.summary import is_summary
-from waystation.context.transcript import Masked, Message, Text, Transcript
+from waystation.context.transcript import MaskRecord, Message, Text, Transcript
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
-from waystation.memory.archive import EMBEDDED_AT_ONCE, Recollection, embedded
+from waystation.memory.archive import EMBEDDED_AT_ONCE, MemoryRecall, embed_passages
 from waystation.memory.memory import Excerpt, MemoryQuery, Passage
 from waystation.memory.passages import make_passages, render, tool_names
-from waystation.memory.ports import Embedder, PassagePoints
-from waystation.privacy.policy import Place, Redacted
+from waystation.memory.ports import Embedder, PassageVectorStore
+from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.privacy.ports import Redactor, Vault
 
 
 @dataclass(frozen=True)
-class Auditor:
+class CompactionAuditor:
     """Audits agents of one task."""
 
     redactor: Redactor
     passages: Sequence[Passage]
     """What the store keeps of the task: what is not in them, no search finds."""
-    recollection: Recollection | None
+    recollection: MemoryRecall | None
     """None: memory is not to be had, and the passages themselves are searched by exact text."""
     _searched: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText], init=False)
     """By passage id."""
@@ -45,16 +45,16 @@ class Auditor:
 
         Raises RedactionFailed, and MemoryUnavailable where memory was given and does not answer.
         """
-        found = audits(transcript, await self._redaction(task.tenant, transcript))
+        found = build_compaction_audits(transcript, await self._redaction(task.tenant, transcript))
         lost = dict.fromkeys(item for audit in found for item in audit.lost)
         recallable = frozenset([item for item in lost if await self._recalls(task, item)])
         return tuple(audit.recalled(recallable) for audit in found)
 
     async def _redaction(self, tenant: str, transcript: Transcript) -> Redaction:
-        now = current(transcript)
-        left = [stand_in(record) for record in now.compactions if not isinstance(record, Masked)]
+        now = get_effective_transcript(transcript)
+        left = [get_replacement(record) for record in now.compactions if not isinstance(record, MaskRecord)]
         heard = [message for message in (*now.messages, *left) if message.role == "user" and message.text]
-        shown, names = view(now), tool_names(now.messages)
+        shown, names = build_model_view(now), tool_names(now.messages)
         groups = (
             [(message, render(message, names)) for message in now.messages],
             [(message, message.text) for message in heard],
@@ -68,7 +68,7 @@ class Auditor:
         )
 
     async def _redacted(self, tenant: str, rendered: Sequence[tuple[Message, str]]) -> dict[str, str]:
-        redacted = await self.redactor.redact([text for _, text in rendered], Place.COMPRESSED, tenant)
+        redacted = await self.redactor.redact([text for _, text in rendered], TextDestination.COMPRESSED, tenant)
         return {message.id: item.text for (message, _), item in zip(rendered, redacted, strict=True)}
 
     async def _recalls(self, task: TaskRef, item: Item) -> bool:
@@ -77,12 +77,12 @@ class Auditor:
         if not kept or self.recollection is None:
             return kept
         found = await self.recollection.find(task, item.text)
-        return any(SearchableText(excerpt.text).holds(item.kind, item.text) for excerpt in found)
+        return any(SearchableText(excerpt.text).contains_value(item.kind, item.text) for excerpt in found)
 
     def _holds(self, passage: Passage, item: Item) -> bool:
         if passage.id not in self._searched:
             self._searched[passage.id] = SearchableText(passage.said)
-        return self._searched[passage.id].holds(item.kind, item.text)
+        return self._searched[passage.id].contains_value(item.kind, item.text)
 
 
 _ROLES = {"user", "assistant"}
@@ -96,7 +96,7 @@ class _Line(Value):
     model_config = ConfigDict(coerce_numbers_to_str=True, extra="ignore")
 
 
-class Said(_Line):
+class EvalMessage(_Line):
     """What somebody said."""
 
     id: MessageId
@@ -117,7 +117,7 @@ class Said(_Line):
             raise ValueError("it is no moment in ISO 8601, like 2026-09-01T08:00") from None
 
     @model_validator(mode="after")
-    def _said_by_somebody(self) -> "Said":
+    def _said_by_somebody(self) -> "EvalMessage":
         if not self.role and not self.speaker:
             raise ValueError("role or speaker is missing")
         return self
@@ -146,7 +146,7 @@ class _Recall(Value):
     """Share of a question's relevant messages of which a part is there; the mean over the questions."""
 
 
-class Measured(Value):
+class RecallMetrics(Value):
     """What came of all questions."""
 
     recall: tuple[_Recall, ...]
@@ -171,7 +171,7 @@ class _Answer(Value):
         relevant, shown = set(self.question.relevant), set[str]().union(*self.shown[tokens])
         return len(relevant & shown) / len(relevant)
 
-    def reciprocal_rank(self, tokens: int) -> float:
+    def compute_reciprocal_rank(self, tokens: int) -> float:
         """From 0 to 1."""
         relevant = set(self.question.relevant)
         return next((1 / rank for rank, ids in enumerate(self.shown[tokens], 1) if ids & relevant), 0.0)
@@ -183,28 +183,28 @@ def messages_of(excerpt: Excerpt, places: Mapping[str, int]) -> frozenset[str]:
     return frozenset(name for name, place in places.items() if any(first <= place <= last for first, last in spans))
 
 
-def measured(answers: Sequence[_Answer], budgets: Sequence[int]) -> Measured:
+def compute_recall_metrics(answers: Sequence[_Answer], budgets: Sequence[int]) -> RecallMetrics:
     """The means over all questions, of which there is one at least."""
     most = max(budgets)
-    return Measured(
+    return RecallMetrics(
         recall=tuple(
             _Recall(tokens=tokens, recall=fmean(answer.recall(tokens) for answer in answers)) for tokens in budgets
         ),
-        mrr=fmean(answer.reciprocal_rank(most) for answer in answers),
+        mrr=fmean(answer.compute_reciprocal_rank(most) for answer in answers),
         median_ms=median(answer.milliseconds for answer in answers),
         missed=tuple(answer.question.id for answer in answers if answer.recall(most) < 1),
     )
 
 
-def by_session(lines: Sequence[Said]) -> dict[str, list[Said]]:
+def group_by_session(lines: Sequence[EvalMessage]) -> dict[str, list[EvalMessage]]:
     """The lines of each session, in the order in which both come."""
-    sessions: dict[str, list[Said]] = {}
+    sessions: dict[str, list[EvalMessage]] = {}
     for line in lines:
         sessions.setdefault(line.session, []).append(line)
     return sessions
 
 
-def ended_at(lines: Sequence[Said], place: int, start: datetime) -> datetime:
+def find_session_end(lines: Sequence[EvalMessage], place: int, start: datetime) -> datetime:
     """When a session was over; of sessions without times a later one ended later."""
     times = [line.time if line.time.tzinfo else line.time.replace(tzinfo=start.tzinfo) for line in lines if line.time]
     return max(times, default=start.replace(microsecond=place % 1_000_000))
@@ -218,9 +218,9 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 class NoRedaction:
     """A `Redactor` that replaces nothing: what redaction costs is seen beside it."""
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:  # noqa: ARG002
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
         """The texts as they are."""
-        return tuple(Redacted(text=text) for text in texts)
+        return tuple(RedactionResult(text=text) for text in texts)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -230,7 +230,7 @@ class NoRedaction:
 class RecallTrial:
     """One conversation in a memory that has nothing else."""
 
-    memory: PassagePoints
+    memory: PassageVectorStore
     embedder: Embedder
     redactor: Redactor
     clock: Callable[[], float]
@@ -239,26 +239,26 @@ class RecallTrial:
     """What the redactor's placeholders stand for."""
     shows_names: bool = False
 
-    async def index(self, lines: Sequence[Said]) -> tuple[Passage, ...]:
+    async def index(self, lines: Sequence[EvalMessage]) -> tuple[Passage, ...]:
         """Each session as if one compaction had hidden all of it. Raises MemoryUnavailable, RedactionFailed."""
         passages = tuple(
             [
                 passage
-                for place, said in enumerate(by_session(lines).values())
+                for place, said in enumerate(group_by_session(lines).values())
                 for passage in await self._passages(
                     RUN.replace(session=str(place), step_id=f"session-{place + 1}"),
                     [line.message for line in said],
-                    ended_at(said, place, START),
+                    find_session_end(said, place, START),
                 )
             ]
         )
         for first in range(0, len(passages), EMBEDDED_AT_ONCE):
-            await self.memory.upsert(await embedded(self.embedder, passages[first : first + EMBEDDED_AT_ONCE]))
+            await self.memory.upsert(await embed_passages(self.embedder, passages[first : first + EMBEDDED_AT_ONCE]))
         return passages
 
     async def ask(self, question: Question, budgets: Sequence[int], places: dict[str, int]) -> _Answer:
         """What the question brings back within each number of tokens. Raises as `index` does."""
-        recollection = Recollection(
+        recollection = MemoryRecall(
             self.memory, self.embedder, self.redactor, vault=self.vault, shows_names=self.shows_names
         )
         query = MemoryQuery(tenant=RUN.tenant, session=None, text=question.text, dense=None)
@@ -272,5 +272,5 @@ class RecallTrial:
 
     async def _passages(self, run: RunRef, messages: Sequence[Message], ended: datetime) -> tuple[Passage, ...]:
         transcript = Transcript(run_id=run.run_id, messages=tuple(messages))
-        middle, _ = await Middle.redacted(messages, transcript, self.redactor, run.tenant)
+        middle, _ = await SummaryInput.redacted(messages, transcript, self.redactor, run.tenant)
         return make_passages(run, "compaction-1", messages, middle.texts, ended)

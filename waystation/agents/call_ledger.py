@@ -12,19 +12,34 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Protocol, TypeVar
 
-from waystation.agents.activity import Doing
+from waystation.agents.activity import AgentStatus
 from waystation.agents.ports import Meter
 from waystation.budgets.budget import Bound
-from waystation.context.tokens import reply_bound, upper_bound
+from waystation.context.tokens import compute_reply_upper_bound, compute_request_upper_bound
 from waystation.context.transcript import Charge, Fence, Intent, Message
 from waystation.documents.ports import WebSearch
-from waystation.documents.web_pages import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, Searched
+from waystation.documents.web_pages import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, WebSearchResponse
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import Clock
-from waystation.kernel.errors import BadInput, EndpointBroken, ModelError, ModelRejected, ModelUnavailable, ReplyBlocked
+from waystation.kernel.errors import (
+    BadInput,
+    BrokenEndpointError,
+    ContentFilterError,
+    ModelError,
+    ModelRejected,
+    ModelUnavailable,
+)
 from waystation.kernel.usage import Usage
-from waystation.models.ports import CallKind, ChatModel, ModelReply, ModelRequest, WithFallbacks
-from waystation.models.profiles import Price, answering, cost_micro_usd, dearest, family_name, price_of, worst_rates
+from waystation.models.ports import CallKind, ChatModel, FallbackChatModel, ModelRequest, ModelResponse
+from waystation.models.profiles import (
+    Price,
+    compute_cost_micro_usd,
+    find_price,
+    find_substitute_model,
+    find_worst_rates,
+    get_family_name,
+    merge_worst_rates,
+)
 from waystation.store.ports import Store
 
 
@@ -44,12 +59,12 @@ class CallKey:
         return int(self.name) if self.kind == "turn" and self.name.isdecimal() else None
 
 
-def told_nobody(_: Doing) -> None:
+def ignore_status(_: AgentStatus) -> None:
     """Where nobody asks what goes on."""
 
 
 @dataclass(frozen=True)
-class Affordable:
+class PreparedCall:
     """A call that stays under its limit whatever the model answers."""
 
     request: ModelRequest
@@ -59,7 +74,7 @@ class Affordable:
     day: date
     """Whose prices hold for it: what was promised before the call is what is charged after it."""
 
-    def saying(self, messages: tuple[Message, ...]) -> "Affordable":
+    def with_messages(self, messages: tuple[Message, ...]) -> "PreparedCall":
         """With messages that are no longer than those it was fitted with."""
         return replace(self, request=self.request.replace(messages=messages))
 
@@ -74,17 +89,17 @@ class CountedPrompt:
     same_head: bool
     """Whether system prompt and tools are certainly those that were counted; else they are added once more."""
 
-    def bound(self, request: ModelRequest, tools: str) -> int:
+    def compute_token_bound(self, request: ModelRequest, tools: str) -> int:
         """Tokens that the request certainly does not exceed: those counted, and the bytes of all that is new.
 
         `tools`: those of the request as JSON. No token reaches over the border of a message.
         """
         system, tools = ("", "") if self.same_head else (request.system, tools)
-        return self.tokens + upper_bound(system, tools, request.messages[self.messages :])
+        return self.tokens + compute_request_upper_bound(system, tools, request.messages[self.messages :])
 
 
 @dataclass(frozen=True)
-class TooDear:
+class CallNotAffordable:
     """Not even the smallest useful reply fits."""
 
     needed: Amount
@@ -99,17 +114,17 @@ class MeteredModel:
     store: Store
     clock: Clock
     meter: Meter
-    tell: Callable[[Doing], None] = told_nobody
+    tell: Callable[[AgentStatus], None] = ignore_status
     """Takes what goes on at this moment."""
 
-    async def fitted(
+    async def prepare_call(
         self,
         request: ModelRequest,
         left: Limit,
         floor: int,
         prices: Sequence[Price],
         counted: CountedPrompt | None = None,
-    ) -> Affordable | TooDear:
+    ) -> PreparedCall | CallNotAffordable:
         """The request with its reply shortened to what is left, down to `floor` tokens.
 
         The input's bound is its bytes; less than that if the provider `counted` the beginning of the request already,
@@ -121,44 +136,44 @@ class MeteredModel:
         specs = [tool.model_dump(mode="json") for tool in request.tools]
         _require_json(specs)
         tools = json.dumps(specs)
-        bytes_bound = upper_bound(request.system, tools, request.messages)
-        own = worst_rates(request.model, bytes_bound, day, prices)
+        bytes_bound = compute_request_upper_bound(request.system, tools, request.messages)
+        own = find_worst_rates(request.model, bytes_bound, day, prices)
         if own is None and left.micro_usd is not None:
             raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
 
         def bounded(tokens: int) -> Bound:
-            met = (worst_rates(model, tokens, day, prices) for model in (request.model, *request.fallbacks))
-            return Bound(input_tokens=tokens, rates=dearest(met))
+            met = (find_worst_rates(model, tokens, day, prices) for model in (request.model, *request.fallbacks))
+            return Bound(input_tokens=tokens, rates=merge_worst_rates(met))
 
-        others = self.model.fallbacks(request.model) if isinstance(self.model, WithFallbacks) else ()
-        priced = [one for one in others if left.micro_usd is None or price_of(one, day, prices) is not None]
+        others = self.model.fallbacks(request.model) if isinstance(self.model, FallbackChatModel) else ()
+        priced = [one for one in others if left.micro_usd is None or find_price(one, day, prices) is not None]
         request = request.replace(fallbacks=tuple(priced))
-        alike = tuple(one for one in priced if family_name(one) == family_name(request.model))
-        known = bytes_bound if counted is None else min(bytes_bound, counted.bound(request, tools))
+        alike = tuple(one for one in priced if get_family_name(one) == get_family_name(request.model))
+        known = bytes_bound if counted is None else min(bytes_bound, counted.compute_token_bound(request, tools))
         bound = bounded(known if len(alike) == len(priced) else bytes_bound)
-        if not left.covers(bound.worst_case(request.max_output)):
+        if not left.can_cover(bound.worst_case(request.max_output)):
             known = min(known, await self._counted(request) or bytes_bound)
             if known < bytes_bound:
                 request = request.replace(fallbacks=alike)
                 bound = bounded(known)
-        room = bound.reply_room(left, request.max_output, floor)
+        room = bound.compute_max_reply_tokens(left, request.max_output, floor)
         if room is None:
-            return TooDear(bound.shortfall(left, floor))
-        return Affordable(request.replace(max_output=room), bound.worst_case(room), prices, day)
+            return CallNotAffordable(bound.compute_shortfall(left, floor))
+        return PreparedCall(request.replace(max_output=room), bound.worst_case(room), prices, day)
 
-    async def ask(self, fence: Fence, key: CallKey, call: Affordable) -> tuple[ModelReply, Charge]:
+    async def ask(self, fence: Fence, key: CallKey, call: PreparedCall) -> tuple[ModelResponse, Charge]:
         """Ask once.
 
         An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
-        where the provider certainly refused, it is taken back. Raises ModelError, FenceLost; EndpointBroken where this
-        was the last of `MOST_UNANSWERED` in a row. ModelRejected before any intent where the request is no JSON: it
-        could not have been billed.
+        where the provider certainly refused, it is taken back. Raises ModelError, StaleFenceError; BrokenEndpointError
+        where this was the last of `MOST_UNANSWERED` in a row. ModelRejected before any intent where the request is no
+        JSON: it could not have been billed.
         """
         _require_json(call.request.model_dump())
-        books = Books(self.store, self.clock, self.meter, self.tell)
+        books = CallLedger(self.store, self.clock, self.meter, self.tell)
         input_bound = call.worst_case.tokens - call.request.max_output
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
-        reply, charge = await books.charged(fence, key, priced, lambda: self._answer(call))
+        reply, charge = await books.run_metered_call(fence, key, priced, lambda: self._answer(call))
         return reply, charge.replace(
             stop=reply.stop.value, dropped_thinking=reply.dropped_thinking, cache_miss=reply.cache_miss
         )
@@ -172,13 +187,13 @@ class MeteredModel:
                 raise
             return None
 
-    async def _answer(self, call: Affordable) -> ModelReply:
+    async def _answer(self, call: PreparedCall) -> ModelResponse:
         """The reply; what its endpoint did not report is reckoned with what it can have been at most."""
         reply = await self.model.complete(call.request)
         most = call.request.max_output
         shown = not reply.thought and bool(reply.blocks or reply.usage.prompt)
-        said = reply_bound(reply.blocks, most) if shown else most
-        return reply.replace(usage=reply.usage.completed(call.worst_case.tokens - most, said))
+        said = compute_reply_upper_bound(reply.blocks, most) if shown else most
+        return reply.replace(usage=reply.usage.fill_missing(call.worst_case.tokens - most, said))
 
 
 def _require_json(value: object) -> None:
@@ -192,7 +207,7 @@ def _require_json(value: object) -> None:
         ) from None
 
 
-class Used(Protocol):
+class BillableResponse(Protocol):
     """What an answer says that it used, and of whom it is."""
 
     @property
@@ -211,7 +226,7 @@ class Used(Protocol):
         ...
 
 
-UsedT = TypeVar("UsedT", bound=Used)
+UsedT = TypeVar("UsedT", bound=BillableResponse)
 
 
 @dataclass(frozen=True)
@@ -228,15 +243,15 @@ class PricedCall:
 
 
 @dataclass(frozen=True)
-class Books:
+class CallLedger:
     """What calls that cost leave behind, whoever answers them."""
 
     store: Store
     clock: Clock
     meter: Meter
-    tell: Callable[[Doing], None] = told_nobody
+    tell: Callable[[AgentStatus], None] = ignore_status
 
-    async def charged(
+    async def run_metered_call(
         self, fence: Fence, key: CallKey, call: PricedCall, answer: Callable[[], Awaitable[UsedT]]
     ) -> tuple[UsedT, Charge]:
         """The answer, and the charge for it, which is not committed yet. Raises as `MeteredModel.ask` does."""
@@ -244,7 +259,7 @@ class Books:
         unanswered = await self.store.record_intent(fence, intent)
         agent = fence.run_id.rpartition("/")[2]
         if key.kind != "search":  # that is a call of a tool
-            self.tell(Doing(agent=agent, what="model", turn=key.turn, since=intent.at))
+            self.tell(AgentStatus(agent=agent, what="model", turn=key.turn, since=intent.at))
         try:
             answered = await answer()
         except ModelError as error:
@@ -253,7 +268,7 @@ class Books:
                 await self.store.drop_intent(fence, intent.key)
                 raise
             if (reported := _reported_cost(call, error)) is not None:
-                await self.store.lower_intent(fence, intent.key, reported)
+                await self.store.update_intent(fence, intent.key, reported)
             if isinstance(error, ModelUnavailable):
                 raise _in_a_row(error, unanswered) from None
             raise
@@ -263,12 +278,12 @@ class Books:
             kind=key.kind,
             model=model,
             usage=answered.usage,
-            cost_micro_usd=cost_micro_usd(model, answered.usage, call.day, call.prices),
+            cost_micro_usd=compute_cost_micro_usd(model, answered.usage, call.day, call.prices),
             at=self.clock(),
-            answered_by=answering(model, answered.model),
+            answered_by=find_substitute_model(model, answered.model),
         )
         if key.kind != "search":
-            self.tell(Doing(agent=agent, what="between", turn=key.turn, since=charge.at))
+            self.tell(AgentStatus(agent=agent, what="between", turn=key.turn, since=charge.at))
         # Here and not where the charge is committed: this is what the provider bills, and no attempt passes it twice.
         self.meter.answered(charge)
         return answered, charge
@@ -287,7 +302,7 @@ def _in_a_row(error: ModelUnavailable, unanswered: int) -> ModelError:
     """What the failure of a call is, after so many of its key without a reply, it included."""
     if unanswered >= MOST_UNANSWERED:
         named = f"{unanswered} calls in a row brought no reply that can be used, and may all have been billed"
-        return EndpointBroken(f"{named}; the last one: {error}", possibly_billed=True)
+        return BrokenEndpointError(f"{named}; the last one: {error}", possibly_billed=True)
     if unanswered <= QUICK_TRIES or error.retry_after is not None:
         return error
     return ModelUnavailable(str(error), retry_after=LONGER_PAUSE)
@@ -306,14 +321,14 @@ def _reported_cost(call: PricedCall, error: ModelError) -> Amount | None:
     used = error.reported
     if used is None or used.prompt * _MOST_BYTES_PER_TOKEN < call.input_bound:
         return None
-    worst, cost = call.worst_case, cost_micro_usd(error.asked or call.model, used, call.day, call.prices)
+    worst, cost = call.worst_case, compute_cost_micro_usd(error.asked or call.model, used, call.day, call.prices)
     micro_usd = worst.micro_usd if cost is None else min(cost, worst.micro_usd)
     return Amount(tokens=min(used.fresh, worst.tokens), micro_usd=micro_usd)
 
 
 def _possibly_billed(error: ModelError) -> bool:
-    return isinstance(error, ReplyBlocked) or (
-        isinstance(error, ModelUnavailable | EndpointBroken) and error.possibly_billed
+    return isinstance(error, ContentFilterError) or (
+        isinstance(error, ModelUnavailable | BrokenEndpointError) and error.possibly_billed
     )
 
 
@@ -327,7 +342,9 @@ class MeteredSearch:
     meter: Meter
     prices: Sequence[Price]
 
-    async def search(self, fence: Fence, call_id: str, query: str, most: int, limit: Limit) -> Searched | TooDear:
+    async def search(
+        self, fence: Fence, call_id: str, query: str, most: int, limit: Limit
+    ) -> WebSearchResponse | CallNotAffordable:
         """Search once for at most so many pages, within the run's limit.
 
         A search is reckoned with what it costs at most, and its charge is committed here: it may turn out higher only
@@ -335,24 +352,26 @@ class MeteredSearch:
         """
         spent = (await self.store.totals(fence.run_id)).spent
         call = self._priced(limit)
-        if not limit.after(spent).covers(call.worst_case):
-            return TooDear(limit.after(spent).excess(call.worst_case))
-        books = Books(self.store, self.clock, self.meter)
-        found, charge = await books.charged(fence, CallKey("search", call_id), call, lambda: self._answer(query, most))
+        if not limit.after(spent).can_cover(call.worst_case):
+            return CallNotAffordable(limit.after(spent).excess(call.worst_case))
+        books = CallLedger(self.store, self.clock, self.meter)
+        found, charge = await books.run_metered_call(
+            fence, CallKey("search", call_id), call, lambda: self._answer(query, most)
+        )
         await self.store.commit_charge(fence, charge)
         return found
 
-    async def _answer(self, query: str, most: int) -> Searched:
+    async def _answer(self, query: str, most: int) -> WebSearchResponse:
         """What was found; what the endpoint did not report is reckoned as any search was before it was made."""
         found = await self.web.search(query, most)
-        return found.replace(usage=found.usage.completed(SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS))
+        return found.replace(usage=found.usage.fill_missing(SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS))
 
     def _priced(self, limit: Limit) -> PricedCall:
         day, model = self.clock().date(), self.web.model
-        price = price_of(model, day, self.prices)
+        price = find_price(model, day, self.prices)
         if price is None and limit.micro_usd is not None:
             raise BadInput(f"{model} has no known price, so no search by it can be held under a limit in dollars")
-        rates = None if price is None else price.worst_for(SEARCH_INPUT_TOKENS)
-        searching = Amount() if price is None else Amount(micro_usd=int(price.cost_of_searches(1)))
+        rates = None if price is None else price.compute_worst_rates(SEARCH_INPUT_TOKENS)
+        searching = Amount() if price is None else Amount(micro_usd=int(price.compute_search_cost(1)))
         worst = Bound(input_tokens=SEARCH_INPUT_TOKENS, rates=rates).worst_case(SEARCH_OUTPUT_TOKENS) + searching
         return PricedCall(model, worst, self.prices, day)

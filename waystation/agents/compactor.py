@@ -11,42 +11,42 @@ from dataclasses import dataclass, field
 
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.deliverables import ReportDraft
-from waystation.agents.prompt_sections import asked_of
-from waystation.agents.roles import Desk, role_prompt
-from waystation.agents.summariser import CondensingModel, Middle, Summariser, SummaryResult
+from waystation.agents.prompt_sections import extract_question
+from waystation.agents.roles import AgentDeps, role_prompt
+from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel, SummaryResult
 from waystation.agents.tools.documents import FILE_READERS
 from waystation.budgets.budget import Bound
 from waystation.context.constraints import STEP
-from waystation.context.history import view, with_record
-from waystation.context.outcome import CompactionEvent, CompactionOutcome, CompactionRequest, Manual, Status
+from waystation.context.history import build_model_view, with_record
+from waystation.context.outcome import CompactionEvent, CompactionOutcome, CompactionRequest, ManualCompaction, Status
 from waystation.context.pipeline import (
-    CannotFit,
-    Mask,
-    Nothing,
+    CannotFitDecision,
+    CompactionContext,
+    MaskDecision,
+    NoopDecision,
     Rung,
-    Summarise,
-    Truncate,
-    Wanted,
-    next_rung,
-    sources,
-    why_no_summary,
+    SummariseDecision,
+    TruncateDecision,
+    build_sources_line,
+    get_summary_skip_reason,
+    select_next_stage,
 )
 from waystation.context.policy import CompactionPolicy
 from waystation.context.ports import CompactionHook
 from waystation.context.restoration import with_recent_files
 from waystation.context.strategies import STRATEGIES
 from waystation.context.summary_validator import Accepted, Rejected
-from waystation.context.tokens import Measure
-from waystation.context.transcript import Charge, Compaction, Fence, Summarised, SummaryFailed, Transcript
+from waystation.context.tokens import TokenEstimator
+from waystation.context.transcript import Charge, Compaction, Fence, SummaryFailureRecord, SummaryRecord, Transcript
 from waystation.kernel.amount import Amount
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import HookFailed
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import Archive
+from waystation.memory.archive import OutboxDrainer
 from waystation.memory.memory import Passage
 from waystation.memory.passages import make_passages
-from waystation.models.profiles import worst_rates
-from waystation.privacy.policy import Place
+from waystation.models.profiles import find_worst_rates
+from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
 from waystation.store.ports import Store
 
@@ -78,11 +78,11 @@ NO_MONEY_FOR_SUMMARY = (
 )
 
 
-async def unfinished(store: Store, run: RunRef) -> str:
+async def describe_unfinished_result(store: Store, run: RunRef) -> str:
     """One line for the ledger, not redacted: what the store has of the step's result so far."""
     notes, result = (
         await store.notes(run.task_id, run.reader, run.run_id),
-        await store.deliverable(run.run_id, run.reader),
+        await store.get_deliverable(run.run_id, run.reader),
     )
     kept = [f"{len(notes):,} notes (read_notes)"] if notes else []
     if isinstance(result, ReportDraft) and result.sections:
@@ -91,16 +91,16 @@ async def unfinished(store: Store, run: RunRef) -> str:
 
 
 @dataclass(frozen=True)
-class Condenser:
+class Compactor:
     """Makes room in agents' contexts."""
 
     model: MeteredModel
-    desk: Desk
-    archive: Archive
+    desk: AgentDeps
+    archive: OutboxDrainer
     clock: Clock
     hooks: CompactionHooks = NO_HOOKS
 
-    async def compress(self, request: CompactionRequest, manual: Manual | None = None) -> CompactionOutcome:
+    async def compress(self, request: CompactionRequest, manual: ManualCompaction | None = None) -> CompactionOutcome:
         """Make room once. A retry finds the record of an earlier attempt and makes no second one.
 
         `manual`: only a summary is tried; one that is refused leaves everything as it was.
@@ -109,17 +109,17 @@ class Condenser:
         transcripts = self.desk.store
         await transcripts.open_run(request.run)
         transcript = await transcripts.load(request.run.run_id, request.run.reader)
-        toolbox = await self.desk.toolbox_of(request.run, request.terms, transcript)
-        wanted = Wanted(request, manual, toolbox.fixed_tokens(role_prompt(request.run.role)))
-        return await Job(self, wanted, toolbox.rereadable, transcript).once()
+        toolbox = await self.desk.build_agent_toolbox(request.run, request.terms, transcript)
+        wanted = CompactionContext(request, manual, toolbox.estimate_prompt_overhead(role_prompt(request.run.role)))
+        return await CompactionJob(self, wanted, toolbox.rereadable, transcript).run_once()
 
 
 @dataclass
-class Job:
+class CompactionJob:
     """One compaction under way."""
 
-    condenser: Condenser
-    wanted: Wanted
+    condenser: Compactor
+    wanted: CompactionContext
     rereadable: frozenset[str]
     """Names of the tools whose old results may be masked."""
     transcript: Transcript
@@ -133,7 +133,7 @@ class Job:
     fence: Fence = field(init=False)
     """Taken when there is something to do: a late attempt at what was done takes it away from nobody."""
 
-    async def once(self) -> CompactionOutcome:
+    async def run_once(self) -> CompactionOutcome:
         """Make room, or report how an earlier attempt did; then call the hook that is for after that."""
         if self._done is None:
             transcripts, run_id = self.condenser.desk.store, self.request.run.run_id
@@ -152,12 +152,12 @@ class Job:
             return await self._summarise_now(self.wanted.manual)
         return await self._make_room(skip_summary=not self.wanted.summaries)
 
-    async def _summarise_now(self, manual: Manual) -> CompactionOutcome:
+    async def _summarise_now(self, manual: ManualCompaction) -> CompactionOutcome:
         """What a person asked for, or nothing."""
-        rung = next_rung(self.transcript, self._measure, self._policy, frozenset())
+        rung = select_next_stage(self.transcript, self._measure, self._policy, frozenset())
         if self.request.give_up_summary:
             return await self._nothing(rung, Status.FAILED_SUMMARISER)
-        if not isinstance(rung, Summarise):
+        if not isinstance(rung, SummariseDecision):
             return await self._nothing(rung, Status.NOOP_LITTLE_TO_GAIN)
         return await self._blocked(rung) or await self._summarise(
             rung.replace(compaction_id=f"{rung.compaction_id}-{manual.edit_id}")
@@ -165,22 +165,24 @@ class Job:
 
     async def _make_room(self, *, skip_summary: bool) -> CompactionOutcome:
         """The next rung that helps; a summary that fails leads to the one after it."""
-        rung = next_rung(self.transcript, self._measure, self._policy, self.rereadable, skip_summary=skip_summary)
-        if not isinstance(rung, Nothing | CannotFit) and (blocked := await self._blocked(rung)):
+        rung = select_next_stage(
+            self.transcript, self._measure, self._policy, self.rereadable, skip_summary=skip_summary
+        )
+        if not isinstance(rung, NoopDecision | CannotFitDecision) and (blocked := await self._blocked(rung)):
             return blocked
         match rung:
-            case Nothing():
+            case NoopDecision():
                 return await self._nothing(rung, rung.status)
-            case CannotFit():
+            case CannotFitDecision():
                 self.notes.append(rung.text)
                 return await self._nothing(rung, Status.CANNOT_FIT)
-            case Mask():
+            case MaskDecision():
                 await self._commit(rung.record, (), None)
                 covered = len(rung.record.tool_use_ids)
                 return await self._outcome(rung.record.id, Status.MASKED, rung, rung.tokens_after, covered, 0)
-            case Truncate():
+            case TruncateDecision():
                 return await self._truncate(rung)
-            case Summarise():
+            case SummariseDecision():
                 return await self._summarise_unless_hopeless(rung)
 
     async def _blocked(self, rung: Rung) -> CompactionOutcome | None:
@@ -194,9 +196,9 @@ class Job:
         self.notes.append(failed)
         return await self._nothing(rung, Status.BLOCKED) if self.condenser.hooks.blocks else None
 
-    async def _summarise_unless_hopeless(self, rung: Summarise) -> CompactionOutcome:
+    async def _summarise_unless_hopeless(self, rung: SummariseDecision) -> CompactionOutcome:
         """A summary that is likely to fail as the last one did is not asked for."""
-        if why := why_no_summary(self.transcript) or await self._too_little_for_both(rung):
+        if why := get_summary_skip_reason(self.transcript) or await self._too_little_for_both(rung):
             self.notes.append(why)
         elif self.request.give_up_summary:
             await self._remember(rung, None)
@@ -204,7 +206,7 @@ class Job:
             return await self._summarise(rung)
         return await self._make_room(skip_summary=True)
 
-    async def _too_little_for_both(self, rung: Summarise) -> str:
+    async def _too_little_for_both(self, rung: SummariseDecision) -> str:
         """Why no summary is bought: what is left would not pay for it and for the agent's next call. Hiding what has to
         go costs nothing.
         """
@@ -214,18 +216,20 @@ class Job:
         day = self.condenser.clock().date()
 
         def worst_case(model: str, prompt: int, reply: int) -> Amount:
-            return Bound(input_tokens=prompt, rates=worst_rates(model, prompt, day, terms.prices)).worst_case(reply)
+            return Bound(input_tokens=prompt, rates=find_worst_rates(model, prompt, day, terms.prices)).worst_case(
+                reply
+            )
 
         summary = worst_case(terms.condense_model, rung.middle_tokens, rung.summary_tokens[1])
         work = worst_case(terms.model, terms.target, terms.output_floor)
-        return "" if left.covers(summary + work) else NO_MONEY_FOR_SUMMARY
+        return "" if left.can_cover(summary + work) else NO_MONEY_FOR_SUMMARY
 
     async def _already_done(self, record: Compaction) -> CompactionOutcome:
         """An earlier attempt committed its record: report it as that attempt would have, and bring its passages in."""
         self.begun = True
         self.transcript = self.wanted.before(self.transcript)
-        rung = Nothing(tokens_before=self._measure.request(view(self.transcript)), status=Status.NOOP)
-        after = self._measure.request(view(with_record(self.transcript, record)))
+        rung = NoopDecision(tokens_before=self._measure.request(build_model_view(self.transcript)), status=Status.NOOP)
+        after = self._measure.request(build_model_view(with_record(self.transcript, record)))
         if record.type == "masked":
             return await self._outcome(record.id, Status.MASKED, rung, after, len(record.tool_use_ids), 0)
         if record.type == "summarised":
@@ -234,15 +238,15 @@ class Job:
         status = Status.TRUNCATED if record.type == "truncated" else Status.COMPRESSED
         return await self._outcome(record.id, status, rung, after, len(record.covered), len(passages))
 
-    async def _summarise(self, rung: Summarise) -> CompactionOutcome:
+    async def _summarise(self, rung: SummariseDecision) -> CompactionOutcome:
         middle = await self._redacted(rung.covered)
         desk = self.condenser.desk
         redactor = desk.redactor_of(self.request.run)
         work = await self._work(redactor)
-        model = CondensingModel(self.condenser.model, redactor, self.request, self.fence, self._policy, work)
+        model = SummaryModel(self.condenser.model, redactor, self.request, self.fence, self._policy, work)
         summariser = Summariser(model, self.transcript)
         passages = self._passages(rung.compaction_id, middle)
-        result = await summariser.summarise(rung, middle, sources(middle.messages, passages))
+        result = await summariser.summarise(rung, middle, build_sources_line(middle.messages, passages))
         self.transcript = summariser.transcript
         self.redactions += summariser.redactions
         self.notes.extend(result.notes)
@@ -253,15 +257,17 @@ class Job:
                 record = self._record(rung, accepted)
                 self.added, self.removed = accepted.added, accepted.removed
                 await self._commit(record, passages, result.charge)
-                after = self._measure.request(view(self.transcript))
+                after = self._measure.request(build_model_view(self.transcript))
                 return await self._outcome(record.id, Status.COMPRESSED, rung, after, len(rung.covered), len(passages))
 
     async def _work(self, redactor: Redactor) -> str:
         """What the agent works on, as the summariser may see it."""
-        (redacted,) = await redactor.redact([asked_of(self.transcript)], Place.COMPRESSED, self.request.run.tenant)
+        (redacted,) = await redactor.redact(
+            [extract_question(self.transcript)], TextDestination.COMPRESSED, self.request.run.tenant
+        )
         return "" if redacted.unredacted else redacted.text
 
-    async def _not_summarised(self, rung: Summarise, result: SummaryResult) -> CompactionOutcome:
+    async def _not_summarised(self, rung: SummariseDecision, result: SummaryResult) -> CompactionOutcome:
         """What a person asked for stays undone; else the next rung is taken, and the failure is remembered."""
         bad = result.verdict if isinstance(result.verdict, Rejected) else None
         if bad is not None:
@@ -274,19 +280,19 @@ class Job:
             await self.condenser.desk.store.commit_charge(self.fence, result.charge)
         return await self._nothing(rung, bad.status if bad else Status.FAILED_SUMMARISER)
 
-    async def _remember(self, rung: Summarise, charge: Charge | None) -> None:
+    async def _remember(self, rung: SummariseDecision, charge: Charge | None) -> None:
         """That this middle could not be summarised, in one transaction with what that cost: no retry pays it again."""
-        record = SummaryFailed(id=f"{rung.compaction_id}-failed", middle_tokens=rung.middle_tokens)
+        record = SummaryFailureRecord(id=f"{rung.compaction_id}-failed", middle_tokens=rung.middle_tokens)
         await self._commit(record, (), charge)
 
-    def _record(self, rung: Summarise, accepted: Accepted) -> Summarised:
+    def _record(self, rung: SummariseDecision, accepted: Accepted) -> SummaryRecord:
         policy = self._policy
         record = rung.record(accepted, policy.strategy)
         if not STRATEGIES[policy.strategy].restores_files:
             return record
         return with_recent_files(self.transcript, record, FILE_READERS, self._measure, policy.target)
 
-    async def _truncate(self, rung: Truncate) -> CompactionOutcome:
+    async def _truncate(self, rung: TruncateDecision) -> CompactionOutcome:
         """What is hidden is archived in the same transaction: nothing is hidden that cannot be found again."""
         record = rung.record
         middle = await self._redacted(record.covered)
@@ -296,25 +302,29 @@ class Job:
             record.id, Status.TRUNCATED, rung, rung.tokens_after, len(record.covered), len(passages)
         )
 
-    async def _redacted(self, covered: tuple[str, ...]) -> Middle:
+    async def _redacted(self, covered: tuple[str, ...]) -> SummaryInput:
         """The messages to hide as they may be shown to summariser and memory: everything private replaced."""
         hidden = set(covered)
-        messages = tuple(message for message in view(self.transcript) if message.id in hidden and not message.is_status)
+        messages = tuple(
+            message for message in build_model_view(self.transcript) if message.id in hidden and not message.is_status
+        )
         desk, run = self.condenser.desk, self.request.run
-        undone = await unfinished(desk.store, run)
-        middle, spans = await Middle.redacted(messages, self.transcript, desk.redactor_of(run), run.tenant, undone)
+        undone = await describe_unfinished_result(desk.store, run)
+        middle, spans = await SummaryInput.redacted(
+            messages, self.transcript, desk.redactor_of(run), run.tenant, undone
+        )
         self.redactions += spans
         self.notes.extend(middle.notes)
         return middle
 
-    def _passages(self, record_id: str, middle: Middle) -> tuple[Passage, ...]:
+    def _passages(self, record_id: str, middle: SummaryInput) -> tuple[Passage, ...]:
         """Of messages that are hidden for the first time: earlier summaries have theirs already."""
         said = {message.id for message in self.transcript.messages}
         messages = [message for message in middle.messages if message.id in said]
         return make_passages(self.request.run, record_id, messages, middle.texts, self.condenser.clock())
 
     async def _commit(
-        self, record: Compaction | SummaryFailed, passages: tuple[Passage, ...], charge: Charge | None
+        self, record: Compaction | SummaryFailureRecord, passages: tuple[Passage, ...], charge: Charge | None
     ) -> None:
         transcripts = self.condenser.desk.store
         await transcripts.commit_compaction(self.fence, self.transcript.version, record, passages, charge)
@@ -361,7 +371,7 @@ class Job:
         return self.wanted.policy(self.transcript)
 
     @property
-    def _measure(self) -> Measure:
+    def _measure(self) -> TokenEstimator:
         return self.wanted.measure(self.transcript)
 
     @property
@@ -374,6 +384,6 @@ class Job:
             agent=run.step_id,
             run_id=run.run_id,
             strategy=policy.strategy,
-            tokens=self._measure.request(view(self.transcript)),
+            tokens=self._measure.request(build_model_view(self.transcript)),
             window=policy.window,
         )

@@ -81,17 +81,17 @@ IN_ADVANCE = "authorised in advance"
 """The name under which a raise stands that nobody was asked for."""
 
 
-class TopUp(Value):
+class TopUpPolicy(Value):
     """Raises that were authorised when the task was submitted."""
 
     amount: Amount
     times: int = Field(ge=1, le=1_000)
 
 
-class Unattended(Value):
+class UnattendedPolicy(Value):
     """What happens to requests for money that nobody answers. By default they wait, for as long as it takes."""
 
-    top_up: TopUp | None = None
+    top_up: TopUpPolicy | None = None
     answer_by: datetime | None = None
     """Requests that are open then, and those that come later, are not waited for."""
     answer_within: timedelta | None = None

@@ -9,8 +9,8 @@ Who else works on a task, as an agent is told: ids and states, no text.
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from waystation.agents.deliverables import Made
-from waystation.budgets.budget import RunTotals
+from waystation.agents.deliverables import WorkCounts
+from waystation.budgets.budget import RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.roles import Role
 from waystation.kernel.value import Value
@@ -19,7 +19,7 @@ SEPARATOR = "."
 """Between the id of an agent and the number of its subagent: `research-1.2`. Ids of steps hold none."""
 
 
-class DelegationTerms(Value):
+class DelegationConfig(Value):
     """Within which bounds agents delegate, fixed when their task was submitted."""
 
     depth: int = 2
@@ -43,7 +43,7 @@ class SubagentOrder(Value):
     """Carved from what its parent has left."""
 
 
-class HandedBack(Value):
+class SubagentResult(Value):
     """How a subagent ended. What it made is in the store."""
 
     id: str
@@ -52,43 +52,43 @@ class HandedBack(Value):
     reason: str = ""
 
 
-class SubagentNews(Value):
+class SubagentProgress(Value):
     """How far a subagent is, told to its task after each leg."""
 
     id: str
-    totals: RunTotals
+    totals: RunUsage
     leg: int
-    made: Made
+    made: WorkCounts
 
 
-def subagent_id(parent: str, number: int) -> str:
+def make_subagent_id(parent: str, number: int) -> str:
     """The id of an agent's subagent. Numbers are never used again, also where a conversation was taken back."""
     return f"{parent}{SEPARATOR}{number}"
 
 
-def parent_of(step_id: str) -> str | None:
+def get_parent_id(step_id: str) -> str | None:
     """The agent that started this one; None for an agent of the plan."""
     return step_id.rpartition(SEPARATOR)[0] or None
 
 
-def step_of(agent: str) -> str:
+def get_step_id(agent: str) -> str:
     """The step that an agent of the plan, or its subagent, works on."""
     return agent.partition(SEPARATOR)[0]
 
 
-def number_of(step_id: str) -> int:
+def parse_subagent_number(step_id: str) -> int:
     """Which of its parent's subagents this is, from 1."""
     return int(step_id.rpartition(SEPARATOR)[2])
 
 
-def depth_of(step_id: str) -> int:
+def get_delegation_depth(step_id: str) -> int:
     """0 for an agent of the plan."""
     return step_id.count(SEPARATOR)
 
 
-def may_delegate(step_id: str, terms: DelegationTerms | None) -> bool:
+def can_delegate(step_id: str, terms: DelegationConfig | None) -> bool:
     """Whether an agent at this depth may start others. Without terms for it none does."""
-    return terms is not None and depth_of(step_id) < terms.depth
+    return terms is not None and get_delegation_depth(step_id) < terms.depth
 
 
 def total(orders: Sequence[SubagentOrder]) -> Amount:
@@ -96,14 +96,14 @@ def total(orders: Sequence[SubagentOrder]) -> Amount:
     return sum((order.limit.amount for order in orders), Amount())
 
 
-class Teammate(Value):
+class TeammateState(Value):
     """An agent of the plan or a subagent, and how far it is."""
 
     id: str
     state: str
 
 
-class Shown(Protocol):
+class StepView(Protocol):
     """A step as people see it."""
 
     @property
@@ -117,10 +117,10 @@ class Shown(Protocol):
         ...
 
 
-def team_of(steps: Iterable[Shown], step_id: str) -> tuple[Teammate, ...]:
+def list_teammates(steps: Iterable[StepView], step_id: str) -> tuple[TeammateState, ...]:
     """The plan, and the subagents of the same parent, among all steps of a task: the agent itself is one of them."""
     return tuple(
-        Teammate(id=step.id, state=step.state)
+        TeammateState(id=step.id, state=step.state)
         for step in steps
-        if parent_of(step.id) is None or parent_of(step.id) == parent_of(step_id)
+        if get_parent_id(step.id) is None or get_parent_id(step.id) == get_parent_id(step_id)
     )

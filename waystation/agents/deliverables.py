@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from waystation.documents.citations import citations_in
+from waystation.documents.citations import parse_citations
 from waystation.kernel.value import Value
 
 
@@ -30,7 +30,7 @@ class Finding(Value):
     citations: tuple[str, ...] = Field(description="Where it stands: [document:first-last], one or more.")
 
 
-class Findings(Value):
+class ResearchFindings(Value):
     """What a research agent hands in."""
 
     type: Literal["findings"] = "findings"
@@ -73,7 +73,7 @@ class ReportDraft(Value):
         return self.replace(sections=sections)
 
 
-class Criterion(Value):
+class CriterionResult(Value):
     """What was demanded of a report, and where it meets that."""
 
     text: str
@@ -98,34 +98,34 @@ MOST_SHOWING = 3
 UNSAID = "as its writer says neither where it is met nor why it is not"
 
 
-def criteria_met(
+def check_criteria(
     accept: Sequence[str], draft: ReportDraft, holding: Set[str], failing: Set[str]
-) -> tuple[Criterion, ...]:
+) -> tuple[CriterionResult, ...]:
     """Each criterion. It is met where its writer names a section whose citations hold, one at least."""
     said = (*draft.criteria, *[""] * len(accept))
     return tuple(_criterion(text, where, draft, holding, failing) for text, where in zip(accept, said, strict=False))
 
 
-def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], failing: Set[str]) -> Criterion:
+def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], failing: Set[str]) -> CriterionResult:
     named = next((one for one in draft.sections if one.heading.strip() == where.strip()), None)
     if named is None:
         if not where.strip():
-            return Criterion(text=text, state="not judged", why_not=UNSAID)
-        return Criterion(text=text, state="not met", why_not=f"says its writer: {where}")
-    cited = tuple(dict.fromkeys(map(str, citations_in(named.markdown))))
+            return CriterionResult(text=text, state="not judged", why_not=UNSAID)
+        return CriterionResult(text=text, state="not met", why_not=f"says its writer: {where}")
+    cited = tuple(dict.fromkeys(map(str, parse_citations(named.markdown))))
     wrong, right = [one for one in cited if one in failing], [one for one in cited if one in holding]
     if wrong or not right:
         why_not = f"“{named.heading}” cites {'what does not hold' if wrong else 'nothing'}"
-        return Criterion(text=text, state="not met", why_not=why_not)
-    return Criterion(text=text, state="met", heading=named.heading, citations=tuple(right[:MOST_SHOWING]))
+        return CriterionResult(text=text, state="not met", why_not=why_not)
+    return CriterionResult(text=text, state="met", heading=named.heading, citations=tuple(right[:MOST_SHOWING]))
 
 
-Deliverable = Annotated[Findings | Analysis | ReportDraft, Field(discriminator="type")]
+Deliverable = Annotated[ResearchFindings | Analysis | ReportDraft, Field(discriminator="type")]
 
 
-def findings_from_notes(notes: Iterable[Note]) -> Findings:
+def build_findings_from_notes(notes: Iterable[Note]) -> ResearchFindings:
     """What an agent that was stopped had found: its notes, each with its source."""
-    return Findings(
+    return ResearchFindings(
         findings=tuple(
             Finding(claim=note.text, citations=(f"[{note.document}:{note.first_line}-{note.last_line}]",))
             for note in notes
@@ -133,7 +133,7 @@ def findings_from_notes(notes: Iterable[Note]) -> Findings:
     )
 
 
-class Made(Value):
+class WorkCounts(Value):
     """How much an agent has handed over so far: numbers, no text."""
 
     notes: int = 0
@@ -142,14 +142,14 @@ class Made(Value):
     sections: int = 0
 
 
-def made(deliverable: Deliverable | None, notes: Sequence[Note]) -> Made:
+def count_work(deliverable: Deliverable | None, notes: Sequence[Note]) -> WorkCounts:
     """What there is of an agent, counted."""
     match deliverable:
         case None:
-            return Made(notes=len(notes))
-        case Findings():
-            return Made(notes=len(notes), findings=len(deliverable.findings))
+            return WorkCounts(notes=len(notes))
+        case ResearchFindings():
+            return WorkCounts(notes=len(notes), findings=len(deliverable.findings))
         case Analysis():
-            return Made(notes=len(notes), findings=len(deliverable.conclusions))
+            return WorkCounts(notes=len(notes), findings=len(deliverable.conclusions))
         case ReportDraft():
-            return Made(notes=len(notes), sections=len(deliverable.sections))
+            return WorkCounts(notes=len(notes), sections=len(deliverable.sections))

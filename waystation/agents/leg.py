@@ -10,16 +10,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from waystation.agents.decisions import ActionDecision, ActionQuestion
-from waystation.agents.delegation import DelegationTerms, HandedBack, SubagentOrder, Teammate
-from waystation.agents.deliverables import Made
-from waystation.budgets.budget import RunTotals
+from waystation.agents.delegation import DelegationConfig, SubagentOrder, SubagentResult, TeammateState
+from waystation.agents.deliverables import WorkCounts
+from waystation.budgets.budget import RunUsage
 from waystation.context.policy import PRIMERS, RECENTS, CompactionPolicy, Strategy
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
-from waystation.kernel.roles import step_roles
+from waystation.kernel.roles import list_step_roles
 from waystation.kernel.value import Value
 from waystation.memory.memory import MemoryScope
-from waystation.models.profiles import LEAST_THINKING, Effort, Price, ThinkingSetting, budgeted
+from waystation.models.profiles import LEAST_THINKING, Effort, Price, ThinkingSetting, get_thinking_tokens
 
 MIN_REPLY_TOKENS = 4_000
 """A reply that may be shorter than this is cut in the middle of a thought or a tool call."""
@@ -28,7 +28,7 @@ REPLY_PART = 16
 """The shortest reply that is worth a call is at most this part of an agent's budget."""
 
 
-def least_reply(affordable: int | None) -> int:
+def compute_min_reply_tokens(affordable: int | None) -> int:
     """Tokens of the shortest reply that is worth a call, of an agent whose budget pays for so many tokens of reply in
     all; None: for any number.
     """
@@ -37,7 +37,7 @@ def least_reply(affordable: int | None) -> int:
     return max(SMALLEST_REPLY_TOKENS, min(MIN_REPLY_TOKENS, affordable // REPLY_PART))
 
 
-class AgentTerms(Value):
+class AgentConfig(Value):
     """The settings of an agent run, fixed when its task was submitted."""
 
     model: str
@@ -79,7 +79,7 @@ class AgentTerms(Value):
     """Whether calls are delayed where a budget is nearly spent."""
     memory: MemoryScope = "session"
     """Whose passages it recalls."""
-    delegation: DelegationTerms | None = None
+    delegation: DelegationConfig | None = None
     """Within which bounds it may start subagents; None: it may not."""
 
     @property
@@ -95,22 +95,22 @@ class AgentTerms(Value):
             recents=self.recents,
         )
 
-    def with_replies_for(self, tokens: int) -> "AgentTerms":
+    def with_replies_for(self, tokens: int) -> "AgentConfig":
         """For an agent with a small budget: its shortest reply that is worth a call is no larger part of it than in
-        `least_reply`.
+        `compute_min_reply_tokens`.
         """
-        aside = budgeted(self.thinking)
-        return self.replace(output_floor=min(self.output_floor, aside + least_reply(tokens)))
+        aside = get_thinking_tokens(self.thinking)
+        return self.replace(output_floor=min(self.output_floor, aside + compute_min_reply_tokens(tokens)))
 
-    def thinking_at_most(self, tokens: int) -> "AgentTerms":
+    def thinking_at_most(self, tokens: int) -> "AgentConfig":
         """For an agent with less to spend: fewer tokens set aside for thinking, where some are, and no less than a
         provider takes.
         """
-        fewer = budgeted(self.thinking) - max(LEAST_THINKING, tokens)
+        fewer = get_thinking_tokens(self.thinking) - max(LEAST_THINKING, tokens)
         if fewer <= 0:
             return self
         return self.replace(
-            thinking=budgeted(self.thinking) - fewer,
+            thinking=get_thinking_tokens(self.thinking) - fewer,
             max_output=self.max_output - fewer,
             output_floor=self.output_floor - fewer,
         )
@@ -127,14 +127,14 @@ class LegRequest(Value):
     leg: int
     limit: Limit
     """What the whole agent run may have spent when this leg ends: cumulative, so a retry computes the same."""
-    terms: AgentTerms
+    terms: AgentConfig
     task_used: float = 0.0
     """Share of the task's budget that was spent when the leg began."""
     scale: float = 1.0
     """What the provider counted for the run's last request, over what was estimated."""
-    handed_back: tuple[HandedBack, ...] = ()
+    handed_back: tuple[SubagentResult, ...] = ()
     """The subagents of this run that have ended: their results answer its open calls."""
-    team: tuple[Teammate, ...] = ()
+    team: tuple[TeammateState, ...] = ()
     """The plan and the siblings as they were when the leg began."""
     drawable: Amount = Amount()
     """What the run could draw from its task when the leg began, beyond its limit."""
@@ -142,14 +142,14 @@ class LegRequest(Value):
     """On its open calls, where a person was asked."""
 
 
-class Standing(Value):
+class LegState(Value):
     """Where the agent run stands when a leg ends."""
 
-    totals: RunTotals
+    totals: RunUsage
     scale: float = 1.0
     notes: tuple[str, ...] = ()
     """What a person should know of this leg ("memory did not answer"), without content."""
-    made: Made = Made()
+    made: WorkCounts = WorkCounts()
     """What the agent has handed over so far."""
     fixed: int = 0
     """Estimated tokens of its system prompt and tools; 0 before its first call."""
@@ -158,10 +158,10 @@ class Standing(Value):
 
 
 class _Ended(Value):
-    standing: Standing
+    standing: LegState
 
 
-class Finished(_Ended):
+class AgentFinished(_Ended):
     """The agent handed in its result."""
 
     type: Literal["finished"] = "finished"
@@ -177,7 +177,7 @@ class ContextFull(_Ended):
     request_tokens: int
 
 
-class AllowanceSpent(_Ended):
+class BudgetExhausted(_Ended):
     """The next call's worst case no longer fits under the limit."""
 
     type: Literal["allowance_spent"] = "allowance_spent"
@@ -187,7 +187,7 @@ class AllowanceSpent(_Ended):
     """Why the last call brought no reply, where none did: what it may have cost counts as spent."""
 
 
-class ProviderLimit(_Ended):
+class OperatorActionRequired(_Ended):
     """No more calls can be made until somebody has seen to something: the provider's account has no money left, its
     endpoint is broken, or text cannot be redacted.
     """
@@ -196,14 +196,14 @@ class ProviderLimit(_Ended):
     reason: str
 
 
-class Delegated(_Ended):
+class SubagentsRequested(_Ended):
     """The agent waits for subagents, and holds nothing meanwhile."""
 
     type: Literal["delegated"] = "delegated"
     orders: tuple[SubagentOrder, ...]
 
 
-class ActionsAsked(_Ended):
+class ApprovalRequired(_Ended):
     """The agent's next calls wait for a person, and it holds nothing meanwhile."""
 
     type: Literal["actions_asked"] = "actions_asked"
@@ -216,31 +216,38 @@ class TurnLimit(_Ended):
     type: Literal["turn_limit"] = "turn_limit"
 
 
-class Yielded(_Ended):
+class Interrupted(_Ended):
     """The worker is shutting down; another one goes on."""
 
     type: Literal["yielded"] = "yielded"
 
 
 LegOutcome = Annotated[
-    Finished | ContextFull | AllowanceSpent | ProviderLimit | Delegated | ActionsAsked | TurnLimit | Yielded,
+    AgentFinished
+    | ContextFull
+    | BudgetExhausted
+    | OperatorActionRequired
+    | SubagentsRequested
+    | ApprovalRequired
+    | TurnLimit
+    | Interrupted,
     Field(discriminator="type"),
 ]
 
 
-class RoleTerms(Value):
+class AgentRoleConfig(Value):
     """One entry for research, and one for each role that differs from it: most tasks work alike in all roles."""
 
-    agent: AgentTerms
+    agent: AgentConfig
     """Of research, and of each role that is not in `by_role`."""
-    by_role: dict[str, AgentTerms] = {}
+    by_role: dict[str, AgentConfig] = {}
 
-    def agent_of(self, role: str) -> AgentTerms:
+    def agent_of(self, role: str) -> AgentConfig:
         """Those of the agents of a role."""
         return self.by_role.get(role, self.agent)
 
     @property
     def models(self) -> dict[str, str]:
         """The agents' models by role; empty where all work with the same."""
-        named = {role: self.agent_of(role).model for role in step_roles()}
+        named = {role: self.agent_of(role).model for role in list_step_roles()}
         return named if len({*named.values()}) > 1 else {}

@@ -12,30 +12,36 @@ from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
-from waystation.agents.activity import Doing
-from waystation.agents.attempt import Attempt, hear, hear_of_documents
-from waystation.agents.call_ledger import Affordable, CallKey, MeteredModel, TooDear
+from waystation.agents.activity import AgentStatus
+from waystation.agents.attempt import LegAttempt, receive_document_updates, receive_messages
+from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
 from waystation.agents.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion, digest_of, question_on
-from waystation.agents.deliverables import made
+from waystation.agents.deliverables import count_work
 from waystation.agents.leg import (
-    ActionsAsked,
-    AllowanceSpent,
+    AgentFinished,
+    ApprovalRequired,
+    BudgetExhausted,
     ContextFull,
-    Delegated,
-    Finished,
+    Interrupted,
     LegOutcome,
     LegRequest,
-    ProviderLimit,
+    OperatorActionRequired,
+    SubagentsRequested,
     TurnLimit,
-    Yielded,
 )
-from waystation.agents.prompt_sections import Reminder, recent_failures, rounded_limit, rounded_up, with_status
-from waystation.agents.redaction import redacted_reply
-from waystation.agents.roles import Desk
-from waystation.agents.task_brief import ContractWriter, Room
-from waystation.agents.tools.delegate import asked_by
-from waystation.budgets.budget import Bound, delay_seconds
-from waystation.context.tokens import correction, request_tokens
+from waystation.agents.prompt_sections import (
+    StatusMessage,
+    recent_failures,
+    round_limit_down,
+    round_up_to_step,
+    with_status,
+)
+from waystation.agents.redaction import redact_reply
+from waystation.agents.roles import AgentDeps
+from waystation.agents.task_brief import BriefBuilder, PromptSpace
+from waystation.agents.tools.delegate import extract_subagent_orders
+from waystation.budgets.budget import Bound, compute_delay_seconds
+from waystation.context.tokens import compute_correction_factor, estimate_request_tokens
 from waystation.context.transcript import (
     Block,
     Charge,
@@ -45,20 +51,28 @@ from waystation.context.transcript import (
     Thinking,
     ToolResult,
     ToolUse,
-    platform_text,
-    refused_call,
-    status_text,
+    build_platform_message,
+    build_rejected_call_result,
+    build_status_message,
 )
 from waystation.kernel.amount import Amount
 from waystation.kernel.clock import Clock
-from waystation.kernel.errors import EndpointBroken, ModelUnavailable, ReplyBlocked, SpendingLimitReached, TextHeldBack
+from waystation.kernel.errors import (
+    BrokenEndpointError,
+    ContentFilterError,
+    ModelUnavailable,
+    RedactionReviewRequiredError,
+    SpendingLimitReached,
+)
 from waystation.kernel.refs import RunRef
-from waystation.models.ports import ModelReply, ModelRequest, StopReason
-from waystation.models.profiles import worst_rates
-from waystation.privacy.policy import Place, redaction_notes
+from waystation.models.ports import ModelRequest, ModelResponse, StopReason
+from waystation.models.profiles import find_worst_rates
+from waystation.privacy.policy import TextDestination, redaction_notes
 
 
-async def affordable(attempt: Attempt, shown: tuple[Message, ...], model: MeteredModel) -> Affordable | TooDear:
+async def prepare_next_call(
+    attempt: LegAttempt, shown: tuple[Message, ...], model: MeteredModel
+) -> PreparedCall | CallNotAffordable:
     """The next call, with the view of the conversation, and behind it a status where there is something new to say: the
     caller commits that before the call. Raises as `MeteredModel.fitted` does.
 
@@ -66,20 +80,24 @@ async def affordable(attempt: Attempt, shown: tuple[Message, ...], model: Metere
     how far others are: who is granted just that goes on, and is sent a status that says so.
     """
     terms, reminder, message_id = attempt.request.terms, _reminder(attempt, model), attempt.transcript.next_status_id
-    counted = attempt.counted_prompt(shown)
+    counted = attempt.get_counted_prompt(shown)
 
-    async def fitted(messages: tuple[Message, ...]) -> Affordable | TooDear:
+    async def fitted(messages: tuple[Message, ...]) -> PreparedCall | CallNotAffordable:
         request = _request(attempt, messages)
-        return await model.fitted(request, attempt.left, terms.output_floor, terms.prices, counted)
+        return await model.prepare_call(request, attempt.left, terms.output_floor, terms.prices, counted)
 
     call = await fitted(with_status(shown, message_id, reminder.text(terms.window)))
-    if not isinstance(call, TooDear):
+    if not isinstance(call, CallNotAffordable):
         return call
-    call = await fitted((*shown, status_text(message_id, reminder.widest.least)))
-    return call if isinstance(call, TooDear) else call.saying(with_status(shown, message_id, reminder.least))
+    call = await fitted((*shown, build_status_message(message_id, reminder.widest.least)))
+    return (
+        call
+        if isinstance(call, CallNotAffordable)
+        else call.with_messages(with_status(shown, message_id, reminder.least))
+    )
 
 
-def _request(attempt: Attempt, messages: tuple[Message, ...]) -> ModelRequest:
+def _request(attempt: LegAttempt, messages: tuple[Message, ...]) -> ModelRequest:
     terms = attempt.request.terms
     return ModelRequest(
         model=terms.model,
@@ -93,11 +111,11 @@ def _request(attempt: Attempt, messages: tuple[Message, ...]) -> ModelRequest:
     )
 
 
-def _reminder(attempt: Attempt, model: MeteredModel) -> Reminder:
+def _reminder(attempt: LegAttempt, model: MeteredModel) -> StatusMessage:
     request = attempt.request
-    return Reminder(
+    return StatusMessage(
         step_id=request.run.step_id,
-        left=rounded_limit(attempt.left.raised(request.drawable)),
+        left=round_limit_down(attempt.left.increase_by(request.drawable)),
         final=request.terms.hard,
         submit_below=_least_for_a_call(attempt, model.clock().date()),
         team=request.team,
@@ -105,7 +123,7 @@ def _reminder(attempt: Attempt, model: MeteredModel) -> Reminder:
     )
 
 
-def _least_for_a_call(attempt: Attempt, day: date) -> Amount:
+def _least_for_a_call(attempt: LegAttempt, day: date) -> Amount:
     """What the next call may cost at most with the shortest reply, rounded up, in the units of the limit.
 
     It follows the last prompt that was counted, so between compactions it only grows, and only in steps.
@@ -114,9 +132,9 @@ def _least_for_a_call(attempt: Attempt, day: date) -> Amount:
     if not prompt:
         return Amount()
     wide = prompt * 5 // 4
-    bound = Bound(input_tokens=wide, rates=worst_rates(terms.model, wide, day, terms.prices))
+    bound = Bound(input_tokens=wide, rates=find_worst_rates(terms.model, wide, day, terms.prices))
     least = attempt.left.counted(bound.worst_case(terms.output_floor))
-    return Amount(tokens=rounded_up(least.tokens), micro_usd=rounded_up(least.micro_usd))
+    return Amount(tokens=round_up_to_step(least.tokens), micro_usd=round_up_to_step(least.micro_usd))
 
 
 GO_ON = "Go on without it, and say in your result what is missing for that."
@@ -135,7 +153,7 @@ class Permissions:
     """By id of the call."""
 
 
-async def permissions(attempt: Attempt, reply: Message) -> Permissions:
+async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> Permissions:
     """Of a reply that has no results yet, from what was decided on its calls so far. Raises RedactionFailed."""
     decisions = {decision.digest: decision for decision in attempt.request.decisions}
     refused: dict[str, ToolResult] = {}
@@ -145,22 +163,22 @@ async def permissions(attempt: Attempt, reply: Message) -> Permissions:
         if decision is None and (question := attempt.toolbox.question(call)) is not None:
             asking.append((call, question))
         elif decision is not None and not decision.allowed:
-            refused[call.id] = refused_call(call, await _words(attempt, decision))
+            refused[call.id] = build_rejected_call_result(call, await _words(attempt, decision))
     if attempt.request.terms.hard:
-        refused |= {call.id: refused_call(call, NOBODY) for call, _ in asking}
+        refused |= {call.id: build_rejected_call_result(call, NOBODY) for call, _ in asking}
         attempt.notices.extend(f"{call.name} asks a person first, nobody is asked: not called" for call, _ in asking)
         return Permissions(refused=refused)
     questions = await _questions(attempt, reply.id, asking[:QUESTIONS_AT_ONCE])
-    refused |= {call.id: refused_call(call, UNSHOWN) for call, question in questions if question is None}
+    refused |= {call.id: build_rejected_call_result(call, UNSHOWN) for call, question in questions if question is None}
     return Permissions(tuple(question for _, question in questions if question is not None), refused)
 
 
 async def _questions(
-    attempt: Attempt, message_id: str, asking: Sequence[tuple[ToolUse, str]]
+    attempt: LegAttempt, message_id: str, asking: Sequence[tuple[ToolUse, str]]
 ) -> list[tuple[ToolUse, ActionQuestion | None]]:
     """None where the words could not be redacted: nobody agrees to what they cannot read."""
     words = [question for _, question in asking]
-    redacted = await attempt.desk.redactor.redact(words, Place.QUESTION, attempt.request.run.tenant)
+    redacted = await attempt.desk.redactor.redact(words, TextDestination.QUESTION, attempt.request.run.tenant)
     return [
         (
             call,
@@ -170,16 +188,18 @@ async def _questions(
     ]
 
 
-async def _words(attempt: Attempt, decision: ActionDecision) -> str:
+async def _words(attempt: LegAttempt, decision: ActionDecision) -> str:
     if decision.expired:
         return EXPIRED
     if not decision.note:
         return f"{DENIED} {GO_ON}"
-    (note,) = await attempt.desk.redactor.redact([decision.note], Place.TOOL_RESULT, attempt.request.run.tenant)
+    (note,) = await attempt.desk.redactor.redact(
+        [decision.note], TextDestination.TOOL_RESULT, attempt.request.run.tenant
+    )
     return f"{DENIED} They say: {note.text}\n{GO_ON}"
 
 
-async def answer_open_calls(attempt: Attempt, calling: Callable[[str], None]) -> LegOutcome | None:
+async def answer_open_calls(attempt: LegAttempt, calling: Callable[[str], None]) -> LegOutcome | None:
     """Commit the results of the last reply's calls, or a word to go on. None: the leg goes on. `calling` is told the
     name of each tool before it is called.
 
@@ -190,25 +210,25 @@ async def answer_open_calls(attempt: Attempt, calling: Callable[[str], None]) ->
         return None
     if not last.tool_uses:
         word = f"Go on. When you are done, hand in with {' or '.join(sorted(attempt.toolbox.ending))}."
-        await attempt.append(platform_text(attempt.transcript.next_id, word))
+        await attempt.append(build_platform_message(attempt.transcript.next_id, word))
         return None
-    permitted = await permissions(attempt, last)
+    permitted = await resolve_call_permissions(attempt, last)
     if permitted.questions:
-        return ActionsAsked(standing=attempt.standing, questions=permitted.questions)
+        return ApprovalRequired(standing=attempt.standing, questions=permitted.questions)
     barred = {call.id for call in last.tool_uses if attempt.toolbox.refusal(call) is not None}
-    asked = await asked_by(
+    asked = await extract_subagent_orders(
         attempt.request, attempt.transcript, attempt.left, attempt.desk.redactor_of(attempt.request.run), barred
     )
     if asked.orders:
-        return Delegated(standing=attempt.standing, orders=asked.orders)
+        return SubagentsRequested(standing=attempt.standing, orders=asked.orders)
     refused = {**asked.refused, **permitted.refused}
     results = [refused.get(call.id) or await _answer(attempt, call, calling) for call in last.tool_uses]
-    await attempt.recount()  # a tool may have asked a model, or paid for a search
+    await attempt.reload_usage()  # a tool may have asked a model, or paid for a search
     await attempt.append(Message(id=attempt.transcript.next_id, role="user", blocks=tuple(results)))
     return None
 
 
-async def _answer(attempt: Attempt, call: ToolUse, calling: Callable[[str], None]) -> ToolResult:
+async def _answer(attempt: LegAttempt, call: ToolUse, calling: Callable[[str], None]) -> ToolResult:
     """The call's result, and before it is committed what the call does to the conversation."""
     site = attempt.site(call)
     if call.name in {spec.name for spec in attempt.toolbox.specs}:  # any other name is a word of the model's
@@ -232,8 +252,8 @@ class AgentLoop:
     """Carries out legs."""
 
     model: MeteredModel
-    desk: Desk
-    contracts: ContractWriter
+    desk: AgentDeps
+    contracts: BriefBuilder
     clock: Clock
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits so many seconds."""
@@ -252,8 +272,8 @@ class AgentLoop:
         if known := await transcripts.outcome(run_id, request.leg, request.run.reader):
             return known  # asked again: it was committed meanwhile, and from here on it cannot be
         transcript = await transcripts.load(run_id, request.run.reader)
-        toolbox = await self.desk.toolbox_of(request.run, request.terms, transcript)
-        attempt = Attempt(
+        toolbox = await self.desk.build_agent_toolbox(request.run, request.terms, transcript)
+        attempt = LegAttempt(
             desk=self.desk,
             request=request,
             fence=fence,
@@ -263,48 +283,48 @@ class AgentLoop:
             totals=await transcripts.totals(run_id),
             scale=request.scale,
         )
-        turns = Turns(self, attempt, deadline=self.clock() + LEG_TIME)
-        outcome = await self._counted(request.run, await turns.until_it_ends(interrupted))
+        turns = TurnRunner(self, attempt, deadline=self.clock() + LEG_TIME)
+        outcome = await self._counted(request.run, await turns.run_turns(interrupted))
         await transcripts.commit_outcome(fence, request.leg, outcome)
         return outcome
 
     async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
         """With what the agent has handed over so far: a person who is asked for money decides by it."""
         work = self.desk.store
-        counts = made(
-            await work.deliverable(run.run_id, run.reader), await work.notes(run.task_id, run.reader, run.run_id)
+        counts = count_work(
+            await work.get_deliverable(run.run_id, run.reader), await work.notes(run.task_id, run.reader, run.run_id)
         )
         return outcome.replace(standing=outcome.standing.replace(made=counts))
 
 
 @dataclass
-class Turns:
+class TurnRunner:
     """The turns of one attempt at a leg."""
 
     loop: AgentLoop
-    at: Attempt
+    at: LegAttempt
     deadline: datetime
 
-    async def until_it_ends(self, interrupted: Callable[[], bool]) -> LegOutcome:
+    async def run_turns(self, interrupted: Callable[[], bool]) -> LegOutcome:
         """Turn after turn; also until a person has to see to a text that cannot be redacted."""
         try:
             return await self._turns(interrupted)
-        except TextHeldBack as held:
-            return ProviderLimit(standing=self.at.standing, reason=str(held))
+        except RedactionReviewRequiredError as held:
+            return OperatorActionRequired(standing=self.at.standing, reason=str(held))
 
     async def _turns(self, interrupted: Callable[[], bool]) -> LegOutcome:
         at, turns_at_start = self.at, self.at.transcript.turns
         if not at.said:
-            room = Room(window=at.request.terms.window, fixed=at.fixed)
+            room = PromptSpace(window=at.request.terms.window, fixed=at.fixed)
             await at.append(await self.loop.contracts.write(at.request.run, at.transcript.next_id, at.notices, room))
         while True:
             ended = await answer_open_calls(at, self._calling) or self._ended()
             if ended is not None:
                 return ended
             if interrupted():
-                return Yielded(standing=at.standing)
-            await hear(at)
-            await hear_of_documents(at)
+                return Interrupted(standing=at.standing)
+            await receive_messages(at)
+            await receive_document_updates(at)
             turns = at.transcript.turns - turns_at_start
             if turns >= at.request.terms.turn_limit or self.loop.clock() > self.deadline:
                 return TurnLimit(standing=at.standing)
@@ -315,75 +335,79 @@ class Turns:
     def _calling(self, tool: str) -> None:
         """Whoever asks what goes on is told which tool is called."""
         agent, turn = self.at.request.run.step_id, self.at.transcript.turns
-        self.loop.model.tell(Doing(agent=agent, what="tool", turn=turn, tool=tool, since=self.loop.clock()))
+        self.loop.model.tell(AgentStatus(agent=agent, what="tool", turn=turn, tool=tool, since=self.loop.clock()))
 
     async def _turn(self) -> LegOutcome | None:
         """One model call and its first commit; None where the leg goes on."""
         at, terms = self.at, self.at.request.terms
-        estimate = request_tokens(at.fixed, shown := at.shown, at.scale)
+        estimate = estimate_request_tokens(at.fixed, shown := at.shown, at.scale)
         if estimate >= terms.trigger or terms.crowded(len(shown)):
             return ContextFull(standing=at.standing, request_tokens=estimate)
         if await at.hold_prefix():
             shown = at.shown
-        call = await affordable(at, shown, self.loop.model)
-        if isinstance(call, TooDear):
-            return AllowanceSpent(standing=at.standing, needed=call.needed)
+        call = await prepare_next_call(at, shown, self.loop.model)
+        if isinstance(call, CallNotAffordable):
+            return BudgetExhausted(standing=at.standing, needed=call.needed)
         for status in call.request.messages[len(shown) :]:
             await at.append(status)
         await self._slow_down()
         key = CallKey("turn", str(at.transcript.turns + 1))
         try:
             reply, charge = await self.loop.model.ask(at.fence, key, call)
-        except (SpendingLimitReached, EndpointBroken) as stopped:
-            await at.recount()
-            return ProviderLimit(standing=at.standing, reason=str(stopped))
+        except (SpendingLimitReached, BrokenEndpointError) as stopped:
+            await at.reload_usage()
+            return OperatorActionRequired(standing=at.standing, reason=str(stopped))
         except ModelUnavailable as failed:
             if (spent := await self._spent_by(failed)) is None:
                 raise
             return spent
-        except ReplyBlocked as blocked:
-            await at.recount()
-            return at.stopped(str(blocked))
+        except ContentFilterError as blocked:
+            await at.reload_usage()
+            return at.make_partial_outcome(str(blocked))
         at.previous_reply = reply.id
-        at.scale = correction(request_tokens(at.fixed, call.request.messages), reply.usage.reported_prompt)
+        at.scale = compute_correction_factor(
+            estimate_request_tokens(at.fixed, call.request.messages), reply.usage.reported_prompt
+        )
         return await self._take(reply, charge)
 
-    async def _spent_by(self, failed: ModelUnavailable) -> AllowanceSpent | None:
+    async def _spent_by(self, failed: ModelUnavailable) -> BudgetExhausted | None:
         """The leg's end where a call that brought no reply may have been billed, and nothing is left for another."""
         if not failed.possibly_billed:
             return None
-        await self.at.recount()
-        again = await affordable(self.at, self.at.shown, self.loop.model)
-        if not isinstance(again, TooDear):
+        await self.at.reload_usage()
+        again = await prepare_next_call(self.at, self.at.shown, self.loop.model)
+        if not isinstance(again, CallNotAffordable):
             return None
-        return AllowanceSpent(standing=self.at.standing, needed=again.needed, unanswered=str(failed))
+        return BudgetExhausted(standing=self.at.standing, needed=again.needed, unanswered=str(failed))
 
-    async def _take(self, reply: ModelReply, charge: Charge) -> LegOutcome | None:
+    async def _take(self, reply: ModelResponse, charge: Charge) -> LegOutcome | None:
         at = self.at
-        blocks, redacted = await redacted_reply(_usable(reply), at.desk.redactor, at.request.run.tenant)
+        blocks, redacted = await redact_reply(_usable(reply), at.desk.redactor, at.request.run.tenant)
         at.notices.extend(redaction_notes(*redacted))
         message = at.transcript.reply(blocks, reply.asked)
         await at.take(_with_valid_thinking(message, reply.blocks), charge)
-        return at.stopped("the model refused to go on") if reply.stop is StopReason.REFUSAL else None
+        return at.make_partial_outcome("the model refused to go on") if reply.stop is StopReason.REFUSAL else None
 
     def _ended(self) -> LegOutcome | None:
         """Whether the agent has handed in. Read from the transcript, so that a retry after a crash sees it too."""
         at, said = self.at, self.at.said
         if _handed_in(said, at.toolbox.ending):
-            return Finished(standing=at.standing)
+            return AgentFinished(standing=at.standing)
         most = at.request.terms.history
         if most is not None and sum(not message.is_status for message in said) + _TURN_MESSAGES > most:
-            return at.stopped(f"its conversation may have {most:,} messages, and another turn would be over that")
+            return at.make_partial_outcome(
+                f"its conversation may have {most:,} messages, and another turn would be over that"
+            )
         if (idle := _idle_replies(said, at.toolbox.offered)) >= IDLE_REPLIES:
-            return at.stopped(f"the model gave {idle} replies in a row without handing in a result")
+            return at.make_partial_outcome(f"the model gave {idle} replies in a row without handing in a result")
         return None
 
     async def _slow_down(self) -> None:
         """Backpressure: near the end of a budget calls wait, so that a person can look before it is spent."""
         request = self.at.request
         if request.terms.backpressure:
-            used = max(request.task_used, request.limit.share_used(self.at.totals.spent))
-            await self.loop.pause(delay_seconds(used))
+            used = max(request.task_used, request.limit.compute_used_share(self.at.totals.spent))
+            await self.loop.pause(compute_delay_seconds(used))
 
 
 def _handed_in(said: Sequence[Message], ending: frozenset[str]) -> bool:
@@ -415,7 +439,7 @@ def _with_valid_thinking(kept: Message, said: Sequence[Block]) -> Message:
     return kept.replace(blocks=kept.blocks[:changed] + left)
 
 
-def _usable(reply: ModelReply) -> tuple[Block, ...]:
+def _usable(reply: ModelResponse) -> tuple[Block, ...]:
     """The reply's blocks, without a tool call that was cut off by a maximum."""
     blocks = reply.blocks
     if reply.stop in _CUT and blocks and isinstance(blocks[-1], ToolUse):

@@ -6,7 +6,7 @@ from waystation.context.outcome import CompactionOutcome
 from waystation.context.transcript import Charge
 from waystation.kernel.errors import ModelError
 from waystation.models.ports import CallKind
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 
 class Meter(Protocol):
@@ -24,7 +24,7 @@ class Meter(Protocol):
         """A compaction ended."""
         ...
 
-    def redacted(self, place: Place, spans: int) -> None:
+    def redacted(self, place: TextDestination, spans: int) -> None:
         """So many private stretches were replaced in texts on their way there."""
         ...
 
@@ -32,10 +32,10 @@ class Meter(Protocol):
         """So many passages are in the outbox now."""
         ...
 
-    def tasks_paused(self, count: int) -> None:
+    def set_paused_tasks(self, count: int) -> None:
         """So many running tasks wait for an answer about money now."""
         ...
 
-    def not_sampled(self, gauge: str) -> None:
+    def record_sampling_failure(self, gauge: str) -> None:
         """A gauge keeps its last value, because what it shows could not be read."""
         ...

@@ -1,7 +1,7 @@
 """The layers of a request to the model: their order, their shares of the window, and what of each gives way first.
 
 The allocator decides about what is put into a request on purpose; how a conversation is made smaller is decided by the
-ladder (`domain.compaction.ladder`), so its parts are firm here: measured, never dropped.
+ladder (`context.pipeline`), so its parts are firm here: measured, never dropped.
 
 The reminder: what an agent has left and how its task stands, as a status message that stays in the conversation.
 
@@ -12,20 +12,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from waystation.agents.delegation import Teammate, parent_of
-from waystation.context.history import current, stand_in, view
-from waystation.context.tokens import MESSAGE_TOKENS, Measure, estimate_message, estimate_text
-from waystation.context.transcript import STATUS_CLOSE, STATUS_OPEN, Block, Masked, Message, Transcript, status_text
-from waystation.kernel.amount import Amount, Limit, amount_text, limit_text
-from waystation.kernel.patterns import Enclosed
+from waystation.agents.delegation import TeammateState, get_parent_id
+from waystation.context.history import build_model_view, get_effective_transcript, get_replacement
+from waystation.context.tokens import MESSAGE_TOKENS, TokenEstimator, estimate_message, estimate_text
+from waystation.context.transcript import (
+    STATUS_CLOSE,
+    STATUS_OPEN,
+    Block,
+    MaskRecord,
+    Message,
+    Transcript,
+    build_status_message,
+)
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
+from waystation.kernel.patterns import DelimitedPattern
 from waystation.kernel.value import Value
-from waystation.security.untrusted import Tagged, one_line, tagged_line
+from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrusted_line
 
 LIMIT_PERCENT = 90
 """Of the window: what an estimate may be wrong by is kept free."""
 
 
-class Layer(StrEnum):
+class PromptSection(StrEnum):
     """In the order of a request: what never changes first, so that the prompt cache holds."""
 
     SYSTEM = "system and policy"
@@ -50,17 +58,17 @@ class Layer(StrEnum):
     """Room for the reply."""
 
 
-SHARES: Mapping[Layer, int] = {
-    Layer.SYSTEM: 5,
-    Layer.CONTRACT: 5,
-    Layer.RUNTIME: 3,
-    Layer.SHORT_TERM: 18,
-    Layer.EPISODIC: 13,
-    Layer.SEMANTIC: 9,
-    Layer.PROCEDURAL: 7,
-    Layer.OBSERVATIONS: 22,
-    Layer.RETRIEVED: 9,
-    Layer.WORK: 9,
+SHARES: Mapping[PromptSection, int] = {
+    PromptSection.SYSTEM: 5,
+    PromptSection.CONTRACT: 5,
+    PromptSection.RUNTIME: 3,
+    PromptSection.SHORT_TERM: 18,
+    PromptSection.EPISODIC: 13,
+    PromptSection.SEMANTIC: 9,
+    PromptSection.PROCEDURAL: 7,
+    PromptSection.OBSERVATIONS: 22,
+    PromptSection.RETRIEVED: 9,
+    PromptSection.WORK: 9,
 }
 """Percent of the limit."""
 
@@ -104,27 +112,27 @@ def _by_repetition(place: int, part: Part) -> tuple[float, ...]:
     return (part.repeatable, -place)
 
 
-RULES: Mapping[Layer, _Rule] = {
-    Layer.SYSTEM: _Rule("the last named", _by_place),
-    Layer.CONTRACT: _Rule("the last named", _by_place),
-    Layer.RUNTIME: _Rule("the last named", _by_place),
-    Layer.SHORT_TERM: _Rule("the oldest", _by_age),
-    Layer.EPISODIC: _Rule("the oldest", _by_age),
-    Layer.SEMANTIC: _Rule("what can be read again, the oldest first", _by_repetition),
-    Layer.PROCEDURAL: _Rule("the least relevant", _by_relevance),
-    Layer.OBSERVATIONS: _Rule("what can be read again, the oldest first", _by_repetition),
-    Layer.RETRIEVED: _Rule("the least relevant", _by_relevance),
-    Layer.WORK: _Rule("the last named", _by_place),
+RULES: Mapping[PromptSection, _Rule] = {
+    PromptSection.SYSTEM: _Rule("the last named", _by_place),
+    PromptSection.CONTRACT: _Rule("the last named", _by_place),
+    PromptSection.RUNTIME: _Rule("the last named", _by_place),
+    PromptSection.SHORT_TERM: _Rule("the oldest", _by_age),
+    PromptSection.EPISODIC: _Rule("the oldest", _by_age),
+    PromptSection.SEMANTIC: _Rule("what can be read again, the oldest first", _by_repetition),
+    PromptSection.PROCEDURAL: _Rule("the least relevant", _by_relevance),
+    PromptSection.OBSERVATIONS: _Rule("what can be read again, the oldest first", _by_repetition),
+    PromptSection.RETRIEVED: _Rule("the least relevant", _by_relevance),
+    PromptSection.WORK: _Rule("the last named", _by_place),
 }
 
-Demands = Mapping[Layer, Sequence[Part]]
+Demands = Mapping[PromptSection, Sequence[Part]]
 """What wants to be in a request, by layer; a layer that is not there wants nothing."""
 
 
 class Row(Value):
     """What one layer asked for, and what it got. All in tokens."""
 
-    layer: Layer
+    layer: PromptSection
     share: int
     asked: int
     got: int
@@ -134,7 +142,7 @@ class Row(Value):
     """The parts that are not, or not whole: the first to give way first."""
 
 
-class Allocation(Value):
+class PromptAllocation(Value):
     """Who gets what of a request. Rows stand in the order of the layers, one for each."""
 
     limit: int
@@ -145,7 +153,7 @@ class Allocation(Value):
         """Tokens of all layers: never over the limit."""
         return sum(row.got for row in self.rows)
 
-    def row(self, layer: Layer) -> Row:
+    def row(self, layer: PromptSection) -> Row:
         """Of this layer."""
         return next(row for row in self.rows if row.layer is layer)
 
@@ -155,33 +163,33 @@ def limit_of(window: int) -> int:
     return window * LIMIT_PERCENT // 100
 
 
-def share_of(layer: Layer, window: int) -> int:
+def compute_section_tokens(layer: PromptSection, window: int) -> int:
     """A layer's share of a window, in tokens."""
     return limit_of(window) * SHARES[layer] // 100
 
 
-def allocate(window: int, demands: Demands) -> Allocation:
+def allocate(window: int, demands: Demands) -> PromptAllocation:
     """Share a window out. The same demands always get the same.
 
     A layer whose firm parts are over its share takes what they need, and the others share the rest as their shares are
     to each other. What a layer leaves of its room flows down to the next one.
     """
     limit = limit_of(window)
-    firm = {layer: sum(part.tokens for part in demands.get(layer, ()) if part.firm) for layer in Layer}
+    firm = {layer: sum(part.tokens for part in demands.get(layer, ()) if part.firm) for layer in PromptSection}
     rooms = _rooms(limit, firm)
     rows: list[Row] = []
     left, flowing = limit, 0
-    for layer in Layer:
+    for layer in PromptSection:
         room = min(left, rooms[layer] + flowing)
-        row = _row(layer, share_of(layer, window), room, demands.get(layer, ()))
+        row = _row(layer, compute_section_tokens(layer, window), room, demands.get(layer, ()))
         left, flowing = left - row.got, room - row.got
         rows.append(row)
-    return Allocation(limit=limit, rows=tuple(rows))
+    return PromptAllocation(limit=limit, rows=tuple(rows))
 
 
-def _rooms(limit: int, firm: Mapping[Layer, int]) -> Mapping[Layer, int]:
+def _rooms(limit: int, firm: Mapping[PromptSection, int]) -> Mapping[PromptSection, int]:
     """What each layer may have before anything flows down."""
-    over: set[Layer] = set()
+    over: set[PromptSection] = set()
     while True:
         rest = max(0, limit - sum(firm[layer] for layer in over))
         percent = sum(share for layer, share in SHARES.items() if layer not in over)
@@ -192,7 +200,7 @@ def _rooms(limit: int, firm: Mapping[Layer, int]) -> Mapping[Layer, int]:
         over |= more
 
 
-def _row(layer: Layer, share: int, room: int, parts: Sequence[Part]) -> Row:
+def _row(layer: PromptSection, share: int, room: int, parts: Sequence[Part]) -> Row:
     """Firm parts first, then the others: what gives way last is served first."""
     places = {part.name: place for place, part in enumerate(parts)}
     served = sorted(parts, key=lambda part: (not part.firm, *RULES[layer].order(places[part.name], part)))
@@ -233,22 +241,22 @@ STEPS = (80, 63, 50, 40, 32, 25, 20, 16, 13, 10)
 """Two digits of the amounts that a status names, each some four fifths of the one before it."""
 
 
-def rounded_down(amount: int) -> int:
+def round_down_to_step(amount: int) -> int:
     """The largest step that is no more than the amount."""
     scale = 10 ** max(0, len(str(amount)) - 2)
     digits = amount // scale
     return next((step for step in STEPS if step <= digits), digits) * scale
 
 
-def rounded_limit(left: Limit) -> Limit:
+def round_limit_down(left: Limit) -> Limit:
     """What is left in steps: a status that names it holds, as a lower bound, until the next step is reached."""
     return Limit(
-        tokens=None if left.tokens is None else rounded_down(left.tokens),
-        micro_usd=None if left.micro_usd is None else rounded_down(left.micro_usd),
+        tokens=None if left.tokens is None else round_down_to_step(left.tokens),
+        micro_usd=None if left.micro_usd is None else round_down_to_step(left.micro_usd),
     )
 
 
-def rounded_up(amount: int) -> int:
+def round_up_to_step(amount: int) -> int:
     """The smallest step that is no less than the amount."""
     if amount < STEPS[-1]:
         return amount
@@ -256,7 +264,7 @@ def rounded_up(amount: int) -> int:
     return next((step * scale for step in (*STEPS[::-1], 100) if step * scale >= amount), amount)
 
 
-class Reminder(Value):
+class StatusMessage(Value):
     """What a status message says.
 
     It stays in the conversation as it was sent, so a new one is written only where its text would be another one: what
@@ -265,20 +273,23 @@ class Reminder(Value):
 
     step_id: str
     left: Limit
-    """What the agent may spend, with what its task could lend it: see `rounded_limit`."""
+    """What the agent may spend, with what its task could lend it: see `round_limit_down`."""
     final: bool
     """Nobody will be asked for more when that is spent."""
     submit_below: Amount = Amount()
-    """See `rounded_up`: with less than this left the next call may not fit. Nothing before the first reply."""
-    team: tuple[Teammate, ...] = ()
+    """See `round_up_to_step`: with less than this left the next call may not fit. Nothing before the first reply."""
+    team: tuple[TeammateState, ...] = ()
     failures: tuple[Failure, ...] = ()
     """The newest first. They ride along: each stands in a result already, so they are no reason for a new status."""
 
     def text(self, window: int) -> str:
         """Within the runtime share of this window: the last named lines are left out first, the budget never."""
         parts = [self._head, *self._lines]
-        above = {layer: [Part(name="held", tokens=share_of(layer, window))] for layer in (Layer.SYSTEM, Layer.CONTRACT)}
-        row = allocate(window, {**above, Layer.RUNTIME: parts}).row(Layer.RUNTIME)
+        above = {
+            layer: [Part(name="held", tokens=compute_section_tokens(layer, window))]
+            for layer in (PromptSection.SYSTEM, PromptSection.CONTRACT)
+        }
+        row = allocate(window, {**above, PromptSection.RUNTIME: parts}).row(PromptSection.RUNTIME)
         return _status("\n".join(part.name for part in parts if part.name in row.kept))
 
     @property
@@ -287,7 +298,7 @@ class Reminder(Value):
         return _status(self._head.name)
 
     @property
-    def widest(self) -> "Reminder":
+    def widest(self) -> "StatusMessage":
         """With as much left as has room on the line: what fits with this fits whatever is left."""
         most = Limit(
             tokens=None if self.left.tokens is None else MOST_TOKENS,
@@ -299,36 +310,36 @@ class Reminder(Value):
     def _head(self) -> Part:
         more = "" if self.final or self.left.unlimited else f" ({MORE_IS_ASKED_FOR})"
         if self.final and not self.submit_below.nothing:
-            more = f"; submit before less than {amount_text(self.submit_below)} are left"
-        said = f"budget left {limit_text(self.left)}{more}"
+            more = f"; submit before less than {format_amount(self.submit_below)} are left"
+        said = f"budget left {format_limit(self.left)}{more}"
         return Part(name=said, tokens=estimate_text(_status(said)), firm=True)
 
     @property
     def _lines(self) -> Iterator[Part]:
         """The most important first."""
-        plan = [mate for mate in self.team if parent_of(mate.id) is None]
-        siblings = [mate for mate in self.team if parent_of(mate.id) is not None and mate.id != self.step_id]
+        plan = [mate for mate in self.team if get_parent_id(mate.id) is None]
+        siblings = [mate for mate in self.team if get_parent_id(mate.id) is not None and mate.id != self.step_id]
         failed = " | ".join(f"{failure.tool}: {failure.why}" for failure in self.failures)
         tagged = {"plan": self._states(plan), "siblings": self._states(siblings), "failed": failed}
         for tag, said in tagged.items():
             if said:
-                line = tagged_line(tag, said)
+                line = wrap_untrusted_line(tag, said)
                 yield Part(name=line, tokens=estimate_text(f"{line}\n"))
 
-    def _states(self, team: Sequence[Teammate]) -> str:
+    def _states(self, team: Sequence[TeammateState]) -> str:
         return ", ".join(f"{mate.id} {'(you)' if mate.id == self.step_id else mate.state}" for mate in team)
 
 
-def newest_status(shown: Iterable[Message]) -> str | None:
+def find_latest_status(shown: Iterable[Message]) -> str | None:
     """The last status message of a view, as it was sent."""
     return next((message.text for message in reversed([*shown]) if message.is_status), None)
 
 
 def with_status(shown: tuple[Message, ...], message_id: str, status: str) -> tuple[Message, ...]:
     """The view, and after it a message of this id with the status, where the newest one says anything else."""
-    told = newest_status(shown)
+    told = find_latest_status(shown)
     same = told is not None and _lines_of(told) == _lines_of(status)
-    return shown if same else (*shown, status_text(message_id, status))
+    return shown if same else (*shown, build_status_message(message_id, status))
 
 
 def _lines_of(status: str) -> list[str]:
@@ -351,12 +362,12 @@ def recent_failures(messages: Sequence[Message]) -> tuple[Failure, ...]:
 
 def _beginning(text: str) -> str:
     """In one line, and nothing that looks like a tag."""
-    return one_line(" ".join(text.split()).translate(_NO_TAGS), WHY_CHARACTERS)
+    return sanitize_line(" ".join(text.split()).translate(_NO_TAGS), WHY_CHARACTERS)
 
 
 def _status(lines: str) -> str:
     """Each line is our own, or in a tag of its own."""
-    return tagged_line("status", Tagged(lines))
+    return wrap_untrusted_line("status", SafeMarkup(lines))
 
 
 _NO_TAGS = str.maketrans("<>", "()")
@@ -364,72 +375,83 @@ _FAILED = "<failed>"
 
 
 CONTRACT_OPEN = "<task>"
-_PROCEDURES = Enclosed(r"<procedures? ", r"</procedures?>")
-_RETRIEVED = (Enclosed(r"<documents\b", r"</documents>"), Enclosed(r"<recalled\b", r"</recalled>"))
+_PROCEDURES = DelimitedPattern(r"<procedures? ", r"</procedures?>")
+_RETRIEVED = (DelimitedPattern(r"<documents\b", r"</documents>"), DelimitedPattern(r"<recalled\b", r"</recalled>"))
 
 
-_ASKED = (Enclosed(r"<question>", r"</question>"), Enclosed(r"<step\b", r"</step>"))
+_ASKED = (DelimitedPattern(r"<question>", r"</question>"), DelimitedPattern(r"<step\b", r"</step>"))
 
 
-def asked_of(transcript: Transcript) -> str:
+def extract_question(transcript: Transcript) -> str:
     """The question and the step's goal, each in its tag, as the contract of an agent has them; empty without one."""
-    contract = next((one.text for one in current(transcript).messages if one.text.startswith(CONTRACT_OPEN)), "")
-    return "\n".join(found for kind in _ASKED for found in kind.taken_out(contract)[0][:1])
+    contract = next(
+        (one.text for one in get_effective_transcript(transcript).messages if one.text.startswith(CONTRACT_OPEN)), ""
+    )
+    return "\n".join(found for kind in _ASKED for found in kind.extract_delimited(contract)[0][:1])
 
 
-def demands_of(
-    transcript: Transcript, measure: Measure, result_layers: Mapping[str, Layer]
-) -> Mapping[Layer, Sequence[Part]]:
+def compute_prompt_demands(
+    transcript: Transcript, measure: TokenEstimator, result_layers: Mapping[str, PromptSection]
+) -> Mapping[PromptSection, Sequence[Part]]:
     """What the next request has of system prompt, tools and conversation, as its provider would count it. All firm.
 
     `result_layers`: by name of the tool, the layer of its results; those of other tools are observations.
     """
-    shown = view(transcript)
-    hidden = {stand_in(record).id for record in current(transcript).compactions if not isinstance(record, Masked)}
+    shown = build_model_view(transcript)
+    hidden = {
+        get_replacement(record).id
+        for record in get_effective_transcript(transcript).compactions
+        if not isinstance(record, MaskRecord)
+    }
     calls = {call.id: call.name for message in shown for call in message.tool_uses}
-    demands: dict[Layer, list[Part]] = {Layer.SYSTEM: [_part("system and tools", measure.fixed, measure)]}
+    demands: dict[PromptSection, list[Part]] = {
+        PromptSection.SYSTEM: [_part("system and tools", measure.fixed, measure)]
+    }
     for message in shown:
         for number, (layer, tokens) in enumerate(_layered(message, hidden, calls, result_layers)):
             demands.setdefault(layer, []).append(_part(f"{message.id}.{number}", tokens, measure))
     return demands
 
 
-def _part(name: str, estimated: int, measure: Measure) -> Part:
+def _part(name: str, estimated: int, measure: TokenEstimator) -> Part:
     return Part(name=name, tokens=measure.part(estimated), firm=True)
 
 
 def _layered(
-    message: Message, hidden: set[str], calls: Mapping[str, str], result_layers: Mapping[str, Layer]
-) -> Iterator[tuple[Layer, int]]:
+    message: Message, hidden: set[str], calls: Mapping[str, str], result_layers: Mapping[str, PromptSection]
+) -> Iterator[tuple[PromptSection, int]]:
     """The message's parts with their plain estimates, which together are that of the message."""
     if message.id in hidden:
-        yield Layer.EPISODIC, estimate_message(message)
+        yield PromptSection.EPISODIC, estimate_message(message)
         return
     if message.is_status:
-        yield Layer.RUNTIME, estimate_message(message)
+        yield PromptSection.RUNTIME, estimate_message(message)
         return
     if message.role == "user" and message.text.startswith(CONTRACT_OPEN):
         yield from _of_contract(message)
         return
-    yield Layer.SHORT_TERM, MESSAGE_TOKENS
+    yield PromptSection.SHORT_TERM, MESSAGE_TOKENS
     for block in message.blocks:
         alone = message.replace(blocks=(block,))
         yield _layer_of(block, calls, result_layers), estimate_message(alone) - MESSAGE_TOKENS
 
 
-def _of_contract(message: Message) -> Iterator[tuple[Layer, int]]:
+def _of_contract(message: Message) -> Iterator[tuple[PromptSection, int]]:
     text = message.text
-    procedures, rest = _PROCEDURES.taken_out(text)
+    procedures, rest = _PROCEDURES.extract_delimited(text)
     retrieved: list[str] = []
     for kind in _RETRIEVED:
-        found, rest = kind.taken_out(rest)
+        found, rest = kind.extract_delimited(rest)
         retrieved += found
-    apart = {Layer.PROCEDURAL: estimate_text("".join(procedures)), Layer.RETRIEVED: estimate_text("".join(retrieved))}
-    yield Layer.CONTRACT, max(0, estimate_message(message) - sum(apart.values()))
+    apart = {
+        PromptSection.PROCEDURAL: estimate_text("".join(procedures)),
+        PromptSection.RETRIEVED: estimate_text("".join(retrieved)),
+    }
+    yield PromptSection.CONTRACT, max(0, estimate_message(message) - sum(apart.values()))
     yield from ((layer, tokens) for layer, tokens in apart.items() if tokens)
 
 
-def _layer_of(block: Block, calls: Mapping[str, str], result_layers: Mapping[str, Layer]) -> Layer:
+def _layer_of(block: Block, calls: Mapping[str, str], result_layers: Mapping[str, PromptSection]) -> PromptSection:
     if block.type != "tool_result":
-        return Layer.SHORT_TERM
-    return result_layers.get(calls.get(block.tool_use_id, ""), Layer.OBSERVATIONS)
+        return PromptSection.SHORT_TERM
+    return result_layers.get(calls.get(block.tool_use_id, ""), PromptSection.OBSERVATIONS)

@@ -21,32 +21,32 @@ from waystation.context.transcript import Block, Text, ToolUse
 from waystation.documents.redacted import with_names_as_shown
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import (
+    RedactionAbandonedError,
     RedactionFailed,
+    RedactionReviewRequiredError,
+    RedactionTimeoutError,
     StoreError,
-    TextGivenUp,
-    TextHeldBack,
-    TextNotRedacted,
-    TextTookTooLong,
+    TextRedactionError,
 )
-from waystation.kernel.patterns import proven
-from waystation.kernel.scopes import OfTask
-from waystation.kernel.value import ARGUMENTS, mapped_fields, strings, text_hash, unusual_name
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.scopes import TaskScope
+from waystation.kernel.value import ARGUMENTS, is_unusual_name, iter_strings, map_object_strings, text_hash
 from waystation.privacy.policy import (
     FINGERPRINT_DIGITS,
     PLACEHOLDER,
     TRUSTED_FOR,
     UNREDACTED,
     AfterFailures,
-    Original,
-    Place,
-    Redacted,
+    RedactionResult,
+    RestoredText,
     Span,
-    WithOriginals,
-    unredacted,
-    with_originals,
+    TextDestination,
+    VaultEntry,
+    make_failed_redaction,
+    restore_originals,
     with_placeholders,
 )
-from waystation.privacy.ports import Redactor, SlowTexts, Vault
+from waystation.privacy.ports import Redactor, SlowTextStore, Vault
 from waystation.store.ports import Store
 
 NEVER_KEPT = frozenset({"SECRET"})
@@ -59,7 +59,7 @@ Fingerprint = Callable[[str, str, str], str]
 """Tenant, type and value become 64 hexadecimal digits; the redactor's placeholder shows the first of them."""
 
 
-_Redact = Callable[[Sequence[str], Place, str], Awaitable[tuple[Redacted, ...]]]
+_Redact = Callable[[Sequence[str], TextDestination, str], Awaitable[tuple[RedactionResult, ...]]]
 _Value = tuple[str, str, str]
 
 
@@ -73,8 +73,8 @@ class _Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Originals:
-    """Implements the port `Placeholders`: what is replaced is kept in the vault.
+class VaultPlaceholderFactory:
+    """Implements the port `PlaceholderFactory`: what is replaced is kept in the vault.
 
     Where that cannot be written, nothing is redacted: no placeholder goes out that nobody could restore. A value that
     comes again costs a hash and no look into the vault.
@@ -88,7 +88,9 @@ class Originals:
     _kept: dict[_Value, _Kept] = field(default_factory=dict[_Value, _Kept], init=False)
     """By tenant, session and fingerprint."""
 
-    async def kept(self, texts: Sequence[str], results: Sequence[Redacted], tenant: str) -> tuple[Redacted, ...]:
+    async def kept(
+        self, texts: Sequence[str], results: Sequence[RedactionResult], tenant: str
+    ) -> tuple[RedactionResult, ...]:
         """The results under the placeholders that the vault has for them. Raises RedactionFailed."""
         found = [
             [self._original(tenant, span, text) for span in result.spans]
@@ -101,22 +103,22 @@ class Originals:
         )
 
     async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> Mapping[str, str]:
-        """See `Placeholders`."""
+        """See `PlaceholderFactory`."""
         found = {value: self._made(tenant, type_, value) for value in values}
         settled = await self._keep(tenant, {one.fingerprint: one for one in found.values()})
         return {value: settled.get(one.fingerprint, one.placeholder) for value, one in found.items()}
 
-    def _made(self, tenant: str, type_: str, value: str) -> Original:
+    def _made(self, tenant: str, type_: str, value: str) -> VaultEntry:
         fingerprint = self.fingerprint(tenant, type_, value)
         placeholder = f"<{type_}_{fingerprint[:FINGERPRINT_DIGITS]}>"
-        return Original(type=type_, placeholder=placeholder, fingerprint=fingerprint, text=value)
+        return VaultEntry(type=type_, placeholder=placeholder, fingerprint=fingerprint, text=value)
 
-    def _original(self, tenant: str, span: Span, text: str) -> Original:
+    def _original(self, tenant: str, span: Span, text: str) -> VaultEntry:
         value = text[span.start : span.end]
         fingerprint = self.fingerprint(tenant, span.type, value)
-        return Original(type=span.type, placeholder=span.placeholder, fingerprint=fingerprint, text=value)
+        return VaultEntry(type=span.type, placeholder=span.placeholder, fingerprint=fingerprint, text=value)
 
-    async def _keep(self, tenant: str, originals: Mapping[str, Original]) -> Mapping[str, str]:
+    async def _keep(self, tenant: str, originals: Mapping[str, VaultEntry]) -> Mapping[str, str]:
         """By fingerprint the placeholder under which the vault has each; credentials are not among them."""
         now, session = self.clock(), self.session()
         known = {one: self._remembered((tenant, session, one), now) for one in originals}
@@ -144,22 +146,22 @@ class Originals:
         self._kept[value] = kept
 
 
-def _settled(text: str, result: Redacted, placeholders: Sequence[str]) -> Redacted:
+def _settled(text: str, result: RedactionResult, placeholders: Sequence[str]) -> RedactionResult:
     if all(span.placeholder == settled for span, settled in zip(result.spans, placeholders, strict=True)):
         return result
     spans = [span.replace(placeholder=settled) for span, settled in zip(result.spans, placeholders, strict=True)]
     return with_placeholders(text, spans).replace(languages_without_names=result.languages_without_names)
 
 
-def _lengthened(original: Original) -> Original:
+def _lengthened(original: VaultEntry) -> VaultEntry:
     label, _, digits = original.placeholder.strip("<>").rpartition("_")
     longer = original.fingerprint[: len(digits) + LENGTHENED_BY]
     return original.replace(placeholder=f"<{label}_{longer}>")
 
 
-PAID = frozenset({Place.MODEL_OUTPUT, Place.TOOL_ARGUMENT, Place.SUMMARY})
+PAID = frozenset({TextDestination.MODEL_OUTPUT, TextDestination.TOOL_ARGUMENT, TextDestination.SUMMARY})
 """What a model was paid for. Another attempt at the work would ask it anew, so redaction is tried again here."""
-NEEDED = frozenset({Place.USER_INPUT, Place.CONTRACT})
+NEEDED = frozenset({TextDestination.USER_INPUT, TextDestination.CONTRACT})
 """Without these an agent does not know what it is to do."""
 LONGEST_PAUSE_S = 60
 ATTEMPTS_IN_TIME = 2
@@ -169,7 +171,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Endurance:
+class RedactionRetryPolicy:
     """How often a text is tried: after enough attempts nothing of it goes on.
 
     Until then it raises what the redactor raises, so that the activity waits and is tried again. A redactor that is
@@ -180,7 +182,7 @@ class Endurance:
     """
 
     fingerprint: Fingerprint
-    slow: SlowTexts
+    slow: SlowTextStore
     """Which took too long, and how often: kept, so that no restart forgets one."""
     attempt: Callable[[], int]
     """Which attempt at the work in hand this is. Temporal counts them, so that no crash forgets one."""
@@ -193,19 +195,23 @@ class Endurance:
     """What is kept of slow texts, as this process knows it: by fingerprint how often."""
     _read: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    async def redacted(self, redact: _Redact, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
-        """See `Redactor`. Raises TextGivenUp and TextHeldBack, too."""
+    async def redacted(
+        self, redact: _Redact, texts: Sequence[str], place: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
+        """See `Redactor`. Raises RedactionAbandonedError and RedactionReviewRequiredError, too."""
         if place in PAID:
             return tuple([await self._paid(redact, text, place, tenant) for text in texts])
         if self.attempt() < self.attempts:
             return await self._all(redact, texts, place, tenant)
         return tuple([await self._last_attempt(redact, text, place, tenant) for text in texts])
 
-    async def _all(self, redact: _Redact, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def _all(
+        self, redact: _Redact, texts: Sequence[str], place: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         if len(texts) > 1 and not await self._any_aside(texts, tenant):
             try:
                 return await redact(texts, place, tenant)
-            except TextTookTooLong:
+            except RedactionTimeoutError:
                 # Which one it was, only one by one tells. What was done is done at once.
                 pass
         return tuple([await self._once(redact, text, place, tenant) for text in texts])
@@ -214,48 +220,48 @@ class Endurance:
         times = await self._known()
         return bool(times) and any(times.get(self._key(text, tenant), 0) >= ATTEMPTS_IN_TIME for text in texts)
 
-    async def _last_attempt(self, redact: _Redact, text: str, place: Place, tenant: str) -> Redacted:
+    async def _last_attempt(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
         try:
             return await self._once(redact, text, place, tenant)
-        except (TextGivenUp, TextHeldBack):
+        except (RedactionAbandonedError, RedactionReviewRequiredError):
             raise
-        except TextNotRedacted as failed:
+        except TextRedactionError as failed:
             if self.then == "pause" or place in NEEDED:
                 self._stop(failed)
             return self._placeholder(text, tenant)
 
-    async def _paid(self, redact: _Redact, text: str, place: Place, tenant: str) -> Redacted:
+    async def _paid(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
         failures = pause = 0
         while True:
             try:
                 return await self._once(redact, text, place, tenant)
             except RedactionFailed as failed:
-                failures += isinstance(failed, TextNotRedacted)
+                failures += isinstance(failed, TextRedactionError)
             if failures == self.attempts:
                 return self._placeholder(text, tenant)
             pause = min(max(1, pause * 2), LONGEST_PAUSE_S)
             await self.pause(pause)
 
-    async def _once(self, redact: _Redact, text: str, place: Place, tenant: str) -> Redacted:
+    async def _once(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
         """Raises what the redactor does, but that it took too long only where that is a person's to see."""
         times, key, tried = await self._known(), self._key(text, tenant), False
         while times.get(key, 0) < ATTEMPTS_IN_TIME:
             try:
                 (redacted,) = await redact([text], place, tenant)
-            except TextTookTooLong:
-                times[key], tried = await _kept(self.slow.took_too_long(tenant, key)), True
+            except RedactionTimeoutError:
+                times[key], tried = await _kept(self.slow.record_timeout(tenant, key)), True
             else:
                 return redacted
         if place not in PAID and (self.then == "pause" or place in NEEDED):
             # A person may have seen to it when it comes again.
-            await _kept(self.slow.try_again(tenant, key))
+            await _kept(self.slow.reset_timeouts(tenant, key))
             times.pop(key, None)
-            kind = TextHeldBack if self.then == "pause" else TextGivenUp
+            kind = RedactionReviewRequiredError if self.then == "pause" else RedactionAbandonedError
             raise kind(
                 f"a text ({place}) could not be redacted in time, twice: give less at once, or more time (the setting "
                 "redaction_seconds)"
             )
-        placeholder = unredacted(text, key, put_aside=True)
+        placeholder = make_failed_redaction(text, key, put_aside=True)
         if tried:
             _log.warning("a text (%s) could not be redacted in time, twice: %s stands for it", place, placeholder.text)
         return placeholder
@@ -271,11 +277,11 @@ class Endurance:
         # Of the text to the letter: in a normal form, all texts of signs alone would be one.
         return self.fingerprint(tenant, UNREDACTED, text_hash(text))
 
-    def _placeholder(self, text: str, tenant: str) -> Redacted:
-        return unredacted(text, self._key(text, tenant))
+    def _placeholder(self, text: str, tenant: str) -> RedactionResult:
+        return make_failed_redaction(text, self._key(text, tenant))
 
-    def _stop(self, failed: TextNotRedacted) -> NoReturn:
-        kind = TextHeldBack if self.then == "pause" else TextGivenUp
+    def _stop(self, failed: TextRedactionError) -> NoReturn:
+        kind = RedactionReviewRequiredError if self.then == "pause" else RedactionAbandonedError
         raise kind(f"after {self.attempts} attempts a text could still not be redacted: {failed}") from failed
 
 
@@ -291,12 +297,12 @@ Titles = Literal["redacted", "none"]
 """Words of the question and of the plan, redacted; or none of them."""
 NO_TITLE = "(no title)"
 _PERSON = "PERSON"
-_WORD = proven(rf"{PLACEHOLDER.pattern}|[^\W\d_]+")
-_HALVES = proven("[\ud800-\udfff]")
+_WORD = compile_bounded(rf"{PLACEHOLDER.pattern}|[^\W\d_]+")
+_HALVES = compile_bounded("[\ud800-\udfff]")
 """Of characters that are written as two (surrogates): an escape of JSON may be one alone, and no encoding has it."""
 _LONGEST_CODE = 3
 """Letters: words of capitals that are no longer stay as they are."""
-_NO_NAMES = proven(
+_NO_NAMES = compile_bounded(
     "a|about|after|all|an|and|any|are|as|ask|at|be|between|by|call|can|could|did|do|does|draft|find|for|from"
     "|had|has|have|he|her|his|how|if|in|into|is|it|its|me|my|not|of|on|or|our|out|over|said|say|says|she"
     "|should|so|tell|than|that|the|their|them|then|they|this|to|told|up|us|was|we|were|what|when|where|which"
@@ -309,15 +315,15 @@ _NO_NAMES = proven(
 class TextRedactor:
     """Implements the port `Redactor` over one that finds and replaces; each further duty is one field.
 
-    Raises TextGivenUp and TextHeldBack, too, where it has endurance.
+    Raises RedactionAbandonedError and RedactionReviewRequiredError, too, where it has endurance.
     """
 
     redactor: Redactor
-    originals: Originals | None = None
+    originals: VaultPlaceholderFactory | None = None
     """Without it nobody restores what is replaced."""
     meter: Meter | None = None
     """Counts replacements, again where a text is redacted again."""
-    endurance: Endurance | None = None
+    endurance: RedactionRetryPolicy | None = None
     """Without it the first failure is raised."""
     titles: Titles | None = None
     """None: titles are texts like others. They go where everybody looks, and are too short for a language model: a name
@@ -325,26 +331,26 @@ class TextRedactor:
     is replaced too much costs little there.
     """
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         """See `Redactor`. Of titles only the text counts: spans are not those of the text that was given.
 
         What a model or a tool said of a character's half becomes U+FFFD: no store keeps it, and no hash is made of it.
         """
         texts = [_HALVES.sub("\ufffd", text) for text in texts]
-        if place is not Place.TITLE or self.titles is None:
+        if place is not TextDestination.TITLE or self.titles is None:
             return await self._tried(texts, place, tenant)
         if self.titles == "none":
-            return tuple([Redacted(text=NO_TITLE) for _ in texts])
+            return tuple([RedactionResult(text=NO_TITLE) for _ in texts])
         once = await self._tried(texts, place, tenant)
         spelled = await self._tried([_WORD.sub(_as_a_name, one.text) for one in once], place, tenant)
         return tuple(_without_names(one, again) for one, again in zip(once, spelled, strict=True))
 
-    async def _tried(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def _tried(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         if self.endurance is None:
             return await self._replaced(texts, place, tenant)
         return await self.endurance.redacted(self._replaced, texts, place, tenant)
 
-    async def _replaced(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def _replaced(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         results = await self.redactor.redact(texts, place, tenant)
         if self.originals is not None:
             results = await self.originals.kept(texts, results, tenant)
@@ -362,7 +368,7 @@ def _as_a_name(word: re.Match[str]) -> str:
     return spelled if other and len(spelled) == len(written) else written
 
 
-def _without_names(once: Redacted, again: Redacted) -> Redacted:
+def _without_names(once: RedactionResult, again: RedactionResult) -> RedactionResult:
     # A single word that is spelled so is taken for a name too often.
     names = [span for span in again.spans if span.type == _PERSON and " " in once.text[span.start : span.end]]
     if once.unredacted or not names:
@@ -385,17 +391,17 @@ documents, and what documents are searched for. No tool of others is among them.
 """
 
 
-async def restored(text: str, vault: Vault, tenant: str, session: str | None = None) -> WithOriginals:
+async def restore_text_from_vault(text: str, vault: Vault, tenant: str, session: str | None = None) -> RestoredText:
     """The text as its owner may read it; `tenant` is the tenant's hash. Raises StoreError, WrongKey.
 
     With the hash of a session: as a tool of the session may use it, with what was met there and nothing else.
     """
-    return with_originals(text, await vault.originals(tenant, frozenset(PLACEHOLDER.findall(text)), session))
+    return restore_originals(text, await vault.originals(tenant, frozenset(PLACEHOLDER.findall(text)), session))
 
 
-async def redacted_reply(
+async def redact_reply(
     blocks: Sequence[Block], redactor: Redactor, tenant: str
-) -> tuple[tuple[Block, ...], tuple[Redacted, ...]]:
+) -> tuple[tuple[Block, ...], tuple[RedactionResult, ...]]:
     """The blocks as they may be kept, and what was redacted for it.
 
     Models are told of no originals, and still write some: guessed, recited, or decoded from what redaction cannot read.
@@ -403,9 +409,9 @@ async def redacted_reply(
     """
     words = [block.text for block in blocks if isinstance(block, Text)]
     calls = [block.input for block in blocks if isinstance(block, ToolUse)]
-    arguments = [text for call in calls for _, text in strings(call, ARGUMENTS, unusual_name)]
-    said = await redactor.redact(words, Place.MODEL_OUTPUT, tenant)
-    given = await redactor.redact(arguments, Place.TOOL_ARGUMENT, tenant)
+    arguments = [text for call in calls for _, text in iter_strings(call, ARGUMENTS, is_unusual_name)]
+    said = await redactor.redact(words, TextDestination.MODEL_OUTPUT, tenant)
+    given = await redactor.redact(arguments, TextDestination.TOOL_ARGUMENT, tenant)
     said_texts, given_texts = iter([one.text for one in said]), iter([one.text for one in given])
     return tuple([_kept_words(block, said_texts, given_texts) for block in blocks]), (*said, *given)
 
@@ -415,7 +421,7 @@ def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Bloc
         return block.replace(text=next(said))
     if isinstance(block, ToolUse):
         # `mapped` meets the texts in the order in which `strings` gave them.
-        return block.replace(input=mapped_fields(block.input, lambda _: next(given), unusual_name))
+        return block.replace(input=map_object_strings(block.input, lambda _: next(given), is_unusual_name))
     return block
 
 
@@ -423,16 +429,16 @@ def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Bloc
 class _OfTask:
     redactor: Redactor
     store: Store
-    task: OfTask
+    task: TaskScope
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         """See `Redactor`; documents are called as at this place. Raises StoreError, too."""
         documents = await self.store.documents(self.task.task_id, self.task)
         called = await with_names_as_shown(texts, documents, self.redactor, tenant, place)
         return await self.redactor.redact(called, place, tenant)
 
 
-def redactor_for(redactor: Redactor, store: Store, task: OfTask) -> Redactor:
+def redactor_for(redactor: Redactor, store: Store, task: TaskScope) -> Redactor:
     """That of one task, for places where more is replaced than where agents work: it knows the task's documents.
 
     In a text the name of a file counts as code, where names of people are not looked for.

@@ -10,48 +10,54 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
-from waystation.agents.delegation import may_delegate
-from waystation.agents.leg import AgentTerms
+from waystation.agents.delegation import can_delegate
+from waystation.agents.leg import AgentConfig
 from waystation.agents.redaction import redactor_for
 from waystation.agents.task_brief import EarlierTasks
 from waystation.agents.tool_visibility import (
-    Offered,
-    Projection,
-    Rights,
+    AgentPermissions,
+    CandidateTool,
     ToolPolicy,
-    held,
-    project,
+    ToolVisibility,
+    compute_tool_visibility,
+    retain_sent_tools,
     tool_phase,
     unknown,
 )
 from waystation.agents.tools.box import Toolbox
-from waystation.agents.tools.delegate import Delegation
+from waystation.agents.tools.delegate import DelegateTool
 from waystation.agents.tools.documents import (
-    ListDocuments,
-    ReadDocument,
-    ReadSkill,
-    ReadSkillFile,
-    ReadStored,
-    SearchDocuments,
+    ListDocumentsTool,
+    ReadDocumentTool,
+    ReadSkillFileTool,
+    ReadSkillTool,
+    ReadStoredResultTool,
+    SearchDocumentsTool,
 )
-from waystation.agents.tools.notes import PinMessage, ReadNotes, TakeNote
-from waystation.agents.tools.recall import Expand, Recall
-from waystation.agents.tools.tables import Calculate, QueryTable, is_table
-from waystation.agents.tools.tool import ForeignTool, Tool
-from waystation.agents.tools.work import ReadFindings, SubmitAnalysis, SubmitFindings, SubmitReport, WriteSection
-from waystation.context.history import prompt_prefix
+from waystation.agents.tools.notes import PinMessageTool, ReadNotesTool, TakeNoteTool
+from waystation.agents.tools.recall import ExpandTool, RecallTool
+from waystation.agents.tools.tables import CalculateTool, QueryTableTool, is_table
+from waystation.agents.tools.tool import Tool, UntrustedTool
+from waystation.agents.tools.work import (
+    ReadFindingsTool,
+    SubmitAnalysisTool,
+    SubmitFindingsTool,
+    SubmitReportTool,
+    WriteSectionTool,
+)
+from waystation.context.history import find_prompt_prefix
 from waystation.context.tokens import estimate_text
-from waystation.context.transcript import PromptPrefix, Transcript
+from waystation.context.transcript import PromptPrefixRecord, Transcript
 from waystation.documents.ports import DocumentSearch
-from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
 from waystation.kernel.refs import RunRef
-from waystation.kernel.roles import AgentRole, role_spec, step_roles
-from waystation.kernel.text import counted
+from waystation.kernel.roles import AgentRole, list_step_roles, role_spec
+from waystation.kernel.text import format_count
 from waystation.mcp.ports import ToolServers
-from waystation.memory.archive import Recollection
+from waystation.memory.archive import MemoryRecall
 from waystation.models.ports import ToolSpec
 from waystation.privacy.ports import Redactor, Vault
-from waystation.security.untrusted import USUAL, ForeignTools
+from waystation.security.untrusted import USUAL, UntrustedTools
 from waystation.store.ports import Store
 
 _log = logging.getLogger(__name__)
@@ -61,15 +67,15 @@ NO_SERVERS = "the task names tool servers, and its worker has no config file of 
 
 
 @dataclass(frozen=True)
-class Seen:
+class ToolVisibilityContext:
     """What a projection is made of, beside tools and settings."""
 
     run: RunRef
-    terms: AgentTerms
+    terms: AgentConfig
     transcript: Transcript
 
 
-def projected(toolbox: Toolbox, of: Seen, policy: ToolPolicy) -> Toolbox:
+def apply_tool_visibility(toolbox: Toolbox, of: ToolVisibilityContext, policy: ToolPolicy) -> Toolbox:
     """The same tools, with their limits, and what the agent sees of them: what was sent since the last compaction, and
     in the place of that, after one, what fits the phase.
     """
@@ -78,29 +84,31 @@ def projected(toolbox: Toolbox, of: Seen, policy: ToolPolicy) -> Toolbox:
     limits = {name: policy.limits[name] for name in schemas if not amiss[name]}
     box = replace(toolbox, limits=limits)
     offered = [_offered(tool, box.offered[tool.name], amiss.get(tool.name, [])) for tool in box.tools]
-    delegates = may_delegate(of.run.step_id, of.terms.delegation)
-    rights = Rights(role=of.run.role, delegates=delegates, denied=policy.denied)
+    delegates = can_delegate(of.run.step_id, of.terms.delegation)
+    rights = AgentPermissions(role=of.run.role, delegates=delegates, denied=policy.denied)
     budget = policy.budget(of.terms.window)
-    now = project(offered, tool_phase(of.run.role, of.transcript, box.ending), rights, budget)
-    prefix = prompt_prefix(of.transcript)
+    now = compute_tool_visibility(offered, tool_phase(of.run.role, of.transcript, box.ending), rights, budget)
+    prefix = find_prompt_prefix(of.transcript)
     if prefix is not None:
         now, prefix = _held(now, prefix, {tool.name for tool in offered})
     _tell(of.run, now)
     return replace(box, projection=now, prefix=prefix)
 
 
-def _held(now: Projection, prefix: PromptPrefix, known: Collection[str]) -> tuple[Projection, PromptPrefix]:
+def _held(
+    now: ToolVisibility, prefix: PromptPrefixRecord, known: Collection[str]
+) -> tuple[ToolVisibility, PromptPrefixRecord]:
     """Tools that are not there now (their server is away) stay among what is sent: a call of one is refused. Those that
     somebody has denied since are left out at once.
     """
     admitted = {tool.name for tool in now.admitted}
     sent = tuple(spec for spec in prefix.tools if spec.name in admitted or spec.name not in known)
-    return held(now, {spec.name for spec in sent}), prefix.replace(tools=sent)
+    return retain_sent_tools(now, {spec.name for spec in sent}), prefix.replace(tools=sent)
 
 
-def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> Offered:
+def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> CandidateTool:
     written = json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
-    return Offered(
+    return CandidateTool(
         name=tool.name,
         tokens=estimate_text(written),
         permission=tool.permission,
@@ -109,18 +117,20 @@ def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> Offered:
     )
 
 
-def _tell(run: RunRef, now: Projection) -> None:
+def _tell(run: RunRef, now: ToolVisibility) -> None:
     hidden = "; ".join(f"{tool.name} ({tool.reason})" for tool in now.hidden) or "nothing"
     _log.debug("%s, %s: %d tools of %d tokens; hidden: %s", run.run_id, now.phase, len(now.shown), now.tokens, hidden)
 
 
-def _missed(offered: ForeignTools, named: Sequence[str]) -> tuple[str, ...]:
+def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:
     """For people: of how many tool servers that the task names its agents have nothing."""
     told = {one.server for one in offered.tools} | {one.server for one in offered.hidden if one.tool}
     missed = {one.server for one in offered.hidden if one.server in named} - told
     if not missed:
         return ()
-    return (f"{counted(len(missed), 'tool server')} that the task names: nothing there; `show TASK --tools` says why",)
+    return (
+        f"{format_count(len(missed), 'tool server')} that the task names: nothing there; `show TASK --tools` says why",
+    )
 
 
 @cache
@@ -136,25 +146,25 @@ def role_prompt(role: AgentRole) -> str:
     return prompt(role_spec(role).prompt)
 
 
-def planning_prompt() -> str:
+def build_planning_prompt() -> str:
     """The system prompt of planning, which says what steps of each role are for."""
-    steps = "; ".join(f"{role} {role_spec(role).step}" for role in step_roles())
+    steps = "; ".join(f"{role} {role_spec(role).step}" for role in list_step_roles())
     return role_prompt("planning").replace("{roles}", steps)
 
 
 @dataclass(frozen=True)
-class Desk:
+class AgentDeps:
     """Everything that the agents' tools work with."""
 
     store: Store
     search: DocumentSearch
-    recollection: Recollection
+    recollection: MemoryRecall
     redactor: Redactor
-    redacted: RedactedDocuments
+    redacted: RedactedDocumentStore
     """What tools show of documents, pages and stored results."""
     vault: Vault | None = None
     """Where tools find what placeholders in names of documents stand for."""
-    tables: Tables | None = None
+    tables: RedactedTableReader | None = None
     """What calculates, and queries tables; without it agents have no tools for that."""
     web: Sequence[Tool] = ()
     """What reads and searches the web, where that is allowed."""
@@ -168,33 +178,33 @@ class Desk:
         """For what is kept of a run: it knows the documents that the run's task is about."""
         return redactor_for(self.redactor, self.store, run.reader)
 
-    async def toolbox_of(self, run: RunRef, terms: AgentTerms, transcript: Transcript) -> Toolbox:
+    async def build_agent_toolbox(self, run: RunRef, terms: AgentConfig, transcript: Transcript) -> Toolbox:
         """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""
         documents = await self.store.documents(run.task_id, run.reader)
         own = self.toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
         asked = (await self.store.task(run.task_id, run.reader)).request
         given = asked.procedures
         if given:
-            files = [ReadSkillFile(self.store)] if any(one.files for one in given) else []
-            own = replace(own, tools=[*own.tools, ReadSkill(self.store), *files])
+            files = [ReadSkillFileTool(self.store)] if any(one.files for one in given) else []
+            own = replace(own, tools=[*own.tools, ReadSkillTool(self.store), *files])
         if self.servers is not None:
             offered = await self.servers.tools({tool.name for tool in own.tools}, asked.servers)
             foreign = await self._foreign(run, self.servers, offered)
             own = replace(own, tools=[*own.tools, *foreign], notes=_missed(offered, asked.servers or ()))
         elif asked.servers and set(asked.servers) != {USUAL}:
             own = replace(own, notes=(NO_SERVERS,))
-        return projected(own, Seen(run, terms, transcript), self.policy)
+        return apply_tool_visibility(own, ToolVisibilityContext(run, terms, transcript), self.policy)
 
-    async def _foreign(self, run: RunRef, servers: ToolServers, offered: ForeignTools) -> Sequence[Tool]:
+    async def _foreign(self, run: RunRef, servers: ToolServers, offered: UntrustedTools) -> Sequence[Tool]:
         """Those of the role. What a tool was like when the task first had it is what was agreed to."""
         first = await self.store.first_definitions(run.task_id, [spec.definition for spec in offered.tools])
         compared = [spec.compared(before) for spec, before in zip(offered.tools, first, strict=True)]
-        return [ForeignTool(spec, servers, self.redactor) for spec in compared if run.role in spec.roles]
+        return [UntrustedTool(spec, servers, self.redactor) for spec in compared if run.role in spec.roles]
 
     def toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
         """All tools of a role, in a fixed order. `tables`: there are some among the task's documents."""
         known = self._tools(tables)
-        wanted = [name for name in role_spec(role).tools if delegates or name != Delegation.name]
+        wanted = [name for name in role_spec(role).tools if delegates or name != DelegateTool.name]
         return Toolbox(
             tools=[tool for name in wanted for tool in known.get(name, ())],
             store=self.store,
@@ -205,23 +215,23 @@ class Desk:
     def _tools(self, tables: bool) -> Mapping[str, Sequence[Tool]]:
         """All there are, by the names that rows of roles have."""
         tools: list[Tool] = [
-            ListDocuments(self.store),
-            SearchDocuments(self.search, self.store, self.redactor, self.redacted),
-            ReadDocument(self.store, self.redacted),
-            Recall(self.recollection, self.store),
-            Expand(self.store, self.redacted, EarlierTasks(self.store)),
-            ReadStored(self.redacted),
-            PinMessage(),
-            TakeNote(self.store, self.redacted),
-            ReadNotes(self.store),
-            ReadFindings(self.store),
-            SubmitFindings(self.store),
-            SubmitAnalysis(self.store),
-            WriteSection(self.store),
-            SubmitReport(self.store),
-            Delegation(self.store),
+            ListDocumentsTool(self.store),
+            SearchDocumentsTool(self.search, self.store, self.redactor, self.redacted),
+            ReadDocumentTool(self.store, self.redacted),
+            RecallTool(self.recollection, self.store),
+            ExpandTool(self.store, self.redacted, EarlierTasks(self.store)),
+            ReadStoredResultTool(self.redacted),
+            PinMessageTool(),
+            TakeNoteTool(self.store, self.redacted),
+            ReadNotesTool(self.store),
+            ReadFindingsTool(self.store),
+            SubmitFindingsTool(self.store),
+            SubmitAnalysisTool(self.store),
+            WriteSectionTool(self.store),
+            SubmitReportTool(self.store),
+            DelegateTool(self.store),
         ]
         if self.tables is not None:
-            query = QueryTable(self.store, self.redacted, self.tables, wanted=tables)
-            tools += [Calculate(self.tables.engine), query]
+            query = QueryTableTool(self.store, self.redacted, self.tables, wanted=tables)
+            tools += [CalculateTool(self.tables.engine), query]
         return {"web": self.web, **{tool.name: (tool,) for tool in tools}}

@@ -21,16 +21,25 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome
-from waystation.budgets.budget import RunTotals
+from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import Charge, Fence, Intent, Message, Record, Transcript
 from waystation.kernel.amount import Amount
-from waystation.kernel.errors import FenceLost, StoreError, VersionConflict
+from waystation.kernel.errors import StaleFenceError, StoreError, VersionConflict
 from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import Reader
 from waystation.kernel.usage import Usage
 from waystation.memory.memory import Passage
 from waystation.memory.outbox_repository import add_passages, take_passages_back
-from waystation.store.engine import StorePart, add_once, added_up, bodies, of_task, owned, reading, writing
+from waystation.store.engine import (
+    StorePart,
+    add_once,
+    build_owner_filter,
+    build_task_filter,
+    fetch_bodies,
+    read_transaction,
+    sum_or_zero,
+    write_transaction,
+)
 from waystation.store.schema import (
     charges,
     compactions,
@@ -42,7 +51,7 @@ from waystation.store.schema import (
     runs,
     tool_intents,
 )
-from waystation.store.seals import bound, proved
+from waystation.store.seals import add_row_proof, bind_to_row
 from waystation.tasks.continuation import Rewind
 from waystation.tasks.events import Happening, charged, recorded
 
@@ -57,16 +66,16 @@ async def _take(connection: AsyncConnection, run_id: str) -> Fence:
 
 
 async def hold(connection: AsyncConnection, fence: Fence) -> int:
-    """The run's version. Until the transaction ends nobody else can take the run over. Raises FenceLost."""
+    """The run's version. Until the transaction ends nobody else can take the run over. Raises StaleFenceError."""
     held = select(runs.c.version).where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)
     version: int | None = (await connection.execute(held.with_for_update())).scalar_one_or_none()
     if version is None:
-        raise FenceLost(fence.run_id, fence.number)
+        raise StaleFenceError(fence.run_id, fence.number)
     return version
 
 
 async def advance(connection: AsyncConnection, fence: Fence, version: int) -> None:
-    """Compare-and-set: one version on, if the run still has `version`. Raises FenceLost, VersionConflict."""
+    """Compare-and-set: one version on, if the run still has `version`. Raises StaleFenceError, VersionConflict."""
     unchanged = (runs.c.run_id == fence.run_id, runs.c.fence == fence.number, runs.c.version == version)
     changed = await connection.execute(update(runs).where(*unchanged).values(version=version + 1))
     if changed.rowcount != 1:
@@ -85,56 +94,66 @@ async def take_work_back(connection: AsyncConnection, run_id: str, rewind: Rewin
         await connection.execute(delete(deliverables).where(own))
     else:
         await connection.execute(
-            update(deliverables).where(own).values(body=bound(rewind.handed_in.model_dump_json(), run_id))
+            update(deliverables).where(own).values(body=bind_to_row(rewind.handed_in.model_dump_json(), run_id))
         )
 
 
-class SqlWork(StorePart):
+class SqlWorkRepository(StorePart):
     """The port `Store`: what agents note and hand in."""
 
-    @writing
+    @write_transaction
     async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> None:
-        """Keep a note; the same id twice is one note. Raises FenceLost."""
-        body = bound(note.model_dump_json(), fence.run_id, note.id)
+        """Keep a note; the same id twice is one note. Raises StaleFenceError."""
+        body = bind_to_row(note.model_dump_json(), fence.run_id, note.id)
         row = {"run_id": fence.run_id, "note_id": note.id, "task_id": task_id, "body": body}
         await hold(connection, fence)
         if await add_once(connection, notes, row):
             self._tell(connection, fence.run_id, Happening(kind="noted", reference=note.id))
 
-    @reading
+    @read_transaction
     async def notes(
         self, connection: AsyncConnection, task_id: str, reader: Reader, run_id: str | None = None
     ) -> tuple[Note, ...]:
         """Notes of a task or of one agent run, in the order in which they were taken."""
-        own = select(notes.c.body, runs.c.proof).join(runs, runs.c.run_id == notes.c.run_id).where(owned(runs, reader))
-        taken = own.where(of_task(notes, task_id)).order_by(notes.c.ordinal)
+        own = (
+            select(notes.c.body, runs.c.proof)
+            .join(runs, runs.c.run_id == notes.c.run_id)
+            .where(build_owner_filter(runs, reader))
+        )
+        taken = own.where(build_task_filter(notes, task_id)).order_by(notes.c.ordinal)
         if run_id is not None:
             taken = taken.where(notes.c.run_id == run_id)
-        return tuple(Note.model_validate_json(body) for body in await bodies(connection, taken))
+        return tuple(Note.model_validate_json(body) for body in await fetch_bodies(connection, taken))
 
-    @writing
+    @write_transaction
     async def hand_in(self, connection: AsyncConnection, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
-        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
-        row = {"run_id": fence.run_id, "task_id": task_id, "body": bound(deliverable.model_dump_json(), fence.run_id)}
+        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises StaleFenceError."""
+        row = {
+            "run_id": fence.run_id,
+            "task_id": task_id,
+            "body": bind_to_row(deliverable.model_dump_json(), fence.run_id),
+        }
         await hold(connection, fence)
         await connection.execute(delete(deliverables).where(deliverables.c.run_id == fence.run_id))
         await connection.execute(insert(deliverables).values(row))
         self._tell(connection, fence.run_id, Happening(kind="delivered"))
 
-    @reading
-    async def deliverable(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Deliverable | None:
+    @read_transaction
+    async def get_deliverable(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Deliverable | None:
         """What the run handed in."""
         own = select(deliverables.c.body, runs.c.proof).join(runs, runs.c.run_id == deliverables.c.run_id)
-        handed_in = own.where(deliverables.c.run_id == run_id, owned(runs, reader))
-        found = await bodies(connection, handed_in)
+        handed_in = own.where(deliverables.c.run_id == run_id, build_owner_filter(runs, reader))
+        found = await fetch_bodies(connection, handed_in)
         return _DELIVERABLE.validate_json(found[0]) if found else None
 
-    @reading
-    async def deliverables(self, connection: AsyncConnection, task_id: str, reader: Reader) -> dict[str, Deliverable]:
+    @read_transaction
+    async def get_deliverables(
+        self, connection: AsyncConnection, task_id: str, reader: Reader
+    ) -> dict[str, Deliverable]:
         """What all agent runs of a task handed in, by run id."""
         chosen = select(deliverables.c.run_id, deliverables.c.body, runs.c.proof)
-        handed_in = chosen.where(of_task(deliverables, task_id))
-        own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(owned(runs, reader))
+        handed_in = chosen.where(build_task_filter(deliverables, task_id))
+        own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(build_owner_filter(runs, reader))
         rows = (await connection.execute(own)).all()
         return {row.run_id: _DELIVERABLE.validate_json(row.body) for row in rows}
 
@@ -148,10 +167,10 @@ class _Committed(NamedTuple):
     body: str
 
 
-class SqlTranscripts(StorePart):
+class SqlTranscriptRepository(StorePart):
     """The port `Store`: transcripts, charges and outcomes."""
 
-    @writing
+    @write_transaction
     async def open_run(self, connection: AsyncConnection, run: RunRef) -> None:
         """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
         self.require_own(run.store_id)
@@ -166,16 +185,16 @@ class SqlTranscripts(StorePart):
             "version": 0,
             "opened_at": self._clock(),
         }
-        await add_once(connection, runs, proved(runs, row))
+        await add_once(connection, runs, add_row_proof(runs, row))
 
-    @writing
+    @write_transaction
     async def take_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
         """Take the run over: every older fence is lost from here on. Raises StoreError for an unknown run."""
         fence = await _take(connection, run_id)
         self._tell(connection, run_id, Happening(kind="taken", reference=str(fence.number)))
         return fence
 
-    @reading
+    @read_transaction
     async def load(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Transcript:
         """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
         known = await connection.execute(select(runs.c.version, runs.c.proof).where(*_own(run_id, reader)))
@@ -192,99 +211,99 @@ class SqlTranscripts(StorePart):
             records=tuple(_RECORD.validate_json(row.body).replace(after=bisect(versions, row.version)) for row in done),
         )
 
-    @reading
+    @read_transaction
     async def run_ids(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[str, ...]:
         """Of all agent runs of a task that were opened: planning, steps and subagents."""
-        own = select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, owned(runs, reader))
-        return tuple(await bodies(connection, own.order_by(runs.c.run_id)))
+        own = select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, build_owner_filter(runs, reader))
+        return tuple(await fetch_bodies(connection, own.order_by(runs.c.run_id)))
 
-    @reading
-    async def totals(self, connection: AsyncConnection, run_id: str) -> RunTotals:
+    @read_transaction
+    async def totals(self, connection: AsyncConnection, run_id: str) -> RunUsage:
         """All charges and open intents of the run, added up."""
-        return await totals(connection, run_id)
+        return await load_run_usage(connection, run_id)
 
-    @reading
-    async def spent_by_agent(self, connection: AsyncConnection, task_id: str) -> Mapping[str, RunTotals]:
+    @read_transaction
+    async def get_usage_by_agent(self, connection: AsyncConnection, task_id: str) -> Mapping[str, RunUsage]:
         """By step, what agents of the task have spent, without the call that each may be waiting for now: what that
         costs is not known yet, and its worst case is no spending.
         """
         found = await connection.execute(select(runs.c.run_id, runs.c.step_id).where(runs.c.task_id == task_id))
-        return {step_id: await spent(connection, run_id) for run_id, step_id in found.all()}
+        return {step_id: await load_settled_run_usage(connection, run_id) for run_id, step_id in found.all()}
 
-    @writing
+    @write_transaction
     async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: Intent) -> int:
-        """Store the intent before its call; those of earlier attempts stay, and are counted. Raises FenceLost."""
+        """Store the intent before its call; those of earlier attempts stay, and are counted. Raises StaleFenceError."""
         await hold(connection, fence)
         await add_intent(connection, fence.run_id, intent)
         self._tell(connection, fence.run_id, Happening(kind="called", reference=intent.key))
         same = select(func.count()).where(intents.c.run_id == fence.run_id, intents.c.key == intent.key)
         return (await connection.execute(same)).scalar_one()
 
-    @writing
+    @write_transaction
     async def drop_intent(self, connection: AsyncConnection, fence: Fence, key: str) -> None:
-        """Take the newest intent of the key back. Raises FenceLost."""
+        """Take the newest intent of the key back. Raises StaleFenceError."""
         await hold(connection, fence)
         await drop_newest_intent(connection, fence.run_id, key)
 
-    @writing
-    async def lower_intent(self, connection: AsyncConnection, fence: Fence, key: str, worst_case: Amount) -> None:
-        """The newest intent of the key holds this from now on. Raises FenceLost."""
+    @write_transaction
+    async def update_intent(self, connection: AsyncConnection, fence: Fence, key: str, worst_case: Amount) -> None:
+        """The newest intent of the key holds this from now on. Raises StaleFenceError."""
         await hold(connection, fence)
         held = {"worst_case": worst_case.tokens, "worst_case_micro_usd": worst_case.micro_usd}
         newest = intents.c.ordinal == _newest_intent(fence.run_id, key)
         await connection.execute(update(intents).where(newest).values(held))
 
-    @writing
+    @write_transaction
     async def commit_reply(
         self, connection: AsyncConnection, fence: Fence, version: int, message: Message, charge: Charge
     ) -> None:
         """The reply and its charge. A key that was charged before changes nothing.
 
-        Raises FenceLost, VersionConflict, and StoreError for a message id that the run has already.
+        Raises StaleFenceError, VersionConflict, and StoreError for a message id that the run has already.
         """
         await hold(connection, fence)
         if await add_charge(connection, fence.run_id, charge):
             await self._append(connection, fence, version, message)
             self._tell(connection, fence.run_id, charged("replied", charge, message))
 
-    @writing
+    @write_transaction
     async def commit_message(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
         """Append a user message. Raises as `commit_reply` does."""
         await self._append(connection, fence, version, message)
         self._tell(connection, fence.run_id, Happening(kind="given", reference=message.id))
 
-    @writing
+    @write_transaction
     async def commit_charge(self, connection: AsyncConnection, fence: Fence, charge: Charge) -> None:
-        """A charge without a message; the same key twice counts once. Raises FenceLost."""
+        """A charge without a message; the same key twice counts once. Raises StaleFenceError."""
         await hold(connection, fence)
         if await add_charge(connection, fence.run_id, charge):
             self._tell(connection, fence.run_id, charged("charged", charge))
 
-    @writing
+    @write_transaction
     async def record_tool_intent(self, connection: AsyncConnection, fence: Fence, tool_use_id: str) -> bool:
-        """Whether this attempt is the first that is about to run the call. Raises FenceLost."""
+        """Whether this attempt is the first that is about to run the call. Raises StaleFenceError."""
         row = {"run_id": fence.run_id, "tool_use_id": tool_use_id, "at": self._clock()}
         await hold(connection, fence)
         return await add_once(connection, tool_intents, row)
 
-    @reading
+    @read_transaction
     async def outcome(self, connection: AsyncConnection, run_id: str, leg: int, reader: Reader) -> LegOutcome | None:
         """The committed outcome of a leg."""
         joined = select(outcomes.c.body, runs.c.proof).join(runs, runs.c.run_id == outcomes.c.run_id)
         committed = joined.where(*_own(run_id, reader), outcomes.c.leg == leg)
-        found = await bodies(connection, committed)
+        found = await fetch_bodies(connection, committed)
         return _OUTCOME.validate_json(found[0]) if found else None
 
-    @writing
+    @write_transaction
     async def commit_outcome(self, connection: AsyncConnection, fence: Fence, leg: int, outcome: LegOutcome) -> None:
-        """The leg is over. The same leg twice: the first outcome stays. Raises FenceLost."""
-        body = bound(outcome.model_dump_json(), fence.run_id, leg)
+        """The leg is over. The same leg twice: the first outcome stays. Raises StaleFenceError."""
+        body = bind_to_row(outcome.model_dump_json(), fence.run_id, leg)
         row = {"leg": leg, "body": body, **self._stamp(fence)}
         await hold(connection, fence)
         if await add_once(connection, outcomes, row):
             self._tell(connection, fence.run_id, Happening(kind="left", reference=str(leg), detail=outcome.type))
 
-    @writing
+    @write_transaction
     async def commit_compaction(
         self,
         connection: AsyncConnection,
@@ -296,7 +315,7 @@ class SqlTranscripts(StorePart):
     ) -> None:
         """Record, passages and charge in one transaction. The same record id twice changes nothing.
 
-        Raises FenceLost, VersionConflict.
+        Raises StaleFenceError, VersionConflict.
         """
         await hold(connection, fence)
         if await self._recorded(connection, fence, version, record):
@@ -304,7 +323,7 @@ class SqlTranscripts(StorePart):
             if charge is not None and await add_charge(connection, fence.run_id, charge):
                 self._tell(connection, fence.run_id, charged("charged", charge))
 
-    @writing
+    @write_transaction
     async def commit_rewind(self, connection: AsyncConnection, fence: Fence, version: int, rewind: Rewind) -> None:
         """The record, and what goes with it, in one transaction. Raises as `commit_compaction` does."""
         await hold(connection, fence)
@@ -316,7 +335,7 @@ class SqlTranscripts(StorePart):
         """Whether the record is new. The same id twice changes nothing."""
         if await _is_recorded(connection, fence.run_id, record.id):
             return False
-        body = bound(record.model_dump_json(), fence.run_id, version + 1)
+        body = bind_to_row(record.model_dump_json(), fence.run_id, version + 1)
         row = {"version": version + 1, "record_id": record.id, "body": body, **self._stamp(fence)}
         await advance(connection, fence, version)
         await connection.execute(insert(compactions).values(row))
@@ -325,7 +344,7 @@ class SqlTranscripts(StorePart):
         return True
 
     async def _append(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
-        body = bound(message.model_dump_json(), fence.run_id, version + 1)
+        body = bind_to_row(message.model_dump_json(), fence.run_id, version + 1)
         row = {"version": version + 1, "message_id": message.id, "body": body}
         await advance(connection, fence, version)
         try:
@@ -338,7 +357,7 @@ class SqlTranscripts(StorePart):
 
 
 def _own(run_id: str, reader: Reader) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    return runs.c.run_id == run_id, owned(runs, reader)
+    return runs.c.run_id == run_id, build_owner_filter(runs, reader)
 
 
 async def _bodies(connection: AsyncConnection, table: Table, run_id: str) -> Sequence[_Committed]:
@@ -395,12 +414,12 @@ async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -
     return True
 
 
-async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
+async def load_run_usage(connection: AsyncConnection, run_id: str) -> RunUsage:
     """All charges and open intents of the run, added up."""
     mine = charges.c.run_id == run_id
     summed = select(
-        *(added_up(charges.c[kind]).label(kind) for kind in Usage.model_fields),
-        added_up(charges.c.cost_micro_usd).label("cost"),
+        *(sum_or_zero(charges.c[kind]).label(kind) for kind in Usage.model_fields),
+        sum_or_zero(charges.c.cost_micro_usd).label("cost"),
         func.count().label("charges"),
         func.count(charges.c.cost_micro_usd).label("priced"),
         func.count().filter(charges.c.kind == "turn").label("turns"),
@@ -409,7 +428,7 @@ async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
         _last_prompt(run_id).label("last_prompt"),
     ).where(mine)
     row = (await connection.execute(summed)).one()
-    return RunTotals(
+    return RunUsage(
         usage=Usage.model_validate({kind: getattr(row, kind) for kind in Usage.model_fields}),
         turns=row.turns,
         possibly_billed=row.possibly_billed,
@@ -419,11 +438,11 @@ async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
     )
 
 
-async def spent(connection: AsyncConnection, run_id: str) -> RunTotals:
+async def load_settled_run_usage(connection: AsyncConnection, run_id: str) -> RunUsage:
     """The totals without the newest intent, as long as its key has no charge: its answer may still come. An older one
     will have none any more.
     """
-    known = await totals(connection, run_id)
+    known = await load_run_usage(connection, run_id)
     newest = select(intents).where(intents.c.run_id == run_id).order_by(intents.c.ordinal.desc()).limit(1)
     open_call = (await connection.execute(newest)).one_or_none()
     if open_call is None:
@@ -438,7 +457,7 @@ async def spent(connection: AsyncConnection, run_id: str) -> RunTotals:
 
 
 def _open(worst_case: ColumnElement[int], run_id: str) -> ScalarSelect[int]:
-    return select(added_up(worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
+    return select(sum_or_zero(worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
 
 
 def _last_prompt(run_id: str) -> ScalarSelect[int]:

@@ -8,39 +8,54 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from waystation.agents.call_ledger import Affordable, CallKey, MeteredModel, TooDear
+from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
 from waystation.agents.roles import prompt
 from waystation.context.constraints import (
-    open_items,
-    recorded_decisions,
-    user_constraints,
-    user_requests,
-    user_words,
+    extract_recorded_decisions,
+    extract_user_constraints,
+    extract_user_requests,
+    extract_user_words,
+    find_open_items,
 )
-from waystation.context.history import current, pinned_ids, view, with_record
+from waystation.context.history import build_model_view, get_effective_transcript, get_pinned_message_ids, with_record
 from waystation.context.outcome import CompactionRequest, Status
-from waystation.context.pipeline import Summarise, part_length, parts_of
+from waystation.context.pipeline import SummariseDecision, part_length, split_into_parts
 from waystation.context.policy import CompactionPolicy
 from waystation.context.restoration import without_files
 from waystation.context.strategies import STRATEGIES
 from waystation.context.summary import (
     is_summary,
     is_summary_or_marker,
-    summary_part,
-    unframed,
+    strip_frame_tags,
     without_scratchpad,
+    wrap_partial_summary,
 )
-from waystation.context.summary_validator import Accepted, Rejected, Replacement, Rule, check_middle, check_summary
+from waystation.context.summary_validator import (
+    Accepted,
+    Rejected,
+    Rule,
+    SummaryCheckInput,
+    check_middle,
+    check_summary,
+)
 from waystation.context.tokens import estimate_text
-from waystation.context.transcript import Charge, Fence, Message, SummaryPart, Text, Transcript, user_text
+from waystation.context.transcript import (
+    Charge,
+    Fence,
+    Message,
+    SummaryPartRecord,
+    Text,
+    Transcript,
+    build_user_message,
+)
 from waystation.kernel.errors import ModelRejected, ModelUnavailable
 from waystation.kernel.value import Value
 from waystation.memory.passages import render, tool_names
 from waystation.models.ports import ModelRequest, StopReason
-from waystation.models.profiles import model_facts
-from waystation.privacy.policy import Place, redaction_notes
+from waystation.models.profiles import get_model_profile
+from waystation.privacy.policy import TextDestination, redaction_notes
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import Tagged, tagged, without_tags
+from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted
 
 HEADROOM = 2
 """A summary may have this many times the tokens that were asked for: models do not count exactly."""
@@ -53,7 +68,7 @@ _SURE_SHARE = 75
 """Percent of a window that an estimate may fill: texts of several kinds together may have a third more tokens."""
 
 
-class SummaryReply(Value):
+class SummaryResponse(Value):
     """What the model wrote."""
 
     text: str
@@ -65,7 +80,7 @@ class SummaryReply(Value):
     """It is not whole, also after another try: it was longer than its reply may be."""
 
 
-class NoReply(Value):
+class SummaryUnavailableResult(Value):
     """The model was not to be had. Nothing was charged."""
 
     note: str
@@ -74,7 +89,7 @@ class NoReply(Value):
 
 
 @dataclass(frozen=True)
-class CondensingModel:
+class SummaryModel:
     """The model of one compaction, charged to the agent run that needs it."""
 
     model: MeteredModel
@@ -87,56 +102,58 @@ class CondensingModel:
 
     def room(self, most: int) -> int:
         """Tokens of conversation that it can read for a summary of at most so many."""
-        facts = model_facts(self.request.terms.condense_model)
+        facts = get_model_profile(self.request.terms.condense_model)
         asked = estimate_text(self._system + self.policy.instructions + self.work)
         return max(1, (facts.window - self._most_output(most, TRIES) - asked) * _SURE_SHARE // 100)
 
     async def ask(
         self, name: str, conversation: str, length: tuple[int, int], note: str = ""
-    ) -> SummaryReply | NoReply:
+    ) -> SummaryResponse | SummaryUnavailableResult:
         """Ask, and once more where the summary was cut; `name` is unique in the agent run, so that a call is charged
         once. `note` says what the conversation is, where it is not a whole one.
 
-        Raises ModelUnavailable, RedactionFailed, FenceLost.
+        Raises ModelUnavailable, RedactionFailed, StaleFenceError.
         """
         answer = await self._asked(name, conversation, length, note, 1)
-        if isinstance(answer, NoReply) or not answer.cut:
+        if isinstance(answer, SummaryUnavailableResult) or not answer.cut:
             return answer
         shorter = (length[0], max(length[0], length[1] // 2))
         again = f"{note}\nA summary of it was too long and was cut: keep this one short, and end it.".strip()
         second = await self._asked(f"{name}-again", conversation, shorter, again, TRIES)
-        if isinstance(second, NoReply):
+        if isinstance(second, SummaryUnavailableResult):
             return answer
         await self.model.store.commit_charge(self.fence, answer.charge)
         return second
 
     async def _asked(
         self, name: str, conversation: str, length: tuple[int, int], note: str, attempt: int
-    ) -> SummaryReply | NoReply:
+    ) -> SummaryResponse | SummaryUnavailableResult:
         terms, run = self.request.terms, self.request.run
         ask = ModelRequest(
             model=terms.condense_model,
             system=self._system,
-            messages=(user_text("m1", self._question(conversation, length, note)),),
+            messages=(build_user_message("m1", self._question(conversation, length, note)),),
             max_output=self._most_output(length[1], attempt),
             one_shot=True,
         )
         call = await self._fitted(ask, length[0])
-        if isinstance(call, TooDear):
-            return NoReply(note="The budget did not allow a summary.", asked=False)
+        if isinstance(call, CallNotAffordable):
+            return SummaryUnavailableResult(note="The budget did not allow a summary.", asked=False)
         try:
             reply, charge = await self.model.ask(self.fence, CallKey("summary", name), call)
         except ModelRejected as error:
-            return NoReply(note=f"The summariser failed: {error}", asked=True)
+            return SummaryUnavailableResult(note=f"The summariser failed: {error}", asked=True)
         except ModelUnavailable as error:
-            if error.possibly_billed and isinstance(await self._fitted(ask, length[0]), TooDear):
-                return NoReply(note=f"The summariser failed, and the budget allows no other try: {error}", asked=True)
+            if error.possibly_billed and isinstance(await self._fitted(ask, length[0]), CallNotAffordable):
+                return SummaryUnavailableResult(
+                    note=f"The summariser failed, and the budget allows no other try: {error}", asked=True
+                )
             raise
         said = () if reply.stop is StopReason.REFUSAL else reply.blocks
         text = without_scratchpad("\n".join(block.text for block in said if isinstance(block, Text)))
-        (redacted,) = await self.redactor.redact([text], Place.SUMMARY, run.tenant)
+        (redacted,) = await self.redactor.redact([text], TextDestination.SUMMARY, run.tenant)
         # A placeholder alone is no summary.
-        return SummaryReply(
+        return SummaryResponse(
             text="" if redacted.unredacted else redacted.text,
             charge=charge,
             redactions=len(redacted.spans),
@@ -145,15 +162,15 @@ class CondensingModel:
 
     def _most_output(self, most: int, attempt: int) -> int:
         """Tokens of the reply to a request for a summary of at most so many."""
-        facts = model_facts(self.request.terms.condense_model)
+        facts = get_model_profile(self.request.terms.condense_model)
         wanted = (most * HEADROOM + THINKING_ROOM) * attempt
         return min(wanted, facts.max_output) if facts.known else wanted
 
-    async def _fitted(self, ask: ModelRequest, least: int) -> Affordable | TooDear:
+    async def _fitted(self, ask: ModelRequest, least: int) -> PreparedCall | CallNotAffordable:
         """With room for the shortest summary at least: less would only be cut."""
         left = self.request.limit.after((await self.model.store.totals(self.fence.run_id)).spent)
         floor = min(max(_REPLY_FLOOR, least), ask.max_output)
-        return await self.model.fitted(ask, left, floor, self.request.terms.prices)
+        return await self.model.prepare_call(ask, left, floor, self.request.terms.prices)
 
     @property
     def _system(self) -> str:
@@ -161,30 +178,32 @@ class CondensingModel:
 
     def _question(self, conversation: str, length: tuple[int, int], note: str) -> str:
         wishes = self.policy.instructions.strip()
-        heed = f"Whoever asked for the summary wants this heeded:\n{tagged('wishes', wishes)}" if wishes else ""
+        heed = f"Whoever asked for the summary wants this heeded:\n{wrap_untrusted('wishes', wishes)}" if wishes else ""
         work = (
-            f"The agent works on this: keep what serves it.\n{tagged('task', _inside(self.work))}" if self.work else ""
+            f"The agent works on this: keep what serves it.\n{wrap_untrusted('task', _inside(self.work))}"
+            if self.work
+            else ""
         )
         parts = [
             f"Summarise this conversation in {length[0]} to {length[1]} tokens.",
             note,
             work,
             heed,
-            tagged("conversation", _inside(conversation)),
+            wrap_untrusted("conversation", _inside(conversation)),
             "Give the summary and nothing else.",
         ]
         return "\n".join(filter(None, parts))
 
 
-def _inside(text: str) -> Tagged:
+def _inside(text: str) -> SafeMarkup:
     """What was said, and the records of earlier compactions, whose frames stay: nothing in it can step out."""
-    return Tagged(without_tags(text, "conversation", "wishes", "task"))
+    return SafeMarkup(escape_tags(text, "conversation", "wishes", "task"))
 
 
 JOINED = "It is given by summaries of its parts, one after the other: make one summary of them all."
 
 
-class Middle(Value):
+class SummaryInput(Value):
     """The messages that are to be hidden, with everything private replaced."""
 
     messages: tuple[Message, ...]
@@ -206,26 +225,28 @@ class Middle(Value):
     def lines(self) -> tuple[str, ...]:
         """Each message as the summariser reads it: only what an earlier compaction left may look like that."""
         shown = ((message, self.texts[message.id]) for message in self.messages)
-        return tuple(text if is_summary_or_marker(message) else unframed(text) for message, text in shown if text)
+        return tuple(
+            text if is_summary_or_marker(message) else strip_frame_tags(text) for message, text in shown if text
+        )
 
     @property
     def text(self) -> str:
         """All of it."""
         return "\n".join(self.lines)
 
-    def replaced(self, rung: Summarise, policy: CompactionPolicy) -> Replacement:
+    def replaced(self, rung: SummariseDecision, policy: CompactionPolicy) -> SummaryCheckInput:
         """As the check before commit needs it. The user's words are those of the conversation, which the agent's model
         has seen: what is kept for its next view is kept word for word, and only what others read is replaced.
         """
         heard = _heard(self.messages)
-        return Replacement(
+        return SummaryCheckInput(
             text=self.text,
             tokens=rung.middle_tokens,
             room=rung.summary_tokens[1],
             cap=policy.pin_cap,
-            constraints=user_constraints(heard),
-            asked=user_requests(heard),
-            decisions=recorded_decisions(self.said),
+            constraints=extract_user_constraints(heard),
+            asked=extract_user_requests(heard),
+            decisions=extract_recorded_decisions(self.said),
             open_work=self.open_work,
             user_said=self.user_said,
             pinned=self.pinned,
@@ -234,29 +255,29 @@ class Middle(Value):
     @classmethod
     async def redacted(
         cls, messages: Sequence[Message], transcript: Transcript, redactor: Redactor, tenant: str, *unfinished: str
-    ) -> tuple["Middle", int]:
+    ) -> tuple["SummaryInput", int]:
         """Some of the transcript's view as a middle, and how many spans of it were replaced.
 
         `unfinished`: open work that the conversation does not tell of.
         Raises RedactionFailed: then nothing goes anywhere.
         """
-        shown = view(transcript)
-        names, undone = tool_names(shown), (*open_items(messages, shown), *unfinished)
+        shown = build_model_view(transcript)
+        names, undone = tool_names(shown), (*find_open_items(messages, shown), *unfinished)
         rendered = [_text(message) if is_summary(message) else render(message, names) for message in messages]
-        heard = _heard((*messages, *current(transcript).messages))
+        heard = _heard((*messages, *get_effective_transcript(transcript).messages))
         spoken = [message.text for message in heard]
-        redacted = iter(await redactor.redact([*rendered, *undone, *spoken], Place.COMPRESSED, tenant))
+        redacted = iter(await redactor.redact([*rendered, *undone, *spoken], TextDestination.COMPRESSED, tenant))
         texts, open_work = list(islice(redacted, len(rendered))), list(islice(redacted, len(undone)))
         said = {
             message.id: message.replace(blocks=(Text(text=item.text),))
             for message, item in zip(heard, redacted, strict=True)
         }
-        pinned = pinned_ids(transcript)
+        pinned = get_pinned_message_ids(transcript)
         middle = cls(
             messages=tuple(messages),
             texts={message.id: item.text for message, item in zip(messages, texts, strict=True)},
             said=tuple(said[message.id] for message in messages if message.id in said),
-            user_said=user_words(tuple(said.values())),
+            user_said=extract_user_words(tuple(said.values())),
             pinned=tuple(message.id for message in messages if message.id in pinned),
             open_work=tuple(item.text for item in open_work),
             notes=redaction_notes(*texts),
@@ -279,21 +300,22 @@ class SummaryResult(Value):
 class Summariser:
     """The summary of one middle, under way."""
 
-    model: CondensingModel
+    model: SummaryModel
     transcript: Transcript
     """It grows by the parts of a long middle."""
     redactions: int = 0
     """Spans replaced in what the model wrote."""
 
-    async def summarise(self, rung: Summarise, middle: Middle, sources: str = "") -> SummaryResult:
+    async def summarise(self, rung: SummariseDecision, middle: SummaryInput, sources: str = "") -> SummaryResult:
         """Ask, once for a middle that the model can read at once, and not at all where no summary would do.
 
-        `sources` names the passages behind it. Raises ModelUnavailable, RedactionFailed, FenceLost, VersionConflict.
+        `sources` names the passages behind it. Raises ModelUnavailable, RedactionFailed, StaleFenceError,
+        VersionConflict.
         """
         replaced = middle.replaced(rung, self.model.policy).replace(sources=sources)
         if hopeless := check_middle(replaced):
             return SummaryResult(verdict=hopeless, charge=None, asked=False)
-        parts = parts_of(middle.lines, self.model.room(rung.summary_tokens[1]))
+        parts = split_into_parts(middle.lines, self.model.room(rung.summary_tokens[1]))
         conversation, note = parts[0], ""
         if len(parts) > 1:
             said = await self._summaries(rung, parts)
@@ -301,13 +323,13 @@ class Summariser:
                 return said
             conversation, note = said, JOINED
         answer = await self.model.ask(rung.compaction_id, conversation, rung.summary_tokens, note)
-        if isinstance(answer, NoReply):
+        if isinstance(answer, SummaryUnavailableResult):
             return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
         self.redactions += answer.redactions
         verdict = _CUT if answer.cut else check_summary(answer.text, replaced)
         return SummaryResult(verdict=verdict, charge=answer.charge)
 
-    async def _summaries(self, rung: Summarise, parts: Sequence[str]) -> str | SummaryResult:
+    async def _summaries(self, rung: SummariseDecision, parts: Sequence[str]) -> str | SummaryResult:
         """What the parts come to, one after the other; or how the first one failed of which nothing came."""
         high = rung.summary_tokens[1]
         length = part_length(rung.summary_tokens, len(parts), self.model.room(high) // HEADROOM)
@@ -318,18 +340,18 @@ class Summariser:
             summary = self._kept(name) or await self._summarised(name, part, length, note)
             if isinstance(summary, SummaryResult):
                 return summary
-            summaries.append(summary_part(summary))
+            summaries.append(wrap_partial_summary(summary))
         return "\n".join(summaries)
 
     def _kept(self, name: str) -> str | None:
         """A part that an earlier attempt has paid."""
         records = self.transcript.records
-        return next((r.text for r in records if isinstance(r, SummaryPart) and r.id == name), None)
+        return next((r.text for r in records if isinstance(r, SummaryPartRecord) and r.id == name), None)
 
     async def _summarised(self, name: str, part: str, length: tuple[int, int], note: str) -> str | SummaryResult:
         """Kept in the transcript together with its charge: a crash later on does not pay it again."""
         answer = await self.model.ask(name, part, length, note)
-        if isinstance(answer, NoReply):
+        if isinstance(answer, SummaryUnavailableResult):
             return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
         self.redactions += answer.redactions
         if answer.cut:
@@ -338,7 +360,7 @@ class Summariser:
             message = "the summary of a part is blank"
             blank = Rejected(status=Status.FAILED_EMPTY_SUMMARY, rule=Rule.EMPTY, message=message)
             return SummaryResult(verdict=blank, charge=answer.charge)
-        record = SummaryPart(id=name, text=answer.text)
+        record = SummaryPartRecord(id=name, text=answer.text)
         transcripts, version = self.model.model.store, self.transcript.version
         await transcripts.commit_compaction(self.model.fence, version, record, (), answer.charge)
         self.transcript = with_record(self.transcript, record)

@@ -25,10 +25,10 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue, model_validator
 
-from waystation.context.history import current, recorded_at
+from waystation.context.history import count_messages_before, get_effective_transcript
 from waystation.context.transcript import Transcript
-from waystation.documents.web_pages import Domains, web_address
-from waystation.kernel.errors import WebRefused
+from waystation.documents.web_pages import DomainPolicy, parse_web_address
+from waystation.kernel.errors import WebFetchRejectedError
 from waystation.kernel.roles import AgentRole, Permission, Phase, role_spec
 from waystation.kernel.value import Value
 
@@ -49,10 +49,10 @@ class ParameterLimit(Value):
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"min {self.min:g} is more than max {self.max:g}")
         if self.domains is not None:
-            Domains(allow=self.domains)  # refuses what is no domain
+            DomainPolicy(allow=self.domains)  # refuses what is no domain
         return self
 
-    def admits(self, value: JsonValue) -> bool:
+    def is_allowed(self, value: JsonValue) -> bool:
         """Whether a call may have this value."""
         return self._in_range(value) and self._is_listed(value) and self._in_domains(value)
 
@@ -89,7 +89,7 @@ class ParameterLimit(Value):
         low = default if self.min is None else max(self.min, _number(default, self.min))
         near = low if self.max is None else min(self.max, _number(low, self.max))
         stand_ins: list[JsonValue] = [default, _whole(_number(near, 0)), *(self.one_of or ())]
-        return None if default is None else next((value for value in stand_ins if self.admits(value)), None)
+        return None if default is None else next((value for value in stand_ins if self.is_allowed(value)), None)
 
     def _in_range(self, value: JsonValue) -> bool:
         if self.min is None and self.max is None:
@@ -105,8 +105,8 @@ class ParameterLimit(Value):
         if self.domains is None:
             return True
         try:
-            return Domains(allow=self.domains).admits(web_address(str(value)).host)
-        except WebRefused:
+            return DomainPolicy(allow=self.domains).is_allowed(parse_web_address(str(value)).host)
+        except WebFetchRejectedError:
             return False
 
 
@@ -119,7 +119,7 @@ def unknown(schema: Mapping[str, JsonValue], limits: Limits) -> list[str]:
     return sorted(limits.keys() - _properties(schema).keys())
 
 
-def limited(schema: Mapping[str, JsonValue], limits: Limits) -> dict[str, JsonValue]:
+def apply_parameter_limits(schema: Mapping[str, JsonValue], limits: Limits) -> dict[str, JsonValue]:
     """A tool's schema with the limits in it. What has no default that is admitted has to be given."""
     required = schema.get("required")
     parameters = _properties(schema)
@@ -138,9 +138,9 @@ def with_defaults(
     return {**arguments, **{name: _as_object(properties[name])["default"] for name in left_out}}
 
 
-def fault(arguments: Mapping[str, JsonValue], limits: Limits) -> str | None:
+def find_argument_error(arguments: Mapping[str, JsonValue], limits: Limits) -> str | None:
     """What is wrong with arguments that are complete, without their values; None where nothing is."""
-    wrong = [name for name, limit in limits.items() if name not in arguments or not limit.admits(arguments[name])]
+    wrong = [name for name, limit in limits.items() if name not in arguments or not limit.is_allowed(arguments[name])]
     return "; ".join(f"{name} has to be {limits[name].words}" for name in wrong) or None
 
 
@@ -171,7 +171,7 @@ MORE_PART = 4
 """Tools that somebody added may bring what is shown to this part of the window, at most to twice `TOOL_TOKENS`."""
 
 
-def urgent(executing: int, reflecting: int | None = None, verifying: int | None = None) -> Urgency:
+def make_urgency(executing: int, reflecting: int | None = None, verifying: int | None = None) -> Urgency:
     """As urgent in each phase of a step's agent; in later ones as in the one before, where nothing else is said."""
     reflecting = executing if reflecting is None else reflecting
     return {
@@ -181,7 +181,7 @@ def urgent(executing: int, reflecting: int | None = None, verifying: int | None 
     }
 
 
-class Offered(Value):
+class CandidateTool(Value):
     """A tool that an agent could have."""
 
     name: str
@@ -193,7 +193,7 @@ class Offered(Value):
     """Why nobody may have it here."""
 
 
-class Hidden(Value):
+class HiddenToolRecord(Value):
     """A tool that the agent does not see, and why."""
 
     name: str
@@ -201,15 +201,15 @@ class Hidden(Value):
     reason: str
 
 
-class Projection(Value):
+class ToolVisibility(Value):
     """What an agent sees in a phase. Both in the order in which the tools were offered."""
 
     phase: Phase
     budget: int
     """Tokens for definitions. The tools by which it hands in are there even where they alone have more."""
-    shown: tuple[Offered, ...]
-    hidden: tuple[Hidden, ...]
-    admitted: tuple[Offered, ...] = ()
+    shown: tuple[CandidateTool, ...]
+    hidden: tuple[HiddenToolRecord, ...]
+    admitted: tuple[CandidateTool, ...] = ()
     """All that its rights admit, whatever the phase and the budget."""
 
     @property
@@ -222,7 +222,7 @@ class Projection(Value):
         """Of what is shown."""
         return frozenset(tool.name for tool in self.shown)
 
-    def why_hidden(self, name: str) -> str | None:
+    def get_hidden_reason(self, name: str) -> str | None:
         """None for a tool that is shown, or that was not offered."""
         return next((tool.reason for tool in self.hidden if tool.name == name), None)
 
@@ -246,7 +246,7 @@ class ToolPolicy(Value):
         return min(2 * TOOL_TOKENS, max(TOOL_TOKENS, window // MORE_PART)) if self.more else TOOL_TOKENS
 
 
-class Rights(Value):
+class AgentPermissions(Value):
     """What an agent may have at all."""
 
     role: AgentRole
@@ -255,7 +255,7 @@ class Rights(Value):
     denied: tuple[str, ...] = ()
     """As in `ToolPolicy`."""
 
-    def refusal(self, tool: Offered) -> str | None:
+    def refusal(self, tool: CandidateTool) -> str | None:
         """Why it may not have this tool; None where it may."""
         if tool.permission not in role_spec(self.role).permissions:
             return f"the role {self.role} has no permission {tool.permission}"
@@ -270,7 +270,7 @@ class Rights(Value):
 SINCE_THEN = "it came after the tools of this conversation were set: it is shown after the next compaction"
 
 
-def held(now: Projection, sent: Collection[str]) -> Projection:
+def retain_sent_tools(now: ToolVisibility, sent: Collection[str]) -> ToolVisibility:
     """The projection `now`, with the tools that were sent since the last compaction: all of them that are still there
     and may be had, and no others.
     """
@@ -278,11 +278,13 @@ def held(now: Projection, sent: Collection[str]) -> Projection:
     names = {tool.name for tool in shown}
     hidden = [tool for tool in now.hidden if tool.name not in names]
     fresh = [tool for tool in now.shown if tool.name not in names]
-    hidden += [Hidden(name=tool.name, tokens=tool.tokens, reason=SINCE_THEN) for tool in fresh]
+    hidden += [HiddenToolRecord(name=tool.name, tokens=tool.tokens, reason=SINCE_THEN) for tool in fresh]
     return now.replace(shown=shown, hidden=tuple(hidden))
 
 
-def project(offered: Sequence[Offered], phase: Phase, rights: Rights, budget: int) -> Projection:
+def compute_tool_visibility(
+    offered: Sequence[CandidateTool], phase: Phase, rights: AgentPermissions, budget: int
+) -> ToolVisibility:
     """What of the offered tools is shown: what may be, the most urgent first, as long as definitions fit.
 
     One that is too large leaves its room to smaller ones that are less urgent. Names are unique.
@@ -298,20 +300,20 @@ def project(offered: Sequence[Offered], phase: Phase, rights: Rights, budget: in
         else:
             left = max(0, room)
             refused[tool.name] = f"{left} of {budget} tokens were left when it was its turn, and it has {tool.tokens}"
-    return Projection(
+    return ToolVisibility(
         phase=phase,
         budget=budget,
         admitted=tuple(tool for tool in offered if rights.refusal(tool) is None),
         shown=tuple(tool for tool in offered if tool.name not in refused),
         hidden=tuple(
-            Hidden(name=tool.name, tokens=tool.tokens, reason=refused[tool.name])
+            HiddenToolRecord(name=tool.name, tokens=tool.tokens, reason=refused[tool.name])
             for tool in offered
             if tool.name in refused
         ),
     )
 
 
-def _why_not(tool: Offered, phase: Phase, rights: Rights) -> str | None:
+def _why_not(tool: CandidateTool, phase: Phase, rights: AgentPermissions) -> str | None:
     """By its rights, then by the phase."""
     if (refusal := rights.refusal(tool)) is not None:
         return refusal
@@ -330,7 +332,9 @@ def tool_phase(role: AgentRole, transcript: Transcript, ending: Collection[str])
 
 
 def _phase_of_step(transcript: Transcript, ending: Collection[str]) -> Phase:
-    compacted = [recorded_at(record, transcript) for record in current(transcript).compactions]
+    compacted = [
+        count_messages_before(record, transcript) for record in get_effective_transcript(transcript).compactions
+    ]
     tried = _first_try(transcript, ending)
     if tried is not None and any(place > tried for place in compacted):
         return "verifying"
@@ -339,7 +343,7 @@ def _phase_of_step(transcript: Transcript, ending: Collection[str]) -> Phase:
 
 def _first_try(transcript: Transcript, ending: Collection[str]) -> int | None:
     """How many messages there were when the first result that was handed in had come back."""
-    counting = {message.id for message in current(transcript).messages}
+    counting = {message.id for message in get_effective_transcript(transcript).messages}
     for place, message in enumerate(transcript.messages):
         if message.id in counting and any(call.name in ending for call in message.tool_uses):
             return place + _TURN_MESSAGES

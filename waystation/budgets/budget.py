@@ -19,8 +19,8 @@ from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
-from waystation.kernel.amount import Amount, Limit, used_text
-from waystation.kernel.errors import Overdrawn
+from waystation.kernel.amount import Amount, Limit, format_used_amount
+from waystation.kernel.errors import InsufficientBudgetError
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 
@@ -40,7 +40,7 @@ class Mode(StrEnum):
     """As soft; when that is spent, too, it pauses, holds no worker slot, and asks a person."""
 
 
-class RunTotals(Value):
+class RunUsage(Value):
     """What one agent run has cost so far, read from the store: cumulative, so that counting it again is harmless."""
 
     usage: Usage = Usage()
@@ -66,10 +66,10 @@ class RunTotals(Value):
         )
 
 
-def summed(parts: tuple[RunTotals, ...]) -> RunTotals:
+def sum_run_usage(parts: tuple[RunUsage, ...]) -> RunUsage:
     """Totals added up. One unknown price makes the sum unknown: never a guess."""
     costs = [part.cost_micro_usd for part in parts]
-    return RunTotals(
+    return RunUsage(
         usage=sum((part.usage for part in parts), Usage()),
         turns=sum(part.turns for part in parts),
         possibly_billed=sum(part.possibly_billed for part in parts),
@@ -78,7 +78,7 @@ def summed(parts: tuple[RunTotals, ...]) -> RunTotals:
     )
 
 
-class WorstRates(Value):
+class WorstCaseRates(Value):
     """The most that a call's tokens can cost, in millionths of a dollar a token."""
 
     input: Decimal
@@ -90,7 +90,7 @@ class Bound(Value):
 
     input_tokens: int
     """Certain upper bound of the request's input."""
-    rates: WorstRates | None
+    rates: WorstCaseRates | None
     """None: the model has no known price, and a limit in dollars then lets no call through."""
 
     def worst_case(self, output: int) -> Amount:
@@ -101,7 +101,7 @@ class Bound(Value):
         cost = self.input_tokens * self.rates.input + output * self.rates.output
         return Amount(tokens=tokens, micro_usd=int(cost.to_integral_value(rounding=ROUND_CEILING)))
 
-    def reply_room(self, left: Limit, max_output: int, floor: int) -> int | None:
+    def compute_max_reply_tokens(self, left: Limit, max_output: int, floor: int) -> int | None:
         """The most tokens that a reply may have so that the whole call stays within `left`, in each unit.
 
         None: not even `floor` tokens of reply fit.
@@ -113,7 +113,7 @@ class Bound(Value):
             room = min(room, self._reply_for(left.micro_usd, max_output))
         return room if room >= floor else None
 
-    def shortfall(self, left: Limit, floor: int) -> Amount:
+    def compute_shortfall(self, left: Limit, floor: int) -> Amount:
         """By how much the smallest useful call passes what is left."""
         return left.excess(self.worst_case(floor))
 
@@ -133,12 +133,12 @@ _DELAYS = ((0.95, 1.5), (0.90, 0.75), (0.85, 0.3), (WARN_SHARE, 0.05))
 """From which used share on a call waits how many seconds."""
 
 
-def delay_seconds(used: float) -> float:
+def compute_delay_seconds(used: float) -> float:
     """The wait before a call. `used`: the highest share used at any level, from 0."""
     return next((seconds for share, seconds in _DELAYS if used >= share), 0.0)
 
 
-class Account(Value):
+class BudgetAccount(Value):
     """One level's budget. Invariant, in each unit: spent + all reservations ≤ limit. Only `spend` and `settle` may
     break it, where more was spent than was held: that money is gone, and the ledger never hides it.
     """
@@ -158,18 +158,18 @@ class Account(Value):
         """What may still be reserved or spent."""
         return self.limit.after(self.spent + self.held)
 
-    def reserve(self, child: str, amount: Amount) -> "Account":
+    def reserve(self, child: str, amount: Amount) -> "BudgetAccount":
         """Hold an amount for a child, on top of what it already holds.
 
         Raises:
             Overdrawn: more than is unreserved. Nothing changes then.
         """
         left = self.unreserved
-        if not left.covers(amount):
-            raise Overdrawn(child, amount, left)
+        if not left.can_cover(amount):
+            raise InsufficientBudgetError(child, amount, left)
         return self._holding(child, amount)
 
-    def settle(self, child: str, spent: Amount) -> "Account":
+    def settle(self, child: str, spent: Amount) -> "BudgetAccount":
         """Turn a child's reservation into what it spent; the rest is unreserved again.
 
         A child without a reservation (settled before, or unknown) changes nothing.
@@ -177,42 +177,42 @@ class Account(Value):
         if child not in self.reserved:
             return self
         rest = {name: held for name, held in self.reserved.items() if name != child}
-        return Account(limit=self.limit, spent=self.spent + spent, reserved=rest)
+        return BudgetAccount(limit=self.limit, spent=self.spent + spent, reserved=rest)
 
-    def carve(self, parent: str, child: str, amount: Amount) -> "Account":
+    def transfer(self, parent: str, child: str, amount: Amount) -> "BudgetAccount":
         """Part of what is held for one child becomes held for another: at most as much as there is."""
         carved = amount.at_most(self.reserved.get(parent, Amount()))
-        kept = {**self.reserved, parent: self.reserved.get(parent, Amount()).less(carved)}
-        return Account(limit=self.limit, spent=self.spent, reserved=kept)._holding(child, carved)
+        kept = {**self.reserved, parent: self.reserved.get(parent, Amount()).subtract_clamped(carved)}
+        return BudgetAccount(limit=self.limit, spent=self.spent, reserved=kept)._holding(child, carved)
 
-    def hand_back(self, child: str, parent: str, spent: Amount) -> tuple["Account", Amount]:
+    def release_to_parent(self, child: str, parent: str, spent: Amount) -> tuple["BudgetAccount", Amount]:
         """Settle a child whose reservation was carved from another's, which holds the rest again. Returns the account
         and that rest; nothing where the parent has settled, so that the rest is unreserved.
         """
-        rest = self.reserved.get(child, Amount()).less(spent)
+        rest = self.reserved.get(child, Amount()).subtract_clamped(spent)
         settled = self.settle(child, spent)
         if parent not in settled.reserved or child not in self.reserved:
             return settled, Amount()
         return settled._holding(parent, rest), rest
 
-    def take_back(self, child: str, spent: Amount) -> "Account":
+    def take_back(self, child: str, spent: Amount) -> "BudgetAccount":
         """Undo a settlement, because the child goes on: what it spent is held for it again, and settled later."""
-        rest = Account(limit=self.limit, spent=self.spent.less(spent), reserved=self.reserved)
+        rest = BudgetAccount(limit=self.limit, spent=self.spent.subtract_clamped(spent), reserved=self.reserved)
         return rest._holding(child, spent)
 
-    def spend(self, amount: Amount) -> "Account":
+    def charge(self, amount: Amount) -> "BudgetAccount":
         """Book what this level spent itself (planning)."""
-        return Account(limit=self.limit, spent=self.spent + amount, reserved=self.reserved)
+        return BudgetAccount(limit=self.limit, spent=self.spent + amount, reserved=self.reserved)
 
-    def grant(self, amount: Amount) -> "Account":
+    def grant(self, amount: Amount) -> "BudgetAccount":
         """New money from a person: raises the limit. Without a limit there is nothing to raise."""
-        return Account(limit=self.limit.raised(amount), spent=self.spent, reserved=self.reserved)
+        return BudgetAccount(limit=self.limit.increase_by(amount), spent=self.spent, reserved=self.reserved)
 
-    def grant_to(self, child: str, amount: Amount) -> "Account":
+    def grant_to(self, child: str, amount: Amount) -> "BudgetAccount":
         """New money for a child: limit and reservation grow together, also where more is booked than the limit."""
         return self.grant(amount)._holding(child, amount)
 
-    def draw(self, child: str, wanted: Amount) -> tuple["Account", Amount]:
+    def draw(self, child: str, wanted: Amount) -> tuple["BudgetAccount", Amount]:
         """Hold up to `wanted` more for a child: as much as is unreserved. Returns the account and the amount.
 
         An account without a limit gives nothing here: "no limit was set" is not a permission to spend without one.
@@ -220,9 +220,9 @@ class Account(Value):
         drawn = wanted.at_most(self.unreserved.amount)
         return (self if drawn.nothing else self.reserve(child, drawn)), drawn
 
-    def _holding(self, child: str, amount: Amount) -> "Account":
+    def _holding(self, child: str, amount: Amount) -> "BudgetAccount":
         reserved = {**self.reserved, child: self.reserved.get(child, Amount()) + amount}
-        return Account(limit=self.limit, spent=self.spent, reserved=reserved)
+        return BudgetAccount(limit=self.limit, spent=self.spent, reserved=reserved)
 
 
 class Level(NamedTuple):
@@ -237,13 +237,15 @@ class Level(NamedTuple):
     verb: str = "spent"
 
 
-def nearing(warned: Mapping[str, int], levels: Iterable[Level]) -> tuple[dict[str, int], tuple[str, ...]]:
+def collect_budget_warnings(
+    warned: Mapping[str, int], levels: Iterable[Level]
+) -> tuple[dict[str, int], tuple[str, ...]]:
     """The notes that are due, and by level how many raises it had when its newest note was due."""
     known, notes = dict(warned), list[str]()
     for level in levels:
-        share = level.limit.share_used(level.used)
+        share = level.limit.compute_used_share(level.used)
         if share >= WARN_SHARE and known.get(level.name, -1) < level.raises:
             known[level.name] = level.raises
-            used = used_text(level.used, level.limit)
+            used = format_used_amount(level.used, level.limit)
             notes.append(f"{level.name} has {level.verb} {int(share * 100)} % of its budget: {used}.")
     return known, tuple(notes)

@@ -22,7 +22,7 @@ from typing import Annotated, Literal, NamedTuple, NoReturn
 import typer
 
 from waystation.cli import console
-from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, result, say
+from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, print_text, result
 from waystation.cli.options import (
     AllOption,
     ByOption,
@@ -32,14 +32,20 @@ from waystation.cli.options import (
     TaskArgument,
     parse_amount,
 )
-from waystation.cli.render import inbox_lines
-from waystation.cli.render_requests import MOMENT, approve_command, deny_command, inbox_text, request_text
+from waystation.cli.render import format_inbox_lines
+from waystation.cli.render_requests import (
+    MOMENT,
+    format_approve_command,
+    format_deny_command,
+    format_inbox,
+    request_text,
+)
 from waystation.client import Client, client_for
 from waystation.config.settings import Settings
-from waystation.kernel.amount import Amount, amount_text
+from waystation.kernel.amount import Amount, format_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
-from waystation.kernel.text import counted
+from waystation.kernel.text import format_count
 from waystation.tasks.details import answer_text
 from waystation.tasks.signals import Answer, AnswerOutcome
 from waystation.tasks.task import Approval, TaskProgress
@@ -64,13 +70,13 @@ def approvals(
     if as_json:
         print_json(waiting)
     elif not waiting:
-        say("nothing waits for an answer")
+        print_message("nothing waits for an answer")
     elif details or task is not None:
-        print_text(inbox_text(waiting, now, result.width))
+        print_text(format_inbox(waiting, now, result.width))
     else:
-        for line in inbox_lines(waiting, now.astimezone(), result.width):
+        for line in format_inbox_lines(waiting, now.astimezone(), result.width):
             result.print(line, soft_wrap=True)
-        say("what it is for, and how to answer: `waystation approvals TASK`")
+        print_message("what it is for, and how to answer: `waystation approvals TASK`")
 
 
 async def _approvals(task: str | None) -> list[PendingApproval]:
@@ -83,7 +89,7 @@ Send = Callable[[str, str | None], Awaitable[Answer]]
 """Sends an answer to a task, by its id, for a request, by its id."""
 
 
-class Typed(NamedTuple):
+class AnswerCommand(NamedTuple):
     """An answer as a person typed it."""
 
     command: Literal["approve", "deny"]
@@ -102,13 +108,13 @@ class Typed(NamedTuple):
         """Whether it is told for each request by its id what became of the answer, as for more than one."""
         return self.every or len(self.request_ids) > 1
 
-    def naming(self, task_id: str, request_id: str) -> str:
+    def render_command_for(self, task_id: str, request_id: str) -> str:
         """The same command for this request."""
         options = [word for name, value in self.options.items() if value for word in (name, value)]
         return shlex.join(["waystation", self.command, task_id, "--request", request_id, *options])
 
 
-async def answer_request(client: Client, typed: Typed, send: Send) -> Answer:
+async def answer_request(client: Client, typed: AnswerCommand, send: Send) -> Answer:
     """Send the answer; a refusal names whoever answered before. The one open request is meant where none is named.
 
     Raises:
@@ -118,14 +124,14 @@ async def answer_request(client: Client, typed: Typed, send: Send) -> Answer:
     progress = await open_task(client, typed)
     meant = typed.request_ids[0] if typed.request_ids else _only_one(typed, progress)
     answer = await send_answer(client, typed, progress.task_id, meant, send)
-    tell_answer(answer)
+    print_answer(answer)
     asked = next((one.approval for one in pending(progress) if one.approval.request_id == meant), None)
-    if asked is not None and (short := too_little(typed.amount, asked, answer)):
-        say(short)
+    if asked is not None and (short := describe_insufficient_grant(typed.amount, asked, answer)):
+        print_message(short)
     return answer
 
 
-async def open_task(client: Client, typed: Typed) -> TaskProgress:
+async def open_task(client: Client, typed: AnswerCommand) -> TaskProgress:
     """The task, which can still be answered. Raises BadInput, UnknownTask."""
     task_id = await client.resolve(typed.task)
     progress = (await client.progress(task_id)).progress
@@ -134,55 +140,57 @@ async def open_task(client: Client, typed: Typed) -> TaskProgress:
     return progress
 
 
-async def _refused_late(client: Client, typed: Typed, task_id: str, request_id: str | None, answer: Answer) -> Answer:
+async def _refused_late(
+    client: Client, typed: AnswerCommand, task_id: str, request_id: str | None, answer: Answer
+) -> Answer:
     if answer.outcome != "refused":
         return answer
-    return late(typed, answer, await client.with_origins(await client.progress(task_id)), request_id)
+    return describe_late_answer(typed, answer, await client.with_origins(await client.progress(task_id)), request_id)
 
 
-async def send_answer(client: Client, typed: Typed, task_id: str, request_id: str | None, send: Send) -> Answer:
+async def send_answer(client: Client, typed: AnswerCommand, task_id: str, request_id: str | None, send: Send) -> Answer:
     """Send one answer; a refusal names whoever answered before."""
     return await _refused_late(client, typed, task_id, request_id, await send(task_id, request_id))
 
 
-def late(typed: Typed, refused: Answer, view: TaskView, request_id: str | None) -> Answer:
+def describe_late_answer(typed: AnswerCommand, refused: Answer, view: TaskView, request_id: str | None) -> Answer:
     """A refusal with whoever answered before. Among all open requests, one that was withdrawn meanwhile fails nobody:
     the money that an earlier answer freed was enough for it.
     """
-    before = answered_before(view, request_id)
+    before = describe_previous_answer(view, request_id)
     found = (asked.decision for asked in view.progress.approvals if asked.request_id == request_id)
     if typed.every and "withdrawn" in found:
         return Answer(outcome="withdrawn", reason=before)
     return refused.replace(reason=f"{refused.reason}: {before}") if before else refused
 
 
-def _only_one(typed: Typed, progress: TaskProgress) -> str | None:
+def _only_one(typed: AnswerCommand, progress: TaskProgress) -> str | None:
     """The one open request, where none is named; None where none is open. Raises BadInput."""
     task_id, waiting = progress.task_id, pending(progress)
     if len(waiting) > 1:
         for one in waiting:
-            say(typed.naming(task_id, one.approval.request_id))
+            print_message(typed.render_command_for(task_id, one.approval.request_id))
         raise BadInput(
             f"{task_id} has {len(waiting)} open requests: name the one that is meant by --request, as above, or say "
             "--all for all that ask for money"
         )
     if waiting and waiting[0].approval.action is not None and typed.command == "approve":
-        say(request_text(waiting[0], utc_now(), console.progress.width))
+        print_message(request_text(waiting[0], utc_now(), console.progress.width))
         raise BadInput(f"{waiting[0].approval.agent} asks for no money: name the call by --request, as above")
     return waiting[0].approval.request_id if waiting else None
 
 
-def too_little(amount: Amount | None, asked: Approval, answer: Answer) -> str:
+def describe_insufficient_grant(amount: Amount | None, asked: Approval, answer: Answer) -> str:
     """What to say of a grant with which its agent can do nothing; empty where it is enough, or was not given."""
-    if amount is None or answer.outcome not in {"approved", "unseen"} or asked.needed.less(amount).nothing:
+    if amount is None or answer.outcome not in {"approved", "unseen"} or asked.needed.subtract_clamped(amount).nothing:
         return ""
     return (
-        f"a grant of {amount_text(amount)} is too little for the next call of {asked.agent}, which may need "
-        f"{amount_text(asked.needed)} more than it has: it takes what comes free in its task, or asks again"
+        f"a grant of {format_amount(amount)} is too little for the next call of {asked.agent}, which may need "
+        f"{format_amount(asked.needed)} more than it has: it takes what comes free in its task, or asks again"
     )
 
 
-def answered_before(view: TaskView, request_id: str | None) -> str:
+def describe_previous_answer(view: TaskView, request_id: str | None) -> str:
     """Who answered the request, when, and what; empty while it is open. None means whichever was answered last."""
     answered = [
         approval
@@ -199,12 +207,12 @@ def _answered_line(view: TaskView, approval: Approval) -> str:
     return f"{told} ({approval.answered_at:{MOMENT}})" if approval.answered_at is not None else told
 
 
-def tell_answer(answer: Answer) -> None:
+def print_answer(answer: Answer) -> None:
     """What became of an answer."""
-    say(outcome_text(answer))
+    print_message(format_answer_outcome(answer))
 
 
-def outcome_text(answer: Answer) -> str:
+def format_answer_outcome(answer: Answer) -> str:
     """What became of an answer, in a line."""
     match answer.outcome:
         case "approved" | "denied" as decided:
@@ -221,9 +229,9 @@ def outcome_text(answer: Answer) -> str:
             return f"sent; {answer.reason}"
 
 
-def conclude(answer: Answer, *failing: AnswerOutcome, as_json: bool) -> NoReturn:
+def report_and_exit(answer: Answer, *failing: AnswerOutcome, as_json: bool) -> NoReturn:
     """Tell what became of an order, print it where that is asked for, and exit: 1 with an outcome that is failing."""
-    tell_answer(answer)
+    print_answer(answer)
     if as_json:
         print_json(answer)
     raise typer.Exit(WORK_FAILED if answer.outcome in failing else OK)
@@ -243,7 +251,7 @@ class _Answered(Answer):
     request_id: str
 
 
-class Meant(NamedTuple):
+class RequestSelection(NamedTuple):
     """Which requests are answered together, and what is said of the others."""
 
     request_ids: tuple[str, ...]
@@ -252,7 +260,7 @@ class Meant(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-def carry_out(typed: Typed, send: SendWith, together: SendSeveral, *, as_json: bool) -> NoReturn:
+def send_answers_and_exit(typed: AnswerCommand, send: SendWith, together: SendSeveral, *, as_json: bool) -> NoReturn:
     """Answer what is meant, print what became of it where that is asked for, and exit: 1 where any answer failed.
 
     Raises BadInput where nothing was sent, or the command cannot be meant so.
@@ -265,7 +273,7 @@ def carry_out(typed: Typed, send: SendWith, together: SendSeveral, *, as_json: b
     raise typer.Exit(WORK_FAILED if any(one.outcome in FAILING[typed.command] for one in answers) else OK)
 
 
-async def _answered(typed: Typed, send: SendWith, together: SendSeveral) -> Sequence[Answer]:
+async def _answered(typed: AnswerCommand, send: SendWith, together: SendSeveral) -> Sequence[Answer]:
     async with await client_for(Settings()) as client:
 
         async def by_client(task_id: str, request_id: str | None) -> Answer:
@@ -276,42 +284,44 @@ async def _answered(typed: Typed, send: SendWith, together: SendSeveral) -> Sequ
         return [await answer_request(client, typed, by_client)]
 
 
-async def answer_several(client: Client, typed: Typed, send: SendSeveral) -> list[_Answered]:
+async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral) -> list[_Answered]:
     """Answer several requests, and tell of each.
 
     Raises BadInput where none is open of those that are meant; nothing is sent then.
     """
     progress = await open_task(client, typed)
-    meant = meant_by(typed, progress)
+    meant = select_requests(typed, progress)
     for line in meant.left_out:
-        say(line)
+        print_message(line)
     if not meant.request_ids:
         raise BadInput(f"{progress.task_id} has no open request for money: `waystation approvals` shows what waits")
-    say(f"{progress.task_id}: {announced(typed, meant)}")
+    print_message(f"{progress.task_id}: {format_announcement(typed, meant)}")
     answers: list[_Answered] = []
     for request_id, sent in (await send(client, progress.task_id, meant.request_ids)).items():
         answer = await _refused_late(client, typed, progress.task_id, request_id, sent)
         asked = meant.asked.get(request_id)
-        short = too_little(typed.amount, asked, answer) if asked is not None else ""
-        say(f"{request_id}: {'; '.join(filter(None, (outcome_text(answer), short)))}")
+        short = describe_insufficient_grant(typed.amount, asked, answer) if asked is not None else ""
+        print_message(f"{request_id}: {'; '.join(filter(None, (format_answer_outcome(answer), short)))}")
         answers.append(_Answered(request_id=request_id, **answer.model_dump()))
     return answers
 
 
-def meant_by(typed: Typed, progress: TaskProgress) -> Meant:
+def select_requests(typed: AnswerCommand, progress: TaskProgress) -> RequestSelection:
     """The requests that are named, each once; or all that ask for money, and a line for each that does not."""
     waiting = [one.approval for one in pending(progress)]
     if not typed.every:
         named = tuple(dict.fromkeys(typed.request_ids))
-        return Meant(named, {asked.request_id: asked for asked in waiting if asked.request_id in named})
+        return RequestSelection(named, {asked.request_id: asked for asked in waiting if asked.request_id in named})
     for_money = {asked.request_id: asked for asked in waiting if not asked.asked.nothing}
     others = (asked for asked in waiting if asked.asked.nothing)
-    return Meant(tuple(for_money), for_money, tuple(_left_out(typed, progress.task_id, asked) for asked in others))
+    return RequestSelection(
+        tuple(for_money), for_money, tuple(_left_out(typed, progress.task_id, asked) for asked in others)
+    )
 
 
-def announced(typed: Typed, meant: Meant) -> str:
+def format_announcement(typed: AnswerCommand, meant: RequestSelection) -> str:
     """What is about to happen: how many answers, and for what sum."""
-    requests = counted(len(meant.request_ids), "request")
+    requests = format_count(len(meant.request_ids), "request")
     if typed.command == "deny":
         return f"denying {requests}"
     total = Amount()
@@ -319,13 +329,13 @@ def announced(typed: Typed, meant: Meant) -> str:
         total += typed.amount or request.asked
     if total.nothing:
         return f"approving {requests}"
-    each = f"{amount_text(typed.amount)} each" if typed.amount is not None else "what each asked for"
-    return f"approving {requests}, {each}: {amount_text(total)} in all"
+    each = f"{format_amount(typed.amount)} each" if typed.amount is not None else "what each asked for"
+    return f"approving {requests}, {each}: {format_amount(total)} in all"
 
 
-def _left_out(typed: Typed, task_id: str, asked: Approval) -> str:
+def _left_out(typed: AnswerCommand, task_id: str, asked: Approval) -> str:
     wants = f"asks to call {asked.action.tool}" if asked.action is not None else "asks for no money"
-    command = (approve_command if typed.command == "approve" else deny_command)(task_id, asked)
+    command = (format_approve_command if typed.command == "approve" else format_deny_command)(task_id, asked)
     look = f"look at it (`waystation approvals {task_id}`), then `{command}`"
     return f"{asked.request_id} {wants}, so --all leaves it out: {look}"
 
@@ -352,8 +362,8 @@ def approve(
     async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> Mapping[str, Answer]:
         return await client.approve_together(task_id, request_ids, amount, by=by or getuser(), note=note)
 
-    typed = Typed("approve", task, tuple(request or ()), options, amount=amount, every=every)
-    carry_out(typed, send, together, as_json=as_json)
+    typed = AnswerCommand("approve", task, tuple(request or ()), options, amount=amount, every=every)
+    send_answers_and_exit(typed, send, together, as_json=as_json)
 
 
 _Finish = Literal["partial", "cancel"]
@@ -378,7 +388,7 @@ def deny(
     async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> Mapping[str, Answer]:
         return await client.deny_together(task_id, request_ids, by=by or getuser(), note=note)
 
-    typed = Typed("deny", task, tuple(request or ()), options, every=every)
+    typed = AnswerCommand("deny", task, tuple(request or ()), options, every=every)
     if typed.several and finish == "cancel":
         raise BadInput(f"--finish cancel ends the whole task: deny one request so, or `waystation cancel {task}`")
-    carry_out(typed, send, together, as_json=as_json)
+    send_answers_and_exit(typed, send, together, as_json=as_json)

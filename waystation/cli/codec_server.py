@@ -8,12 +8,18 @@ from urllib.parse import urlsplit
 
 import typer
 
-from waystation.cli.console import print_text, say
+from waystation.cli.console import print_message, print_text
 from waystation.config.settings import Settings
-from waystation.config.values import address_of
+from waystation.config.values import parse_listen_address
 from waystation.kernel.errors import BadInput
-from waystation.runtime.stores import payload_codec, present_key
-from waystation.runtime.temporal.codec_server import AT_ANY_PORT, Access, CodecServer, Listening, served_codec
+from waystation.runtime.stores import load_key_if_exists, payload_codec
+from waystation.runtime.temporal.codec_server import (
+    AT_ANY_PORT,
+    CodecAccessPolicy,
+    CodecServer,
+    CodecServerAddress,
+    run_codec_server,
+)
 from waystation.runtime.temporal.connect import find_target
 from workers.shutdown import stop_on_signals
 
@@ -41,28 +47,28 @@ def codec_server(
     """Decrypt payloads for the Temporal UI until Ctrl-C. `dev` and `up` start one of their own where they encrypt."""
     settings = Settings()
     origins = _origins(tuple(origin or _ui_in_use(settings)))
-    listening = Listening(*address_of("--listen", listen)) if listen else AT_ANY_PORT
+    listening = CodecServerAddress(*parse_listen_address("--listen", listen)) if listen else AT_ANY_PORT
     asyncio.run(_serve(_server(settings, origins, encodes=encode), listening))
 
 
-async def _serve(server: CodecServer, listening: Listening) -> None:
+async def _serve(server: CodecServer, listening: CodecServerAddress) -> None:
     stop_on_signals()
     try:
-        async with served_codec(server, listening) as endpoint:
+        async with run_codec_server(server, listening) as endpoint:
             print_text(endpoint)
             pages = ", ".join(sorted(server.access.origins)) or "no UI (--origin names one)"
-            say(
+            print_message(
                 "Set this as the codec endpoint of the UI in your browser, for this run, and tell nobody. "
                 f"Pages that may ask: {pages}. Ctrl-C stops."
             )
             await asyncio.Event().wait()
     except asyncio.CancelledError:
-        say("stopped")
+        print_message("stopped")
 
 
-def codec_for_ui(settings: Settings, ui_url: str) -> AbstractAsyncContextManager[str]:
+def serve_codec_for_ui(settings: Settings, ui_url: str) -> AbstractAsyncContextManager[str]:
     """A codec server for the pages of one UI, which sends signals, too; gives its endpoint. Raises BadInput."""
-    return served_codec(_server(settings, _origins((ui_url,)), encodes=True))
+    return run_codec_server(_server(settings, _origins((ui_url,)), encodes=True))
 
 
 def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> CodecServer:
@@ -71,11 +77,13 @@ def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> Co
         raise BadInput(
             "there is nothing to encode with: set WAYSTATION_KEY (and not WAYSTATION_ENCRYPT_PAYLOADS=false)"
         )
-    if present_key(settings) is None:
+    if load_key_if_exists(settings) is None:
         raise BadInput("there is no key to decrypt with: set WAYSTATION_KEY to the key of the workers")
     # Another one at every start: who listens at our port while we do not run is sent the path by a UI that knew it.
     path = "" if settings.codec_token is not None else secrets.token_hex(PATH_BYTES)
-    return CodecServer(codec, Access(origins=origins, path=path, token=settings.codec_token, encodes=encodes))
+    return CodecServer(
+        codec, CodecAccessPolicy(origins=origins, path=path, token=settings.codec_token, encodes=encodes)
+    )
 
 
 def _ui_in_use(settings: Settings) -> tuple[str, ...]:

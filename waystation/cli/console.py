@@ -27,7 +27,7 @@ from waystation.kernel.errors import (
     WaystationError,
     WrongKey,
 )
-from waystation.kernel.value import malformed
+from waystation.kernel.value import extract_validation_faults
 from waystation.security.untrusted import plain, plain_json
 
 
@@ -44,12 +44,12 @@ result = PlainConsole(highlight=False, emoji=False)
 progress = PlainConsole(stderr=True, highlight=False, emoji=False)
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     """Tell the person something that is no result. At a terminal its lines end between words."""
-    progress.print(wrapped(text, progress.width) if progress.is_terminal else text, markup=False, soft_wrap=True)
+    progress.print(wrap_text(text, progress.width) if progress.is_terminal else text, markup=False, soft_wrap=True)
 
 
-def wrapped(text: str, width: int, hang: int = 0) -> str:
+def wrap_text(text: str, width: int, hang: int = 0) -> str:
     """The text with lines that end between words, and never in a command between backticks, which would be no command
     then. What is indented is set already. `hang`: columns by which all but the first line of each are indented.
     """
@@ -62,7 +62,7 @@ def wrapped(text: str, width: int, hang: int = 0) -> str:
 
 def print_item(text: str, hang: int) -> None:
     """Print a line of a list; at a terminal what does not fit goes on below, indented."""
-    print_text(wrapped(text, result.width, hang) if result.is_terminal else text)
+    print_text(wrap_text(text, result.width, hang) if result.is_terminal else text)
 
 
 def _in_lines(line: str, width: int) -> Iterable[str]:
@@ -123,7 +123,7 @@ def print_exactly(text: str) -> None:
     sys.stdout.write(plain(text) if sys.stdout.isatty() else text)
 
 
-def waiting(words: str) -> AbstractContextManager[object]:
+def show_spinner(words: str) -> AbstractContextManager[object]:
     """Show at a terminal that something goes on."""
     return progress.status(words) if progress.is_terminal else nullcontext()
 
@@ -146,7 +146,7 @@ async def ask(question: str) -> str:
     return sys.stdin.readline().strip()
 
 
-async def confirmed(question: str) -> bool:
+async def ask_confirmation(question: str) -> bool:
     """Whether the person at the terminal says yes to what cannot be undone. Raises BadInput where nobody sits there."""
     if not can_ask():
         raise BadInput("this cannot be undone, and nobody can be asked here: say --yes")
@@ -169,7 +169,7 @@ def exit_code(error: Exception) -> int:
             return WORK_FAILED
 
 
-def sentence(error: Exception) -> str:
+def format_error(error: Exception) -> str:
     """The error in one line. Of errors that nobody foresaw only the kind: their text may quote anything."""
     match error:
         case WaystationError():
@@ -188,11 +188,11 @@ def sentence(error: Exception) -> str:
 
 def _faults(error: ValidationError) -> str:
     if error.title != "Settings":
-        return "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
+        return "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in extract_validation_faults(error))
     # The settings take their time to load: whoever asks for help should not wait for them.
-    from waystation.config.settings import setting_faults  # noqa: PLC0415
+    from waystation.config.settings import format_setting_errors  # noqa: PLC0415
 
-    return setting_faults(error)
+    return format_setting_errors(error)
 
 
 def _unusable_home(error: OSError) -> Path | None:

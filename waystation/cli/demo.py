@@ -7,22 +7,22 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.console import ask, can_ask, print_json, print_text, say
-from waystation.cli.follow import ApproveItself, ask_at_terminal, follow, keep_report, outcome_code
+from waystation.cli.console import ask, can_ask, print_json, print_message, print_text
+from waystation.cli.follow import AutoApprover, ask_at_terminal, get_exit_code, watch_task, write_report_versions
 from waystation.cli.options import JsonOption
-from waystation.cli.platform import something_running, stop_on_signals
-from waystation.cli.render import counted
-from waystation.cli.submit import hand_in, tell_terms
+from waystation.cli.platform import ensure_platform_running, stop_on_signals
+from waystation.cli.render import format_count
+from waystation.cli.submit import print_task_config, submit_and_report
 from waystation.client import Client
 from waystation.client.task_json import task_json
 from waystation.config.settings import Settings
 from waystation.documents.sources import load_documents, write_installed
-from waystation.kernel.amount import Amount, Limit, amount_text, used_text
+from waystation.kernel.amount import Amount, Limit, format_amount, format_used_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
-from waystation.kernel.roles import step_roles
+from waystation.kernel.roles import list_step_roles
 from waystation.models.prices import load_prices
-from waystation.models.profiles import price_of
+from waystation.models.profiles import find_price
 from waystation.tasks.details import cost_text
 from waystation.tasks.task import TaskRequest
 from waystation.tasks.view import TaskView
@@ -66,12 +66,12 @@ async def _demo(settings: Settings, *, live: bool, yes: bool, as_json: bool) -> 
     try:
         if live:
             await _agree(settings, yes=yes)
-        say("Nothing is fetched: server, models and documents came with the packages that are installed.")
-        async with something_running(settings, "the demo"):
-            room = LIVE_CAP.less(LIVE_BUDGET) if live else None
+        print_message("Nothing is fetched: server, models and documents came with the packages that are installed.")
+        async with ensure_platform_running(settings, "the demo"):
+            room = LIVE_CAP.subtract_clamped(LIVE_BUDGET) if live else None
             return await _work(settings, _request(settings, live=live), room, as_json=as_json)
     except asyncio.CancelledError:
-        say("stopped")
+        print_message("stopped")
         return INTERRUPTED
 
 
@@ -79,7 +79,7 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
     """Raise BadInput unless the cap can be held, and the person has agreed to it."""
     if settings.anthropic_api_key is None:
         raise BadInput("--live needs a key: set ANTHROPIC_API_KEY")
-    agents = dict.fromkeys(settings.working(role).model for role in step_roles())
+    agents = dict.fromkeys(settings.get_model_options(role).model for role in list_step_roles())
     models = (
         *agents,
         settings.condense_model,
@@ -87,12 +87,12 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
         settings.reviewer,
     )
     prices = load_prices(settings.prices)
-    if any(price_of(model, utc_now().date(), prices) is None for model in models):
+    if any(find_price(model, utc_now().date(), prices) is None for model in models):
         raise BadInput("--live needs models with a known price, or its cap means nothing")
     if not yes:
         if not can_ask():
             raise BadInput("--live spends money and there is no terminal to ask at: add --yes")
-        say(f"At most {amount_text(LIVE_CAP)}, with {', '.join(agents)}.")
+        print_message(f"At most {format_amount(LIVE_CAP)}, with {', '.join(agents)}.")
         if (await ask("Go on? [y/N]")).lower() not in {"y", "yes"}:
             raise BadInput("not agreed; nothing was sent")
 
@@ -115,18 +115,20 @@ async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *
     write_installed(folder)
     installed = load_documents([folder]).documents
     documents = installed[:DOCUMENTS]
-    say(f"The descriptions of {len(documents)} of {len(installed)} installed Python packages, the first by name.")
+    print_message(
+        f"The descriptions of {len(documents)} of {len(installed)} installed Python packages, the first by name."
+    )
     async with await Client.connect(settings) as client:
         row = await client.prepare(request)
-        tell_terms(settings, row, len(documents))
-        submitted = await hand_in(client, row, documents)
-        view = await follow(client, submitted.task_id, ask_at_terminal if can_ask() else ApproveItself(room))
-        path = await keep_report(client, settings, view.progress)
+        print_task_config(settings, row, len(documents))
+        submitted = await submit_and_report(client, row, documents)
+        view = await watch_task(client, submitted.task_id, ask_at_terminal if can_ask() else AutoApprover(room))
+        path = await write_report_versions(client, settings, view.progress)
     if as_json:
         print_json(task_json(view, path))
     else:
         print_text(_ending(view, path))
-    return outcome_code(view)
+    return get_exit_code(view)
 
 
 def _ending(view: TaskView, path: Path | None) -> str:
@@ -136,10 +138,10 @@ def _ending(view: TaskView, path: Path | None) -> str:
     lines = [
         f"{progress.task_id} is {progress.phase}",
         f"report: {path or 'none'}",
-        f"cost: {cost_text(progress)}; {used_text(progress.budget.spent, progress.budget.limit)} spent, "
-        f"{amount_text(granted)} of these granted in a pause, "
+        f"cost: {cost_text(progress)}; {format_used_amount(progress.budget.spent, progress.budget.limit)} spent, "
+        f"{format_amount(granted)} of these granted in a pause, "
         f"and {progress.totals.usage.cache_read:,} tokens read from the cache",
-        f"compactions: {compactions.count}, with {counted(compactions.redactions, 'redaction')}",
+        f"compactions: {compactions.count}, with {format_count(compactions.redactions, 'redaction')}",
         f"Temporal UI: {view.ui_url or 'unknown'} (while `waystation dev` runs)",
     ]
     return "\n".join(lines)

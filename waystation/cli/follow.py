@@ -17,21 +17,21 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from waystation.agents.activity import elapsed
-from waystation.cli.approvals import answered_before, tell_answer, too_little
-from waystation.cli.console import OK, WORK_FAILED, ask, can_ask, print_json, print_text, progress, say
+from waystation.agents.activity import format_elapsed
+from waystation.cli.approvals import describe_insufficient_grant, describe_previous_answer, print_answer
+from waystation.cli.console import OK, WORK_FAILED, ask, can_ask, print_json, print_message, print_text, progress
 from waystation.cli.options import parse_amount
-from waystation.cli.render import doing_text, happened, task_screen
+from waystation.cli.render import format_agent_activity, render_changes, task_screen
 from waystation.client import Client
 from waystation.client.task_json import task_json
 from waystation.config.settings import Settings
-from waystation.kernel.amount import Amount, amount_text, used_text
+from waystation.kernel.amount import Amount, format_amount, format_used_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
-from waystation.kernel.files import own_folder, write_private
-from waystation.kernel.text import counted
+from waystation.kernel.files import ensure_private_folder, write_private_file
+from waystation.kernel.text import format_count
 from waystation.reports.files import report_file
-from waystation.runtime.temporal.run_file import named_in_environment, read_run_file, started_by_this_process
+from waystation.runtime.temporal.run_file import has_server_in_environment, is_started_by_this_process, read_run_file
 from waystation.tasks.task import Approval, TaskPhase, TaskProgress
 from waystation.tasks.view import Submitted, TaskView, pending
 
@@ -42,13 +42,13 @@ SIGN_OF_LIFE = timedelta(seconds=15)
 """So long nothing is printed, and then what agents are at."""
 
 
-def life_text(view: TaskView, now: datetime) -> str:
+def format_liveness(view: TaskView, now: datetime) -> str:
     """That it goes on: since when, and when one of its agents was last heard of; empty of a task that is over."""
     if view.progress.phase.over:
         return ""
-    since = "" if view.submitted_at is None else f", submitted {elapsed(view.submitted_at, now)} ago"
+    since = "" if view.submitted_at is None else f", submitted {format_elapsed(view.submitted_at, now)} ago"
     seen = [one.seen for one in view.doing if one.seen is not None]
-    heard = f"; last sign of life {elapsed(max(seen), now)} ago" if seen else ""
+    heard = f"; last sign of life {format_elapsed(max(seen), now)} ago" if seen else ""
     return f"{view.progress.phase}{since}{heard}"
 
 
@@ -67,12 +67,12 @@ class Screen:
         if self._live is not None:
             self._live.refresh()
             return
-        lines = happened(before, view, now, progress.width)
+        lines = render_changes(before, view, now, progress.width)
         if not lines and now - self._said_at >= SIGN_OF_LIFE and not view.progress.phase.over:
-            spent = used_text(view.progress.budget.spent, view.progress.budget.limit)
-            lines = (f"{life_text(view, now)}; {spent} spent", *doing_text(view, now))
+            spent = format_used_amount(view.progress.budget.spent, view.progress.budget.limit)
+            lines = (f"{format_liveness(view, now)}; {spent} spent", *format_agent_activity(view, now))
         for line in lines:
-            say(line)
+            print_message(line)
         self._said_at = now if lines else self._said_at
 
     def _screen(self) -> RenderableType:
@@ -81,7 +81,7 @@ class Screen:
             return ""
         now = utc_now()
         whole = task_screen(self._shown, now, progress.width)
-        if not (life := life_text(self._shown, now)):
+        if not (life := format_liveness(self._shown, now)):
             return whole
         self._alive.update(text=Text(life, style="dim"))
         return Group(whole, self._alive)
@@ -97,7 +97,7 @@ class Screen:
         self._live = None
 
     @contextmanager
-    def standing_still(self) -> Generator[None]:
+    def pause_live_display(self) -> Generator[None]:
         """Do not redraw while a person types."""
         if self._live is None:
             yield
@@ -107,7 +107,7 @@ class Screen:
         self._live.start(refresh=True)
 
 
-async def follow(client: Client, task_id: str, answer_pause: AnswerPause) -> TaskView:
+async def watch_task(client: Client, task_id: str, answer_pause: AnswerPause) -> TaskView:
     """Show the task until it is over, answering each of its requests for money once; returns how it ended.
 
     Raises Unreachable where the server ends meanwhile: the task does not, and the message says how it goes on.
@@ -116,10 +116,10 @@ async def follow(client: Client, task_id: str, answer_pause: AnswerPause) -> Tas
     try:
         return await _follow(client, task_id, answer_pause)
     except asyncio.CancelledError:
-        if started_by_this_process(Settings().run_file):
-            say("the task goes on when the demo's server runs again: `waystation up`")
+        if is_started_by_this_process(Settings().run_file):
+            print_message("the task goes on when the demo's server runs again: `waystation up`")
         else:
-            say(f"This does not stop the task: `waystation watch {task_id}` follows it again.")
+            print_message(f"This does not stop the task: `waystation watch {task_id}` follows it again.")
         raise
     except Unreachable as error:
         raise Unreachable(lost(error)) from error
@@ -135,14 +135,14 @@ async def _follow(client: Client, task_id: str, answer_pause: AnswerPause) -> Ta
             for approval in (one.approval for one in pending(view.progress)):
                 if approval.request_id not in answered:
                     answered.add(approval.request_id)
-                    with screen.standing_still():
+                    with screen.pause_live_display():
                         await answer_pause(client, task_id, approval)
     return view
 
 
 def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], str]:
     """What to say when the server that answers now has gone: only one of ours is started again by `up`."""
-    run = None if named_in_environment() else read_run_file(settings.run_file)
+    run = None if has_server_in_environment() else read_run_file(settings.run_file)
     ours = run if run is not None and run.alive else None
 
     def lost(error: Unreachable) -> str:
@@ -176,26 +176,26 @@ async def _ask_for_money(client: Client, task_id: str, approval: Approval) -> No
             client,
             task_id,
             approval,
-            f"Grant {approval.agent} {amount_text(approval.asked)}? [y]es, an amount, [d]eny and take what there is, "
+            f"Grant {approval.agent} {format_amount(approval.asked)}? [y]es, an amount, [d]eny and take what there is, "
             "[l]ater:",
         )
         match typed.lower():
             case "l" | "later" | "":
                 return
             case "d" | "deny" | "n" | "no":
-                tell_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()))
+                print_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()))
                 return
             case _:
                 try:
                     yes = typed.lower() in {"y", "yes"}
                     amount = approval.asked if yes else parse_amount(typed, "a grant")
                 except BadInput as error:
-                    say(str(error))
+                    print_message(str(error))
                     continue
                 answer = await client.approve(task_id, request_id=approval.request_id, amount=amount, by=getuser())
-                tell_answer(answer)
-                if short := too_little(amount, approval, answer):
-                    say(short)
+                print_answer(answer)
+                if short := describe_insufficient_grant(amount, approval, answer):
+                    print_message(short)
                 return
 
 
@@ -207,8 +207,8 @@ async def _typed(client: Client, task_id: str, approval: Approval, question: str
         await asyncio.wait({typing, watching}, return_when=asyncio.FIRST_COMPLETED)
         if typing.done():
             return typing.result()
-        say("")
-        say(f"{approval.request_id} needs no answer here any more: {watching.result()}")
+        print_message("")
+        print_message(f"{approval.request_id} needs no answer here any more: {watching.result()}")
         return ""
     finally:
         typing.cancel()
@@ -222,7 +222,7 @@ async def _settled(client: Client, task_id: str, request_id: str) -> str:
     async for view in client.watch(task_id):
         if all(one.approval.request_id != request_id for one in pending(view.progress)):
             break
-    return answered_before(view, request_id) or f"{task_id} is {view.progress.phase}"
+    return describe_previous_answer(view, request_id) or f"{task_id} is {view.progress.phase}"
 
 
 async def _ask_yes_or_no(client: Client, task_id: str, approval: Approval, question: str) -> None:
@@ -232,16 +232,16 @@ async def _ask_yes_or_no(client: Client, task_id: str, approval: Approval, quest
             case "l" | "later" | "":
                 return
             case "d" | "deny" | "n" | "no":
-                tell_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()))
+                print_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()))
                 return
             case "y" | "yes":
-                tell_answer(await client.approve(task_id, request_id=approval.request_id, by=getuser()))
+                print_answer(await client.approve(task_id, request_id=approval.request_id, by=getuser()))
                 return
             case _:
                 continue
 
 
-class ApproveItself:
+class AutoApprover:
     """Grants what is asked for through the same signal as a person would, where there is nobody to ask."""
 
     def __init__(self, room: Amount | None = None) -> None:
@@ -251,35 +251,37 @@ class ApproveItself:
     async def __call__(self, client: Client, task_id: str, approval: Approval) -> None:
         """Grant or, with no room left, end with what there is. What somebody has to look at first is refused."""
         if approval.about_plan:
-            say("Nobody to ask here: the demo works by its plan.")
-            tell_answer(await client.approve(task_id, request_id=approval.request_id, by="demo"))
+            print_message("Nobody to ask here: the demo works by its plan.")
+            print_answer(await client.approve(task_id, request_id=approval.request_id, by="demo"))
             return
         if approval.action is not None:
-            say(f"Nobody to ask here: the demo refuses the call of {approval.action.tool}.")
-            tell_answer(await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"))
+            print_message(f"Nobody to ask here: the demo refuses the call of {approval.action.tool}.")
+            print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"))
             return
         asked, room = approval.asked, self._room
         amount = asked if room is None else asked.at_most(room)
         if amount.nothing:
-            say("Nobody to ask here, and nothing left to grant: the task ends with what there is.")
-            tell_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"))
+            print_message("Nobody to ask here, and nothing left to grant: the task ends with what there is.")
+            print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"))
             return
-        say(f"Nobody to ask here: the demo grants {amount_text(amount)} itself, by the signal that `approve` sends.")
-        tell_answer(
+        print_message(
+            f"Nobody to ask here: the demo grants {format_amount(amount)} itself, by the signal that `approve` sends."
+        )
+        print_answer(
             await client.approve(
                 task_id, request_id=approval.request_id, amount=amount, by="demo", note="approved by the demo itself"
             )
         )
         if room is not None:
-            self._room = room.less(amount)
+            self._room = room.subtract_clamped(amount)
 
 
-def outcome_code(view: TaskView) -> int:
+def get_exit_code(view: TaskView) -> int:
     """Exit code of a task that is over: a partial report is a report."""
     return OK if view.progress.phase in {TaskPhase.DONE, TaskPhase.PARTIAL} else WORK_FAILED
 
 
-async def keep_report(client: Client, settings: Settings, progress: TaskProgress) -> Path | None:
+async def write_report_versions(client: Client, settings: Settings, progress: TaskProgress) -> Path | None:
     """Write each version of the task's report to its file; the path of the one that is shown, None while it has none.
 
     A file holds its version and never a later one: what a cancelled rewind leaves overwrites no finished report.
@@ -287,14 +289,14 @@ async def keep_report(client: Client, settings: Settings, progress: TaskProgress
     task_id, readable = progress.task_id, progress.readable
     for version in progress.versions:
         path = report_file(settings.reports_folder, task_id, version.number)
-        own_folder(path.parent)
+        ensure_private_folder(path.parent)
         text = await client.report_text(version)
         if not path.exists() or path.read_text(encoding="utf-8") != text:  # somebody was erased from it
-            write_private(path, text.encode())
+            write_private_file(path, text.encode())
     return None if readable is None else report_file(settings.reports_folder, task_id, readable.number)
 
 
-def remark_on(progress: TaskProgress) -> str:
+def describe_shown_version(progress: TaskProgress) -> str:
     """Why the version that is shown is not the end of it; empty where it is."""
     task_id, shown = progress.task_id, progress.readable
     if shown is None or (progress.phase.over and shown == progress.versions[-1]):
@@ -308,21 +310,21 @@ def remark_on(progress: TaskProgress) -> str:
     return f"{task_id} was rewound and then {how}: {this}; {there}"
 
 
-def tell_of(submitted: Submitted) -> None:
+def print_submission(submitted: Submitted) -> None:
     """What its agents follow, its warnings, its id, its page."""
     for one in submitted.procedures:
-        skill = f"skill {one.called}, {counted(len(one.names), 'file')}"
+        skill = f"skill {one.called}, {format_count(len(one.names), 'file')}"
         what = skill if one.skill else f"procedure {one.name}"
-        say(f"Agents follow the {what} (sha256 {one.digest}).")
+        print_message(f"Agents follow the {what} (sha256 {one.digest}).")
     for warning in submitted.warnings:
-        say(f"Warning: {warning}")
-    say(f"{submitted.task_id}  {submitted.ui_url or ''}".rstrip())
+        print_message(f"Warning: {warning}")
+    print_message(f"{submitted.task_id}  {submitted.ui_url or ''}".rstrip())
 
 
-async def tell_of_unattended(client: Client) -> None:
+async def warn_if_unattended(client: Client) -> None:
     """Where nobody would take it up. Raises Unreachable."""
     if unattended := await client.unattended_queues():
-        say(f"No worker polls {', '.join(unattended)}: the task waits until one runs (`waystation worker`).")
+        print_message(f"No worker polls {', '.join(unattended)}: the task waits until one runs (`waystation worker`).")
 
 
 async def require_workers(client: Client) -> None:
@@ -331,14 +333,16 @@ async def require_workers(client: Client) -> None:
         raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
 
 
-async def see_through(client: Client, settings: Settings, task_id: str, *, detach: bool, as_json: bool) -> int:
+async def watch_and_print_result(
+    client: Client, settings: Settings, task_id: str, *, detach: bool, as_json: bool
+) -> int:
     """Follow it until it is over, unless that is not wanted; print the result. The exit code."""
-    view = await client.progress(task_id) if detach else await follow(client, task_id, ask_at_terminal)
-    path = await keep_report(client, settings, view.progress)
+    view = await client.progress(task_id) if detach else await watch_task(client, task_id, ask_at_terminal)
+    path = await write_report_versions(client, settings, view.progress)
     if as_json:
         print_json(task_json(view, path))
     elif detach:
         print_text(task_id)
     elif path is not None:
         print_text(str(path))
-    return 0 if detach else outcome_code(view)
+    return 0 if detach else get_exit_code(view)

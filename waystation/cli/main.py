@@ -15,8 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 from waystation import __version__
-from waystation.cli.console import OK, WORK_FAILED, exit_code, sentence
-from waystation.kernel.imports import loading
+from waystation.cli.console import OK, WORK_FAILED, exit_code, format_error
+from waystation.kernel.imports import pause_gc_for_imports
 from waystation.kernel.value import OURS
 from waystation.security.untrusted import plain
 
@@ -127,7 +127,7 @@ def build_app(command: str | None) -> typer.Typer:
     )
     app.callback()(_before_any_command)
     if command in COMMANDS:
-        with loading():
+        with pause_gc_for_imports():
             module = import_module(f"waystation.cli.{COMMANDS[command].module}")
         app.add_typer(module.app)
         return app
@@ -137,7 +137,7 @@ def build_app(command: str | None) -> typer.Typer:
     return app
 
 
-def called(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
+def parse_command_name(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
     """The first word, which names the command; of a line that a shell asks to complete, the one that it has there.
 
     None for such a line that does not go on behind its first word: any command may be meant.
@@ -181,14 +181,14 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     given = [argument for argument in arguments if argument != DEBUG]
     try:
-        app = build_app(called(given, os.environ))
+        app = build_app(parse_command_name(given, os.environ))
         app(given, prog_name="waystation")
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else WORK_FAILED
     except Exception as error:  # noqa: BLE001  the entry point: every error becomes a sentence
         if DEBUG in arguments:
             sys.stderr.write(plain("".join(traceback.format_exception(error))))
-        sys.stderr.write(f"waystation: {plain(sentence(error))}\n")
+        sys.stderr.write(f"waystation: {plain(format_error(error))}\n")
         return exit_code(error)
     return OK
 

@@ -16,29 +16,36 @@ import typer
 from rich.padding import Padding
 from rich.text import Text
 
-from waystation.cli.console import confirmed, print_json, print_text, result, say
+from waystation.cli.console import ask_confirmation, print_json, print_message, print_text, result
 from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
-from waystation.cli.options import JsonOption, moment_or_ago, past_moment
+from waystation.cli.options import JsonOption, parse_moment_or_age, parse_past_moment
 from waystation.client import Client
-from waystation.client.context import MOST_QUERY, MOST_RECALLED, FoundJson, MemoryWish, remark_on, where
-from waystation.client.lookups import resolved
-from waystation.client.removal import Gone, Selection, forget, selected
+from waystation.client.context import (
+    MOST_QUERY,
+    MOST_RECALLED,
+    MemoryMatchJson,
+    MemorySearchRequest,
+    build_recall_remark,
+    format_passage_origin,
+)
+from waystation.client.lookups import resolve_task_id
+from waystation.client.removal import ForgetResult, Selection, forget, select_task_ids
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, Unreachable
-from waystation.kernel.files import private_folder
+from waystation.kernel.files import create_private_folder
 from waystation.kernel.value import Value
 from waystation.memory.archive import (
     EMBEDDED_AT_ONCE,
     RECALLED_TOKENS,
-    Reindexed,
-    Reindexing,
+    Reindexer,
+    ReindexResult,
 )
 from waystation.memory.memory import PassageKind
 from waystation.memory.ports import Embedder
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import opened_store, placeholder_key
+from waystation.runtime.stores import find_placeholder_key, open_store
 from waystation.tasks.task import reader_of
 
 app = typer.Typer()
@@ -60,22 +67,22 @@ def forget_tasks(
     as_json: JsonOption = False,
 ) -> None:
     """Remove what memory can find of tasks that are over, or all that was said in them. It cannot be undone."""
-    ended_before = past_moment(before, "--before", utc_now().astimezone())
+    ended_before = parse_past_moment(before, "--before", utc_now().astimezone())
     selection = Selection(session=session, task=task, all_of_tenant=all_of_tenant, ended_before=ended_before)
     gone = asyncio.run(_forget(selection, everything=everything, yes=yes))
     if gone is None:
-        say("nothing was forgotten")
+        print_message("nothing was forgotten")
     elif as_json:
         print_json(gone)
     else:
-        print_text(removed_lines(gone))
+        print_text(format_removed_counts(gone))
 
 
-async def _forget(selection: Selection, *, everything: bool, yes: bool) -> Gone | None:
+async def _forget(selection: Selection, *, everything: bool, yes: bool) -> ForgetResult | None:
     settings = Settings()
     async with await Client.connect(settings) as client:
-        task_ids = await selected(client, settings, selection)
-        if not yes and not await confirmed(_question(len(task_ids), everything=everything)):
+        task_ids = await select_task_ids(client, settings, selection)
+        if not yes and not await ask_confirmation(_question(len(task_ids), everything=everything)):
             return None
         await require_workers(client)
         return await forget(settings, task_ids, everything=everything)
@@ -86,7 +93,7 @@ def _question(tasks: int, *, everything: bool) -> str:
     return f"Forget {what} {tasks} task{'s' * (tasks != 1)}? It cannot be undone. [y/N]"
 
 
-def removed_lines(gone: Gone) -> str:
+def format_removed_counts(gone: ForgetResult) -> str:
     """How many of each kind went, and what still has them."""
     counts = {**gone.forgotten.model_dump(), "histories": gone.histories, "files": gone.files}
     listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
@@ -128,14 +135,14 @@ def search(
         raise BadInput("there is nothing to look for: give a few words")
     if len(query) > MOST_QUERY:
         raise BadInput(f"{len(query):,} characters are more than {MOST_QUERY:,}: give a few words")
-    wish = MemoryWish(
+    wish = MemorySearchRequest(
         query=query,
         session=session,
         task=task,
         agent=agent,
         kind=_known_kind(kind),
-        since=moment_or_ago(since, "--since", now),
-        until=moment_or_ago(until, "--until", now),
+        since=parse_moment_or_age(since, "--since", now),
+        until=parse_moment_or_age(until, "--until", now),
         tokens=tokens,
     )
     if (found := asyncio.run(_found(settings, wish))) and not as_json:
@@ -146,7 +153,7 @@ def search(
         few = (
             f", or none of it fits: {tokens:,} tokens are few, --tokens takes more" if tokens < RECALLED_TOKENS else ""
         )
-        say(f"nothing like that is remembered{few}")
+        print_message(f"nothing like that is remembered{few}")
 
 
 def _require_given(**options: str | None) -> None:
@@ -166,24 +173,25 @@ def _known_kind(kind: str | None) -> PassageKind | None:
     raise BadInput(f"there is no kind {kind!r}: it is {_ALL_KINDS}")
 
 
-def _print_found(query: str, found: Sequence[FoundJson]) -> None:
+def _print_found(query: str, found: Sequence[MemoryMatchJson]) -> None:
     """For people: when, who and where, and the words that match in bold where there is bold."""
     # The libraries that tell words apart take a while to load.
-    from waystation.documents.search_terms import matches  # noqa: PLC0415
+    from waystation.documents.search_terms import find_term_spans  # noqa: PLC0415
 
-    if remark := remark_on(found):
-        say(remark)
+    if remark := build_recall_remark(found):
+        print_message(remark)
     for number, one in enumerate(found, 1):
         print_text(
-            f"{number}. {where(one)}, {one.created:%Y-%m-%d %H:%M}, score {one.score:.2f}, {' '.join(one.passages)}"
+            f"{number}. {format_passage_origin(one)}, {one.created:%Y-%m-%d %H:%M}, score {one.score:.2f}, "
+            f"{' '.join(one.passages)}"
         )
         text = Text(one.text)
-        for start, end in matches(query, one.text):
+        for start, end in find_term_spans(query, one.text):
             text.stylize("bold", start, end)
         result.print(Padding(text, (0, 0, 1, FOUND_INDENT)))
 
 
-async def _found(settings: Settings, wish: MemoryWish) -> tuple[FoundJson, ...]:
+async def _found(settings: Settings, wish: MemorySearchRequest) -> tuple[MemoryMatchJson, ...]:
     if settings.server is not None:
         from waystation.client.remote import RemoteClient  # noqa: PLC0415  nobody else needs what speaks HTTP
 
@@ -193,14 +201,14 @@ async def _found(settings: Settings, wish: MemoryWish) -> tuple[FoundJson, ...]:
     from workers.memory import MemoryReader  # noqa: PLC0415
 
     async def known(task: str) -> str:
-        async with aclosing(await opened_store(settings)) as store:
-            return await resolved(store, reader_of(settings.tenant), task)
+        async with aclosing(await open_store(settings)) as store:
+            return await resolve_task_id(store, reader_of(settings.tenant), task)
 
     wanted = await wish.meant(settings.tenant, known)
     async with aclosing(MemoryReader(settings, compares=True)) as memory:
-        found = tuple(FoundJson.of(one, wish.query) for one in await memory.search(wanted, wish.tokens))
+        found = tuple(MemoryMatchJson.of(one, wish.query) for one in await memory.search(wanted, wish.tokens))
     if memory.lost:
-        say(memory.lost)
+        print_message(memory.lost)
     return found
 
 
@@ -269,7 +277,10 @@ def reindex(
         bool, typer.Option("--refused", help="Also passages that memory did not take before.")
     ] = False,
     anew: Annotated[
-        bool, typer.Option("--anew", help="All of it, though this embedder made what is there; where that is damaged.")
+        bool,
+        typer.Option(
+            "--anew", help="All of it, though this embedder made what is there; format_passage_origin that is damaged."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -288,7 +299,7 @@ def reindex(
         print_text(f"{len(done.refused):,} not taken: {', '.join(done.refused)}")
 
 
-class ReindexedJson(Reindexed):
+class ReindexedJson(ReindexResult):
     """And what made its vectors."""
 
     embedder: str
@@ -297,17 +308,17 @@ class ReindexedJson(Reindexed):
 
 async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> ReindexedJson:
     # Qdrant and the embedder take a second to load.
-    from waystation.runtime.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
-    from workers.memory import held, opened_draft  # noqa: PLC0415
+    from waystation.runtime.knowledge import create_redactor, open_embedder  # noqa: PLC0415
+    from workers.memory import get_passage_counts, open_memory_draft  # noqa: PLC0415
 
-    private_folder(settings.home)
-    async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
-        with closing(redactor_of(settings, await placeholder_key(settings))) as redactor:
-            async with opened_draft(settings, embedder, anew=anew) as draft:
+    create_private_folder(settings.home)
+    async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:
+        with closing(create_redactor(settings, await find_placeholder_key(settings))) as redactor:
+            async with open_memory_draft(settings, embedder, anew=anew) as draft:
                 told = _Told(monotonic).told
-                done = await Reindexing(store, embedder, draft, redactor, told, with_refused=with_refused).run()
-                if lost := (await held(settings, store, draft)).lost:
-                    say(lost)
+                done = await Reindexer(store, embedder, draft, redactor, told, with_refused=with_refused).run()
+                if lost := (await get_passage_counts(settings, store, draft)).lost:
+                    print_message(lost)
         return ReindexedJson(embedder=embedder.name, dimension=embedder.dimension, **done.model_dump())
 
 
@@ -325,14 +336,14 @@ class _Told:
         if there == wanted or there % PROGRESS_STEP < EMBEDDED_AT_ONCE:
             done, seconds = there - self._first[0], self.clock() - self._first[1]
             left = f", about {seconds * (wanted - there) / done:,.0f} s more" if done and there < wanted else ""
-            say(f"{there:,} of {wanted:,} passages{left}")
+            print_message(f"{there:,} of {wanted:,} passages{left}")
 
 
 async def _status(settings: Settings) -> MemoryJson:
-    from waystation.runtime.knowledge import opened_embedder  # noqa: PLC0415
+    from waystation.runtime.knowledge import open_embedder  # noqa: PLC0415
 
-    private_folder(settings.home)
-    async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
+    create_private_folder(settings.home)
+    async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:
         points, finding = await _points(settings, store, embedder)
         return MemoryJson(
             place=str(settings.memory_folder) if settings.qdrant_url is None else settings.qdrant_collection,
@@ -340,7 +351,7 @@ async def _status(settings: Settings) -> MemoryJson:
             dimension=embedder.dimension,
             points=points,
             passages=len(await store.passage_ids(refused=True)),
-            waiting=await store.count_waiting(),
+            waiting=await store.count_pending_passages(),
             refused=await store.refused(),
             retention_days=settings.retention_days,
             finding=finding,
@@ -349,11 +360,11 @@ async def _status(settings: Settings) -> MemoryJson:
 
 async def _points(settings: Settings, store: SqlStore, embedder: Embedder) -> tuple[int | None, str]:
     """How many there are, with what is wrong; None where that cannot be told. A look makes no memory."""
-    from workers.memory import held_now, memory_is_there  # noqa: PLC0415
+    from workers.memory import load_passage_counts, memory_is_there  # noqa: PLC0415
 
     try:
         there = await memory_is_there(settings)
-        found = await held_now(settings, store, embedder)
+        found = await load_passage_counts(settings, store, embedder)
     except (BadInput, MemoryUnavailable, Unreachable) as error:
         return None, str(error)
     return found.points, found.lost or ("" if there else "memory is made by the first worker")

@@ -15,17 +15,17 @@ from typing import Annotated, Never, TypeVar
 import typer
 from pydantic import ValidationError
 
-from waystation.agents.auditor import Measured, Question, Said, by_session, measured
+from waystation.agents.auditor import EvalMessage, Question, RecallMetrics, compute_recall_metrics, group_by_session
 from waystation.cli.console import print_json, print_text
 from waystation.cli.context.arguments import read_text
 from waystation.cli.options import JsonOption
 from waystation.config.settings import Settings
 from waystation.kernel.amount import LARGEST_AMOUNT, read_tokens
 from waystation.kernel.errors import BadInput
-from waystation.kernel.text import counted
-from waystation.kernel.value import Value, malformed, named_twice
-from waystation.privacy.policy import shows_names
-from waystation.security.untrusted import one_line
+from waystation.kernel.text import format_count
+from waystation.kernel.value import Value, extract_validation_faults, find_duplicate_key
+from waystation.privacy.policy import should_show_names
+from waystation.security.untrusted import sanitize_line
 
 _T = TypeVar("_T", bound=Value)
 
@@ -39,7 +39,7 @@ def _read_lines(path: Path, option: str, kind: type[_T]) -> Mapping[int, _T]:
     return found
 
 
-def bad_line(path: Path, number: int, why: str) -> BadInput:
+def make_line_error(path: Path, number: int, why: str) -> BadInput:
     """To be raised."""
     return BadInput(f"{path}, line {number}: {why}")
 
@@ -51,15 +51,17 @@ def _read(path: Path, number: int, text: str, kind: type[_T]) -> _T:
         return found
     except ValidationError as error:
         # Without what it validated: a line may have anything.
-        faults = [f"{'.'.join(map(str, fault.place))}: {_said(fault.words)}" for fault in malformed(error)]
-        raise bad_line(path, number, "; ".join(fault.removeprefix(": ") for fault in faults)) from None
+        faults = [
+            f"{'.'.join(map(str, fault.place))}: {_said(fault.words)}" for fault in extract_validation_faults(error)
+        ]
+        raise make_line_error(path, number, "; ".join(fault.removeprefix(": ") for fault in faults)) from None
     except ValueError as error:
-        raise bad_line(path, number, str(error)) from None
+        raise make_line_error(path, number, str(error)) from None
 
 
 def _each_once(pairs: Sequence[tuple[str, object]]) -> Mapping[str, object]:
-    if (twice := named_twice(pairs)) is not None:
-        raise ValueError(f"the key {one_line(twice)!r} occurs twice in one object")
+    if (twice := find_duplicate_key(pairs)) is not None:
+        raise ValueError(f"the key {sanitize_line(twice)!r} occurs twice in one object")
     return dict(pairs)
 
 
@@ -75,7 +77,7 @@ _KEY = bytes(32)
 """Of placeholders that nobody sees: the same files give the same numbers."""
 
 
-class EvaluationJson(Measured):
+class EvaluationJson(RecallMetrics):
     """And what was measured."""
 
     messages: int
@@ -107,7 +109,7 @@ def evaluate(
     where a part of it is within so many tokens.
     """
     budgets = _budgets(tokens)
-    lines = _read_lines(conversation, "--conversation", Said)
+    lines = _read_lines(conversation, "--conversation", EvalMessage)
     questions = _read_lines(queries, "--queries", Question)
     _require_sound(lines, conversation, questions, queries)
     found = asyncio.run(
@@ -126,13 +128,13 @@ def _budgets(text: str) -> tuple[int, ...]:
         budgets = {0}
     if not all(0 < budget <= LARGEST_AMOUNT.tokens for budget in budgets):
         raise BadInput(
-            f"--tokens takes numbers with commas between, like 1000,2000 or 1k,2k; {one_line(text)!r} is none"
+            f"--tokens takes numbers with commas between, like 1000,2000 or 1k,2k; {sanitize_line(text)!r} is none"
         )
     return tuple(sorted(budgets))
 
 
 def _require_sound(
-    lines: Mapping[int, Said], conversation: Path, questions: Mapping[int, Question], queries: Path
+    lines: Mapping[int, EvalMessage], conversation: Path, questions: Mapping[int, Question], queries: Path
 ) -> None:
     """Every message has an id of its own, as every question, the questions name no other, and something is said.
 
@@ -144,46 +146,58 @@ def _require_sound(
         raise BadInput(f"nothing is said in --conversation {conversation}: every text in it is empty")
     for number, question in questions.items():
         if not question.text.strip():
-            raise bad_line(queries, number, "the question has no text")
+            raise make_line_error(queries, number, "the question has no text")
         if unknown := [name for name in question.relevant if name not in known]:
-            raise bad_line(queries, number, f"relevant names {unknown[0]!r}, which no message of {conversation} has")
+            raise make_line_error(
+                queries, number, f"relevant names {unknown[0]!r}, which no message of {conversation} has"
+            )
 
 
-def _by_id(lines: Mapping[int, Said] | Mapping[int, Question], path: Path) -> Mapping[str, int]:
+def _by_id(lines: Mapping[int, EvalMessage] | Mapping[int, Question], path: Path) -> Mapping[str, int]:
     """The number of each line. Raises BadInput where two have one id."""
     known: dict[str, int] = {}
     for number, line in lines.items():
         if line.id in known:
-            raise bad_line(path, number, f"the id {line.id!r} is that of line {known[line.id]}")
+            raise make_line_error(path, number, f"the id {line.id!r} is that of line {known[line.id]}")
         known[line.id] = number
     return known
 
 
 async def _evaluated(
-    settings: Settings, lines: Sequence[Said], questions: Sequence[Question], budgets: Sequence[int], *, redacted: bool
+    settings: Settings,
+    lines: Sequence[EvalMessage],
+    questions: Sequence[Question],
+    budgets: Sequence[int],
+    *,
+    redacted: bool,
 ) -> EvaluationJson:
     # Qdrant, the embedder and Presidio take seconds to load.
     from waystation.agents.auditor import NoRedaction, RecallTrial  # noqa: PLC0415
     from waystation.memory.qdrant.edge import QdrantEdgeMemory  # noqa: PLC0415
-    from waystation.runtime.knowledge import opened_embedder, redactor_of, trial_vault  # noqa: PLC0415
+    from waystation.runtime.knowledge import create_redactor, open_embedder, open_trial_vault  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        embedder = await stack.enter_async_context(opened_embedder(settings))
+        embedder = await stack.enter_async_context(open_embedder(settings))
         memory = await QdrantEdgeMemory.open(folder / "memory", embedder.name, embedder.dimension)
         await stack.enter_async_context(aclosing(memory))
-        presidio = redactor_of(settings, _KEY) if redacted else NoRedaction()
+        presidio = create_redactor(settings, _KEY) if redacted else NoRedaction()
         stack.callback(presidio.close)
-        vault = await stack.enter_async_context(trial_vault(folder / "vault.db", _KEY))
+        vault = await stack.enter_async_context(open_trial_vault(folder / "vault.db", _KEY))
         trial = RecallTrial(
-            memory, embedder, vault.keeping(presidio), time.perf_counter, vault.vault, shows_names(settings.privacy)
+            memory,
+            embedder,
+            vault.wrap_redactor(presidio),
+            time.perf_counter,
+            vault.vault,
+            should_show_names(settings.privacy),
         )
         passages = await trial.index(lines)
-        sessions = by_session(lines)
+        sessions = group_by_session(lines)
         places = {line.id: place for place, line in enumerate(line for said in sessions.values() for line in said)}
         answers = [await trial.ask(question, budgets, places) for question in questions]
     return EvaluationJson(
-        **measured(answers, budgets).model_dump(),
+        **compute_recall_metrics(answers, budgets).model_dump(),
         messages=len(lines),
         sessions=len(sessions),
         questions=len(questions),
@@ -196,12 +210,12 @@ async def _evaluated(
 
 def _told(found: EvaluationJson) -> str:
     """The same in a few lines."""
-    recall = ", ".join(f"{one.recall:.2f} within {counted(one.tokens, 'token')}" for one in found.recall)
+    recall = ", ".join(f"{one.recall:.2f} within {format_count(one.tokens, 'token')}" for one in found.recall)
     private = "private parts replaced" if found.redacted else "nothing replaced"
     return "\n".join(
         [
-            f"{counted(found.messages, 'message')}, {counted(found.sessions, 'session')}: "
-            f"{counted(found.passages, 'passage')} of {found.bytes_a_passage:,.0f} bytes; {private}; embedder "
+            f"{format_count(found.messages, 'message')}, {format_count(found.sessions, 'session')}: "
+            f"{format_count(found.passages, 'passage')} of {found.bytes_a_passage:,.0f} bytes; {private}; embedder "
             f"{found.embedder}",
             f"recall {recall}",
             f"MRR {found.mrr:.2f}; {found.median_ms:,.1f} ms a question",

@@ -15,22 +15,22 @@ from typing import Annotated, Literal
 
 import typer
 
-from waystation.agents.decisions import TopUp, Unattended
+from waystation.agents.decisions import TopUpPolicy, UnattendedPolicy
 from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
 from waystation.kernel.amount import (
     LARGEST_AMOUNT,
     Amount,
     Limit,
-    about_commas,
-    bounded_limit,
-    dollars,
+    format_comma_hint,
+    format_tokens_short,
+    format_usd,
+    parse_bounded_limit,
     read_tokens,
-    short_tokens,
 )
 from waystation.kernel.errors import BadInput
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import in_utc
-from waystation.security.untrusted import one_line
+from waystation.security.untrusted import sanitize_line
 
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task; its beginning is enough.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; everything else to stderr.")]
@@ -60,16 +60,16 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = LARGEST_A
     try:
         tokens = read_tokens(text)
     except ValueError as error:
-        raise BadInput(f"{allowed}; {one_line(text)!r} is no such amount{about_commas(text)}") from error
+        raise BadInput(f"{allowed}; {sanitize_line(text)!r} is no such amount{format_comma_hint(text)}") from error
     if not lowest <= tokens <= highest:
-        raise BadInput(f"{allowed}; {one_line(text)!r} is not among them")
+        raise BadInput(f"{allowed}; {sanitize_line(text)!r} is not among them")
     return tokens
 
 
 def parse_limit(text: str, name: str, least: Amount = LEAST) -> Limit:
     """Tokens, dollars or both, at least `least` of each. Raises BadInput with the option's name and what it takes."""
     try:
-        return bounded_limit(text, least)
+        return parse_bounded_limit(text, least)
     except ValueError as error:
         raise BadInput(f"{name} takes {error}") from error
 
@@ -84,16 +84,16 @@ def parse_amount(text: str, name: str) -> Amount:
     return parse_limit(text, name).amount
 
 
-def written(amount: Amount) -> str:
+def format_amount_option(amount: Amount) -> str:
     """The amount as an option takes it back."""
     parts = [str(amount.tokens)] if amount.tokens else []
-    return "+".join([*parts, *([dollars(amount.micro_usd)] if amount.micro_usd else [])])
+    return "+".join([*parts, *([format_usd(amount.micro_usd)] if amount.micro_usd else [])])
 
 
 def short_limit(limit: Limit) -> str:
     """A limit at a glance: `600k`, `$2.00`, `600k $2.00`."""
-    parts = [short_tokens(limit.tokens)] if limit.tokens is not None else []
-    return " ".join([*parts, *([dollars(limit.micro_usd)] if limit.micro_usd is not None else [])]) or "-"
+    parts = [format_tokens_short(limit.tokens)] if limit.tokens is not None else []
+    return " ".join([*parts, *([format_usd(limit.micro_usd)] if limit.micro_usd is not None else [])]) or "-"
 
 
 def short_spent(spent: Amount, limit: Limit) -> str:
@@ -106,7 +106,7 @@ def short_spent(spent: Amount, limit: Limit) -> str:
     )
 
 
-def day_text(moment: datetime, now: datetime) -> str:
+def format_moment(moment: datetime, now: datetime) -> str:
     """When something was, by the clock of `now`: `18:03` today, `24 Nov 18:03` this year, else `24 Nov 2025`."""
     there = moment.astimezone(now.tzinfo)
     if there.date() == now.date():
@@ -117,7 +117,7 @@ def day_text(moment: datetime, now: datetime) -> str:
 DATE_OR_MOMENT = "a date (2026-11-01) or a moment (2026-11-01T07:00)"
 
 
-def moment(text: str | None, option: str, now: datetime, takes: str = DATE_OR_MOMENT) -> datetime | None:
+def parse_moment(text: str | None, option: str, now: datetime, takes: str = DATE_OR_MOMENT) -> datetime | None:
     """The moment; None where none is given. A date is its first moment, without a zone the person's, which `now` has.
 
     Raises BadInput.
@@ -127,7 +127,7 @@ def moment(text: str | None, option: str, now: datetime, takes: str = DATE_OR_MO
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise BadInput(f"{option} takes {takes}; {one_line(text)!r} is none") from error
+        raise BadInput(f"{option} takes {takes}; {sanitize_line(text)!r} is none") from error
     return _in_time(found if found.tzinfo else found.replace(tzinfo=now.tzinfo), option)
 
 
@@ -140,23 +140,23 @@ def _in_time(found: datetime, option: str) -> datetime:
     return found
 
 
-def moment_or_ago(text: str | None, option: str, now: datetime) -> datetime | None:
+def parse_moment_or_age(text: str | None, option: str, now: datetime) -> datetime | None:
     """The same; or so long ago, like 2d. Raises BadInput."""
     if text is not None and _SPAN.fullmatch(text.strip()):
         return now - parse_span(text, option)
-    return moment(text, option, now, "a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d)")
+    return parse_moment(text, option, now, "a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d)")
 
 
-def past_moment(text: str | None, option: str, now: datetime) -> datetime | None:
+def parse_past_moment(text: str | None, option: str, now: datetime) -> datetime | None:
     """The same, of what is over. Raises BadInput."""
-    found = moment_or_ago(text, option, now)
+    found = parse_moment_or_age(text, option, now)
     if found is not None and found > now:
         raise BadInput(f"{option} {text} has not come yet: it is {now:%Y-%m-%dT%H:%M} now")
     return found
 
 
-_TIMES = proven(r"\A(?P<amount>.*\S)\s*+[x×*]\s*+(?P<times>\d{1,4})", re.ASCII)
-_SPAN = proven(r"(?P<number>\d{1,4})\s*(?P<unit>[mhd])", re.ASCII)
+_TIMES = compile_bounded(r"\A(?P<amount>.*\S)\s*+[x×*]\s*+(?P<times>\d{1,4})", re.ASCII)
+_SPAN = compile_bounded(r"(?P<number>\d{1,4})\s*(?P<unit>[mhd])", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 MOST_TIMES = 1_000
 
@@ -165,7 +165,7 @@ def parse_span(text: str, name: str) -> timedelta:
     """A while, like 90m, 12h or 7d. Raises BadInput with the option's name."""
     span = _SPAN.fullmatch(text.strip())
     if span is None:
-        raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d; {one_line(text)!r} is none")
+        raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d; {sanitize_line(text)!r} is none")
     return timedelta(**{_UNITS[span["unit"]]: int(span["number"])})
 
 
@@ -173,28 +173,32 @@ Deadline = Literal["partial", "wait"]
 """What happens at a deadline."""
 
 
-def unattended(top_up: str | None, answer_by: str | None, then: Deadline | None, now: datetime) -> Unattended:
+def parse_unattended_options(
+    top_up: str | None, answer_by: str | None, then: Deadline | None, now: datetime
+) -> UnattendedPolicy:
     """The options as they hold for the task. `now` has the person's time zone. Raises BadInput."""
     raises = None if top_up is None else _top_up(top_up)
     if answer_by is None:
         if then is not None:
             raise BadInput(f"--then {then} says what happens at a deadline: give --answer-by, too")
-        return Unattended(top_up=raises)
+        return UnattendedPolicy(top_up=raises)
     then = then or "partial"
     span = _SPAN.fullmatch(answer_by.strip())
     if span is not None:
         within = parse_span(answer_by, "--answer-by")
         if not within:
             raise BadInput(f"--answer-by {answer_by} leaves no time to answer: give a minute (1m) or more")
-        return Unattended(top_up=raises, answer_within=within, then=then)
-    return Unattended(top_up=raises, answer_by=_moment(answer_by.strip(), now), then=then)
+        return UnattendedPolicy(top_up=raises, answer_within=within, then=then)
+    return UnattendedPolicy(top_up=raises, answer_by=_moment(answer_by.strip(), now), then=then)
 
 
-def _top_up(text: str) -> TopUp:
+def _top_up(text: str) -> TopUpPolicy:
     found = _TIMES.fullmatch(text.strip())
     if found is None or not 1 <= int(found["times"]) <= MOST_TIMES:
-        raise BadInput(f"--top-up takes an amount and how often, like 50kx3 or $0.25x4; {one_line(text)!r} is none")
-    return TopUp(amount=parse_amount(found["amount"], "--top-up"), times=int(found["times"]))
+        raise BadInput(
+            f"--top-up takes an amount and how often, like 50kx3 or $0.25x4; {sanitize_line(text)!r} is none"
+        )
+    return TopUpPolicy(amount=parse_amount(found["amount"], "--top-up"), times=int(found["times"]))
 
 
 def _moment(text: str, now: datetime) -> datetime:
@@ -213,7 +217,7 @@ def _date(text: str, now: datetime) -> datetime:
     except ValueError as error:
         raise BadInput(
             "--answer-by takes a time (07:00), a moment (2026-11-30T07:00), or how long each request waits (90m, 7d); "
-            f"{one_line(text)!r} is none"
+            f"{sanitize_line(text)!r} is none"
         ) from error
     moment = _in_time(moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo), "--answer-by")
     if moment <= now:

@@ -16,17 +16,17 @@ import typer
 import yaml
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from waystation.cli.approvals import answered_before, conclude
+from waystation.cli.approvals import describe_previous_answer, report_and_exit
 from waystation.cli.console import print_json, print_text
 from waystation.cli.options import ByOption, JsonOption, NoteOption, TaskArgument
-from waystation.cli.render import counted
+from waystation.cli.render import format_count
 from waystation.client import client_for
 from waystation.client.approvals import PlannedTask
 from waystation.config.settings import Settings
-from waystation.kernel.amount import limit_text, used_text
+from waystation.kernel.amount import format_limit, format_used_amount
 from waystation.kernel.errors import BadInput
-from waystation.kernel.files import private_folder, write_private
-from waystation.kernel.value import malformed
+from waystation.kernel.files import create_private_folder, write_private_file
+from waystation.kernel.value import extract_validation_faults
 from waystation.planning.plan import Plan, plan_errors
 from waystation.reports.files import plan_file
 from waystation.security.untrusted import plain
@@ -55,23 +55,23 @@ def plan(
     settings = Settings()
     if file is not None:
         answer = asyncio.run(_replanned(settings, task, read_plan(text_in(file)), by or getuser(), note))
-        conclude(answer, "refused", as_json=as_json)
+        report_and_exit(answer, "refused", as_json=as_json)
     planned = asyncio.run(_planned(settings, task))
     if edit:
-        conclude(_of_editor(settings, planned, by or getuser(), note), "refused", as_json=as_json)
-    print_json(planned) if as_json else print_text(printed(planned))
+        report_and_exit(_of_editor(settings, planned, by or getuser(), note), "refused", as_json=as_json)
+    print_json(planned) if as_json else print_text(render_plan_text(planned))
 
 
 def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> Answer:
     """What became of the plan as a person left it. It is kept where it was not taken. Raises BadInput, Unreachable."""
-    task_id, before = planned.progress.task_id, printed(planned)
+    task_id, before = planned.progress.task_id, render_plan_text(planned)
     if left_for_steps(planned.progress) is None:
         raise BadInput(f"the plan of {task_id} does not wait to be agreed to: nobody would read another one")
-    written = edited(before)
+    written = edit_in_editor(before)
     if written is None:
         raise BadInput("the plan was not changed, and nothing was sent: `waystation approve` works by it as it is")
-    kept = plan_file(private_folder(settings.reports_folder), task_id)
-    write_private(kept, written.encode())
+    kept = plan_file(create_private_folder(settings.reports_folder), task_id)
+    write_private_file(kept, written.encode())
     taken = False
     try:
         answer = asyncio.run(_replanned(settings, task_id, read_plan(written), by, note))
@@ -84,7 +84,7 @@ def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> 
     return answer if taken else answer.replace(reason=f"{answer.reason}; what you wrote is in {kept}")
 
 
-def edited(text: str) -> str | None:
+def edit_in_editor(text: str) -> str | None:
     """As it was left in the person's editor; None where nothing was changed. Raises BadInput without an editor."""
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with TemporaryDirectory(prefix="waystation-plan-") as folder:
@@ -101,7 +101,7 @@ def edited(text: str) -> str | None:
     return written if written.strip() != text.strip() else None
 
 
-def printed(planned: PlannedTask) -> str:
+def render_plan_text(planned: PlannedTask) -> str:
     """The plan as a person reads and edits it."""
     # No YAML has signs that steer, not even in its comments, and names of documents are anybody's.
     return "\n".join([*(f"# {plain(remark)}" for remark in _remarks(planned)), as_yaml(planned.plan)])
@@ -111,16 +111,16 @@ def _remarks(planned: PlannedTask) -> list[str]:
     """One line each; nothing of them is read again."""
     budget, seen, names = planned.progress.budget, planned.usual, planned.documents
     more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
-    lines = [f"{planned.progress.task_id} has spent {used_text(budget.spent, budget.limit)}."]
-    lines += [f"{step.id} may spend {limit_text(step.limit)}." for step in planned.progress.steps]
+    lines = [f"{planned.progress.task_id} has spent {format_used_amount(budget.spent, budget.limit)}."]
+    lines += [f"{step.id} may spend {format_limit(step.limit)}." for step in planned.progress.steps]
     if (left := left_for_steps(planned.progress)) is not None:
         lines.append(
-            f"All steps together have {limit_text(left)}: give one its part of that as "
+            f"All steps together have {format_limit(left)}: give one its part of that as "
             "`share: 40k`, `share: $0.40` or `share: 25%`."
         )
     if seen is not None:
         lines.append(
-            f"A step of {counted(seen.tasks, 'earlier task')} took {seen.middle:,} tokens, from {seen.least:,} to "
+            f"A step of {format_count(seen.tasks, 'earlier task')} took {seen.middle:,} tokens, from {seen.least:,} to "
             f"{seen.most:,} in eight of ten."
         )
     if names:
@@ -150,7 +150,7 @@ def read_plan(written: str) -> Plan:
     except yaml.YAMLError as error:
         raise BadInput(f"the plan is no YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
-        faults = (f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
+        faults = (f"{_place(fault.place)}: {fault.words}" for fault in extract_validation_faults(error))
         raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
     except (ValueError, RecursionError) as error:
         raise BadInput("the plan cannot be read: it has a number that is too long, or is nested too deep") from error
@@ -195,5 +195,5 @@ async def _replanned(settings: Settings, task: str, plan: Plan, by: str, note: s
             return answer
         view = await client.with_origins(await client.progress(task_id))
         asked = next((asked.request_id for asked in view.progress.approvals if asked.about_plan), None)
-        before = answered_before(view, asked) if asked is not None else ""
+        before = describe_previous_answer(view, asked) if asked is not None else ""
         return answer.replace(reason=f"{answer.reason}: {before}") if before else answer

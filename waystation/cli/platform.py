@@ -27,19 +27,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waystation.cli.console import OK, UNREACHABLE, print_json, print_text, say
+from waystation.cli.console import OK, UNREACHABLE, print_json, print_message, print_text
 from waystation.cli.options import JsonOption
-from waystation.cli.serve import pages_here
-from waystation.config.settings import Settings, unknown_variables
+from waystation.cli.serve import serve_pages
+from waystation.config.settings import Settings, describe_unknown_variables
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable, WaystationError
-from waystation.kernel.files import opened_private, own_folder, private_folder
-from waystation.kernel.imports import loading
+from waystation.kernel.files import create_private_folder, ensure_private_folder, open_private_file
+from waystation.kernel.imports import pause_gc_for_imports
 from waystation.kernel.value import Value
 from waystation.runtime.temporal.run_file import (
-    ProcessMark,
+    ProcessIdentity,
     RunFile,
-    named_in_environment,
+    has_server_in_environment,
     read_run_file,
     remove_run_file,
     write_run_file,
@@ -68,8 +68,8 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
         BadInput: one runs here already, or the environment names another server.
         Unreachable: the server does not start.
     """
-    refuse_named_server()
-    with loading():
+    validate_no_named_server()
+    with pause_gc_for_imports():
         # `up`, `down` and whoever asks for help need not wait for what these load.
         from waystation.runtime.temporal.connect import ensure_search_attributes  # noqa: PLC0415
         from waystation.runtime.temporal.dev_server import running_dev_server  # noqa: PLC0415
@@ -82,8 +82,8 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
         write_run_file(settings.run_file, run)
         try:
             if not await ensure_search_attributes(server.client):
-                say("The server has search attributes of our names with other types: tasks run without them.")
-            async with pages_here(settings, partial(_without_pages, settings)) as pages, workers_here(settings):
+                print_message("The server has search attributes of our names with other types: tasks run without them.")
+            async with serve_pages(settings, partial(_without_pages, settings)) as pages, run_local_workers(settings):
                 await _until_polled(server)
                 run = run.replace(ready=True, pages=pages)
                 write_run_file(settings.run_file, run)
@@ -110,20 +110,20 @@ def _load() -> tuple[ModuleType, ...]:
 
 
 def _without_pages(settings: Settings, why: str) -> None:
-    say(f"No pages: {why}")
+    print_message(f"No pages: {why}")
     if (run := read_run_file(settings.run_file)) is not None:
         write_run_file(settings.run_file, run.replace(pages=""))
 
 
 @asynccontextmanager
-async def something_running(settings: Settings, who: str) -> AsyncGenerator[None]:
+async def ensure_platform_running(settings: Settings, who: str) -> AsyncGenerator[None]:
     """The platform that runs here already, or is named; else one of our own, until the block ends. Raises as above."""
     run = read_run_file(settings.run_file)
-    if named_in_environment() or (run is not None and run.alive):
+    if has_server_in_environment() or (run is not None and run.alive):
         yield
         return
     async with running_locally(settings.replace(pages=False)) as started:
-        say(f"Temporal UI while {who} runs: {started.ui_url}")
+        print_message(f"Temporal UI while {who} runs: {started.ui_url}")
         yield
 
 
@@ -131,8 +131,8 @@ async def something_running(settings: Settings, who: str) -> AsyncGenerator[None
 async def _only_run(settings: Settings) -> AsyncGenerator[None]:
     """Hold the lock of the home folder; the kernel releases it when this process ends, however it ends."""
     path = _lock_path(settings)
-    private_folder(path.parent)
-    with opened_private(path) as lock:
+    create_private_folder(path.parent)
+    with open_private_file(path) as lock:
         for _ in range(LOCK_TRIES):
             with suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,7 +144,7 @@ async def _only_run(settings: Settings) -> AsyncGenerator[None]:
         yield
 
 
-def taken(settings: Settings) -> bool:
+def is_home_in_use(settings: Settings) -> bool:
     """Whether a process runs, or just starts, server and workers in this home folder."""
     try:
         with _lock_path(settings).open("rb") as lock:
@@ -176,9 +176,9 @@ async def _orphan_ended(settings: Settings) -> None:
         raise _runs_already(settings)
 
 
-def refuse_named_server() -> None:
+def validate_no_named_server() -> None:
     """Raise BadInput where the environment names a server, which our own would then be in vain."""
-    if named_in_environment():
+    if has_server_in_environment():
         raise BadInput(
             "the environment names a Temporal server (TEMPORAL_ADDRESS or TEMPORAL_PROFILE), and `dev` starts its own: "
             "unset it, or run `waystation worker` against that server"
@@ -186,10 +186,10 @@ def refuse_named_server() -> None:
 
 
 @asynccontextmanager
-async def workers_here(settings: Settings) -> AsyncGenerator[None]:
+async def run_local_workers(settings: Settings) -> AsyncGenerator[None]:
     """All workers in this process, until the block ends. Raises Unreachable, BadInput."""
     # Presidio, the model's SDK and Qdrant come with this import: whoever asks for help should not wait for them.
-    with loading():
+    with pause_gc_for_imports():
         from workers.queues import DEV_TIMING  # noqa: PLC0415
         from workers.wiring import running_workers  # noqa: PLC0415
 
@@ -198,9 +198,9 @@ async def workers_here(settings: Settings) -> AsyncGenerator[None]:
 
 
 async def _until_polled(server: "DevServer") -> None:
-    from waystation.runtime.temporal.tasks import TemporalTasks  # noqa: PLC0415
+    from waystation.runtime.temporal.tasks import TemporalTaskClient  # noqa: PLC0415
 
-    temporal = TemporalTasks(server.client, server.target)
+    temporal = TemporalTaskClient(server.client, server.target)
     with suppress(TimeoutError):
         async with asyncio.timeout(POLLED_SECONDS):
             while await temporal.unattended_queues():  # noqa: ASYNC110  the server gives no event
@@ -211,9 +211,9 @@ def _codec(settings: Settings) -> "CodecForUi | None":
     if not settings.encrypts_payloads:
         return None
     # A web server comes with this import, which who encrypts nothing does not need.
-    from waystation.cli.codec_server import codec_for_ui  # noqa: PLC0415
+    from waystation.cli.codec_server import serve_codec_for_ui  # noqa: PLC0415
 
-    return partial(codec_for_ui, settings)
+    return partial(serve_codec_for_ui, settings)
 
 
 def record_of(server: "DevServer") -> RunFile:
@@ -222,29 +222,29 @@ def record_of(server: "DevServer") -> RunFile:
         address=server.target.address,
         namespace=server.target.namespace,
         ui_url=server.target.ui_url or "",
-        server=ProcessMark.of(server.pid),
-        workers=ProcessMark.of(os.getpid()),
+        server=ProcessIdentity.of(server.pid),
+        workers=ProcessIdentity.of(os.getpid()),
         started=utc_now(),
         codec_endpoint=server.codec_endpoint,
         remarks=server.remarks,
     )
 
 
-def say_where(run: RunFile) -> None:
+def print_run_info(run: RunFile) -> None:
     """Tell a person where UI and server are, and what the UI needs to show encrypted payloads."""
-    say(f"Temporal UI {run.ui_url or '-'}  server {run.address}")
+    print_message(f"Temporal UI {run.ui_url or '-'}  server {run.address}")
     if run.pages:
-        say(f"Pages {run.pages} (for this run; tell nobody)")
+        print_message(f"Pages {run.pages} (for this run; tell nobody)")
     for remark in run.remarks:
-        say(remark)
+        print_message(remark)
     if run.codec_endpoint is not None:
-        say(
+        print_message(
             "Payloads are encrypted. To read and answer them in the UI: the codec server button at its top, there "
             f'"Use my browser setting", with {run.codec_endpoint} (for this run; tell nobody)'
         )
 
 
-async def while_alive(run: RunFile) -> None:
+async def wait_until_server_ends(run: RunFile) -> None:
     """Wait for as long as the server runs. Raises Unreachable when it has ended."""
     while run.alive:  # noqa: ASYNC110  a process gives no event
         await asyncio.sleep(CHECK_SECONDS)
@@ -257,21 +257,21 @@ app = typer.Typer()
 @app.command()
 def dev() -> None:
     """Run a Temporal dev server with UI, and the workers, until Ctrl-C. Everything is kept in the home folder."""
-    for sentence in unknown_variables():
-        say(sentence)
+    for sentence in describe_unknown_variables():
+        print_message(sentence)
     asyncio.run(_dev(Settings()))
 
 
 async def _dev(settings: Settings) -> None:
-    stop_on_signals(lambda: say("stopping: agents end their turns; Ctrl-C again stops at once"))
+    stop_on_signals(lambda: print_message("stopping: agents end their turns; Ctrl-C again stops at once"))
     try:
         async with running_locally(settings) as run:
-            say_where(run)
-            say(f"home {settings.home}")
-            say("Ready: `waystation submit QUESTION --docs PATH` in another terminal. Ctrl-C stops.")
-            await while_alive(run)
+            print_run_info(run)
+            print_message(f"home {settings.home}")
+            print_message("Ready: `waystation submit QUESTION --docs PATH` in another terminal. Ctrl-C stops.")
+            await wait_until_server_ends(run)
     except asyncio.CancelledError:
-        say("stopped; tasks go on when it runs again")
+        print_message("stopped; tasks go on when it runs again")
 
 
 WIND_DOWN_SECONDS = 40
@@ -285,15 +285,15 @@ def down() -> None:
     settings = Settings()
     run = read_run_file(settings.run_file)
     if run is None:
-        say("nothing runs here")
+        print_message("nothing runs here")
         return
     # The workers' process takes its server with it; the server is ended here only where that process was killed.
     running = [mark for mark in (run.workers, run.server) if _end(mark)]
     remove_run_file(settings.run_file, run)
-    say("stopped; tasks go on where they were after `waystation up`" if running else "nothing ran any more")
+    print_message("stopped; tasks go on where they were after `waystation up`" if running else "nothing ran any more")
 
 
-def _end(mark: ProcessMark) -> bool:
+def _end(mark: ProcessIdentity) -> bool:
     process = mark.find()
     if process is None:
         return False
@@ -401,27 +401,27 @@ READY_POLL_SECONDS = 0.1
 @app.command()
 def up() -> None:
     """Start `waystation dev` in the background; it outlives this terminal. `waystation down` stops it."""
-    for sentence in unknown_variables():
-        say(sentence)
+    for sentence in describe_unknown_variables():
+        print_message(sentence)
     settings = Settings()
-    say_where(asyncio.run(_up(settings)))
+    print_run_info(asyncio.run(_up(settings)))
 
 
 async def _up(settings: Settings) -> RunFile:
-    refuse_named_server()
+    validate_no_named_server()
     log = settings.logs_folder / "dev.log"
     process: subprocess.Popen[bytes] | None = None
     try:
         async with asyncio.timeout(START_SECONDS):
             # Two may start at once: whichever lost waits for the other.
-            while process is None or process.poll() is None or taken(settings):
+            while process is None or process.poll() is None or is_home_in_use(settings):
                 run = read_run_file(settings.run_file)
                 if run is not None and run.ready and run.alive and run.workers.find() is not None:
                     if process is None or run.workers.pid != process.pid:
-                        say("it runs already")
+                        print_message("it runs already")
                     return run
                 # A run whose server died still holds the lock until its workers have ended.
-                if process is None and not taken(settings):
+                if process is None and not is_home_in_use(settings):
                     process = _start(log)
                 await asyncio.sleep(READY_POLL_SECONDS)
     except TimeoutError as error:
@@ -441,8 +441,8 @@ def _last_line(log: Path) -> str:
 
 
 def _start(log: Path) -> subprocess.Popen[bytes]:
-    own_folder(log.parent)
-    with opened_private(log) as output:
+    ensure_private_folder(log.parent)
+    with open_private_file(log) as output:
         return subprocess.Popen(
             python("waystation.cli.main", "dev"),
             # The workers read settings and keys from it.
@@ -463,13 +463,13 @@ def worker(
 ) -> None:
     """Run the workers until Ctrl-C, against the server of TEMPORAL_ADDRESS or of the Temporal profile."""
     settings = Settings() if queues is None else Settings(queues=queues)
-    if settings.qdrant_url is None and taken(settings):
+    if settings.qdrant_url is None and is_home_in_use(settings):
         raise WaystationError(
             "workers run here already (`waystation status`): stop them with `waystation down`, "
             "or set WAYSTATION_HOME to another folder"
         )
     # Temporal's SDK comes with this import: whoever asks for help should not wait for it.
-    with loading():
+    with pause_gc_for_imports():
         from workers.wiring import serve  # noqa: PLC0415
 
-    asyncio.run(serve(settings, say))
+    asyncio.run(serve(settings, print_message))

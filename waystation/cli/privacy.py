@@ -19,27 +19,43 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from waystation.cli.console import OK, WORK_FAILED, confirmed, print_exactly, print_json, print_text, say, waiting
+from waystation.cli.console import (
+    OK,
+    WORK_FAILED,
+    ask_confirmation,
+    print_exactly,
+    print_json,
+    print_message,
+    print_text,
+    show_spinner,
+)
 from waystation.cli.follow import require_workers
 from waystation.cli.options import JsonOption
-from waystation.cli.render_context import said_of
+from waystation.cli.render_context import format_restored_counts
 from waystation.client import Client
-from waystation.client.lookups import restored_for_tenant
-from waystation.client.persons import PersonFound, Search, searching, single_spaced
-from waystation.client.removal import Receipt, erase, last_receipt, require_at_rest, under_way
+from waystation.client.lookups import restore_tenant_text
+from waystation.client.persons import PersonFound, Search, open_person_search, single_spaced
+from waystation.client.removal import PersonErasureReceipt, erase, is_erasure_running, last_receipt, require_at_rest
 from waystation.config.settings import Settings
 from waystation.erasure.removal import ERASED, NearValue, Trace, Whereabouts, summed_places
 from waystation.kernel.errors import BadInput, Unreachable
-from waystation.kernel.text import counted
-from waystation.privacy.policy import Place, Policy, Redacted, Treatment, redaction_notes, treatment
-from waystation.runtime.stores import placeholder_key
+from waystation.kernel.text import format_count
+from waystation.privacy.policy import (
+    Policy,
+    RedactionLevel,
+    RedactionResult,
+    TextDestination,
+    get_redaction_level,
+    redaction_notes,
+)
+from waystation.runtime.stores import find_placeholder_key
 from waystation.tasks.task import tenant_hash
 
 
 def print_restored(text: str, *, as_json: bool) -> None:
     """Print it, and say beside it how many placeholders stayed. Raises BadInput where the key does not open them."""
-    found = asyncio.run(restored_for_tenant(Settings(), text))
-    say(said_of(found))
+    found = asyncio.run(restore_tenant_text(Settings(), text))
+    print_message(format_restored_counts(found))
     if as_json:
         print_json(found)
     else:
@@ -47,7 +63,7 @@ def print_restored(text: str, *, as_json: bool) -> None:
 
 
 _STDIN = "-"
-PLACES = [place for place in Place if treatment(place, Policy.STRICT) is Treatment.NAMES]
+PLACES = [place for place in TextDestination if get_redaction_level(place, Policy.STRICT) is RedactionLevel.NAMES]
 """Those before which something is replaced."""
 
 app = typer.Typer()
@@ -66,14 +82,15 @@ def _privacy() -> None:
 def redact(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A text in UTF-8; - reads it from stdin.")],
     policy: Annotated[
-        Policy | None, typer.Option("--policy", help="How much is replaced; by default what the settings say.")
+        Policy | None,
+        typer.Option("--policy", help="How much is replaced; by default what the settings print_message."),
     ] = None,
     place: Annotated[
         str,
         typer.Option(
             "--place", help=f"Where the text would go (docs/privacy.md): {', '.join(PLACES)}.", metavar="PLACE"
         ),
-    ] = Place.COMPRESSED,
+    ] = TextDestination.COMPRESSED,
     restore: Annotated[
         bool, typer.Option("--restore", help="The way back: put in what the placeholders of this tenant stand for.")
     ] = False,
@@ -90,19 +107,19 @@ def redact(
         return
     if place not in PLACES:
         raise BadInput(f"no redacted text goes to {place}: choose one of {', '.join(PLACES)}")
-    found = asyncio.run(_redacted(_read_text(file), Place(place), policy, Settings()))
+    found = asyncio.run(_redacted(_read_text(file), TextDestination(place), policy, Settings()))
     for note in redaction_notes(found):
-        say(note)
+        print_message(note)
     if as_json:
         print_json(found)
     else:
         print_exactly(found.text)
 
 
-async def _redacted(text: str, place: Place, policy: Policy | None, settings: Settings) -> Redacted:
-    from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415  it takes seconds, and wrong input should not wait
+async def _redacted(text: str, place: TextDestination, policy: Policy | None, settings: Settings) -> RedactionResult:
+    from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415  it takes seconds, and wrong input should not wait
 
-    with closing(redactor_of(settings, await placeholder_key(settings), policy)) as redactor:
+    with closing(create_redactor(settings, await find_placeholder_key(settings), policy)) as redactor:
         (found,) = await redactor.redact([text], place, tenant_hash(settings.tenant))
     return found
 
@@ -139,7 +156,7 @@ MOST_PLACES = 5
 """Ids of tasks or workflows that are listed beside a count."""
 
 
-class FoundNear(PersonFound):
+class PersonFindResult(PersonFound):
     """Where a person is, and what may be theirs, too."""
 
     near: tuple[NearValue, ...]
@@ -158,13 +175,20 @@ def find(
 
     Nothing of what is there is shown, but for what --near is for. Exit code 0: found; 1: nowhere.
     """
-    with waiting("looking for it"):
+    with show_spinner("looking for it"):
         found = asyncio.run(_found(_given(value), kind, near=near))
-    say_limits(found)
+    print_search_limits(found)
     if as_json:
         print_json(found)
     else:
-        print_text("\n".join([found_lines(found), *(told_near(found.near) if isinstance(found, FoundNear) else ())]))
+        print_text(
+            "\n".join(
+                [
+                    format_found_places(found),
+                    *(format_near_values(found.near) if isinstance(found, PersonFindResult) else ()),
+                ]
+            )
+        )
     raise typer.Exit(OK if found.traces else WORK_FAILED)
 
 
@@ -174,24 +198,24 @@ def _given(value: str) -> str:
 
 
 async def _found(value: str, kind: str | None, *, near: bool) -> PersonFound:
-    async with searching(Settings(), value, kind) as search:
+    async with open_person_search(Settings(), value, kind) as search:
         found = await search.found()
-        return FoundNear(**dict(found), near=tuple(await search.near())) if near else found
+        return PersonFindResult(**dict(found), near=tuple(await search.near())) if near else found
 
 
-def say_limits(found: PersonFound) -> None:
+def print_search_limits(found: PersonFound) -> None:
     """What was not looked for, and where."""
     if not found.recognised:
-        say(
+        print_message(
             "no rule recognises this value by itself: it was looked for as it is written, as "
             f"{' and '.join(found.types)}, and by the placeholders whose originals have it; "
             "--type looks for it as another type"
         )
     if found.finding:
-        say(found.finding)
+        print_message(found.finding)
 
 
-def found_lines(found: PersonFound) -> str:
+def format_found_places(found: PersonFound) -> str:
     """A line for each kind of place: how often, and in which tasks."""
     if not found.traces:
         return "found nowhere"
@@ -201,7 +225,7 @@ def found_lines(found: PersonFound) -> str:
     return "\n".join(lines)
 
 
-def told_near(near: Sequence[NearValue]) -> list[str]:
+def format_near_values(near: Sequence[NearValue]) -> list[str]:
     """A line for each other value that may be the same person's, and what to do with them."""
     if not near:
         return ["nothing else stands near it"]
@@ -215,7 +239,7 @@ def told_near(near: Sequence[NearValue]) -> list[str]:
 
 def _described(one: NearValue) -> str:
     """A value, what it is, and why it is shown."""
-    beside = f"on {counted(one.lines, 'line')} with it" if one.lines else ""
+    beside = f"on {format_count(one.lines, 'line')} with it" if one.lines else ""
     return f"{one.text} ({', '.join(filter(None, (one.type, 'alike' if one.alike else '', beside)))})"
 
 
@@ -265,16 +289,16 @@ def erase_person(
         receipt = asyncio.run(_printed_again(_given(value), kind))
         receipts = [receipt] if receipt is not None else []
     else:
-        receipts = asyncio.run(_erase_all(value, kind, also or [], Wish(histories, yes)))
+        receipts = asyncio.run(_erase_all(value, kind, also or [], ErasureOptions(histories, yes)))
     if not receipts:
         raise typer.Exit(WORK_FAILED)
     if as_json:
         print_json(receipts if also or len(receipts) > 1 else receipts[0])
     else:
-        print_text("\n\n".join([*map(receipt_text, receipts), STILL]))
+        print_text("\n\n".join([*map(format_receipt, receipts), STILL]))
 
 
-class Wish(NamedTuple):
+class ErasureOptions(NamedTuple):
     """How to erase."""
 
     histories: bool
@@ -282,33 +306,35 @@ class Wish(NamedTuple):
     """Nobody is asked."""
 
 
-class Agreed(NamedTuple):
+class ErasureTarget(NamedTuple):
     """A value that is to be erased, and where it was found."""
 
     search: Search
     found: PersonFound
 
 
-async def _erase_all(value: str, kind: str | None, also: Sequence[str], wish: Wish) -> list[Receipt]:
+async def _erase_all(
+    value: str, kind: str | None, also: Sequence[str], wish: ErasureOptions
+) -> list[PersonErasureReceipt]:
     """Erase the value, those that were named with it, and those that a person at a terminal adds: all are looked at,
     shown and agreed to before the first is erased.
     """
     named = [single_spaced(_given(one)) for one in (value, *also)]
     async with AsyncExitStack() as stack:
         desk = _Desk(stack, await stack.enter_async_context(await Client.connect(Settings())), wish)
-        first = await desk.agreed(named[0], kind)
-        agreed = [first, *[await desk.agreed(one, told_as=one) for one in named[1:]]]
+        first = await desk.confirm_erasure(named[0], kind)
+        agreed = [first, *[await desk.confirm_erasure(one, told_as=one) for one in named[1:]]]
         if first is not None:
-            with waiting("looking for what stands near it"):
+            with show_spinner("looking for what stands near it"):
                 near = await first.search.near()
             # The person says yes to each of these by name.
-            others = await chosen([one for one in near if one.text not in named], wish)
+            others = await select_near_values([one for one in near if one.text not in named], wish)
             sure = replace(desk, wish=wish._replace(yes=True))
-            agreed += [await sure.agreed(one, told_as=one) for one in others]
+            agreed += [await sure.confirm_erasure(one, told_as=one) for one in others]
         orders = [one for one in agreed if one is not None]
         if orders:
             await require_workers(desk.client)
-        return [await erase(one.search, one.found, histories=wish.histories, tell=say) for one in orders]
+        return [await erase(one.search, one.found, histories=wish.histories, tell=print_message) for one in orders]
 
 
 @dataclass(frozen=True)
@@ -317,67 +343,67 @@ class _Desk:
 
     stack: AsyncExitStack
     client: Client
-    wish: Wish
+    wish: ErasureOptions
 
-    async def agreed(self, value: str, kind: str | None = None, told_as: str = "") -> Agreed | None:
+    async def confirm_erasure(self, value: str, kind: str | None = None, told_as: str = "") -> ErasureTarget | None:
         """Show where one value is, and ask; None where it is nowhere, or the person says no.
 
         `told_as`: how it is named in what is said, where it is one of several.
         """
         settings, which = Settings(), f" ({told_as})" if told_as else ""
-        search = await self.stack.enter_async_context(searching(settings, value, kind))
-        with waiting("looking for it"):
+        search = await self.stack.enter_async_context(open_person_search(settings, value, kind))
+        with show_spinner("looking for it"):
             found = await search.found()
-        say_limits(found)
+        print_search_limits(found)
         if not found.traces:
-            say(f"found nowhere: there is nothing to erase{which}")
+            print_message(f"found nowhere: there is nothing to erase{which}")
             await _say_earlier(search)
             return None
         await require_at_rest(self.client, settings, found)
         await _say_earlier(search)
-        say(found_lines(found))
+        print_message(format_found_places(found))
         question = f"Put {ERASED} in place of all this{which}? It cannot be undone. [y/N]"
-        if not self.wish.yes and not await confirmed(question):
-            say(f"nothing is erased{which}")
+        if not self.wish.yes and not await ask_confirmation(question):
+            print_message(f"nothing is erased{which}")
             return None
-        return Agreed(search, found)
+        return ErasureTarget(search, found)
 
 
-async def chosen(near: Sequence[NearValue], wish: Wish) -> list[str]:
+async def select_near_values(near: Sequence[NearValue], wish: ErasureOptions) -> list[str]:
     """Those of other values that the person says are the same person's; where nobody is asked, they are told."""
     if not wish.yes:
         offered = near[:MOST_NEAR]
-        return [one.text for one in offered if await confirmed(f"Erase {_described(one)}, too? [y/N]")]
+        return [one.text for one in offered if await ask_confirmation(f"Erase {_described(one)}, too? [y/N]")]
     if near:
-        say("\n".join(told_near(near)))
+        print_message("\n".join(format_near_values(near)))
     return []
 
 
-async def _printed_again(value: str, kind: str | None) -> Receipt | None:
+async def _printed_again(value: str, kind: str | None) -> PersonErasureReceipt | None:
     settings = Settings()
-    async with searching(settings, value, kind) as search, await Client.connect(settings) as client:
-        if await under_way(search):
-            say("an order for this value is under way: its receipt comes when it has been carried out")
+    async with open_person_search(settings, value, kind) as search, await Client.connect(settings) as client:
+        if await is_erasure_running(search):
+            print_message("an order for this value is under way: its receipt comes when it has been carried out")
             await require_workers(client)
         receipt = await last_receipt(search)
     if receipt is None:
-        say("no order for this value was carried out that Temporal still knows (it deletes old workflows)")
+        print_message("no order for this value was carried out that Temporal still knows (it deletes old workflows)")
     return receipt
 
 
 async def _say_earlier(search: Search) -> None:
     """What was erased before, by an order whose command perhaps never saw its end. Without a server nobody knows."""
     with suppress(Unreachable):
-        if await under_way(search):
-            say("an order for this value is under way: `--receipt` waits for it")
+        if await is_erasure_running(search):
+            print_message("an order for this value is under way: `--receipt` waits for it")
         elif (earlier := await last_receipt(search)) is not None:
-            say(
+            print_message(
                 f"an order for this value was carried out {earlier.at:%Y-%m-%d %H:%M} UTC (receipt {earlier.id}): "
                 "`--receipt` prints what it did"
             )
 
 
-def receipt_text(receipt: Receipt) -> str:
+def format_receipt(receipt: PersonErasureReceipt) -> str:
     """The receipt as text."""
     lines = [
         f"receipt {receipt.id}",
@@ -393,7 +419,7 @@ def receipt_text(receipt: Receipt) -> str:
     return "\n".join(lines)
 
 
-def _erased(receipt: Receipt) -> str:
+def _erased(receipt: PersonErasureReceipt) -> str:
     at = f"{receipt.at:%Y-%m-%d %H:%M:%S} UTC"
     if receipt.found:
         return f"erased {at}: {_counts(receipt.found)}"

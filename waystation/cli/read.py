@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
+from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, print_text
 from waystation.cli.options import JsonOption
-from waystation.cli.render import counted
+from waystation.cli.render import format_count
 from waystation.config.settings import Settings
-from waystation.documents.documents import LeftOut, SourceDocument
+from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.documents.sources import load_documents
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
-from waystation.privacy.policy import Place, redaction_notes, shown_text, with_line_feeds
-from waystation.runtime.stores import placeholder_key
-from waystation.security.untrusted import without_tags
+from waystation.privacy.policy import TextDestination, build_redacted_text, redaction_notes, with_line_feeds
+from waystation.runtime.stores import find_placeholder_key
+from waystation.security.untrusted import escape_tags
 from waystation.tasks.task import tenant_hash
 
 app = typer.Typer()
@@ -45,7 +45,7 @@ class ReadFiles(Value):
     """What the given files and folders become."""
 
     documents: tuple[ReadDocument, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[SkippedItem, ...]
     """Files in a folder, and parts of files."""
     refused: tuple[RefusedFile, ...]
     redacted: bool
@@ -71,7 +71,7 @@ def read(
     else:
         print_text(render_files(found))
         for note in found.notes:
-            say(note)
+            print_message(note)
     raise typer.Exit(WORK_FAILED if found.refused else OK)
 
 
@@ -86,7 +86,8 @@ def render_files(found: ReadFiles) -> str:
 
 
 def _render_document(document: ReadDocument) -> str:
-    head = f"{document.name}: {counted(len(document.lines), 'line')}, {counted(document.characters, 'character')}"
+    lines, characters = len(document.lines), document.characters
+    head = f"{document.name}: {format_count(lines, 'line')}, {format_count(characters, 'character')}"
     width = len(str(len(document.lines)))
     return "\n".join([head, *(f"{number:>{width}}| {line}" for number, line in enumerate(document.lines, 1))])
 
@@ -121,23 +122,23 @@ def _document(document: SourceDocument) -> ReadDocument:
 
 
 def _of_lines(name: str, lines: Iterable[str]) -> ReadDocument:
-    shown = without_tags("\n".join(lines))
+    shown = escape_tags("\n".join(lines))
     return ReadDocument(name=name, lines=tuple(shown.split("\n")), characters=len(shown))
 
 
 async def _redact(found: ReadFiles, settings: Settings) -> ReadFiles:
     from waystation.documents.names import redact_names, redact_text  # noqa: PLC0415
-    from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415  it takes seconds to load
+    from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415  it takes seconds to load
 
     tenant, documents, notes = tenant_hash(settings.tenant), list[ReadDocument](), dict[str, None]()
-    with closing(redactor_of(settings, await placeholder_key(settings))) as redactor:
-        names = await redact_names([one.name for one in found.documents], redactor, tenant, Place.TOOL_RESULT)
+    with closing(create_redactor(settings, await find_placeholder_key(settings))) as redactor:
+        names = await redact_names([one.name for one in found.documents], redactor, tenant, TextDestination.TOOL_RESULT)
         for name, document in zip(names, found.documents, strict=True):
             original = "\n".join(document.lines)
-            redacted = await redact_text(original, redactor, tenant, Place.TOOL_RESULT)
+            redacted = await redact_text(original, redactor, tenant, TextDestination.TOOL_RESULT)
             notes |= dict.fromkeys(redaction_notes(redacted, of=name))
-            documents.append(_of_lines(name, shown_text(original, redacted).lines))
+            documents.append(_of_lines(name, build_redacted_text(original, redacted).lines))
         whole = [one.name for one in found.left_out]
-        parts = await redact_names(whole, redactor, tenant, Place.TOOL_RESULT)
+        parts = await redact_names(whole, redactor, tenant, TextDestination.TOOL_RESULT)
     left_out = [one.replace(name=name) for one, name in zip(found.left_out, parts, strict=True)]
     return found.replace(documents=tuple(documents), left_out=tuple(left_out), redacted=True, notes=tuple(notes))

@@ -13,15 +13,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from waystation.cli.options import day_text, short_limit, short_spent
-from waystation.cli.render_requests import asked_text, request_text
+from waystation.cli.options import format_moment, short_limit, short_spent
+from waystation.cli.render_requests import format_requested, request_text
 from waystation.context.outcome import AgentCompaction
 from waystation.context.transcript import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
 from waystation.context.transcript import Text as TextBlock
-from waystation.kernel.amount import amount_text, dollars, used_text
-from waystation.kernel.text import counted
-from waystation.models.profiles import Price, Rates
-from waystation.security.untrusted import one_line, said_name
+from waystation.kernel.amount import format_amount, format_usd, format_used_amount
+from waystation.kernel.text import format_count
+from waystation.models.profiles import Price, TokenRates
+from waystation.security.untrusted import render_claimed_name, sanitize_line
 from waystation.tasks.details import UNPRICED, answer_text, cost_text, in_units, privacy_text, work_text
 from waystation.tasks.progress import Bill, BillLine
 from waystation.tasks.task import TaskPhase, TaskProgress
@@ -57,8 +57,8 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     heading.no_wrap, heading.overflow = False, "fold"
     lines: list[RenderableType] = [heading, *map(_words, filter(None, (budget_text(progress), privacy_text(progress))))]
     if progress.steps:
-        lines.append(steps_table(progress))
-    lines += [_words(line, "cyan") for line in doing_text(view, now)]
+        lines.append(build_steps_table(progress))
+    lines += [_words(line, "cyan") for line in format_agent_activity(view, now)]
     lines += [_words(line) for line in _oversight(view)]
     lines += [_words(line, "dim") for line in _newest_compactions(progress)]
     lines += [_words(f"Note: {note}") for note in progress.notes]
@@ -77,10 +77,10 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     return Group(*lines)
 
 
-def doing_text(view: TaskView, now: datetime) -> list[str]:
+def format_agent_activity(view: TaskView, now: datetime) -> list[str]:
     """What each agent at work does at this moment, and what it has spent so far."""
     steps, heard = view.progress.steps, {one.agent for one in view.doing}
-    spent = {step.id: f"; {used_text(step.spent, step.limit)} so far" for step in steps}
+    spent = {step.id: f"; {format_used_amount(step.spent, step.limit)} so far" for step in steps}
     quiet = [
         f"{step.id}: compacting its context" for step in steps if step.state == "compacting" and step.id not in heard
     ]
@@ -89,12 +89,15 @@ def doing_text(view: TaskView, now: datetime) -> list[str]:
 
 def _told(view: TaskView) -> list[str]:
     """What people told the task, and who has heard it; what they did to its documents; what tools had of the vault."""
-    updates = [f"Documents updated by {said_name(one.by)}: {one.text}" for one in view.progress.updates if one.kept]
+    updates = [
+        f"Documents updated by {render_claimed_name(one.by)}: {one.text}" for one in view.progress.updates if one.kept
+    ]
     given = [
         f"{one.agent}: {one.tool} was given what is behind {', '.join(one.placeholders)}" for one in view.resolutions
     ]
     return [*updates, *given] + [
-        f"Message {one.number} by {said_name(one.by)}: {shorten(one.text, TOLD_CHARACTERS, placeholder=' …')} "
+        f"Message {one.number} by {render_claimed_name(one.by)}: "
+        f"{shorten(one.text, TOLD_CHARACTERS, placeholder=' …')} "
         f"(heard by {', '.join(one.heard_by) or 'nobody yet'})"
         for one in view.tellings
     ]
@@ -108,7 +111,7 @@ def _oversight(view: TaskView) -> list[str]:
 
 
 def _not_in_memory(view: TaskView) -> list[str]:
-    waiting = [f"{counted(view.passages_waiting, 'passage')} wait for memory."] if view.passages_waiting else []
+    waiting = [f"{format_count(view.passages_waiting, 'passage')} wait for memory."] if view.passages_waiting else []
     refused = [f"Memory does not take passage {passage_id}." for passage_id in view.passages_refused]
     beyond = view.characters_not_remembered
     left_out = [f"Memory does not get the last {beyond:,} characters of its documents."] if beyond else []
@@ -128,13 +131,13 @@ def _answered(view: TaskView) -> list[str]:
         for approval in answered[-SHOWN_ANSWERS:]
     ]
     earlier = len(answered) - len(newest)
-    return [counted(earlier, "earlier answer"), *newest] if earlier else newest
+    return [format_count(earlier, "earlier answer"), *newest] if earlier else newest
 
 
 def _newest_compactions(progress: TaskProgress) -> list[str]:
     newest = [compaction_text(compaction) for compaction in progress.compactions[-SHOWN_COMPACTIONS:]]
     earlier = progress.all_compactions.count - len(newest)
-    shown = [counted(earlier, "earlier compaction"), *newest] if earlier else newest
+    shown = [format_count(earlier, "earlier compaction"), *newest] if earlier else newest
     at_work = {step.id for step in progress.steps if step.state not in OVER} if not progress.phase.over else set[str]()
     if undoable := [made for made in progress.compactions if made.agent in at_work and made.status.made_room]:
         shown.append(f"To undo one: {restore_command(progress.task_id, undoable[-1])}")
@@ -150,7 +153,7 @@ def budget_text(progress: TaskProgress) -> str:
     """The task's account in one line."""
     budget = progress.budget
     return (
-        f"{used_text(budget.spent, budget.limit)} spent, {in_units(budget.reserved, budget.limit)} reserved; "
+        f"{format_used_amount(budget.spent, budget.limit)} spent, {in_units(budget.reserved, budget.limit)} reserved; "
         f"{'; '.join(work_text(progress))}; "
         f"cost {cost_text(progress)}; {progress.totals.usage.cached_share:.0%} of the input cached; "
         f"{_models(progress)}"
@@ -163,7 +166,7 @@ def _models(progress: TaskProgress) -> str:
     return "models " + ", ".join(f"{model} ({role})" for role, model in progress.models.items())
 
 
-def steps_table(progress: TaskProgress) -> Table:
+def build_steps_table(progress: TaskProgress) -> Table:
     """One row a step."""
     rows = [
         (
@@ -199,12 +202,12 @@ def compaction_text(compaction: AgentCompaction) -> str:
     name = f" ({compaction.compaction_id[:SHORT_ID]})" if compaction.status.made_room else ""
     return (
         f"{compaction.agent} compacted{name}: {compaction.status}, {compaction.tokens_before:,} to "
-        f"{compaction.tokens_after:,} tokens, {counted(compaction.passages, 'passage')} kept{waiting}, "
-        f"{counted(compaction.redactions, 'redaction')}"
+        f"{compaction.tokens_after:,} tokens, {format_count(compaction.passages, 'passage')} kept{waiting}, "
+        f"{format_count(compaction.redactions, 'redaction')}"
     )
 
 
-def happened(before: TaskView | None, seen: TaskView, now: datetime, width: int) -> tuple[str, ...]:
+def render_changes(before: TaskView | None, seen: TaskView, now: datetime, width: int) -> tuple[str, ...]:
     """What changed between two looks, a sentence or block each, for output that cannot be redrawn.
 
     Compactions, answers and refusals that were there at the first look are counted: they did not happen now.
@@ -242,13 +245,13 @@ def _compacted(then: TaskProgress | None, now: TaskProgress) -> list[str]:
 
 
 def _earlier(count: int, what: str) -> list[str]:
-    return [counted(count, f"earlier {what}")] if count else []
+    return [format_count(count, f"earlier {what}")] if count else []
 
 
 def _steps(then: TaskProgress | None, now: TaskProgress) -> list[str]:
     known = {step.id: (step.state, step.legs) for step in then.steps} if then else {}
     return [
-        f"{step.id} is {step.state}: {counted(step.legs, 'leg')}, {used_text(step.spent, step.limit)}"
+        f"{step.id} is {step.state}: {format_count(step.legs, 'leg')}, {format_used_amount(step.spent, step.limit)}"
         for step in now.steps
         if step.state != "waiting" and known.get(step.id) != (step.state, step.legs)
     ]
@@ -262,7 +265,7 @@ LEAST_CUT = 10
 """Columns that the last one of a cut line has, however narrow the terminal is."""
 
 
-def cut_lines(rows: Sequence[Sequence[str | Text]], width: int) -> list[Text]:
+def format_columns(rows: Sequence[Sequence[str | Text]], width: int) -> list[Text]:
     """One line a row, in columns; what is too long for the terminal is cut from the last one."""
     cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     widths = [max(cell.cell_len for cell in column) for column in zip(*cells, strict=True)]
@@ -279,16 +282,16 @@ def short_id(task_id: str) -> str:
     return task_id.removeprefix("task-")[:SHORT_ID]
 
 
-def inbox_lines(waiting: Sequence[PendingApproval], now: datetime, width: int) -> list[Text]:
+def format_inbox_lines(waiting: Sequence[PendingApproval], now: datetime, width: int) -> list[Text]:
     """Everything that waits, in the order given, a line each: task, request, deadline, what is asked, the question."""
-    return cut_lines(
+    return format_columns(
         [
             (
                 short_id(one.task_id),
                 one.approval.request_id,
                 _until(one.approval.answer_by, now),
-                asked_text(one.approval),
-                one_line(one.title) or NOTHING,
+                format_requested(one.approval),
+                sanitize_line(one.title) or NOTHING,
             )
             for one in waiting
         ],
@@ -299,7 +302,7 @@ def inbox_lines(waiting: Sequence[PendingApproval], now: datetime, width: int) -
 def _until(answer_by: datetime | None, now: datetime) -> Text:
     if answer_by is None:
         return Text(NOTHING)
-    return Text(f"until {day_text(answer_by, now)}") if answer_by > now else Text("overdue", style="bold yellow")
+    return Text(f"until {format_moment(answer_by, now)}") if answer_by > now else Text("overdue", style="bold yellow")
 
 
 def message_text(message: Message, remarks: Sequence[str] = ()) -> str:
@@ -342,7 +345,7 @@ class _Section(NamedTuple):
     lines: Sequence[BillLine]
 
 
-def bill_text(bill: Bill, width: int) -> str:
+def format_cost_report(bill: Bill, width: int) -> str:
     """What a task has cost, for a terminal of this many columns."""
     reused = () if bill.reused is None else bill.reused.sentences(bill.reused.agents)
     if not bill.lines:
@@ -401,7 +404,7 @@ def _list(sections: Sequence[_Section]) -> list[str]:
             usage = line.usage
             name = " ".join(filter(None, (_name(section, line), line.kind)))
             lines += [
-                f"{name}: {counted(line.calls, 'call')}, {_price(line)}",
+                f"{name}: {format_count(line.calls, 'call')}, {_price(line)}",
                 f"    {usage.input:,} input, {usage.output:,} output",
                 f"    cache: {usage.cache_write:,} written, {usage.cache_read:,} read",
             ]
@@ -409,14 +412,14 @@ def _list(sections: Sequence[_Section]) -> list[str]:
 
 
 def _price(line: BillLine) -> str:
-    return UNPRICED if line.cost_micro_usd is None else dollars(line.cost_micro_usd)
+    return UNPRICED if line.cost_micro_usd is None else format_usd(line.cost_micro_usd)
 
 
 def _remarks(bill: Bill) -> list[str]:
     remarks = _open(bill)
     usage = bill.total.usage
     if bill.possibly_billed:
-        remarks.insert(0, f"with what may have been billed without a reply: {amount_text(bill.counted)}")
+        remarks.insert(0, f"with what may have been billed without a reply: {format_amount(bill.counted)}")
     remarks.insert(0, f"counts as spent: {usage.fresh:,} tokens of input, cache writes and output")
     if usage.searches:
         remarks.append(f"searches of the web by the provider, which are in this cost: {usage.searches:,}")
@@ -440,12 +443,12 @@ def _open(bill: Bill) -> list[str]:
     named = f"{UNPRICED}: {', '.join(bill.unpriced)}; a file that WAYSTATION_PRICES names can say it"
     return [
         f"{call.agent}: {call.intent.key} has no reply so far; possibly billed, "
-        f"{amount_text(call.intent.worst_case)} at most"
+        f"{format_amount(call.intent.worst_case)} at most"
         for call in bill.possibly_billed
     ] + ([named] if bill.unpriced else [])
 
 
-def prices_text(known: Sequence[Price]) -> str:
+def format_prices(known: Sequence[Price]) -> str:
     """Each price on a line, by source, model and day."""
     sources = dict.fromkeys(price.source for price in known)
     ordered = sorted(known, key=lambda price: (price.model, price.since))
@@ -465,7 +468,7 @@ def _price_text(price: Price) -> str:
     return f"{price.model}{since}: {_in_and_out(rates)}, {cached}{dearer}"
 
 
-def _in_and_out(rates: Rates) -> str:
+def _in_and_out(rates: TokenRates) -> str:
     return f"{_rate(rates.input)} in, {_rate(rates.output)} out"
 
 

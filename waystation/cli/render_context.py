@@ -8,10 +8,10 @@ from textwrap import wrap
 
 from waystation.agents.prompt_sections import RULES, Row
 from waystation.cli.render import SHORT_ID, message_text
-from waystation.context.audit import ShownCompaction, ShownMessage, ShownTranscript
+from waystation.context.audit import CompactionView, MessageView, TranscriptView
 from waystation.context.summary import ID_PREFIX, MARKER_PREFIX
-from waystation.models.probe import Fit, Probed
-from waystation.privacy.policy import WithOriginals
+from waystation.models.probe import Fit, ProbeResult
+from waystation.privacy.policy import RestoredText
 from waystation.tasks.view import AgentContext
 
 _HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")
@@ -63,7 +63,7 @@ NAMED_IDS = 6
 _KINDS = {"summarised": "summary", "masked": "mask", "truncated": "marker"}
 
 
-def log_texts(log: ShownTranscript) -> Iterator[str]:
+def log_texts(log: TranscriptView) -> Iterator[str]:
     """One text for each message, and before the first message that a compaction touches, one for that."""
     kinds = {compaction.id: _KINDS[compaction.type] for compaction in log.compactions}
     # The latest first: it is around those before it.
@@ -73,7 +73,7 @@ def log_texts(log: ShownTranscript) -> Iterator[str]:
         yield message_text(message, tuple(_remarks(message, kinds)))
 
 
-def _compaction(one: ShownCompaction, kinds: dict[str, str]) -> str:
+def _compaction(one: CompactionView, kinds: dict[str, str]) -> str:
     strategy = f" ({one.strategy})" if one.strategy else ""
     does = "placeholders for results in" if one.type == "masked" else "stands for"
     parts = [f"── {kinds[one.id]} {one.id[:SHORT_ID]}{strategy} {does} {_count(one)}: {_names(one.covered)}"]
@@ -86,7 +86,7 @@ def _compaction(one: ShownCompaction, kinds: dict[str, str]) -> str:
     return "\n".join([" · ".join(parts), *([one.text] if one.text else []), ""])
 
 
-def _count(one: ShownCompaction) -> str:
+def _count(one: CompactionView) -> str:
     count = len(one.originals)
     return f"{count:,} message{'' if count == 1 else 's'}"
 
@@ -104,7 +104,7 @@ def _short(name: str) -> str:
     return name
 
 
-def _remarks(message: ShownMessage, kinds: dict[str, str]) -> Iterator[str]:
+def _remarks(message: MessageView, kinds: dict[str, str]) -> Iterator[str]:
     if message.rewound:
         yield "rewound"
     if message.hidden_by:
@@ -119,7 +119,7 @@ def _by(what: str, compaction: str, kinds: dict[str, str]) -> str:
     return f"{what} by {kinds[compaction]} {compaction[:SHORT_ID]}"
 
 
-def said_of(restored: WithOriginals) -> str:
+def format_restored_counts(restored: RestoredText) -> str:
     """How many placeholders were replaced, and how many stayed."""
     said = f"{_placeholders(restored.replaced)} restored: what is printed now is private"
     if restored.unknown:
@@ -140,7 +140,7 @@ FIT_MARKS: Mapping[Fit, str] = {
 }
 
 
-def probe_table(probed: Probed) -> Iterator[str]:
+def probe_table(probed: ProbeResult) -> Iterator[str]:
     """What was found, in lines of at most 80 columns."""
     yield from wrap(f"{probed.model} at {probed.endpoint}", TABLE_COLUMNS)
     for line in probed.lines:
@@ -149,7 +149,7 @@ def probe_table(probed: Probed) -> Iterator[str]:
     yield from wrap(_verdict(probed), TABLE_COLUMNS)
 
 
-def _verdict(probed: Probed) -> str:
+def _verdict(probed: ProbeResult) -> str:
     if not probed.told:
         return "Whether tasks can run there is not known: ask again when it answers."
     cause = probed.capabilities.unfit

@@ -9,12 +9,12 @@ from datetime import datetime
 from itertools import groupby
 from textwrap import wrap
 
-from waystation.agents.agent_run import Outlook
+from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.decisions import ActionQuestion
-from waystation.agents.deliverables import Made
-from waystation.cli.options import written
-from waystation.kernel.amount import amount_text, limit_text, used_text
-from waystation.security.untrusted import one_line
+from waystation.agents.deliverables import WorkCounts
+from waystation.cli.options import format_amount_option
+from waystation.kernel.amount import format_amount, format_limit, format_used_amount
+from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import plan_waits
 from waystation.tasks.details import denial_text, estimate_line, hidden_text, in_units, least_text, made_text
 from waystation.tasks.task import Approval, BudgetProgress
@@ -50,28 +50,28 @@ LABEL = 11
 MOMENT = "%Y-%m-%d %H:%M %Z"
 
 
-def approve_command(task_id: str, approval: Approval) -> str:
+def format_approve_command(task_id: str, approval: Approval) -> str:
     """The command that grants what was asked for."""
-    add = "" if approval.asked.nothing else f" --add {shlex.quote(written(approval.asked))}"
+    add = "" if approval.asked.nothing else f" --add {shlex.quote(format_amount_option(approval.asked))}"
     return f"waystation approve {task_id} --request {approval.request_id}{add}"
 
 
-def deny_command(task_id: str, approval: Approval) -> str:
+def format_deny_command(task_id: str, approval: Approval) -> str:
     """The command that refuses it and takes what there is, or goes on without the call."""
     finish = " --finish partial" if approval.action is None and not approval.about_plan else ""
     return f"waystation deny {task_id} --request {approval.request_id}{finish}"
 
 
-def asked_text(approval: Approval) -> str:
+def format_requested(approval: Approval) -> str:
     """What is asked, in a few words."""
     if approval.about_plan:
         return f"plan of {approval.steps_left} steps"
     if approval.action is not None:
-        return f"call {one_line(approval.action.tool)}"
-    return "no more calls" if approval.reason else f"{amount_text(approval.asked)} more"
+        return f"call {sanitize_line(approval.action.tool)}"
+    return "no more calls" if approval.reason else f"{format_amount(approval.asked)} more"
 
 
-def inbox_text(waiting: Sequence[PendingApproval], now: datetime, width: int) -> str:
+def format_inbox(waiting: Sequence[PendingApproval], now: datetime, width: int) -> str:
     """Everything that waits, in the order given, under its task: said once for requests that follow each other."""
     found: list[str] = []
     for (task_id, title), requests in groupby(waiting, key=lambda one: (one.task_id, one.title)):
@@ -91,7 +91,7 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
     elif approval.reason:
         what = f"makes no more calls: {approval.reason}"
     else:
-        what = f"asks for {amount_text(approval.asked)} more"
+        what = f"asks for {format_amount(approval.asked)} more"
     lines = _wrapped(f"{approval.agent} {what}{since}", width)
     if approval.action is not None:
         lines += question_lines(one, approval.action, width)
@@ -103,7 +103,7 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
 def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
     approval, seen = one.approval, one.approval.outlook
     if approval.about_plan:
-        facts = [(step.role, f"{step.title}, with {limit_text(step.limit)}") for step in one.steps]
+        facts = [(step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps]
         facts += [("approved", "its steps begin"), ("if denied", plan_waits(approval)[1])]
     elif approval.action is not None:
         facts = action_facts(one)
@@ -121,7 +121,7 @@ def _numbers(one: PendingApproval) -> list[tuple[str, str]]:
     approval, seen = one.approval, one.approval.outlook
     rest = _rest(approval, one.task_budget) if one.task_budget is not None else ""
     return [
-        ("spent", f"{used_text(approval.spent, approval.limit)}; the task {_task_spent(one)}"),
+        ("spent", f"{format_used_amount(approval.spent, approval.limit)}; the task {_task_spent(one)}"),
         *([("left", rest)] if rest else []),
         ("steps", _steps(approval)),
         *([("estimate", estimate_line(seen, approval.asked))] if seen is not None else []),
@@ -132,21 +132,21 @@ def _numbers(one: PendingApproval) -> list[tuple[str, str]]:
 def _task_spent(one: PendingApproval) -> str:
     if one.task_budget is None:
         return f"{in_units(one.approval.task_spent, one.approval.limit)} when it asked"
-    return used_text(one.task_budget.spent, one.task_budget.limit)
+    return format_used_amount(one.task_budget.spent, one.task_budget.limit)
 
 
 def _rest(approval: Approval, budget: BudgetProgress) -> str:
     """Where the money is that the task has not spent, and that does not help this agent."""
     left = budget.limit.after(budget.spent).amount
     own = budget.limit.counted(approval.limit.after(approval.spent).amount).at_most(budget.reserved)
-    others, free = budget.reserved.less(own), left.less(budget.reserved)
+    others, free = budget.reserved.subtract_clamped(own), left.subtract_clamped(budget.reserved)
     parts = (
         (others, "are kept for other steps"),
         (own, "are its own"),
         (free, "are unreserved"),
     )
-    where = ", ".join(f"{amount_text(amount)} {what}" for amount, what in parts if not amount.nothing)
-    return f"{amount_text(left)} in the task: {where}" if where else ""
+    where = ", ".join(f"{format_amount(amount)} {what}" for amount, what in parts if not amount.nothing)
+    return f"{format_amount(left)} in the task: {where}" if where else ""
 
 
 def _steps(approval: Approval) -> str:
@@ -177,20 +177,20 @@ def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple
     return "overdue", f"since {moment}: nobody answered in time; it waits on until somebody does"
 
 
-def _so_far(seen: Outlook) -> str:
-    if seen.made != Made():
+def _so_far(seen: BudgetForecast) -> str:
+    if seen.made != WorkCounts():
         return f"{made_text(seen.made)}; the draft has them"
     return "nothing; the draft has what other steps found" if seen.finished else "nothing"
 
 
 def _commands(one: PendingApproval) -> list[str]:
     seen = one.approval.outlook
-    readable = seen is not None and (seen.made != Made() or seen.finished > 0)
+    readable = seen is not None and (seen.made != WorkCounts() or seen.finished > 0)
     draft = [f"waystation report {one.task_id} --draft"] if readable else []
     if one.approval.about_plan:
         edit = [f"waystation plan {one.task_id} --edit"] if one.approval.asked.nothing else []
         draft = [f"waystation plan {one.task_id}", *edit]
-    return [*draft, approve_command(one.task_id, one.approval), deny_command(one.task_id, one.approval)]
+    return [*draft, format_approve_command(one.task_id, one.approval), format_deny_command(one.task_id, one.approval)]
 
 
 def _wrapped(text: str, width: int, lead: str = "") -> list[str]:

@@ -10,17 +10,17 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from waystation.cli.console import print_json, print_text, say
+from waystation.cli.console import print_json, print_message, print_text
 from waystation.cli.options import ByOption, JsonOption, parse_budget, parse_limit, parse_span
-from waystation.cli.render import counted
-from waystation.cli.submit import NO_SERVER, named_servers, text_of, to_follow
+from waystation.cli.render import format_count
+from waystation.cli.submit import NO_SERVER, parse_server_names, text_of, to_follow
 from waystation.client import Client
 from waystation.client.schedules import KnownSchedule
 from waystation.config.settings import Settings
 from waystation.documents.sources import load_documents
-from waystation.kernel.amount import Limit, limit_text
+from waystation.kernel.amount import Limit, format_limit
 from waystation.kernel.errors import BadInput
-from waystation.kernel.value import Value, malformed
+from waystation.kernel.value import Value, extract_validation_faults
 from waystation.tasks.schedules import CATCH_UP, FAILURES_IN_A_ROW, Overlap, ScheduleWish, own_name
 from waystation.tasks.task import TaskRequest, own_session
 
@@ -101,7 +101,7 @@ def add(
         accept=tuple(accept or ()),
         instructions=text_of(instructions) if instructions else "",
         procedures=to_follow(settings, procedures or [], skills or []),
-        servers=named_servers(servers),
+        servers=parse_server_names(servers),
     )
     given = {
         "name": own_name(request, paths) if name is None else name,
@@ -119,13 +119,15 @@ def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleWish:
     try:
         return ScheduleWish.model_validate({**given, "request": request.replace(session=session)})
     except ValidationError as error:
-        faults = [f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in malformed(error)]
+        faults = [
+            f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in extract_validation_faults(error)
+        ]
         raise BadInput(f"{'; '.join(faults)} (names are lower-case letters, digits and hyphens)") from None
 
 
 async def _add(settings: Settings, wish: ScheduleWish) -> KnownSchedule:
     loaded = load_documents([Path(path) for path in wish.paths])
-    say(f"{counted(len(loaded.documents), 'document')} now")
+    print_message(f"{format_count(len(loaded.documents), 'document')} now")
     async with await Client.connect(settings) as client:
         return await (await client.schedules()).add(wish)
 
@@ -148,7 +150,7 @@ def pause(
     """Let no run start until the schedule is resumed. One that is under way goes on."""
     said = f"paused by {by or getuser()}" + (f": {note}" if note else "")
     asyncio.run(_paused(name, said))
-    say(f"{name} is {said}")
+    print_message(f"{name} is {said}")
 
 
 async def _paused(name: str, note: str) -> None:
@@ -160,7 +162,7 @@ async def _paused(name: str, note: str) -> None:
 def resume(name: NameArgument, by: ByOption = None) -> None:
     """Let a paused schedule run again."""
     asyncio.run(_resumed(name, f"resumed by {by or getuser()}"))
-    say(f"{name} runs again")
+    print_message(f"{name} runs again")
 
 
 async def _resumed(name: str, note: str) -> None:
@@ -172,9 +174,9 @@ async def _resumed(name: str, note: str) -> None:
 def run_now(name: NameArgument) -> None:
     """Ask for a run now, also of a paused schedule."""
     if asyncio.run(_run(name)):
-        say(f"{name} was asked to run; `waystation schedule list` shows what becomes of it")
+        print_message(f"{name} was asked to run; `waystation schedule list` shows what becomes of it")
     else:
-        say(f"{name} was asked to run, and a run is under way: its --overlap says what happens then")
+        print_message(f"{name} was asked to run, and a run is under way: its --overlap says what happens then")
 
 
 async def _run(name: str) -> bool:
@@ -186,7 +188,7 @@ async def _run(name: str) -> bool:
 def remove(name: NameArgument) -> None:
     """Remove a schedule, and what it asks. Its tasks and their reports stay; a run that is under way goes on."""
     asyncio.run(_remove(name))
-    say(f"{name} was removed; its tasks stay")
+    print_message(f"{name} was removed; its tasks stay")
 
 
 async def _remove(name: str) -> None:
@@ -200,7 +202,7 @@ def _show(found: Sequence[KnownSchedule], *, as_json: bool) -> None:
     elif found:
         print_text("\n".join(map(schedule_text, found)))
     else:
-        say("no schedules: `waystation schedule add` makes one")
+        print_message("no schedules: `waystation schedule add` makes one")
 
 
 def schedule_json(known: KnownSchedule) -> ScheduleJson:
@@ -216,7 +218,7 @@ def schedule_json(known: KnownSchedule) -> ScheduleJson:
         cron=wish.timing.cron if wish is not None else "",
         zone=wish.timing.zone if wish is not None else "",
         budget=_budget(wish),
-        monthly=limit_text(wish.monthly) if wish is not None else "",
+        monthly=format_limit(wish.monthly) if wish is not None else "",
         paused=seen.paused,
         note=seen.note,
         next_run=seen.next_run,
@@ -231,7 +233,7 @@ def schedule_json(known: KnownSchedule) -> ScheduleJson:
 def _budget(wish: ScheduleWish | None) -> str:
     if wish is None:
         return ""
-    return limit_text(wish.request.budget) if wish.request.budget is not None else "the settings' budget"
+    return format_limit(wish.request.budget) if wish.request.budget is not None else "the settings' budget"
 
 
 def _beside(request: TaskRequest) -> Iterator[str]:
@@ -250,7 +252,7 @@ def schedule_text(known: KnownSchedule) -> str:
     if wish is None:
         lines.append("  what it asks is not in the store any more: remove it, and add it anew")
     else:
-        month = "" if wish.monthly.unlimited else f", {limit_text(wish.monthly)} a month"
+        month = "" if wish.monthly.unlimited else f", {format_limit(wish.monthly)} a month"
         lines.append(f"  {wish.request.question}")
         lines.append(f"  {', '.join(wish.paths)}; session {wish.request.session}; {_budget(wish)} for each run{month}")
         lines += _beside(wish.request)

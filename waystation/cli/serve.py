@@ -18,28 +18,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waystation.cli.console import print_json, print_text, say
+from waystation.cli.console import print_json, print_message, print_text
 from waystation.cli.options import JsonOption
 from waystation.config.settings import Settings
-from waystation.config.values import address_of
+from waystation.config.values import parse_listen_address
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, WaystationError
-from waystation.kernel.imports import loading
-from waystation.kernel.patterns import proven
+from waystation.kernel.imports import pause_gc_for_imports
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.temporal_names import TOOL_SECRETS
 from waystation.kernel.value import Value
 from waystation.plugins.web.principals import (
     ApiKey,
-    ApiKeys,
-    AssistantRights,
-    Identities,
+    ApiKeyStore,
+    AssistantPolicy,
+    Authenticator,
     KeyRole,
     OpenId,
-    OpenIdTokens,
-    address_here,
+    OpenIdTokenVerifier,
+    build_local_sign_in_url,
     new_token,
 )
-from waystation.privacy.policy import Original
+from waystation.privacy.policy import VaultEntry
 from workers.shutdown import INTERRUPTED, stop_on_signals
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def serve(
     On this machine alone, whoever has the address that is printed may do what you may: tell nobody. It is another one
     at every start. With --name, who may is said by API keys (`waystation keys`) or tokens of an OpenID provider.
     """
-    settings, listener, names = Settings(), address_of("--listen", listen), tuple(name or ())
-    identities = known_to(settings)
+    settings, listener, names = Settings(), parse_listen_address("--listen", listen), tuple(name or ())
+    identities = build_authenticator(settings)
     if listener.host not in HERE and not names:
         raise BadInput(
             f"--listen is {listen!r}: from elsewhere it is asked under a name, which has to be said exactly: add "
@@ -85,7 +85,7 @@ def serve(
 
 
 @asynccontextmanager
-async def pages_here(settings: Settings, failed: Callable[[str], None]) -> AsyncGenerator[str]:
+async def serve_pages(settings: Settings, failed: Callable[[str], None]) -> AsyncGenerator[str]:
     """Serve pages in this process, for this machine alone, until the block ends; gives their address.
 
     Another process may have their usual port: then they have any. Nothing of them is loaded before somebody comes.
@@ -100,22 +100,22 @@ async def pages_here(settings: Settings, failed: Callable[[str], None]) -> Async
     if not settings.pages:
         yield ""
         return
-    identities, token = known_to(settings), new_token()
+    identities, token = build_authenticator(settings), new_token()
 
     async def serve_once_asked(listener: socket) -> None:
         await _connection_waits(listener)
-        with loading():
+        with pause_gc_for_imports():
             site_thread = await asyncio.to_thread(_site_thread)
         async with aclosing(site_thread(settings.replace(server=None), identities, listener, token)) as site:
             try:
-                await site.until_ended()
+                await site.wait_until_ended()
             except WaystationError as error:
                 failed(str(error))
 
     with _usual_listener() as listener:
         serving = asyncio.create_task(serve_once_asked(listener))
         try:
-            yield address_here(int(listener.getsockname()[1]), token)
+            yield build_local_sign_in_url(int(listener.getsockname()[1]), token)
         finally:
             serving.cancel()
             with suppress(asyncio.CancelledError):
@@ -146,11 +146,11 @@ def _usual_listener() -> socket:
         return create_server((host, 0))
 
 
-def known_to(settings: Settings) -> Identities:
+def build_authenticator(settings: Settings) -> Authenticator:
     """Whom a server of these settings knows. Raises BadInput where a part of what OpenID needs is missing."""
     openid = (settings.oidc_issuer, settings.oidc_audience, settings.oidc_jwks)
     if not any(openid):
-        return Identities(_keys(settings))
+        return Authenticator(_keys(settings))
     if not all(openid) or not (settings.oidc_jwks or "").startswith(("https://", "http://127.0.0.1:")):
         raise BadInput(
             "WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS are set together, the last "
@@ -164,11 +164,11 @@ def known_to(settings: Settings) -> Identities:
         name_claim=settings.oidc_name_claim,
         role_claim=settings.oidc_role_claim,
     )
-    return Identities(_keys(settings), OpenIdTokens(wanted))
+    return Authenticator(_keys(settings), OpenIdTokenVerifier(wanted))
 
 
-def _keys(settings: Settings) -> ApiKeys:
-    return ApiKeys(settings.home / "api-keys.json")
+def _keys(settings: Settings) -> ApiKeyStore:
+    return ApiKeyStore(settings.home / "api-keys.json")
 
 
 def _listening(host: str, port: int) -> socket:
@@ -181,26 +181,28 @@ def _listening(host: str, port: int) -> socket:
         ) from None
 
 
-async def _serve(settings: Settings, identities: Identities, listener: socket, names: tuple[str, ...]) -> None:
+async def _serve(settings: Settings, identities: Authenticator, listener: socket, names: tuple[str, ...]) -> None:
     # FastAPI and the client's SDKs come with these imports: whoever asks for help should not wait for them.
-    with loading():
-        from waystation.plugins.web.app import printed_address, printed_for_assistants, sign_in  # noqa: PLC0415
-        from waystation.plugins.web.site import opened_site  # noqa: PLC0415
+    with pause_gc_for_imports():
+        from waystation.plugins.web.app import create_access_policy, format_assistant_endpoint, get_sign_in_url  # noqa: PLC0415
+        from waystation.plugins.web.site import open_site_server  # noqa: PLC0415
 
-    access = sign_in(int(listener.getsockname()[1]), names)
-    async with opened_site(settings, identities, access) as server:
+    access = create_access_policy(int(listener.getsockname()[1]), names)
+    async with open_site_server(settings, identities, access) as server:
         stop_on_signals()
-        print_text(printed_address(access))
+        print_text(get_sign_in_url(access))
         if names:
-            say("Ctrl-C stops.")
+            print_message("Ctrl-C stops.")
         else:
-            print_text(printed_for_assistants(access))
-            say("Open the first in your browser, and tell nobody; the second is for an assistant (MCP). Ctrl-C stops.")
-        await server.until_cancelled(listener)
-    say("stopped")
+            print_text(format_assistant_endpoint(access))
+            print_message(
+                "Open the first in your browser, and tell nobody; the second is for an assistant (MCP). Ctrl-C stops."
+            )
+        await server.serve_until_cancelled(listener)
+    print_message("stopped")
 
 
-_CLIENT_NAME = proven(r"\A[a-z0-9][a-z0-9-]{0,59}\Z")
+_CLIENT_NAME = compile_bounded(r"\A[a-z0-9][a-z0-9-]{0,59}\Z")
 """As the setting `mcp_client` has it."""
 
 
@@ -230,13 +232,13 @@ def mcp(
 
 async def _mcp(settings: Settings, roots: list[Path]) -> None:
     # The SDKs come with these imports, as above.
-    with loading():
+    with pause_gc_for_imports():
         from waystation.client import Client  # noqa: PLC0415
         from waystation.plugins.web.assistants import Assistant  # noqa: PLC0415
         from waystation.plugins.web.mcp import AssistantServer  # noqa: PLC0415
         from workers.memory import MemoryReader  # noqa: PLC0415
 
-    rights = AssistantRights.of(settings, roots)
+    rights = AssistantPolicy.of(settings, roots)
     # A thread waits for input and could not be cancelled; nothing that is kept suffers.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
     async with await Client.connect(settings) as known, aclosing(MemoryReader(settings)) as memory:
@@ -295,7 +297,9 @@ def make(
         return
     print_text(opened)
     may = "ask at /mcp" if made.role == "assistant" else made.role
-    say(f"{made.id}: {made.name} may {may} in tenant {made.tenant}. It is shown this once; revoke it by its id.")
+    print_message(
+        f"{made.id}: {made.name} may {may} in tenant {made.tenant}. It is shown this once; revoke it by its id."
+    )
 
 
 @keys.command("list")
@@ -308,7 +312,7 @@ def list_keys(as_json: JsonOption = False) -> None:
     for key in found:
         print_text(_line(key))
     if not found:
-        say("there is none: `waystation keys make NAME --role read`")
+        print_message("there is none: `waystation keys make NAME --role read`")
 
 
 def _line(key: ApiKey) -> str:
@@ -320,7 +324,7 @@ def _line(key: ApiKey) -> str:
 def revoke(key: Annotated[str, typer.Argument(metavar="ID", help="Id of the key.")]) -> None:
     """Revoke an API key: from now on it opens nothing, also where a server runs."""
     revoked = _keys(Settings()).revoke(key, utc_now())
-    say(f"{revoked.id} of {revoked.name} opens nothing any more")
+    print_message(f"{revoked.id} of {revoked.name} opens nothing any more")
 
 
 # -------------------------------------------------------------------------------------------------------------- secrets
@@ -331,7 +335,7 @@ secrets_app = typer.Typer(
 app.add_typer(secrets_app)
 LONGEST_SECRET = 10_000
 """Characters."""
-_SECRET_NAME = proven(r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
+_SECRET_NAME = compile_bounded(r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="As the file names it: ${secret:NAME}.")]
 
 
@@ -356,7 +360,9 @@ def set_secret(name: SecretArgument) -> None:
     if not _SECRET_NAME.fullmatch(name):
         raise BadInput(f"{name!r} is no name: letters, digits and _, no digit first, 100 at most")
     asyncio.run(_keep(name, _typed(name)))
-    say(f"{name} is kept; in the file of tool servers it is ${{secret:{name}}}. Workers take it when they start")
+    print_message(
+        f"{name} is kept; in the file of tool servers it is ${{secret:{name}}}. Workers take it when they start"
+    )
 
 
 @secrets_app.command("list")
@@ -368,7 +374,7 @@ def list_secrets(as_json: JsonOption = False) -> None:
     elif kept:
         print_text("\n".join(f"{name}  kept {at:%Y-%m-%d %H:%M} UTC" for name, at in kept.items()))
     else:
-        say("no secrets: `waystation secrets set NAME` keeps one")
+        print_message("no secrets: `waystation secrets set NAME` keeps one")
 
 
 @secrets_app.command("forget")
@@ -376,23 +382,23 @@ def forget_secret(name: SecretArgument) -> None:
     """Keep a secret no more. Workers that have started have it until they end."""
     if not asyncio.run(_forgotten(name)):
         raise BadInput(f"there is no secret {name!r}: `waystation secrets list` shows what there is")
-    say(f"{name} is forgotten; a worker that has it has it until it ends")
+    print_message(f"{name} is forgotten; a worker that has it has it until it ends")
 
 
 @asynccontextmanager
 async def _vault() -> AsyncGenerator["SqlVault"]:
     """That of this store. Raises BadInput where its key is not here."""
-    from waystation.runtime.stores import key_of, opened_store, own_cipher  # noqa: PLC0415  pages need no store to begin
+    from waystation.runtime.stores import build_cipher, get_placeholder_key, open_store  # noqa: PLC0415  pages need no store to begin
 
     settings = Settings()
-    async with aclosing(await opened_store(settings)) as store:
-        await key_of(store, settings)
-        yield store.vault(own_cipher(settings, "vault"))
+    async with aclosing(await open_store(settings)) as store:
+        await get_placeholder_key(store, settings)
+        yield store.vault(build_cipher(settings, "vault"))
 
 
 async def _keep(name: str, text: str) -> None:
     # The vault's other rows are found by a fingerprint of what they hold; of these nobody is to see which are equal.
-    secret = Original(type="SECRET", placeholder=name, fingerprint=token_hex(32), text=text)
+    secret = VaultEntry(type="SECRET", placeholder=name, fingerprint=token_hex(32), text=text)
     async with _vault() as vault:
         await vault.replace(TOOL_SECRETS, secret)
 

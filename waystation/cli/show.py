@@ -21,28 +21,28 @@ from typing import Annotated, get_args
 
 import typer
 
-from waystation.cli.console import print_exactly, print_json, print_markdown, print_text, result, say
-from waystation.cli.follow import keep_report, remark_on, see_through
+from waystation.cli.console import print_exactly, print_json, print_markdown, print_message, print_text, result
+from waystation.cli.follow import describe_shown_version, watch_and_print_result, write_report_versions
 from waystation.cli.options import JsonOption, TaskArgument
-from waystation.cli.render import bill_text, counted, message_text, prices_text, task_screen
-from waystation.cli.render_context import context_text, log_texts, said_of
+from waystation.cli.render import format_cost_report, format_count, format_prices, message_text, task_screen
+from waystation.cli.render_context import context_text, format_restored_counts, log_texts
 from waystation.cli.tools import tools_shown, tools_text
 from waystation.client import client_for
 from waystation.client.exports import Format, FoundReport, load_draft, load_version, report_file
-from waystation.client.lookups import require_words, restored_for_owner, versions_text
+from waystation.client.lookups import format_report_versions, require_words, restore_task_text
 from waystation.client.task_json import AgentJson, ViewJson, task_json
-from waystation.config.resolver import called_models, placed_prices
+from waystation.config.resolver import iter_called_models, resolve_endpoint_prices
 from waystation.config.settings import Settings
-from waystation.config.validation import prices_at
-from waystation.context.audit import shown
-from waystation.context.history import view
+from waystation.config.validation import filter_endpoint_prices
+from waystation.context.audit import build_transcript_view
+from waystation.context.history import build_model_view
 from waystation.context.transcript import Transcript
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
-from waystation.kernel.files import write_private
+from waystation.kernel.files import write_private_file
 from waystation.kernel.value import Value
 from waystation.models.prices import load_prices
-from waystation.models.profiles import OFFLINE_MODEL, PRICE_SOURCE, Price, model_facts, price_of
+from waystation.models.profiles import OFFLINE_MODEL, PRICE_SOURCE, Price, find_price, get_model_profile
 from waystation.planning.plan import PLANNING_ID
 from waystation.reports.changes import ReportChanges, cited, report_changes
 from waystation.tasks.progress import Bill
@@ -93,14 +93,14 @@ def show(
 
 async def _write_run(settings: Settings, task: str, path: Path, *, restore: bool) -> None:
     # Templates come with this import, which nothing else of these commands needs.
-    from waystation.plugins.web.task_page import placeholders_of, run_file, with_originals_in  # noqa: PLC0415
+    from waystation.plugins.web.task_page import find_placeholders, run_file, with_originals_in  # noqa: PLC0415
 
     async with await client_for(settings) as client:
         page = await run_file(client, task_id := await client.resolve(task))
     if restore:
-        found = placeholders_of(page)
-        restored = await restored_for_owner(settings, task_id, "\0".join(found))
-        say(said_of(restored))
+        found = find_placeholders(page)
+        restored = await restore_task_text(settings, task_id, "\0".join(found))
+        print_message(format_restored_counts(restored))
         page = with_originals_in(page, dict(zip(found, restored.text.split("\0"), strict=False)))
     _hand_over(page.encode(), path, f"{task_id}.html")
 
@@ -127,13 +127,13 @@ async def _show(settings: Settings, task: str, *, as_json: bool) -> None:
     async with await client_for(settings) as client:
         view = await client.with_origins(await client.progress(await client.resolve(task)))
         view = await client.with_stored(view)
-        path = await keep_report(client, settings, view.progress)
+        path = await write_report_versions(client, settings, view.progress)
     if as_json:
         print_json(task_json(view, path))
         return
     result.print(task_screen(view, utc_now(), result.width), soft_wrap=True)
-    if remark := remark_on(view.progress):
-        say(remark)
+    if remark := describe_shown_version(view.progress):
+        print_message(remark)
     if path is not None:
         print_text(str(path))
 
@@ -145,7 +145,7 @@ def cost(task: TaskArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(bill)
     else:
-        print_text(bill_text(bill, result.width))
+        print_text(format_cost_report(bill, result.width))
 
 
 async def _bill(task: str) -> Bill:
@@ -168,24 +168,26 @@ def prices(as_json: JsonOption = False) -> None:
     """
     settings = Settings()
     asked = TaskRequest(question="What does it cost?", request_id="prices")
-    wanted = tuple(dict.fromkeys(called_models(asked, settings)))
+    wanted = tuple(dict.fromkeys(iter_called_models(asked, settings)))
     found = load_prices(settings.prices)
-    placed = placed_prices(wanted, found, settings)
+    placed = resolve_endpoint_prices(wanted, found, settings)
     without = tuple(name for name in wanted if _price_there(name, placed, settings) is None)
     if as_json:
         print_json(PricesJson(prices=found, without=without))
     else:
         today = utc_now().date()
-        held = [price for price in found if price.since > today or price == price_of(price.model, today, found)]
-        print_text(prices_text([one for one in held if one.source != PRICE_SOURCE or model_facts(one.model).known]))
+        held = [price for price in found if price.since > today or price == find_price(price.model, today, found)]
+        print_text(
+            format_prices([one for one in held if one.source != PRICE_SOURCE or get_model_profile(one.model).known])
+        )
         if without:
-            say(f"without a price that holds here: {', '.join(without)}")
+            print_message(f"without a price that holds here: {', '.join(without)}")
 
 
 def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Price | None:
     """The price that holds today where the model is."""
-    holding = prices if model == OFFLINE_MODEL else prices_at(settings.places.at(model), prices)
-    return price_of(model, utc_now().date(), holding)
+    holding = prices if model == OFFLINE_MODEL else filter_endpoint_prices(settings.places.at(model), prices)
+    return find_price(model, utc_now().date(), holding)
 
 
 _BINARY = frozenset({"pdf", "docx"})
@@ -244,7 +246,7 @@ def _exported(found: FoundReport, form: Format) -> bytes:
     """Raises BadInput where a package for it is not installed."""
     file = report_file(found, form)
     if file.lacking:
-        say(file.lacking)
+        print_message(file.lacking)
     return file.content
 
 
@@ -252,7 +254,7 @@ def _hand_over(content: bytes, output: Path | None, name: str) -> None:
     """To a file, whose path is printed; or to where output goes."""
     if output is not None:
         path = output / name if output.is_dir() else output
-        write_private(path, content)
+        write_private_file(path, content)
         print_text(str(path))
     elif sys.stdout.isatty():
         print_exactly(content.decode())
@@ -269,17 +271,19 @@ async def _stored(task: str, number: int | None) -> FoundReport:
     async with await client_for(Settings()) as client:
         progress = await client.reported(await client.resolve(task))
         found = await load_version(client, progress, number)
-    if number is None and (remark := remark_on(progress)):
-        say(remark)
+    if number is None and (remark := describe_shown_version(progress)):
+        print_message(remark)
     if len(progress.versions) > 1:
         version = found.report.version
-        say(f"version {version} of its report, which has {versions_text(progress)}: --version N prints another")
+        print_message(
+            f"version {version} of its report, which has {format_report_versions(progress)}: --version N prints another"
+        )
     return found
 
 
 async def _restored(found: FoundReport) -> FoundReport:
-    restored = await restored_for_owner(Settings(), found.report.task_id, found.report.report)
-    say(said_of(restored))
+    restored = await restore_task_text(Settings(), found.report.task_id, found.report.report)
+    print_message(format_restored_counts(restored))
     return found._replace(report=found.report.replace(report=restored.text))
 
 
@@ -294,7 +298,7 @@ def diff(
     if as_json:
         print_json(found)
     else:
-        print_text(changes_text(found))
+        print_text(format_report_changes(found))
 
 
 async def _diff(before: str, after: str) -> ReportChanges:
@@ -303,13 +307,13 @@ async def _diff(before: str, after: str) -> ReportChanges:
     return report_changes(old, new)
 
 
-def changes_text(found: ReportChanges) -> str:
+def format_report_changes(found: ReportChanges) -> str:
     """The changes, by kind, a claim a line; both ways where it is said otherwise."""
     parts = [
         _claim_list("New", [f"+ {cited(claim)}" for claim in found.new]),
         _claim_list("Gone", [f"- {cited(claim)}" for claim in found.gone]),
         _claim_list("Changed", [f"- {cited(pair.before)}\n+ {cited(pair.after)}" for pair in found.changed]),
-        f"{counted(found.same, 'claim')} the same" + ("; nothing changed" if found.nothing else ""),
+        f"{format_count(found.same, 'claim')} the same" + ("; nothing changed" if found.nothing else ""),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -326,7 +330,9 @@ def transcript(
     ] = None,
     only_view: Annotated[
         bool,
-        typer.Option("--view", help="Print what the model sees of it now: with summaries, without what they hide."),
+        typer.Option(
+            "--build_model_view", help="Print what the model sees of it now: with summaries, without what they hide."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -336,9 +342,13 @@ def transcript(
         return
     found = asyncio.run(_transcript(task, agent))
     if as_json:
-        print_json(ViewJson(run_id=found.run_id, messages=view(found)) if only_view else shown(found))
+        print_json(
+            ViewJson(run_id=found.run_id, messages=build_model_view(found))
+            if only_view
+            else build_transcript_view(found)
+        )
         return
-    for text in map(message_text, view(found)) if only_view else log_texts(shown(found)):
+    for text in map(message_text, build_model_view(found)) if only_view else log_texts(build_transcript_view(found)):
         print_text(text)
 
 
@@ -354,7 +364,7 @@ def _list_agents(task: str, *, as_json: bool) -> None:
         return
     for agent in agents:
         print_text(f"{agent.id}  {agent.role}")
-    say(f"name one: `waystation transcript {task_id} --agent {agents[-1].id}`")
+    print_message(f"name one: `waystation transcript {task_id} --agent {agents[-1].id}`")
 
 
 async def _agents(task: str) -> tuple[str, list[AgentJson]]:
@@ -374,4 +384,4 @@ def watch(task: TaskArgument, as_json: JsonOption = False) -> None:
 
 async def _watch(settings: Settings, task: str, *, as_json: bool) -> int:
     async with await client_for(settings) as client:
-        return await see_through(client, settings, await client.resolve(task), detach=False, as_json=as_json)
+        return await watch_and_print_result(client, settings, await client.resolve(task), detach=False, as_json=as_json)

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.console import OK, WORK_FAILED, confirmed, print_json, print_text
+from waystation.cli.console import OK, WORK_FAILED, ask_confirmation, print_json, print_text
 from waystation.cli.options import JsonOption
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.plugins.redaction.keys import key_check
 from waystation.runtime.sql_store import SqlStore, migrate, store_status
-from waystation.runtime.stores import first_key, resealed
+from waystation.runtime.stores import load_oldest_key, reencrypt_store
 
 app = typer.Typer()
 store = typer.Typer(name="store", help="Look at the store's database, and upgrade it.", no_args_is_help=True)
@@ -49,7 +49,7 @@ def reseal_store() -> None:
     workers, or let them wait: it is one transaction.
     """
     settings = Settings()
-    count = asyncio.run(resealed(settings))
+    count = asyncio.run(reencrypt_store(settings))
     kept = "encrypted, each to its row" if settings.encrypts_at_rest else "plain"
     print_text(f"{count:,} texts are {kept} now")
 
@@ -66,11 +66,11 @@ def adopt_key(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = 
 
 async def _adopt_key(*, yes: bool) -> str:
     settings = Settings()
-    check = key_check(first_key(settings))
+    check = key_check(load_oldest_key(settings))
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as opened:
         if await opened.key_check() == check:
             return "the store has this key already: nothing to do"
-        if not yes and not await confirmed("Give the store another key than its workers have had? [y/N]"):
+        if not yes and not await ask_confirmation("Give the store another key than its workers have had? [y/N]"):
             return "the store keeps its key"
         await opened.adopt_key(check)
     return "the store has this key now: start its workers again, all with this key"

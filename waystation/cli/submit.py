@@ -9,26 +9,33 @@ from typing import Annotated
 
 import typer
 
-from waystation.agents.decisions import Unattended
-from waystation.agents.leg import AgentTerms
+from waystation.agents.decisions import UnattendedPolicy
+from waystation.agents.leg import AgentConfig
 from waystation.budgets.budget import Mode
-from waystation.cli.console import say
-from waystation.cli.follow import see_through, tell_of, tell_of_unattended
-from waystation.cli.options import Deadline, JsonOption, parse_budget, parse_limit, parse_tokens, unattended
-from waystation.cli.render import counted
+from waystation.cli.console import print_message
+from waystation.cli.follow import print_submission, warn_if_unattended, watch_and_print_result
+from waystation.cli.options import (
+    Deadline,
+    JsonOption,
+    parse_budget,
+    parse_limit,
+    parse_tokens,
+    parse_unattended_options,
+)
+from waystation.cli.render import format_count
 from waystation.client import Client, client_for
-from waystation.config.presets import REQUEST, Choices
-from waystation.config.resolver import bought_text, choices
-from waystation.config.settings import Settings, unknown_variables
+from waystation.config.presets import REQUEST, ResolvedConfig
+from waystation.config.resolver import describe_budget_in_tokens, resolve_config
+from waystation.config.settings import Settings, describe_unknown_variables
 from waystation.context.policy import Strategy
 from waystation.context.strategies import LAST
-from waystation.documents.documents import LeftOut, SourceDocument
-from waystation.documents.procedures import GivenProcedure, checked, is_named_like_one
-from waystation.documents.sources import Loaded, load_documents, load_procedures, load_skills
-from waystation.kernel.amount import Limit, amount_text, limit_text
+from waystation.documents.documents import SkippedItem, SourceDocument
+from waystation.documents.procedures import ProcedureSource, is_named_like_one, validate_procedures
+from waystation.documents.sources import DocumentLoadResult, load_documents, load_procedures, load_skills
+from waystation.kernel.amount import Limit, format_amount, format_limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
-from waystation.kernel.roles import step_roles
+from waystation.kernel.roles import list_step_roles
 from waystation.memory.memory import MemoryScope
 from waystation.tasks.task import LARGEST_WINDOW, SMALLEST_WINDOW, Preset, TaskRequest, TaskRow, TaskTerms, own_session
 from waystation.tasks.view import Submitted
@@ -76,12 +83,14 @@ def submit(
         tenant=settings.tenant,
         session=own_session(identity) if session is None else session,
         request_id=identity,
-        unattended=unattended(top_up, answer_by, then, utc_now().astimezone()),
+        unattended=parse_unattended_options(top_up, answer_by, then, utc_now().astimezone()),
         review_plan=review_plan or None,
         procedures=to_follow(settings, procedures or [], skills or []),
     )
     whole = _with_amounts(
-        request.replace(mode=mode, strategy=strategy, memory=memory, preset=preset, servers=named_servers(servers)),
+        request.replace(
+            mode=mode, strategy=strategy, memory=memory, preset=preset, servers=parse_server_names(servers)
+        ),
         budget,
         agent_budget,
         ceiling,
@@ -103,7 +112,7 @@ def _with_amounts(
     return TaskRequest.model_validate({**request.model_dump(), **given})
 
 
-def named_servers(written: str | None) -> tuple[str, ...] | None:
+def parse_server_names(written: str | None) -> tuple[str, ...] | None:
     """As they were written, with commas between. Raises BadInput."""
     if written is None:
         return None
@@ -115,13 +124,13 @@ def named_servers(written: str | None) -> tuple[str, ...] | None:
     return names
 
 
-def to_follow(settings: Settings, procedures: list[Path], skills: list[Path]) -> tuple[GivenProcedure, ...]:
+def to_follow(settings: Settings, procedures: list[Path], skills: list[Path]) -> tuple[ProcedureSource, ...]:
     """Both kinds, those of the settings where no procedures are named. Raises BadInput."""
     given = load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else []))
     found = load_skills(skills)
     _tell_left_out(found.left_out)
     try:
-        return checked((*given, *found.given))
+        return validate_procedures((*given, *found.given))
     except ValueError as error:
         raise BadInput(f"--procedures and --skills: {error}") from None
 
@@ -137,27 +146,29 @@ def text_of(path: Path) -> str:
         raise BadInput(f"--instructions {path} is no UTF-8 text. Save it as plain text in UTF-8.") from error
 
 
-def _load(paths: list[Path]) -> Loaded:
-    loaded = load_documents(paths) if paths else Loaded(documents=())
+def _load(paths: list[Path]) -> DocumentLoadResult:
+    loaded = load_documents(paths) if paths else DocumentLoadResult(documents=())
     _tell_left_out(loaded.left_out)
     return loaded
 
 
-def _tell_left_out(left_out: Sequence[LeftOut]) -> None:
+def _tell_left_out(left_out: Sequence[SkippedItem]) -> None:
     for item in left_out:
-        say(f"skipped {item.name}: {item.reason}")
+        print_message(f"skipped {item.name}: {item.reason}")
 
 
-async def _submit(settings: Settings, request: TaskRequest, loaded: Loaded, *, detach: bool, as_json: bool) -> int:
+async def _submit(
+    settings: Settings, request: TaskRequest, loaded: DocumentLoadResult, *, detach: bool, as_json: bool
+) -> int:
     request = request.replace(left_out=loaded.left_out)
     async with await client_for(settings) as client:
         documents = loaded.documents or await _known_documents(client, request.session)
         row = await client.prepare(request)
-        tell_terms(settings, row, len(documents))
+        print_task_config(settings, row, len(documents))
         _tell_servers(row, inherited=request.servers is None)
         _tell_likely(documents)
-        submitted = await hand_in(client, row, documents)
-        return await see_through(client, settings, submitted.task_id, detach=detach, as_json=as_json)
+        submitted = await submit_and_report(client, row, documents)
+        return await watch_and_print_result(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 
 
 async def _known_documents(client: Client, session: str) -> tuple[SourceDocument, ...]:
@@ -168,7 +179,7 @@ async def _known_documents(client: Client, session: str) -> tuple[SourceDocument
             "give the documents to work on: --docs PATH, a file or a folder; or go on with those of "
             "an earlier task by its session, --session S, which was said when it was submitted"
         )
-    say(f"No --docs: the {counted(len(documents), 'document')} of the newest task in session {session}.")
+    print_message(f"No --docs: the {format_count(len(documents), 'document')} of the newest task in session {session}.")
     return documents
 
 
@@ -177,81 +188,82 @@ def _own(request: TaskRequest) -> str:
     return f" (its own; --session {request.session} goes on with it)" if alone else ""
 
 
-def tell_terms(settings: Settings, row: TaskRow, documents: int) -> None:
+def print_task_config(settings: Settings, row: TaskRow, documents: int) -> None:
     """Print every default and choice that the task will run by, and what was meant as one."""
-    for sentence in unknown_variables():
-        say(sentence)
+    for sentence in describe_unknown_variables():
+        print_message(sentence)
     request, terms = row.request, row.terms
-    chosen = choices(request, settings)
-    say(
-        f"{counted(documents, 'document')}; session {request.session}{_own(request)}; "
+    chosen = resolve_config(request, settings)
+    print_message(
+        f"{format_count(documents, 'document')}; session {request.session}{_own(request)}; "
         f"mode {terms.mode}{_by(chosen, 'mode')}; "
-        f"budget {limit_text(terms.budget)}{_by(chosen, 'budget')}{_ceiling(terms)}, "
+        f"budget {format_limit(terms.budget)}{_by(chosen, 'budget')}{_ceiling(terms)}, "
         f"{_agent_budget(terms, chosen)} an agent; "
         f"{_window(terms.agent, chosen)}; {_models(terms.agent, chosen)}"
     )
-    if not terms.offline and (bought := bought_text(terms, row.submitted_at.date())):
-        say(bought)
-    for role in step_roles():
+    if not terms.offline and (bought := describe_budget_in_tokens(terms, row.submitted_at.date())):
+        print_message(bought)
+    for role in list_step_roles():
         if (own := terms.by_role.get(role)) is not None:
-            by = choices(request, settings, role)
-            say(f"Other for {role}: {_models(own, by)}; {_window(own, by)}.")
-    if request.unattended != Unattended():
-        say(f"While nobody answers: {_in_advance(request.unattended)}.")
+            by = resolve_config(request, settings, role)
+            print_message(f"Other for {role}: {_models(own, by)}; {_window(own, by)}.")
+    if request.unattended != UnattendedPolicy():
+        print_message(f"While nobody answers: {_in_advance(request.unattended)}.")
     kept_by = _by(chosen, "strategy", "primers", "recents", "keep_last")
     if kept_by or "strategy" in chosen.origins:
-        say(f"Compaction{kept_by}: {_compaction(terms.agent)}.")
+        print_message(f"Compaction{kept_by}: {_compaction(terms.agent)}.")
     if terms.offline:
         here = settings.server is None and settings.anthropic_api_key is None
         step = "; set ANTHROPIC_API_KEY for Claude" if here else ""
-        say(f"The built-in offline model does the work: it extracts and does not reason{step}.")
+        print_message(f"The built-in offline model does the work: it extracts and does not reason{step}.")
 
 
 def _tell_servers(row: TaskRow, *, inherited: bool) -> None:
     """Which a task names is told with where that is from."""
     if (named := row.request.servers) is not None:
         whence = f"No --servers: as the newest task in session {row.request.session}. " if inherited else ""
-        say(f"{whence}Tool servers: {', '.join(named) or NO_SERVER}.")
+        print_message(f"{whence}Tool servers: {', '.join(named) or NO_SERVER}.")
 
 
 def _tell_likely(documents: Sequence[SourceDocument]) -> None:
     """Where files are named as procedures are elsewhere: who relies on that should learn of it here."""
     if count := sum(is_named_like_one(one.name) for one in documents):
-        say(
-            f"{counted(count, 'document')} in folders named skills: read as documents, not followed. Give --procedures "
+        print_message(
+            f"{format_count(count, 'document')} in folders named skills: read as documents, not followed. Give "
+            "--procedures "
             "or --skills for what agents are to follow."
         )
 
 
-def _by(chosen: Choices, *names: str) -> str:
+def _by(chosen: ResolvedConfig, *names: str) -> str:
     """Who said so, where it was neither a default nor this request."""
     named = dict.fromkeys(chosen.origins[name] for name in names if chosen.origins.get(name, REQUEST) != REQUEST)
     return f" ({', '.join(named)})" if named else ""
 
 
 def _ceiling(terms: TaskTerms) -> str:
-    return "" if terms.ceiling.unlimited else f", which grants may raise to {limit_text(terms.ceiling)}"
+    return "" if terms.ceiling.unlimited else f", which grants may raise to {format_limit(terms.ceiling)}"
 
 
-def _agent_budget(terms: TaskTerms, chosen: Choices) -> str:
+def _agent_budget(terms: TaskTerms, chosen: ResolvedConfig) -> str:
     said = terms.agent_budget == chosen.agent_budget
-    return limit_text(terms.agent_budget) + (_by(chosen, "agent_budget") if said else "")
+    return format_limit(terms.agent_budget) + (_by(chosen, "agent_budget") if said else "")
 
 
-def _window(agent: AgentTerms, chosen: Choices) -> str:
+def _window(agent: AgentConfig, chosen: ResolvedConfig) -> str:
     """A window that was asked for and cannot be had is named with its size."""
     cut = f" of {chosen.window:,}" if chosen.window is not None and agent.window < chosen.window else ""
     full = f"full at {agent.trigger:,}{_by(chosen, 'trigger_percent')}"
     return f"window {agent.window:,}{cut}{_by(chosen, 'window')}, {full}"
 
 
-def _models(agent: AgentTerms, chosen: Choices) -> str:
+def _models(agent: AgentConfig, chosen: ResolvedConfig) -> str:
     effort = "" if agent.effort is None else f", effort {agent.effort}"
     writer = "" if agent.condense_model == agent.model else f", summaries by {agent.condense_model}"
     return f"model {agent.model}{effort}{_thinking(agent)}{writer}{_by(chosen, 'condense_model') if writer else ''}"
 
 
-def _thinking(agent: AgentTerms) -> str:
+def _thinking(agent: AgentConfig) -> str:
     match agent.thinking:
         case None:
             return ""
@@ -261,13 +273,13 @@ def _thinking(agent: AgentTerms) -> str:
             return f", thinking {way}"
 
 
-def _compaction(agent: AgentTerms) -> str:
+def _compaction(agent: AgentConfig) -> str:
     messages = f"over {agent.messages} messages are full, too; " if agent.messages else ""
     history = f"; an agent ends at {agent.history:,} messages" if agent.history else ""
     return f"{messages}{_kept(agent)}{history}"
 
 
-def _kept(agent: AgentTerms) -> str:
+def _kept(agent: AgentConfig) -> str:
     """What a compaction leaves of the messages."""
     match agent.strategy:
         case "window":
@@ -281,10 +293,10 @@ def _kept(agent: AgentTerms) -> str:
             return f"the first and the last {LAST if agent.keep_last is None else agent.keep_last} stay"
 
 
-def _in_advance(decided: Unattended) -> str:
+def _in_advance(decided: UnattendedPolicy) -> str:
     parts: list[str] = []
     if decided.top_up is not None:
-        parts.append(f"{amount_text(decided.top_up.amount)} more, up to {counted(decided.top_up.times, 'time')}")
+        parts.append(f"{format_amount(decided.top_up.amount)} more, up to {format_count(decided.top_up.times, 'time')}")
     end = "the agent then delivers what it has" if decided.then == "partial" else "it is then noted as overdue"
     if decided.answer_by is not None:
         parts.append(f"a request waits until {decided.answer_by:%Y-%m-%d %H:%M %Z}; {end}")
@@ -297,16 +309,16 @@ def _span(span: timedelta) -> str:
     minutes = int(span.total_seconds()) // 60
     for size, unit in ((24 * 60, "day"), (60, "hour")):
         if minutes % size == 0:
-            return counted(minutes // size, unit)
-    return counted(minutes, "minute")
+            return format_count(minutes // size, unit)
+    return format_count(minutes, "minute")
 
 
-async def hand_in(client: Client, row: TaskRow, documents: tuple[SourceDocument, ...]) -> Submitted:
+async def submit_and_report(client: Client, row: TaskRow, documents: tuple[SourceDocument, ...]) -> Submitted:
     """Submit, and say what a person should know of it."""
-    await tell_of_unattended(client)
+    await warn_if_unattended(client)
     try:
         submitted = await client.submit(row, documents)
     except Unreachable as error:
         raise Unreachable(f"{error}: --request-id {row.request.request_id}") from error
-    tell_of(submitted)
+    print_submission(submitted)
     return submitted

@@ -27,28 +27,36 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from waystation.cli.approvals import conclude, tell_answer
-from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, result, say
-from waystation.cli.follow import see_through, tell_of, tell_of_unattended
+from waystation.cli.approvals import print_answer, report_and_exit
+from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, print_text, result
+from waystation.cli.follow import print_submission, warn_if_unattended, watch_and_print_result
 from waystation.cli.options import (
     ByOption,
     JsonOption,
     TaskArgument,
-    day_text,
+    format_moment,
     parse_budget,
-    past_moment,
+    parse_past_moment,
 )
-from waystation.cli.render import NOTHING, PHASE_STYLES, counted, cut_lines, short_id
+from waystation.cli.render import NOTHING, PHASE_STYLES, format_columns, format_count, short_id
 from waystation.cli.submit import text_of
 from waystation.client import client_for
-from waystation.client.sessions import DocumentsAnswer, ForkWish
+from waystation.client.sessions import DocumentsAnswer, ForkRequest
 from waystation.client.task_json import CancelJson, SessionJson, task_json
 from waystation.config.settings import Settings
 from waystation.documents.documents import REMOVED_NAME, Document
-from waystation.kernel.amount import UNLIMITED, Amount, Limit, amount_text, cents, limit_text, short_tokens
+from waystation.kernel.amount import (
+    UNLIMITED,
+    Amount,
+    Limit,
+    format_amount,
+    format_limit,
+    format_tokens_short,
+    format_usd_short,
+)
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import Unreachable
-from waystation.security.untrusted import one_line
+from waystation.security.untrusted import sanitize_line
 from waystation.tasks.details import MARKS, cost_text, span_text
 from waystation.tasks.progress import Days, KnownSession, Spending, SpentBy, SpentLine, spent_by
 from waystation.tasks.signals import Answer
@@ -78,7 +86,7 @@ def task_lines(views: Sequence[TaskView], now: datetime, width: int) -> list[Tex
     """A line a task, the question cut to fit: state, the beginning of its id, when it was submitted (as clocks are in
     the zone of `now`), for how long it was or has been at work, what it spent of its budget.
     """
-    return cut_lines([_listed(view, now, wide=width >= WIDE) for view in views], width)
+    return format_columns([_listed(view, now, wide=width >= WIDE) for view in views], width)
 
 
 def _listed(view: TaskView, now: datetime, *, wide: bool) -> tuple[str | Text, ...]:
@@ -89,11 +97,11 @@ def _listed(view: TaskView, now: datetime, *, wide: bool) -> tuple[str | Text, .
     return (
         Text(f"{mark} {progress.phase}" if wide else mark, style=style),
         short_id(progress.task_id),
-        NOTHING if begun is None else day_text(begun, now),
+        NOTHING if begun is None else format_moment(begun, now),
         NOTHING if begun is None or end is None else span_text(end - begun),
         used_at_a_glance(progress.budget.spent, progress.budget.limit),
         *((cost_text(progress),) if wide else ()),
-        one_line("; ".join([progress.title, *(progress.notes if progress.phase is TaskPhase.REFUSED else ())]))
+        sanitize_line("; ".join([progress.title, *(progress.notes if progress.phase is TaskPhase.REFUSED else ())]))
         or NOTHING,
     )
 
@@ -102,18 +110,19 @@ def used_at_a_glance(spent: Amount, limit: Limit) -> str:
     """`41.2k/200k` or `$0.12/$2.00`: of two units the one that is used up further; less than a cent is `$0.00`."""
     in_dollars = limit.micro_usd is not None and (
         limit.tokens is None
-        or Limit(micro_usd=limit.micro_usd).share_used(spent) > Limit(tokens=limit.tokens).share_used(spent)
+        or Limit(micro_usd=limit.micro_usd).compute_used_share(spent)
+        > Limit(tokens=limit.tokens).compute_used_share(spent)
     )
     if in_dollars:
         return f"${spent.usd:.2f}/${limit.usd:.2f}"
     return (
-        f"{short_tokens(spent.tokens)}/{short_tokens(limit.tokens)}"
+        f"{format_tokens_short(spent.tokens)}/{format_tokens_short(limit.tokens)}"
         if limit.tokens is not None
-        else short_tokens(spent.tokens)
+        else format_tokens_short(spent.tokens)
     )
 
 
-def marks_text(views: Iterable[TaskView]) -> str:
+def format_phase_legend(views: Iterable[TaskView]) -> str:
     """What the marks of these tasks mean, in the order of a task's life."""
     seen = {view.progress.phase for view in views}
     meant: dict[str, list[str]] = {}
@@ -138,19 +147,21 @@ def list_tasks(
 ) -> None:
     """List the newest tasks, also those that Temporal has forgotten; or all of a state, a time, a text."""
     now = utc_now().astimezone()
-    submitted = past_moment(since, "--since", now)
+    submitted = parse_past_moment(since, "--since", now)
     views = asyncio.run(_tasks(TaskFilter(session=session, phases=frozenset(state or ()), since=submitted, text=text)))
     for remark in sorted({task.remark for task in views if task.remark}):
-        say(remark)
+        print_message(remark)
     if as_json:
         print_json([task_json(task, None) for task in views])
         return
     for line in task_lines(views, now, result.width):
         result.print(line, soft_wrap=True)
     if result.width < WIDE and views:
-        say(marks_text(views))
+        print_message(format_phase_legend(views))
     elif not views:
-        say("no such task" if state or since or text or session else "no task yet: `waystation submit` hands one in")
+        print_message(
+            "no such task" if state or since or text or session else "no task yet: `waystation submit` hands one in"
+        )
 
 
 async def _tasks(wanted: TaskFilter) -> tuple[TaskView, ...]:
@@ -163,9 +174,9 @@ def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
     """Stop a task. What it has spent stays spent; what it had reserved goes back to its session."""
     done = asyncio.run(_cancel(task))
     if done.asked:
-        say(f"asked {done.task_id} to stop; `waystation show {done.task_id}` tells when it has")
+        print_message(f"asked {done.task_id} to stop; `waystation show {done.task_id}` tells when it has")
     else:
-        say(f"{done.task_id} has ended: {done.phase}")
+        print_message(f"{done.task_id} has ended: {done.phase}")
     if as_json:
         print_json(done)
 
@@ -216,24 +227,24 @@ async def _documents(task: str, docs: Sequence[Path], remove_missing: bool, by: 
 
 
 def _line(document: Document) -> str:
-    return f"{document.name} ({REMOVED_NAME if document.removed else counted(document.lines, 'line')})"
+    return f"{document.name} ({REMOVED_NAME if document.removed else format_count(document.lines, 'line')})"
 
 
 def _tell_changes(answer: DocumentsAnswer) -> None:
     for item in answer.left_out:
-        say(f"skipped {item.name}: {item.reason}")
+        print_message(f"skipped {item.name}: {item.reason}")
     for kind in ("changed", "added", "removed"):
         _name(kind, [change.name for change in answer.changes if change.kind == kind])
     if answer.not_given:
         _name("not given, stays as it is (--remove-missing removes it)", answer.not_given)
-    tell_answer(answer.answer)
+    print_answer(answer.answer)
 
 
 def _name(what: str, names: Sequence[str]) -> None:
     for name in names[:NAMED]:
-        say(f"{what}: {name}")
+        print_message(f"{what}: {name}")
     if len(names) > NAMED:
-        say(f"{what}: {len(names) - NAMED} more")
+        print_message(f"{what}: {len(names) - NAMED} more")
 
 
 @app.command()
@@ -250,7 +261,7 @@ def fork(
 
     Question and documents stay; a step that begins anew reads the same and is paid from the new budget.
     """
-    wish = ForkWish(
+    wish = ForkRequest(
         step=step,
         request_id=request_id or secrets.token_hex(8),
         instructions=text_of(instructions) if instructions else None,
@@ -259,15 +270,15 @@ def fork(
     raise typer.Exit(asyncio.run(_fork(Settings(), task, wish, detach=detach, as_json=as_json)))
 
 
-async def _fork(settings: Settings, task: str, wish: ForkWish, *, detach: bool, as_json: bool) -> int:
+async def _fork(settings: Settings, task: str, wish: ForkRequest, *, detach: bool, as_json: bool) -> int:
     async with await client_for(settings) as client:
-        await tell_of_unattended(client)
+        await warn_if_unattended(client)
         try:
             submitted = await client.fork(await client.resolve(task), wish)
         except Unreachable as error:
             raise Unreachable(f"{error}: --request-id {wish.request_id}") from error
-        tell_of(submitted)
-        return await see_through(client, settings, submitted.task_id, detach=detach, as_json=as_json)
+        print_submission(submitted)
+        return await watch_and_print_result(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 
 
 MOST_SESSIONS = 1_000
@@ -294,26 +305,28 @@ def list_sessions(as_json: JsonOption = False) -> None:
     now = utc_now().astimezone()
     rows = [
         (
-            day_text(one.last_at, now),
-            counted(one.tasks, "task"),
-            cents(one.spent.micro_usd),
-            f"{short_tokens(one.spent.tokens)} spent",
+            format_moment(one.last_at, now),
+            format_count(one.tasks, "task"),
+            format_usd_short(one.spent.micro_usd),
+            f"{format_tokens_short(one.spent.tokens)} spent",
             f"{_short_amount(one.held)} held",
             "no limit" if one.limit.unlimited else f"of {_short_amount(one.limit.amount)}",
-            one_line(one.session),
+            sanitize_line(one.session),
         )
         for one in found
     ]
-    for line in cut_lines(rows, result.width):
+    for line in format_columns(rows, result.width):
         result.print(line, soft_wrap=True)
     if not found:
-        say("no session yet: `waystation submit` hands a task in, with --session NAME as one of a line of work")
+        print_message(
+            "no session yet: `waystation submit` hands a task in, with --session NAME as one of a line of work"
+        )
 
 
 def _short_amount(amount: Amount) -> str:
     """At a glance: `200k`, `$1.50`, `200k+$1.50`."""
-    parts = [short_tokens(amount.tokens)] if amount.tokens or not amount.micro_usd else []
-    return "+".join([*parts, *([cents(amount.micro_usd)] if amount.micro_usd else [])])
+    parts = [format_tokens_short(amount.tokens)] if amount.tokens or not amount.micro_usd else []
+    return "+".join([*parts, *([format_usd_short(amount.micro_usd)] if amount.micro_usd else [])])
 
 
 async def _sessions() -> tuple[KnownSession, ...]:
@@ -330,7 +343,7 @@ def set_limit(
     """Set what all tasks of a session may spend together."""
     limit = Limit() if budget == UNLIMITED else parse_budget(budget, "--budget")
     asyncio.run(_set(name, limit))
-    say(f"session {name} may spend {limit_text(limit)}")
+    print_message(f"session {name} may spend {format_limit(limit)}")
     if as_json:
         print_json(SessionJson(session=name, limit_tokens=limit.tokens, limit_usd=limit.usd))
 
@@ -351,7 +364,7 @@ def tell(
 
     An agent hears it at its next turn; one that waits, when it goes on. `waystation show` tells who has heard it.
     """
-    conclude(asyncio.run(_told(task, message, by or getuser())), "refused", as_json=as_json)
+    report_and_exit(asyncio.run(_told(task, message, by or getuser())), "refused", as_json=as_json)
 
 
 async def _told(task: str, message: str, by: str) -> Answer:
@@ -369,38 +382,45 @@ def spending(
 ) -> None:
     """Show what all tasks have spent since some day, the dearest first; `--json` has it by day, too."""
     now = utc_now().astimezone()
-    first, last = (past_moment(text, name, now) for text, name in ((since, "--since"), (until, "--until")))
+    first, last = (parse_past_moment(text, name, now) for text, name in ((since, "--since"), (until, "--until")))
     days = Days.of(*(one.astimezone(UTC).date() if one else None for one in (first, last)), today=utc_now().date())
     found = asyncio.run(_spending(days, session))
     if as_json:
         print_json(found)
         return
-    for line in cut_lines(spending_rows(found, by), result.width):
+    for line in format_columns(build_spending_rows(found, by), result.width):
         result.print(line, soft_wrap=True)
-    say(f"{days.since} to {days.until}: {spent_text(found.total)} in {counted(found.total.calls, 'call')}")
+    print_message(
+        f"{days.since} to {days.until}: {format_spending_line(found.total)} in "
+        f"{format_count(found.total.calls, 'call')}"
+    )
     if not found.total.possibly_billed.nothing:
-        say(f"possibly billed beside: at most {amount_text(found.total.possibly_billed)}, of calls without a reply")
+        print_message(
+            f"possibly billed beside: at most {format_amount(found.total.possibly_billed)}, of calls without a reply"
+        )
 
 
-def spending_rows(found: Spending, by: SpentBy) -> list[tuple[str | Text, ...]]:
+def build_spending_rows(found: Spending, by: SpentBy) -> list[tuple[str | Text, ...]]:
     """A line a task, role or model: money, fresh tokens, calls, its name."""
     whole = spent_by(found.lines, by)
     dearest = sorted(whole, key=lambda name: (-whole[name].cost_micro_usd, -whole[name].usage.fresh, name))
     return [
         (
-            cents(whole[name].cost_micro_usd),
-            short_tokens(whole[name].usage.fresh),
-            counted(whole[name].calls, "call"),
-            f"{short_id(name)} {one_line(found.titles.get(name, ''))}".strip() if by == "task" else one_line(name),
+            format_usd_short(whole[name].cost_micro_usd),
+            format_tokens_short(whole[name].usage.fresh),
+            format_count(whole[name].calls, "call"),
+            f"{short_id(name)} {sanitize_line(found.titles.get(name, ''))}".strip()
+            if by == "task"
+            else sanitize_line(name),
         )
         for name in dearest
     ]
 
 
-def spent_text(line: SpentLine) -> str:
+def format_spending_line(line: SpentLine) -> str:
     """In a sentence."""
-    unpriced = f" and {counted(line.unpriced_calls, 'call')} without a known price" if line.unpriced_calls else ""
-    return f"{cents(line.cost_micro_usd)}{unpriced}, {line.usage.fresh:,} fresh tokens"
+    unpriced = f" and {format_count(line.unpriced_calls, 'call')} without a known price" if line.unpriced_calls else ""
+    return f"{format_usd_short(line.cost_micro_usd)}{unpriced}, {line.usage.fresh:,} fresh tokens"
 
 
 async def _spending(days: Days, session: str | None) -> Spending:

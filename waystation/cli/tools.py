@@ -14,19 +14,19 @@ from typing import Annotated
 
 import typer
 
-from waystation.agents.leg import AgentTerms
-from waystation.agents.roles import Desk
-from waystation.agents.tool_visibility import Projection
+from waystation.agents.leg import AgentConfig
+from waystation.agents.roles import AgentDeps
+from waystation.agents.tool_visibility import ToolVisibility
 from waystation.cli.console import OK, UNREACHABLE, print_json, print_text
 from waystation.cli.options import JsonOption
 from waystation.client import Client
-from waystation.client.context import idle_desk
+from waystation.client.context import build_idle_agent_deps
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import RunRef
 from waystation.kernel.value import Value
-from waystation.runtime.stores import opened_store, tool_secrets
-from waystation.security.untrusted import ForeignTools, ForeignToolSpec, HiddenTool
+from waystation.runtime.stores import open_store, tool_secrets
+from waystation.security.untrusted import HiddenTool, UntrustedTools, UntrustedToolSpec
 from waystation.tasks.task import reader_of
 
 app = typer.Typer()
@@ -45,12 +45,12 @@ def tools(
     if as_json:
         print_json(found)
     else:
-        for line in lines(found, by_name):
+        for line in format_tool_lines(found, by_name):
             print_text(line)
     raise typer.Exit(UNREACHABLE if _silent(found) else OK)
 
 
-def lines(found: ForeignTools, by_name: Collection[str] = ()) -> Iterator[str]:
+def format_tool_lines(found: UntrustedTools, by_name: Collection[str] = ()) -> Iterator[str]:
     """A block for each server, in the file's order, and what is hidden behind it. `by_name`: those to be named."""
     for server, specs in groupby(found.tools, key=lambda spec: spec.server):
         yield f"{server} (for tasks that name it)" if server in by_name else server
@@ -62,22 +62,22 @@ def lines(found: ForeignTools, by_name: Collection[str] = ()) -> Iterator[str]:
         yield "nothing: the file has no tool server that is not disabled"
 
 
-def _silent(found: ForeignTools) -> set[str]:
+def _silent(found: UntrustedTools) -> set[str]:
     """The servers that told nothing of their tools."""
     told = {spec.server for spec in found.tools} | {one.server for one in found.hidden if one.tool}
     return {one.server for one in found.hidden} - told
 
 
-async def _found(file: Path) -> tuple[ForeignTools, frozenset[str]]:
+async def _found(file: Path) -> tuple[UntrustedTools, frozenset[str]]:
     """Of all servers, and which of them only tasks have that name them."""
     # The protocol's library takes half a second to load.
-    from waystation.mcp.config import load_servers, secret_names  # noqa: PLC0415
+    from waystation.mcp.config import list_secret_names, load_servers  # noqa: PLC0415
     from waystation.mcp.servers import McpServers  # noqa: PLC0415
 
     kept: Mapping[str, str] = {}
-    if names := secret_names(file):
+    if names := list_secret_names(file):
         settings = Settings()
-        async with aclosing(await opened_store(settings)) as store:
+        async with aclosing(await open_store(settings)) as store:
             kept = await tool_secrets(settings, store, names)
     known = load_servers(file, os.environ, kept)
     async with aclosing(McpServers(known)) as servers:
@@ -85,7 +85,7 @@ async def _found(file: Path) -> tuple[ForeignTools, frozenset[str]]:
     return found, frozenset(one.name for one in known if one.by_name)
 
 
-def _notes(spec: ForeignToolSpec) -> str:
+def _notes(spec: UntrustedToolSpec) -> str:
     effect = "reads" if spec.read_only else "writes, may be repeated" if spec.idempotent else "writes"
     return f"{'asks' if spec.asks else 'does not ask'}; {effect}; for {', '.join(spec.roles)}"
 
@@ -140,11 +140,11 @@ async def tools_shown(client: Client, settings: Settings, task_id: str, agent: s
         return tuple([await _of(desk, run, row.terms.agent_of(run.role)) for run in runs])
 
 
-async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
-    toolbox = await desk.toolbox_of(run, terms, await desk.store.load(run.run_id, run.reader))
+async def _of(desk: AgentDeps, run: RunRef, terms: AgentConfig) -> AgentTools:
+    toolbox = await desk.build_agent_toolbox(run, terms, await desk.store.load(run.run_id, run.reader))
     named = (await desk.store.task(run.task_id, run.reader)).request.servers
     kept_back = () if desk.servers is None else (await desk.servers.tools(servers=named)).hidden
-    seen = toolbox.projection or Projection(phase="executing", budget=0, shown=(), hidden=())
+    seen = toolbox.projection or ToolVisibility(phase="executing", budget=0, shown=(), hidden=())
     limits = {
         tool: tuple(f"{parameter} {limit.words}" for parameter, limit in of_tool.items())
         for tool, of_tool in toolbox.limits.items()
@@ -163,19 +163,19 @@ async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
 
 
 @asynccontextmanager
-async def _desk(settings: Settings) -> AsyncGenerator[Desk]:
+async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
     """As a worker with these settings has it."""
     # They take a second to load.
     from temporalio.common import MetricMeter  # noqa: PLC0415
 
     from waystation.runtime.temporal.metrics import TemporalMeter  # noqa: PLC0415
-    from workers.outside import Ledgers, opened_reach  # noqa: PLC0415
+    from workers.outside import ToolBackendDeps, open_tool_backends  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(aclosing(await opened_store(settings)))
-        desk = idle_desk(store, settings.tool_policy)
-        ledgers = Ledgers(store, TemporalMeter(MetricMeter.noop), desk.redacted)
-        reach = await stack.enter_async_context(opened_reach(settings, ledgers))
+        store = await stack.enter_async_context(aclosing(await open_store(settings)))
+        desk = build_idle_agent_deps(store, settings.tool_policy)
+        ledgers = ToolBackendDeps(store, TemporalMeter(MetricMeter.noop), desk.redacted)
+        reach = await stack.enter_async_context(open_tool_backends(settings, ledgers))
         yield replace(desk, web=reach.web, servers=reach.servers)
 
 

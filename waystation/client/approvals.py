@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import JsonValue
 
-from waystation.client.lookups import own_task, plan_of
+from waystation.client.lookups import load_owned_task, load_plan
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, UnknownTask
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import OfTenant
+from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
 from waystation.planning.plan import Plan
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import key_of
+from waystation.runtime.stores import get_placeholder_key
 from waystation.tasks.approvals import SIGNALS, Origin, origin_of
 from waystation.tasks.progress import spending
 from waystation.tasks.signals import Answer, effect, effects
@@ -32,7 +32,7 @@ from waystation.tasks.task import TaskPhase, TaskProgress, TaskRow
 from waystation.tasks.view import Draft, PendingApproval, TaskView, as_stored, pending, still_open, with_known
 
 if TYPE_CHECKING:
-    from waystation.runtime.temporal.tasks import TaskRun, TemporalTasks
+    from waystation.runtime.temporal.tasks import TaskRun, TemporalTaskClient
 
 NOT_TAKEN = (
     "the server does not know this task: no session has taken it yet; submitting it again is safe, and so is "
@@ -41,14 +41,16 @@ NOT_TAKEN = (
 """What is said of a task that was submitted and stands in the store alone."""
 
 
-async def inbox(temporal: "TemporalTasks", store: SqlStore, reader: OfTenant) -> tuple[PendingApproval, ...]:
+async def load_pending_approvals(
+    temporal: "TemporalTaskClient", store: SqlStore, reader: TenantScope
+) -> tuple[PendingApproval, ...]:
     """Requests that wait, of the tenant's tasks that the server lists as waiting. Raises Unreachable."""
-    rows = await asyncio.gather(*(_row(store, reader, task_id) for task_id in await temporal.waiting_tasks()))
+    rows = await asyncio.gather(*(_row(store, reader, task_id) for task_id in await temporal.list_waiting_task_ids()))
     found = await asyncio.gather(*(_requests(temporal, store, row) for row in rows if row is not None))
     return tuple(sorted((request for of_task in found for request in of_task), key=lambda request: request.urgency))
 
 
-async def _requests(temporal: "TemporalTasks", store: SqlStore, row: TaskRow) -> Sequence[PendingApproval]:
+async def _requests(temporal: "TemporalTaskClient", store: SqlStore, row: TaskRow) -> Sequence[PendingApproval]:
     """As the task says itself; where no worker answers for it, as this store's audit has it."""
     task_id, then = row.ref.task_id, row.terms.unattended.then
     progress = await temporal.ask(task_id)
@@ -56,33 +58,33 @@ async def _requests(temporal: "TemporalTasks", store: SqlStore, row: TaskRow) ->
         return pending(await with_spending(store, progress), then)
     return [
         PendingApproval(task_id=task_id, title=row.title, approval=approval, then=then)
-        for approval in still_open(await store.audit_trail(task_id, row.ref.reader))
+        for approval in still_open(await store.list_audit_entries(task_id, row.ref.reader))
     ]
 
 
-async def _row(store: SqlStore, reader: OfTenant, task_id: str) -> TaskRow | None:
+async def _row(store: SqlStore, reader: TenantScope, task_id: str) -> TaskRow | None:
     """None for a task of another tenant or store, which the same namespace may have."""
     with suppress(UnknownTask):
-        return await own_task(store, reader, task_id)
+        return await load_owned_task(store, reader, task_id)
     return None
 
 
-async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskView) -> Draft:
+async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskView) -> Draft:
     """The report over what agents have handed over so far. Raises BadInput where there is a report, or no work yet."""
     task_id, progress = ref.task_id, view.progress
     if progress.report is not None:
         raise BadInput(f"{task_id} is {progress.phase} and has its report: `waystation report {task_id}`")
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
     from waystation.agents.redaction import TextRedactor  # noqa: PLC0415
-    from waystation.documents.redacted import RedactedDocuments  # noqa: PLC0415
+    from waystation.documents.redacted import RedactedDocumentStore  # noqa: PLC0415
     from waystation.reports.publisher import CitationCheck, Publisher  # noqa: PLC0415
-    from waystation.runtime.knowledge import redaction_rules, redactor_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import build_redaction_config, create_redactor  # noqa: PLC0415
 
-    key = await key_of(store, settings)
-    opened = redactor_of(settings, key)
+    key = await get_placeholder_key(store, settings)
+    opened = create_redactor(settings, key)
     redactor = TextRedactor(opened, titles=settings.titles)
     try:
-        redacted = RedactedDocuments(store, redactor, redaction_rules(settings, key), keeps=False)
+        redacted = RedactedDocumentStore(store, redactor, build_redaction_config(settings, key), keeps=False)
         check = CitationCheck(store, redactor, redacted)
         publisher = Publisher(store=store, redactor=redactor, check=check)
         composed = await publisher.compose(ref, progress)
@@ -96,7 +98,7 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     return Draft(phase=progress.phase, markdown=composed.markdown)
 
 
-async def stored_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
+async def build_stored_task_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
     """A task that has not ended, as far as the store alone knows it."""
     phase = TaskPhase.WORKING if await store.plan(row.ref.task_id, row.ref.reader) else TaskPhase.SUBMITTED
     view = TaskView(progress=await with_spending(store, as_stored(row, phase)), remark=remark)
@@ -109,16 +111,16 @@ async def with_spending(store: SqlStore, progress: TaskProgress) -> TaskProgress
     """
     if progress.phase.over:
         return progress
-    return spending(progress, await store.spent_by_agent(progress.task_id))
+    return spending(progress, await store.get_usage_by_agent(progress.task_id))
 
 
-async def origins(temporal: "TemporalTasks", progress: TaskProgress) -> dict[str, Origin]:
+async def find_answer_origins(temporal: "TemporalTaskClient", progress: TaskProgress) -> dict[str, Origin]:
     """By request id, where each answer came from. The server is not asked where nobody has answered."""
     answered = [approval for approval in progress.approvals if approval.decision in SIGNALS]
     asked_at = [approval.requested_at for approval in answered if approval.requested_at is not None]
     if not asked_at:
         return {}
-    sent = await temporal.sent_answers(progress.task_id, min(asked_at))
+    sent = await temporal.list_sent_answers(progress.task_id, min(asked_at))
     found = {approval.request_id: origin_of(approval, sent) for approval in answered}
     return {request_id: origin for request_id, origin in found.items() if origin is not None}
 
@@ -136,7 +138,7 @@ FEW, EARLIER = 5, 50
 """Tasks: fewer tell nothing of what is usual; of more, the newest count."""
 
 
-class Usual(Value):
+class StepTokenSummary(Value):
     """What a step of a tenant's earlier tasks has spent, in tokens: every tenth task spent less than the least, every
     tenth more than the most.
     """
@@ -147,14 +149,14 @@ class Usual(Value):
     most: int
 
 
-def usual(rows: Iterable[TaskRow]) -> Usual | None:
+def compute_step_token_summary(rows: Iterable[TaskRow]) -> StepTokenSummary | None:
     """None where there are too few tasks that ended as they should."""
     ended = (row.progress for row in rows if row.progress is not None and row.progress.phase is TaskPhase.DONE)
     each = [one.budget.spent.tokens // len(one.steps) for one in ended if one.steps]
     if len(each) < FEW:
         return None
     tenths = [round(tenth) for tenth in quantiles(each, n=10, method="inclusive")]
-    return Usual(tasks=len(each), least=tenths[0], middle=tenths[4], most=tenths[-1])
+    return StepTokenSummary(tasks=len(each), least=tenths[0], middle=tenths[4], most=tenths[-1])
 
 
 class PlannedTask(Value):
@@ -165,17 +167,17 @@ class PlannedTask(Value):
     progress: TaskProgress
     documents: tuple[str, ...]
     """Names of what the task may read."""
-    usual: Usual | None
+    usual: StepTokenSummary | None
 
 
-async def planned(store: SqlStore, row: TaskRow, progress: TaskProgress) -> PlannedTask:
-    """The plan with what a person wants to know of it. Raises BadInput as `plan_of` does."""
+async def load_planned_task(store: SqlStore, row: TaskRow, progress: TaskProgress) -> PlannedTask:
+    """The plan with what a person wants to know of it. Raises BadInput as `load_plan` does."""
     documents = await store.documents(row.ref.task_id, row.ref.reader)
     return PlannedTask(
-        plan=await plan_of(store, row),
+        plan=await load_plan(store, row),
         progress=progress,
         documents=tuple(sorted(document.name for document in documents)),
-        usual=usual(await store.tasks(OfTenant(tenant=row.ref.tenant), EARLIER)),
+        usual=compute_step_token_summary(await store.tasks(TenantScope(tenant=row.ref.tenant), EARLIER)),
     )
 
 
@@ -189,10 +191,10 @@ UNREAD = Answer(outcome="unseen", reason="no worker has read it yet; `waystation
 ENDED = Answer(outcome="refused", reason="the task ended before it had read this; it has no effect")
 
 
-class Postbox(NamedTuple):
+class TaskSignalClient(NamedTuple):
     """A task at work, to which messages are sent; each is known again by an id of its own."""
 
-    temporal: "TemporalTasks"
+    temporal: "TemporalTaskClient"
     task_id: str
     look: Callable[[], Awaitable[TaskProgress]]
     """Gives the task as it is now."""

@@ -18,12 +18,12 @@ from pydantic import JsonValue
 from waystation.client import lookups
 from waystation.client.approvals import (
     PlannedTask,
-    Postbox,
-    draft,
-    inbox,
-    origins,
-    planned,
-    stored_view,
+    TaskSignalClient,
+    build_report_draft,
+    build_stored_task_view,
+    find_answer_origins,
+    load_pending_approvals,
+    load_planned_task,
     with_spending,
     without_answer,
 )
@@ -31,32 +31,32 @@ from waystation.client.sessions import (
     START_TIMEOUT,
     UNCHANGED,
     DocumentsAnswer,
-    ForkWish,
-    beside_known,
-    checked_words,
-    documents_of_session,
-    handed_in,
-    keep_documents,
+    ForkRequest,
+    annotate_message_answer,
+    compare_documents,
+    is_document_set_unchanged,
+    load_session_documents,
     new_row,
-    nothing_new,
     read_again,
     register_fork,
     require_at_work,
     require_one_line,
     session_start,
-    told_answer,
-    with_tellings,
+    store_document_set,
+    submit_stored_task,
+    validate_message_text,
+    with_task_messages,
 )
 from waystation.config.settings import Settings
 from waystation.context.transcript import Transcript
-from waystation.documents.documents import Document, SourceDocument, refuse_too_many
-from waystation.documents.sources import Loaded, apart
+from waystation.documents.documents import Document, SourceDocument, validate_document_count
+from waystation.documents.sources import DocumentLoadResult, assign_unique_names
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, Unreachable
-from waystation.kernel.files import private_folder
+from waystation.kernel.files import create_private_folder
 from waystation.planning.plan import Plan
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import data_converter, opened_store, require_key_of
+from waystation.runtime.stores import data_converter, open_store, require_key_of
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, By, said_by
 from waystation.tasks.details import fields_of_grant
 from waystation.tasks.events import EventPage
@@ -88,8 +88,8 @@ from waystation.tasks.view import (
 )
 
 if TYPE_CHECKING:
-    from waystation.client.schedules import Schedules
-    from waystation.runtime.temporal.tasks import TemporalTasks
+    from waystation.client.schedules import ScheduleClient
+    from waystation.runtime.temporal.tasks import TemporalTaskClient
 
 # temporalio takes as long to load as the store, and agents' tools as long as the domain: what is answered by the store
 # alone, as `waystation list` of finished tasks, loads neither.
@@ -108,14 +108,14 @@ class Client:
         self._settings = settings
         self._store = store
         self._reader = reader_of(settings.tenant)
-        self._connected: TemporalTasks | None = None
+        self._connected: TemporalTaskClient | None = None
 
     @classmethod
     async def connect(cls, settings: Settings) -> Self:
         """Open the store; Temporal is connected when it is first needed. Raises BadInput for a URL or key of no use."""
         lookups.require_here(settings)
-        private_folder(settings.home)
-        return cls(settings, await opened_store(settings))
+        create_private_folder(settings.home)
+        return cls(settings, await open_store(settings))
 
     async def __aenter__(self) -> Self:
         return self
@@ -129,14 +129,14 @@ class Client:
         """Close the store."""
         await self._store.aclose()
 
-    async def _temporal(self) -> "TemporalTasks":
+    async def _temporal(self) -> "TemporalTaskClient":
         from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
-        from waystation.runtime.temporal.tasks import TemporalTasks  # noqa: PLC0415
+        from waystation.runtime.temporal.tasks import TemporalTaskClient  # noqa: PLC0415
 
         if self._connected is None or self._connected.has_ended:
             await require_key_of(self._store, self._settings)
             converter = data_converter(self._settings)
-            self._connected = await TemporalTasks.connect(find_target(self._settings), converter)
+            self._connected = await TemporalTaskClient.connect(find_target(self._settings), converter)
         return self._connected
 
     async def unattended_queues(self) -> tuple[str, ...]:
@@ -161,35 +161,35 @@ class Client:
         where the id was used for another question, other documents or other terms; Unreachable, where it is unknown
         whether the task was accepted.
         """
-        refuse_too_many(len(documents))
+        validate_document_count(len(documents))
         temporal = await self._temporal()
         row = request if isinstance(request, TaskRow) else await self.prepare(request)
-        await self._store.register(row, apart(documents))
-        return await handed_in(self._settings, self._store, temporal, row, start_timeout)
+        await self._store.register(row, assign_unique_names(documents))
+        return await submit_stored_task(self._settings, self._store, temporal, row, start_timeout)
 
-    async def schedules(self) -> "Schedules":
+    async def schedules(self) -> "ScheduleClient":
         """The tenant's questions that come back. Raises Unreachable."""
-        from waystation.client.schedules import Schedules  # noqa: PLC0415
+        from waystation.client.schedules import ScheduleClient  # noqa: PLC0415
         from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
-        from waystation.runtime.temporal.schedules import TemporalSchedules  # noqa: PLC0415
+        from waystation.runtime.temporal.schedules import TemporalScheduleClient  # noqa: PLC0415
 
         await require_key_of(self._store, self._settings)
         target = find_target(self._settings)
-        temporal = await TemporalSchedules.connect(target, data_converter(self._settings))
-        return Schedules(self._settings, self._store, temporal)
+        temporal = await TemporalScheduleClient.connect(target, data_converter(self._settings))
+        return ScheduleClient(self._settings, self._store, temporal)
 
-    async def fork(self, task_id: str, wish: ForkWish) -> Submitted:
+    async def fork(self, task_id: str, wish: ForkRequest) -> Submitted:
         """A new task that reuses the finished steps of one that is over. The same request id finds the same task.
 
         Raises BadInput, RequestConflict and Unreachable as `submit` does; UnknownTask.
         """
         temporal = await self._temporal()
         row = await register_fork(self._settings, self._store, await self._own(task_id), wish)
-        return await handed_in(self._settings, self._store, temporal, row)
+        return await submit_stored_task(self._settings, self._store, temporal, row)
 
     async def documents_of_session(self, session: str) -> tuple[SourceDocument, ...]:
         """Those of the newest task of a session of this tenant: what a follow-up works on if it is given no others."""
-        return await documents_of_session(self._store, self._settings.tenant, session)
+        return await load_session_documents(self._store, self._settings.tenant, session)
 
     async def set_session_limit(self, session: str, limit: Limit) -> None:
         """Set what a session of this tenant may spend in all. Raises BadInput for a name that no session may have;
@@ -202,7 +202,7 @@ class Client:
 
     async def resolve(self, prefix: str) -> str:
         """The one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
-        return await lookups.resolved(self._store, self._reader, prefix)
+        return await lookups.resolve_task_id(self._store, self._reader, prefix)
 
     async def progress(self, task_id: str) -> TaskView:
         """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
@@ -223,7 +223,7 @@ class Client:
         try:
             return await self.progress(task_id)
         except Unreachable as unreachable:
-            return await stored_view(self._store, row, str(unreachable))
+            return await build_stored_task_view(self._store, row, str(unreachable))
 
     async def _own(self, task_id: str) -> TaskRow:
         return await self._store.task(task_id, self._reader)
@@ -253,7 +253,7 @@ class Client:
 
     async def tasks(self, wanted: TaskFilter = EVERY_TASK, most: int = lookups.NEWEST) -> tuple[TaskView, ...]:
         """The newest tasks, or all that the filter means. Without a server, those at work are as last stored."""
-        rows = await lookups.rows_in(self._store, self._settings.tenant, wanted, most)
+        rows = await lookups.list_task_rows(self._store, self._settings.tenant, wanted, most)
         views = await asyncio.gather(*(self._view_or_stored(row) for row in rows))
         return tuple(view for view in views if wanted.in_phase(view.progress.phase))
 
@@ -261,7 +261,7 @@ class Client:
         try:
             return with_known(await self._view(row), row)
         except Unreachable as unreachable:
-            return await stored_view(self._store, row, str(unreachable))
+            return await build_stored_task_view(self._store, row, str(unreachable))
 
     async def events(self, after: int, task_id: str | None = None, limit: int = EVENTS_AT_ONCE) -> EventPage:
         """What happened to one task, or to all of the tenant's, behind that number: so many. Raises UnknownTask."""
@@ -280,7 +280,7 @@ class Client:
 
     async def report(self, task_id: str, version: int | None = None) -> str:
         """The report as Markdown, from the store: the one delivered last, or this version. Raises BadInput."""
-        return await self.report_text(lookups.version_of(await self.reported(task_id), version))
+        return await self.report_text(lookups.get_report_version(await self.reported(task_id), version))
 
     async def reported(self, task_id: str) -> TaskProgress:
         """The task with the versions of its report, also where no server answers. Raises UnknownTask."""
@@ -294,18 +294,18 @@ class Client:
         """What the task would deliver if it ended now. Raises BadInput where there is nothing to show."""
         row = await self._own(task_id)
         lookups.require_words(task_id, row.title)
-        return await draft(self._settings, self._store, row.ref, await self._view_or_stored(row))
+        return await build_report_draft(self._settings, self._store, row.ref, await self._view_or_stored(row))
 
     async def with_origins(self, view: TaskView) -> TaskView:
         """The view with where the answers to its requests came from, where a server can be asked."""
         with suppress(Unreachable):
-            return view.replace(origins=await origins(await self._temporal(), view.progress))
+            return view.replace(origins=await find_answer_origins(await self._temporal(), view.progress))
         return view
 
     async def with_stored(self, view: TaskView) -> TaskView:
         """The view with what memory does not have of the task, and what was told to it, from the store."""
         known = await lookups.with_stored(self._store, view, self._reader)
-        return await with_tellings(self._store, known, self._reader)
+        return await with_task_messages(self._store, known, self._reader)
 
     async def bill(self, task_id: str) -> Bill:
         """What the task has cost so far, from the store. Raises UnknownTask."""
@@ -327,7 +327,7 @@ class Client:
     async def transcript(self, task_id: str, agent: str) -> Transcript:
         """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
         lookups.require_words(task_id, (await self._own(task_id)).title)
-        (agent,) = await lookups.agents_of(self._store, task_id, self._reader, agent)
+        (agent,) = await lookups.list_agent_ids(self._store, task_id, self._reader, agent)
         return await self._store.load(f"{task_id}/{agent}", self._reader)
 
     async def audits(
@@ -340,14 +340,18 @@ class Client:
 
     async def contexts(self, task_id: str, agent: str | None = None) -> tuple[AgentContext, ...]:
         """Who gets how much of agents' next requests. Raises as `client_context.contexts` does."""
-        from waystation.client.context import contexts  # noqa: PLC0415
+        from waystation.client.context import load_agent_contexts  # noqa: PLC0415
 
         progress = (await self.progress(task_id)).progress
-        return await contexts(self._store, await self._own(task_id), progress, agent, self._settings.tool_policy)
+        return await load_agent_contexts(
+            self._store, await self._own(task_id), progress, agent, self._settings.tool_policy
+        )
 
     async def approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """What waits for an answer in the tenant's tasks, or a session's, the most urgent first. Raises Unreachable."""
-        return await inbox(await self._temporal(), self._store, reader_of(self._settings.tenant, session))
+        return await load_pending_approvals(
+            await self._temporal(), self._store, reader_of(self._settings.tenant, session)
+        )
 
     async def approve(
         self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: By = "", note: str = ""
@@ -381,20 +385,20 @@ class Client:
 
     async def plan(self, task_id: str) -> Plan:
         """The newest plan of a task, goals included. Raises UnknownTask; BadInput where it has none yet."""
-        return await lookups.plan_of(self._store, await self._own(task_id))
+        return await lookups.load_plan(self._store, await self._own(task_id))
 
     async def planned(self, task_id: str) -> PlannedTask:
         """The same with what each step may spend, what it may read and what is usual. Raises as above; Unreachable."""
         row = await self._own(task_id)
-        return await planned(self._store, row, (await self._view_or_stored(row)).progress)
+        return await load_planned_task(self._store, row, (await self._view_or_stored(row)).progress)
 
     async def review_plan(self, task_id: str, plan: Plan, by: str = "", note: str = "") -> Answer:
         """Have a task whose plan waits work by this one instead. Raises BadInput, also where there is no plan yet;
         Unreachable.
         """
         row = await self._own(task_id)
-        await lookups.plan_of(self._store, row)
-        lookups.refuse_unfit_shares(plan, (await self._view_or_stored(row)).progress)
+        await lookups.load_plan(self._store, row)
+        lookups.validate_plan_shares(plan, (await self._view_or_stored(row)).progress)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.reader)
         return await self._send(task_id, REVIEW_PLAN, given({"plan": blob, "by": by, "note": note}))
 
@@ -403,21 +407,21 @@ class Client:
 
         `instructions`: what a compaction's summary is to heed. Raises BadInput, Unreachable.
         """
-        from waystation.client.context import edit_finished, words_within_limits  # noqa: PLC0415
+        from waystation.client.context import edit_finished, validate_instructions  # noqa: PLC0415
 
         if (await self.progress(task_id)).progress.phase.over:
             return await edit_finished(self._store, await self._temporal(), await self._own(task_id), edit)
         task = (await self._own(task_id)).ref.reader
-        blob = await self._store.put_text(words_within_limits(instructions), task) if instructions else None
+        blob = await self._store.put_text(validate_instructions(instructions), task) if instructions else None
         return await self._send(task_id, EDIT_CONTEXT, given({**edit.model_dump(mode="json"), "instructions": blob}))
 
     async def tell(self, task_id: str, words: str, by: str = "") -> Answer:
         """Tell all agents of a task at work something, each at its next turn. Raises BadInput, Unreachable."""
         progress = (await self.progress(task_id)).progress
         row = await self._own(task_id)
-        blob = await self._store.put_text(checked_words(row, progress.phase, words), row.ref.reader)
+        blob = await self._store.put_text(validate_message_text(row, progress.phase, words), row.ref.reader)
         answer = await self._send(task_id, TELL, given({"message": blob, "by": by}))
-        return told_answer(answer, progress.model)
+        return annotate_message_answer(answer, progress.model)
 
     async def documents(self, task_id: str) -> tuple[Document, ...]:
         """A task's documents as they are now, in the order of their numbers. Raises UnknownTask."""
@@ -435,24 +439,24 @@ class Client:
         return await self.give_documents(task_id, loaded, remove_missing=remove_missing, by=by)
 
     async def give_documents(
-        self, task_id: str, loaded: Loaded, *, remove_missing: bool = False, by: str = ""
+        self, task_id: str, loaded: DocumentLoadResult, *, remove_missing: bool = False, by: str = ""
     ) -> DocumentsAnswer:
         """The same with what was read. Raises BadInput, Unreachable."""
         row = await self._own(task_id)
         progress = require_at_work(row, (await self.progress(task_id)).progress)
-        again = await beside_known(self._store, row.ref.reader, loaded, remove_missing=remove_missing)
-        if nothing_new(again, progress):
+        again = await compare_documents(self._store, row.ref.reader, loaded, remove_missing=remove_missing)
+        if is_document_set_unchanged(again, progress):
             return again.answered(UNCHANGED)
-        sent = {"documents": await keep_documents(self._store, again, row.ref.reader), "by": by}
+        sent = {"documents": await store_document_set(self._store, again, row.ref.reader), "by": by}
         return again.answered(await self._send(task_id, UPDATE_DOCUMENTS, given(sent)))
 
-    async def _postbox(self, task_id: str) -> Postbox:
+    async def _postbox(self, task_id: str) -> TaskSignalClient:
         await self._own(task_id)
 
         async def look() -> TaskProgress:
             return (await self.progress(task_id)).progress
 
-        return Postbox(await self._temporal(), task_id, look)
+        return TaskSignalClient(await self._temporal(), task_id, look)
 
     async def _send(self, task_id: str, signal: str, said: Mapping[str, JsonValue]) -> Answer:
         return await (await self._postbox(task_id)).send(signal, said)

@@ -19,31 +19,31 @@ from datetime import datetime, timedelta
 
 from pydantic import Field
 
-from waystation.agents.auditor import Auditor
-from waystation.agents.leg import Standing
-from waystation.agents.prompt_sections import Layer, Part, allocate, demands_of
+from waystation.agents.auditor import CompactionAuditor
+from waystation.agents.leg import LegState
+from waystation.agents.prompt_sections import Part, PromptSection, allocate, compute_prompt_demands
 from waystation.agents.redaction import redactor_for
-from waystation.agents.roles import Desk, role_prompt
+from waystation.agents.roles import AgentDeps, role_prompt
 from waystation.agents.tool_visibility import ToolPolicy
-from waystation.agents.tools.documents import ReadSkill
-from waystation.agents.tools.notes import ReadNotes, TakeNote
-from waystation.agents.tools.recall import Expand, Recall
-from waystation.agents.tools.work import ReadFindings
-from waystation.client.lookups import agents_of
+from waystation.agents.tools.documents import ReadSkillTool
+from waystation.agents.tools.notes import ReadNotesTool, TakeNoteTool
+from waystation.agents.tools.recall import ExpandTool, RecallTool
+from waystation.agents.tools.work import ReadFindingsTool
+from waystation.client.lookups import list_agent_ids
 from waystation.config.settings import Settings
-from waystation.context.tokens import Measure
+from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Transcript
-from waystation.documents.redacted import RedactedDocuments
+from waystation.documents.redacted import RedactedDocumentStore
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, RedactionFailed
 from waystation.kernel.refs import RunRef
 from waystation.kernel.value import UtcMoment, Value
-from waystation.memory.archive import RECALLED_TOKENS, Recollection
-from waystation.memory.memory import Excerpt, MemoryQuery, Passage, PassageKind, Recalled
-from waystation.privacy.policy import Place, Redacted
+from waystation.memory.archive import RECALLED_TOKENS, MemoryRecall
+from waystation.memory.memory import Excerpt, MemoryQuery, Passage, PassageKind, ScoredPassage
+from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import key_of
-from waystation.runtime.temporal.tasks import TemporalTasks
+from waystation.runtime.stores import get_placeholder_key
+from waystation.runtime.temporal.tasks import TemporalTaskClient
 from waystation.tasks.continuation import TaskRewind, going_on, taken_back
 from waystation.tasks.session import start_for
 from waystation.tasks.signals import MAX_INSTRUCTIONS, Answer, EditInput
@@ -59,40 +59,40 @@ from waystation.tasks.task import (
 from waystation.tasks.view import AgentAudits, AgentContext, SearchedMemory
 
 
-def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:
+def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
     """Our own tools, without those of the web and of tool servers. Memory stays closed, and no text is redacted."""
     # They take a second to load.
     from waystation.documents.columns import ColumnRedactor  # noqa: PLC0415
-    from waystation.documents.redacted import Tables  # noqa: PLC0415
+    from waystation.documents.redacted import RedactedTableReader  # noqa: PLC0415
     from waystation.documents.search import Bm25DocumentSearch  # noqa: PLC0415
-    from waystation.documents.table_engine.engine import DuckDbTables  # noqa: PLC0415
-    from waystation.memory.archive import Recollection  # noqa: PLC0415
+    from waystation.documents.table_engine.engine import DuckDbTableEngine  # noqa: PLC0415
+    from waystation.memory.archive import MemoryRecall  # noqa: PLC0415
     from waystation.memory.embedders.local import NoEmbedder  # noqa: PLC0415
 
     redactor = NoRedactor()
-    return Desk(
+    return AgentDeps(
         store=store,
         search=Bm25DocumentSearch(store),
-        recollection=Recollection(NoMemory(), NoEmbedder(), redactor),
+        recollection=MemoryRecall(NoMemory(), NoEmbedder(), redactor),
         redactor=redactor,
-        redacted=RedactedDocuments(store, redactor),
-        tables=Tables(DuckDbTables(), ColumnRedactor(redactor, redactor), utc_now),
+        redacted=RedactedDocumentStore(store, redactor),
+        tables=RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), utc_now),
         policy=policy,
     )
 
 
-RESULT_LAYERS: Mapping[str, Layer] = {
-    TakeNote.name: Layer.SEMANTIC,
-    ReadNotes.name: Layer.SEMANTIC,
-    ReadFindings.name: Layer.SEMANTIC,
-    ReadSkill.name: Layer.PROCEDURAL,
-    Recall.name: Layer.RETRIEVED,
-    Expand.name: Layer.RETRIEVED,
+RESULT_LAYERS: Mapping[str, PromptSection] = {
+    TakeNoteTool.name: PromptSection.SEMANTIC,
+    ReadNotesTool.name: PromptSection.SEMANTIC,
+    ReadFindingsTool.name: PromptSection.SEMANTIC,
+    ReadSkillTool.name: PromptSection.PROCEDURAL,
+    RecallTool.name: PromptSection.RETRIEVED,
+    ExpandTool.name: PromptSection.RETRIEVED,
 }
 """Of tools whose results are no observations."""
 
 
-async def contexts(
+async def load_agent_contexts(
     store: SqlStore, row: TaskRow, progress: TaskProgress, agent: str | None, policy: ToolPolicy
 ) -> tuple[AgentContext, ...]:
     """Of one agent, or of each that has begun. Raises BadInput for an agent that the task does not have."""
@@ -106,29 +106,29 @@ async def contexts(
         transcript = await store.load(run_id, row.ref.reader)
         if transcript.messages:
             ended = await store.outcome(run_id, step.legs, row.ref.reader)
-            standing = ended.standing if ended is not None else Standing(totals=await store.totals(run_id))
+            standing = ended.standing if ended is not None else LegState(totals=await store.totals(run_id))
             known = standing.fixed > 0
             if not known:
-                fixed = await _own_tools(idle_desk(store, policy), row, step, transcript)
+                fixed = await _own_tools(build_idle_agent_deps(store, policy), row, step, transcript)
                 standing = standing.replace(fixed=fixed)
             context = _context(row, step, transcript, standing)
             found.append(context.replace(system_known=known))
     return tuple(found)
 
 
-async def _own_tools(desk: Desk, row: TaskRow, step: StepProgress, transcript: Transcript) -> int:
+async def _own_tools(desk: AgentDeps, row: TaskRow, step: StepProgress, transcript: Transcript) -> int:
     """Estimated tokens of system prompt and tools, as far as they are ours."""
     run = RunRef.model_validate({**row.ref.model_dump(), "step_id": step.id, "role": step.role})
-    toolbox = await desk.toolbox_of(run, row.terms.agent_of(run.role), transcript)
-    return toolbox.fixed_tokens(role_prompt(run.role))
+    toolbox = await desk.build_agent_toolbox(run, row.terms.agent_of(run.role), transcript)
+    return toolbox.estimate_prompt_overhead(role_prompt(run.role))
 
 
-def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing: Standing) -> AgentContext:
+def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing: LegState) -> AgentContext:
     terms = row.terms.agent_of(step.role)
-    measure = Measure(fixed=standing.fixed, scale=standing.scale)
+    measure = TokenEstimator(fixed=standing.fixed, scale=standing.scale)
     demands = {
-        **demands_of(transcript, measure, RESULT_LAYERS),
-        Layer.WORK: [Part(name="room for the reply", tokens=terms.max_output, divisible=True)],
+        **compute_prompt_demands(transcript, measure, RESULT_LAYERS),
+        PromptSection.WORK: [Part(name="room for the reply", tokens=terms.max_output, divisible=True)],
     }
     return AgentContext(
         agent=step.id,
@@ -153,19 +153,19 @@ async def compaction_audits(
     task = row.ref
     logs = {
         one: await store.load(f"{task.task_id}/{one}", task.reader)
-        for one in await agents_of(store, task.task_id, task.reader, agent)
+        for one in await list_agent_ids(store, task.task_id, task.reader, agent)
     }
     compacted = {one: log for one, log in logs.items() if log.compactions}
     if not compacted:
         return ()
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
-    from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415
 
-    redactor = redactor_of(settings, await key_of(store, settings))
+    redactor = create_redactor(settings, await get_placeholder_key(store, settings))
     try:
-        recollection = Recollection(memory.memory, memory.embedder, redactor) if memory else None
+        recollection = MemoryRecall(memory.memory, memory.embedder, redactor) if memory else None
         naming = redactor_for(redactor, store, task.reader)
-        auditor = Auditor(naming, await store.passages_of(task.task_id, task.reader), recollection)
+        auditor = CompactionAuditor(naming, await store.list_task_passages(task.task_id, task.reader), recollection)
         found = [AgentAudits(agent=one, compactions=await auditor.audit(task, log)) for one, log in compacted.items()]
     finally:
         redactor.close()
@@ -176,14 +176,14 @@ PATIENCE = timedelta(seconds=20)
 LOOK = timedelta(milliseconds=100)
 
 
-def words_within_limits(instructions: str) -> str:
+def validate_instructions(instructions: str) -> str:
     """The same. Raises BadInput where they are too long."""
     if len(instructions) > MAX_INSTRUCTIONS:
         raise BadInput(f"the instructions have {len(instructions):,} characters; they may have {MAX_INSTRUCTIONS:,}")
     return instructions
 
 
-async def edit_finished(store: SqlStore, temporal: TemporalTasks, row: TaskRow, edit: EditInput) -> Answer:
+async def edit_finished(store: SqlStore, temporal: TemporalTaskClient, row: TaskRow, edit: EditInput) -> Answer:
     """Let a finished task go on from a message: all that can be done to its contexts.
 
     Raises BadInput where it cannot be, and nothing has changed then; Unreachable.
@@ -233,7 +233,7 @@ WHY = "this process has none open"
 class NoMemory:
     """Implements the port `MemorySearch` without a memory. Every method raises MemoryUnavailable."""
 
-    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:  # noqa: ARG002
+    async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:  # noqa: ARG002
         """Raises MemoryUnavailable."""
         raise MemoryUnavailable(WHY)
 
@@ -243,9 +243,9 @@ class NoMemory:
 
 
 class NoRedactor:
-    """Implements the ports `Redactor` and `Placeholders` without any: no text gets by."""
+    """Implements the ports `Redactor` and `PlaceholderFactory` without any: no text gets by."""
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:  # noqa: ARG002
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
         """Raises RedactionFailed."""
         raise RedactionFailed("this process redacts nothing")
 
@@ -257,7 +257,7 @@ class NoRedactor:
 MOST_QUERY, MOST_RECALLED = 2_000, 20_000
 
 
-class MemoryWish(Value):
+class MemorySearchRequest(Value):
     """What somebody looks for in memory, by the names that people know. What is not given narrows nothing."""
 
     query: str = Field(min_length=1, max_length=MOST_QUERY)
@@ -293,7 +293,7 @@ class MemoryWish(Value):
         )
 
 
-class FoundJson(Value):
+class MemoryMatchJson(Value):
     """One stretch of what was found, best first. Lines are those of a document, messages those of a conversation."""
 
     passages: tuple[str, ...]
@@ -312,10 +312,10 @@ class FoundJson(Value):
     """Of what was looked for, one at least. Vectors find what is nearest, however far that is."""
 
     @classmethod
-    def of(cls, excerpt: Excerpt, query: str) -> "FoundJson":
+    def of(cls, excerpt: Excerpt, query: str) -> "MemoryMatchJson":
         """The excerpt, flat. Its words are told apart, so the first call may take a while."""
         # The libraries that tell words apart take a while to load.
-        from waystation.documents.search_terms import matches  # noqa: PLC0415
+        from waystation.documents.search_terms import find_term_spans  # noqa: PLC0415
 
         first, last = excerpt.turns[0], excerpt.turns[-1]
         return cls(
@@ -331,13 +331,13 @@ class FoundJson(Value):
             last_line=last.passage.last_line,
             created=last.passage.created,
             text=excerpt.text,
-            has_words=any(matches(query, excerpt.text)),
+            has_words=any(find_term_spans(query, excerpt.text)),
         )
 
 
-def where(found: FoundJson | Passage) -> str:
+def format_passage_origin(found: MemoryMatchJson | Passage) -> str:
     """Of whom, or of which document, for people."""
-    agent = found.agent if isinstance(found, FoundJson) else found.step_id
+    agent = found.agent if isinstance(found, MemoryMatchJson) else found.step_id
     match found.kind:
         case "conversation":
             return f"{agent} of {found.task_id}"
@@ -352,19 +352,19 @@ def where(found: FoundJson | Passage) -> str:
 class RecalledJson(Value):
     """What was found in memory, the best first."""
 
-    found: tuple[FoundJson, ...]
+    found: tuple[MemoryMatchJson, ...]
     remark: str
     """Says where perhaps nothing of it fits."""
 
     @classmethod
-    def of(cls, found: tuple[FoundJson, ...]) -> "RecalledJson":
+    def of(cls, found: tuple[MemoryMatchJson, ...]) -> "RecalledJson":
         """What was found, and what is to be said of it."""
-        return cls(found=found, remark=remark_on(found))
+        return cls(found=found, remark=build_recall_remark(found))
 
 
 NOTHING_FITS = "none of these has a word of what was looked for: perhaps nothing that is remembered fits"
 
 
-def remark_on(found: Sequence[FoundJson]) -> str:
+def build_recall_remark(found: Sequence[MemoryMatchJson]) -> str:
     """What is to be said of what was found; empty where that speaks for itself."""
     return NOTHING_FITS if found and not any(one.has_words for one in found) else ""

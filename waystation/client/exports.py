@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 from waystation.client.client import Client
-from waystation.client.lookups import version_of
+from waystation.client.lookups import get_report_version
 from waystation.client.task_json import ExportJson, ReportJson, report_json
 from waystation.plugins.exports.docx import report_docx
 from waystation.plugins.exports.page import report_page
@@ -36,8 +36,8 @@ async def load_report(client: Client, task_id: str, version: int | None = None) 
 
 async def load_version(client: Client, progress: TaskProgress, version: int | None) -> FoundReport:
     """The same of a task that was looked up already."""
-    found = version_of(progress, version)
-    return FoundReport(report_json(progress, found, await client.report_text(found)), imprint_of(progress, found))
+    found = get_report_version(progress, version)
+    return FoundReport(report_json(progress, found, await client.report_text(found)), build_imprint(progress, found))
 
 
 async def load_draft(client: Client, task_id: str) -> FoundReport:
@@ -47,7 +47,7 @@ async def load_draft(client: Client, task_id: str) -> FoundReport:
     return FoundReport(report, Imprint(task_id=task_id, phase=found.phase))
 
 
-def imprint_of(progress: TaskProgress, version: ReportVersion) -> Imprint:
+def build_imprint(progress: TaskProgress, version: ReportVersion) -> Imprint:
     """What a file says of one version of a report: which it is, how its task ended, when it was stored."""
     return Imprint(
         task_id=progress.task_id,

@@ -10,16 +10,22 @@ Texts as their owner may read them: whose they are, and with which key.
 from contextlib import aclosing
 
 from waystation.agents.decisions import Resolution
-from waystation.agents.redaction import restored
+from waystation.agents.redaction import restore_text_from_vault
 from waystation.config.settings import Settings
-from waystation.documents.redacted import RedactedDocuments, document_names
+from waystation.documents.redacted import RedactedDocumentStore, document_names
 from waystation.kernel.errors import BadInput, UnknownTask, WrongKey
-from waystation.kernel.scopes import OfTenant, Reader
+from waystation.kernel.scopes import Reader, TenantScope
 from waystation.kernel.text import FORGOTTEN
 from waystation.planning.plan import PLANNING_ID, Plan, share_errors
-from waystation.privacy.policy import WithOriginals
+from waystation.privacy.policy import RestoredText
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import key_of, no_key, opened_store, other_key, present_cipher
+from waystation.runtime.stores import (
+    build_cipher_if_key_exists,
+    build_missing_key_error,
+    build_wrong_key_error,
+    get_placeholder_key,
+    open_store,
+)
 from waystation.security.untrusted import plain
 from waystation.tasks.progress import left_for_steps
 from waystation.tasks.task import ReportVersion, TaskProgress, TaskRequest, TaskRow, reader_of, tenant_hash
@@ -58,7 +64,7 @@ def without_report(progress: TaskProgress) -> BadInput:
     return BadInput(f"{task_id} has no report (it is {progress.phase}){follows}")
 
 
-def version_of(progress: TaskProgress, number: int | None) -> ReportVersion:
+def get_report_version(progress: TaskProgress, number: int | None) -> ReportVersion:
     """The version of its report with this number; None: the one that is shown. Raises BadInput where there is none."""
     if progress.readable is None:
         raise without_report(progress)
@@ -67,10 +73,12 @@ def version_of(progress: TaskProgress, number: int | None) -> ReportVersion:
     for version in progress.versions:
         if version.number == number:
             return version
-    raise BadInput(f"{progress.task_id} has no version {number} of its report; it has {versions_text(progress)}")
+    raise BadInput(
+        f"{progress.task_id} has no version {number} of its report; it has {format_report_versions(progress)}"
+    )
 
 
-def versions_text(progress: TaskProgress) -> str:
+def format_report_versions(progress: TaskProgress) -> str:
     """All versions of its report, each with how the task ended with it, and when."""
     return ", ".join(
         f"{one.number} ({one.phase}{f', {one.stored_at:%Y-%m-%d %H:%M} UTC' if one.stored_at else ''})"
@@ -78,12 +86,12 @@ def versions_text(progress: TaskProgress) -> str:
     )
 
 
-async def own_task(store: SqlStore, reader: OfTenant, task_id: str) -> TaskRow:
+async def load_owned_task(store: SqlStore, reader: TenantScope, task_id: str) -> TaskRow:
     """The task, if it is the tenant's. Raises UnknownTask, which does not tell whether another tenant has it."""
     return await store.task(task_id, reader)
 
 
-async def plan_of(store: SqlStore, row: TaskRow) -> Plan:
+async def load_plan(store: SqlStore, row: TaskRow) -> Plan:
     """The newest plan of a task, goals included. Raises BadInput where it has none yet."""
     task_id = row.ref.task_id
     plan = await store.plan(task_id, row.ref.reader)
@@ -95,7 +103,7 @@ async def plan_of(store: SqlStore, row: TaskRow) -> Plan:
 NEWEST, ALL = 50, 10_000
 
 
-async def rows_in(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -> list[TaskRow]:
+async def list_task_rows(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -> list[TaskRow]:
     """So many of the tenant's or session's newest tasks; where more than that is wanted of them, as good as all that
     may be meant.
     """
@@ -104,7 +112,7 @@ async def rows_in(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -
     return [row for row in rows if wanted.may_hold(row)]
 
 
-async def resolved(store: SqlStore, reader: OfTenant, prefix: str) -> str:
+async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> str:
     """The tenant's one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
     if not prefix.strip():
         raise BadInput("the id of the task is empty: `waystation list` shows what there is")
@@ -130,7 +138,7 @@ async def document_text(store: SqlStore, row: TaskRow, name: str) -> str:
     raise BadInput(f"{row.ref.task_id} has no document {name!r} now: it was replaced or removed since it was cited")
 
 
-async def with_stored(store: SqlStore, view: TaskView, reader: OfTenant) -> TaskView:
+async def with_stored(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
     """The view with what memory does not have of the task: passages that wait, or that it does not take, and documents
     beyond what the terms let into it; with its plans, what its tools were given of the vault, and files left out.
     """
@@ -141,14 +149,16 @@ async def with_stored(store: SqlStore, view: TaskView, reader: OfTenant) -> Task
     return view.replace(
         characters_not_remembered=max(0, characters - most) if most else 0,
         left_out=row.request.left_out,
-        passages_waiting=await store.count_waiting(task_id),
+        passages_waiting=await store.count_pending_passages(task_id),
         passages_refused=await store.refused(task_id),
         plans=await store.plan_versions(task_id, reader),
-        resolutions=tuple([one for one in await store.audit_trail(task_id, reader) if isinstance(one, Resolution)]),
+        resolutions=tuple(
+            [one for one in await store.list_audit_entries(task_id, reader) if isinstance(one, Resolution)]
+        ),
     )
 
 
-async def agents_of(store: SqlStore, task_id: str, reader: Reader, wanted: str | None = None) -> tuple[str, ...]:
+async def list_agent_ids(store: SqlStore, task_id: str, reader: Reader, wanted: str | None = None) -> tuple[str, ...]:
     """Ids of all of them, subagents among them, or the one that is wanted. None before there is a plan.
 
     Raises BadInput for an agent that the task does not have.
@@ -162,32 +172,32 @@ async def agents_of(store: SqlStore, task_id: str, reader: Reader, wanted: str |
     return agents if wanted is None else (wanted,)
 
 
-async def restored_for_owner(settings: Settings, task_id: str, text: str) -> WithOriginals:
+async def restore_task_text(settings: Settings, task_id: str, text: str) -> RestoredText:
     """A text of this task, with what its placeholders stand for.
 
     Raises:
         UnknownTask: the tenant of the settings has no such task.
         BadInput: the key is not here, or is another one.
     """
-    async with aclosing(await opened_store(settings)) as store:
-        await own_task(store, reader_of(settings.tenant), task_id)
+    async with aclosing(await open_store(settings)) as store:
+        await load_owned_task(store, reader_of(settings.tenant), task_id)
         return await _restored(settings, store, text)
 
 
-async def restored_for_tenant(settings: Settings, text: str) -> WithOriginals:
+async def restore_tenant_text(settings: Settings, text: str) -> RestoredText:
     """Any text, with what the placeholders of the settings' tenant stand for. Raises BadInput for the key."""
-    async with aclosing(await opened_store(settings)) as store:
+    async with aclosing(await open_store(settings)) as store:
         return await _restored(settings, store, text)
 
 
-async def _restored(settings: Settings, store: SqlStore, text: str) -> WithOriginals:
-    cipher = present_cipher(settings, "vault")
+async def _restored(settings: Settings, store: SqlStore, text: str) -> RestoredText:
+    cipher = build_cipher_if_key_exists(settings, "vault")
     if cipher is None:
-        raise no_key(settings, "what placeholders stand for")
+        raise build_missing_key_error(settings, "what placeholders stand for")
     try:
-        return await restored(text, store.vault(cipher), tenant_hash(settings.tenant))
+        return await restore_text_from_vault(text, store.vault(cipher), tenant_hash(settings.tenant))
     except WrongKey:
-        raise other_key(settings) from None
+        raise build_wrong_key_error(settings) from None
 
 
 async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
@@ -197,13 +207,13 @@ async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
     Raises UnknownTask; BadInput where no document is called so; RedactionFailed.
     """
     # Presidio takes seconds, where the text is not kept as it was shown.
-    from waystation.runtime.knowledge import redaction_rules, redactor_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import build_redaction_config, create_redactor  # noqa: PLC0415
 
-    async with aclosing(await opened_store(settings)) as store:
-        reader = (await own_task(store, reader_of(settings.tenant), task_id)).ref.reader
+    async with aclosing(await open_store(settings)) as store:
+        reader = (await load_owned_task(store, reader_of(settings.tenant), task_id)).ref.reader
         documents = await store.documents(task_id, reader)
-        key = await key_of(store, settings)
-        redactor = redactor_of(settings, key)
+        key = await get_placeholder_key(store, settings)
+        redactor = create_redactor(settings, key)
         try:
             called = [one for one in documents if one.name == name]
             if not called and documents:
@@ -211,13 +221,13 @@ async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
                 called = [one for one in documents if name in {known.shown[one.name], plain(known.shown[one.name])}]
             if not called or called[0].removed:
                 raise BadInput(f"{task_id} has no document {name!r} now")
-            redacted = RedactedDocuments(store, redactor, redaction_rules(settings, key), keeps=False)
+            redacted = RedactedDocumentStore(store, redactor, build_redaction_config(settings, key), keeps=False)
             return (await redacted.text(called[0].blob, reader)).text
         finally:
             redactor.close()
 
 
-def refuse_unfit_shares(plan: Plan, progress: TaskProgress) -> None:
+def validate_plan_shares(plan: Plan, progress: TaskProgress) -> None:
     """Raises BadInput where a person gave shares that do not fit, while the plan waits."""
     left = left_for_steps(progress)
     if left is not None and (faults := share_errors(plan, left)):

@@ -24,15 +24,15 @@ from pydantic import BaseModel, ValidationError
 from waystation.budgets.budget import Mode
 from waystation.client.client import Client
 from waystation.client.remote import RemoteClient
-from waystation.client.sessions import ForkWish
+from waystation.client.sessions import ForkRequest
 from waystation.client.values import KnownRequest, KnownTask, Report, ValueRows
 from waystation.config.settings import Settings
 from waystation.context.transcript import Message
-from waystation.documents.sources import Loaded, load_documents
+from waystation.documents.sources import DocumentLoadResult, load_documents
 from waystation.kernel.amount import Limit, read_limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
-from waystation.kernel.value import malformed
+from waystation.kernel.value import extract_validation_faults
 from waystation.runtime.temporal.run_file import read_run_file
 from waystation.tasks.progress import BillLine, Days, KnownSession, SpentLine
 from waystation.tasks.signals import Answer
@@ -216,7 +216,7 @@ class AsyncWaystation:
     async def fork(self, task: KnownTask | str, step: str, *, budget: str | None = None) -> KnownTask:
         """A new task with what one has finished that is over; this step begins anew, with all that builds on it."""
         limit = None if budget is None else _limit(budget)
-        wish = ForkWish(step=step, request_id=secrets.token_hex(8), budget=limit)
+        wish = ForkRequest(step=step, request_id=secrets.token_hex(8), budget=limit)
         return await self.task((await self._there().fork(await self._id(task), wish)).task_id)
 
     async def sessions(self) -> ValueRows[KnownSession]:
@@ -251,7 +251,7 @@ class AsyncWaystation:
         return await self._id(asked), None
 
 
-def read_documents(docs: Sequence[Path | str] | Path | str) -> Loaded:
+def read_documents(docs: Sequence[Path | str] | Path | str) -> DocumentLoadResult:
     """One file or folder, or several: a text alone is a path, and no sequence of signs."""
     given = [docs] if isinstance(docs, Path | str) else docs
     try:
@@ -271,7 +271,7 @@ def _valid(kind: type[_ModelT], **said: object) -> _ModelT:
     try:
         return kind.model_validate(said)
     except ValidationError as error:
-        faults = (f"{'.'.join(map(str, fault.place))}: {fault.words}" for fault in malformed(error))
+        faults = (f"{'.'.join(map(str, fault.place))}: {fault.words}" for fault in extract_validation_faults(error))
         raise BadInput("; ".join(faults)) from error
 
 
@@ -350,7 +350,7 @@ def _waiting(
 
     @wraps(method)
     def waiting(self: "Waystation", *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return self.until_done(partial(method, self.asynchronous, *args, **kwargs))
+        return self.run_until_complete(partial(method, self.asynchronous, *args, **kwargs))
 
     return waiting
 
@@ -377,7 +377,7 @@ class Waystation:
         """Close its connections. Nothing can be asked afterwards."""
         self._end()
 
-    def until_done(self, begin: Callable[[], Coroutine[Any, Any, _R]]) -> _R:
+    def run_until_complete(self, begin: Callable[[], Coroutine[Any, Any, _R]]) -> _R:
         """What comes of it, once it has. Raises BadInput where this is closed."""
         if not self._end.alive:
             raise BadInput(CLOSED)

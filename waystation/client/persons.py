@@ -22,16 +22,22 @@ from waystation.erasure.removal import (
 )
 from waystation.erasure.report_files import reports_with
 from waystation.kernel.errors import BadInput, Unreachable, WrongKey
-from waystation.kernel.scopes import OfTenant
+from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
 from waystation.plugins.redaction.finds import SECRET
 from waystation.plugins.redaction.placeholders import placeholder
-from waystation.privacy.policy import NAME_TYPES, PLACEHOLDER, Place, Policy, type_of
+from waystation.privacy.policy import NAME_TYPES, PLACEHOLDER, Policy, TextDestination, get_placeholder_type
 from waystation.privacy.vault_repository import SqlVault
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import data_converter, key_of, opened_store, other_key, own_cipher
+from waystation.runtime.stores import (
+    build_cipher,
+    build_wrong_key_error,
+    data_converter,
+    get_placeholder_key,
+    open_store,
+)
 from waystation.runtime.temporal.connect import connect_as_person, find_target
-from waystation.runtime.temporal.orders import histories_with
+from waystation.runtime.temporal.orders import find_histories
 from waystation.tasks.task import session_workflow_id, tenant_hash
 
 _MOST_TASKS = 1_000_000
@@ -79,7 +85,7 @@ class Search:
     async def found(self) -> PersonFound:
         """Where it is. Memory itself is not asked: it has what the store's passages have. Raises WrongKey."""
         tenant = tenant_hash(self.settings.tenant)
-        rows = await self.store.tasks(OfTenant(tenant=tenant), _MOST_TASKS)
+        rows = await self.store.tasks(TenantScope(tenant=tenant), _MOST_TASKS)
         task_ids = {row.ref.task_id for row in rows}
         sessions = {session_workflow_id(row.request.tenant, row.request.session) for row in rows}
         in_files = reports_with(self.settings.reports_folder, task_ids, self.sought)
@@ -105,24 +111,28 @@ class Search:
         the vault that are alike. Secrets are nobody's names, and are not shown. Raises WrongKey.
         """
         # See _recognised.
-        from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415
+        from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415
 
         tenant = tenant_hash(self.settings.tenant)
         lines = await self.store.lines(tenant, self.sought)
         originals = await self.vault.everything(tenant)
-        with closing(redactor_of(self.settings, self.key, Policy.STRICT)) as redactor:
-            redacted = await redactor.redact(lines, Place.COMPRESSED, tenant)
+        with closing(create_redactor(self.settings, self.key, Policy.STRICT)) as redactor:
+            redacted = await redactor.redact(lines, TextDestination.COMPRESSED, tenant)
         beside = Counter[tuple[str, str]]()
         for line, found in zip(lines, redacted, strict=True):
             values = {(span.type, line[span.start : span.end]) for span in found.spans}
-            values |= {(type_of(one), originals[one]) for one in PLACEHOLDER.findall(line) if one in originals}
+            values |= {
+                (get_placeholder_type(one), originals[one]) for one in PLACEHOLDER.findall(line) if one in originals
+            }
             beside.update(one for one in values if one[0] != SECRET)
-        known = {text: kind for one, text in originals.items() if (kind := type_of(one)) not in {WANTED, SECRET}}
+        known = {
+            text: kind for one, text in originals.items() if (kind := get_placeholder_type(one)) not in {WANTED, SECRET}
+        }
         return near_values(self.sought, beside, known)
 
     async def _histories(self, own: set[str]) -> tuple[tuple[SeenHistory, ...], str]:
         try:
-            return await histories_with(await reached(self.settings), own, self.sought.count), ""
+            return await find_histories(await connect_to_temporal(self.settings), own, self.sought.count), ""
         except Unreachable as error:
             return (), f"workflow histories were not looked at: {error}"
         except RPCError as error:
@@ -130,7 +140,7 @@ class Search:
 
 
 @asynccontextmanager
-async def searching(settings: Settings, value: str, kind: str | None) -> AsyncGenerator[Search]:
+async def open_person_search(settings: Settings, value: str, kind: str | None) -> AsyncGenerator[Search]:
     """Look for this value; `kind` is what its placeholders have before the digits, where the rules cannot tell.
 
     A name is looked for as PERSON and as LOCATION, and so is what no rule recognises: in a sentence it may be seen as
@@ -138,14 +148,14 @@ async def searching(settings: Settings, value: str, kind: str | None) -> AsyncGe
     """
     given = single_spaced(value)
     wanted = None if kind is None else _known(settings, kind)
-    store = await opened_store(settings)
+    store = await open_store(settings)
     try:
-        key = await key_of(store, settings)
+        key = await get_placeholder_key(store, settings)
         recognised = {wanted} if wanted else await _recognised(settings, key, given)
         # These depend on the sentence: a name alone is often none to a language model, or another one.
         types = recognised | NAME_TYPES if not wanted and recognised <= NAME_TYPES else recognised
         made = {placeholder(key, tenant_hash(settings.tenant), one, given) for one in types}
-        vault = store.vault(own_cipher(settings, "vault"))
+        vault = store.vault(build_cipher(settings, "vault"))
         placeholders = made | await _kept(settings, vault, given)
         sought = Sought(given, tuple(sorted(placeholders)))
         yield Search(settings, store, vault, key, sought, bool(recognised), tuple(sorted(types)))
@@ -161,7 +171,7 @@ def single_spaced(value: str) -> str:
     return given
 
 
-async def reached(settings: Settings) -> TemporalClient:
+async def connect_to_temporal(settings: Settings) -> TemporalClient:
     """The server. Raises Unreachable."""
     target = find_target(settings)
     return await connect_as_person(target, data_converter(settings))
@@ -169,9 +179,9 @@ async def reached(settings: Settings) -> TemporalClient:
 
 def _known(settings: Settings, kind: str) -> str:
     # See _recognised.
-    from waystation.runtime.knowledge import types_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import list_placeholder_types  # noqa: PLC0415
 
-    types = types_of(settings)
+    types = list_placeholder_types(settings)
     if kind.upper() not in types:
         raise BadInput(f"there is no type {kind!r}: choose one of {', '.join(types)}")
     return kind.upper()
@@ -180,10 +190,10 @@ def _known(settings: Settings, kind: str) -> str:
 async def _recognised(settings: Settings, key: bytes, value: str) -> set[str]:
     """Types that the rules find over the whole of the value."""
     # Presidio takes seconds and hundreds of megabytes, and wrong input should not wait for it.
-    from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415
+    from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415
 
-    with closing(redactor_of(settings, key, Policy.STRICT)) as redactor:
-        (found,) = await redactor.redact([value], Place.COMPRESSED, tenant_hash(settings.tenant))
+    with closing(create_redactor(settings, key, Policy.STRICT)) as redactor:
+        (found,) = await redactor.redact([value], TextDestination.COMPRESSED, tenant_hash(settings.tenant))
     return {span.type for span in found.spans if (span.start, span.end) == (0, len(value))}
 
 
@@ -193,5 +203,5 @@ async def _kept(settings: Settings, vault: SqlVault, value: str) -> set[str]:
     try:
         originals = await vault.everything(tenant_hash(settings.tenant))
     except WrongKey:
-        raise other_key(settings) from None
+        raise build_wrong_key_error(settings) from None
     return {one for one, original in originals.items() if plain.count(original) and not one.startswith(f"<{WANTED}_")}

@@ -17,13 +17,13 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from waystation import __version__
 from waystation.client.client import Client
-from waystation.client.context import FoundJson, MemoryWish
-from waystation.client.schedules import Schedules
+from waystation.client.context import MemoryMatchJson, MemorySearchRequest
+from waystation.client.schedules import ScheduleClient
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
-from waystation.kernel.network import why_broken
+from waystation.kernel.network import describe_connection_error
 from waystation.kernel.permissions import Permit
-from waystation.kernel.value import malformed
+from waystation.kernel.value import extract_validation_faults
 from waystation.security.untrusted import plain
 from waystation.tasks.approvals import By
 from waystation.tasks.view import Draft
@@ -39,7 +39,7 @@ MOST_ANSWERED_BYTES = 200_000_000
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LIKE = "like https://waystation.example.org, or the one that `waystation serve` printed"
 _PROBLEM = TypeAdapter(dict[str, JsonValue])
-_FOUND = TypeAdapter(tuple[FoundJson, ...])
+_FOUND = TypeAdapter(tuple[MemoryMatchJson, ...])
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Method = Callable[Concatenate[Client, _P], Coroutine[Any, Any, _R]]
@@ -80,7 +80,7 @@ class ClientCall(Generic[_P, _R]):
         try:
             return kind.dump_python(kind.validate_python(value), mode="json")
         except ValidationError as error:
-            faults = "; ".join(dict.fromkeys(fault.words for fault in malformed(error)))
+            faults = "; ".join(dict.fromkeys(fault.words for fault in extract_validation_faults(error)))
             raise BadInput(f"{self.name}: {name} cannot be used: {faults}") from None
 
     def written(self, result: _R) -> bytes:
@@ -98,7 +98,7 @@ class ClientCall(Generic[_P, _R]):
         return {name: self.parameters[name].validate_json(json.dumps(value)) for name, value in sent.items()}
 
 
-def over_http(method: _MethodT, role: Permit, here: tuple[str, ...] = ()) -> _MethodT:
+def make_http_method(method: _MethodT, role: Permit, here: tuple[str, ...] = ()) -> _MethodT:
     """The method as it is asked for over HTTP."""
     return cast("_MethodT", ClientCall(method, role, here))
 
@@ -155,7 +155,8 @@ class RemoteClient(Client):
                 content = await _content(self.address, answer)
         except httpx2.HTTPError as error:
             raise Unreachable(
-                f"{self.address} does not answer: {why_broken(error)}. See that it is the address of a `waystation "
+                f"{self.address} does not answer: {describe_connection_error(error)}. See that it is the address of "
+                "a `waystation "
                 "serve` that runs"
             ) from error
         if answer.status_code != HTTPStatus.OK or not _is_json(answer):
@@ -168,58 +169,58 @@ class RemoteClient(Client):
             f"a draft of {task_id} is made where its store is, without WAYSTATION_SERVER: `show` has its notes"
         )
 
-    async def schedules(self) -> Schedules:
+    async def schedules(self) -> ScheduleClient:
         """Refused: schedules name files of the workers' machine. Raises BadInput."""
         raise BadInput(
             "schedules name files of the machine that the workers run on: `waystation schedule` is used there, without "
             "WAYSTATION_SERVER"
         )
 
-    async def recall(self, wish: MemoryWish) -> tuple[FoundJson, ...]:
+    async def recall(self, wish: MemorySearchRequest) -> tuple[MemoryMatchJson, ...]:
         """What agents would recall, the best first."""
         asked = wish.model_dump(mode="json", exclude_none=True)
         content = await self._answered(self._http.build_request("GET", "/v1/memory", params=asked))
         return self.valid(_FOUND, content)
 
-    unattended_queues = over_http(Client.unattended_queues, "read")
-    resolve = over_http(Client.resolve, "read")
-    progress = over_http(Client.progress, "read")
-    last_known = over_http(Client.last_known, "read")
-    tasks = over_http(Client.tasks, "read")
-    events = over_http(Client.events, "read")
-    newest_event = over_http(Client.newest_event, "read")
-    is_over = over_http(Client.is_over, "read")
-    report = over_http(Client.report, "read")
-    reported = over_http(Client.reported, "read")
-    report_text = over_http(Client.report_text, "read")
-    with_origins = over_http(Client.with_origins, "read")
-    with_stored = over_http(Client.with_stored, "read")
-    bill = over_http(Client.bill, "read")
-    payments = over_http(Client.payments, "read")
-    spending = over_http(Client.spending, "read")
-    sessions = over_http(Client.sessions, "read")
-    transcript = over_http(Client.transcript, "read")
-    audits = over_http(Client.audits, "read", here=("memory",))
-    contexts = over_http(Client.contexts, "read")
-    approvals = over_http(Client.approvals, "read")
-    plan = over_http(Client.plan, "read")
-    planned = over_http(Client.planned, "read")
-    documents = over_http(Client.documents, "read")
-    document_text = over_http(Client.document_text, "read")
-    documents_of_session = over_http(Client.documents_of_session, "submit")
-    prepare = over_http(Client.prepare, "submit")
-    submit = over_http(Client.submit, "submit", here=("start_timeout",))
-    fork = over_http(Client.fork, "submit")
-    cancel = over_http(Client.cancel, "submit")
-    tell = over_http(Client.tell, "submit")
-    edit = over_http(Client.edit, "submit")
-    give_documents = over_http(Client.give_documents, "submit")
-    set_session_limit = over_http(Client.set_session_limit, "approve")
-    review_plan = over_http(Client.review_plan, "approve")
-    approve = over_http(Client.approve, "approve")
-    deny = over_http(Client.deny, "approve")
-    approve_together = over_http(Client.approve_together, "approve")
-    deny_together = over_http(Client.deny_together, "approve")
+    unattended_queues = make_http_method(Client.unattended_queues, "read")
+    resolve = make_http_method(Client.resolve, "read")
+    progress = make_http_method(Client.progress, "read")
+    last_known = make_http_method(Client.last_known, "read")
+    tasks = make_http_method(Client.tasks, "read")
+    events = make_http_method(Client.events, "read")
+    newest_event = make_http_method(Client.newest_event, "read")
+    is_over = make_http_method(Client.is_over, "read")
+    report = make_http_method(Client.report, "read")
+    reported = make_http_method(Client.reported, "read")
+    report_text = make_http_method(Client.report_text, "read")
+    with_origins = make_http_method(Client.with_origins, "read")
+    with_stored = make_http_method(Client.with_stored, "read")
+    bill = make_http_method(Client.bill, "read")
+    payments = make_http_method(Client.payments, "read")
+    spending = make_http_method(Client.spending, "read")
+    sessions = make_http_method(Client.sessions, "read")
+    transcript = make_http_method(Client.transcript, "read")
+    audits = make_http_method(Client.audits, "read", here=("memory",))
+    contexts = make_http_method(Client.contexts, "read")
+    approvals = make_http_method(Client.approvals, "read")
+    plan = make_http_method(Client.plan, "read")
+    planned = make_http_method(Client.planned, "read")
+    documents = make_http_method(Client.documents, "read")
+    document_text = make_http_method(Client.document_text, "read")
+    documents_of_session = make_http_method(Client.documents_of_session, "submit")
+    prepare = make_http_method(Client.prepare, "submit")
+    submit = make_http_method(Client.submit, "submit", here=("start_timeout",))
+    fork = make_http_method(Client.fork, "submit")
+    cancel = make_http_method(Client.cancel, "submit")
+    tell = make_http_method(Client.tell, "submit")
+    edit = make_http_method(Client.edit, "submit")
+    give_documents = make_http_method(Client.give_documents, "submit")
+    set_session_limit = make_http_method(Client.set_session_limit, "approve")
+    review_plan = make_http_method(Client.review_plan, "approve")
+    approve = make_http_method(Client.approve, "approve")
+    deny = make_http_method(Client.deny, "approve")
+    approve_together = make_http_method(Client.approve_together, "approve")
+    deny_together = make_http_method(Client.deny_together, "approve")
 
 
 CALLS: Mapping[str, ClientCall[Any, Any]] = {

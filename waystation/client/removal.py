@@ -13,7 +13,7 @@ from datetime import datetime
 from temporalio.service import RPCError
 
 from waystation.client import Client
-from waystation.client.persons import PersonFound, Search, reached
+from waystation.client.persons import PersonFound, Search, connect_to_temporal
 from waystation.config.settings import Settings
 from waystation.erasure.removal import (
     WANTED,
@@ -27,22 +27,22 @@ from waystation.erasure.removal import (
 )
 from waystation.erasure.report_files import rewritten_reports
 from waystation.kernel.errors import BadInput, Unreachable
-from waystation.kernel.temporal_names import remembering_id
+from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.kernel.value import Value
 from waystation.plugins.redaction.placeholders import fingerprint
-from waystation.privacy.policy import Original
+from waystation.privacy.policy import VaultEntry
 from waystation.reports.files import without_reports
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import data_converter, opened_store
+from waystation.runtime.stores import data_converter, open_store
 from waystation.runtime.temporal.connect import connect_as_person, find_target
-from waystation.runtime.temporal.orders import erase_person, forget_tasks, last_erasure, running
+from waystation.runtime.temporal.orders import erase_person, forget_tasks, is_workflow_running, last_erasure
 from waystation.tasks.task import TaskRow, reader_of, tenant_hash
 
 _ELSEWHERE = frozenset({Whereabouts.VAULT, Whereabouts.HISTORY, Whereabouts.REPORT_FILE})
 """Not in the store's texts: a task that runs does not write there."""
 
 
-class Receipt(Value):
+class PersonErasureReceipt(Value):
     """What was erased. It has no content, and may be kept."""
 
     id: str
@@ -60,7 +60,7 @@ class Receipt(Value):
     """Ids of workflows whose histories still have the person."""
 
     @classmethod
-    def of(cls, done: Erasure) -> "Receipt":
+    def of(cls, done: Erasure) -> "PersonErasureReceipt":
         """What the order did; on this machine there may have been more files."""
         left = [one.workflow_id for one in done.order.histories if one not in done.order.doomed]
         return cls(
@@ -87,9 +87,9 @@ async def require_at_rest(client: Client, settings: Settings, found: PersonFound
         raise BadInput(
             f"{', '.join(at_work[:5])} {verbs}: `waystation cancel {at_work[0]}` stops it, or wait until it has ended"
         )
-    temporal = await reached(settings)
+    temporal = await connect_to_temporal(settings)
     async with _answering():
-        remembered = [one for one in task_ids if await running(temporal, remembering_id(one))]
+        remembered = [one for one in task_ids if await is_workflow_running(temporal, make_indexing_workflow_id(one))]
     if remembered:
         raise BadInput(
             f"the documents of {', '.join(remembered[:5])} are on their way into memory: try again when they are there"
@@ -98,43 +98,43 @@ async def require_at_rest(client: Client, settings: Settings, found: PersonFound
 
 async def erase(
     search: Search, found: PersonFound, *, histories: bool, tell: Callable[[str], None] = lambda _: None
-) -> Receipt:
+) -> PersonErasureReceipt:
     """Erase the person; closed histories that have them are deleted as a whole where that is wanted.
 
     `tell` gets a few words whenever another step is under way. Raises Unreachable without a server, BadInput, WrongKey.
     """
-    temporal = await reached(search.settings)
-    order = await order_for(search, found, histories=histories)
+    temporal = await connect_to_temporal(search.settings)
+    order = await create_erasure_order(search, found, histories=histories)
     async with _answering():
-        receipt = Receipt.of(await erase_person(temporal, order, tell))
+        receipt = PersonErasureReceipt.of(await erase_person(temporal, order, tell))
     # The workers have done those of their home folder, which may be another one.
     in_files = [trace.task_id for trace in found.traces if trace.place is Whereabouts.REPORT_FILE]
     own_files = rewritten_reports(search.settings.reports_folder, in_files, search.sought)
     return receipt.replace(files=receipt.files + own_files)
 
 
-async def last_receipt(search: Search) -> Receipt | None:
+async def last_receipt(search: Search) -> PersonErasureReceipt | None:
     """What the last order for this value did; one that is under way is waited for. None: Temporal keeps none.
 
     Raises Unreachable without a server.
     """
-    temporal = await reached(search.settings)
+    temporal = await connect_to_temporal(search.settings)
     async with _answering():
         done = await last_erasure(temporal, search.order_id)
-    return None if done is None else Receipt.of(done)
+    return None if done is None else PersonErasureReceipt.of(done)
 
 
-async def under_way(search: Search) -> bool:
+async def is_erasure_running(search: Search) -> bool:
     """Whether an order for this value is being carried out. Raises Unreachable without a server."""
-    temporal = await reached(search.settings)
+    temporal = await connect_to_temporal(search.settings)
     async with _answering():
-        return await running(temporal, search.order_id)
+        return await is_workflow_running(temporal, search.order_id)
 
 
-async def order_for(search: Search, found: PersonFound, *, histories: bool) -> PersonOrder:
+async def create_erasure_order(search: Search, found: PersonFound, *, histories: bool) -> PersonOrder:
     """The order, with the value in the vault until it has been carried out."""
     tenant, value = tenant_hash(search.settings.tenant), search.sought.value
-    original = Original(
+    original = VaultEntry(
         type=WANTED, placeholder=search.wanted, fingerprint=fingerprint(search.key, tenant, WANTED, value), text=value
     )
     await search.vault.keep(tenant, [original])
@@ -163,7 +163,7 @@ async def _answering() -> AsyncGenerator[None]:
 _MOST_TASKS = 10_000
 
 
-class Gone(CarriedOut):
+class ForgetResult(CarriedOut):
     """What was forgotten."""
 
     remains: tuple[str, ...] = ()
@@ -190,7 +190,7 @@ class Selection:
             raise BadInput("--task names one task, whenever it ended: leave --before out")
 
 
-async def selected(client: Client, settings: Settings, selection: Selection) -> tuple[str, ...]:
+async def select_task_ids(client: Client, settings: Settings, selection: Selection) -> tuple[str, ...]:
     """Ids of the tasks that are meant, all of them over. Those that run have not ended before any moment.
 
     Raises:
@@ -198,7 +198,7 @@ async def selected(client: Client, settings: Settings, selection: Selection) -> 
         Unreachable: whether one runs cannot be told without a server.
     """
     selection.require_one()
-    async with aclosing(await opened_store(settings)) as store:
+    async with aclosing(await open_store(settings)) as store:
         rows = await _rows(client, store, settings, selection)
     if not rows:
         raise BadInput("there are no such tasks in this store: `waystation list` shows what there is")
@@ -227,9 +227,9 @@ async def _over(client: Client, row: TaskRow) -> bool:
     return (await client.progress(row.ref.task_id)).progress.phase.over
 
 
-async def forget(settings: Settings, task_ids: tuple[str, ...], *, everything: bool) -> Gone:
+async def forget(settings: Settings, task_ids: tuple[str, ...], *, everything: bool) -> ForgetResult:
     """Forget these tasks, which are over. Raises Unreachable without a server, BadInput, WrongKey."""
-    async with aclosing(await opened_store(settings)) as store:
+    async with aclosing(await open_store(settings)) as store:
         store_id = await store.store_id()
     order = ForgetOrder(
         store_id=store_id, tenant=tenant_hash(settings.tenant), task_ids=task_ids, everything=everything
@@ -245,15 +245,15 @@ async def forget(settings: Settings, task_ids: tuple[str, ...], *, everything: b
         ) from error
     # The workers have deleted those of their home folder, which may be another one.
     own_files = without_reports(settings.reports_folder, task_ids) if everything else 0
-    return Gone(
+    return ForgetResult(
         forgotten=done.forgotten,
         histories=done.histories,
         files=done.files + own_files,
-        remains=remains(settings, everything=everything),
+        remains=describe_remaining_data(settings, everything=everything),
     )
 
 
-def remains(settings: Settings, *, everything: bool) -> tuple[str, ...]:
+def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[str, ...]:
     """Where something of what was forgotten still is. Embedded memory and SQLite have overwritten it."""
     said = {
         "Transcripts, documents, reports and workflow histories stay: --everything takes them, too.": not everything,

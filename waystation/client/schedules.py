@@ -5,11 +5,11 @@ from waystation.client.sessions import new_row
 from waystation.config.settings import Settings
 from waystation.documents.text_repository import content_hash
 from waystation.kernel.amount import Amount
-from waystation.kernel.errors import BadInput, TextMissing
-from waystation.kernel.scopes import OfTenant
+from waystation.kernel.errors import BadInput, TextNotFoundError
+from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.temporal.schedules import TemporalSchedules
+from waystation.runtime.temporal.schedules import TemporalScheduleClient
 from waystation.tasks.schedules import (
     RunOrder,
     ScheduledStart,
@@ -32,12 +32,12 @@ class KnownSchedule(Value):
     """None where the store does not have it."""
 
 
-class Schedules:
+class ScheduleClient:
     """One tenant's schedules. Every method raises Unreachable where the server does not answer."""
 
-    def __init__(self, settings: Settings, store: SqlStore, temporal: TemporalSchedules) -> None:
+    def __init__(self, settings: Settings, store: SqlStore, temporal: TemporalScheduleClient) -> None:
         self._settings, self._store, self._temporal = settings, store, temporal
-        self._reader: OfTenant = reader_of(settings.tenant)
+        self._reader: TenantScope = reader_of(settings.tenant)
 
     async def add(self, wish: ScheduleWish) -> KnownSchedule:
         """Have the question come back. Nothing is kept of one that is refused.
@@ -64,7 +64,7 @@ class Schedules:
 
     async def list(self) -> tuple[KnownSchedule, ...]:
         """All of the tenant in this store, by name. One that was removed a moment ago may be listed still."""
-        listed = await self._temporal.named_like(ids_begin(self._settings.tenant))
+        listed = await self._temporal.list_schedule_ids(ids_begin(self._settings.tenant))
         found = [seen for one in listed if (seen := await self._temporal.find(one)) is not None]
         store_id = await self._store.store_id()
         return tuple([await self._known(seen) for seen in found if seen.order.own.store_id == store_id])
@@ -94,6 +94,6 @@ class Schedules:
         name = seen.schedule_id.removeprefix(ids_begin(self._settings.tenant))
         try:
             text = await self._store.get_text(seen.order.wish, self._reader)
-        except TextMissing:
+        except TextNotFoundError:
             return KnownSchedule(name=name, seen=seen)
         return KnownSchedule(name=name, seen=seen, wish=ScheduleWish.model_validate_json(text))

@@ -15,30 +15,30 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
-from waystation.agents.decisions import Unattended
+from waystation.agents.decisions import UnattendedPolicy
 from waystation.agents.task_brief import EarlierTasks
-from waystation.config.resolver import adjustments, task_row_of, warnings_about
+from waystation.config.resolver import build_task_row, collect_adjustments, collect_config_warnings
 from waystation.config.settings import Settings
 from waystation.documents.documents import (
     Document,
     DocumentChange,
     DocumentSet,
-    LeftOut,
+    SkippedItem,
     SourceDocument,
-    as_known,
-    changes,
-    refuse_too_many,
-    updated,
+    apply_document_set,
+    compute_document_changes,
+    resolve_document_names,
+    validate_document_count,
 )
-from waystation.documents.sources import Loaded, load_documents
-from waystation.documents.text_repository import described
+from waystation.documents.sources import DocumentLoadResult, load_documents
+from waystation.documents.text_repository import make_document
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
-from waystation.kernel.patterns import proven
-from waystation.kernel.scopes import OfTask, OfTenant
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.scopes import TaskScope, TenantScope
 from waystation.kernel.value import Value
-from waystation.mcp.config import server_names
-from waystation.memory.passages import beyond
+from waystation.mcp.config import list_server_names
+from waystation.memory.passages import find_unindexed_documents
 from waystation.models.prices import load_prices
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.runtime.sql_store import SqlStore
@@ -67,9 +67,9 @@ from waystation.tasks.task import (
 from waystation.tasks.view import SeenTelling, Submitted, TaskView
 
 if TYPE_CHECKING:
-    from waystation.runtime.temporal.tasks import TemporalTasks
+    from waystation.runtime.temporal.tasks import TemporalTaskClient
 
-CONTROL = proven(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+CONTROL = compile_bounded(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 START_TIMEOUT = timedelta(seconds=20)
 
 
@@ -86,7 +86,7 @@ async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> 
     require_one_line("a tenant", request.tenant)
     _require_servers(settings, request.servers or ())
     prices = load_prices(settings.prices, published=not settings.uses_offline_model)
-    return await task_row_of(request, settings, EarlierTasks(store), prices, utc_now())
+    return await build_task_row(request, settings, EarlierTasks(store), prices, utc_now())
 
 
 def require_one_line(what: str, name: str) -> None:
@@ -98,17 +98,23 @@ def require_one_line(what: str, name: str) -> None:
 def _require_servers(settings: Settings, named: Sequence[str]) -> None:
     """Raises BadInput for tool servers that the config file does not have, where it is on this machine, too."""
     if settings.tool_servers is not None and not {USUAL}.issuperset(named):
-        known = server_names(settings.tool_servers)
+        known = list_server_names(settings.tool_servers)
         if unknown := [name for name in named if name not in {USUAL, *known}]:
             there = ", ".join(known) or "none"
             raise BadInput(f"there is no tool server {unknown[0]!r} in {settings.tool_servers}; there are: {there}")
 
 
-async def handed_in(
-    settings: Settings, store: SqlStore, temporal: "TemporalTasks", row: TaskRow, patience: timedelta = START_TIMEOUT
+async def submit_stored_task(
+    settings: Settings,
+    store: SqlStore,
+    temporal: "TemporalTaskClient",
+    row: TaskRow,
+    patience: timedelta = START_TIMEOUT,
 ) -> Submitted:
     """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
-    left_out = beyond(await store.documents(row.ref.task_id, row.ref.reader), row.terms.remembered_characters)
+    left_out = find_unindexed_documents(
+        await store.documents(row.ref.task_id, row.ref.reader), row.terms.remembered_characters
+    )
     request, task_id = row.request, row.ref.task_id
     try:
         await temporal.admit(start_for(row), session_workflow_id(request.tenant, request.session), row.ref, patience)
@@ -124,15 +130,15 @@ async def handed_in(
         run_id=await temporal.run_id(task_id),
         ui_url=temporal.link(task_id),
         warnings=(
-            *adjustments(request, settings),
-            *warnings_about(row.terms),
+            *collect_adjustments(request, settings),
+            *collect_config_warnings(row.terms),
             *([left_out.sentence] if left_out is not None else []),
         ),
         procedures=row.request.procedures,
     )
 
 
-class ForkWish(Value):
+class ForkRequest(Value):
     """What a fork of a finished task begins anew, and what of the request changes; the rest stays as it was."""
 
     step: str
@@ -150,19 +156,19 @@ class ForkWish(Value):
 NOT_FOLLOWED = "the built-in model works by rules and cannot follow a message; it is kept all the same"
 
 
-def unheeded_text(model: str) -> str:
+def get_ignored_message_reason(model: str) -> str:
     """Why a model makes nothing of what its agents are told; empty where it does."""
     return NOT_FOLLOWED if model == OFFLINE_MODEL else ""
 
 
-def told_answer(answer: Answer, model: str) -> Answer:
+def annotate_message_answer(answer: Answer, model: str) -> Answer:
     """What became of words for a task's agents, and where the model makes nothing of them, that."""
     if answer.outcome == "refused":
         return answer
-    return answer.replace(reason="; ".join(filter(None, [answer.reason, unheeded_text(model)])))
+    return answer.replace(reason="; ".join(filter(None, [answer.reason, get_ignored_message_reason(model)])))
 
 
-def checked_words(row: TaskRow, phase: TaskPhase, words: str) -> str:
+def validate_message_text(row: TaskRow, phase: TaskPhase, words: str) -> str:
     """The words as they can be told to this task. Raises BadInput where it has ended, and for blank or long words."""
     task_id = row.ref.task_id
     if phase.over:
@@ -180,7 +186,7 @@ def checked_words(row: TaskRow, phase: TaskPhase, words: str) -> str:
     return words
 
 
-async def with_tellings(store: SqlStore, view: TaskView, reader: OfTenant) -> TaskView:
+async def with_task_messages(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
     """The view with what was told to the task, and who has heard it by now."""
     task_id = view.progress.task_id
     kept = [telling for telling in view.progress.tellings if telling.text]
@@ -204,7 +210,7 @@ async def with_tellings(store: SqlStore, view: TaskView, reader: OfTenant) -> Ta
 # ----------------------------------------------------------------------------------------------------------- forking
 
 
-async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish: ForkWish) -> TaskRow:
+async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish: ForkRequest) -> TaskRow:
     """Store a task that begins with the finished steps of this one. The same wish again finds it again.
 
     Raises BadInput for a task that is not over or a step that it does not have; RequestConflict.
@@ -229,7 +235,7 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish:
     return new
 
 
-def _request(row: TaskRow, wish: ForkWish) -> TaskRequest:
+def _request(row: TaskRow, wish: ForkRequest) -> TaskRequest:
     asked = row.request
     changes: dict[str, object] = {
         "request_id": wish.request_id,
@@ -241,7 +247,7 @@ def _request(row: TaskRow, wish: ForkWish) -> TaskRequest:
     if wish.budget is not None:
         changes["budget"] = wish.budget
     if asked.unattended.answer_by is not None and asked.unattended.answer_by <= utc_now():
-        changes["unattended"] = Unattended()
+        changes["unattended"] = UnattendedPolicy()
     return TaskRequest.model_validate({**asked.model_dump(), **changes})
 
 
@@ -263,7 +269,7 @@ async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
 # -------------------------------------------------------------------------------------------------------- follow-ups
 
 
-async def documents_of_session(store: SqlStore, tenant: str, session: str) -> tuple[SourceDocument, ...]:
+async def load_session_documents(store: SqlStore, tenant: str, session: str) -> tuple[SourceDocument, ...]:
     """The documents of the newest task of a session; none where it has no task, or all was forgotten."""
     reader = reader_of(tenant, session)
     newest = await store.tasks(reader, limit=1)
@@ -283,11 +289,11 @@ class DocumentsAnswer(Value):
     changes: tuple[DocumentChange, ...] = ()
     not_given: tuple[str, ...] = ()
     """Documents of the task that are not among what was given, and stay as they are."""
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[SkippedItem, ...] = ()
     """What was given and cannot be used; a document that was read from it before stays as it is."""
 
 
-class GivenAgain(NamedTuple):
+class DocumentSetDiff(NamedTuple):
     """Documents as they are now, compared with those of the task."""
 
     given: DocumentSet
@@ -295,7 +301,7 @@ class GivenAgain(NamedTuple):
     """By content hash, of those that the task does not have."""
     changes: tuple[DocumentChange, ...]
     not_given: tuple[str, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[SkippedItem, ...]
 
     def answered(self, answer: Answer) -> DocumentsAnswer:
         """With what became of it; what a task refused has changed nothing."""
@@ -315,56 +321,58 @@ def require_at_work(row: TaskRow, now: TaskProgress) -> TaskProgress:
     return now
 
 
-async def read_again(known: Iterable[Document], paths: Sequence[Path]) -> Loaded:
+async def read_again(known: Iterable[Document], paths: Sequence[Path]) -> DocumentLoadResult:
     """Read what has changed of these files and folders. Raises BadInput as `load_documents` does."""
     sources = frozenset(one.source for one in known if one.source)
     return await asyncio.to_thread(load_documents, paths, known=sources)
 
 
-async def beside_known(store: SqlStore, task: OfTask, loaded: Loaded, *, remove_missing: bool) -> GivenAgain:
+async def compare_documents(
+    store: SqlStore, task: TaskScope, loaded: DocumentLoadResult, *, remove_missing: bool
+) -> DocumentSetDiff:
     """What was read again, beside what the task has. Nothing is stored. Raises BadInput where it is another's."""
     known = await store.documents(task.task_id, task)
     sources = {one.source: one for one in known if one.source}
     if any(one.source not in sources for one in loaded.unread):
         raise BadInput("the task does not have all that was not read again: give its documents again")
     found, texts = _found(loaded, sources)
-    names = as_known((one.name for one in found), (one.name for one in known))
+    names = resolve_document_names((one.name for one in found), (one.name for one in known))
     documents = tuple(one.replace(name=names[one.name]) for one in found)
     absent = _absent(known, documents, loaded.left_out)
     given = DocumentSet(documents=documents, missing=absent if remove_missing else ())
-    after = updated(known, given)
-    refuse_too_many(len(after), had=len(known))
+    after = apply_document_set(known, given)
+    validate_document_count(len(after), had=len(known))
     have = {one.blob for one in known}
-    return GivenAgain(
+    return DocumentSetDiff(
         given=given,
         texts={blob: text for blob, text in texts.items() if blob not in have},
-        changes=changes(known, after),
+        changes=compute_document_changes(known, after),
         not_given=() if remove_missing else absent,
         left_out=loaded.left_out,
     )
 
 
-async def keep_documents(store: SqlStore, again: GivenAgain, task: OfTask) -> str:
+async def store_document_set(store: SqlStore, again: DocumentSetDiff, task: TaskScope) -> str:
     """Store the texts that are new, then the list of all; returns the list's content hash."""
     for text in again.texts.values():
         await store.put_text(text, task)
     return await store.put_text(again.given.model_dump_json(), task)
 
 
-def nothing_new(again: GivenAgain, now: TaskProgress) -> bool:
+def is_document_set_unchanged(again: DocumentSetDiff, now: TaskProgress) -> bool:
     """Whether the task has all of it already, and no other update is on its way."""
     return not again.changes and all(update.kept for update in now.updates)
 
 
-def _found(loaded: Loaded, sources: Mapping[str, Document]) -> tuple[list[Document], dict[str, str]]:
+def _found(loaded: DocumentLoadResult, sources: Mapping[str, Document]) -> tuple[list[Document], dict[str, str]]:
     """The documents by the names as given, and the texts of those that were read, by content hash."""
-    read = [described(document) for document in loaded.documents]
+    read = [make_document(document) for document in loaded.documents]
     texts = {one.blob: document.text for one, document in zip(read, loaded.documents, strict=True)}
     same = [sources[file.source].replace(name=file.name, removed=False) for file in loaded.unread]
     return [*read, *same], texts
 
 
-def _absent(known: Sequence[Document], given: Sequence[Document], left_out: Sequence[LeftOut]) -> tuple[str, ...]:
+def _absent(known: Sequence[Document], given: Sequence[Document], left_out: Sequence[SkippedItem]) -> tuple[str, ...]:
     """Documents that nobody gave again. What could not be read is there all the same."""
     there = {one.name for one in given}
     unreadable = [one.name for one in left_out]

@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from waystation.agents.agent_run import Outlook
+from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.decisions import ActionQuestion
 from waystation.context.outcome import AgentCompaction
 from waystation.context.transcript import Message
@@ -27,7 +27,7 @@ from waystation.tasks.task import (
 from waystation.tasks.view import TaskView
 
 
-class OutlookJson(Value):
+class BudgetForecastJson(Value):
     """What a request's money is for, as it was when it was made. `calls_worth`: how many calls it pays, about.
     `finishing_…`: what the agent and all steps to come may need on top of what they have, at the pace so far.
     """
@@ -48,7 +48,7 @@ class OutlookJson(Value):
     denial: str
 
     @classmethod
-    def of(cls, seen: Outlook, agent: str) -> "OutlookJson":
+    def of(cls, seen: BudgetForecast, agent: str) -> "BudgetForecastJson":
         """The outlook, flat, and in a sentence what a denial would deliver."""
         return cls(
             calls=seen.calls,
@@ -109,7 +109,7 @@ class ApprovalJson(Value):
     requested_at: datetime | None
     answer_by: datetime | None
     answered_at: datetime | None
-    outlook: OutlookJson | None
+    outlook: BudgetForecastJson | None
     sent_from: OriginJson | None
 
     @classmethod
@@ -125,7 +125,7 @@ class ApprovalJson(Value):
             needed_usd=approval.needed.usd,
             spent_tokens=approval.spent.tokens,
             spent_usd=approval.spent.usd,
-            outlook=None if approval.outlook is None else OutlookJson.of(approval.outlook, approval.agent),
+            outlook=None if approval.outlook is None else BudgetForecastJson.of(approval.outlook, approval.agent),
             sent_from=None if origin is None else OriginJson(**origin.model_dump()),
             request_id=approval.request_id,
             agent=approval.agent,
@@ -241,7 +241,7 @@ class StepJson(Value):
         )
 
 
-class DoingJson(Value):
+class AgentStatusJson(Value):
     """What an agent does at this moment: `what` is `model`, `tool` or `between`. `seen`: when it was last heard of."""
 
     agent: str
@@ -294,7 +294,7 @@ class ReviewJson(Value):
         return cls(number=review.number, faults=review.faults, sent_back=review.sent_back)
 
 
-class ToldJson(Value):
+class TaskMessageJson(Value):
     """What a person told the task at work. `by` is a name as given; `heard_by` are ids of agents."""
 
     number: int
@@ -369,14 +369,14 @@ class TaskJson(Value):
     plans: tuple[PlanJson, ...]
     reviews: tuple[ReviewJson, ...]
     budget: BudgetJson
-    told: tuple[ToldJson, ...]
+    told: tuple[TaskMessageJson, ...]
     updates: tuple[UpdateJson, ...]
     resolutions: tuple[ResolutionJson, ...]
     reused: Reused | None
     notes: tuple[str, ...]
     privacy: str | None
     waits: tuple[str, ...]
-    doing: tuple[DoingJson, ...]
+    doing: tuple[AgentStatusJson, ...]
     passages_waiting: int
     passages_refused: tuple[str, ...]
     characters_not_remembered: int
@@ -411,14 +411,14 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         plans=tuple(map(PlanJson.of, view.plans)),
         reviews=tuple(map(ReviewJson.of, progress.reviews)),
         budget=BudgetJson.of(progress.budget),
-        told=tuple(ToldJson(**told.model_dump()) for told in view.tellings),
+        told=tuple(TaskMessageJson(**told.model_dump()) for told in view.tellings),
         updates=tuple(map(UpdateJson.of, progress.updates)),
         resolutions=tuple(ResolutionJson(**one.model_dump()) for one in view.resolutions),
         reused=progress.reused,
         notes=progress.notes,
         privacy=progress.privacy,
         waits=view.waits,
-        doing=tuple(DoingJson(**one.model_dump()) for one in view.doing),
+        doing=tuple(AgentStatusJson(**one.model_dump()) for one in view.doing),
         passages_waiting=view.passages_waiting,
         passages_refused=view.passages_refused,
         characters_not_remembered=view.characters_not_remembered,

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Generic, TypeVar, overload
 
 from waystation.client.task_json import TaskJson, task_json
-from waystation.kernel.amount import amount_text, limit_text
+from waystation.kernel.amount import format_amount, format_limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
 from waystation.reports.markdown import as_html
@@ -100,8 +100,8 @@ class KnownTask(Value):
             session=view.session,
             submitted_at=view.submitted_at,
             ended_at=view.ended_at,
-            spent=amount_text(progress.budget.spent),
-            budget=limit_text(progress.budget.limit),
+            spent=format_amount(progress.budget.spent),
+            budget=format_limit(progress.budget.limit),
             waiting=0 if progress.phase.over else sum(one.decision == "pending" for one in progress.approvals),
             details=task_json(view, None),
         )
@@ -135,7 +135,7 @@ class KnownRequest(Value):
     def of(cls, one: PendingApproval) -> "KnownRequest":
         """What is asked."""
         asked = one.approval
-        wants = amount_text(asked.asked) if not asked.asked.nothing else "agreement to its plan"
+        wants = format_amount(asked.asked) if not asked.asked.nothing else "agreement to its plan"
         return cls(
             task_id=one.task_id,
             request_id=asked.request_id,

@@ -12,20 +12,20 @@ from waystation.config.values import (
     WrittenEndpoints,
     WrittenTable,
     WrittenThinking,
-    named_among,
-    shared,
+    build_shared_alias,
+    filter_named_endpoints,
 )
-from waystation.kernel.roles import Role, step_roles
+from waystation.kernel.roles import Role, list_step_roles
 from waystation.kernel.value import Value
-from waystation.models.endpoints import PROVIDER_KEY, Endpoints, NamedEndpoint
+from waystation.models.endpoints import PROVIDER_KEY, EndpointRegistry, NamedEndpoint
 from waystation.models.profiles import (
     AGENT_MODEL,
     CONDENSE_MODEL,
     Effort,
-    SettingNames,
+    ModelOptions,
+    OptionSettingNames,
     ThinkingSetting,
-    Working,
-    located,
+    parse_model_name,
 )
 
 AS_PROVIDED: Literal["default"] = "default"
@@ -49,13 +49,13 @@ class ModelSettings(BaseSettings):
 
     anthropic_api_key: SecretStr | None = Field(
         default=None,
-        validation_alias=shared(PROVIDER_KEY),
+        validation_alias=build_shared_alias(PROVIDER_KEY),
         description="Key of the Messages API; without one the built-in offline model does the work, unless an endpoint "
         "is named, also in a model's full name.",
     )
     anthropic_base_url: WrittenBaseUrl = Field(
         default=None,
-        validation_alias=shared("ANTHROPIC_BASE_URL"),
+        validation_alias=build_shared_alias("ANTHROPIC_BASE_URL"),
         description="Another endpoint that speaks the Messages API.",
     )
     offline: bool | None = Field(
@@ -108,11 +108,11 @@ class ModelSettings(BaseSettings):
         description="Seconds without a piece, or a ping, after which a reply that has begun is given up.",
     )
 
-    def working(self, role: Role) -> Working:
+    def get_model_options(self, role: Role) -> ModelOptions:
         """The model of a role and how hard it works, as it is set for the role or for all."""
         own = self._own(role)
         given = own.model is not None or "agent_model" in self.model_fields_set
-        return Working(
+        return ModelOptions(
             model=self.places.full(own.model or self.agent_model, own.endpoint, given=given),
             effort=_effort(own.effort or self.effort),
             thinking=_thinking(own.thinking or self.thinking),
@@ -121,13 +121,15 @@ class ModelSettings(BaseSettings):
     @property
     def named_endpoints(self) -> dict[str, NamedEndpoint]:
         """Those that have a table of their own."""
-        return named_among(self.endpoints)
+        return filter_named_endpoints(self.endpoints)
 
     @property
-    def places(self) -> Endpoints:
+    def places(self) -> EndpointRegistry:
         """Where models are."""
         rows = {place: table for place, table in self.endpoints.items() if not isinstance(table, NamedEndpoint)}
-        return Endpoints(base_url=self.anthropic_base_url, named=self.named_endpoints, rows=rows, default=self.endpoint)
+        return EndpointRegistry(
+            base_url=self.anthropic_base_url, named=self.named_endpoints, rows=rows, default=self.endpoint
+        )
 
     @property
     def uses_offline_model(self) -> bool:
@@ -141,7 +143,7 @@ class ModelSettings(BaseSettings):
     def _chosen(self) -> Iterator[str]:
         """The models that are set, for all or for one role."""
         yield from filter(None, (self.agent_model, self.condense_model, self.plan_model, self.review_model))
-        yield from filter(None, (self._own(role).model for role in step_roles()))
+        yield from filter(None, (self._own(role).model for role in list_step_roles()))
 
     @property
     def planner(self) -> str:
@@ -161,10 +163,10 @@ class ModelSettings(BaseSettings):
         given = "condense_model" in self.model_fields_set or chosen != CONDENSE_MODEL
         return self.places.full(chosen, "" if given else self._own(role).endpoint, given=given)
 
-    def setting_names(self, role: Role) -> SettingNames:
+    def get_option_setting_names(self, role: Role) -> OptionSettingNames:
         """Which settings give a role's effort and thinking: its own, or those for all."""
         own = self._own(role)
-        return SettingNames(
+        return OptionSettingNames(
             effort="effort" if own.effort is None else f"roles.{role}.effort",
             thinking="thinking" if own.thinking is None else f"roles.{role}.thinking",
         )
@@ -176,7 +178,7 @@ class ModelSettings(BaseSettings):
 
 def _is_placed(model: str) -> bool:
     """Whether its name says where it is."""
-    return bool(located(model).endpoint)
+    return bool(parse_model_name(model).endpoint)
 
 
 def _effort(written: WrittenEffort) -> Effort | None:

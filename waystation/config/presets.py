@@ -12,7 +12,7 @@ from waystation.budgets.budget import Mode
 from waystation.context.policy import PRIMERS, RECENTS, Strategy
 from waystation.kernel.amount import Limit
 from waystation.kernel.value import Value
-from waystation.models.profiles import CONDENSE_MODEL, plain_name
+from waystation.models.profiles import CONDENSE_MODEL, strip_snapshot_date
 from waystation.tasks.task import Preset
 
 REQUEST = "request"
@@ -28,7 +28,7 @@ DEFAULT_AGENT_BUDGET = Limit(tokens=100_000)
 TRIGGER_PERCENT = 75
 
 
-class Wishes(Value):
+class ConfigLayer(Value):
     """What one source wants of a task. None: it says nothing."""
 
     budget: Limit | None = None
@@ -45,7 +45,7 @@ class Wishes(Value):
     history: int | None = None
 
 
-class Choices(Value):
+class ResolvedConfig(Value):
     """What holds."""
 
     budget: Limit = DEFAULT_BUDGET
@@ -69,25 +69,27 @@ class Choices(Value):
     """By field: the name of the source that spoke. What nobody spoke of is not in it."""
 
 
-class Source(NamedTuple):
+class ConfigSource(NamedTuple):
     """Somebody's wishes, under the name that people know it by."""
 
     name: str
-    wishes: Wishes
+    wishes: ConfigLayer
 
 
 PRESETS = {
-    Preset.QA: Wishes(messages=30, window=25_000, primers=2, recents=10),
+    Preset.QA: ConfigLayer(messages=30, window=25_000, primers=2, recents=10),
     # Long looks at details take more of the budget than the usual share.
-    Preset.DEBUGGING: Wishes(
+    Preset.DEBUGGING: ConfigLayer(
         messages=100, window=75_000, primers=5, recents=30, trigger_percent=85, agent_budget=Limit(tokens=150_000)
     ),
-    Preset.LONG: Wishes(messages=75, budget=Limit(tokens=300_000), primers=PRIMERS, recents=RECENTS, history=1_000),
+    Preset.LONG: ConfigLayer(
+        messages=75, budget=Limit(tokens=300_000), primers=PRIMERS, recents=RECENTS, history=1_000
+    ),
 }
 """What stays after a compaction, `primers` and `recents`, is far less than `messages`, lest one follows another."""
 
 
-def choose(sources: Iterable[Source]) -> Choices:
+def merge_config_sources(sources: Iterable[ConfigSource]) -> ResolvedConfig:
     """For each field the word of the first source that says something; the default where none does."""
     said: dict[str, object] = {}
     origins: dict[str, str] = {}
@@ -98,7 +100,7 @@ def choose(sources: Iterable[Source]) -> Choices:
                 origins[field] = source.name
     if "strategy" not in said and said.keys() & {"primers", "recents"}:
         said["strategy"] = "window"  # whose numbers these are
-    return Choices.model_validate({**said, "origins": origins})
+    return ResolvedConfig.model_validate({**said, "origins": origins})
 
 
 ITSELF: Final = "itself"
@@ -148,13 +150,13 @@ PROFILES: Mapping[str, Profile] = {
 """By a part of the model's name."""
 
 
-def profile_of(model: str, own: Mapping[str, Profile]) -> tuple[str, Profile] | None:
+def find_profile(model: str, own: Mapping[str, Profile]) -> tuple[str, Profile] | None:
     """The profile of a model and its name; None where there is none.
 
     A profile's name is a part of the model's name. Where several fit, the longer name beats the shorter, and a profile
     of one's own beats the built-in one, field by field.
     """
-    fitting = [(name, profile) for name, profile in _by_strength(own) if name in plain_name(model)]
+    fitting = [(name, profile) for name, profile in _by_strength(own) if name in strip_snapshot_date(model)]
     if not fitting:
         return None
     said = {field: value for _, profile in fitting for field, value in profile if value is not None}
@@ -169,10 +171,10 @@ def _by_strength(own: Mapping[str, Profile]) -> Iterator[tuple[str, Profile]]:
                 yield name, profiles[name]
 
 
-def wishes_of(profile: Profile, model: str, *, keeps_ends: bool) -> Wishes:
+def build_profile_layer(profile: Profile, model: str, *, keeps_ends: bool) -> ConfigLayer:
     """What the profile wants of a task whose agents work with this model. `keeps_ends`: compactions keep a few of the
     last messages.
     """
     writer = model if profile.condense_model == ITSELF else profile.condense_model
     keep = profile.keep if keeps_ends else None
-    return Wishes(trigger_percent=profile.percent, keep_last=keep, condense_model=writer)
+    return ConfigLayer(trigger_percent=profile.percent, keep_last=keep, condense_model=writer)

@@ -9,54 +9,54 @@ from datetime import date, datetime
 from decimal import ROUND_CEILING
 from typing import TypedDict
 
-from waystation.agents.leg import SMALLEST_REPLY_TOKENS, AgentTerms, least_reply
+from waystation.agents.leg import SMALLEST_REPLY_TOKENS, AgentConfig, compute_min_reply_tokens
 from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
-from waystation.budgets.budget import Bound, Mode, WorstRates
+from waystation.budgets.budget import Bound, Mode, WorstCaseRates
 from waystation.config.models import ModelSettings
 from waystation.config.presets import (
     DEFAULT_PRICED_BUDGET,
     PRESETS,
     REQUEST,
-    Choices,
-    Source,
-    Wishes,
-    choose,
-    profile_of,
-    wishes_of,
+    ConfigLayer,
+    ConfigSource,
+    ResolvedConfig,
+    build_profile_layer,
+    find_profile,
+    merge_config_sources,
 )
-from waystation.config.settings import Settings, variable_given
+from waystation.config.settings import Settings, find_active_variable
 from waystation.config.validation import (
-    first_turn,
-    prices_at,
-    refuse_ceiling,
-    refuse_idle,
-    refuse_keyless,
-    refuse_long_thinking,
-    refuse_other_units,
-    refuse_prices_of_others,
-    refuse_too_narrow,
-    refuse_too_poor,
-    refuse_unfit,
-    refuse_unpriced,
-    refuse_untaken,
+    estimate_first_turn_tokens,
+    filter_endpoint_prices,
+    validate_agent_budget,
+    validate_api_keys,
+    validate_budget_units,
+    validate_ceiling,
+    validate_endpoint_prices,
+    validate_known_prices,
+    validate_model_capabilities,
+    validate_model_options,
+    validate_thinking_tokens,
+    validate_unattended,
+    validate_window,
 )
-from waystation.kernel.amount import Amount, Limit, amount_text, limit_text
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.roles import Role, role_spec, step_roles
+from waystation.kernel.roles import Role, list_step_roles, role_spec
 from waystation.models.endpoints import ModelEndpoint
 from waystation.models.profiles import (
     DEEP,
     OFFLINE_MODEL,
     OFFLINE_PRICE,
+    ModelOptions,
     Price,
-    Working,
-    budgeted,
-    located,
-    model_facts,
-    plain_name,
-    price_of,
-    prices_of,
-    worst_rates,
+    filter_prices,
+    find_price,
+    find_worst_rates,
+    get_model_profile,
+    get_thinking_tokens,
+    parse_model_name,
+    strip_snapshot_date,
 )
 from waystation.security.untrusted import USUAL
 from waystation.tasks.task import TaskRequest, TaskRow, TaskTerms, session_hash, task_id_of, tenant_hash
@@ -72,7 +72,7 @@ AGENT_PART = 6
 
 
 @dataclass(frozen=True)
-class Basis:
+class ConfigInputs:
     """What the terms of all roles follow from."""
 
     request: TaskRequest
@@ -92,56 +92,58 @@ class _Context(TypedDict):
     output_floor: int
 
 
-def working(settings: Settings, role: Role) -> Working:
+def resolve_model_options(settings: Settings, role: Role) -> ModelOptions:
     """The model of a role's agents, and how hard it works."""
-    return Working(OFFLINE_MODEL) if settings.uses_offline_model else settings.working(role)
+    return ModelOptions(OFFLINE_MODEL) if settings.uses_offline_model else settings.get_model_options(role)
 
 
-def choices(request: TaskRequest, settings: Settings, role: Role = "research") -> Choices:
+def resolve_config(request: TaskRequest, settings: Settings, role: Role = "research") -> ResolvedConfig:
     """What holds where several speak: the request beats its preset, that the environment, that the config file, that
     the profile of the role's model.
     """
-    asked = Wishes.model_validate(request, from_attributes=True)
+    asked = ConfigLayer.model_validate(request, from_attributes=True)
     preset = request.preset or settings.preset
-    sources = [Source(REQUEST, asked)]
+    sources = [ConfigSource(REQUEST, asked)]
     if preset is not None:
         by = "" if request.preset else f" of {_origin('preset')}"
-        sources.append(Source(f"preset {preset}{by}", PRESETS[preset]))
-    given = [name for name in Wishes.model_fields if name in settings.model_fields_set]
-    sources += [Source(_origin(name), Wishes.model_validate({name: getattr(settings, name)})) for name in given]
-    model = working(settings, role).model
-    if (found := profile_of(model, settings.profiles)) is not None:
+        sources.append(ConfigSource(f"preset {preset}{by}", PRESETS[preset]))
+    given = [name for name in ConfigLayer.model_fields if name in settings.model_fields_set]
+    sources += [
+        ConfigSource(_origin(name), ConfigLayer.model_validate({name: getattr(settings, name)})) for name in given
+    ]
+    model = resolve_model_options(settings, role).model
+    if (found := find_profile(model, settings.profiles)) is not None:
         name, profile = found
-        keeps_ends = choose(sources).strategy == "ends"
-        sources.append(Source(f"profile {name}", wishes_of(profile, model, keeps_ends=keeps_ends)))
-    return choose(sources)
+        keeps_ends = merge_config_sources(sources).strategy == "ends"
+        sources.append(ConfigSource(f"profile {name}", build_profile_layer(profile, model, keeps_ends=keeps_ends)))
+    return merge_config_sources(sources)
 
 
 def _origin(name: str) -> str:
-    return variable_given(name) or "config file"
+    return find_active_variable(name) or "config file"
 
 
-def agent_terms(basis: Basis, role: Role) -> AgentTerms:
+def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
     """Those of a role's agents. Raises BadInput where its model, or what an agent starts with, does not allow them."""
-    settings, chosen = basis.settings, choices(basis.request, basis.settings, role)
-    works = working(settings, role)
-    rates = worst_rates(works.model, 0, basis.today, basis.prices)
-    names = settings.setting_names(role)
-    refuse_untaken(role, works, names)
-    refuse_long_thinking(role, works, basis.agent_budget, rates, names.thinking)
+    settings, chosen = basis.settings, resolve_config(basis.request, basis.settings, role)
+    works = resolve_model_options(settings, role)
+    rates = find_worst_rates(works.model, 0, basis.today, basis.prices)
+    names = settings.get_option_setting_names(role)
+    validate_model_options(role, works, names)
+    validate_thinking_tokens(role, works, basis.agent_budget, rates, names.thinking)
     context = _context(works, _window(works, chosen, settings), role, _replies(basis, rates))
     trigger = context["window"] * chosen.trigger_percent // 100
     # A wider window has room to tell of more earlier tasks.
-    asked, told = first_turn(basis.request), min(basis.earlier, context["window"] // WINDOW_SHARE)
+    asked, told = estimate_first_turn_tokens(basis.request), min(basis.earlier, context["window"] // WINDOW_SHARE)
     wider = _wider(asked + basis.earlier, chosen, basis.agent_budget, rates)
-    refuse_too_narrow(context["window"], trigger, asked, told, wider)
+    validate_window(context["window"], trigger, asked, told, wider)
     if (worth := _worth(basis.agent_budget, rates)) is not None:
-        refuse_too_poor(worth // 2 * chosen.trigger_percent // 100, asked, told, wider)
-    return AgentTerms(
+        validate_agent_budget(worth // 2 * chosen.trigger_percent // 100, asked, told, wider)
+    return AgentConfig(
         model=works.model,
         effort=works.effort,
         thinking=works.thinking,
-        condense_model=condenser(chosen, settings, role),
+        condense_model=resolve_summary_model(chosen, settings, role),
         **context,
         trigger=trigger,
         target=trigger // 2,
@@ -160,24 +162,26 @@ def agent_terms(basis: Basis, role: Role) -> AgentTerms:
     )
 
 
-def condenser(chosen: Choices, settings: Settings, role: Role) -> str:
+def resolve_summary_model(chosen: ResolvedConfig, settings: Settings, role: Role) -> str:
     """The model that writes a role's summaries."""
     return OFFLINE_MODEL if settings.uses_offline_model else settings.condenser(role, chosen.condense_model)
 
 
-def _context(works: Working, window: int, role: Role, affordable: int | None) -> _Context:
+def _context(works: ModelOptions, window: int, role: Role, affordable: int | None) -> _Context:
     """What is set aside for thinking comes on top of the reply: a provider takes it out of the same maximum.
 
     `affordable`: for how many tokens of reply the agent's budget pays in all; None: any number.
     """
-    aside, facts = budgeted(works.thinking), model_facts(works.model)
+    aside, facts = get_thinking_tokens(works.thinking), get_model_profile(works.model)
     longest = facts.max_output - aside if facts.known else facts.max_output
     default = LONG_OUTPUT if role == "writing" or works.effort in DEEP else MAX_OUTPUT
     reply = max(SMALLEST_REPLY_TOKENS, min(default, window // 4, longest))
-    return _Context(window=window, max_output=aside + reply, output_floor=aside + min(reply, least_reply(affordable)))
+    return _Context(
+        window=window, max_output=aside + reply, output_floor=aside + min(reply, compute_min_reply_tokens(affordable))
+    )
 
 
-def _replies(basis: Basis, rates: WorstRates | None) -> int | None:
+def _replies(basis: ConfigInputs, rates: WorstCaseRates | None) -> int | None:
     """For how many tokens of reply an agent's budget pays, or its part of the task's; None: for any number."""
     return min(
         (
@@ -189,14 +193,14 @@ def _replies(basis: Basis, rates: WorstRates | None) -> int | None:
     )
 
 
-def _output(budget: Limit, rates: WorstRates | None) -> int | None:
+def _output(budget: Limit, rates: WorstCaseRates | None) -> int | None:
     bought = [] if budget.tokens is None else [budget.tokens]
     if budget.micro_usd is not None and rates is not None and rates.output:
         bought.append(int(budget.micro_usd / rates.output))
     return min(bought, default=None)
 
 
-def _wider(full: int, chosen: Choices, agent_budget: Limit, rates: WorstRates | None) -> str:
+def _wider(full: int, chosen: ResolvedConfig, agent_budget: Limit, rates: WorstCaseRates | None) -> str:
     """What has to be how large for the least window, and the least budget, with which an agent can begin."""
     least = -(-(full + 1) * 100 // chosen.trigger_percent)
     worth = _worth(agent_budget, rates)
@@ -204,14 +208,14 @@ def _wider(full: int, chosen: Choices, agent_budget: Limit, rates: WorstRates | 
         return f"--window {least:,}" if chosen.window is not None else f"WAYSTATION_WINDOW_CAP={least}"
     needed = Limit(tokens=None if agent_budget.tokens is None else 2 * least)
     if agent_budget.micro_usd is None or rates is None:
-        return f"--agent-budget {limit_text(needed)}"
+        return f"--agent-budget {format_limit(needed)}"
     price = int((2 * least * rates.input).to_integral_value(rounding=ROUND_CEILING))
     needed = needed.replace(micro_usd=price)
     task = Limit(tokens=chosen.budget.tokens, micro_usd=AGENT_PART * price)
-    return f"--agent-budget {limit_text(needed)}, or --budget {limit_text(task)}"
+    return f"--agent-budget {format_limit(needed)}, or --budget {format_limit(task)}"
 
 
-def _worth(budget: Limit, rates: WorstRates | None) -> int | None:
+def _worth(budget: Limit, rates: WorstCaseRates | None) -> int | None:
     """How many tokens of input the budget buys at most; None: any number."""
     bought = [] if budget.tokens is None else [budget.tokens]
     if budget.micro_usd is not None and rates is not None and rates.input:
@@ -219,19 +223,19 @@ def _worth(budget: Limit, rates: WorstRates | None) -> int | None:
     return min(bought, default=None)
 
 
-def _window(works: Working, chosen: Choices, settings: Settings) -> int:
+def _window(works: ModelOptions, chosen: ResolvedConfig, settings: Settings) -> int:
     """The model's, up to the cap, whatever the budget: a context that is full is compacted, and money that is short is
     asked for.
     """
     places = () if settings.uses_offline_model else settings.places.fallbacks(works.model)
-    usable = min(usable_window(Working(model, *works[1:])) for model in (works.model, *places))
+    usable = min(compute_usable_window(ModelOptions(model, *works[1:])) for model in (works.model, *places))
     return min(usable, chosen.window or usable, settings.window_cap)
 
 
-def usable_window(works: Working) -> int:
+def compute_usable_window(works: ModelOptions) -> int:
     """What of the model's window a request may fill, with room for the reply."""
-    facts = model_facts(works.model)
-    reserve = min(facts.max_output, OUTPUT_RESERVE + budgeted(works.thinking))
+    facts = get_model_profile(works.model)
+    reserve = min(facts.max_output, OUTPUT_RESERVE + get_thinking_tokens(works.thinking))
     return facts.window - reserve - facts.window // 10
 
 
@@ -246,35 +250,35 @@ dollars buy them, the money went into compactions and the task ended partial; fr
 """
 
 
-def _agent_budget(request: TaskRequest, chosen: Choices) -> Limit:
+def _agent_budget(request: TaskRequest, chosen: ResolvedConfig) -> Limit:
     """What an agent starts with. Raises BadInput for amounts that cannot work together."""
     agent_budget = request.agent_budget or _part_for_an_agent(chosen)
-    refuse_other_units(chosen.budget, agent_budget)
-    refuse_ceiling(request.ceiling, chosen.budget)
-    refuse_idle(request.unattended, chosen)
+    validate_budget_units(chosen.budget, agent_budget)
+    validate_ceiling(request.ceiling, chosen.budget)
+    validate_unattended(request.unattended, chosen)
     return agent_budget
 
 
-def task_terms(
+def build_task_config(
     request: TaskRequest, settings: Settings, prices: Sequence[Price], today: date, earlier: int = 0
 ) -> TaskTerms:
     """Those of this request. `earlier`: tokens of what its agents are told of earlier tasks of the session.
 
     Raises BadInput for terms that cannot work (`waystation.config.validation`).
     """
-    chosen, called = choices(request, settings), tuple(dict.fromkeys(called_models(request, settings)))
+    chosen, called = resolve_config(request, settings), tuple(dict.fromkeys(iter_called_models(request, settings)))
     places = [] if settings.uses_offline_model else [(model, settings.places.at(model)) for model in called]
-    prices = placed_prices(called, prices, settings)
+    prices = resolve_endpoint_prices(called, prices, settings)
     if _budget_is_free(request, chosen) and not settings.uses_offline_model and _all_priced(places, prices, today):
         chosen = chosen.replace(budget=DEFAULT_PRICED_BUDGET)
-    refuse_unpriced(chosen.budget, called, prices, today)
-    refuse_unfit(places)
+    validate_known_prices(chosen.budget, called, prices, today)
+    validate_model_capabilities(places)
     if settings.offline is None:
-        refuse_keyless([(model, settings.missing_key(model)) for model, _ in places])
-    refuse_prices_of_others(chosen.budget, places, prices)
+        validate_api_keys([(model, settings.missing_key(model)) for model, _ in places])
+    validate_endpoint_prices(chosen.budget, places, prices)
     agent_budget = _agent_budget(request, chosen)
-    basis = Basis(request, settings, chosen.budget, agent_budget, prices_of(called, prices), today, earlier)
-    agents = {role: agent_terms(basis, role) for role in step_roles()}
+    basis = ConfigInputs(request, settings, chosen.budget, agent_budget, filter_prices(called, prices), today, earlier)
+    agents = {role: build_agent_config(basis, role) for role in list_step_roles()}
     agent = agents["research"]
     return TaskTerms(
         budget=chosen.budget,
@@ -297,7 +301,7 @@ def task_terms(
     )
 
 
-def _budget_is_free(request: TaskRequest, chosen: Choices) -> bool:
+def _budget_is_free(request: TaskRequest, chosen: ResolvedConfig) -> bool:
     """Whether nobody gave a budget, or another amount in tokens that a budget in dollars could not count."""
     top_up = request.unattended.top_up
     in_tokens = (
@@ -310,15 +314,17 @@ def _budget_is_free(request: TaskRequest, chosen: Choices) -> bool:
 
 def _all_priced(places: Iterable[tuple[str, ModelEndpoint]], prices: Sequence[Price], today: date) -> bool:
     """Whether the price of each model is known where it answers: at another endpoint, only one that somebody wrote."""
-    return all(price_of(model, today, prices_at(endpoint, prices)) is not None for model, endpoint in places)
+    return all(
+        find_price(model, today, filter_endpoint_prices(endpoint, prices)) is not None for model, endpoint in places
+    )
 
 
-def bought_text(terms: TaskTerms, today: date) -> str:
+def describe_budget_in_tokens(terms: TaskTerms, today: date) -> str:
     """What a task's budget buys of its agents' model, in a sentence; for a budget in tokens how they are counted.
     Empty where nothing has to be said.
     """
     agent, micro_usd = terms.agent, terms.budget.micro_usd
-    rates = worst_rates(agent.model, 0, today, agent.prices)
+    rates = find_worst_rates(agent.model, 0, today, agent.prices)
     if micro_usd is None:
         others = agent.condense_model != agent.model or bool(terms.by_role)
         return "A token of a cheaper model counts as much as one of a dearer one." if others else ""
@@ -326,12 +332,13 @@ def bought_text(terms: TaskTerms, today: date) -> str:
         return ""
     read, written = int(micro_usd / rates.input), int(micro_usd / rates.output)
     return (
-        f"{limit_text(Limit(micro_usd=micro_usd))} buys {agent.model} about {read // 1_000 * 1_000:,} tokens to read, "
+        f"{format_limit(Limit(micro_usd=micro_usd))} buys {agent.model} about {read // 1_000 * 1_000:,} tokens to "
+        "read, "
         f"or {written // 1_000 * 1_000:,} to write; what its cache still has costs far less."
     )
 
 
-async def task_row_of(
+async def build_task_row(
     request: TaskRequest, settings: Settings, earlier: EarlierTasks, prices: Sequence[Price], now: datetime
 ) -> TaskRow:
     """The task as it is to be stored. Raises BadInput for terms that cannot work."""
@@ -342,13 +349,13 @@ async def task_row_of(
         task_id=task_id_of(request),
     )
     # The same request again works under the same terms, whatever the session has finished meanwhile.
-    in_session = await earlier.store.tasks(ref.reader.recalling("session"))
+    in_session = await earlier.store.tasks(ref.reader.get_recall_scope("session"))
     known = next((row for row in in_session if row.ref == ref), None)
     if request.servers is None and (before := known or next(iter(in_session), None)) is not None:
         request = request.replace(servers=before.request.servers)
-    told = await earlier.most_tokens(ref, now if known is None else known.submitted_at)
+    told = await earlier.estimate_max_tokens(ref, now if known is None else known.submitted_at)
     return TaskRow(
-        ref=ref, request=request, terms=task_terms(request, settings, prices, now.date(), told), submitted_at=now
+        ref=ref, request=request, terms=build_task_config(request, settings, prices, now.date(), told), submitted_at=now
     )
 
 
@@ -356,13 +363,13 @@ FLOOR_REPLIES = 4
 """A step that has only its floor can look at something and deliver: so many replies, each with what it brought in."""
 
 
-def _floor(basis: Basis, agents: Mapping[Role, AgentTerms]) -> Amount:
+def _floor(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -> Amount:
     """What an agent needs to deliver something: its first call, and a few short replies."""
-    asked, floors = first_turn(basis.request), list[Amount]()
+    asked, floors = estimate_first_turn_tokens(basis.request), list[Amount]()
     for terms in agents.values():
         told = min(basis.earlier, terms.window // WINDOW_SHARE)
         reply = max(FLOOR_REPLIES * 2 * SMALLEST_REPLY_TOKENS, terms.output_floor)
-        rates = worst_rates(terms.model, 0, basis.today, basis.prices)
+        rates = find_worst_rates(terms.model, 0, basis.today, basis.prices)
         floors.append(Bound(input_tokens=asked + told, rates=rates).worst_case(reply))
     return Amount(tokens=max(one.tokens for one in floors), micro_usd=max(one.micro_usd for one in floors))
 
@@ -371,12 +378,12 @@ LARGEST_RESERVE_PERCENT = {"analysis": 12, "writing": 25}
 """Of the task's budget: what a role's minimum reserve may take of a small one."""
 
 
-def _minimum_reserves(basis: Basis, agents: Mapping[Role, AgentTerms]) -> dict[str, Amount]:
+def _minimum_reserves(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -> dict[str, Amount]:
     """By role, what a step of it starts with at least. In a small budget a reserve is a part of it."""
     reserves = dict[str, Amount]()
     for role, terms in agents.items():
         spec = role_spec(role)
-        rates = worst_rates(terms.model, 0, basis.today, basis.prices)
+        rates = find_worst_rates(terms.model, 0, basis.today, basis.prices)
         by_tokens = Bound(input_tokens=spec.reserve_tokens, rates=rates).worst_case(0)
         by_percent = basis.budget.percent(spec.reserve_percent).amount
         largest = basis.budget.percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
@@ -386,23 +393,23 @@ def _minimum_reserves(basis: Basis, agents: Mapping[Role, AgentTerms]) -> dict[s
     return reserves
 
 
-def placed_prices(models: Iterable[str], prices: Sequence[Price], settings: Settings) -> tuple[Price, ...]:
+def resolve_endpoint_prices(models: Iterable[str], prices: Sequence[Price], settings: Settings) -> tuple[Price, ...]:
     """All prices, and for each model at a named endpoint those of its name that hold there, by its full name.
 
     Those that somebody wrote down hold wherever the model is; the built-in ones at the provider alone.
     """
     placed = [*prices, OFFLINE_PRICE]
     for model in models:
-        name = plain_name(model)
-        if not located(model).endpoint or any(price.model == name for price in prices):
+        name = strip_snapshot_date(model)
+        if not parse_model_name(model).endpoint or any(price.model == name for price in prices):
             continue
-        holding = prices_at(settings.places.at(model), prices)
-        bare = plain_name(located(model).model)
+        holding = filter_endpoint_prices(settings.places.at(model), prices)
+        bare = strip_snapshot_date(parse_model_name(model).model)
         placed += [price.replace(model=name) for price in holding if price.model == bare]
     return tuple(dict.fromkeys(placed))
 
 
-def called_models(request: TaskRequest, settings: Settings) -> Iterator[str]:
+def iter_called_models(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """The models that a task may pay for, those that may answer in the place of others among them."""
     for model in _wanted(request, settings):
         yield model
@@ -410,9 +417,9 @@ def called_models(request: TaskRequest, settings: Settings) -> Iterator[str]:
 
 
 def _wanted(request: TaskRequest, settings: Settings) -> Iterator[str]:
-    for role in step_roles():
-        yield working(settings, role).model
-        yield condenser(choices(request, settings, role), settings, role)
+    for role in list_step_roles():
+        yield resolve_model_options(settings, role).model
+        yield resolve_summary_model(resolve_config(request, settings, role), settings, role)
     yield _plan_model(settings)
     if settings.reviews:
         yield _review_model(settings)
@@ -426,7 +433,7 @@ def _review_model(settings: Settings) -> str:
     return OFFLINE_MODEL if settings.uses_offline_model else settings.reviewer
 
 
-def _part_for_an_agent(chosen: Choices) -> Limit:
+def _part_for_an_agent(chosen: ResolvedConfig) -> Limit:
     """What one agent starts with when the request does not say: in the units of the task's budget."""
     budget, own, part = chosen.budget, chosen.agent_budget, chosen.budget.part(AGENT_PART)
     return Limit(
@@ -435,9 +442,9 @@ def _part_for_an_agent(chosen: Choices) -> Limit:
     )
 
 
-def adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
+def collect_adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
     """Sentences on what was asked for and cannot be had, with what takes its place; each once."""
-    sentences = (sentence for role in step_roles() for sentence in _adjustments(request, settings, role))
+    sentences = (sentence for role in list_step_roles() for sentence in _adjustments(request, settings, role))
     found = (*_of_no_use(settings), *_never_probed(request, settings), *_unknown_servers(request, settings), *sentences)
     return tuple(dict.fromkeys(found))
 
@@ -456,15 +463,15 @@ def _of_no_use(settings: Settings) -> Iterator[str]:
     reach = {"anthropic_api_key", "anthropic_base_url", "offline"}
     given = [name for name in ModelSettings.model_fields if name in settings.model_fields_set - reach]
     if settings.uses_offline_model and given:
-        named = ", ".join(variable_given(name) or f"{name} in the config file" for name in given)
+        named = ", ".join(find_active_variable(name) or f"{name} in the config file" for name in given)
         yield f"The built-in offline model does the work. Not used: {named}."
 
 
 def _never_probed(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """Models of whose endpoint nothing is written down and nothing known."""
-    for model in () if settings.uses_offline_model else dict.fromkeys(called_models(request, settings)):
+    for model in () if settings.uses_offline_model else dict.fromkeys(iter_called_models(request, settings)):
         endpoint = settings.places.at(model)
-        if not endpoint.looked_at(model):
+        if not endpoint.has_documented_capabilities(model):
             yield (
                 f"Nobody has looked what {endpoint.host} can do with {model}: `waystation doctor --model {model} "
                 "--save` does."
@@ -472,19 +479,19 @@ def _never_probed(request: TaskRequest, settings: Settings) -> Iterator[str]:
 
 
 def _adjustments(request: TaskRequest, settings: Settings, role: Role) -> Iterator[str]:
-    works, chosen = working(settings, role), choices(request, settings, role)
-    usable = usable_window(works)
+    works, chosen = resolve_model_options(settings, role), resolve_config(request, settings, role)
+    usable = compute_usable_window(works)
     if chosen.window is not None and chosen.window > usable:
         yield (
             f"A window of {chosen.window:,} tokens is more than {works.model} takes with room for its reply: "
             f"it is {usable:,} at most."
         )
-    found = profile_of(works.model, settings.profiles)
+    found = find_profile(works.model, settings.profiles)
     if found is not None and (fault := found[1].fault):
         yield f"In profile {found[0]}, {fault}."
 
 
-def warnings_about(terms: TaskTerms) -> tuple[str, ...]:
+def collect_config_warnings(terms: TaskTerms) -> tuple[str, ...]:
     """Sentences on what is legal here, but will probably disappoint; each once."""
     agents = (terms.agent, *terms.by_role.values())
     warnings = [*_small_reserves(terms)] + [sentence for agent in agents for sentence in _about_agent(agent, terms)]
@@ -494,10 +501,10 @@ def warnings_about(terms: TaskTerms) -> tuple[str, ...]:
             f"In mode hard, {tokens:,} tokens will most likely end in a partial report: raise --budget or use "
             "--mode approval."
         )
-    if not terms.budget.covers(terms.agent_budget.amount):
+    if not terms.budget.can_cover(terms.agent_budget.amount):
         warnings.append(
-            f"One agent may spend {limit_text(terms.agent_budget)}, but the whole task has only "
-            f"{limit_text(terms.budget)}."
+            f"One agent may spend {format_limit(terms.agent_budget)}, but the whole task has only "
+            f"{format_limit(terms.budget)}."
         )
     return tuple(dict.fromkeys(warnings))
 
@@ -506,15 +513,16 @@ def _small_reserves(terms: TaskTerms) -> Iterator[str]:
     """Where the budget is too small for what a role should start with at least."""
     for role, reserve in terms.minimum_reserves.items():
         largest = terms.budget.percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
-        if largest.less(reserve).nothing and role_spec(role).reserve_percent:
+        if largest.subtract_clamped(reserve).nothing and role_spec(role).reserve_percent:
             yield (
-                f"A budget of {limit_text(terms.budget)} is small: {amount_text(reserve)} of it are kept for {role}, "
+                f"A budget of {format_limit(terms.budget)} is small: {format_amount(reserve)} of it are kept for "
+                f"{role}, "
                 "less than a full report takes. Raise --budget."
             )
 
 
-def _about_agent(agent: AgentTerms, terms: TaskTerms) -> Iterator[str]:
-    facts = model_facts(agent.model)
+def _about_agent(agent: AgentConfig, terms: TaskTerms) -> Iterator[str]:
+    facts = get_model_profile(agent.model)
     if not facts.known and not terms.offline:
         yield (
             f"The model {facts.name} is not known here: its window is taken to be {facts.window:,} tokens, "
@@ -529,7 +537,7 @@ def _about_agent(agent: AgentTerms, terms: TaskTerms) -> Iterator[str]:
     yield from _about_compaction(agent)
 
 
-def _about_compaction(agent: AgentTerms) -> list[str]:
+def _about_compaction(agent: AgentConfig) -> list[str]:
     warnings: list[str] = []
     if agent.trigger >= agent.window * LATE_TRIGGER_PERCENT // 100:
         warnings.append(

@@ -20,7 +20,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
-from waystation.agents.delegation import DelegationTerms
+from waystation.agents.delegation import DelegationConfig
 from waystation.agents.tool_visibility import Limits, ParameterLimit, ToolPolicy
 from waystation.config.presets import Profile
 from waystation.config.values import (
@@ -30,7 +30,7 @@ from waystation.config.values import (
     WrittenNetworks,
     WrittenPaths,
     WrittenTable,
-    shared,
+    build_shared_alias,
 )
 from waystation.context.policy import Strategy
 from waystation.documents.web_pages import WebAsks
@@ -167,11 +167,11 @@ class AgentSettings(BaseSettings):
     web_search_model: str = Field(default=CONDENSE_MODEL, description="Model that makes searches of the web.")
 
     @property
-    def delegation(self) -> DelegationTerms | None:
+    def delegation(self) -> DelegationConfig | None:
         """Within which bounds agents delegate; None where they do not."""
         if not self.subagent_depth:
             return None
-        return DelegationTerms(depth=self.subagent_depth, width=self.subagent_width, share=self.subagent_share)
+        return DelegationConfig(depth=self.subagent_depth, width=self.subagent_width, share=self.subagent_share)
 
     @property
     def tool_policy(self) -> ToolPolicy:
@@ -269,7 +269,7 @@ class EmbedderSettings(BaseSettings):
     embedder_key: SecretStr | None = Field(default=None, description="Key of the embedder's server.")
     voyage_api_key: SecretStr | None = Field(
         default=None,
-        validation_alias=shared("VOYAGE_API_KEY"),
+        validation_alias=build_shared_alias("VOYAGE_API_KEY"),
         description="The same, for voyage alone.",
     )
 
@@ -279,12 +279,12 @@ class MemorySettings(BaseSettings):
 
     qdrant_url: str | None = Field(
         default=None,
-        validation_alias=shared("QDRANT_URL"),
+        validation_alias=build_shared_alias("QDRANT_URL"),
         description="A Qdrant server or cluster; without one memory is embedded, and one process runs all workers.",
     )
     qdrant_api_key: SecretStr | None = Field(
         default=None,
-        validation_alias=shared("QDRANT_API_KEY"),
+        validation_alias=build_shared_alias("QDRANT_API_KEY"),
         description="Key of the Qdrant server.",
     )
     qdrant_grpc_port: int = Field(default=6334, ge=0, le=65_535, description="Port of Qdrant's gRPC; 0 for REST alone.")

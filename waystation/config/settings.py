@@ -46,17 +46,17 @@ from waystation.config.values import (
     SecretAddress,
     WrittenBudget,
     WrittenTokens,
+    list_setting_variables,
+    make_variable_name,
     read_config,
     trace_faults,
-    variable_of,
-    variables_of,
 )
 from waystation.context.policy import PRIMERS, RECENTS
 from waystation.kernel.errors import BadInput
-from waystation.kernel.roles import step_roles
-from waystation.kernel.value import Replace, malformed
+from waystation.kernel.roles import list_step_roles
+from waystation.kernel.value import ReplaceDescriptor, extract_validation_faults
 from waystation.models.endpoints import PROVIDER_KEY
-from waystation.models.profiles import located
+from waystation.models.profiles import parse_model_name
 from waystation.tasks.task import LARGEST_WINDOW, SMALLEST_WINDOW, Preset
 
 
@@ -128,7 +128,7 @@ class Settings(
     Raises ValidationError (`sentence` says it for people), and BadInput for a file that cannot be used at all.
     """
 
-    replace: ClassVar[Replace] = Replace()
+    replace: ClassVar[ReplaceDescriptor] = ReplaceDescriptor()
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -330,14 +330,14 @@ class Settings(
         if self.uses_offline_model:
             return frozenset()
         names = {self.planner, self.reviewer}
-        for role in step_roles():
-            names |= {self.working(role).model, self.condenser(role, self.condense_model)}
+        for role in list_step_roles():
+            names |= {self.get_model_options(role).model, self.condenser(role, self.condense_model)}
         others = {other for name in names for other in self.places.fallbacks(name)}
-        return frozenset(filter(None, (located(name).endpoint for name in names | others)))
+        return frozenset(filter(None, (parse_model_name(name).endpoint for name in names | others)))
 
     def missing_key(self, model: str) -> str:
         """The variable with the key that a model's endpoint needs, where it is not set; else empty."""
-        place = located(model).endpoint
+        place = parse_model_name(model).endpoint
         if not place:
             return "" if self.anthropic_api_key is not None else PROVIDER_KEY
         variable = self.named_endpoints[place].needed_key if place in self.named_endpoints else ""
@@ -354,22 +354,22 @@ def _config_path(given: Mapping[str, object]) -> Path:
     return _absolute(Path(str(given.get("config") or Path(str(given.get("home") or HOME)) / CONFIG_NAME)))
 
 
-def variable_given(name: str) -> str | None:
+def find_active_variable(name: str) -> str | None:
     """The environment variable that gives this setting now, or of a table a first one; None where none does.
 
     `name`: may be the path of one value of a table, like `roles.writing.model`.
     """
     given, (first, *inner) = _environment(), name.split(".")
     field = Settings.model_fields.get(first)
-    whole = variables_of(first, field) if field is not None else ()
-    parts = [variable for variable in given if variable.startswith(variable_of(name) + LEVEL)]
-    meant = ((variable_of(name),) if inner else ()) + (*whole, *sorted(parts))
+    whole = list_setting_variables(first, field) if field is not None else ()
+    parts = [variable for variable in given if variable.startswith(make_variable_name(name) + LEVEL)]
+    meant = ((make_variable_name(name),) if inner else ()) + (*whole, *sorted(parts))
     return next((variable for variable in meant if variable in given), None)
 
 
-def unknown_variables() -> tuple[str, ...]:
+def describe_unknown_variables() -> tuple[str, ...]:
     """Sentences on what the environment gives under our prefix although no setting has that name, never its value."""
-    variables = (name for field in Settings.model_fields.items() for name in variables_of(*field))
+    variables = (name for field in Settings.model_fields.items() for name in list_setting_variables(*field))
     known = {name.removeprefix(PREFIX) for name in variables if name.startswith(PREFIX)}
     tables = tuple(name.upper() + LEVEL for name, field in Settings.model_fields.items() if _is_table(field))
     given = {name.removeprefix(PREFIX) for name in _environment() if name.startswith(PREFIX)}
@@ -385,7 +385,7 @@ def _is_table(field: FieldInfo) -> bool:
     return get_origin(field.annotation) is dict
 
 
-def config_file_given() -> Path:
+def get_config_file() -> Path:
     """The config file that the environment means."""
     given = _environment()
     return _config_path({"config": given.get("WAYSTATION_CONFIG"), "home": given.get("WAYSTATION_HOME")})
@@ -445,10 +445,10 @@ def _shown(endpoint: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def setting_faults(error: ValidationError) -> str:
+def format_setting_errors(error: ValidationError) -> str:
     """What is wrong with the settings: each by where it was given, with what is allowed."""
     sentences: list[str] = []
-    for fault in malformed(error):
+    for fault in extract_validation_faults(error):
         first, *inner = map(str, fault.place)
         name = _name_of(first)
         if name == "endpoints":  # the kind of table comes behind its name, and nobody wrote it
@@ -463,10 +463,10 @@ def setting_faults(error: ValidationError) -> str:
 def _place_of(name: str, inner: Sequence[str]) -> str:
     """Where a setting, or what stands at `inner` in it, was given."""
     path = ".".join([name, *(part for part in inner if part != KEY_ITSELF)])
-    variable = variable_given(path)
+    variable = find_active_variable(path)
     if variable is None:
-        return f"{path} in {config_file_given()}"
-    of_table = _is_table(Settings.model_fields[name]) and inner and not variable.startswith(variable_of(path))
+        return f"{path} in {get_config_file()}"
+    of_table = _is_table(Settings.model_fields[name]) and inner and not variable.startswith(make_variable_name(path))
     return f"{path} in {variable}" if of_table else variable
 
 
@@ -477,7 +477,7 @@ KEY_ITSELF = "[key]"
 def _name_of(place: str) -> str:
     """The setting's name, by which or by whose variable an error names it."""
     fields = Settings.model_fields.items()
-    return next((name for name, field in fields if place in variables_of(name, field)), place)
+    return next((name for name, field in fields if place in list_setting_variables(name, field)), place)
 
 
 def _range(field: FieldInfo) -> str:

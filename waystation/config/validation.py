@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from datetime import date
 
-from waystation.agents.decisions import Unattended
-from waystation.budgets.budget import Mode, WorstRates
-from waystation.config.presets import REQUEST, Choices
-from waystation.config.values import variable_of
+from waystation.agents.decisions import UnattendedPolicy
+from waystation.budgets.budget import Mode, WorstCaseRates
+from waystation.config.presets import REQUEST, ResolvedConfig
+from waystation.config.values import make_variable_name
 from waystation.context.tokens import estimate_text
-from waystation.kernel.amount import Amount, Limit, limit_text
+from waystation.kernel.amount import Amount, Limit, format_limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.roles import Role
 from waystation.models.endpoints import ModelEndpoint
@@ -16,13 +16,13 @@ from waystation.models.profiles import (
     LEAST_THINKING,
     PRICE_SOURCE,
     THINKING_PART,
+    ModelOptions,
+    OptionSettingNames,
     Price,
-    SettingNames,
-    Working,
-    budgeted,
-    model_facts,
-    plain_name,
-    price_of,
+    find_price,
+    get_model_profile,
+    get_thinking_tokens,
+    strip_snapshot_date,
 )
 from waystation.tasks.task import TaskRequest
 
@@ -32,9 +32,9 @@ CONTRACT_TOKENS = 300
 """What the first message of a step in a new session says beside what was asked: its goal, a dozen documents."""
 
 
-def refuse_unpriced(budget: Limit, models: tuple[str, ...], prices: Sequence[Price], today: date) -> None:
+def validate_known_prices(budget: Limit, models: tuple[str, ...], prices: Sequence[Price], today: date) -> None:
     """What an unpriced call costs nobody could hold against a limit in dollars."""
-    unpriced = sorted({model for model in models if price_of(model, today, prices) is None})
+    unpriced = sorted({model for model in models if find_price(model, today, prices) is None})
     if budget.micro_usd is not None and unpriced:
         raise BadInput(
             f"a budget in dollars needs models with known prices, and {', '.join(unpriced)} has none: give --budget in "
@@ -42,12 +42,12 @@ def refuse_unpriced(budget: Limit, models: tuple[str, ...], prices: Sequence[Pri
         )
 
 
-def prices_at(endpoint: ModelEndpoint, prices: Sequence[Price]) -> tuple[Price, ...]:
+def filter_endpoint_prices(endpoint: ModelEndpoint, prices: Sequence[Price]) -> tuple[Price, ...]:
     """Those that say what an endpoint takes: the built-in ones are the provider's."""
     return tuple(price for price in prices if endpoint.is_provider or price.source != PRICE_SOURCE)
 
 
-def refuse_prices_of_others(
+def validate_endpoint_prices(
     budget: Limit, places: Sequence[tuple[str, ModelEndpoint]], prices: Sequence[Price]
 ) -> None:
     """Who answers at another endpoint, and for how much, the provider's prices do not say."""
@@ -55,15 +55,15 @@ def refuse_prices_of_others(
         return
     for host in sorted({endpoint.host for _, endpoint in places}):
         here = [(model, endpoint) for model, endpoint in places if endpoint.host == host]
-        written = {price.model for price in prices_at(here[0][1], prices)}
-        if missing := sorted(model for model, _ in here if plain_name(model) not in written):
+        written = {price.model for price in filter_endpoint_prices(here[0][1], prices)}
+        if missing := sorted(model for model, _ in here if strip_snapshot_date(model) not in written):
             raise BadInput(
                 f"a budget in dollars at {host} needs prices that somebody wrote down, and {', '.join(missing)} has "
                 "only the provider's own: give --budget in tokens, or the price in a file that WAYSTATION_PRICES names"
             )
 
 
-def refuse_unfit(places: Sequence[tuple[str, ModelEndpoint]]) -> None:
+def validate_model_capabilities(places: Sequence[tuple[str, ModelEndpoint]]) -> None:
     """What a model was found not to do where it is, no task can do without."""
     for model, endpoint in sorted(places, key=lambda place: place[0]):
         if cause := endpoint.of(model).unfit:
@@ -73,7 +73,7 @@ def refuse_unfit(places: Sequence[tuple[str, ModelEndpoint]]) -> None:
             )
 
 
-def refuse_keyless(missing: Sequence[tuple[str, str]]) -> None:
+def validate_api_keys(missing: Sequence[tuple[str, str]]) -> None:
     """Models whose endpoints are not asked without a key, each with the variable that has none; empty: it has one."""
     for model, variable in sorted(missing):
         if variable:
@@ -83,7 +83,7 @@ def refuse_keyless(missing: Sequence[tuple[str, str]]) -> None:
             )
 
 
-def refuse_other_units(budget: Limit, agent_budget: Limit) -> None:
+def validate_budget_units(budget: Limit, agent_budget: Limit) -> None:
     """An agent draws on its task, which can give nothing of a unit that it does not count."""
     for task, agent, unit in (
         (budget.tokens, agent_budget.tokens, "tokens"),
@@ -93,7 +93,7 @@ def refuse_other_units(budget: Limit, agent_budget: Limit) -> None:
             raise BadInput(f"an agent's budget in {unit} needs a --budget in {unit} too: give both, or leave it out")
 
 
-def refuse_ceiling(ceiling: Limit, budget: Limit) -> None:
+def validate_ceiling(ceiling: Limit, budget: Limit) -> None:
     """Under its budget a ceiling allows no grant; in a unit that the budget does not count it stops none."""
     for unit, most, given in (
         ("tokens", ceiling.tokens, budget.tokens),
@@ -102,17 +102,18 @@ def refuse_ceiling(ceiling: Limit, budget: Limit) -> None:
         if most is None:
             continue
         if given is None:
-            raise BadInput(f"--ceiling in {unit} stops no grant to a budget of {limit_text(budget)}: use its unit")
+            raise BadInput(f"--ceiling in {unit} stops no grant to a budget of {format_limit(budget)}: use its unit")
         if most < given:
             raise BadInput(
-                f"--ceiling is {limit_text(ceiling)}, and the budget that it lets people raise is {limit_text(budget)} "
+                f"--ceiling is {format_limit(ceiling)}, and the budget that it lets people raise is "
+                f"{format_limit(budget)} "
                 "already: give a ceiling above that, or leave it out"
             )
 
 
-def refuse_idle(unattended: Unattended, chosen: Choices) -> None:
+def validate_unattended(unattended: UnattendedPolicy, chosen: ResolvedConfig) -> None:
     """What is decided in advance about requests is of no use where none is made, or where it gives the other unit."""
-    if unattended == Unattended():
+    if unattended == UnattendedPolicy():
         return
     if chosen.mode is not Mode.APPROVAL:
         by = chosen.origins.get("mode", REQUEST)
@@ -126,10 +127,12 @@ def refuse_idle(unattended: Unattended, chosen: Choices) -> None:
     limited = {"tokens": chosen.budget.tokens, "dollars": chosen.budget.micro_usd}
     for unit, amount in given.items():
         if amount and limited[unit] is None:
-            raise BadInput(f"--top-up in {unit} has no effect on a budget of {limit_text(chosen.budget)}: use its unit")
+            raise BadInput(
+                f"--top-up in {unit} has no effect on a budget of {format_limit(chosen.budget)}: use its unit"
+            )
 
 
-def refuse_too_narrow(window: int, trigger: int, asked: int, earlier: int, wider: str) -> None:
+def validate_window(window: int, trigger: int, asked: int, earlier: int, wider: str) -> None:
     """A window that counts as full with the first request of an agent: `asked` tokens of it, and `earlier` that tell of
     earlier tasks. `wider` says what to give for one that does not.
     """
@@ -142,7 +145,7 @@ def refuse_too_narrow(window: int, trigger: int, asked: int, earlier: int, wider
         )
 
 
-def refuse_too_poor(affordable: int, asked: int, earlier: int, wider: str) -> None:
+def validate_agent_budget(affordable: int, asked: int, earlier: int, wider: str) -> None:
     """A budget of which the first request of an agent is most: nothing would be left for the turns after it.
     `affordable`: tokens that this request may have.
     """
@@ -154,11 +157,11 @@ def refuse_too_poor(affordable: int, asked: int, earlier: int, wider: str) -> No
         )
 
 
-def refuse_untaken(role: Role, works: Working, names: SettingNames) -> None:
+def validate_model_options(role: Role, works: ModelOptions, names: OptionSettingNames) -> None:
     """What a model is known not to take: its provider would refuse every call. Of others nothing is said. `names`:
     of the settings that hold for the role.
     """
-    takes = model_facts(works.model).takes
+    takes = get_model_profile(works.model).takes
     refused = takes.refused(works.effort, works.thinking) if takes is not None else None
     if refused is not None:
         allowed = ", ".join((*refused.allowed, "default"))
@@ -166,17 +169,17 @@ def refuse_untaken(role: Role, works: Working, names: SettingNames) -> None:
         raise BadInput(
             f"{works.model}, the model of {role}, does not take {refused.asked}: set "
             f"{_variables(setting, role)} to one of {allowed}, or choose another model in "
-            f"{variable_of(f'roles.{role}.model')}"
+            f"{make_variable_name(f'roles.{role}.model')}"
         )
 
 
-def refuse_long_thinking(
-    role: Role, works: Working, agent_budget: Limit, rates: WorstRates | None, setting: str
+def validate_thinking_tokens(
+    role: Role, works: ModelOptions, agent_budget: Limit, rates: WorstCaseRates | None, setting: str
 ) -> None:
     """Thinking that is longer than the model's replies, or that a few calls spend an agent's budget on. `setting`: the
     name of the one that asks for it.
     """
-    tokens, facts = budgeted(works.thinking), model_facts(works.model)
+    tokens, facts = get_thinking_tokens(works.thinking), get_model_profile(works.model)
     part = agent_budget.part(THINKING_PART)
     most = [facts.max_output // 2] if facts.known else []
     if part.tokens is not None:
@@ -188,7 +191,7 @@ def refuse_long_thinking(
     fitting = f"{min(most)} or less" if min(most) >= LEAST_THINKING else "default"
     raise BadInput(
         f"thinking of {tokens:,} tokens is too much for {role}: it may be half of the longest reply of {works.model}, "
-        f"and a quarter of what an agent starts with, {limit_text(agent_budget)}: set "
+        f"and a quarter of what an agent starts with, {format_limit(agent_budget)}: set "
         f"{_variables(setting, role)} to {fitting}, or give a larger --agent-budget"
     )
 
@@ -197,11 +200,11 @@ def _variables(setting: str, role: Role) -> str:
     """Where a setting is changed; one for all roles also where it is set for this one."""
     own = f"roles.{role}."
     if setting.startswith(own):
-        return variable_of(setting)
-    return f"{variable_of(setting)}, or {variable_of(own + setting)} for {role} alone,"
+        return make_variable_name(setting)
+    return f"{make_variable_name(setting)}, or {make_variable_name(own + setting)} for {role} alone,"
 
 
-def first_turn(request: TaskRequest) -> int:
+def estimate_first_turn_tokens(request: TaskRequest) -> int:
     """Tokens of the smallest request that every agent has to make."""
     asked = (request.question, request.instructions, *request.accept)
     return PROMPT_TOKENS + CONTRACT_TOKENS + sum(map(estimate_text, asked))

@@ -31,15 +31,15 @@ from pydantic_settings import NoDecode
 
 from waystation.kernel.amount import WRITTEN, Limit, read_limit, read_tokens
 from waystation.kernel.errors import BadInput
-from waystation.kernel.files import private_file, private_folder
-from waystation.kernel.patterns import proven
-from waystation.models.endpoints import Capabilities, Endpoints, NamedEndpoint, base_url
-from waystation.models.profiles import AT, LEAST_THINKING, Effort, ThinkingSetting, located
+from waystation.kernel.files import create_private_folder, ensure_private_file
+from waystation.kernel.patterns import compile_bounded
+from waystation.models.endpoints import Capabilities, EndpointRegistry, NamedEndpoint, base_url
+from waystation.models.profiles import AT, LEAST_THINKING, Effort, ThinkingSetting, parse_model_name
 from waystation.tasks.task import TaskBudget
 
-ADDRESS = proven(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
+ADDRESS = compile_bounded(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
 """Up to the first sign of the host."""
-_HOST_AND_PORT = proven(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[^\[\]:]++)):(?P<port>\d{1,5})")
+_HOST_AND_PORT = compile_bounded(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[^\[\]:]++)):(?P<port>\d{1,5})")
 
 
 def _read_limit(written: object) -> object:
@@ -103,7 +103,7 @@ def _read_hook(written: str | None) -> str | None:
     return read
 
 
-def shared(name: str) -> AliasChoices:
+def build_shared_alias(name: str) -> AliasChoices:
     """A setting that other tools read too, under their name or under ours."""
     return AliasChoices(name, f"WAYSTATION_{name}")
 
@@ -129,7 +129,7 @@ def _read_base_url(written: str | None) -> str | None:
     return None if written is None else base_url(written)
 
 
-class Listener(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where to listen."""
 
     host: str
@@ -137,7 +137,7 @@ class Listener(NamedTuple):
     port: int
 
 
-def address_of(setting: str, text: str) -> Listener:
+def parse_listen_address(setting: str, text: str) -> ListenAddress:
     """Read `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`. Raises BadInput, which names the setting."""
     found = _HOST_AND_PORT.fullmatch(text)
     port = int(found["port"]) if found else 0
@@ -147,7 +147,7 @@ def address_of(setting: str, text: str) -> Listener:
         resolved = socket.getaddrinfo(found["bracketed"] or found["plain"], port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise BadInput(f"{setting} is {text!r}: its host is not known ({error.strerror})") from error
-    return Listener(str(resolved[0][4][0]), port)
+    return ListenAddress(str(resolved[0][4][0]), port)
 
 
 def _command_line(text: str) -> str | None:
@@ -264,8 +264,8 @@ def write_table(path: Path, names: Sequence[str], row: Mapping[str, JsonValue]) 
         after = "\n".join([*_without_table(before, head), *said]) + "\n"
         tomllib.loads(after)
         if not path.exists():
-            private_folder(path.parent)
-            private_file(path)
+            create_private_folder(path.parent)
+            ensure_private_file(path)
         path.write_text(after, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"the config file {path} cannot be written: {error.strerror}") from error
@@ -281,26 +281,26 @@ def _without_table(lines: Sequence[str], head: str) -> Iterator[str]:
             yield line
 
 
-def variable_of(path: str) -> str:
+def make_variable_name(path: str) -> str:
     """The variable that gives a setting, or one value of a table, like `roles.writing.model`."""
     return f"{PREFIX}{path.upper().replace('.', LEVEL)}"
 
 
-def variables_of(name: str, field: FieldInfo) -> tuple[str, ...]:
+def list_setting_variables(name: str, field: FieldInfo) -> tuple[str, ...]:
     """The variables that give a setting, the strongest first."""
     if isinstance(field.validation_alias, AliasChoices):
         return tuple(str(choice) for choice in field.validation_alias.choices)
-    return (variable_of(name),)
+    return (make_variable_name(name),)
 
 
 def _fault(name: str, fields: Mapping[str, FieldInfo]) -> str:
     """Why the file must not give this; empty where it may."""
-    meant = next((field for field in fields if _means(name, field, variables_of(field, fields[field]))), None)
+    meant = next((field for field in fields if _means(name, field, list_setting_variables(field, fields[field]))), None)
     if meant is None:
         close = get_close_matches(name.lower(), fields.keys() - NOT_IN_A_FILE.keys(), n=1)
         return "there is no such setting" + (f": did you mean {close[0]}?" if close else "")
     if meant in NOT_IN_A_FILE:
-        variable = variables_of(meant, fields[meant])[0]
+        variable = list_setting_variables(meant, fields[meant])[0]
         return f"{NOT_IN_A_FILE[meant]}: set {variable} in the environment"
     return "" if name == meant else f"here its name is {meant}"
 
@@ -324,10 +324,10 @@ _EndpointTable = Annotated[
 
 def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
     """Raises ValueError for a name that a full name of a model could not begin with, or a fallback that is nowhere."""
-    bad = [name for name in named_among(tables) if not located(f"{name}{AT}m").endpoint]
+    bad = [name for name in filter_named_endpoints(tables) if not parse_model_name(f"{name}{AT}m").endpoint]
     if bad:
         raise ValueError(f"an endpoint is called by lower-case letters, digits and hyphens, and not {bad[0]!r}")
-    for name, other in Endpoints(named=named_among(tables)).unknown_fallbacks:
+    for name, other in EndpointRegistry(named=filter_named_endpoints(tables)).unknown_fallbacks:
         raise ValueError(
             f"{name} falls back to {other!r}, which is no endpoint with a table, and no model: write an endpoint's "
             f"name, or a full name as ENDPOINT{AT}MODEL"
@@ -335,7 +335,7 @@ def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
     return tables
 
 
-def named_among(tables: Mapping[str, NamedEndpoint | _Rows]) -> dict[str, NamedEndpoint]:
+def filter_named_endpoints(tables: Mapping[str, NamedEndpoint | _Rows]) -> dict[str, NamedEndpoint]:
     """Those that say where an endpoint is."""
     return {name: table for name, table in tables.items() if isinstance(table, NamedEndpoint)}
 

@@ -10,15 +10,30 @@ from typing import Literal
 
 from waystation.context.constraints import (
     PATTERNS,
+    extract_identifiers,
+    extract_recorded_decisions,
+    extract_user_constraints,
     has_words,
-    identifiers,
-    recorded_decisions,
-    user_constraints,
-    words_of,
+    normalise_words,
 )
-from waystation.context.history import behind, current, kept_whole, masked_calls, pinned_ids, stand_in
-from waystation.context.summary import CUT, inner_text, unframed, without_ledger
-from waystation.context.transcript import Compaction, Masked, Message, Restored, Summarised, Transcript, Truncated
+from waystation.context.history import (
+    expand_covered_ids,
+    get_effective_transcript,
+    get_masked_call_ids,
+    get_pinned_message_ids,
+    get_pinned_unit_message_ids,
+    get_replacement,
+)
+from waystation.context.summary import CUT, extract_summary_text, strip_frame_tags, without_ledger
+from waystation.context.transcript import (
+    Compaction,
+    MaskRecord,
+    Message,
+    RestoreRecord,
+    SummaryRecord,
+    Transcript,
+    TruncationRecord,
+)
 from waystation.kernel.value import Value
 
 DECISIONS, CONSTRAINTS = "decisions", "constraints"
@@ -84,36 +99,36 @@ class SearchableText:
 
     @cached_property
     def _identifiers(self) -> Mapping[str, Mapping[str, int]]:
-        return identifiers(self.text)
+        return extract_identifiers(self.text)
 
     @cached_property
     def _words(self) -> str:
-        return words_of(self.text)
+        return normalise_words(self.text)
 
-    def holds(self, kind: str, text: str) -> bool:
+    def contains_value(self, kind: str, text: str) -> bool:
         """Whether it has this identifier as a whole, or these words in a row."""
         if kind in self._identifiers:
             return text in self._identifiers[kind]
         return has_words(self._words, text.removesuffix(CUT))
 
 
-def audits(transcript: Transcript, redaction: Redaction) -> tuple[Audit, ...]:
+def build_compaction_audits(transcript: Transcript, redaction: Redaction) -> tuple[Audit, ...]:
     """Every compaction that stands in the view, each judged by the messages of the log behind it."""
-    now = current(transcript)
-    covering = [record for record in now.compactions if not isinstance(record, Masked)]
-    return tuple(_audit(record, now, redaction) for record in covering if stand_in(record).id in redaction.view)
+    now = get_effective_transcript(transcript)
+    covering = [record for record in now.compactions if not isinstance(record, MaskRecord)]
+    return tuple(_audit(record, now, redaction) for record in covering if get_replacement(record).id in redaction.view)
 
 
-def _audit(record: Summarised | Truncated, now: Transcript, redaction: Redaction) -> Audit:
-    hidden = behind(record.covered, now.compactions)
+def _audit(record: SummaryRecord | TruncationRecord, now: Transcript, redaction: Redaction) -> Audit:
+    hidden = expand_covered_ids(record.covered, now.compactions)
     messages = tuple(message.id for message in now.messages if message.id in hidden)
-    earlier = [one for one in now.compactions if not isinstance(one, Masked) and stand_in(one).id in hidden]
-    places = _places(stand_in(record), redaction)
-    found = dict.fromkeys(_found(messages, [stand_in(one).id for one in earlier], redaction))
+    earlier = [one for one in now.compactions if not isinstance(one, MaskRecord) and get_replacement(one).id in hidden]
+    places = _places(get_replacement(record), redaction)
+    found = dict.fromkeys(_found(messages, [get_replacement(one).id for one in earlier], redaction))
     return Audit(
         id=record.id,
         type=record.type,
-        strategy=record.strategy if isinstance(record, Summarised) else None,
+        strategy=record.strategy if isinstance(record, SummaryRecord) else None,
         hidden=messages,
         earlier=tuple(one.id for one in earlier),
         items=tuple(Item(kind=kind, text=text, kept=_place(kind, text, places)) for kind, text in found),
@@ -121,17 +136,17 @@ def _audit(record: Summarised | Truncated, now: Transcript, redaction: Redaction
 
 
 def _found(messages: Iterable[str], earlier: Iterable[str], redaction: Redaction) -> Iterator[tuple[str, str]]:
-    text = "\n".join(unframed(redaction.texts[message_id]) for message_id in messages)
-    for kind, values in identifiers(text).items():
+    text = "\n".join(strip_frame_tags(redaction.texts[message_id]) for message_id in messages)
+    for kind, values in extract_identifiers(text).items():
         yield from ((kind, value) for value, _ in values.most_common())
     # Decisions are those that an earlier summary recorded: before that nobody but a model could tell what is one.
-    yield from ((DECISIONS, line) for line in recorded_decisions([redaction.said[name] for name in earlier]))
+    yield from ((DECISIONS, line) for line in extract_recorded_decisions([redaction.said[name] for name in earlier]))
     said = [redaction.said[message_id] for message_id in messages if message_id in redaction.said]
-    yield from ((CONSTRAINTS, sentence) for sentence in user_constraints(said))
+    yield from ((CONSTRAINTS, sentence) for sentence in extract_user_constraints(said))
 
 
 def _places(standing: Message, redaction: Redaction) -> dict[_Place, SearchableText]:
-    text = inner_text(redaction.said[standing.id])
+    text = extract_summary_text(redaction.said[standing.id])
     body = without_ledger(text)
     others = "\n".join(shown for message_id, shown in redaction.view.items() if message_id != standing.id)
     return {
@@ -142,10 +157,10 @@ def _places(standing: Message, redaction: Redaction) -> dict[_Place, SearchableT
 
 
 def _place(kind: str, text: str, places: Mapping[_Place, SearchableText]) -> _Place | None:
-    return next((place for place, searched in places.items() if searched.holds(kind, text)), None)
+    return next((place for place, searched in places.items() if searched.contains_value(kind, text)), None)
 
 
-class ShownMessage(Message):
+class MessageView(Message):
     """A message of the log, and what became of it."""
 
     hidden_by: str | None
@@ -157,7 +172,7 @@ class ShownMessage(Message):
     """It counts no more."""
 
 
-class ShownCompaction(Value):
+class CompactionView(Value):
     """A compaction of the log, and what became of it."""
 
     id: str
@@ -178,27 +193,27 @@ class ShownCompaction(Value):
     undone: Literal["restored", "rewound"] | None
 
 
-class ShownTranscript(Value):
+class TranscriptView(Value):
     """Everything in the order of the log."""
 
     run_id: str
     version: int
-    messages: tuple[ShownMessage, ...]
-    compactions: tuple[ShownCompaction, ...]
+    messages: tuple[MessageView, ...]
+    compactions: tuple[CompactionView, ...]
 
 
-def shown(transcript: Transcript) -> ShownTranscript:
+def build_transcript_view(transcript: Transcript) -> TranscriptView:
     """The log with what hides, masks and pins each message now."""
-    now = current(transcript)
-    hiding, pins = _hiding(now), pinned_ids(now)
-    masked, masking = masked_calls(now), [record for record in now.compactions if isinstance(record, Masked)]
+    now = get_effective_transcript(transcript)
+    hiding, pins = _hiding(now), get_pinned_message_ids(now)
+    masked, masking = get_masked_call_ids(now), [record for record in now.compactions if isinstance(record, MaskRecord)]
     masks = {call: record.id for record in masking for call in record.tool_use_ids if call in masked}
     there = {message.id for message in now.messages}
-    return ShownTranscript(
+    return TranscriptView(
         run_id=transcript.run_id,
         version=transcript.version,
         messages=tuple(
-            ShownMessage(
+            MessageView(
                 id=message.id,
                 role=message.role,
                 blocks=message.blocks,
@@ -217,19 +232,22 @@ def shown(transcript: Transcript) -> ShownTranscript:
 
 def _hiding(now: Transcript) -> dict[str, str]:
     """By the id of what is hidden, the compaction that covers it: the first one, as in the view."""
-    whole = kept_whole(now)
-    covering = [record for record in now.compactions if not isinstance(record, Masked)]
+    whole = get_pinned_unit_message_ids(now)
+    covering = [record for record in now.compactions if not isinstance(record, MaskRecord)]
     return {covered: record.id for record in reversed(covering) for covered in record.covered if covered not in whole}
 
 
 def _compaction(
     record: Compaction, transcript: Transcript, now: Transcript, hiding: Mapping[str, str]
-) -> ShownCompaction:
-    covered, replacement = _covered(record, transcript), None if isinstance(record, Masked) else stand_in(record)
-    hidden = behind(covered, transcript.compactions)
-    summarised = record if isinstance(record, Summarised) else None
+) -> CompactionView:
+    covered, replacement = (
+        _covered(record, transcript),
+        None if isinstance(record, MaskRecord) else get_replacement(record),
+    )
+    hidden = expand_covered_ids(covered, transcript.compactions)
+    summarised = record if isinstance(record, SummaryRecord) else None
     undone = _undone(record, transcript, now)
-    return ShownCompaction(
+    return CompactionView(
         id=record.id,
         type=record.type,
         strategy=summarised.strategy if summarised else None,
@@ -245,7 +263,7 @@ def _compaction(
 
 
 def _covered(record: Compaction, transcript: Transcript) -> tuple[str, ...]:
-    if not isinstance(record, Masked):
+    if not isinstance(record, MaskRecord):
         return record.covered
     calls = frozenset(record.tool_use_ids)
     return tuple(message.id for message in transcript.messages if not calls.isdisjoint(_answered(message)))
@@ -254,7 +272,7 @@ def _covered(record: Compaction, transcript: Transcript) -> tuple[str, ...]:
 def _undone(record: Compaction, transcript: Transcript, now: Transcript) -> Literal["restored", "rewound"] | None:
     if any(record.id == counting.id for counting in now.records):
         return None
-    restored = any(isinstance(later, Restored) and later.record_id == record.id for later in transcript.records)
+    restored = any(isinstance(later, RestoreRecord) and later.record_id == record.id for later in transcript.records)
     return "restored" if restored else "rewound"
 
 

@@ -29,17 +29,17 @@ from waystation.context.summary import (
     DECIDED,
     DEMANDED,
     UNDONE,
-    entries,
-    inner_text,
+    extract_summary_text,
+    format_ledger_line,
     is_summary,
     is_summary_or_marker,
-    ledger_line,
-    shortened,
-    unframed,
+    parse_ledger_entries,
+    shorten_text,
+    strip_frame_tags,
     without_ledger,
 )
 from waystation.context.transcript import Message
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 
 _STARTS = r"[\s(\[\"'“‘«¡*_,;:—-]"
 """Before a word; a set of characters at the beginning of a pattern is searched for quickly."""
@@ -61,8 +61,8 @@ _WORDS = (
     r"|no (?:hag|pong|escrib|abr|salg|dig|ejecut)\w{1,4}|(?:todavía|aún) no|s[oó]lo|únicamente|solamente|salvo|excepto"
     r"|hasta que|como (?:máximo|mínimo)|al menos|a más tardar|obligatori[ao]|prohibid[ao]"
 )
-_DEMAND = proven(rf"{_STARTS}(?:(?<=^.)no [a-z]|(?:{_WORDS})(?!\w))")
-_WIDE_DEMAND = proven(
+_DEMAND = compile_bounded(rf"{_STARTS}(?:(?<=^.)no [a-z]|(?:{_WORDS})(?!\w))")
+_WIDE_DEMAND = compile_bounded(
     # Chinese
     r"不要|不得|不能|不许|不許|不准|不可|禁止|切勿|请勿|請勿|务必|務必|必须|必須|一定要|只能|只要|仅|僅|除非|直到|至少|至多"
     r"|最多|总是|總是|永远|永遠|绝不|絕不|先不|暂不|暫不|应该|應該"
@@ -83,10 +83,10 @@ def is_demand(sentence: str) -> bool:
 DEMAND_CHARACTERS = 1_000
 """A longer sentence is pasted material and no demand."""
 # Not before a small letter: "e.g. this" goes on.
-_SENTENCE_END = proven(r"[.!?。！？](?:(?<=[。！？])|(?=\s+[^a-z\s]))")
+_SENTENCE_END = compile_bounded(r"[.!?。！？](?:(?<=[。！？])|(?=\s+[^a-z\s]))")
 
 
-def user_constraints(middle: Sequence[Message]) -> tuple[str, ...]:
+def extract_user_constraints(middle: Sequence[Message]) -> tuple[str, ...]:
     """The sentences of the user's messages that demand or forbid something, in order, each once.
 
     Those that an earlier compaction took into its ledger stay. What tools and assistant said never counts.
@@ -94,19 +94,23 @@ def user_constraints(middle: Sequence[Message]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sentence for message in middle for sentence in _demands(message)))
 
 
-def user_words(messages: Sequence[Message]) -> tuple[str, ...]:
+def extract_user_words(messages: Sequence[Message]) -> tuple[str, ...]:
     """What the user said in these messages, and before them as far as ledgers have it word for word."""
     heard = (_heard(message) for message in messages if _is_the_users(message))
     return tuple(words for said in heard for words in said)
 
 
 def _heard(message: Message) -> tuple[str, ...]:
-    return entries(message, DEMANDED) + entries(message, ASKED) if is_summary_or_marker(message) else (message.text,)
+    return (
+        parse_ledger_entries(message, DEMANDED) + parse_ledger_entries(message, ASKED)
+        if is_summary_or_marker(message)
+        else (message.text,)
+    )
 
 
 def _sentences(text: str) -> Iterator[tuple[str, bool]]:
     """The sentences of a text, word for word, and whether each is a demand."""
-    for line in _SENTENCE_END.sub("\\g<0>\n", unframed(text)).splitlines():
+    for line in _SENTENCE_END.sub("\\g<0>\n", strip_frame_tags(text)).splitlines():
         if sentence := line.strip():
             yield sentence, len(sentence) <= DEMAND_CHARACTERS and is_demand(sentence)
 
@@ -120,7 +124,7 @@ def _demands(message: Message) -> Iterator[str]:
     if not _is_the_users(message):
         return
     if is_summary_or_marker(message):
-        yield from entries(message, DEMANDED)
+        yield from parse_ledger_entries(message, DEMANDED)
         return
     # What people tell a task at work is meant for all that is to come, in whatever words.
     heeded = message.told > 0
@@ -133,10 +137,10 @@ def _demands(message: Message) -> Iterator[str]:
 
 ASKED_CHARACTERS = 500
 """Of one message: what was pasted into it shall not crowd out the others."""
-_TAG = proven(r"<([A-Za-z][\w-]{0,40})[^<>]{0,200}>")
+_TAG = compile_bounded(r"<([A-Za-z][\w-]{0,40})[^<>]{0,200}>")
 
 
-def user_requests(middle: Sequence[Message]) -> tuple[str, ...]:
+def extract_user_requests(middle: Sequence[Message]) -> tuple[str, ...]:
     """For each of the user's messages one line of what it says beside its demands, in order, the last of equal ones.
 
     Those of earlier ledgers come along. A message that is all in one tag was wrapped by a program and says nothing.
@@ -147,11 +151,11 @@ def user_requests(middle: Sequence[Message]) -> tuple[str, ...]:
 
 def _asked_in(message: Message) -> Iterator[str]:
     if is_summary_or_marker(message):
-        yield from entries(message, ASKED)
+        yield from parse_ledger_entries(message, ASKED)
     elif not _is_wrapped(message.text.strip()):
-        said = ledger_line(" ".join(sentence for sentence, demands in _sentences(message.text) if not demands))
+        said = format_ledger_line(" ".join(sentence for sentence, demands in _sentences(message.text) if not demands))
         if said:
-            yield shortened(said, ASKED_CHARACTERS)
+            yield shorten_text(said, ASKED_CHARACTERS)
 
 
 def _is_wrapped(text: str) -> bool:
@@ -163,12 +167,14 @@ DECISION_CHARACTERS = 300
 _NAMES = (
     r"(?:key |recorded |main )?decisions?(?: made| and reasons)?|entscheidungen|décisions|decisiones|决定|決定(?:事項)?"
 )
-_HEADING = proven(rf"^[\s#*_<]{{0,8}}(?:{_NAMES})[\s*_>]{{0,4}}(?:[:：][\s*_]{{0,4}}(?P<rest>.*)|$)", re.IGNORECASE)
-_BULLET = proven(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
-_OTHER_HEADING = proven(r"^\s*(?:#|<|\*\*[^*]{1,80}\*\*:?\s*$|[^:：]{1,60}[:：]\s*$)")
+_HEADING = compile_bounded(
+    rf"^[\s#*_<]{{0,8}}(?:{_NAMES})[\s*_>]{{0,4}}(?:[:：][\s*_]{{0,4}}(?P<rest>.*)|$)", re.IGNORECASE
+)
+_BULLET = compile_bounded(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
+_OTHER_HEADING = compile_bounded(r"^\s*(?:#|<|\*\*[^*]{1,80}\*\*:?\s*$|[^:：]{1,60}[:：]\s*$)")
 
 
-def recorded_decisions(middle: Sequence[Message]) -> tuple[str, ...]:
+def extract_recorded_decisions(middle: Sequence[Message]) -> tuple[str, ...]:
     """The lines under "Decisions" in earlier summaries, and those that their ledgers carry; in order, each once.
 
     Notes that an agent takes are kept elsewhere and are not in need of this.
@@ -179,13 +185,16 @@ def recorded_decisions(middle: Sequence[Message]) -> tuple[str, ...]:
         if message.role == "user" and is_summary_or_marker(message)
         for line in _decided_in(message)
     )
-    return tuple(dict.fromkeys(shortened(line, DECISION_CHARACTERS) for line in found))
+    return tuple(dict.fromkeys(shorten_text(line, DECISION_CHARACTERS) for line in found))
 
 
 def _decided_in(message: Message) -> Iterator[str]:
-    yield from entries(message, DECIDED)
+    yield from parse_ledger_entries(message, DECIDED)
     if is_summary(message):
-        yield from filter(None, map(ledger_line, _decisions_listed(without_ledger(without_files(inner_text(message))))))
+        yield from filter(
+            None,
+            map(format_ledger_line, _decisions_listed(without_ledger(without_files(extract_summary_text(message))))),
+        )
 
 
 def _decisions_listed(text: str) -> Iterator[str]:
@@ -204,11 +213,11 @@ def _decisions_listed(text: str) -> Iterator[str]:
 
 _NAME = r"[\w.@+-]"
 PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("citations", proven(r"\[[^\[\]\n:]{1,200}:\d+-\d+\]")),
-    ("URLs", proven(r"https?://[^\s<>\"'`)\]}|]+")),
+    ("citations", compile_bounded(r"\[[^\[\]\n:]{1,200}:\d+-\d+\]")),
+    ("URLs", compile_bounded(r"https?://[^\s<>\"'`)\]}|]+")),
     (
         "paths",
-        proven(
+        compile_bounded(
             rf"(?<![\w.@+/:<-])(?:(?:~|\.{{1,2}})?/(?:{_NAME}{{1,100}}/){{0,30}}{_NAME}{{1,100}}"
             rf"|(?:{_NAME}{{1,100}}/){{1,30}}[\w@+-]{{1,100}}\.\w{{1,8}}"
             r"|[A-Za-z]:\\[\w.\\-]{1,200})"
@@ -216,21 +225,21 @@ PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "codes",
-        proven(
+        compile_bounded(
             r"[A-Z](?<!\w.)(?:[A-Z]{0,11}[-_]?\d{2,12}|(?<=E)[A-Z]{3,15}|[A-Z]{1,11}(?:_[A-Z0-9]{2,20}){1,5}"
             r"|\w{0,40}(?:Error|Exception))\b"
         ),
     ),
     (
         "ids",
-        proven(
+        compile_bounded(
             r"[0-9a-f](?<![\w-].)(?:[0-9a-f]{7}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
             r"|(?=\d{0,39}[a-f])(?<=\d)[0-9a-f]{6,63}|(?=[a-f]{0,39}\d)(?<=[a-f])[0-9a-f]{6,63})\b"
         ),
     ),
     (
         "figures",
-        proven(
+        compile_bounded(
             r"[$€£¥\d](?<![\w.,:/-].)(?:(?<=[$€£¥])\s?\d[\d.,]{0,20}|(?<=\d)(?:[\d.,]{0,20}\s?%"
             r"|\d{0,2}(?:,\d{3}){1,6}(?:\.\d+)?|\d{0,19}\.\d{1,20}|\d{3,19}))(?![\w/-])"
         ),
@@ -241,7 +250,7 @@ that of paths begins with a set of characters, and looks back after it: that is 
 """
 
 
-def identifiers(text: str) -> dict[str, Counter[str]]:
+def extract_identifiers(text: str) -> dict[str, Counter[str]]:
     """Citations, URLs, paths, error codes, ids and figures of a text, with how often each occurs, by kind.
 
     In each kind the one mentioned last comes first, also in `most_common` among those mentioned as often.
@@ -257,25 +266,25 @@ def _searched(kind: str, text: str) -> str:
     return " ".join(word for word in text.split() if "/" in word or "\\" in word) if kind == "paths" else text
 
 
-_WORD = proven(r"[a-z0-9]+|[^\sa-z0-9]")
+_WORD = compile_bounded(r"[a-z0-9]+|[^\sa-z0-9]")
 _QUOTES = dict.fromkeys(map(ord, "“”„«»「」『』‘’`\"'"))
 _ENDS = " .,;:!?…。，、；：！？"
 
 
-def words_of(text: str) -> str:
+def normalise_words(text: str) -> str:
     """The words and signs of a text, each between two spaces, without quotation marks: `in` then finds whole words."""
     return f" {' '.join(_WORD.findall(text.casefold().translate(_QUOTES)))} "
 
 
 def has_words(words: str, text: str) -> bool:
-    """Whether `words` (of `words_of`) has those of the text, in a row; how the text ends does not matter."""
-    return words_of(text.strip(_ENDS)) in words
+    """Whether `words` (of `normalise_words`) has those of the text, in a row; how the text ends does not matter."""
+    return normalise_words(text.strip(_ENDS)) in words
 
 
 MOST_ITEMS, OPEN_WORK_CHARACTERS = 20, 200
 STEP: Final = "this step: "
 """How what the platform itself knows to be open begins: it is said anew each time, and not carried on."""
-_ITEM = proven(
+_ITEM = compile_bounded(
     r"^[ \t]*(?:(?:[-*•]|\d{1,3}[.)])[ \t]+)?\[(?P<status>TODO|IN PROGRESS|DONE|[ xX])\][ \t]+(?P<text>\S.*)$", re.M
 )
 _DONE = frozenset({"done", "x", "completed", "complete", "cancelled", "canceled"})
@@ -291,10 +300,10 @@ class _Item(NamedTuple):
 
     @property
     def line(self) -> str:
-        return shortened(ledger_line(f"[{self.status}] {self.text}"), OPEN_WORK_CHARACTERS)
+        return shorten_text(format_ledger_line(f"[{self.status}] {self.text}"), OPEN_WORK_CHARACTERS)
 
 
-def open_items(middle: Sequence[Message], shown: Sequence[Message]) -> tuple[str, ...]:
+def find_open_items(middle: Sequence[Message], shown: Sequence[Message]) -> tuple[str, ...]:
     """What is open where the middle of this view ends; nothing where a newer list follows it, which stays in view.
 
     The newest list counts, and nothing older: what an agent leaves out of it is no work any more. A list is lines such
@@ -312,7 +321,7 @@ def open_items(middle: Sequence[Message], shown: Sequence[Message]) -> tuple[str
 def _newest(newest_first: Iterable[Message]) -> Sequence[str]:
     for message in newest_first:
         if is_summary(message):
-            return [line for line in entries(message, UNDONE) if not line.startswith(STEP)]
+            return [line for line in parse_ledger_entries(message, UNDONE) if not line.startswith(STEP)]
         if listed := _items_listed(message):
             return [item.line for item in listed if item.open]
     return ()

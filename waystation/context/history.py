@@ -13,87 +13,91 @@ The view: what the model is sent. A pure function of a transcript's messages and
 
 from collections.abc import Iterable, Sequence
 
-from waystation.context.repair import legal, units_of
+from waystation.context.repair import repair_messages, split_into_units
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import (
     Block,
     Compaction,
-    Masked,
+    MaskRecord,
     Message,
-    Pinned,
-    PromptPrefix,
+    PinRecord,
+    PromptPrefixRecord,
     Record,
     RedactedThinking,
-    Restored,
-    Rewound,
-    Summarised,
-    SummaryFailed,
-    SummaryPart,
+    RestoreRecord,
+    RewindRecord,
+    SummaryFailureRecord,
+    SummaryPartRecord,
+    SummaryRecord,
     Thinking,
     ToolResult,
     Transcript,
-    Truncated,
+    TruncationRecord,
 )
 from waystation.kernel.errors import BadInput
 
 
-def current(transcript: Transcript) -> Transcript:
+def get_effective_transcript(transcript: Transcript) -> Transcript:
     """The transcript without what was rewound or restored away: its messages, compactions and pins that count.
 
     The transcript itself where nothing was undone. Its length says nothing of turns or ids: those the log counts.
     """
-    if not any(isinstance(record, Rewound | Restored) for record in transcript.records):
+    if not any(isinstance(record, RewindRecord | RestoreRecord) for record in transcript.records):
         return transcript
     places = {message.id: place for place, message in enumerate(transcript.messages)}
     messages: list[Message] = []
     trail: list[Record] = []
     taken = 0
     for record in transcript.records:
-        messages += transcript.messages[taken : recorded_at(record, transcript)]
-        taken = max(taken, recorded_at(record, transcript))
-        if not isinstance(record, Rewound):
+        messages += transcript.messages[taken : count_messages_before(record, transcript)]
+        taken = max(taken, count_messages_before(record, transcript))
+        if not isinstance(record, RewindRecord):
             trail.append(record)
         elif (target := places.get(record.message_id)) is not None:
             messages = [message for message in messages if places[message.id] < target + record.kept]
             trail = _until(trail, transcript, target, messages)
     messages += transcript.messages[taken:]
-    undone = {record.record_id for record in trail if isinstance(record, Restored)}
-    kept = tuple(record for record in trail if not isinstance(record, Restored) and record.id not in undone)
+    undone = {record.record_id for record in trail if isinstance(record, RestoreRecord)}
+    kept = tuple(record for record in trail if not isinstance(record, RestoreRecord) and record.id not in undone)
     return transcript.replace(messages=tuple(messages), records=kept)
 
 
-def stand_in(record: Summarised | Truncated) -> Message:
+def get_replacement(record: SummaryRecord | TruncationRecord) -> Message:
     """What the view shows instead of the messages that the record covers."""
-    return record.summary if isinstance(record, Summarised) else record.marker
+    return record.summary if isinstance(record, SummaryRecord) else record.marker
 
 
-def pinned_ids(transcript: Transcript) -> frozenset[str]:
+def get_pinned_message_ids(transcript: Transcript) -> frozenset[str]:
     """Ids of the messages that no compaction covers because somebody said so."""
-    return frozenset(record.message_id for record in current(transcript).records if isinstance(record, Pinned))
+    return frozenset(
+        record.message_id for record in get_effective_transcript(transcript).records if isinstance(record, PinRecord)
+    )
 
 
-def rewind(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> Rewound:
+def rewind(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> RewindRecord:
     """The record of this id that takes the conversation back to a message, which stays or goes. Raises BadInput."""
-    known(message_id, current(transcript))
-    return Rewound(id=record_id, message_id=message_id, kept=keep)
+    validate_message_id(message_id, get_effective_transcript(transcript))
+    return RewindRecord(id=record_id, message_id=message_id, kept=keep)
 
 
-def restore(transcript: Transcript, compaction: str, record_id: str) -> Restored:
+def restore(transcript: Transcript, compaction: str, record_id: str) -> RestoreRecord:
     """The record of this id that undoes one compaction, named by its id or the beginning of it. Raises BadInput."""
-    records = [record for record in current(transcript).records if isinstance(record, Compaction)]
+    records = [record for record in get_effective_transcript(transcript).records if isinstance(record, Compaction)]
     found = [record for record in records if record.id.startswith(compaction)] if compaction else []
     if len(found) != 1:
         names = ", ".join(record.id for record in records) or "none"
         many = "more than one compaction begins" if found else "there is no compaction whose id begins"
         raise BadInput(f"{many} with {compaction!r}; there are: {names}")
     (record,) = found
-    covering = [later for later in records if not isinstance(later, Masked)]
-    if not isinstance(record, Masked) and (over := [r for r in covering if stand_in(record).id in r.covered]):
+    covering = [later for later in records if not isinstance(later, MaskRecord)]
+    if not isinstance(record, MaskRecord) and (
+        over := [r for r in covering if get_replacement(record).id in r.covered]
+    ):
         raise BadInput(f"compaction {over[0].id} covers what {record.id} left: restore {over[0].id} first")
-    return Restored(id=record_id, record_id=record.id)
+    return RestoreRecord(id=record_id, record_id=record.id)
 
 
-def recorded_at(record: Record, transcript: Transcript) -> int:
+def count_messages_before(record: Record, transcript: Transcript) -> int:
     """How many messages had been said when it was recorded."""
     return len(transcript.messages) if record.after is None else record.after
 
@@ -101,16 +105,16 @@ def recorded_at(record: Record, transcript: Transcript) -> int:
 def _until(trail: Sequence[Record], transcript: Transcript, target: int, left: Sequence[Message]) -> list[Record]:
     """What was recorded before the target message was said. Pins and unpins stay as long as their message does."""
     there = {message.id for message in left}
-    pins = {record.id for record in trail if isinstance(record, Pinned) and record.message_id in there}
+    pins = {record.id for record in trail if isinstance(record, PinRecord) and record.message_id in there}
     return [
         record
         for record in trail
-        if (record.id in pins if isinstance(record, Pinned) else recorded_at(record, transcript) <= target)
-        or (isinstance(record, Restored) and record.record_id in pins)
+        if (record.id in pins if isinstance(record, PinRecord) else count_messages_before(record, transcript) <= target)
+        or (isinstance(record, RestoreRecord) and record.record_id in pins)
     ]
 
 
-def known(message_id: str, now: Transcript) -> None:
+def validate_message_id(message_id: str, now: Transcript) -> None:
     """Raises BadInput for a message that the conversation does not have (any more)."""
     if not any(message.id == message_id for message in now.messages):
         ends = f"{now.messages[0].id} to {now.messages[-1].id}" if now.messages else "none"
@@ -123,9 +127,11 @@ def with_record(transcript: Transcript, record: Record) -> Transcript:
     return transcript.replace(records=(*transcript.records, placed), version=transcript.version + 1)
 
 
-def behind(covered: Iterable[str], compactions: Iterable[Compaction]) -> frozenset[str]:
+def expand_covered_ids(covered: Iterable[str], compactions: Iterable[Compaction]) -> frozenset[str]:
     """The covered ids with everything that is behind them; those of summaries and markers stay among them."""
-    inside = {stand_in(record).id: record.covered for record in compactions if not isinstance(record, Masked)}
+    inside = {
+        get_replacement(record).id: record.covered for record in compactions if not isinstance(record, MaskRecord)
+    }
     found: set[str] = set()
     waiting = list(covered)
     while waiting:
@@ -136,43 +142,47 @@ def behind(covered: Iterable[str], compactions: Iterable[Compaction]) -> frozens
     return frozenset(found)
 
 
-def view(transcript: Transcript) -> tuple[Message, ...]:
+def build_model_view(transcript: Transcript) -> tuple[Message, ...]:
     """The messages as the model sees them, legal for the Messages API; calls at the very end may be pending."""
     # Repaired before the records apply, so that what they cover are whole units and nothing that had to go comes
     # back when its rival is covered; and after, because a view is legal whatever a stored record says.
-    now = current(transcript)
-    shown = legal(now.messages)
+    now = get_effective_transcript(transcript)
+    shown = repair_messages(now.messages)
     if not now.compactions:
         return shown
-    covering = [record for record in now.compactions if not isinstance(record, Masked)]
-    return legal(_replaced(_masked(shown, masked_calls(now)), covering, kept_whole(now)))
+    covering = [record for record in now.compactions if not isinstance(record, MaskRecord)]
+    return repair_messages(
+        _replaced(_masked(shown, get_masked_call_ids(now)), covering, get_pinned_unit_message_ids(now))
+    )
 
 
-def prompt_prefix(transcript: Transcript) -> PromptPrefix | None:
+def find_prompt_prefix(transcript: Transcript) -> PromptPrefixRecord | None:
     """The system prompt and tools that the next request begins with.
 
     None where new ones are to be recorded: nothing was sent yet, or what was sent is not what the model would see now
     (after a compaction, or a change that somebody made).
     """
     records = transcript.records
-    place = next((place for place in reversed(range(len(records))) if isinstance(records[place], PromptPrefix)), None)
-    if place is None or not isinstance(found := records[place], PromptPrefix):
+    place = next(
+        (place for place in reversed(range(len(records))) if isinstance(records[place], PromptPrefixRecord)), None
+    )
+    if place is None or not isinstance(found := records[place], PromptPrefixRecord):
         return None
-    if all(isinstance(later, SummaryPart | SummaryFailed) for later in records[place + 1 :]):
+    if all(isinstance(later, SummaryPartRecord | SummaryFailureRecord) for later in records[place + 1 :]):
         return found
     before = transcript.replace(records=records[: place + 1])
-    return found if view(before) == view(transcript) else None
+    return found if build_model_view(before) == build_model_view(transcript) else None
 
 
-def sent_view(transcript: Transcript) -> tuple[Message, ...]:
+def build_view_without_outdated_thinking(transcript: Transcript) -> tuple[Message, ...]:
     """The view for a model that signs its thinking over everything before it: without thinking from before the newest
-    `PromptPrefix`, which it would leave out itself.
+    `PromptPrefixRecord`, which it would leave out itself.
     """
-    prefixes = [record for record in transcript.records if isinstance(record, PromptPrefix)]
-    shown = view(transcript)
+    prefixes = [record for record in transcript.records if isinstance(record, PromptPrefixRecord)]
+    shown = build_model_view(transcript)
     if not prefixes:
         return shown
-    outdated = {message.id for message in transcript.messages[: recorded_at(prefixes[-1], transcript)]}
+    outdated = {message.id for message in transcript.messages[: count_messages_before(prefixes[-1], transcript)]}
     return tuple(_without_thinking(message) if message.id in outdated else message for message in shown)
 
 
@@ -181,28 +191,28 @@ def _without_thinking(message: Message) -> Message:
     return message if len(left) == len(message.blocks) else message.replace(blocks=left)
 
 
-def kept_whole(transcript: Transcript) -> frozenset[str]:
+def get_pinned_unit_message_ids(transcript: Transcript) -> frozenset[str]:
     """Ids of the pinned messages and of those that stay with them, a call with its results.
 
     They are shown as they were said, also where a compaction covered them before they were pinned.
     """
-    now = current(transcript)
-    if not (pins := pinned_ids(now)):
+    now = get_effective_transcript(transcript)
+    if not (pins := get_pinned_message_ids(now)):
         return frozenset()
-    units = (frozenset(message.id for message in unit) for unit in units_of(legal(now.messages)))
+    units = (frozenset(message.id for message in unit) for unit in split_into_units(repair_messages(now.messages)))
     return frozenset(message_id for unit in units if unit & pins for message_id in unit)
 
 
-def masked_calls(transcript: Transcript) -> frozenset[str]:
+def get_masked_call_ids(transcript: Transcript) -> frozenset[str]:
     """Ids of the calls whose results are shown as placeholders."""
-    now = current(transcript)
-    masked = frozenset(call for record in now.records if isinstance(record, Masked) for call in record.tool_use_ids)
-    if not masked or not (whole := kept_whole(now)):
+    now = get_effective_transcript(transcript)
+    masked = frozenset(call for record in now.records if isinstance(record, MaskRecord) for call in record.tool_use_ids)
+    if not masked or not (whole := get_pinned_unit_message_ids(now)):
         return masked
     return masked - {call.id for message in now.messages if message.id in whole for call in message.tool_uses}
 
 
-def masked_result(tool: str, content: str) -> str:
+def render_masked_result(tool: str, content: str) -> str:
     """What is shown instead of a result of this tool."""
     return f"[Old result of {tool}, {len(content):,} characters, not shown. Repeat the call to read it again.]"
 
@@ -222,14 +232,14 @@ def _masked(messages: tuple[Message, ...], calls: frozenset[str]) -> tuple[Messa
 def _masked_block(block: Block, calls: frozenset[str], names: dict[str, str]) -> Block:
     if not isinstance(block, ToolResult) or block.tool_use_id not in calls:
         return block
-    shown = masked_result(names[block.tool_use_id], block.content)
+    shown = render_masked_result(names[block.tool_use_id], block.content)
     if estimate_text(shown) >= estimate_text(block.content) and not block.attached:
         return block
     return block.replace(content=shown, attached=())
 
 
 def _replaced(
-    messages: Sequence[Message], records: Iterable[Summarised | Truncated], whole: frozenset[str]
+    messages: Sequence[Message], records: Iterable[SummaryRecord | TruncationRecord], whole: frozenset[str]
 ) -> tuple[Message, ...]:
     """For each record in turn its stand-in at the place of the first message that it covers, and none of those.
 
@@ -244,7 +254,7 @@ def _replaced(
     for record in records:
         covered = [place for message_id in record.covered for place in places.pop(message_id, ())]
         if covered:
-            replacement, first = stand_in(record), min(covered)
+            replacement, first = get_replacement(record), min(covered)
             for place in covered:
                 shown[place] = None
             shown[first] = replacement

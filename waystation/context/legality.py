@@ -23,7 +23,7 @@ BELONGS: dict[Speaker, tuple[type[Block], ...]] = {
 }
 
 
-def violations(messages: Sequence[Message], *, pending_allowed: bool = False) -> tuple[str, ...]:
+def find_violations(messages: Sequence[Message], *, pending_allowed: bool = False) -> tuple[str, ...]:
     """Every rule that the messages break, with the id of the message; empty for a legal request.
 
     `pending_allowed`: calls of the last assistant message may wait for their results, if nothing else follows it.

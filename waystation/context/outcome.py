@@ -8,12 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from waystation.agents.leg import AgentTerms
-from waystation.budgets.budget import RunTotals
+from waystation.agents.leg import AgentConfig
+from waystation.budgets.budget import RunUsage
 from waystation.kernel.amount import Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.value import Value
-from waystation.security.untrusted import LONGEST_NOTE, one_line, said_name
+from waystation.security.untrusted import LONGEST_NOTE, render_claimed_name, sanitize_line
 
 
 class Status(StrEnum):
@@ -62,7 +62,7 @@ class CompactionOutcome(Value):
     """What the check before commit wrote under the summary: kinds and counts."""
     removed: tuple[str, ...] = ()
     """What it took out of the summary: kinds and counts."""
-    totals: RunTotals
+    totals: RunUsage
     notes: tuple[str, ...] = ()
 
 
@@ -193,9 +193,9 @@ class ContextEdit(Value):
     @property
     def text(self) -> str:
         """Who asked for what, and what became of it, in one line."""
-        asked = f"{self.agent}: {one_line(self.what)} ({self.id}), asked for by {said_name(self.by)}"
+        asked = f"{self.agent}: {sanitize_line(self.what)} ({self.id}), asked for by {render_claimed_name(self.by)}"
         claim = " (a name as given)" if self.by else ""
-        note = f" [{one_line(self.note, LONGEST_NOTE)}]" if self.note else ""
+        note = f" [{sanitize_line(self.note, LONGEST_NOTE)}]" if self.note else ""
         became = {"waiting": "waits for the end of its leg", "done": "done", "refused": "refused"}[self.state]
         return f"{asked}{claim}{note}: {became}" + (f", {self.reason}" if self.reason else "")
 
@@ -204,7 +204,7 @@ class EditRequest(Value):
     """What the activity `EditContext` is asked to do."""
 
     run: RunRef
-    terms: AgentTerms
+    terms: AgentConfig
     limit: Limit
     """What the agent run may have spent in all; a summary is charged to it."""
     edit: ContextEdit
@@ -225,7 +225,7 @@ class EditOutcome(Value):
     """Of a summary that was asked for, also where it was refused after it had cost something."""
 
 
-class Manual(Value):
+class ManualCompaction(Value):
     """A summary that a person asks for, however full the context is. Not for workflow history: it holds their words."""
 
     edit_id: str
@@ -240,7 +240,7 @@ class CompactionRequest(Value):
     """Make room in one agent run's context."""
 
     run: RunRef
-    terms: AgentTerms
+    terms: AgentConfig
     limit: Limit
     """What the agent run may have spent in all; the summariser's call is charged to it."""
     request_tokens: int = 0

@@ -13,25 +13,39 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from waystation.context.history import current, view
-from waystation.context.outcome import CompactionRequest, Manual, Status
+from waystation.context.history import build_model_view, get_effective_transcript
+from waystation.context.outcome import CompactionRequest, ManualCompaction, Status
 from waystation.context.policy import CompactionPolicy, Strategy
-from waystation.context.stages import compaction_id, masking, truncation
+from waystation.context.stages import compaction_id, mask_tool_results, truncate_oldest_units
 from waystation.context.strategies import STRATEGIES
 from waystation.context.summary import (
     FRAME_TOKENS,
     LEDGER_SHARE,
     SOURCES,
-    entries,
+    build_summary_message,
+    compute_ledger_token_limit,
     is_summary_or_marker,
-    ledger_room,
-    summary_message,
+    parse_ledger_entries,
 )
 from waystation.context.summary_validator import Accepted
-from waystation.context.tokens import Measure, correction, estimate_message, estimate_messages, estimate_text
-from waystation.context.transcript import Compaction, Masked, Message, Summarised, SummaryFailed, Transcript, Truncated
-from waystation.context.units import Layout, layout
-from waystation.kernel.patterns import proven
+from waystation.context.tokens import (
+    TokenEstimator,
+    compute_correction_factor,
+    estimate_message,
+    estimate_messages,
+    estimate_text,
+)
+from waystation.context.transcript import (
+    Compaction,
+    MaskRecord,
+    Message,
+    SummaryFailureRecord,
+    SummaryRecord,
+    Transcript,
+    TruncationRecord,
+)
+from waystation.context.units import Layout, build_layout
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.memory.memory import Passage
 
@@ -48,20 +62,20 @@ class _Rung(Value):
     """Tokens of the whole request."""
 
 
-class Nothing(_Rung):
+class NoopDecision(_Rung):
     """There is nothing to do."""
 
     status: Literal[Status.NOOP, Status.NOOP_LITTLE_TO_GAIN]
 
 
-class Mask(_Rung):
+class MaskDecision(_Rung):
     """Commit this record: it alone brings the request under the target."""
 
-    record: Masked
+    record: MaskRecord
     tokens_after: int
 
 
-class Summarise(_Rung):
+class SummariseDecision(_Rung):
     """Have the middle summarised, check the summary, and commit it."""
 
     compaction_id: str
@@ -77,26 +91,26 @@ class Summarise(_Rung):
         """Ids of the middle, for the record."""
         return tuple(message.id for message in self.middle)
 
-    def record(self, accepted: Accepted, strategy: Strategy) -> Summarised:
+    def record(self, accepted: Accepted, strategy: Strategy) -> SummaryRecord:
         """With the summary that passed the check."""
-        return Summarised(
+        return SummaryRecord(
             id=self.compaction_id,
             strategy=strategy,
             covered=self.covered,
-            summary=summary_message(self.compaction_id, accepted.text),
+            summary=build_summary_message(self.compaction_id, accepted.text),
             added=accepted.added,
             removed=accepted.removed,
         )
 
 
-class Truncate(_Rung):
+class TruncateDecision(_Rung):
     """Commit this record."""
 
-    record: Truncated
+    record: TruncationRecord
     tokens_after: int
 
 
-class CannotFit(_Rung):
+class CannotFitDecision(_Rung):
     """No rung helps: what is named here cannot be made smaller. Tokens each; 0 where there is no such part, or where
     it is one with the part before.
     """
@@ -126,12 +140,12 @@ class CannotFit(_Rung):
         )
 
 
-Rung = Nothing | Mask | Summarise | Truncate | CannotFit
+Rung = NoopDecision | MaskDecision | SummariseDecision | TruncateDecision | CannotFitDecision
 
 
-def next_rung(
+def select_next_stage(
     transcript: Transcript,
-    measure: Measure,
+    measure: TokenEstimator,
     policy: CompactionPolicy,
     rereadable: frozenset[str],
     *,
@@ -141,10 +155,10 @@ def next_rung(
 
     `rereadable` names the tools whose calls can be repeated; `skip_summary`: no summariser is to be had.
     """
-    shown = layout(transcript)
+    shown = build_layout(transcript)
     before = measure.part(measure.fixed + shown.tokens)
     if before <= policy.target:
-        return Nothing(tokens_before=before, status=Status.NOOP)
+        return NoopDecision(tokens_before=before, status=Status.NOOP)
     full = before >= policy.trigger
     unfit = _unfit(shown, measure, policy)
     return (
@@ -152,7 +166,7 @@ def next_rung(
         or (unfit if unfit.least >= policy.trigger else None)
         or (None if skip_summary else _summarise(transcript, shown, policy, measure))
         or (_truncate(transcript, shown, policy, measure) if full or skip_summary else None)
-        or (unfit if full else Nothing(tokens_before=before, status=Status.NOOP_LITTLE_TO_GAIN))
+        or (unfit if full else NoopDecision(tokens_before=before, status=Status.NOOP_LITTLE_TO_GAIN))
     )
 
 
@@ -163,20 +177,22 @@ def summary_length(middle_tokens: int) -> tuple[int, int]:
 
 
 def _mask(
-    transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure, rereadable: frozenset[str]
-) -> Mask | None:
+    transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: TokenEstimator, rereadable: frozenset[str]
+) -> MaskDecision | None:
     """None where it would not bring the request under the target, or save too little."""
-    masks = masking(transcript, shown, policy, rereadable)
+    masks = mask_tool_results(transcript, shown, policy, rereadable)
     if masks is None:
         return None
     before = measure.part(measure.fixed + shown.tokens)
     after = measure.part(measure.fixed + shown.tokens - masks.saved)
     if after > policy.target or before - after < policy.least_saving:
         return None
-    return Mask(tokens_before=before, record=masks.record, tokens_after=after)
+    return MaskDecision(tokens_before=before, record=masks.record, tokens_after=after)
 
 
-def _summarise(transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure) -> Summarise | None:
+def _summarise(
+    transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: TokenEstimator
+) -> SummariseDecision | None:
     """None where the saving would be too small for a model call, or what stays would leave no room for a summary."""
     everything = measure.part(shown.tokens)
     middle = STRATEGIES[policy.strategy].middle
@@ -187,7 +203,7 @@ def _summarise(transcript: Transcript, shown: Layout, policy: CompactionPolicy, 
     if length[1] < SMALLEST_SUMMARY or measure.part(tokens) - _largest(length, measure) < policy.least_saving:
         return None
     messages = tuple(message for unit in covered for message in unit.messages)
-    return Summarise(
+    return SummariseDecision(
         tokens_before=measure.part(measure.fixed + shown.tokens),
         compaction_id=compaction_id(transcript, [message.id for message in messages], policy),
         middle=messages,
@@ -196,12 +212,12 @@ def _summarise(transcript: Transcript, shown: Layout, policy: CompactionPolicy, 
     )
 
 
-def _largest(length: tuple[int, int], measure: Measure) -> int:
+def _largest(length: tuple[int, int], measure: TokenEstimator) -> int:
     """What a summary of this length may take in the view: with its ledger and its frame."""
-    return length[1] + measure.part(ledger_room(length[1]) + FRAME_TOKENS)
+    return length[1] + measure.part(compute_ledger_token_limit(length[1]) + FRAME_TOKENS)
 
 
-def _fitting(length: tuple[int, int], stays: int, measure: Measure, policy: CompactionPolicy) -> tuple[int, int]:
+def _fitting(length: tuple[int, int], stays: int, measure: TokenEstimator, policy: CompactionPolicy) -> tuple[int, int]:
     """The length, or a shorter one with which the context is not full again. `stays`: tokens beside the summary."""
     if policy.crowded or stays + _largest(length, measure) < policy.trigger:
         return length
@@ -210,9 +226,11 @@ def _fitting(length: tuple[int, int], stays: int, measure: Measure, policy: Comp
     return most // 2, most
 
 
-def _truncate(transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure) -> Truncate | None:
+def _truncate(
+    transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: TokenEstimator
+) -> TruncateDecision | None:
     """None where the context would be full all the same."""
-    record = truncation(transcript, shown, policy, measure)
+    record = truncate_oldest_units(transcript, shown, policy, measure)
     if record is None:
         return None
     gone = frozenset(record.covered)
@@ -221,16 +239,16 @@ def _truncate(transcript: Transcript, shown: Layout, policy: CompactionPolicy, m
     if after >= policy.trigger and not policy.crowded:
         return None
     before = measure.part(measure.fixed + shown.tokens)
-    return Truncate(tokens_before=before, record=record, tokens_after=after)
+    return TruncateDecision(tokens_before=before, record=record, tokens_after=after)
 
 
-def _unfit(shown: Layout, measure: Measure, policy: CompactionPolicy) -> CannotFit:
+def _unfit(shown: Layout, measure: TokenEstimator, policy: CompactionPolicy) -> CannotFitDecision:
     def size(index: int | None, *named: int | None) -> int:
         return 0 if index is None or index in named else measure.part(shown.units[index].tokens)
 
     named = {shown.contract, shown.latest, shown.pending}
 
-    return CannotFit(
+    return CannotFitDecision(
         tokens_before=measure.part(measure.fixed + shown.tokens),
         limit=policy.trigger,
         fixed=measure.part(measure.fixed),
@@ -247,7 +265,7 @@ GROWTH_PERCENT = 25
 """Of the middle that could not be summarised: by so much the conversation has to grow, or the next one is the same."""
 
 
-def why_no_summary(transcript: Transcript) -> str | None:
+def get_summary_skip_reason(transcript: Transcript) -> str | None:
     """Why no summary is asked for now, in words for a person; None where one may be.
 
     A summary that was made, also one by hand, ends the row. What was rewound takes its failures with it.
@@ -260,29 +278,31 @@ def why_no_summary(transcript: Transcript) -> str | None:
     return None
 
 
-def _failed_in_a_row(transcript: Transcript) -> list[SummaryFailed]:
-    failed: list[SummaryFailed] = []
-    for record in current(transcript).records:
-        if isinstance(record, Summarised):
+def _failed_in_a_row(transcript: Transcript) -> list[SummaryFailureRecord]:
+    failed: list[SummaryFailureRecord] = []
+    for record in get_effective_transcript(transcript).records:
+        if isinstance(record, SummaryRecord):
             failed = []
-        elif isinstance(record, SummaryFailed):
+        elif isinstance(record, SummaryFailureRecord):
             failed.append(record)
     return failed
 
 
-def _missing_growth(transcript: Transcript, failed: SummaryFailed) -> int:
+def _missing_growth(transcript: Transcript, failed: SummaryFailureRecord) -> int:
     """Tokens (plain estimate) that still have to be said."""
     later = {message.id for message in transcript.messages[failed.after :]}
-    grown = estimate_messages([message for message in current(transcript).messages if message.id in later])
+    grown = estimate_messages(
+        [message for message in get_effective_transcript(transcript).messages if message.id in later]
+    )
     return failed.middle_tokens * GROWTH_PERCENT // 100 - grown
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CompactionContext:
     """A request for room, of a workflow or by way of it of a person."""
 
     request: CompactionRequest
-    manual: Manual | None
+    manual: ManualCompaction | None
     fixed: int
     """Estimated tokens of the agent's system prompt and tools."""
 
@@ -302,23 +322,23 @@ class Wanted:
             return transcript
         return transcript.replace(records=transcript.records[: transcript.records.index(record)])
 
-    def measure(self, transcript: Transcript) -> Measure:
+    def measure(self, transcript: Transcript) -> TokenEstimator:
         """Corrected as the leg's last request was, which was found too large."""
         if self.manual is not None:
-            return Measure(fixed=self.fixed, scale=self.manual.scale)
-        estimated = Measure(fixed=self.fixed).request(view(self.before(transcript)))
-        return Measure(fixed=self.fixed, scale=correction(estimated, self.request.request_tokens))
+            return TokenEstimator(fixed=self.fixed, scale=self.manual.scale)
+        estimated = TokenEstimator(fixed=self.fixed).request(build_model_view(self.before(transcript)))
+        return TokenEstimator(fixed=self.fixed, scale=compute_correction_factor(estimated, self.request.request_tokens))
 
     def policy(self, transcript: Transcript) -> CompactionPolicy:
         """That of the agent; where its messages are too many, or a person asked, full as it is."""
-        terms, shown = self.request.terms, view(transcript)
+        terms, shown = self.request.terms, build_model_view(transcript)
         if self.manual is None and not terms.crowded(len(shown)):
             return terms.policy
         policy = terms.policy.for_crowd(self.measure(transcript).request(shown))
         return policy.replace(instructions=self.manual.instructions) if self.manual else policy
 
 
-def parts_of(texts: Sequence[str], room: int) -> tuple[str, ...]:
+def split_into_parts(texts: Sequence[str], room: int) -> tuple[str, ...]:
     """The texts in order, joined by line ends, in as few parts of at most `room` tokens as go one after another.
 
     A text that alone is over the room is cut by characters. One part where everything fits.
@@ -355,7 +375,7 @@ def _pieces(text: str, room: int) -> list[str]:
 
 MOST_SOURCES = 12
 """Some 120 tokens. More passages share an entry: it names the first of them."""
-_SOURCE = proven(r"(p[0-9a-f]{8}) ([^\s-]++)-(\S++)")
+_SOURCE = compile_bounded(r"(p[0-9a-f]{8}) ([^\s-]++)-(\S++)")
 
 
 class _Source(NamedTuple):
@@ -371,12 +391,14 @@ class _Source(NamedTuple):
         return f"{self.passage} {self.first}-{self.last}"
 
 
-def sources(hidden: Sequence[Message], passages: Iterable[Passage]) -> str:
+def build_sources_line(hidden: Sequence[Message], passages: Iterable[Passage]) -> str:
     """The line for a summary of these messages: what earlier summaries among them name, then the passages made now.
 
     Empty without any.
     """
-    earlier = [line for message in hidden if is_summary_or_marker(message) for line in entries(message, SOURCES)]
+    earlier = [
+        line for message in hidden if is_summary_or_marker(message) for line in parse_ledger_entries(message, SOURCES)
+    ]
     found = [_Source(*match) for line in earlier for match in _SOURCE.findall(line)]
     found += [_Source(one.short_id, one.first_message, one.last_message) for one in passages]
     while len(found) > MOST_SOURCES:

@@ -11,7 +11,7 @@ MOST_LEAST_SAVING = 20_000
 
 
 Strategy = Literal["window", "snapshot", "replace", "ends"]
-"""How rung 3 chooses what a summary is to stand for (`domain.compaction.strategies`)."""
+"""How rung 3 chooses what a summary is to stand for (`context.strategies`)."""
 
 
 class CompactionPolicy(Value):

@@ -15,14 +15,14 @@ from waystation.context.transcript import (
     Thinking,
     ToolResult,
     ToolUse,
-    user_text,
+    build_user_message,
 )
 
 NO_RESULT = "No result of this call was recorded. Whether it had an effect is unknown: check before repeating it."
-_OPENING = user_text("opening", "(The beginning of this conversation is not in the record.)")
+_OPENING = build_user_message("opening", "(The beginning of this conversation is not in the record.)")
 
 
-def legal(messages: Sequence[Message]) -> tuple[Message, ...]:
+def repair_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The messages, legal.
 
     A call that the conversation went past without a result gets a synthetic one; calls at the very end may be pending.
@@ -46,7 +46,7 @@ def legal(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(repaired)
 
 
-def units_of(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
+def split_into_units(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
     """A legal sequence of messages, cut between units."""
     units: list[list[Message]] = []
     for message in messages:

@@ -15,14 +15,27 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
-from waystation.context.constraints import user_constraints
-from waystation.context.history import behind, current, masked_calls, masked_result
+from waystation.context.constraints import extract_user_constraints
+from waystation.context.history import (
+    expand_covered_ids,
+    get_effective_transcript,
+    get_masked_call_ids,
+    render_masked_result,
+)
 from waystation.context.policy import CompactionPolicy
-from waystation.context.summary import DEMANDED, MARKER_PREFIX, ledger, line_tokens
-from waystation.context.tokens import Measure, estimate_message, estimate_text
-from waystation.context.transcript import Masked, Message, Restored, Rewound, Transcript, Truncated, user_text
+from waystation.context.summary import DEMANDED, MARKER_PREFIX, estimate_line_tokens, render_ledger
+from waystation.context.tokens import TokenEstimator, estimate_message, estimate_text
+from waystation.context.transcript import (
+    MaskRecord,
+    Message,
+    RestoreRecord,
+    RewindRecord,
+    Transcript,
+    TruncationRecord,
+    build_user_message,
+)
 from waystation.context.units import Layout, Unit
-from waystation.privacy.policy import whole_until
+from waystation.privacy.policy import find_cut_position
 
 _MOST_TOKENS = 40_000
 _WINDOW_SHARE = 4
@@ -40,12 +53,12 @@ def preview(text: str, blob: str) -> str:
 
     `blob` is the whole id under which the store keeps the text: the pointer must work as it is written.
     """
-    return ends(text, f"All its {len(text):,} characters are stored; read_stored with id {blob} reads on")
+    return truncate_middle(text, f"All its {len(text):,} characters are stored; read_stored with id {blob} reads on")
 
 
-def ends(text: str, pointer: str) -> str:
+def truncate_middle(text: str, pointer: str) -> str:
     """Head and tail of 2,000 characters each (of a short text, a quarter each), and between them where the rest is."""
-    end = whole_until(text, min(END_CHARACTERS, len(text) // 4))
+    end = find_cut_position(text, min(END_CHARACTERS, len(text) // 4))
     gap = f"[The middle of this result is not shown. {pointer}, the middle begins at character {end}.]"
     return f"{text[:end]}\n{gap}\n{text[len(text) - end :]}"
 
@@ -55,27 +68,27 @@ def compaction_id(transcript: Transcript, covered: Sequence[str], policy: Compac
 
     How often something was undone belongs to it, lest what is compacted again after that be taken for the undone one.
     """
-    undone = sum(isinstance(record, Restored | Rewound) for record in transcript.records)
+    undone = sum(isinstance(record, RestoreRecord | RewindRecord) for record in transcript.records)
     content = json.dumps([transcript.run_id, list(covered), policy.model_dump(mode="json"), undone], sort_keys=True)
     return sha256(content.encode()).hexdigest()[:20]
 
 
 @dataclass(frozen=True)
-class Masking:
+class MaskingResult:
     """A mask record and the tokens that it saves, as a plain estimate."""
 
-    record: Masked
+    record: MaskRecord
     saved: int
 
 
-def masking(
+def mask_tool_results(
     transcript: Transcript, layout: Layout, policy: CompactionPolicy, rereadable: frozenset[str]
-) -> Masking | None:
+) -> MaskingResult | None:
     """Masks every large result of these tools but the last `mask_keep`; None where there is none.
 
     Pinned units stay whole, and so does the newest: the model may not have read it yet.
     """
-    done = masked_calls(transcript)
+    done = get_masked_call_ids(transcript)
     savings: dict[str, int] = {}
     for index, unit in enumerate(layout.units[:-1]):
         if unit.tokens <= policy.mask_over or index in layout.pinned:
@@ -88,14 +101,14 @@ def masking(
             tokens = estimate_text(result.content) + sum(part.tokens for part in result.attached)
             if tokens <= policy.mask_over:
                 continue
-            saved = tokens - estimate_text(masked_result(name, result.content))
+            saved = tokens - estimate_text(render_masked_result(name, result.content))
             if saved > 0:
                 savings[result.tool_use_id] = saved
     calls = tuple(savings)[: max(0, len(savings) - policy.mask_keep)]
     if not calls:
         return None
-    record = Masked(id=compaction_id(transcript, calls, policy), tool_use_ids=calls)
-    return Masking(record, sum(savings[call] for call in calls))
+    record = MaskRecord(id=compaction_id(transcript, calls, policy), tool_use_ids=calls)
+    return MaskingResult(record, sum(savings[call] for call in calls))
 
 
 _NAMED_IDS = 6
@@ -103,7 +116,9 @@ MARKER_TOKENS = 100
 """Room for a marker."""
 
 
-def truncation(transcript: Transcript, layout: Layout, policy: CompactionPolicy, measure: Measure) -> Truncated | None:
+def truncate_oldest_units(
+    transcript: Transcript, layout: Layout, policy: CompactionPolicy, measure: TokenEstimator
+) -> TruncationRecord | None:
     """Hides the oldest half of the units that may be hidden, and more where that would leave the context full.
 
     What the user demanded in them stands in the marker, word for word; a unit whose demands would bring the marker's
@@ -136,20 +151,20 @@ def _bearable(layout: Layout, cap: int) -> Iterator[_Hiding]:
     for index, unit in enumerate(layout.units):
         if index in layout.protected:
             continue
-        demands = tuple(demand for demand in user_constraints(unit.messages) if demand not in carried)
-        size = sum(map(line_tokens, demands))
+        demands = tuple(demand for demand in extract_user_constraints(unit.messages) if demand not in carried)
+        size = sum(map(estimate_line_tokens, demands))
         if size <= cap:
             cap -= size
             carried.update(demands)
             yield _Hiding(unit, demands, unit.tokens - size)
 
 
-def _record(transcript: Transcript, hidden: Sequence[_Hiding], policy: CompactionPolicy) -> Truncated:
+def _record(transcript: Transcript, hidden: Sequence[_Hiding], policy: CompactionPolicy) -> TruncationRecord:
     covered = tuple(message_id for hiding in hidden for message_id in hiding.unit.ids)
     record_id = compaction_id(transcript, covered, policy)
     demands = [demand for hiding in hidden for demand in hiding.demands]
     marker = _marker(record_id, _said(transcript, covered), demands, recall=policy.recall)
-    return Truncated(id=record_id, covered=covered, marker=marker)
+    return TruncationRecord(id=record_id, covered=covered, marker=marker)
 
 
 def _marker(record_id: str, ids: Sequence[str], demands: Sequence[str], *, recall: bool) -> Message:
@@ -158,12 +173,12 @@ def _marker(record_id: str, ids: Sequence[str], demands: Sequence[str], *, recal
     there = " They stay in the record of this conversation; recall may find what they said." if recall else ""
     text = f"[{len(ids):,} earlier messages are hidden here to save space: {names}.{there}]"
     if demands:
-        text += f"\nWhat the user demanded in them:\n{ledger(f'{DEMANDED}{demand}' for demand in demands)}"
-    return user_text(f"{MARKER_PREFIX}{record_id}", text)
+        text += f"\nWhat the user demanded in them:\n{render_ledger(f'{DEMANDED}{demand}' for demand in demands)}"
+    return build_user_message(f"{MARKER_PREFIX}{record_id}", text)
 
 
 def _said(transcript: Transcript, covered: tuple[str, ...]) -> list[str]:
     """Ids of the messages that the covered ones are or stand for: what is hidden in truth."""
-    now = current(transcript)
-    hidden = behind(covered, now.compactions)
+    now = get_effective_transcript(transcript)
+    hidden = expand_covered_ids(covered, now.compactions)
     return [message.id for message in now.messages if message.id in hidden]

@@ -6,7 +6,7 @@ Strategy `_ends`: the first message, a summary of everything between, the last f
 
 Strategy `replace`: everything into one summary, or everything but the last few messages.
 
-What it took of the files that were read comes back with the summary: `domain.compaction.restored`.
+What it took of the files that were read comes back with the summary: `context.restoration`.
 
 Strategy `window`: the first messages, a summary of the whole middle, the last messages.
 
@@ -22,11 +22,11 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from waystation.context.policy import CompactionPolicy, Strategy
-from waystation.context.tokens import Measure
+from waystation.context.tokens import TokenEstimator
 from waystation.context.units import Layout, Unit
 
 
-def room_beside(policy: CompactionPolicy, measure: Measure, summary_room: int) -> int:
+def compute_retainable_tokens(policy: CompactionPolicy, measure: TokenEstimator, summary_room: int) -> int:
     """Tokens that may stay, so that with a summary of `summary_room` tokens the request is within the target."""
     return policy.target - measure.part(measure.fixed) - summary_room
 
@@ -36,7 +36,7 @@ class _Kept:
     """The units that stay, as far as they are chosen. To begin with, those that no compaction covers."""
 
     layout: Layout
-    measure: Measure
+    measure: TokenEstimator
     indices: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,13 +72,13 @@ LAST = 3
 """Messages that stay at the end, unless the policy says otherwise."""
 
 
-def _ends(layout: Layout, policy: CompactionPolicy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
+def _ends(layout: Layout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int) -> tuple[Unit, ...]:
     """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
 
     `keep_last` is a maximum: whole units stay, as far as the target allows. The newest unit, which the model may not
     have answered yet, is the last to go, also where it has more messages.
     """
-    room = room_beside(policy, measure, summary_room)
+    room = compute_retainable_tokens(policy, measure, summary_room)
     last_first = range(len(layout.units) - 1, -1, -1)
     kept = _Kept(layout, measure)
     kept.take(last_first[:1], room)
@@ -87,14 +87,16 @@ def _ends(layout: Layout, policy: CompactionPolicy, measure: Measure, summary_ro
     return kept.rest
 
 
-def replace(layout: Layout, policy: CompactionPolicy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
+def select_replace_units(
+    layout: Layout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
+) -> tuple[Unit, ...]:
     """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
 
     `keep_last` (none, unless the policy says so) is a maximum: whole units stay, as far as the target allows.
     """
     kept = _Kept(layout, measure)
     last_first = range(len(layout.units) - 1, -1, -1)
-    kept.take(last_first, room_beside(policy, measure, summary_room), policy.keep_last or 0)
+    kept.take(last_first, compute_retainable_tokens(policy, measure, summary_room), policy.keep_last or 0)
     return kept.rest
 
 
@@ -102,13 +104,15 @@ REACH = 20
 """Percent of the size: a turn of the user's no farther than this from the share is preferred to any other place."""
 
 
-def snapshot(layout: Layout, policy: CompactionPolicy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
+def select_snapshot_units(
+    layout: Layout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
+) -> tuple[Unit, ...]:
     """The units that a snapshot is to stand for, in order; empty where there is nothing but earlier ones.
 
     The cut is at the turn of the user's that is nearest to `snapshot_share` of the size, or, where none is in reach,
     at the nearest turn of the assistant's: it starts a whole unit. What stays fits the target.
     """
-    room = room_beside(policy, measure, summary_room)
+    room = compute_retainable_tokens(policy, measure, summary_room)
     fits = [cut for cut, left in _cuts(layout, policy) if measure.part(left) <= room]
     distances = _distances(layout, policy.snapshot_share)
     turns = [cut for cut in fits if layout.units[cut].messages[0].role == "user" and distances[cut] <= REACH]
@@ -139,14 +143,16 @@ def _distances(layout: Layout, share: int) -> list[float]:
     ]
 
 
-def window(layout: Layout, policy: CompactionPolicy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
+def select_window_units(
+    layout: Layout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
+) -> tuple[Unit, ...]:
     """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
 
     `primers` and `recents` are maxima: whole units go, recent ones before primers and from the inside out, until what
     stays fits half the target, and with a summary of `summary_room` tokens the target. The newest unit, which the
     model may not have answered yet, stays where the target allows.
     """
-    most = room_beside(policy, measure, summary_room)
+    most = compute_retainable_tokens(policy, measure, summary_room)
     room = min(most, policy.target // 2)
     last_first = range(len(layout.units) - 1, -1, -1)
     kept = _Kept(layout, measure)
@@ -156,20 +162,20 @@ def window(layout: Layout, policy: CompactionPolicy, measure: Measure, summary_r
     return kept.rest
 
 
-class Chooser(NamedTuple):
+class CompactionStrategy(NamedTuple):
     """A strategy."""
 
-    middle: Callable[[Layout, CompactionPolicy, Measure, int], tuple[Unit, ...]]
+    middle: Callable[[Layout, CompactionPolicy, TokenEstimator, int], tuple[Unit, ...]]
     """The units to cover, in order, given the room that a summary needs; empty where there is nothing to cover."""
     prompt: str
     """Name of the prompt that the summary is asked for with."""
     restores_files: bool = False
-    """Whether files that were read in the middle come back with the summary (`domain.compaction.restored`)."""
+    """Whether files that were read in the middle come back with the summary (`context.restoration`)."""
 
 
-STRATEGIES: Mapping[Strategy, Chooser] = {
-    "window": Chooser(window, "condense"),
-    "snapshot": Chooser(snapshot, "snapshot"),
-    "replace": Chooser(replace, "condense", restores_files=True),
-    "ends": Chooser(_ends, "condense"),
+STRATEGIES: Mapping[Strategy, CompactionStrategy] = {
+    "window": CompactionStrategy(select_window_units, "condense"),
+    "snapshot": CompactionStrategy(select_snapshot_units, "snapshot"),
+    "replace": CompactionStrategy(select_replace_units, "condense", restores_files=True),
+    "ends": CompactionStrategy(_ends, "condense"),
 }

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from waystation.context.tokens import estimate_text
-from waystation.context.transcript import Message, user_text
-from waystation.kernel.patterns import proven
-from waystation.security.untrusted import Tagged, tagged, without_tags
+from waystation.context.transcript import Message, build_user_message
+from waystation.kernel.patterns import compile_bounded
+from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted
 
 ID_PREFIX = "s-"
 OPEN, CLOSE = "<earlier_conversation>", "</earlier_conversation>"
@@ -22,45 +22,49 @@ FRAME_TOKENS = 60
 """What the frame and the message around a summary need."""
 LEDGER_SHARE = 2
 """What a ledger takes in by choice (decisions, requests, identifiers) may have this part of the room of its summary."""
-_FRAME_TAG = proven(r"< {0,3}/? {0,3}(?:earlier_conversation|ledger|restored_files?)(?: [^<>]{0,300})?>", re.IGNORECASE)
-_SCRATCHPAD = proven(r"<scratchpad>.*?(?:</scratchpad>|(?=<state_snapshot>)|\Z)\s*", re.DOTALL)
+_FRAME_TAG = compile_bounded(
+    r"< {0,3}/? {0,3}(?:earlier_conversation|ledger|restored_files?)(?: [^<>]{0,300})?>", re.IGNORECASE
+)
+_SCRATCHPAD = compile_bounded(r"<scratchpad>.*?(?:</scratchpad>|(?=<state_snapshot>)|\Z)\s*", re.DOTALL)
 
 
-def summary_message(compaction_id: str, text: str) -> Message:
+def build_summary_message(compaction_id: str, text: str) -> Message:
     """The summary as a message of the user's role, `s-<compaction_id>`. No reply to it is invented."""
-    return user_text(f"{ID_PREFIX}{compaction_id}", tagged("earlier_conversation", NOTE, _record(text)))
+    return build_user_message(
+        f"{ID_PREFIX}{compaction_id}", wrap_untrusted("earlier_conversation", NOTE, _record(text))
+    )
 
 
-def summary_part(text: str) -> Tagged:
+def wrap_partial_summary(text: str) -> SafeMarkup:
     """What a model wrote of a part of a conversation, as the summary of all parts is made of it."""
-    return tagged("earlier_conversation", unframed(text))
+    return wrap_untrusted("earlier_conversation", strip_frame_tags(text))
 
 
-def _record(text: str) -> Tagged:
+def _record(text: str) -> SafeMarkup:
     """A summary with its ledger and restored files, whose own words are `unframed` already."""
-    return Tagged(without_tags(text, "earlierconversation"))
+    return SafeMarkup(escape_tags(text, "earlierconversation"))
 
 
 def is_summary(message: Message) -> bool:
-    """Whether the message is one that `summary_message` made."""
+    """Whether the message is one that `build_summary_message` made."""
     return message.id.startswith(ID_PREFIX)
 
 
-def inner_text(message: Message) -> str:
+def extract_summary_text(message: Message) -> str:
     """The summary without its frame."""
     return message.text.removeprefix(f"{OPEN}\n{NOTE}\n").removesuffix(f"\n{CLOSE}")
 
 
-def unframed(text: str) -> Tagged:
+def strip_frame_tags(text: str) -> SafeMarkup:
     """The text without the tags that frame summaries and ledgers: what a tool said cannot step out of the record.
 
     Other tags of ours stay: a conversation is kept as it was said, and none of them frames a record.
     """
     # Our own frames, whole, leave no word behind. What is made of the rest then, or was spelled otherwise, is defused.
-    return Tagged(without_tags(_FRAME_TAG.sub("\t", text), "earlierconversation", "ledger", "restoredfile"))
+    return SafeMarkup(escape_tags(_FRAME_TAG.sub("\t", text), "earlierconversation", "ledger", "restoredfile"))
 
 
-def ledger_room(summary_tokens: int) -> int:
+def compute_ledger_token_limit(summary_tokens: int) -> int:
     """Tokens for what the ledger of a summary of at most so many tokens takes in by choice."""
     return summary_tokens // LEDGER_SHARE
 
@@ -88,15 +92,15 @@ LEAST_PIECE = 20
 """Characters: less of a text says nothing."""
 
 
-def ledger(lines: Iterable[str]) -> str:
+def render_ledger(lines: Iterable[str]) -> str:
     """The lines as a ledger; empty without any."""
     body = "\n".join(lines)
-    return tagged("ledger", unframed(body)) if body else ""
+    return wrap_untrusted("ledger", strip_frame_tags(body)) if body else ""
 
 
-def entries(message: Message, kind: str) -> tuple[str, ...]:
+def parse_ledger_entries(message: Message, kind: str) -> tuple[str, ...]:
     """What the message's own ledger has of a kind; all its lines where the kind is empty."""
-    _, mark, rest = inner_text(message).rpartition(f"{LEDGER_OPEN}\n")
+    _, mark, rest = extract_summary_text(message).rpartition(f"{LEDGER_OPEN}\n")
     lines = rest.partition(f"\n{LEDGER_CLOSE}")[0].split("\n") if mark else []
     return tuple(line.removeprefix(kind) for line in lines if line.startswith(kind))
 
@@ -112,33 +116,33 @@ def is_summary_or_marker(message: Message) -> bool:
     return is_summary(message) or message.id.startswith(MARKER_PREFIX)
 
 
-def ledger_line(text: str) -> str:
+def format_ledger_line(text: str) -> str:
     """The text as it may stand in a ledger."""
-    return " ".join(unframed(text).split())
+    return " ".join(strip_frame_tags(text).split())
 
 
-def shortened(text: str, characters: int) -> str:
+def shorten_text(text: str, characters: int) -> str:
     """The text, or its beginning with a mark where it was cut; at most so many characters."""
     return text if len(text) <= characters else text[: characters - len(CUT)].rstrip() + CUT
 
 
-def newest_fitting(texts: Iterable[str], room: int) -> list[str]:
+def select_newest_fitting(texts: Iterable[str], room: int) -> list[str]:
     """The last texts that fit the room (tokens), in their order; the one at the boundary is cut, with a mark."""
     return list(_fitting(reversed(list(texts)), room))[::-1]
 
 
 def _fitting(newest_first: Iterable[str], room: int) -> Iterator[str]:
     for text in newest_first:
-        size = line_tokens(text)
+        size = estimate_line_tokens(text)
         if size > room:
             characters = len(text) * max(room, 0) // size
             if characters >= LEAST_PIECE:
-                yield shortened(text, characters)
+                yield shorten_text(text, characters)
             return
         room -= size
         yield text
 
 
-def line_tokens(text: str) -> int:
+def estimate_line_tokens(text: str) -> int:
     """What a text takes as a line of a ledger."""
     return estimate_text(text) + 2

@@ -16,28 +16,28 @@ from enum import StrEnum
 from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
-from waystation.context.constraints import has_words, identifiers, words_of
+from waystation.context.constraints import extract_identifiers, has_words, normalise_words
 from waystation.context.outcome import Status
 from waystation.context.summary import (
     ASKED,
     DECIDED,
     DEMANDED,
     UNDONE,
-    ledger,
-    ledger_line,
-    ledger_room,
-    line_tokens,
-    newest_fitting,
-    summary_message,
-    unframed,
+    build_summary_message,
+    compute_ledger_token_limit,
+    estimate_line_tokens,
+    format_ledger_line,
+    render_ledger,
+    select_newest_fitting,
+    strip_frame_tags,
     without_ledger,
 )
 from waystation.context.tokens import estimate_message, estimate_text
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 
-class Replacement(Value):
+class SummaryCheckInput(Value):
     """The middle of a conversation, and what of it must not be lost. Redacted, but for the user's own words in it."""
 
     text: str
@@ -49,11 +49,11 @@ class Replacement(Value):
     cap: int
     """Most tokens that the user's constraints may have, and open work likewise: a fifth of the window."""
     constraints: tuple[str, ...] = ()
-    """Of `user_constraints`."""
+    """Of `extract_user_constraints`."""
     asked: tuple[str, ...] = ()
-    """Of `user_requests`."""
+    """Of `extract_user_requests`."""
     decisions: tuple[str, ...] = ()
-    """Of `recorded_decisions`."""
+    """Of `extract_recorded_decisions`."""
     open_work: tuple[str, ...] = ()
     """What is not done: pending approvals, running subagents, unfinished items of the plan."""
     user_said: tuple[str, ...] = ()
@@ -70,42 +70,42 @@ LONGEST_IDENTIFIER = 300
 """Characters: a longer one is no name for anything, and would leave no room for others."""
 
 
-class Entries(Value):
+class LedgerSection(Value):
     """Lines of a ledger, and what they are: kinds and counts, nothing of the conversation."""
 
     lines: tuple[str, ...]
     what: tuple[str, ...]
 
 
-def always_there(replaced: Replacement) -> Entries:
+def build_required_section(replaced: SummaryCheckInput) -> LedgerSection:
     """The user's constraints and open work.
 
     Also where the summary has them word for word: in a later compaction only the ledger tells a demand of the user's
     from the summariser's prose.
     """
     demanded = tuple(f"{DEMANDED}{sentence}" for sentence in replaced.constraints)
-    undone = tuple(f"{UNDONE}{ledger_line(item)}" for item in replaced.open_work)
+    undone = tuple(f"{UNDONE}{format_ledger_line(item)}" for item in replaced.open_work)
     what = ((len(demanded), "constraints of the user"), (len(undone), "open items"))
-    return Entries(lines=demanded + undone, what=tuple(f"{kind}: {count:,}" for count, kind in what if count))
+    return LedgerSection(lines=demanded + undone, what=tuple(f"{kind}: {count:,}" for count, kind in what if count))
 
 
-def taken_in(body: str, replaced: Replacement) -> Entries:
+def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSection:
     """Decisions that the summary lost, the user's requests, and identifiers that the summary lost."""
-    room = ledger_room(replaced.room)
-    written = words_of(body)
+    room = compute_ledger_token_limit(replaced.room)
+    written = normalise_words(body)
     undecided = [decision for decision in replaced.decisions if not has_words(written, decision)]
-    decided, asked = (newest_fitting(texts, room // SHARE) for texts in (undecided, replaced.asked))
+    decided, asked = (select_newest_fitting(texts, room // SHARE) for texts in (undecided, replaced.asked))
     sources = filter(None, [replaced.sources])
     lines = (*(f"{DECIDED}{text}" for text in decided), *(f"{ASKED}{text}" for text in asked), *sources)
-    shown = "\n".join([body, *always_there(replaced).lines, *lines])
+    shown = "\n".join([body, *build_required_section(replaced).lines, *lines])
     lost = _lost(shown, replaced.text)
-    kept = _kept(lost, room - sum(map(line_tokens, lines)))
+    kept = _kept(lost, room - sum(map(estimate_line_tokens, lines)))
     what = (
         ("lost decisions", len(decided), len(undecided)),
         ("requests of the user", len(asked), len(replaced.asked)),
         ("lost identifiers", sum(map(len, kept.values())), sum(map(len, lost.values()))),
     )
-    return Entries(
+    return LedgerSection(
         lines=(*lines, *(f"{kind}: {' | '.join(values)}" for kind, values in kept.items() if values)),
         what=tuple(f"{kind}: {count:,} of {found:,}" for kind, count, found in what if found),
     )
@@ -113,8 +113,11 @@ def taken_in(body: str, replaced: Replacement) -> Entries:
 
 def _lost(shown: str, middle: str) -> dict[str, list[str]]:
     """The identifiers of the middle that are not shown, by kind, the most mentioned and the newest first."""
-    there = identifiers(shown)
-    return {kind: _most_mentioned(found, there[kind]) for kind, found in identifiers(unframed(middle)).items()}
+    there = extract_identifiers(shown)
+    return {
+        kind: _most_mentioned(found, there[kind])
+        for kind, found in extract_identifiers(strip_frame_tags(middle)).items()
+    }
 
 
 def _most_mentioned(found: Counter[str], there: Counter[str]) -> list[str]:
@@ -139,7 +142,7 @@ def _fitting(texts: Iterable[str], room: int) -> Iterator[str]:
 
 SHORT_CHARACTERS = 300
 """A longer text that begins like a refusal may well be a summary of one."""
-_REFUSAL = proven(
+_REFUSAL = compile_bounded(
     r"(?:api )?error\s*[:\d]|traceback\b|\{\s*\"(?:type\"\s*:\s*\")?error\"|http [45]\d\d\b|overloaded\b"
     r"|[45]\d\d:? (?:overloaded|bad|unauthori[sz]ed|forbidden|not found|too many|internal|service|gateway)\b"
     r"|rate limit|internal server error|(?:the )?request timed out"
@@ -191,20 +194,20 @@ _BEGUN = r"(?=[\"“„«「『‘'\n])"
 """One look instead of one for each kind of quotation."""
 _NEAR = rf"(?=[^\n\"'“”„«»「」『』‘….!?]{{0,96}}+{_BEGUN})"
 """Further off nothing is ascribed to a speaker: one look instead of one for each word that might say so."""
-_ASCRIBED = proven(
+_ASCRIBED = compile_bounded(
     rf"{_SPEAKER}{_NEAR}{_GAP}{{0,40}}?(?:(?:{_SAYS}|[:：]){_GAP}{{0,24}}?|(?:{_WIDE}){_GAP}{{0,36}}?){_BEGUN}({_QUOTED})"
     rf"|(?:{_WIDE}){_GAP}{{0,12}}?{_BEGUN}({_QUOTED})"
     rf"|((?<!\w)(?:\"[^\"\n]{{1,500}}\"|“[^“”\n]{{1,500}}”)),? (?:{_SAYS} (?:by )?{_SPEAKER}"
     rf"|{_SPEAKER} {_SAYS}(?!{_GAP}{{0,24}}[\"“]))",
     re.IGNORECASE,
 )
-_SPOKEN_LINE = proven(
+_SPOKEN_LINE = compile_bounded(
     rf"^[ \t>*_#•-]{{0,8}}(?:{_LATIN}|{_WIDE})[*_ \t]{{0,4}}[:：][*_ \t]{{0,4}}(?![\"“„«「『‘'])[^\s*_][^\n]*",
     re.IGNORECASE | re.MULTILINE,
 )
 
 
-class Ascribed(Value):
+class AttributionResult(Value):
     """A text without words that the user never said."""
 
     text: str
@@ -212,7 +215,7 @@ class Ascribed(Value):
     """What was taken out, each with what ascribed it to the user: kinds and counts."""
 
 
-def without_invented(text: str, user_said: Sequence[str]) -> Ascribed:
+def remove_invented_quotations(text: str, user_said: Sequence[str]) -> AttributionResult:
     """The text without quotations and lines that put words into the user's mouth. Twice is as once.
 
     A quotation that a message of the user's has, whatever its spacing, quotation marks and capitals, stays.
@@ -222,7 +225,7 @@ def without_invented(text: str, user_said: Sequence[str]) -> Ascribed:
 
     def checked(match: re.Match[str]) -> str:
         nonlocal said, removed
-        said = words_of("\n".join(user_said)) if said is None else said
+        said = normalise_words("\n".join(user_said)) if said is None else said
         quoted = next(group for group in match.groups() if group is not None)
         if has_words(said, quoted.strip().strip(">\"“”„«»「」『』‘’'").strip()):
             return match[0]
@@ -232,7 +235,7 @@ def without_invented(text: str, user_said: Sequence[str]) -> Ascribed:
     text = _ASCRIBED.sub(checked, text)
     text, lines = _SPOKEN_LINE.subn(REMOVED, text)
     what = ((removed, "quotations"), (lines, "lines"))
-    return Ascribed(
+    return AttributionResult(
         text=text,
         removed=tuple(f"{kind} in the user's name, never said: {count:,}" for count, kind in what if count),
     )
@@ -240,8 +243,8 @@ def without_invented(text: str, user_said: Sequence[str]) -> Ascribed:
 
 MOST_TIMES_ROOM = 3
 """A summary may be so many times as long as it was asked to be: models do not count exactly, and nor do estimates."""
-_WORD = proven(r"\w")
-_THOUGHT = proven(r"\A(?:\s*<(thinking|analysis)>.*?(?:</\1>|\Z))+", re.DOTALL)
+_WORD = compile_bounded(r"\w")
+_THOUGHT = compile_bounded(r"\A(?:\s*<(thinking|analysis)>.*?(?:</\1>|\Z))+", re.DOTALL)
 
 
 class Rule(StrEnum):
@@ -281,18 +284,18 @@ class _Draft(NamedTuple):
     text: str
     """With its ledger."""
     added: tuple[str, ...]
-    replaced: Replacement
+    replaced: SummaryCheckInput
 
 
-def check_summary(summary: str, replaced: Replacement) -> Accepted | Rejected:
+def check_summary(summary: str, replaced: SummaryCheckInput) -> Accepted | Rejected:
     """Whether the summary may stand for the middle, and what goes into the message if it may.
 
     What a model wrote of a ledger is not one: it is written anew, so that checking an accepted text changes nothing.
     """
     if hopeless := check_middle(replaced):
         return hopeless
-    checked = without_invented(_plain(summary), replaced.user_said)
-    needed, lost = always_there(replaced), taken_in(checked.text, replaced)
+    checked = remove_invented_quotations(_plain(summary), replaced.user_said)
+    needed, lost = build_required_section(replaced), build_recovered_section(checked.text, replaced)
     full = _draft(checked.text, replaced, needed, lost)
     # What is added by choice may be what inflates it.
     draft = full if _broken(full) is None else _draft(checked.text, replaced, needed)
@@ -301,25 +304,25 @@ def check_summary(summary: str, replaced: Replacement) -> Accepted | Rejected:
 
 def _plain(summary: str) -> str:
     """The summary without ledger, frames and thoughts; its lines end as lines do, so that none hides its beginning."""
-    thought = _THOUGHT.sub("", unframed(without_ledger(summary)))
+    thought = _THOUGHT.sub("", strip_frame_tags(without_ledger(summary)))
     return "\n".join(line.rstrip() for line in thought.splitlines()).strip()
 
 
-def check_middle(replaced: Replacement) -> Rejected | None:
+def check_middle(replaced: SummaryCheckInput) -> Rejected | None:
     """Why no summary whatever may stand for the middle: known before a model is asked for one."""
     return _first(((rule, breaks(replaced)) for rule, breaks in RULES_OF_MIDDLES.items()))
 
 
-def _pins(replaced: Replacement) -> str | None:
+def _pins(replaced: SummaryCheckInput) -> str | None:
     names = ", ".join(replaced.pinned)
     return f"the summary would hide what is pinned: {names}" if names else None
 
 
-def _constraints(replaced: Replacement) -> str | None:
+def _constraints(replaced: SummaryCheckInput) -> str | None:
     return _over_cap(replaced.constraints, replaced.cap, "what the user demanded, word for word,")
 
 
-def _open_work(replaced: Replacement) -> str | None:
+def _open_work(replaced: SummaryCheckInput) -> str | None:
     return _over_cap(replaced.open_work, replaced.cap, "the list of open work")
 
 
@@ -332,7 +335,7 @@ def _error_text(draft: _Draft) -> str | None:
 
 
 def _inflated(draft: _Draft) -> str | None:
-    smaller = estimate_message(summary_message("", draft.text)) < draft.replaced.tokens
+    smaller = estimate_message(build_summary_message("", draft.text)) < draft.replaced.tokens
     return None if smaller else "the summary is not smaller than what it replaces"
 
 
@@ -341,7 +344,7 @@ def _target_size(draft: _Draft) -> str | None:
     return f"the summary has {size:,} tokens; {room:,} were asked for" if size > MOST_TIMES_ROOM * room else None
 
 
-RULES_OF_MIDDLES: Mapping[Rule, Callable[[Replacement], str | None]] = {
+RULES_OF_MIDDLES: Mapping[Rule, Callable[[SummaryCheckInput], str | None]] = {
     Rule.PINS: _pins,
     Rule.CONSTRAINTS: _constraints,
     Rule.OPEN_WORK: _open_work,
@@ -355,10 +358,10 @@ RULES_OF_SUMMARIES: Mapping[Rule, Callable[[_Draft], str | None]] = {
 """Each says what is wrong, or nothing; the first that does counts."""
 
 
-def _draft(body: str, replaced: Replacement, *entries: Entries) -> _Draft:
+def _draft(body: str, replaced: SummaryCheckInput, *entries: LedgerSection) -> _Draft:
     lines = [line for part in entries for line in part.lines]
     added = tuple(what for part in entries for what in part.what)
-    return _Draft(body, "\n\n".join(filter(None, [body, ledger(lines)])), added, replaced)
+    return _Draft(body, "\n\n".join(filter(None, [body, render_ledger(lines)])), added, replaced)
 
 
 def _broken(draft: _Draft) -> Rejected | None:
@@ -378,5 +381,5 @@ def _status(rule: Rule) -> Literal[Status.FAILED_EMPTY_SUMMARY, Status.FAILED_IN
 
 
 def _over_cap(texts: Sequence[str], cap: int, what: str) -> str | None:
-    size = sum(map(line_tokens, texts))
+    size = sum(map(estimate_line_tokens, texts))
     return f"{what} has {size:,} tokens; a fifth of the window is {cap:,}: raise the window" if size > cap else None

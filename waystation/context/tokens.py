@@ -95,45 +95,45 @@ def estimate_messages(messages: Iterable[Message]) -> int:
     return sum(estimate_message(message) for message in messages)
 
 
-def fixed_tokens(system: str, tools_json: str) -> int:
+def estimate_fixed_tokens(system: str, tools_json: str) -> int:
     """Tokens that every request of an agent has: system prompt and tools."""
     return estimate_text(system) + estimate_text(tools_json)
 
 
-def request_tokens(fixed: int, messages: Iterable[Message], scale: float = 1.0) -> int:
+def estimate_request_tokens(fixed: int, messages: Iterable[Message], scale: float = 1.0) -> int:
     """Tokens of the whole request. `scale` is the `correction` that the last reply taught."""
     return math.ceil((fixed + estimate_messages(messages)) * scale)
 
 
-def correction(estimated: int, real: int) -> float:
+def compute_correction_factor(estimated: int, real: int) -> float:
     """What estimates are to be multiplied with, from one request's estimate and its real count. Between 0.5 and 2."""
     if estimated <= 0 or real <= 0:
         return 1.0
     return min(max(real / estimated, LEAST_CORRECTION), MOST_CORRECTION)
 
 
-def upper_bound(system: str, tools_json: str, messages: Iterable[Message]) -> int:
+def compute_request_upper_bound(system: str, tools_json: str, messages: Iterable[Message]) -> int:
     """Tokens that the request certainly does not exceed.
 
     A token covers at least one byte, so the bytes of everything as it goes over the wire bound the content; a fixed
     overhead for the request and for each message, block and tool bounds what the provider wraps around it.
     """
-    bound = REQUEST_OVERHEAD + most_bytes(system) + most_bytes(tools_json)
+    bound = REQUEST_OVERHEAD + compute_max_utf8_bytes(system) + compute_max_utf8_bytes(tools_json)
     bound += PART_OVERHEAD * tools_json.count('"input_schema"')
     for message in messages:
-        bound += most_bytes(message.model_dump_json()) + PART_OVERHEAD * (1 + len(message.blocks))
+        bound += compute_max_utf8_bytes(message.model_dump_json()) + PART_OVERHEAD * (1 + len(message.blocks))
     return bound
 
 
-def reply_bound(blocks: Iterable[Block], max_output: int) -> int:
+def compute_reply_upper_bound(blocks: Iterable[Block], max_output: int) -> int:
     """Tokens that a reply certainly does not exceed. Of what was thought only a part may be shown."""
     said = list(blocks)
     if any(isinstance(block, Thinking | RedactedThinking) for block in said):
         return max_output
-    return min(max_output, sum(most_bytes(block.model_dump_json()) + PART_OVERHEAD for block in said))
+    return min(max_output, sum(compute_max_utf8_bytes(block.model_dump_json()) + PART_OVERHEAD for block in said))
 
 
-class Measure(Value):
+class TokenEstimator(Value):
     """Measures requests of one agent run as its provider would count them."""
 
     fixed: int
@@ -142,7 +142,7 @@ class Measure(Value):
 
     def request(self, messages: Iterable[Message]) -> int:
         """Tokens of the whole request."""
-        return request_tokens(self.fixed, messages, self.scale)
+        return estimate_request_tokens(self.fixed, messages, self.scale)
 
     def part(self, estimated: int) -> int:
         """Tokens of a part of a request whose estimate this is."""
@@ -173,7 +173,7 @@ def _beyond_ascii(text: str, ascii_characters: int) -> int:
     return (latin - ascii_characters) * ACCENTED + cyrillic * CYRILLIC + wide * WIDE + other * OTHER
 
 
-def most_bytes(text: str) -> int:
+def compute_max_utf8_bytes(text: str) -> int:
     """UTF-8 bytes; tokenisers that normalise first can lengthen a text (one ligature becomes eighteen letters)."""
     raw = len(text.encode())
     return raw if text.isascii() else max(raw, len(normalize("NFKC", text).encode()))

@@ -2,7 +2,7 @@
 
 The append-only log of an agent run: everything that was said, and everything that was done to it.
 
-Nothing in it is changed or removed. What counts of it now is `domain.compaction.history.current`.
+Nothing in it is changed or removed. What counts of it now is `context.history`.
 
 One turn's two commits, and the keys that make each of them count once.
 
@@ -19,11 +19,11 @@ from typing import Annotated, Final, Literal, NamedTuple
 from pydantic import Field, JsonValue
 
 from waystation.kernel.amount import Amount
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.security.confusables import UNSEEN
-from waystation.security.untrusted import Tagged, tagged_line, without_tags
+from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted_line
 
 OPERATORS: Final = "system_message"
 """The type of a block that is a whole message of the operator's in mid-conversation (role `system`)."""
@@ -89,32 +89,32 @@ _NO_WORDS = frozenset(
 _UNREADABLE_SOURCES = frozenset({"base64", "file", "url"})
 
 
-def words_in(value: JsonValue) -> Iterator[str]:
+def iter_block_texts(value: JsonValue) -> Iterator[str]:
     """Every text that a block of the Messages API holds, in its order: titles, contents, what a program wrote."""
     match value:
         case str():
             yield value
         case list():
             for item in value:
-                yield from words_in(item)
+                yield from iter_block_texts(item)
         case dict():
             is_text = value.get("type") == "text"  # a source whose data is text
             for key, item in value.items():
                 if key not in _NO_WORDS or (is_text and key == "data"):
-                    yield from words_in(item)
+                    yield from iter_block_texts(item)
         case _:
             pass
 
 
-def holds_unreadable(value: JsonValue) -> bool:
+def has_unreadable_content(value: JsonValue) -> bool:
     """Whether a block of the Messages API holds more than its words: a picture, a file elsewhere, what is encrypted."""
     match value:
         case list():
-            return any(map(holds_unreadable, value))
+            return any(map(has_unreadable_content, value))
         case dict():
             kind = value.get("type")
             sealed = kind in _UNREADABLE_SOURCES or any(value[key] for key in value if _is_sealed(key))
-            return sealed or any(map(holds_unreadable, value.values()))
+            return sealed or any(map(has_unreadable_content, value.values()))
         case _:
             return False
 
@@ -144,12 +144,12 @@ class Opaque(Value):
     @property
     def words(self) -> str:
         """What can be read in it; empty where nothing can."""
-        return "\n".join(text for text in words_in(self.body) if text.strip())
+        return "\n".join(text for text in iter_block_texts(self.body) if text.strip())
 
     @property
     def is_readable(self) -> bool:
         """Whether its words are all that it holds."""
-        return self.kind != "image" and not holds_unreadable(self.body)
+        return self.kind != "image" and not has_unreadable_content(self.body)
 
 
 class ToolResult(Value):
@@ -224,7 +224,7 @@ class Message(Value):
 
     @property
     def of_the_platform(self) -> bool:
-        """Whether `platform_text` or `status_text` made it: nobody asked for anything."""
+        """Whether `build_platform_message` or `status_text` made it: nobody asked for anything."""
         return self.is_status or self._framed(PLATFORM_OPEN, PLATFORM_CLOSE)
 
     @property
@@ -239,27 +239,27 @@ class Message(Value):
         return block.type == "text" and block.text.startswith(opening) and block.text.endswith(closing)
 
 
-def refused_call(call: ToolUse, words: str) -> ToolResult:
+def build_rejected_call_result(call: ToolUse, words: str) -> ToolResult:
     """The result of a call that was not carried out: why, and what to do instead."""
     return ToolResult(tool_use_id=call.id, content=words, is_error=True)
 
 
-def user_text(message_id: str, text: str) -> Message:
+def build_user_message(message_id: str, text: str) -> Message:
     """A user message of one text block."""
     return Message(id=message_id, role="user", blocks=(Text(text=text),))
 
 
-def platform_text(message_id: str, text: str) -> Message:
+def build_platform_message(message_id: str, text: str) -> Message:
     """What the platform tells an agent: of the user's role, as the Messages API wants it, and yet no user's word.
 
     What others wrote in the text is defused already; of its own tag nothing in it can step out.
     """
-    return user_text(message_id, tagged_line("platform", Tagged(without_tags(text, "platform"))))
+    return build_user_message(message_id, wrap_untrusted_line("platform", SafeMarkup(escape_tags(text, "platform"))))
 
 
-def status_text(message_id: str, status: str) -> Message:
-    """The status line as a message. `status`: in its tag, see `domain.layers.Reminder`."""
-    return user_text(message_id, status)
+def build_status_message(message_id: str, status: str) -> Message:
+    """The status line as a message. `status`: in its tag, see `domain.layers.StatusMessage`."""
+    return build_user_message(message_id, status)
 
 
 class ToolSpec(Value):
@@ -276,7 +276,7 @@ class _Record(Value):
     """How many messages the transcript had when this was committed: its place among them. Set by `with_record`."""
 
 
-class Summarised(_Record):
+class SummaryRecord(_Record):
     """`summary` stands for the covered messages. Covered ids may include summaries of earlier records."""
 
     type: Literal["summarised"] = "summarised"
@@ -289,14 +289,14 @@ class Summarised(_Record):
     """What it took out of the summary: kinds and counts."""
 
 
-class Masked(_Record):
+class MaskRecord(_Record):
     """The results of these tool calls are shown as placeholders; the originals stay in the transcript."""
 
     type: Literal["masked"] = "masked"
     tool_use_ids: tuple[str, ...]
 
 
-class SummaryPart(_Record):
+class SummaryPartRecord(_Record):
     """What one part of a middle came to that was too long for the summariser: kept, so that nobody pays it twice.
 
     It changes nothing of the view. Its id is that of the compaction, a hyphen, and the number of the part.
@@ -306,9 +306,9 @@ class SummaryPart(_Record):
     text: str
 
 
-class SummaryFailed(_Record):
+class SummaryFailureRecord(_Record):
     """A summary that nobody had asked for by hand, and that came to nothing: it is not tried again at once
-    (`domain.compaction.failed`).
+    (`context.outcome`).
 
     It changes nothing of the view. Its id is that of the compaction, and `-failed`.
     """
@@ -318,7 +318,7 @@ class SummaryFailed(_Record):
     """Plain estimate of what it was to stand for."""
 
 
-class Truncated(_Record):
+class TruncationRecord(_Record):
     """The covered messages are hidden behind a marker that gives their count and ids."""
 
     type: Literal["truncated"] = "truncated"
@@ -326,13 +326,13 @@ class Truncated(_Record):
     marker: Message
 
 
-class PromptPrefix(_Record):
+class PromptPrefixRecord(_Record):
     """System prompt and tools as they are sent from here until the next compaction, whatever becomes of them meanwhile.
 
     Models that sign their thinking sign it over everything before it: one word that changes there, and all that they
     thought is lost to them. So what was sent is only added to between two of these records. One is committed before the
     first call, before the first call after a compaction, and where somebody takes a tool away. Thinking from before the
-    newest one fits nothing any more (`domain.compaction.history.sent_view`).
+    newest one fits nothing any more (`context.history.build_view_without_outdated_thinking`).
     """
 
     type: Literal["prompt_prefix"] = "prompt_prefix"
@@ -340,21 +340,21 @@ class PromptPrefix(_Record):
     tools: tuple[ToolSpec, ...]
 
 
-class Pinned(_Record):
+class PinRecord(_Record):
     """No compaction covers this message."""
 
     type: Literal["pinned"] = "pinned"
     message_id: str
 
 
-class Restored(_Record):
+class RestoreRecord(_Record):
     """An earlier record (not a rewind) counts no more."""
 
     type: Literal["restored"] = "restored"
     record_id: str
 
 
-class Rewound(_Record):
+class RewindRecord(_Record):
     """The conversation goes on from this message: what was said and compacted after it counts no more."""
 
     type: Literal["rewound"] = "rewound"
@@ -363,9 +363,16 @@ class Rewound(_Record):
     """Whether the message itself stays."""
 
 
-Compaction = Summarised | Masked | Truncated
+Compaction = SummaryRecord | MaskRecord | TruncationRecord
 Record = Annotated[
-    Compaction | SummaryPart | SummaryFailed | PromptPrefix | Pinned | Restored | Rewound, Field(discriminator="type")
+    Compaction
+    | SummaryPartRecord
+    | SummaryFailureRecord
+    | PromptPrefixRecord
+    | PinRecord
+    | RestoreRecord
+    | RewindRecord,
+    Field(discriminator="type"),
 ]
 
 
@@ -403,7 +410,7 @@ class Transcript(Value):
             own.append(block)
         return Message(id=self.next_id, role="assistant", blocks=tuple(own), said_by=said_by)
 
-    def place_of(self, message_id: str) -> int | None:
+    def find_message_index(self, message_id: str) -> int | None:
         """Where a message stands, from 0; None where there is none of that id."""
         return next((place for place, message in enumerate(self.messages) if message.id == message_id), None)
 
@@ -470,11 +477,11 @@ class Charge(Value):
         return Amount(tokens=self.usage.fresh, micro_usd=self.cost_micro_usd or 0)
 
 
-_MESSAGE = proven(r"\A[^\W\d_]{1,2}\d{1,9}(?!\w)")
-_BEGINS_LABEL = proven(r"\A[^\W\d_]{1,2}\d{1,9}\s")
+_MESSAGE = compile_bounded(r"\A[^\W\d_]{1,2}\d{1,9}(?!\w)")
+_BEGINS_LABEL = compile_bounded(r"\A[^\W\d_]{1,2}\d{1,9}\s")
 _MESSAGE_CHARACTERS = 12
 """More than an id and the sign behind it."""
-_LISTED = proven(r"\w{1,4}[^\w\s]")
+_LISTED = compile_bounded(r"\w{1,4}[^\w\s]")
 """A mark of a list, like `1.` or `b)`."""
 _NO_LABEL = frozenset("(){}\u201a\u201e")
 """Signs that open something else than a label."""
@@ -489,7 +496,7 @@ def is_question(text: str) -> bool:
     return text.rstrip().endswith(("?", "\uff1f"))
 
 
-def reads_as_label(line: str) -> bool:
+def looks_like_label(line: str) -> bool:
     """Whether it might pass for the label of a turn, or for the mark of what is left out.
 
     It does with a bracket before its first word, or before the second where the first is a mark of a list; where it

@@ -7,11 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from waystation.context.history import current, kept_whole, known, pinned_ids, stand_in, view, with_record
+from waystation.context.history import (
+    build_model_view,
+    get_effective_transcript,
+    get_pinned_message_ids,
+    get_pinned_unit_message_ids,
+    get_replacement,
+    validate_message_id,
+    with_record,
+)
 from waystation.context.policy import CompactionPolicy
-from waystation.context.repair import units_of
-from waystation.context.tokens import Measure, estimate_messages
-from waystation.context.transcript import OPERATORS, Masked, Message, Opaque, Pinned, Restored, Transcript
+from waystation.context.repair import split_into_units
+from waystation.context.tokens import TokenEstimator, estimate_messages
+from waystation.context.transcript import OPERATORS, MaskRecord, Message, Opaque, PinRecord, RestoreRecord, Transcript
 from waystation.kernel.errors import BadInput
 
 
@@ -71,17 +79,19 @@ class Layout:
         return named | self.pinned
 
 
-def layout(transcript: Transcript) -> Layout:
+def build_layout(transcript: Transcript) -> Layout:
     """The transcript's view as units."""
-    now = current(transcript)
-    stand_ins = stand_in_ids(now)
-    units = tuple(Unit(messages=unit, stand_in=unit[0].id in stand_ins) for unit in units_of(view(now)))
+    now = get_effective_transcript(transcript)
+    stand_ins = get_replacement_ids(now)
+    units = tuple(
+        Unit(messages=unit, stand_in=unit[0].id in stand_ins) for unit in split_into_units(build_model_view(now))
+    )
     places = {message.id: index for index, unit in enumerate(units) for message in unit.messages}
     return Layout(
         units=units,
         contract=places.get(_first_said(now.messages)),
         latest=places.get(_first_said(reversed(now.messages))),
-        pinned=frozenset(places[name] for name in pinned_ids(now) if name in places),
+        pinned=frozenset(places[name] for name in get_pinned_message_ids(now) if name in places),
     )
 
 
@@ -100,23 +110,27 @@ def _is_said(message: Message) -> bool:
     return not message.tool_results and any(block.of_the_user for block in shown)
 
 
-def stand_in_ids(transcript: Transcript) -> frozenset[str]:
+def get_replacement_ids(transcript: Transcript) -> frozenset[str]:
     """Ids of the summaries and markers that the transcript's records put into its view."""
-    return frozenset(stand_in(record).id for record in transcript.compactions if not isinstance(record, Masked))
+    return frozenset(
+        get_replacement(record).id for record in transcript.compactions if not isinstance(record, MaskRecord)
+    )
 
 
-def pin(transcript: Transcript, message_id: str, policy: CompactionPolicy, measure: Measure, record_id: str) -> Pinned:
+def pin(
+    transcript: Transcript, message_id: str, policy: CompactionPolicy, measure: TokenEstimator, record_id: str
+) -> PinRecord:
     """The record of this id that pins a message; a call stays with its results. What a compaction hides comes back.
 
     Raises BadInput for a message that is unknown, pinned or never sent, and where pins would pass their cap.
     """
-    now = current(transcript)
-    known(message_id, now)
-    if any(isinstance(record, Pinned) and record.message_id == message_id for record in now.records):
+    now = get_effective_transcript(transcript)
+    validate_message_id(message_id, now)
+    if any(isinstance(record, PinRecord) and record.message_id == message_id for record in now.records):
         raise BadInput(f"{message_id} is pinned already")
-    record = Pinned(id=record_id, message_id=message_id)
+    record = PinRecord(id=record_id, message_id=message_id)
     # With the pin in force: what is hidden now counts with what it will have, not with what stands for it.
-    shown = layout(with_record(now, record))
+    shown = build_layout(with_record(now, record))
     places = {name: place for place, unit in enumerate(shown.units) for name in unit.ids}
     if message_id not in places:
         raise BadInput(f"{message_id} is never sent to the model, which takes no such message: it cannot be pinned")
@@ -132,24 +146,24 @@ def pin(transcript: Transcript, message_id: str, policy: CompactionPolicy, measu
     return record
 
 
-def unpin(transcript: Transcript, message_id: str, record_id: str) -> Restored:
+def unpin(transcript: Transcript, message_id: str, record_id: str) -> RestoreRecord:
     """The record of this id that takes a pin back. Raises BadInput where there is none."""
-    for record in current(transcript).records:
-        if isinstance(record, Pinned) and record.message_id == message_id:
-            return Restored(id=record_id, record_id=record.id)
+    for record in get_effective_transcript(transcript).records:
+        if isinstance(record, PinRecord) and record.message_id == message_id:
+            return RestoreRecord(id=record_id, record_id=record.id)
     raise BadInput(f"{message_id} is not pinned")
 
 
 def _instead(now: Transcript, message_id: str) -> str:
     """How a hidden message is seen again without a pin: by restoring what hides it, the outermost first."""
-    if message_id in kept_whole(now):
+    if message_id in get_pinned_unit_message_ids(now):
         return ""
     hiding: list[str] = []
     hidden = message_id
     for record in now.compactions:
-        if not isinstance(record, Masked) and hidden in record.covered:
+        if not isinstance(record, MaskRecord) and hidden in record.covered:
             hiding.insert(0, record.id)
-            hidden = stand_in(record).id
+            hidden = get_replacement(record).id
     if not hiding:
         return ""
     commands = ", then ".join(f"`--compaction {name}`" for name in hiding)

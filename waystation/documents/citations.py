@@ -12,11 +12,11 @@ from functools import cached_property
 from itertools import accumulate, groupby
 from typing import NamedTuple, final
 
-from waystation.documents.documents import marked_place
-from waystation.kernel.patterns import proven
+from waystation.documents.documents import parse_place_marker
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.privacy.policy import PLACEHOLDER
-from waystation.security.untrusted import comparable
+from waystation.security.untrusted import unescape_tags
 
 DOES_NOT_HOLD = " **(does not hold)**"
 """Behind a citation, where that is so."""
@@ -24,7 +24,7 @@ LEAST_FOLDED = 6
 """Letters and digits of a quotation that is looked for without its signs."""
 _DEEPEST_QUOTED = 8
 """Quotations in a quotation."""
-CITATION = proven(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
+CITATION = compile_bounded(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
 LEAST_QUOTED, MOST_QUOTED = 8, 2_000
 """Characters between quotation marks."""
 MOST_BEFORE = 2_100
@@ -89,7 +89,7 @@ class CitedDocument:
         # The space between two lines belongs to the second, and is none of the cited words.
         begin += text.startswith(" ", begin)
         searched = min(end, begin + MOST_SEARCHED)
-        if _Quoted.of(comparable(quotation)).occurs(text[begin:searched]):
+        if _Quoted.of(unescape_tags(quotation)).is_found_in(text[begin:searched]):
             return None
         return NOT_NEAR if searched < end else NOT_THERE
 
@@ -123,7 +123,7 @@ class CitedDocument:
     @cached_property
     def _places(self) -> list[tuple[int, str]]:
         """The lines that mark places, with what they say."""
-        marked = ((number, marked_place(line)) for number, line in enumerate(self._lines, 1))
+        marked = ((number, parse_place_marker(line)) for number, line in enumerate(self._lines, 1))
         return [(number, place) for number, place in marked if place]
 
     @cached_property
@@ -132,7 +132,7 @@ class CitedDocument:
         words: list[str] = []
         ends = [0]
         for line in self._lines:
-            kept = comparable(" ".join(line.split()))
+            kept = unescape_tags(" ".join(line.split()))
             # No space before the first words of all.
             words.append(f" {kept}" if kept and ends[-1] else kept)
             ends.append(ends[-1] + len(words[-1]))
@@ -186,7 +186,7 @@ def with_plain_places(markdown: str) -> str:
     )
 
 
-def citations_in(markdown: str) -> tuple[Citation, ...]:
+def parse_citations(markdown: str) -> tuple[Citation, ...]:
     """Every citation, in order, each combination of place and quotation once."""
     return tuple(dict.fromkeys(_citation(match, markdown) for match in CITATION.finditer(markdown)))
 
@@ -256,23 +256,23 @@ def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | 
     return document.fault(citation.quotation, citation.first_line, citation.last_line)
 
 
-def citation_faults(
+def check_citations(
     citations: Iterable[Citation], documents: Mapping[str, CitedDocument]
 ) -> dict[Citation, str | None]:
     """What is wrong with each, in their order."""
     return {citation: _fault(citation, documents) for citation in citations}
 
 
-class Corrected(NamedTuple):
+class CorrectionResult(NamedTuple):
     """A text whose quotations say what the documents say, and what still does not hold, marked where it stands."""
 
     markdown: str
     faults: dict[Citation, str | None]
 
 
-def corrected(
+def correct_quotations(
     markdown: str, faults: Mapping[Citation, str | None], documents: Mapping[str, CitedDocument]
-) -> Corrected:
+) -> CorrectionResult:
     """A quotation that differs from the cited lines in small things gets their words. `faults`: of each citation."""
     pieces, end, held = list[str](), 0, dict[Citation, str | None]()
     for match in CITATION.finditer(markdown):
@@ -288,7 +288,7 @@ def corrected(
                 pieces.append(DOES_NOT_HOLD)
         end = match.end()
         held.setdefault(citation, reason)
-    return Corrected("".join([*pieces, markdown[end:]]), held)
+    return CorrectionResult("".join([*pieces, markdown[end:]]), held)
 
 
 def without_marks(markdown: str) -> str:
@@ -338,7 +338,7 @@ class _Quoted(NamedTuple):
                 placeholders = 0
         return _Quoted(parts, placeholders)
 
-    def occurs(self, text: str) -> bool:
+    def is_found_in(self, text: str) -> bool:
         """Whether its words stand in the text, in their order, with 1 to 400 characters for each placeholder between.
 
         All at once: a number has a bit for each place of the text where what was looked at so far may end. A search
@@ -380,8 +380,8 @@ def _spread(places: int, placeholders: int) -> int:
     return spread << placeholders
 
 
-_BULLET = proven(r"\A\s*+(?:[-*+•]|\d{1,4}[.)])\s++")
-_SENTENCE_END = proven(
+_BULLET = compile_bounded(r"\A\s*+(?:[-*+•]|\d{1,4}[.)])\s++")
+_SENTENCE_END = compile_bounded(
     r"(?<=[.!?])[\"”')*_]{0,3} {1,3}(?=[^\W\d_a-z]|[\"“(*`])|(?<=[。！？]) {0,3}(?=[^\s。！？”’』」）)])"
 )
 _NOT_SAID = " .,;:()[]*_-–—|>"
@@ -404,7 +404,7 @@ class Claim(Value):
         return not rest.strip("*`_ ") or rest.rstrip("*`_ ").endswith(":")
 
 
-def claims_in(markdown: str) -> tuple[Claim, ...]:
+def extract_claims(markdown: str) -> tuple[Claim, ...]:
     """Every sentence, in order. What stands before a citation, back to the sentence's beginning, is what it is for;
     headings, rules and lines of nothing but signs are no claims.
     """

@@ -17,11 +17,18 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import NamedTuple
 
-from waystation.documents.tables import Cells, Table
-from waystation.kernel.errors import TextNotRedacted
-from waystation.kernel.patterns import proven
-from waystation.privacy.policy import FINGERPRINT_DIGITS, Place, Redacted, Replaced, redaction_notes, unredacted
-from waystation.privacy.ports import Placeholders, Redactor
+from waystation.documents.tables import DictionaryColumn, Table
+from waystation.kernel.errors import TextRedactionError
+from waystation.kernel.patterns import compile_bounded
+from waystation.privacy.policy import (
+    FINGERPRINT_DIGITS,
+    RedactionResult,
+    ReplacedRange,
+    TextDestination,
+    make_failed_redaction,
+    redaction_notes,
+)
+from waystation.privacy.ports import PlaceholderFactory, Redactor
 
 BATCH_CHARACTERS = 20_000
 """Of one text in which values are looked for."""
@@ -48,9 +55,11 @@ SAMPLED_BESIDE = 5
 DIGITS_OF_A_VALUE = 4
 """The name of a column has fewer."""
 
-_FIGURE = proven(r"[+-]?[0-9]{0,11}(?:[.,][0-9]{1,6})?(?: ?%)?|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T][0-9:.]{5,15})?")
+_FIGURE = compile_bounded(
+    r"[+-]?[0-9]{0,11}(?:[.,][0-9]{1,6})?(?: ?%)?|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T][0-9:.]{5,15})?"
+)
 """Too short for a card or an account; a phone number of digits alone is one by its column's name only."""
-_BREAKS = proven(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
+_BREAKS = compile_bounded(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 """Signs that end a cell or a line."""
 _NOTHING = frozenset({"", "-", "?", "n/a", "na", "nil", "none", "null", "unknown", "yes", "no", "true", "false"})
 _ANY_WORD, _SECRET = "swordfish", "SECRET"
@@ -63,11 +72,11 @@ class RedactedTable(NamedTuple):
 
     table: Table
     notes: tuple[str, ...]
-    put_aside: tuple[Redacted, ...] = ()
+    put_aside: tuple[RedactionResult, ...] = ()
     """Parts whose redaction took too long: whoever knows the document names it."""
 
 
-_Finds = dict[str, list[Replaced]]
+_Finds = dict[str, list[ReplacedRange]]
 """Of each value that has some, in the order of the value and apart from each other."""
 
 
@@ -76,21 +85,23 @@ class ColumnRedactor:
     """Redacts tables. Equal values have equal placeholders: they are still joined, grouped and counted."""
 
     redactor: Redactor
-    placeholders: Placeholders
+    placeholders: PlaceholderFactory
 
     async def redacted(self, table: Table, tenant: str) -> RedactedTable:
         """The same rows. Numbers, dates and words that are not private are as they were.
 
-        Raises RedactionFailed, and no TextNotRedacted.
+        Raises RedactionFailed, and no TextRedactionError.
         """
         search = _Search(self.redactor, tenant)
-        first = await search.alone("", list(dict.fromkeys([column.values[0] for column in table.columns])))
+        first = await search.detect_without_label(
+            "", list(dict.fromkeys([column.values[0] for column in table.columns]))
+        )
         row, headless = _naming_row(table), bool(_private(first))
-        columns: list[Cells] = []
+        columns: list[DictionaryColumn] = []
         for left, column in zip((None, *table.columns), table.columns, strict=False):
             label = " ".join(column.values[column.codes[row]].split())[:_LABEL_CHARACTERS]
             sought = await asyncio.to_thread(_sought, label, column)
-            beside = await search.beside_labels(left, column, row) if left is not None else {}
+            beside = await search.detect_after_left_cells(left, column, row) if left is not None else {}
             verdict = await search.verdict(sought)
             verdict = await verdict.and_also(column.values[1:], sought.hidden, beside)
             own = await _Verdict(first).and_also(column.values[:1], sought.named, beside)
@@ -152,12 +163,12 @@ class _Verdict(NamedTuple):
         merged = await asyncio.to_thread(_merged, values, hidden, self.finds, finds) if hidden or finds else self.finds
         return _Verdict(merged, self.type)
 
-    def of(self, value: str) -> Sequence[Replaced]:
+    def of(self, value: str) -> Sequence[ReplacedRange]:
         """What is to be replaced in a value."""
         found = self.finds.get(value, [])
         if not self.type or (len(found) == 1 and found[0][:2] == _ends(value)):
             return found
-        return [Replaced(*_ends(value), self.type, "")]
+        return [ReplacedRange(*_ends(value), self.type, "")]
 
 
 @dataclass(frozen=True)
@@ -166,7 +177,7 @@ class _Search:
 
     redactor: Redactor
     tenant: str
-    results: list[Redacted] = field(default_factory=list[Redacted])
+    results: list[RedactionResult] = field(default_factory=list[RedactionResult])
     """Everything that was redacted on the way."""
 
     async def verdict(self, sought: _Sought) -> _Verdict:
@@ -174,7 +185,7 @@ class _Search:
         sample = sought.sample
         if not sample:
             return _Verdict({})
-        alone = await self.alone("", sample)
+        alone = await self.detect_without_label("", sample)
         label = sought.label
         beside, under = await self.beside(label, sample), await self.under(label, sample)
         shown = await asyncio.to_thread(_merged, sample, beside, under, alone)
@@ -192,7 +203,7 @@ class _Search:
             sought.hidden,
             await self.beside(label, sought.values),
             await self.under(label, sought.values) if few or under else {},
-            await self.alone("", sought.values) if few or alone else {},
+            await self.detect_without_label("", sought.values) if few or alone else {},
         )
         whole = whole or len(_private(finds)) > MOST * len(sought.values)
         return _Verdict(finds, _type(finds) if whole else "")
@@ -201,13 +212,13 @@ class _Search:
         """Whether so many private values of the sample, those by the column's name among them, make all of it so."""
         if private > MOST * len(sample) or by_name >= MADE_SO * len(sample):
             return True
-        return bool(await self.beside(label, [_ANY_WORD])) and not await self.alone("", [_ANY_WORD])
+        return bool(await self.beside(label, [_ANY_WORD])) and not await self.detect_without_label("", [_ANY_WORD])
 
     async def beside(self, label: str, values: Sequence[str]) -> _Finds:
         """Each value behind the name of its column: `phone: (212) 5550147`."""
         return await self._found("", [(f"{label}: ", value) for value in values], "\n") if label else {}
 
-    async def beside_labels(self, left: Cells, column: Cells, named: int) -> _Finds:
+    async def detect_after_left_cells(self, left: DictionaryColumn, column: DictionaryColumn, named: int) -> _Finds:
         """Each value behind what is left of it, where that is a word on its kind: `phone | (212) 5550147`.
 
         `named`: the row that may name columns. It counts only where rows below it are such pairs.
@@ -230,7 +241,7 @@ class _Search:
         above = f"{_BREAKS.sub(' ', label)}\t#\n"
         return await self._found(above, [("", value) for value in plain], "\t#\n") if label else {}
 
-    async def alone(self, _label: str, values: Sequence[str]) -> _Finds:
+    async def detect_without_label(self, _label: str, values: Sequence[str]) -> _Finds:
         """Each value on a line."""
         return await self._found("", [("", value) for value in values], "\n")
 
@@ -239,25 +250,25 @@ class _Search:
 
     async def _results(
         self, above: str, behind: Sequence[tuple[str, str]], end: str
-    ) -> Iterable[tuple["_Batch", Redacted]]:
+    ) -> Iterable[tuple["_Batch", RedactionResult]]:
         """Texts of values, each behind what goes before it, and what the redactor says of them."""
         batches = await asyncio.to_thread(_batches, above, behind, end)
         results = await self._redacted([batch.text for batch in batches])
         self.results.extend(results)
         return zip(batches, results, strict=True)
 
-    async def _redacted(self, texts: Sequence[str]) -> Sequence[Redacted]:
+    async def _redacted(self, texts: Sequence[str]) -> Sequence[RedactionResult]:
         """A placeholder alone for a text that cannot be redacted."""
         try:
-            return await self.redactor.redact(texts, Place.TOOL_RESULT, self.tenant)
-        except TextNotRedacted:
+            return await self.redactor.redact(texts, TextDestination.TOOL_RESULT, self.tenant)
+        except TextRedactionError:
             if len(texts) == 1:
-                return [unredacted(text, _NOBODY_KNOWS) for text in texts]
+                return [make_failed_redaction(text, _NOBODY_KNOWS) for text in texts]
         # Which one it was, only one by one tells. What was done is done at once.
         return [result for text in texts for result in await self._redacted([text])]
 
 
-def _by_value(results: Iterable[tuple["_Batch", Redacted]]) -> _Finds:
+def _by_value(results: Iterable[tuple["_Batch", RedactionResult]]) -> _Finds:
     found: _Finds = {}
     for batch, result in results:
         for value, find in batch.finds(result):
@@ -294,11 +305,11 @@ class _Batch:
         """All of it."""
         return "".join(self._parts)
 
-    def finds(self, result: Redacted) -> Iterator[tuple[str, Replaced]]:
+    def finds(self, result: RedactionResult) -> Iterator[tuple[str, ReplacedRange]]:
         """The values in which something is replaced, and where: all of each, where the text could not be redacted."""
         if result.unredacted:
             # A credential may be among them, of which nothing is kept.
-            yield from ((value, Replaced(*_ends(value), _SECRET, "")) for value in self._values if value.strip())
+            yield from ((value, ReplacedRange(*_ends(value), _SECRET, "")) for value in self._values if value.strip())
             return
         for span in result.spans:
             number = max(0, bisect_right(self._starts, span.start) - 1)
@@ -307,11 +318,11 @@ class _Batch:
                 start, end = max(0, span.start - place), min(len(value), span.end - place)
                 if start < end:
                     own = (start, end) == (span.start - place, span.end - place)
-                    yield value, Replaced(start, end, span.type, span.placeholder if own else "")
+                    yield value, ReplacedRange(start, end, span.type, span.placeholder if own else "")
                 number += 1
 
 
-def _sought(label: str, column: Cells) -> _Sought:
+def _sought(label: str, column: DictionaryColumn) -> _Sought:
     below = column.values[1:]
     hidden: _Finds = {}
     named: _Finds = {}
@@ -321,7 +332,7 @@ def _sought(label: str, column: Cells) -> _Sought:
     return _Sought(label, list(filter(_says_something, below)), hidden, named)
 
 
-def _pairs(left: Cells, column: Cells, first: int) -> dict[str, dict[str, None]]:
+def _pairs(left: DictionaryColumn, column: DictionaryColumn, first: int) -> dict[str, dict[str, None]]:
     """The values of a column by what is left of them, from a row on."""
     pairs: dict[str, dict[str, None]] = {}
     for label, code in zip(left.codes[first:], column.codes[first:], strict=True):
@@ -329,16 +340,16 @@ def _pairs(left: Cells, column: Cells, first: int) -> dict[str, dict[str, None]]
     return pairs
 
 
-def _trimmed(value: str, found: Iterable[Replaced]) -> list[Replaced]:
+def _trimmed(value: str, found: Iterable[ReplacedRange]) -> list[ReplacedRange]:
     """What needs a placeholder of its own, without the blanks around it: equal words have equal ones."""
-    trimmed: list[Replaced] = []
+    trimmed: list[ReplacedRange] = []
     for one in found:
         start, end = (0, 0) if one.placeholder else _ends(value[one.start : one.end])
         trimmed.append(one._replace(start=one.start + start, end=one.start + end) if start < end else one)
     return trimmed
 
 
-def _replaced_in(column: Cells, renamed: Mapping[str, str], replaced: Mapping[str, str]) -> Cells:
+def _replaced_in(column: DictionaryColumn, renamed: Mapping[str, str], replaced: Mapping[str, str]) -> DictionaryColumn:
     """`renamed`: of the first value, `replaced`: of those below."""
     if not renamed and not replaced:
         return column
@@ -356,9 +367,9 @@ def _merged(values: Iterable[str], *ways: _Finds) -> _Finds:
     return merged
 
 
-def _apart(found: Sequence[Replaced]) -> list[Replaced]:
+def _apart(found: Sequence[ReplacedRange]) -> list[ReplacedRange]:
     """In order. Of equal stretches the first one given stays."""
-    apart: list[Replaced] = []
+    apart: list[ReplacedRange] = []
     longest = 0  # of what the last one was made of
     for find in sorted(found, key=lambda one: (one.start, -one.end)):
         length = find.end - find.start
@@ -367,7 +378,7 @@ def _apart(found: Sequence[Replaced]) -> list[Replaced]:
             longest = length
         elif apart[-1].end < find.end:
             kind = find.type if length > longest else apart[-1].type
-            apart[-1] = Replaced(apart[-1].start, find.end, kind, "")
+            apart[-1] = ReplacedRange(apart[-1].start, find.end, kind, "")
             longest = max(longest, length)
     return apart
 
@@ -404,7 +415,9 @@ def _looks_like_a_value(name: str) -> bool:
     return "@" in name or sum(map(str.isdigit, name)) >= DIGITS_OF_A_VALUE
 
 
-def _unnamed(values: Iterable[str], verdict: _Verdict) -> tuple[dict[str, Sequence[Replaced]], dict[str, set[str]]]:
+def _unnamed(
+    values: Iterable[str], verdict: _Verdict
+) -> tuple[dict[str, Sequence[ReplacedRange]], dict[str, set[str]]]:
     """What is private in each value, and by type the texts that have no placeholder yet."""
     finds = {value: found for value in values if (found := verdict.of(value))}
     wanted: dict[str, set[str]] = {}
@@ -415,7 +428,7 @@ def _unnamed(values: Iterable[str], verdict: _Verdict) -> tuple[dict[str, Sequen
     return finds, wanted
 
 
-def _with_placeholders(value: str, found: Sequence[Replaced], made: Mapping[tuple[str, str], str]) -> str:
+def _with_placeholders(value: str, found: Sequence[ReplacedRange], made: Mapping[tuple[str, str], str]) -> str:
     parts: list[str] = []
     position = 0
     for find in found:

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, final
 from pydantic import ConfigDict, Field, computed_field
 
 from waystation.kernel.errors import BadInput
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 MOST_OF_A_TASK = 5_000
@@ -31,7 +31,7 @@ LONGEST_PLACE = 120
 REMOVED_NAME = "removed while the task ran"
 """Where agents see the name of such a document: its number stays."""
 
-_MARKER = proven(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
+_MARKER = compile_bounded(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
 _ENDS_A_MARKER = str.maketrans("[]:", "()-")
 
 
@@ -48,7 +48,7 @@ class Document(Value):
     """It was there once: it keeps its number, and is read no more."""
 
 
-class DocumentHit(Value):
+class DocumentMatch(Value):
     """A stretch of a document that matches a query, best first. Line numbers start at 1, both ends included."""
 
     name: str
@@ -95,7 +95,7 @@ class DocumentPassage(NamedTuple):
     """Of a part of one long line: where in the line it begins, counted from 1. 0: whole lines."""
 
 
-class LeftOut(Value):
+class SkippedItem(Value):
     """A file, folder or part of a file that was given and is in no document. The reason is words to follow the name."""
 
     name: str
@@ -131,7 +131,7 @@ class DocumentFinder:
         return alike
 
 
-def document_named(name: str, documents: Sequence[Document]) -> Document | None:
+def find_document_by_name(name: str, documents: Sequence[Document]) -> Document | None:
     """The document that is called so, as a `DocumentFinder` finds it."""
     found = DocumentFinder(documents).index(name)
     return None if found is None else documents[found]
@@ -141,7 +141,7 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name.casefold()))
 
 
-def place_marker(place: str) -> str:
+def render_place_marker(place: str) -> str:
     """The line that says where in the original the lines below it stand: `[page 3]`, `[sheet Costs]`.
 
     It belongs to the converted text and is no content of the document. It has no colon, so it is never a citation.
@@ -150,7 +150,7 @@ def place_marker(place: str) -> str:
     return f"[{words if len(words) <= LONGEST_PLACE else words[: LONGEST_PLACE - 1] + '…'}]"
 
 
-def marked_place(line: str) -> str | None:
+def parse_place_marker(line: str) -> str | None:
     """The place that a line marks; None: it is a line of the document."""
     marker = _MARKER.fullmatch(line)
     return marker[1] if marker else None
@@ -166,16 +166,16 @@ def with_places(parts: Iterable[tuple[str, str]]) -> str:
     blocks: list[str] = []
     before = ""
     for place, text in parts:
-        lines = [f" {line}" if marked_place(line) else line.rstrip() for line in text.splitlines()]
+        lines = [f" {line}" if parse_place_marker(line) else line.rstrip() for line in text.splitlines()]
         if body := "\n".join(lines).strip("\n"):
-            blocks.append(f"{place_marker(place)}\n{body}" if place not in {"", before} else body)
+            blocks.append(f"{render_place_marker(place)}\n{body}" if place not in {"", before} else body)
             before = place
     return "\n\n".join(blocks)
 
 
-def place_of(lines: Sequence[str], line_number: int) -> str | None:
+def find_line_place(lines: Sequence[str], line_number: int) -> str | None:
     """The place of a line, counted from 1: what the nearest marker at or above it says. None: there is none."""
-    above = (marked_place(line) for line in reversed(lines[:line_number]))
+    above = (parse_place_marker(line) for line in reversed(lines[:line_number]))
     return next((place for place in above if place), None)
 
 
@@ -261,7 +261,7 @@ class KeptUpdate(DocumentsUpdate):
         )
 
 
-def refuse_too_many(count: int, what: str = "documents", *, had: int = 0) -> None:
+def validate_document_count(count: int, what: str = "documents", *, had: int = 0) -> None:
     """Raises BadInput for more than a task may have, unless it `had` as many before."""
     if count > max(MOST_OF_A_TASK, had):
         raise BadInput(
@@ -270,7 +270,7 @@ def refuse_too_many(count: int, what: str = "documents", *, had: int = 0) -> Non
         )
 
 
-def updated(known: Sequence[Document], given: DocumentSet) -> tuple[Document, ...]:
+def apply_document_set(known: Sequence[Document], given: DocumentSet) -> tuple[Document, ...]:
     """The documents of a task from now on. The same set again changes nothing."""
     by_name = {document.name: document for document in given.documents}
     names = {document.name for document in known}
@@ -283,7 +283,7 @@ def updated(known: Sequence[Document], given: DocumentSet) -> tuple[Document, ..
     return (*kept, *(document for name, document in by_name.items() if name not in names))
 
 
-def changes(before: Sequence[Document], after: Sequence[Document]) -> tuple[DocumentChange, ...]:
+def compute_document_changes(before: Sequence[Document], after: Sequence[Document]) -> tuple[DocumentChange, ...]:
     """What is different, in the order of the documents; `after` begins with the documents of `before`."""
     found = [
         DocumentChange(
@@ -297,7 +297,7 @@ def changes(before: Sequence[Document], after: Sequence[Document]) -> tuple[Docu
     return tuple(change for change in found if change.before != change.after)
 
 
-def in_all(updates: Iterable[KeptUpdate]) -> tuple[DocumentChange, ...]:
+def merge_document_changes(updates: Iterable[KeptUpdate]) -> tuple[DocumentChange, ...]:
     """What these updates, oldest first, did together: what was changed back is no change."""
     merged: dict[int, DocumentChange] = {}
     for change in (change for update in updates for change in update.changes):
@@ -306,7 +306,7 @@ def in_all(updates: Iterable[KeptUpdate]) -> tuple[DocumentChange, ...]:
     return tuple(change for _, change in sorted(merged.items()) if change.before != change.after)
 
 
-def earlier_versions(updates: Sequence[KeptUpdate]) -> dict[str, tuple[str, ...]]:
+def get_earlier_versions(updates: Sequence[KeptUpdate]) -> dict[str, tuple[str, ...]]:
     """By name of the document: the content hashes of its versions before the newest, the newest of them first."""
     found: dict[str, tuple[str, ...]] = {}
     for change in (change for update in reversed(updates) for change in update.changes if change.before):
@@ -314,7 +314,7 @@ def earlier_versions(updates: Sequence[KeptUpdate]) -> dict[str, tuple[str, ...]
     return found
 
 
-def as_known(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+def resolve_document_names(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
     """By name as given: the name of the document that is meant.
 
     The same file may be reached by another path than when it was submitted: a path that ends with the name of exactly
@@ -333,7 +333,7 @@ def _ending(name: str, known: frozenset[str]) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-class ChangedLines(NamedTuple):
+class ChangedLineRange(NamedTuple):
     """Lines of the newer version that the older one does not have there, from 1; none: lines were taken out there."""
 
     first: int
@@ -345,19 +345,19 @@ class ChangedLines(NamedTuple):
         return f"line {self.first}" if self.first == self.last else f"lines {self.first}-{self.last}"
 
 
-def changed_lines(before: Sequence[str], after: Sequence[str]) -> tuple[ChangedLines, ...]:
+def find_changed_lines(before: Sequence[str], after: Sequence[str]) -> tuple[ChangedLineRange, ...]:
     """Where two versions differ, in order. The work is about linear in the lines, whatever they are."""
-    found: list[ChangedLines] = []
+    found: list[ChangedLineRange] = []
     room = _MOST_COMPARED_IN_ALL
     for old, new in _between_anchors(before, after):
         size = len(old) * len(new)
         if size > min(room, MOST_COMPARED):
-            found.append(ChangedLines(new.start + 1, new.stop))
+            found.append(ChangedLineRange(new.start + 1, new.stop))
             continue
         room -= size
         matcher = SequenceMatcher(None, before[old.start : old.stop], after[new.start : new.stop], autojunk=False)
         found += [
-            ChangedLines(new.start + first + 1, new.start + last)
+            ChangedLineRange(new.start + first + 1, new.start + last)
             for tag, _, _, first, last in matcher.get_opcodes()
             if tag != "equal"
         ]

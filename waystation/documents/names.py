@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-from waystation.documents.documents import marked_place
-from waystation.kernel.patterns import proven
+from waystation.documents.documents import parse_place_marker
+from waystation.kernel.patterns import compile_bounded
 from waystation.privacy.policy import (
     NAME_TYPES,
     PLACEHOLDER,
-    Place,
-    Redacted,
+    RedactionResult,
     Span,
+    TextDestination,
     with_placeholders,
 )
 from waystation.privacy.ports import Redactor
 
-SUFFIX = proven(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
+SUFFIX = compile_bounded(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
 _JOINTS: Mapping[int, int] = str.maketrans("_-/", "   ")
 """Between words of a file's name: a language model finds nobody in `interview_Ada_Lovelace`."""
 _RARER_JOINTS: Mapping[int, int] = str.maketrans("_-/.~+,;", "        ")
@@ -32,16 +32,16 @@ _BLANK = "%20"
 _DATE = r"(?:19|20)\d{2}([-._ ]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)"
 _TIME = r"(?:[-._T ][0-2]\d[-._: h]?[0-5]\d(?:[-._: m]?[0-5]\d)?(?!\d))?"
 _SIGNS = "$+("
-_WORD = proven(rf"{PLACEHOLDER.pattern}|(?<!\d){_DATE}{_TIME}|[{_SIGNS}]{{0,3}}[^\W_]++(?:={{1,2}}(?!\w))?")
+_WORD = compile_bounded(rf"{PLACEHOLDER.pattern}|(?<!\d){_DATE}{_TIME}|[{_SIGNS}]{{0,3}}[^\W_]++(?:={{1,2}}(?!\w))?")
 """A date is one word: a part of it and what follows would look like another number."""
-_DIGIT = proven(r"\d")
-_CHOSEN = proven(r"\A\[(?!page \d{1,6}\]|slide \d{1,6}\])")
+_DIGIT = compile_bounded(r"\d")
+_CHOSEN = compile_bounded(r"\A\[(?!page \d{1,6}\]|slide \d{1,6}\])")
 _MAX_WORDS = 8
 """Of a part that does not reach to the end of the name: an IPv6 address has the most."""
 _MIN_DIGITS, _MIN_CHARACTERS = 6, 16
 """An identifier has so many digits, or a secret so many characters with at least one digit."""
 _JOINT_OF_VALUE = r"(?:[_.~+,;=#:!({\[ -]{1,3}|%20)"
-_LABELLED = proven(
+_LABELLED = compile_bounded(
     r"(?:pass(?:word|wort|wd|code|phrase)?s?|pwds?|pws?|psk|mdp|kennwort|contraseña|senha|wachtwoord|secrets?|tokens?"
     r"|cred(?:ential)?s?|logins?|keys?)\d{0,2}"
     rf"(?=(?:{_JOINT_OF_VALUE}[a-z]{{2,12}}){{0,2}}{_JOINT_OF_VALUE}"
@@ -49,7 +49,7 @@ _LABELLED = proven(
     re.IGNORECASE,
 )
 """What a word says to be a secret: `Pass-…`, `api_key_…`, `password for kim …`."""
-_LOOKS_DRAWN = proven(
+_LOOKS_DRAWN = compile_bounded(
     r"[A-Za-z]\d{1,8}[A-Za-z]\D{0,200}?(?<=[A-Za-z])\d{1,8}[A-Za-z]|(?=\D{0,60}\d)[^!#$%^*?@]{1,60}[!#$%^*?@]"
 )
 """Digits between letters twice, as in no word, date or version, or a digit and a sign."""
@@ -79,7 +79,7 @@ class _Find:
         return severity, self.end - self.start
 
 
-def spaced(name: str, joints: Mapping[int, int] = _JOINTS) -> str:
+def replace_separators(name: str, joints: Mapping[int, int] = _JOINTS) -> str:
     """The name with blanks for its joints, at the same length. Placeholders stay as they are."""
     parts: list[str] = []
     position = 0
@@ -89,7 +89,7 @@ def spaced(name: str, joints: Mapping[int, int] = _JOINTS) -> str:
     return "".join((*parts, name[position:].translate(joints)))
 
 
-async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, place: Place) -> list[str]:
+async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, place: TextDestination) -> list[str]:
     """The names as they may be shown at this place. Nothing is found in them when they are redacted again.
 
     The place must not be that of titles, whose spans are none of the text. Raises RedactionFailed.
@@ -108,7 +108,7 @@ async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, pl
     return [shown[name] for name in names]
 
 
-async def redact_text(text: str, redactor: Redactor, tenant: str, place: Place) -> Redacted:
+async def redact_text(text: str, redactor: Redactor, tenant: str, place: TextDestination) -> RedactionResult:
     """A text with markers of places, in which the names of sheets and attachments are read as those of files are.
 
     Raises RedactionFailed.
@@ -132,13 +132,13 @@ def _names_of_places(text: str) -> Iterator[tuple[int, str]]:
     """What is called by a name that somebody chose, and where that begins; numbers of pages are none."""
     start = 0
     for line in text.split("\n") if "[" in text else ():
-        if _CHOSEN.search(line) and (name := marked_place(line)) is not None:
+        if _CHOSEN.search(line) and (name := parse_place_marker(line)) is not None:
             yield start + line.index(name), name
         start += len(line) + 1
 
 
 async def _find_in_names(
-    names: Sequence[str], redactor: Redactor, tenant: str, place: Place
+    names: Sequence[str], redactor: Redactor, tenant: str, place: TextDestination
 ) -> Sequence[Sequence[Span]]:
     readings = [list(_readings(name)) for name in names]
     texts = [reading.text for each in readings for reading in each]
@@ -155,7 +155,9 @@ def _readings(name: str) -> Iterator[_Reading]:
     and its parts between two joints.
     """
     stem = SUFFIX.sub("", name)
-    for text in dict.fromkeys((name, stem, spaced(name), spaced(stem), spaced(stem, _RARER_JOINTS))):
+    for text in dict.fromkeys(
+        (name, stem, replace_separators(name), replace_separators(stem), replace_separators(stem, _RARER_JOINTS))
+    ):
         yield _Reading(text, range(len(text)))
     if _BLANK in stem:
         yield _with_blanks(stem)
@@ -188,7 +190,7 @@ def _with_blanks(stem: str) -> _Reading:
         text += f"{word} "
         places += (*range(position, position + len(word)), -1)
         position += len(word) + len(_BLANK)
-    return _Reading(spaced(text[:-1], _RARER_JOINTS), places[:-1])
+    return _Reading(replace_separators(text[:-1], _RARER_JOINTS), places[:-1])
 
 
 def _parts(name: str, end_of_stem: int) -> Iterator[tuple[int, int]]:
@@ -211,7 +213,7 @@ def _starts(name: str, word: int) -> Iterator[int]:
     yield word
 
 
-def _united(name: str, results: Sequence[tuple[_Reading, Redacted]]) -> list[Span]:
+def _united(name: str, results: Sequence[tuple[_Reading, RedactionResult]]) -> list[Span]:
     """What all readings found, in places of the name; finds that overlap are one, under the placeholder that counts
     most.
     """

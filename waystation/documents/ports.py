@@ -3,16 +3,18 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from waystation.documents.documents import DocumentHit, DocumentPassage, ShownDocument
+from waystation.documents.documents import DocumentMatch, DocumentPassage, ShownDocument
 from waystation.documents.tables import Rows, Table, TableText
-from waystation.documents.web_pages import Searched, WebPage
-from waystation.kernel.scopes import OfTask
+from waystation.documents.web_pages import WebPage, WebSearchResponse
+from waystation.kernel.scopes import TaskScope
 
 
 class DocumentSearch(Protocol):
     """Full-text search in a task's documents."""
 
-    async def search(self, task: OfTask, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
+    async def search(
+        self, task: TaskScope, query: str, limit: int, among: range | None = None
+    ) -> tuple[DocumentMatch, ...]:
         """Best stretches first; empty where nothing matches. `among`: only documents of these numbers, from 1."""
         ...
 
@@ -21,7 +23,7 @@ class DocumentSearch(Protocol):
         ...
 
 
-class DocumentCutter(Protocol):
+class DocumentSplitter(Protocol):
     """Cuts documents into passages."""
 
     def __call__(self, name: str, text: str, /) -> Iterator[DocumentPassage]:
@@ -38,7 +40,7 @@ class TableEngine(Protocol):
         """The rows of a text, as they were written, and what of their cells is hidden.
 
         Raises:
-            QueryRefused: the text is no table, or takes more time or memory than it may. The reason quotes no cell.
+            TableQueryError: the text is no table, or takes more time or memory than it may. The reason quotes no cell.
         """
         ...
 
@@ -49,20 +51,21 @@ class TableEngine(Protocol):
         values, else text. Empty cells are NULL. Numbers with leading zeros are text.
 
         Raises:
-            QueryRefused: the SQL is wrong or does more than select, a table has no rows, or the query takes more time
+            TableQueryError: the SQL is wrong or does more than select, a table has no rows, or the query takes more
+            time
                 or memory than it may. The reason may quote cells.
         """
         ...
 
 
-class WebPages(Protocol):
+class WebPageFetcher(Protocol):
     """Fetches pages of public servers."""
 
     async def fetch(self, url: str) -> WebPage:
         """Fetch a page once. Whoever calls has the right to read the address's host.
 
         Raises:
-            WebRefused: it cannot or must not be read; another attempt changes nothing.
+            WebFetchRejectedError: it cannot or must not be read; another attempt changes nothing.
             WebUnavailable: worth another attempt.
         """
         ...
@@ -80,7 +83,7 @@ class WebSearch(Protocol):
         """By whose prices a search is charged."""
         ...
 
-    async def search(self, query: str, limit: int) -> Searched:
+    async def search(self, query: str, limit: int) -> WebSearchResponse:
         """Search once, for at most so many pages. No retries in here. Raises ModelError."""
         ...
 
@@ -96,6 +99,6 @@ class PageReader(Protocol):
         """The text.
 
         `suffix` is that of a file of the kind that the server names, and empty where that says little; `charset` is
-        the one that it names, which need not be true. Raises WebRefused.
+        the one that it names, which need not be true. Raises WebFetchRejectedError.
         """
         ...

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 FOLDER, SUFFIX = "skills", ".md"
@@ -37,12 +37,12 @@ _SIZES, _SKILL_SIZES = (PROCEDURE_CHARACTERS, 300), (SKILL_CHARACTERS, DESCRIPTI
 LEAST_FIT = 0.3
 """From which on a procedure is shown with the contract, from 0 to 1. Others are read by whoever wants them."""
 _FENCE = "---"
-_FIELD = proven(r"(name|description):\s*(.*)")
-_SKILL_NAME = proven(r"[^\W_][\w .-]{0,63}")
+_FIELD = compile_bounded(r"(name|description):\s*(.*)")
+_SKILL_NAME = compile_bounded(r"[^\W_][\w .-]{0,63}")
 """Other clients take small letters, digits and hyphens; skills that are about have capitals, blanks and dots, too."""
 _YAML_SIGNS = ("[", "{", "&", "*", "!", "@", "`", "%", ",", "]", "}")
 """With which a value that stands in no quotes is no text."""
-_WORD = proven(r"[^\W\d_]{4,}")
+_WORD = compile_bounded(r"[^\W\d_]{4,}")
 _STEM = 5
 """Letters of a word that count, so that `licences` is the word `licence`."""
 _SAY_NOTHING = frozenset({"about", "every", "from", "have", "into", "must", "that", "this", "what", "when", "with"})
@@ -56,7 +56,7 @@ class SkillFile(Value):
     text: str = Field(max_length=SKILL_CHARACTERS)
 
 
-class GivenProcedure(Value):
+class ProcedureSource(Value):
     """A procedure as a person hands it in."""
 
     name: str = Field(min_length=1, max_length=_LONGEST_NAME)
@@ -83,8 +83,8 @@ class GivenProcedure(Value):
     @property
     def called(self) -> str:
         """A skill as agents are told, with where that is, if its folder is called otherwise."""
-        found = usable(self)
-        if isinstance(found, Malformed) or found.name == self.name:
+        found = parse_procedure(self)
+        if isinstance(found, InvalidProcedure) or found.name == self.name:
             return self.name
         return f"{found.name} in the folder {self.name}"
 
@@ -113,7 +113,7 @@ class Procedure(Value):
         return len(own & _stems(goal)) / len(own) if own else 0.0
 
 
-class Malformed(Value):
+class InvalidProcedure(Value):
     """One that cannot be used."""
 
     document: str
@@ -129,7 +129,7 @@ def is_named_like_one(document: str) -> bool:
     return path.parent.name == FOLDER and path.suffix.lower() == SUFFIX
 
 
-def checked(given: tuple[GivenProcedure, ...]) -> tuple[GivenProcedure, ...]:
+def validate_procedures(given: tuple[ProcedureSource, ...]) -> tuple[ProcedureSource, ...]:
     """The same. Raises ValueError naming the file and the reason where agents could not follow one as it is."""
     if len(given) > MOST_PROCEDURES:
         raise ValueError(f"{len(given)} procedures were given; a task has {MOST_PROCEDURES} at most")
@@ -138,24 +138,24 @@ def checked(given: tuple[GivenProcedure, ...]) -> tuple[GivenProcedure, ...]:
             raise ValueError(f"the name of a procedure is one line that can be shown; {wrong[0]!r} is not")
         if one.files and not one.skill:
             raise ValueError(f"the procedure {one.name} has files: skills alone do")
-    for one in first_of_each_name(map(usable, given)):
-        if isinstance(one, Malformed):
+    for one in reject_duplicate_names(map(parse_procedure, given)):
+        if isinstance(one, InvalidProcedure):
             raise ValueError(f"the procedure {one.document} cannot be used: {one.reason}")
     if (size := sum(len(part.text) for one in given for part in (one, *one.files))) > MOST_TOGETHER:
         raise ValueError(f"the procedures have {size:,} characters together; {MOST_TOGETHER:,} are the most")
     return given
 
 
-Procedures = Annotated[tuple[GivenProcedure, ...], AfterValidator(checked)]
+Procedures = Annotated[tuple[ProcedureSource, ...], AfterValidator(validate_procedures)]
 """Those of a task."""
 
 
-def usable(given: GivenProcedure) -> Procedure | Malformed:
+def parse_procedure(given: ProcedureSource) -> Procedure | InvalidProcedure:
     """What agents can follow of it, or why not. The front matter of a skill names and describes it; what else does not
     say its name has that of its file, and its first heading describes it.
     """
     if (parts := _parts(given.text)) is None:
-        return Malformed(document=given.name, reason="its front matter has no end")
+        return InvalidProcedure(document=given.name, reason="its front matter has no end")
     (fields, body), skill, document = parts, given.skill, given.name
     signs = [name for name, value in fields.items() if skill and value.startswith(_YAML_SIGNS)]
     fields = {name: _text_of(value) for name, value in fields.items()}
@@ -172,19 +172,19 @@ def usable(given: GivenProcedure) -> Procedure | Malformed:
         f"it has {len(body):,} characters, {most:,} are the most": len(body) > most,
     }
     if reason := next((reason for reason, holds in faults.items() if holds), None):
-        return Malformed(document=document, reason=reason)
+        return InvalidProcedure(document=document, reason=reason)
     about = " ".join(described.split())[:shown]
     return Procedure(document=document, name=name, description=about, text=body, skill=skill, files=given.files)
 
 
-def first_of_each_name(found: Iterable[Procedure | Malformed]) -> tuple[Procedure | Malformed, ...]:
+def reject_duplicate_names(found: Iterable[Procedure | InvalidProcedure]) -> tuple[Procedure | InvalidProcedure, ...]:
     """A name means one procedure: later ones of the same name cannot be used."""
     taken: dict[str, str] = {}
-    checked: list[Procedure | Malformed] = []
+    checked: list[Procedure | InvalidProcedure] = []
     for one in found:
         if isinstance(one, Procedure) and one.name in taken:
             reason = f"{taken[one.name]} has the same name"
-            checked.append(Malformed(document=one.document, reason=reason))
+            checked.append(InvalidProcedure(document=one.document, reason=reason))
         else:
             checked.append(one)
             if isinstance(one, Procedure):

@@ -22,31 +22,31 @@ from weakref import WeakValueDictionary
 
 from waystation.documents.columns import ColumnRedactor, RedactedTable
 from waystation.documents.documents import Document, DocumentFinder
-from waystation.documents.names import SUFFIX, redact_names, redact_text, spaced
+from waystation.documents.names import SUFFIX, redact_names, redact_text, replace_separators
 from waystation.documents.ports import TableEngine
 from waystation.documents.tables import Table, TableText
 from waystation.kernel.clock import Clock
-from waystation.kernel.errors import TextHeldBack
-from waystation.kernel.patterns import Linear, literals
+from waystation.kernel.errors import RedactionReviewRequiredError
+from waystation.kernel.patterns import LinearPattern, compile_literals
 from waystation.kernel.refs import RunRef
-from waystation.kernel.scopes import OfTenant
+from waystation.kernel.scopes import TenantScope
 from waystation.privacy.policy import (
     PLACEHOLDER,
     TRUSTED_FOR,
     UNVERSIONED,
-    Place,
-    Redacted,
-    RedactionRules,
-    ShownKey,
-    ShownText,
+    RedactedText,
+    RedactedTextKey,
+    RedactionConfig,
+    RedactionResult,
+    TextDestination,
+    build_redacted_text,
+    get_redaction_level,
     redaction_notes,
-    shown_text,
-    treatment,
+    restore_originals,
     with_line_feeds,
-    with_originals,
 )
 from waystation.privacy.ports import Redactor, Vault
-from waystation.security.untrusted import one_line
+from waystation.security.untrusted import sanitize_line
 from waystation.store.ports import Store
 
 
@@ -64,7 +64,7 @@ class DocumentNames:
     resolved: set[str] = field(default_factory=set[str])
     """Placeholders that were, so far."""
 
-    def shown_in(self, text: str) -> str:
+    def replace_private_names(self, text: str) -> str:
         """The text with documents called as agents know them."""
         return self._private.sub(lambda name: self._called[name[0]], text) if self._called else text
 
@@ -83,7 +83,7 @@ class DocumentNames:
         if self.vault is None:
             return words
         found = frozenset(PLACEHOLDER.findall(words))
-        text = with_originals(words, await self.vault.originals(self.tenant, found, self.session)).text
+        text = restore_originals(words, await self.vault.originals(self.tenant, found, self.session)).text
         self.resolved.update(found.difference(PLACEHOLDER.findall(text)))
         return text
 
@@ -98,24 +98,24 @@ class DocumentNames:
     @cached_property
     def _called(self) -> Mapping[str, str]:
         """What private names are called, by how they were handed in and by how tools write that on one line."""
-        private = {name: one_line(shown) for name, shown in self.shown.items() if name != shown}
-        return {one_line(name): shown for name, shown in private.items()} | private
+        private = {name: sanitize_line(shown) for name, shown in self.shown.items() if name != shown}
+        return {sanitize_line(name): shown for name, shown in private.items()} | private
 
     @cached_property
-    def _private(self) -> Linear | re.Pattern[str]:
+    def _private(self) -> LinearPattern | re.Pattern[str]:
         """Longer names first: one may be part of another."""
         longest_first = sorted(self._called, key=len, reverse=True)
         try:
-            return Linear("|".join(map(re.escape, longest_first)))
+            return LinearPattern("|".join(map(re.escape, longest_first)))
         except ValueError:  # halves of characters, or more than fits into one program
-            return literals(longest_first)
+            return compile_literals(longest_first)
 
 
 async def document_names(
     documents: Sequence[Document],
     redactor: Redactor,
     tenant: str,
-    place: Place = Place.TOOL_RESULT,
+    place: TextDestination = TextDestination.TOOL_RESULT,
 ) -> DocumentNames:
     """As they are called at this place.
 
@@ -127,34 +127,34 @@ async def document_names(
 
 
 async def with_names_as_shown(
-    texts: Sequence[str], documents: Sequence[Document], redactor: Redactor, tenant: str, place: Place
+    texts: Sequence[str], documents: Sequence[Document], redactor: Redactor, tenant: str, place: TextDestination
 ) -> list[str]:
     """The texts with documents called as they are at this place. A task may have thousands: only names that stand in
     the texts are redacted for it. Raises RedactionFailed.
     """
     there = await asyncio.to_thread(_standing_in, texts, documents)
     names = await document_names(there, redactor, tenant, place)
-    return [await asyncio.to_thread(names.shown_in, text) for text in texts]
+    return [await asyncio.to_thread(names.replace_private_names, text) for text in texts]
 
 
 def _standing_in(texts: Sequence[str], documents: Sequence[Document]) -> list[Document]:
-    spelled = ((one, (one.name, one_line(one.name))) for one in documents)
+    spelled = ((one, (one.name, sanitize_line(one.name))) for one in documents)
     return [one for one, names in spelled if any(name in text for name in names for text in texts)]
 
 
-async def told_name(name: str, redactor: Redactor, tenant: str) -> str:
+async def redact_display_name(name: str, redactor: Redactor, tenant: str) -> str:
     """What people are told of a document, a page or an agent's result that is called so: redacted as titles are.
 
     With and without its suffix, as other names of documents. Raises RedactionFailed.
     """
-    (private,) = await redact_names([name], redactor, tenant, Place.QUESTION)
-    words = spaced(private)
-    (whole,) = await redactor.redact([words], Place.TITLE, tenant)
+    (private,) = await redact_names([name], redactor, tenant, TextDestination.QUESTION)
+    words = replace_separators(private)
+    (whole,) = await redactor.redact([words], TextDestination.TITLE, tenant)
     stem = SUFFIX.sub("", whole.text)
-    (without,) = await redactor.redact([stem], Place.TITLE, tenant)
+    (without,) = await redactor.redact([stem], TextDestination.TITLE, tenant)
     if without.text != stem:
-        return one_line(without.text)
-    return one_line(private if whole.text == words else whole.text)
+        return sanitize_line(without.text)
+    return sanitize_line(private if whole.text == words else whole.text)
 
 
 def _under(name: str, document: Document) -> Document:
@@ -166,7 +166,7 @@ MOST_WITHHELD = 10_000
 
 
 @dataclass(frozen=True)
-class RedactedDocuments:
+class RedactedDocumentStore:
     """Documents, pages and stored results, by the content hashes of their originals.
 
     Each is redacted when it is first shown, line for line, and kept with its original for its tenant and these rules.
@@ -175,58 +175,65 @@ class RedactedDocuments:
 
     store: Store
     redactor: Redactor
-    rules: RedactionRules = UNVERSIONED
+    rules: RedactionConfig = UNVERSIONED
     keeps: bool = True
     """False where what is replaced goes into no vault: nobody could restore what is kept."""
-    _withheld: dict[ShownKey, ShownText] = field(default_factory=dict[ShownKey, ShownText], init=False)
-    _turns: WeakValueDictionary[ShownKey, asyncio.Lock] = field(
-        default_factory=WeakValueDictionary[ShownKey, asyncio.Lock], init=False
+    _withheld: dict[RedactedTextKey, RedactedText] = field(
+        default_factory=dict[RedactedTextKey, RedactedText], init=False
+    )
+    _turns: WeakValueDictionary[RedactedTextKey, asyncio.Lock] = field(
+        default_factory=WeakValueDictionary[RedactedTextKey, asyncio.Lock], init=False
     )
     """Agents of one task ask for the same document at once: the second finds what the first has kept."""
 
-    async def text(self, blob: str, reader: OfTenant, place: Place = Place.TOOL_RESULT) -> ShownText:
+    async def text(
+        self, blob: str, reader: TenantScope, place: TextDestination = TextDestination.TOOL_RESULT
+    ) -> RedactedText:
         """The whole text as it may be shown at this place, with as many lines as the original.
 
-        Raises TextMissing where no task that the reader may see has it, StoreError; RedactionFailed where it is to be
-        tried again.
+        Raises TextNotFoundError where no task that the reader may see has it, StoreError; RedactionFailed where it is
+        to be tried again.
         """
-        key = ShownKey(
-            blob=blob, tenant=reader.tenant, treatment=treatment(place, self.rules.policy), version=self.rules.version
+        key = RedactedTextKey(
+            blob=blob,
+            tenant=reader.tenant,
+            treatment=get_redaction_level(place, self.rules.policy),
+            version=self.rules.version,
         )
         async with self._turns.setdefault(key, asyncio.Lock()):
             return await self.store.shown(key, reader) or await self._redacted(key, reader, place)
 
-    async def notes(self, shown: ShownText | Sequence[Redacted], called: str, tenant: str) -> tuple[str, ...]:
+    async def notes(self, shown: RedactedText | Sequence[RedactionResult], called: str, tenant: str) -> tuple[str, ...]:
         """What a person should know of the redaction of a whole text, or of parts of it.
 
         `called`: how the text is known where agents work. Raises RedactionFailed.
         """
-        parts = shown.results if isinstance(shown, ShownText) else shown
+        parts = shown.results if isinstance(shown, RedactedText) else shown
         named = any(part.put_aside for part in parts)
-        return redaction_notes(*parts, of=await told_name(called, self.redactor, tenant) if named else "")
+        return redaction_notes(*parts, of=await redact_display_name(called, self.redactor, tenant) if named else "")
 
-    async def lines(self, blob: str, reader: OfTenant) -> list[str]:
+    async def lines(self, blob: str, reader: TenantScope) -> list[str]:
         """Its lines for who compares with them and asks nobody: none of a text that a person is to see to first.
 
         Raises as `text` does.
         """
         try:
             return (await self.text(blob, reader)).lines
-        except TextHeldBack:
+        except RedactionReviewRequiredError:
             return [""]
 
-    async def _redacted(self, key: ShownKey, reader: OfTenant, place: Place) -> ShownText:
+    async def _redacted(self, key: RedactedTextKey, reader: TenantScope, place: TextDestination) -> RedactedText:
         original = with_line_feeds(await self.store.get_text(key.blob, reader))
         if (withheld := self._withheld.get(key)) is not None:
             return withheld
         redacted = await redact_text(original, self.redactor, key.tenant, place)
-        shown = shown_text(original, redacted)
+        shown = build_redacted_text(original, redacted)
         if shown.withheld:
             self._withheld[key] = shown
             if len(self._withheld) > MOST_WITHHELD:
                 self._withheld.pop(next(iter(self._withheld)))
         elif self.keeps:
-            await self.store.keep_shown(key, shown)
+            await self.store.save_redacted_text(key, shown)
         return shown
 
 
@@ -237,7 +244,7 @@ _Key = tuple[str, str, bytes]
 
 
 @dataclass(frozen=True)
-class Tables:
+class RedactedTableReader:
     """What calculates and queries tables: no SQL ever sees a cell as it was written."""
 
     engine: TableEngine
@@ -251,7 +258,7 @@ class Tables:
         """The text's table. A session redacts the same text once in some minutes.
 
         Raises:
-            QueryRefused: it is no table.
+            TableQueryError: it is no table.
             RedactionFailed: nobody may query it.
         """
         key, now = await asyncio.to_thread(_key, text, run), self.clock()

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import bm25s
 
-from waystation.documents.documents import Document, DocumentHit, DocumentPassage, ShownDocument, marked_place
-from waystation.documents.search_terms import terms
-from waystation.kernel.patterns import proven
-from waystation.kernel.scopes import OfTask
-from waystation.privacy.policy import whole_until
+from waystation.documents.documents import Document, DocumentMatch, DocumentPassage, ShownDocument, parse_place_marker
+from waystation.documents.search_terms import extract_terms
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.scopes import TaskScope
+from waystation.privacy.policy import find_cut_position
 from waystation.store.ports import DocumentStore
 
 MOST_LINES = 12
@@ -27,7 +27,7 @@ MOST_CHARACTERS = 2_000
 OVERLAP = 200
 """Characters of a long line that two passages share: a word or a phrase at their border is whole in one of them."""
 
-_HEADING = proven(r"#{1,6} \S")
+_HEADING = compile_bounded(r"#{1,6} \S")
 
 
 class _Line(NamedTuple):
@@ -42,10 +42,10 @@ class _Line(NamedTuple):
 
     @property
     def marks_place(self) -> bool:
-        return marked_place(self.text) is not None
+        return parse_place_marker(self.text) is not None
 
 
-def passages_of(name: str, text: str) -> Iterator[DocumentPassage]:
+def split_into_passages(name: str, text: str) -> Iterator[DocumentPassage]:
     """Paragraphs are kept whole and put together while they fit; a heading or the marker of a place (a page, a sheet)
     starts a new passage.
     """
@@ -116,11 +116,11 @@ def _parts_of_line(number: int, line: str) -> Iterator[_Line]:
     """Parts that overlap; no placeholder is parted."""
     start = 0
     while True:
-        end = whole_until(line, start + MOST_CHARACTERS) if start + MOST_CHARACTERS < len(line) else len(line)
+        end = find_cut_position(line, start + MOST_CHARACTERS) if start + MOST_CHARACTERS < len(line) else len(line)
         yield _Line(number, line[start:end], start + 1)
         if end == len(line):
             return
-        start = whole_until(line, end - OVERLAP)
+        start = find_cut_position(line, end - OVERLAP)
 
 
 KEPT_INDEXES = 16
@@ -144,7 +144,9 @@ class Bm25DocumentSearch:
         """Tasks whose index is in memory, the one used longest ago first."""
         return tuple(self._indexes)
 
-    async def search(self, task: OfTask, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
+    async def search(
+        self, task: TaskScope, query: str, limit: int, among: range | None = None
+    ) -> tuple[DocumentMatch, ...]:
         """Best passages first, equal scores by name and line; empty where nothing matches.
 
         Names and headings count as part of the passages under them.
@@ -165,7 +167,7 @@ class Bm25DocumentSearch:
         index = self._indexes.get(task_id)
         return index if index is not None and index.documents == documents else None
 
-    async def _built(self, task: OfTask, documents: Sequence[Document]) -> "_Index":
+    async def _built(self, task: TaskScope, documents: Sequence[Document]) -> "_Index":
         async with self._building:
             # Agents of one task start together: the second finds what the first has built.
             index = self._index(task.task_id, documents)
@@ -176,7 +178,7 @@ class Bm25DocumentSearch:
                     self._indexes.popitem(last=False)
             return index
 
-    async def _searched(self, document: Document, reader: OfTask) -> Sequence["_Searched"]:
+    async def _searched(self, document: Document, reader: TaskScope) -> Sequence["_Searched"]:
         """Its passages with their terms; read again only under another name or with another content."""
         version = _Version(document.name, document.blob, document.characters)
         if version not in self._read:
@@ -202,7 +204,10 @@ class _Searched(NamedTuple):
 
 def _passages(name: str, text: str, called: str | None = None) -> Sequence[_Searched]:
     """`called`: the name by which it is found, where that is another."""
-    found = (_Searched(passage, terms(_searchable(passage, called or name))) for passage in passages_of(name, text))
+    found = (
+        _Searched(passage, extract_terms(_searchable(passage, called or name)))
+        for passage in split_into_passages(name, text)
+    )
     return [one for one in found if one.terms]
 
 
@@ -230,8 +235,8 @@ class _Index:
         found = {one.name: _passages(one.name, one.text, one.called) for one in there}
         return _Index(self.documents, self._originals, {**self._shown, **found})
 
-    def search(self, query: str, limit: int, among: range | None) -> tuple[DocumentHit, ...]:
-        wanted = list(dict.fromkeys(terms(query)))
+    def search(self, query: str, limit: int, among: range | None) -> tuple[DocumentMatch, ...]:
+        wanted = list(dict.fromkeys(extract_terms(query)))
         if not self._passages or not wanted:
             return ()
         scores: list[float] = self._bm25.get_scores(wanted).tolist()  # pyright: ignore[reportUnknownMemberType]
@@ -243,7 +248,7 @@ class _Index:
         hits.sort(key=lambda hit: (-hit[0], hit[1].name, hit[1].first_line))
         versions = {document.name: document.blob for document in self.documents}
         return tuple(
-            DocumentHit(
+            DocumentMatch(
                 name=passage.name,
                 first_line=passage.first_line,
                 last_line=passage.last_line,

@@ -12,12 +12,12 @@ import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
 
 from waystation.context.transcript import is_question
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.text import SAYS
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_WORD = proven(rf"[{_CJK}]+|[^\W_{_CJK}]+")
-_FIRST_CJK = proven(rf"[{_CJK}]")
+_WORD = compile_bounded(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_FIRST_CJK = compile_bounded(rf"[{_CJK}]")
 _STOPWORDS = frozenset(STOPWORDS_EN)
 
 # The library sets its own logger to DEBUG, which would pass any level that the program asks for.
@@ -28,7 +28,7 @@ class _Stemmer(Protocol):
     def stemWords(self, words: list[str], /) -> list[str]: ...
 
 
-def terms(text: str) -> list[str]:
+def extract_terms(text: str) -> list[str]:
     """The terms of a text in order, stop words left out.
 
     CJK writing has no spaces: each run of it gives its overlapping pairs of characters, as Lucene's CJKBigramFilter.
@@ -56,12 +56,12 @@ ASKING = 0.125
 """What a text that asks counts less: whoever looks for something looks for the answer."""
 
 
-class ComparedTexts:
+class TextScorer:
     """A query beside texts, by their terms, which are found once."""
 
     def __init__(self, query: str, texts: Sequence[str]) -> None:
-        self._wanted = list(dict.fromkeys(terms(query)))
-        self._texts = [terms(text) for text in texts]
+        self._wanted = list(dict.fromkeys(extract_terms(query)))
+        self._texts = [extract_terms(text) for text in texts]
         self._bearing = [
             named - (ASKING if is_question(text) else 0.0)
             for named, text in zip(self._speakers(texts), texts, strict=True)
@@ -70,7 +70,7 @@ class ComparedTexts:
     def _speakers(self, texts: Sequence[str]) -> Iterator[float]:
         """Of each text what it counts that the query names who says it."""
         speakers = [says[0] if (says := SAYS.match(text)) else "" for text in texts]
-        called = {one for one in {*speakers} if not {*self._wanted}.isdisjoint(terms(one))}
+        called = {one for one in {*speakers} if not {*self._wanted}.isdisjoint(extract_terms(one))}
         return (SPEAKER if one in called else 0.0 for one in speakers)
 
     def scores(self) -> list[float]:
@@ -80,9 +80,9 @@ class ComparedTexts:
         bm25 = bm25s.BM25()
         bm25.index(self._texts, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
         found: list[float] = bm25.get_scores(self._wanted).tolist()  # pyright: ignore[reportUnknownMemberType]
-        return of_best(found)
+        return normalize_scores(found)
 
-    def said_above(self, headings: Sequence[str]) -> list[float]:
+    def compute_heading_scores(self, headings: Sequence[str]) -> list[float]:
         """Of each text, the share of the query that its heading says and next to no text does, from 0 to 1.
 
         Words are weighted by how rare they are among the texts. A word that many of them say tells them apart by
@@ -93,25 +93,25 @@ class ComparedTexts:
         wanted = {term: math.log(1 + (count - said[term] + 0.5) / (said[term] + 0.5)) for term in sorted(self._wanted)}
         whole = sum(wanted.values()) or 1.0
         rare = {term: weight / whole for term, weight in wanted.items() if said[term] <= RARE_SHARE * count}
-        shares = {heading: sum(rare.get(term, 0.0) for term in {*terms(heading)}) for heading in {*headings}}
+        shares = {heading: sum(rare.get(term, 0.0) for term in {*extract_terms(heading)}) for heading in {*headings}}
         return [shares[heading] for heading in headings]
 
-    def likeness(self, own: Sequence[float], above: Sequence[str]) -> tuple[float, ...]:
+    def compute_similarity(self, own: Sequence[float], above: Sequence[str]) -> tuple[float, ...]:
         """Of each text, how alike it is by itself, by who says it and how, and by what stands above it; `above` may be
         empty.
         """
-        shares = self.said_above(above) if above else [0.0] * len(own)
+        shares = self.compute_heading_scores(above) if above else [0.0] * len(own)
         together = zip(own, self._bearing, shares, strict=True)
         return tuple(mine + bearing + HEADING * share for mine, bearing, share in together)
 
 
-def of_best(found: Sequence[float]) -> list[float]:
+def normalize_scores(found: Sequence[float]) -> list[float]:
     """Each as a share of the greatest; 0 for all where none is greater than 0."""
     best = max(found, default=0.0)
     return [one / best if best > 0 else 0.0 for one in found]
 
 
-def matches(query: str, text: str) -> Iterator[tuple[int, int]]:
+def find_term_spans(query: str, text: str) -> Iterator[tuple[int, int]]:
     """Where words of the text, or runs of CJK characters, have a term of the query: begin and end in characters."""
-    wanted = frozenset(terms(query))
-    return (word.span() for word in _WORD.finditer(text) if not wanted.isdisjoint(terms(word[0])))
+    wanted = frozenset(extract_terms(query))
+    return (word.span() for word in _WORD.finditer(text) if not wanted.isdisjoint(extract_terms(word[0])))

@@ -17,32 +17,32 @@ from itertools import filterfalse
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from waystation.documents.documents import LeftOut, SourceDocument, refuse_too_many
+from waystation.documents.documents import SkippedItem, SourceDocument, validate_document_count
 from waystation.documents.procedures import (
     MOST_SKILL_FILES,
     PROCEDURE_CHARACTERS,
     SKILL_CHARACTERS,
     SKILL_FILE,
     SUFFIX,
-    GivenProcedure,
+    ProcedureSource,
     SkillFile,
-    checked,
+    validate_procedures,
 )
-from waystation.documents.readers.extract import Extracted, Unreadable
+from waystation.documents.readers.extract import ExtractedText, UnreadableFileError
 from waystation.documents.readers.reader import SECONDS_A_FILE, ChildReader, file_fingerprint, read_file
 from waystation.kernel.errors import BadInput
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 _LONGEST_NAME = 190
 """Characters. A citation's name has at most 200, and a number may have to be added."""
 
 _NAMELESS = "document"
-_UNPRINTABLE = proven(r"[\s\x00-\x1f\x7f]+")
+_UNPRINTABLE = compile_bounded(r"[\s\x00-\x1f\x7f]+")
 _ENDS_A_CITATION = str.maketrans("[]:", "()-")
 
 
-class Named(NamedTuple):
+class DocumentNamePair(NamedTuple):
     """The two names that a document may have."""
 
     short: str
@@ -51,11 +51,11 @@ class Named(NamedTuple):
     """The same with the folder that was given."""
 
 
-def unique_names(named: Sequence[Named]) -> tuple[str, ...]:
+def unique_names(named: Sequence[DocumentNamePair]) -> tuple[str, ...]:
     """One name each, in order: the short one; where short ones clash, with as many folders before it as tell them
     apart; numbered where no folder does.
     """
-    short = [citable(names.short) for names in named]
+    short = [sanitize_document_name(names.short) for names in named]
     count = Counter(short)
     taken = {name for name in short if count[name] == 1}
     tails = Counter(tail for names, name in zip(named, short, strict=True) if count[name] > 1 for tail in _tails(names))
@@ -64,26 +64,26 @@ def unique_names(named: Sequence[Named]) -> tuple[str, ...]:
         unique = name
         if count[name] > 1:
             apart = (tail for tail in _tails(names) if tails[tail] == 1 and tail not in taken)
-            unique = next(apart, None) or _free(citable(names.long), taken)
+            unique = next(apart, None) or _free(sanitize_document_name(names.long), taken)
         taken.add(unique)
         chosen.append(unique)
     return tuple(chosen)
 
 
-def _tails(names: Named) -> list[str]:
+def _tails(names: DocumentNamePair) -> list[str]:
     """The ends of the long name that have the short one, the shortest first."""
     folders = PurePosixPath(names.long).parts
     fewest = len(PurePosixPath(names.short).parts)
-    return [citable("/".join(folders[-length:])) for length in range(fewest, len(folders) + 1)]
+    return [sanitize_document_name("/".join(folders[-length:])) for length in range(fewest, len(folders) + 1)]
 
 
-def apart(documents: Sequence[SourceDocument]) -> tuple[SourceDocument, ...]:
+def assign_unique_names(documents: Sequence[SourceDocument]) -> tuple[SourceDocument, ...]:
     """The documents under names that no two share and a citation can have; those that are so stay as they are."""
-    names = unique_names([Named(one.name, one.name) for one in documents])
+    names = unique_names([DocumentNamePair(one.name, one.name) for one in documents])
     return tuple(one.replace(name=name) for one, name in zip(documents, names, strict=True))
 
 
-def citable(name: str) -> str:
+def sanitize_document_name(name: str) -> str:
     """The name without what would end a citation or a line; of a very long one the end, where the file's name is."""
     # A file name may hold bytes that are no text; the store and the model take text only.
     text = os.fsencode(name).decode("utf-8", "replace")
@@ -113,21 +113,21 @@ class UnreadFile(Value):
     """Content hash of the file."""
 
 
-class Loaded(Value):
+class DocumentLoadResult(Value):
     """The documents, in the order of the given paths and by name within a folder, and what is in none of them: files
     and folders inside a given folder, and parts of files such as `paper.pdf, page 3`.
     """
 
     documents: tuple[SourceDocument, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[SkippedItem, ...] = ()
     unread: tuple[UnreadFile, ...] = ()
     """Files that are as they were when they were read before."""
 
 
 class _Read(NamedTuple):
-    named: Named
+    named: DocumentNamePair
     source: str
-    extracted: Extracted | None
+    extracted: ExtractedText | None
     """None for one that was read before."""
 
 
@@ -138,14 +138,14 @@ class _Given(NamedTuple):
     """That were not met before."""
     met: int
     """How many were."""
-    left_out: list[LeftOut]
+    left_out: list[SkippedItem]
 
 
 class _Reader(NamedTuple):
     child: ChildReader
     known: Collection[str]
 
-    def read(self, path: Path, named: Named) -> _Read:
+    def read(self, path: Path, named: DocumentNamePair) -> _Read:
         """Raises Unreadable."""
         source = file_fingerprint(path)
         return _Read(named, source, None if source in self.known else read_file(path, self.child))
@@ -157,7 +157,7 @@ def load_documents(
     known: Collection[str] = frozenset(),
     seconds_a_file: float = SECONDS_A_FILE,
     without: Path | None = None,
-) -> Loaded:
+) -> DocumentLoadResult:
     """Read files, and folders with everything in them but hidden and generated files.
 
     A document's name is its path within the given folder, or the path itself of a file given by itself. A file that
@@ -171,8 +171,8 @@ def load_documents(
     """
     seen: set[str] = set()
     given = [_listed(path, seen, without) for path in paths]
-    refuse_too_many(sum(len(one.files) for one in given), "files")
-    left_out: list[LeftOut] = []
+    validate_document_count(sum(len(one.files) for one in given), "files")
+    left_out: list[SkippedItem] = []
     read: list[_Read] = []
     with ChildReader(seconds_a_file) as child:
         reader = _Reader(child, known)
@@ -185,13 +185,13 @@ def load_documents(
             unread.append(UnreadFile(name=name, source=item.source))
             continue
         documents.append(SourceDocument(name=name, text=item.extracted.text, source=item.source))
-        left_out += [LeftOut(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.left_out]
-    return Loaded(documents=tuple(documents), left_out=tuple(left_out), unread=tuple(unread))
+        left_out += [SkippedItem(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.left_out]
+    return DocumentLoadResult(documents=tuple(documents), left_out=tuple(left_out), unread=tuple(unread))
 
 
 def _listed(path: Path, seen: set[str], closed: Path | None) -> _Given:
     """What there is to read, before anything is."""
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedItem] = []
     found = [*_files(path, left_out, closed)] if path.is_dir() else [path]
     files = [file for file in found if not _met(file, seen)]
     return _Given(path, files, len(found) - len(files), left_out)
@@ -199,20 +199,20 @@ def _listed(path: Path, seen: set[str], closed: Path | None) -> _Given:
 
 def _single(given: _Given, reader: _Reader) -> list[_Read]:
     try:
-        return [reader.read(path, Named(short=str(path), long=str(path))) for path in given.files]
-    except Unreadable as unreadable:
+        return [reader.read(path, DocumentNamePair(short=str(path), long=str(path))) for path in given.files]
+    except UnreadableFileError as unreadable:
         raise BadInput(f"cannot use {given.path}: {unreadable}. Give a file or folder of {_USABLE}.") from unreadable
 
 
-def _folder(given: _Given, left_out: list[LeftOut], reader: _Reader) -> list[_Read]:
+def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader) -> list[_Read]:
     folder, without = given.path, given.left_out
     read: list[_Read] = []
     for path in given.files:
         short = path.relative_to(folder).as_posix()
         try:
-            read.append(reader.read(path, Named(short=short, long=path.as_posix())))
-        except Unreadable as unreadable:
-            without.append(LeftOut(name=citable(short), reason=str(unreadable)))
+            read.append(reader.read(path, DocumentNamePair(short=short, long=path.as_posix())))
+        except UnreadableFileError as unreadable:
+            without.append(SkippedItem(name=sanitize_document_name(short), reason=str(unreadable)))
     if not read and not given.met:
         raise BadInput(
             f"cannot use {folder}: no file in it can be read{_reasons(without)}. Give a file or folder of {_USABLE}."
@@ -221,16 +221,16 @@ def _folder(given: _Given, left_out: list[LeftOut], reader: _Reader) -> list[_Re
     return read
 
 
-def _reasons(left_out: Sequence[LeftOut]) -> str:
+def _reasons(left_out: Sequence[SkippedItem]) -> str:
     told = [f"{item.name}: {item.reason}" for item in left_out[:REASONS]]
     if len(left_out) > REASONS:
         told.append(f"and {len(left_out) - REASONS} more")
     return f" ({'; '.join(told)})" if told else ""
 
 
-def _files(folder: Path, left_out: list[LeftOut], closed: Path | None) -> Iterator[Path]:
+def _files(folder: Path, left_out: list[SkippedItem], closed: Path | None) -> Iterator[Path]:
     def leave_out(path: str, reason: str) -> None:
-        left_out.append(LeftOut(name=citable(os.path.relpath(path, folder)), reason=reason))
+        left_out.append(SkippedItem(name=sanitize_document_name(os.path.relpath(path, folder)), reason=reason))
 
     def unlisted(error: OSError) -> None:
         leave_out(str(error.filename), f"cannot be listed ({error.strerror})")
@@ -249,7 +249,7 @@ def _files(folder: Path, left_out: list[LeftOut], closed: Path | None) -> Iterat
                 yield path
 
 
-def hidden_below(root: Path, target: Path) -> bool:
+def is_hidden_below(root: Path, target: Path) -> bool:
     """Whether it is hidden, or in a folder that is, between the two; both without links. Folders that begin with two
     dots are those of Kubernetes, which mounts volumes as links into them.
     """
@@ -263,7 +263,7 @@ def _misled(path: Path, folder: Path) -> str:
     target, root = (Path(os.path.realpath(one)) for one in (path, folder))
     if not target.is_relative_to(root):
         return _LEADS_OUT
-    return _LEADS_TO_HIDDEN if hidden_below(root, target) else ""
+    return _LEADS_TO_HIDDEN if is_hidden_below(root, target) else ""
 
 
 def _closed(path: Path, closed: Path | None) -> str:
@@ -287,7 +287,7 @@ def _met(path: Path, seen: set[str]) -> bool:
     return met
 
 
-_BETWEEN_WORDS = proven(r"[-_.]+")
+_BETWEEN_WORDS = compile_bounded(r"[-_.]+")
 
 
 def write_installed(folder: Path) -> tuple[Path, ...]:
@@ -324,7 +324,7 @@ _LEADS_OUT = "a link that leads out of the folder; give its target by itself"
 _LEADS_TO_HIDDEN = "a link to what is hidden; give its target by itself"
 
 
-def load_procedures(paths: Sequence[Path]) -> tuple[GivenProcedure, ...]:
+def load_procedures(paths: Sequence[Path]) -> tuple[ProcedureSource, ...]:
     """The files, and all Markdown files in the folders; hidden ones are left out, and links to such or out of a folder.
 
     Raises BadInput naming the file and the cause: what cannot be followed as it is must not be missed silently.
@@ -333,14 +333,16 @@ def load_procedures(paths: Sequence[Path]) -> tuple[GivenProcedure, ...]:
     names = unique_names([named for _, named in found.values()])
     texts = [_text(path) for path, _ in found.values()]
     try:
-        return checked(tuple(GivenProcedure(name=name, text=text) for name, text in zip(names, texts, strict=True)))
+        return validate_procedures(
+            tuple(ProcedureSource(name=name, text=text) for name, text in zip(names, texts, strict=True))
+        )
     except ValueError as error:
         raise BadInput(f"--procedures: {error}") from None
 
 
-def _procedure_files(given: Path) -> Iterator[tuple[Path, Named]]:
+def _procedure_files(given: Path) -> Iterator[tuple[Path, DocumentNamePair]]:
     if not given.is_dir():
-        yield given, Named(short=given.name, long=str(given))
+        yield given, DocumentNamePair(short=given.name, long=str(given))
         return
     count = 0
     for here, folders, files in os.walk(given):
@@ -348,7 +350,7 @@ def _procedure_files(given: Path) -> Iterator[tuple[Path, Named]]:
         for path in (Path(here, name) for name in sorted(files) if not name.startswith(".")):
             if path.suffix.lower() == SUFFIX and not _misled(path, given):
                 count += 1
-                yield path, Named(short=path.relative_to(given).as_posix(), long=path.as_posix())
+                yield path, DocumentNamePair(short=path.relative_to(given).as_posix(), long=path.as_posix())
     if not count:
         raise BadInput(f"--procedures {given}: there is no Markdown file ({SUFFIX}) in it")
 
@@ -356,8 +358,8 @@ def _procedure_files(given: Path) -> Iterator[tuple[Path, Named]]:
 class Skills(NamedTuple):
     """Skills, and what of their folders no agent can read."""
 
-    given: tuple[GivenProcedure, ...]
-    left_out: tuple[LeftOut, ...]
+    given: tuple[ProcedureSource, ...]
+    left_out: tuple[SkippedItem, ...]
 
 
 def load_skills(paths: Sequence[Path]) -> Skills:
@@ -366,17 +368,19 @@ def load_skills(paths: Sequence[Path]) -> Skills:
     Files that are no text, or too long, are left out and named; a skill that cannot be followed is refused. Raises
     BadInput naming the folder and the cause.
     """
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedItem] = []
     folders = {os.path.realpath(one): one for given in paths for one in _skill_folders(given, left_out)}
-    names = unique_names([Named(short=one.name or one.resolve().name, long=str(one)) for one in folders.values()])
+    names = unique_names(
+        [DocumentNamePair(short=one.name or one.resolve().name, long=str(one)) for one in folders.values()]
+    )
     found = [_skill(folder, name, left_out) for name, folder in zip(names, folders.values(), strict=True)]
     try:
-        return Skills(checked(tuple(found)), tuple(left_out))
+        return Skills(validate_procedures(tuple(found)), tuple(left_out))
     except ValueError as error:
         raise BadInput(f"--skills: {error}") from None
 
 
-def _skill_folders(given: Path, left_out: list[LeftOut]) -> Iterator[Path]:
+def _skill_folders(given: Path, left_out: list[SkippedItem]) -> Iterator[Path]:
     """The folder itself where it is a skill; else those in it that are, by name."""
     folder = given.parent if given.name == SKILL_FILE else given
     if (folder / SKILL_FILE).is_file():
@@ -389,39 +393,39 @@ def _skill_folders(given: Path, left_out: list[LeftOut]) -> Iterator[Path]:
         )
     for one in below:
         if reason := _misled(one, folder):
-            left_out.append(LeftOut(name=citable(one.name), reason=reason))
+            left_out.append(SkippedItem(name=sanitize_document_name(one.name), reason=reason))
         else:
             yield one
 
 
-def _skill(folder: Path, name: str, left_out: list[LeftOut]) -> GivenProcedure:
-    own, without, files = folder / SKILL_FILE, list[LeftOut](), list[SkillFile]()
+def _skill(folder: Path, name: str, left_out: list[SkippedItem]) -> ProcedureSource:
+    own, without, files = folder / SKILL_FILE, list[SkippedItem](), list[SkillFile]()
     paths = list(_files(folder, without, None))
     if own not in paths:
         raise BadInput(f"--skills {own} is {_misled(own, folder)}")
     if len(paths) > MOST_SKILL_FILES:
         raise BadInput(f"--skills {folder} has {len(paths):,} files; a skill has {MOST_SKILL_FILES} at most.")
     for path in paths:
-        short = citable(path.relative_to(folder).as_posix())
+        short = sanitize_document_name(path.relative_to(folder).as_posix())
         try:
             if path != own:
                 files.append(SkillFile(name=short, text=_short(_content(path, SKILL_CHARACTERS))))
-        except Unreadable as unreadable:
-            without.append(LeftOut(name=short, reason=f"it {unreadable}"))
-    left_out += [LeftOut(name=f"{name}/{one.name}", reason=one.reason) for one in without]
-    return GivenProcedure(name=name, text=_text(own, "--skills", SKILL_CHARACTERS), skill=True, files=tuple(files))
+        except UnreadableFileError as unreadable:
+            without.append(SkippedItem(name=short, reason=f"it {unreadable}"))
+    left_out += [SkippedItem(name=f"{name}/{one.name}", reason=one.reason) for one in without]
+    return ProcedureSource(name=name, text=_text(own, "--skills", SKILL_CHARACTERS), skill=True, files=tuple(files))
 
 
 def _short(text: str) -> str:
     if len(text) > SKILL_CHARACTERS:
-        raise Unreadable(f"has {len(text):,} characters, {SKILL_CHARACTERS:,} are the most")
+        raise UnreadableFileError(f"has {len(text):,} characters, {SKILL_CHARACTERS:,} are the most")
     return text
 
 
 def _text(path: Path, option: str = "--procedures", most: int = PROCEDURE_CHARACTERS) -> str:
     try:
         return _content(path, most)
-    except Unreadable as unreadable:
+    except UnreadableFileError as unreadable:
         raise BadInput(f"{option} {path} {unreadable}. Give a text file in UTF-8 that you may read.") from unreadable
 
 
@@ -429,15 +433,15 @@ def _content(path: Path, most: int) -> str:
     """Of a text file of about so many characters. Raises Unreadable with words to follow its name."""
     try:
         if not path.is_file():
-            raise Unreadable("is no file")
+            raise UnreadableFileError("is no file")
         with path.open("rb") as file:
             content = file.read(_BYTES_A_CHARACTER * most + 1)
         if len(content) > _BYTES_A_CHARACTER * most:
-            raise Unreadable(f"has more than {_BYTES_A_CHARACTER * most:,} bytes")
+            raise UnreadableFileError(f"has more than {_BYTES_A_CHARACTER * most:,} bytes")
         if b"\0" in content:
-            raise Unreadable("is no text")
+            raise UnreadableFileError("is no text")
         return content.decode("utf-8-sig")
     except OSError as error:
-        raise Unreadable(f"cannot be read ({(error.strerror or 'it cannot be opened').lower()})") from error
+        raise UnreadableFileError(f"cannot be read ({(error.strerror or 'it cannot be opened').lower()})") from error
     except UnicodeDecodeError as error:
-        raise Unreadable("is no UTF-8 text") from error
+        raise UnreadableFileError("is no UTF-8 text") from error

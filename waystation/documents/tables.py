@@ -7,7 +7,7 @@ most of the domain, which took longer than most tables take.
 from bisect import bisect_left, bisect_right
 
 from waystation.kernel.value import Value
-from waystation.privacy.policy import Replaced
+from waystation.privacy.policy import ReplacedRange
 
 LINE_COLUMN = "_line"
 """Last column of every table: the line of the document on which a row begins."""
@@ -25,13 +25,13 @@ class TableText(Value):
     """The first row names the columns; else they are `column_1`, `column_2` and so on."""
     sheet: bool = False
     """It comes from a workbook: whatever its cells hold, ` | ` is between them."""
-    hidden: tuple[Replaced, ...] = ()
+    hidden: tuple[ReplacedRange, ...] = ()
     """What of `text`, its lines ended by line feeds, agents are not shown: in order and apart from each other. A
     stretch that goes on above or below these lines begins or ends on a line end.
     """
 
 
-class Cells(Value):
+class DictionaryColumn(Value):
     """The cells of one column: each value once, and which of them each row has.
 
     The first value is the first row's alone: what may be the name of the column is told apart from equal cells below.
@@ -40,7 +40,7 @@ class Cells(Value):
     values: tuple[str, ...]
     codes: tuple[int, ...]
     """Of each row, the place of its value in `values`; empty values where a row ends earlier."""
-    hidden: dict[int, tuple[Replaced, ...]] = {}
+    hidden: dict[int, tuple[ReplacedRange, ...]] = {}
     """By place in `values`, what of the value agents are not shown in any of its cells: in no order."""
 
 
@@ -49,7 +49,7 @@ class Table(Value):
 
     name: str
     """By which queries call it."""
-    columns: tuple[Cells, ...]
+    columns: tuple[DictionaryColumn, ...]
     lines: tuple[int, ...]
     """Of each row, the line of the document on which it begins: rising."""
     widths: tuple[int, ...]

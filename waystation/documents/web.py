@@ -26,10 +26,17 @@ from pydantic import Field
 from yarl import URL
 
 from waystation.documents.ports import PageReader
-from waystation.documents.web_pages import Domains, WebAddress, WebPage, same_site, web_address, web_page
+from waystation.documents.web_pages import (
+    DomainPolicy,
+    WebAddress,
+    WebPage,
+    build_web_page,
+    parse_web_address,
+    same_site,
+)
 from waystation.kernel.clock import Clock
-from waystation.kernel.errors import WebRefused, WebUnavailable
-from waystation.kernel.network import why_broken
+from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
+from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import Value
 
 KEPT_S = 3_600.0
@@ -51,12 +58,12 @@ class _Known(NamedTuple):
     until: float
 
 
-class Robots:
+class RobotsPolicy:
     """The rules of the sites that were visited last."""
 
     def __init__(self, user_agent: str, get: Callable[[WebAddress], Awaitable[RobotsFile]]) -> None:
         """`user_agent`: its product token names us in the rules. `get` fetches a robots.txt, following redirects to
-        where pages may be read, too; it raises WebRefused for others.
+        where pages may be read, too; it raises WebFetchRejectedError for others.
         """
         self._token = user_agent.partition("/")[0]
         self._get = get
@@ -65,7 +72,7 @@ class Robots:
     async def allow(self, address: WebAddress) -> bool:
         """Whether the site lets us read the address.
 
-        Raises WebUnavailable: it cannot say at the moment; WebRefused: it says that where we do not go.
+        Raises WebUnavailable: it cannot say at the moment; WebFetchRejectedError: it says that where we do not go.
         """
         known = self._sites.get(address.origin)
         now = asyncio.get_running_loop().time()
@@ -79,9 +86,9 @@ class Robots:
 
     async def _rules(self, address: WebAddress) -> Protego:
         try:
-            answer = await self._get(web_address(f"{address.origin}/robots.txt"))
-        except WebRefused as refused:
-            raise WebRefused(
+            answer = await self._get(parse_web_address(f"{address.origin}/robots.txt"))
+        except WebFetchRejectedError as refused:
+            raise WebFetchRejectedError(
                 f"What the robots.txt of {address.host} allows is not known: {refused.cause}", "Use another source."
             ) from refused
         if answer.status >= 500:
@@ -110,14 +117,14 @@ _NEVER = (
 )
 
 
-class NotPublic(OSError):
+class NonPublicAddressError(OSError):
     """The connection was not made, because the address is not a public one. The message does not name it."""
 
     def __init__(self) -> None:
         super().__init__(EACCES, "not a public address")
 
 
-class PublicOnly:
+class PublicSocketFactory:
     """A socket factory that makes none for loopback, private, link-local, multicast and other special addresses."""
 
     def __init__(self, reachable: Sequence[Network] = ()) -> None:
@@ -125,11 +132,11 @@ class PublicOnly:
         self._reachable = reachable
 
     def __call__(self, target: _Target) -> socket:
-        """A socket for a connection to the target. Raises NotPublic."""
+        """A socket for a connection to the target. Raises NonPublicAddressError."""
         family, kind, protocol, _, where = target
         address = _meant(ip_address(str(where[0]).partition("%")[0]))
         if not is_public(address) and not any(address in network for network in self._reachable):
-            raise NotPublic
+            raise NonPublicAddressError
         return socket(family, kind, protocol)
 
 
@@ -162,7 +169,7 @@ class _Turns:
     waiting: int = 0
 
 
-class Pace:
+class HostRateLimiter:
     """Who may ask which host, and when."""
 
     def __init__(self, pause_s: float, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -207,14 +214,14 @@ _TEXT = ("+json", "+xml")
 _WITHOUT_TEXT = frozenset({"audio", "font", "image", "model", "multipart", "video"})
 
 
-def suffix_of(content_type: str, host: str) -> str:
+def infer_file_suffix(content_type: str, host: str) -> str:
     """The suffix of a file of this kind; empty where the bytes have to tell, as those of office files do.
 
     Raises:
-        WebRefused: of a kind that has no text.
+        WebFetchRejectedError: of a kind that has no text.
     """
     if content_type.partition("/")[0] in _WITHOUT_TEXT:
-        raise WebRefused(f"{host} sent {content_type}, which has no text", "Use a page about it.")
+        raise WebFetchRejectedError(f"{host} sent {content_type}, which has no text", "Use a page about it.")
     if known := _SUFFIXES.get(content_type):
         return known
     return ".txt" if content_type.startswith("text/") or content_type.endswith(_TEXT) else ""
@@ -232,12 +239,12 @@ _HEADERS = {
 """Only what is unpacked piece by piece: the limit on bytes holds for what comes out."""
 
 
-class FetchTerms(Value):
+class WebFetchConfig(Value):
     """How pages are fetched."""
 
     user_agent: str = Field(min_length=1)
     """Product token, version, and how its operator is reached. The token is what robots.txt calls us by."""
-    domains: Domains = Domains()
+    domains: DomainPolicy = DomainPolicy()
     most_bytes: int = 10_000_000
     """Of one page, unpacked."""
     seconds: float = 30.0
@@ -255,26 +262,26 @@ class _Body(NamedTuple):
     charset: str | None
 
 
-class OwnFetch:
-    """A `WebPages` without a provider. It belongs to the event loop in which it first fetches."""
+class DirectWebPageFetcher:
+    """A `WebPageFetcher` without a provider. It belongs to the event loop in which it first fetches."""
 
     def __init__(
         self,
         reader: PageReader,
         clock: Clock,
-        terms: FetchTerms,
+        terms: WebFetchConfig,
         resolver: AbstractResolver | None = None,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`resolver`: by default the system's. Whatever it answers, only public addresses are connected to."""
         self._reader, self._clock, self._terms, self._resolver = reader, clock, terms, resolver
-        self._pace = Pace(terms.pause_s, wait)
-        self._robots = Robots(terms.user_agent, self._robots_file)
+        self._pace = HostRateLimiter(terms.pause_s, wait)
+        self._robots = RobotsPolicy(terms.user_agent, self._robots_file)
         self._open: aiohttp.ClientSession | None = None
 
     async def fetch(self, url: str) -> WebPage:
-        """See `WebPages`. A redirect to a domain that is neither the asked one nor allowed is not followed."""
-        asked = web_address(url)
+        """See `WebPageFetcher`. A redirect to a domain that is neither the asked one nor allowed is not followed."""
+        asked = parse_web_address(url)
         try:
             async with asyncio.timeout(self._terms.seconds):
                 body = await self._body(asked)
@@ -283,7 +290,7 @@ class OwnFetch:
         except TimeoutError:
             raise WebUnavailable(f"{asked.host} did not answer within {self._terms.seconds:g} s") from None
         text = await self._reader.read(body.content, body.suffix, body.charset)
-        return web_page(body.address.url, text, self._clock())
+        return build_web_page(body.address.url, text, self._clock())
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -298,25 +305,29 @@ class OwnFetch:
             if isinstance(found, _Body):
                 return found
             address = found
-        raise WebRefused(f"{asked.host} redirects more than {MOST_REDIRECTS} times", "Use another page.")
+        raise WebFetchRejectedError(f"{asked.host} redirects more than {MOST_REDIRECTS} times", "Use another page.")
 
     def _check_domain(self, address: WebAddress, asked: WebAddress) -> None:
         domains = self._terms.domains
-        if domains.denies(address.host):
-            raise WebRefused(f"Pages of {address.host} must not be read here", "Use another source.")
-        if not same_site(asked.host, address.host) and not domains.admits(address.host):
-            raise WebRefused(f"{asked.host} redirects to another site", f"If it is wanted, fetch {address.url} itself.")
+        if domains.is_denied(address.host):
+            raise WebFetchRejectedError(f"Pages of {address.host} must not be read here", "Use another source.")
+        if not same_site(asked.host, address.host) and not domains.is_allowed(address.host):
+            raise WebFetchRejectedError(
+                f"{asked.host} redirects to another site", f"If it is wanted, fetch {address.url} itself."
+            )
 
     async def _visit(self, address: WebAddress) -> _Body | WebAddress:
         """What is there, or where it has gone."""
         async with self._pace.turn(address.host):
             if not await self._robots.allow(address):
-                raise WebRefused(f"{address.host} does not let programs read this page", "Use another source.")
+                raise WebFetchRejectedError(
+                    f"{address.host} does not let programs read this page", "Use another source."
+                )
             async with self._session.get(URL(address.url), allow_redirects=False) as answer:
                 if answer.status in _REDIRECTS:
                     return _target(address, answer)
                 _check_status(address.host, answer.status)
-                suffix = suffix_of(answer.content_type, address.host)
+                suffix = infer_file_suffix(answer.content_type, address.host)
                 return _Body(address, await self._content(address.host, answer), suffix, answer.charset)
 
     async def _content(self, host: str, answer: aiohttp.ClientResponse) -> bytes:
@@ -327,7 +338,9 @@ class OwnFetch:
             too_large = len(content) > self._terms.most_bytes
         if too_large:
             most = self._terms.most_bytes / 1e6
-            raise WebRefused(f"The page of {host} is larger than {most:g} MB", "Use a smaller page or a part of it.")
+            raise WebFetchRejectedError(
+                f"The page of {host} is larger than {most:g} MB", "Use a smaller page or a part of it."
+            )
         return bytes(content)
 
     async def _robots_file(self, asked: WebAddress) -> RobotsFile:
@@ -339,7 +352,7 @@ class OwnFetch:
                 if answer.status not in _REDIRECTS:
                     return RobotsFile(answer.status, await _beginning(answer))
                 address = _target(address, answer)
-        raise WebRefused(f"{asked.host} redirects more than {MOST_REDIRECTS} times", "Use another page.")
+        raise WebFetchRejectedError(f"{asked.host} redirects more than {MOST_REDIRECTS} times", "Use another page.")
 
     @property
     def _session(self) -> aiohttp.ClientSession:
@@ -348,7 +361,7 @@ class OwnFetch:
                 connector=aiohttp.TCPConnector(
                     resolver=self._resolver,
                     use_dns_cache=False,
-                    socket_factory=PublicOnly(self._terms.reachable),
+                    socket_factory=PublicSocketFactory(self._terms.reachable),
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={**_HEADERS, "User-Agent": self._terms.user_agent},
@@ -367,23 +380,27 @@ async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
 
 def _target(address: WebAddress, answer: aiohttp.ClientResponse) -> WebAddress:
     try:
-        return web_address(str(URL(address.url).join(URL(answer.headers.get("Location", "")))))
+        return parse_web_address(str(URL(address.url).join(URL(answer.headers.get("Location", "")))))
     except ValueError:
-        raise WebRefused(f"{address.host} redirects to no address that can be read", "Use another page.") from None
+        raise WebFetchRejectedError(
+            f"{address.host} redirects to no address that can be read", "Use another page."
+        ) from None
 
 
 def _check_status(host: str, status: int) -> None:
     if status in _PASSING or status >= 500:
         raise WebUnavailable(f"{host} answered {status}")
     if not 200 <= status < 300:
-        raise WebRefused(f"{host} answered {status}", "Check the address, or use another source.")
+        raise WebFetchRejectedError(f"{host} answered {status}", "Check the address, or use another source.")
 
 
-def _failure(host: str, error: aiohttp.ClientError) -> WebRefused | WebUnavailable:
+def _failure(host: str, error: aiohttp.ClientError) -> WebFetchRejectedError | WebUnavailable:
     match error:
         case aiohttp.ClientConnectorCertificateError():
-            return WebRefused(f"The certificate of {host} is not valid", "Use another source.")
-        case aiohttp.ClientConnectorError() if isinstance(error.os_error, NotPublic):
-            return WebRefused(f"{host} leads to an address that is not public", "Only public pages can be read.")
+            return WebFetchRejectedError(f"The certificate of {host} is not valid", "Use another source.")
+        case aiohttp.ClientConnectorError() if isinstance(error.os_error, NonPublicAddressError):
+            return WebFetchRejectedError(
+                f"{host} leads to an address that is not public", "Only public pages can be read."
+            )
         case _:
-            return WebUnavailable(f"the connection to {host} failed: {why_broken(error)}")
+            return WebUnavailable(f"the connection to {host} failed: {describe_connection_error(error)}")

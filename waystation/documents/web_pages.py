@@ -13,12 +13,12 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from pydantic import field_validator
 
 from waystation.context.transcript import Message, ToolUse
-from waystation.kernel.errors import WebRefused
-from waystation.kernel.patterns import proven
+from waystation.kernel.errors import WebFetchRejectedError
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
-from waystation.privacy.policy import whole_until
-from waystation.security.untrusted import Tagged, tagged
+from waystation.privacy.policy import find_cut_position
+from waystation.security.untrusted import SafeMarkup, wrap_untrusted
 
 LONGEST_ADDRESS = 1_000
 """Characters."""
@@ -43,21 +43,21 @@ EVERYTHING = "*"
 """In a list of domains: all of them."""
 
 _PORTS = {"http": 80, "https": 443}
-_NEVER_IN_AN_ADDRESS = proven(r"[\s\\\x00-\x1f\x7f\ud800-\udfff]")
+_NEVER_IN_AN_ADDRESS = compile_bounded(r"[\s\\\x00-\x1f\x7f\ud800-\udfff]")
 """What programs read differently: one takes a backslash for a slash, another for a part of the host's name. Halves of
 characters have no bytes.
 """
-_HOST = proven(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
+_HOST = compile_bounded(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
 _LONGEST_HOST, _LONGEST_LABEL = 253, 63
 """Characters of a name and of what is between its dots (RFC 1035): no resolver is asked for longer ones."""
-_NUMBER = proven(r"\d+|0x[0-9a-f]*")
+_NUMBER = compile_bounded(r"\d+|0x[0-9a-f]*")
 _KEPT_IN_PATHS = "/%:@!$&'()*+,;=~"
-_HEADING = proven(r"^#+ +")
-_WORDS = proven(r"[^\W_]++")
+_HEADING = compile_bounded(r"^#+ +")
+_WORDS = compile_bounded(r"[^\W_]++")
 
 
 class WebAddress(Value):
-    """An http or https address in its plainest form, without a fragment. Made by `web_address` only."""
+    """An http or https address in its plainest form, without a fragment. Made by `parse_web_address` only."""
 
     url: str
     origin: str
@@ -66,15 +66,15 @@ class WebAddress(Value):
     """In lower case and ASCII, without the port."""
 
 
-def web_address(written: str) -> WebAddress:
+def parse_web_address(written: str) -> WebAddress:
     """Read an address. All programs that meet the result agree about its host.
 
     Raises:
-        WebRefused: it is none of http or https, has a user name or password in it, or is malformed.
+        WebFetchRejectedError: it is none of http or https, has a user name or password in it, or is malformed.
     """
     given = written.strip()
     if len(given) > LONGEST_ADDRESS:
-        raise WebRefused(f"The address has more than {LONGEST_ADDRESS:,} characters", "Give a shorter one.")
+        raise WebFetchRejectedError(f"The address has more than {LONGEST_ADDRESS:,} characters", "Give a shorter one.")
     try:
         if _NEVER_IN_AN_ADDRESS.search(given):
             raise ValueError
@@ -82,7 +82,7 @@ def web_address(written: str) -> WebAddress:
         _check_kind(parts)
         host, port = _host(parts.hostname or ""), parts.port
     except ValueError:
-        raise WebRefused("The address is malformed", "Write it like https://example.org/page.") from None
+        raise WebFetchRejectedError("The address is malformed", "Write it like https://example.org/page.") from None
     origin = f"{parts.scheme}://{host if port in {None, _PORTS[parts.scheme]} else f'{host}:{port}'}"
     query = f"?{quote(parts.query, safe=_KEPT_IN_PATHS + '?')}" if parts.query else ""
     return WebAddress(
@@ -92,9 +92,11 @@ def web_address(written: str) -> WebAddress:
 
 def _check_kind(parts: SplitResult) -> None:
     if parts.scheme not in _PORTS:
-        raise WebRefused("Only http and https can be fetched", "Give an address that begins with https://.")
+        raise WebFetchRejectedError("Only http and https can be fetched", "Give an address that begins with https://.")
     if "@" in parts.netloc:
-        raise WebRefused("The address has a user name or password in it", "Leave out what stands before the @.")
+        raise WebFetchRejectedError(
+            "The address has a user name or password in it", "Leave out what stands before the @."
+        )
 
 
 def _host(name: str) -> str:
@@ -108,7 +110,7 @@ def _host(name: str) -> str:
     return str(IPv4Address(plain)) if _NUMBER.fullmatch(plain.rpartition(".")[2]) else plain
 
 
-class Domains(Value):
+class DomainPolicy(Value):
     """Which sites may be read. An entry stands for a domain with all below it; `*` for every domain."""
 
     allow: tuple[str, ...] = ()
@@ -123,11 +125,11 @@ class Domains(Value):
     def _plain(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(_entry, given))
 
-    def admits(self, host: str) -> bool:
+    def is_allowed(self, host: str) -> bool:
         """Whether pages of the host are read without asking."""
-        return _listed(host, self.allow) and not self.denies(host)
+        return _listed(host, self.allow) and not self.is_denied(host)
 
-    def denies(self, host: str) -> bool:
+    def is_denied(self, host: str) -> bool:
         """Whether pages of the host are never read."""
         return _listed(host, self.deny)
 
@@ -144,7 +146,7 @@ def _listed(host: str, entries: tuple[str, ...]) -> bool:
     return any(entry in {EVERYTHING, host} or host.endswith(f".{entry}") for entry in entries)
 
 
-def looks_private(query: str) -> bool:
+def is_suspicious_query(query: str) -> bool:
     """Whether the words of a search look as if they carried text out: more than key words, or something that is no
     word. It is a guess; who has to be sure lets all searches ask.
     """
@@ -152,7 +154,7 @@ def looks_private(query: str) -> bool:
     return len(words) > MOST_WORDS or not query.isprintable() or "@" in query or any(map(_no_word, words))
 
 
-def carries_text(address: WebAddress) -> bool:
+def is_suspicious_address(address: WebAddress) -> bool:
     """Whether an address looks as if it carried text to whoever has the domain. It is a guess as above."""
     written = unquote(address.url)
     if len(address.url) > LONGEST_PLAIN_ADDRESS or len(address.url.partition("?")[2]) > LONGEST_PLAIN_QUERY:
@@ -179,7 +181,7 @@ class WebPage(Value):
     """Where the page was in the end, after redirects."""
     title: str
     lines: tuple[str, ...]
-    """At least one, of any length: `page_lines` makes of them what is shown, when they are redacted."""
+    """At least one, of any length: `split_page_lines` makes of them what is shown, when they are redacted."""
     retrieved: datetime
 
     @property
@@ -188,7 +190,7 @@ class WebPage(Value):
         return "\n".join(self.lines)
 
 
-def web_page(url: str, text: str, retrieved: datetime) -> WebPage:
+def build_web_page(url: str, text: str, retrieved: datetime) -> WebPage:
     """The page of a text that was taken out of what came from the address.
 
     Its title is its first line: of an HTML page that is what its head calls it.
@@ -199,7 +201,7 @@ def web_page(url: str, text: str, retrieved: datetime) -> WebPage:
     return WebPage(url=url, title=title, lines=lines, retrieved=retrieved)
 
 
-def page_lines(lines: Iterable[str]) -> list[str]:
+def split_page_lines(lines: Iterable[str]) -> list[str]:
     """The lines of a redacted page as they are numbered and cited: each at most 1,000 characters."""
     return [part for line in lines for part in _parts(line)]
 
@@ -209,13 +211,13 @@ def _parts(line: str) -> Iterator[str]:
     start = 0
     while len(line) - start > LONGEST_LINE:
         space = line.rfind(" ", start + 1, start + LONGEST_LINE + 1)
-        end = space if space > start else whole_until(line, start + LONGEST_LINE)
+        end = space if space > start else find_cut_position(line, start + LONGEST_LINE)
         yield line[start:end]
         start = end + (space > start)
     yield line[start:]
 
 
-class WebHit(Value):
+class WebSearchResult(Value):
     """One page that a search found."""
 
     url: str
@@ -226,10 +228,10 @@ class WebHit(Value):
     """When the page was new, in the search's words."""
 
 
-class Searched(Value):
+class WebSearchResponse(Value):
     """What one search found, best first, and what it used."""
 
-    hits: tuple[WebHit, ...]
+    hits: tuple[WebSearchResult, ...]
     usage: Usage
     model: str = ""
     """The model that answered, as the provider names it."""
@@ -242,10 +244,12 @@ class Searched(Value):
 FETCH_PAGE = "fetch_page"
 """Name of the tool."""
 
-_HEADER = proven(r'<web_page kept="(?P<blob>[0-9a-f]{64})" retrieved="(?P<retrieved>[^"\s]+)" source="(?P<url>[^"\s]+)')
+_HEADER = compile_bounded(
+    r'<web_page kept="(?P<blob>[0-9a-f]{64})" retrieved="(?P<retrieved>[^"\s]+)" source="(?P<url>[^"\s]+)'
+)
 
 
-class KeptPage(Value):
+class StoredWebPage(Value):
     """A page whose text is in the store."""
 
     url: str
@@ -255,32 +259,32 @@ class KeptPage(Value):
     retrieved: datetime
 
 
-def kept(page: WebPage, blob: str) -> KeptPage:
+def make_stored_web_page(page: WebPage, blob: str) -> StoredWebPage:
     """The page under the content hash by which the store has its text."""
-    return KeptPage(url=page.url, blob=blob, retrieved=page.retrieved)
+    return StoredWebPage(url=page.url, blob=blob, retrieved=page.retrieved)
 
 
-def framed_page(page: KeptPage, shown: Sequence[str], stretch: str) -> Tagged:
+def wrap_untrusted_page(page: StoredWebPage, shown: Sequence[str], stretch: str) -> SafeMarkup:
     """Lines of the page. The frame says which, where they come from, and what the page is found again by."""
     retrieved = page.retrieved.isoformat(timespec="seconds")
-    return tagged("web_page", *shown, kept=page.blob, retrieved=retrieved, source=page.url, lines=stretch)
+    return wrap_untrusted("web_page", *shown, kept=page.blob, retrieved=retrieved, source=page.url, lines=stretch)
 
 
-def kept_pages(messages: Iterable[Message]) -> Mapping[str, KeptPage]:
+def extract_stored_web_pages(messages: Iterable[Message]) -> Mapping[str, StoredWebPage]:
     """What was fetched in a conversation, by the address as asked for and by the one where the page was."""
     messages = tuple(messages)
     asked = {call.id: call for message in messages for call in message.tool_uses if call.name == FETCH_PAGE}
-    pages: dict[str, KeptPage] = {}
+    pages: dict[str, StoredWebPage] = {}
     for result in (result for message in messages for result in message.tool_results if not result.is_error):
         call, found = asked.get(result.tool_use_id), _HEADER.match(result.content)
         if call is not None and found is not None:
-            page = KeptPage.model_validate(found.groupdict())
+            page = StoredWebPage.model_validate(found.groupdict())
             pages |= {address: page for address in (page.url, _address(call)) if address}
     return pages
 
 
 def _address(call: ToolUse) -> str:
     try:
-        return web_address(str(call.input.get("url"))).url
-    except WebRefused:
+        return parse_web_address(str(call.input.get("url"))).url
+    except WebFetchRejectedError:
         return ""

@@ -16,17 +16,23 @@ from waystation.documents.text_repository import (
     add_texts,
     content_hash,
     drop_owned,
-    drop_shown,
+    drop_redacted_texts,
     drop_slow,
 )
 from waystation.erasure.removal import PersonOrder, Sought, Trace, Whereabouts, texts_of
 from waystation.erasure.removal_repository import Cell, Content, cells, contents
-from waystation.kernel.scopes import OfTask
-from waystation.kernel.value import mapped
+from waystation.kernel.scopes import TaskScope
+from waystation.kernel.value import map_strings
 from waystation.memory.memory import Passage
-from waystation.store.engine import StorePart, reading, to_its_end, translated, writing
+from waystation.store.engine import (
+    StorePart,
+    read_transaction,
+    to_its_end,
+    translate_database_errors,
+    write_transaction,
+)
 from waystation.store.schema import documents, passages, text_owners
-from waystation.store.seals import bound
+from waystation.store.seals import bind_to_row
 
 _PASSAGES = frozenset({Whereabouts.REMEMBERED, Whereabouts.OUTBOX})
 
@@ -34,7 +40,7 @@ _PASSAGES = frozenset({Whereabouts.REMEMBERED, Whereabouts.OUTBOX})
 class SqlPersons(StorePart):
     """The port `Store`: one person in all that a tenant has."""
 
-    @reading
+    @read_transaction
     async def traces(self, connection: AsyncConnection, tenant: str, sought: Sought) -> tuple[Trace, ...]:
         """Where the tenant's tasks have it, and how often. Raises WrongKey."""
         counts = Counter[tuple[str, Whereabouts]]()
@@ -51,7 +57,7 @@ class SqlPersons(StorePart):
             if count
         )
 
-    @reading
+    @read_transaction
     async def lines(self, connection: AsyncConnection, tenant: str, sought: Sought) -> tuple[str, ...]:
         """The different lines that have it in what the tenant's tasks have. Raises WrongKey."""
         found = set[str]()
@@ -68,10 +74,10 @@ class SqlPersons(StorePart):
         Passages that had it wait again, so that memory gets them as they are now. Raises WrongStore, WrongKey.
         """
         await self._erase(order, sought)
-        with translated():
+        with translate_database_errors():
             await to_its_end(self.database.empty_log())
 
-    @writing
+    @write_transaction
     async def _erase(self, connection: AsyncConnection, order: PersonOrder, sought: Sought) -> None:
         self.require_own(order.store_id)
         held = [one async for one in contents(connection, order.tenant) if _may_change(one, sought)]
@@ -91,7 +97,7 @@ class SqlPersons(StorePart):
         await drop_owned(connection, moved, text_owners.c.tenant == order.tenant)
         # What is shown has the person's placeholders, also where a text has only their spelling of the name: it is made
         # anew from what is there now.
-        await drop_shown(connection, order.tenant)
+        await drop_redacted_texts(connection, order.tenant)
         await drop_slow(connection, order.tenant)
 
 
@@ -99,7 +105,7 @@ async def _replace(connection: AsyncConnection, cell: Cell, text: str) -> None:
     table = cell.source.column.table
     assert isinstance(table, Table)
     this = and_(*[column == value for column, value in zip(table.primary_key, cell.key, strict=True)])
-    await connection.execute(update(table).where(this).values({cell.source.column.name: bound(text, *cell.row)}))
+    await connection.execute(update(table).where(this).values({cell.source.column.name: bind_to_row(text, *cell.row)}))
     if cell.source.place in _PASSAGES:
         # Under the same id, memory writes over what it has.
         again = update(passages).where(this, passages.c.gone_at.is_(None))
@@ -108,7 +114,7 @@ async def _replace(connection: AsyncConnection, cell: Cell, text: str) -> None:
 
 async def _rehash(connection: AsyncConnection, held: Sequence[Content], rewritten: Mapping[str, str]) -> None:
     """Whoever has a content that changes has it as it is now, under its new hash."""
-    now: dict[OfTask, dict[str, str]] = {}
+    now: dict[TaskScope, dict[str, str]] = {}
     for one in held:
         if (text := rewritten.get(one.blob)) is not None:
             for owner in one.owners:
@@ -122,7 +128,7 @@ async def _relist(connection: AsyncConnection, content: Content, blob: str, char
     theirs = documents.c.task_id.in_([owner.task_id for owner in content.owners])
     listed = select(documents).where(documents.c.blob == content.blob, theirs)
     for row in (await connection.execute(listed)).all():
-        now = {"name": bound(row.name, row.task_id, row.position, blob, ""), "blob": blob, "source": ""}
+        now = {"name": bind_to_row(row.name, row.task_id, row.position, blob, ""), "blob": blob, "source": ""}
         this = (documents.c.task_id == row.task_id, documents.c.position == row.position)
         await connection.execute(update(documents).where(*this).values(**now, characters=characters))
 
@@ -158,7 +164,7 @@ def _without(cell: Cell, sought: Sought, moved: Mapping[str, str]) -> str:
     if not cell.source.is_json:
         return sought.without(cell.text)
     before = json.loads(cell.text)
-    after = mapped(sought.erased(before), lambda text: _renamed(text, moved))
+    after = map_strings(sought.erased(before), lambda text: _renamed(text, moved))
     if after == before:
         return cell.text
     text = json.dumps(after, ensure_ascii=False, separators=(",", ":"))

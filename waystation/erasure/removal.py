@@ -18,10 +18,10 @@ from pydantic import JsonValue
 
 from waystation.context.transcript import Text
 from waystation.kernel.ids import short_hash
-from waystation.kernel.patterns import proven, transient
+from waystation.kernel.patterns import compile_bounded, compile_dynamic
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.text import FORGOTTEN
-from waystation.kernel.value import ARGUMENTS, Value, every_name, mapped, strings
+from waystation.kernel.value import ARGUMENTS, Value, accept_every_name, iter_strings, map_strings
 from waystation.tasks.task import TaskProgress, TaskRequest, TaskRow
 
 ERASED = "<ERASED>"
@@ -39,8 +39,8 @@ IDENTIFYING = frozenset(
 """Fields by which things are found again, or whose words are the program's own: they stay as they are."""
 
 _DIGITS_OF_A_NUMBER = 6
-_NUMBER = proven(r"\+?[\w\s./()-]+")
-_ADDRESS = proven(r"\A\d++(?:\.\d++){3}")
+_NUMBER = compile_bounded(r"\+?[\w\s./()-]+")
+_ADDRESS = compile_bounded(r"\A\d++(?:\.\d++){3}")
 _BETWEEN_WORDS = r"(?:[\s_-]|\\[nrt]){1,400}+"
 """Names are written over line ends, in names of files, and in JSON. It gives nothing back, so that the work on a text
 is linear: no word begins like it.
@@ -48,10 +48,10 @@ is linear: no word begins like it.
 _BETWEEN_DIGITS = r"[ \t\u00a0./()-]{0,2}"
 _BEGINS = r"(?:(?<![^\W_])|(?<=\\[nrt]))"
 _ENDS = r"(?![^\W_])"
-_LINE_ENDS = proven(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_LINE_ENDS = compile_bounded(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _BESIDE = 200
 """Characters to either side that are near a person, where their line goes on for longer."""
-_PART_OF_A_NAME = proven(r"[^\W\d_]{3,}+")
+_PART_OF_A_NAME = compile_bounded(r"[^\W\d_]{3,}+")
 _UNMISTAKABLE = 5
 """Letters of a part that is looked for within words, too: *lovelace* in `alovelace@x.org`, but no *ada* in Adam."""
 _WITHOUT_SPACES = "\u2e80"
@@ -195,7 +195,7 @@ class Sought:
 
     def in_names(self, body: JsonValue) -> int:
         """How often fields that stay have it."""
-        return sum(self.count(text) for key, text in strings(body) if key in IDENTIFYING)
+        return sum(self.count(text) for key, text in iter_strings(body) if key in IDENTIFYING)
 
     def in_words(self, body: JsonValue) -> int:
         """How often all other fields have it."""
@@ -218,17 +218,17 @@ class Sought:
 
     def _erased_in(self, key: str, part: JsonValue) -> JsonValue:
         if key == ARGUMENTS:
-            return mapped(part, self.without, every_name)
+            return map_strings(part, self.without, accept_every_name)
         return part if key in IDENTIFYING else self.erased(part)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        return transient("|".join([*map(re.escape, self.placeholders), _written(self.value)]))
+        return compile_dynamic("|".join([*map(re.escape, self.placeholders), _written(self.value)]))
 
 
 def texts_of(body: JsonValue) -> Iterator[str]:
     """The texts of all fields but those that stay."""
-    return (text for key, text in strings(body) if key not in IDENTIFYING)
+    return (text for key, text in iter_strings(body) if key not in IDENTIFYING)
 
 
 def erasing_id(tenant: str, wanted: str) -> str:

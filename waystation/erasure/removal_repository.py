@@ -13,18 +13,18 @@ from sqlalchemy import Column, ColumnElement, FromClause, Label, Select, Table, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.documents.text_repository import (
+    decode_stored_text,
     drop_owned,
-    drop_shown,
+    drop_redacted_texts,
     drop_slow,
-    opened_text,
-    shown_rows,
-    without_owner,
+    find_unowned_texts,
+    list_redacted_text_row_ids,
 )
 from waystation.erasure.removal import ForgetOrder, Forgotten, Whereabouts, forgotten_row
-from waystation.kernel.scopes import OfTask
+from waystation.kernel.scopes import TaskScope
 from waystation.memory.outbox_repository import SqlDocumentOutbox
 from waystation.privacy.policy import PLACEHOLDER
-from waystation.store.engine import batches, bodies, to_its_end, translated, writing
+from waystation.store.engine import fetch_bodies, iter_batches, to_its_end, translate_database_errors, write_transaction
 from waystation.store.schema import (
     audit,
     compactions,
@@ -43,7 +43,7 @@ from waystation.store.schema import (
     vault,
     vault_sessions,
 )
-from waystation.store.seals import SealedText
+from waystation.store.seals import EncryptedText
 from waystation.tasks.event_repository import announce
 from waystation.tasks.events import Happening
 from waystation.tasks.task_repository import task_columns, task_row
@@ -76,7 +76,7 @@ class Content(NamedTuple):
 
     blob: str
     text: str
-    owners: tuple[OfTask, ...]
+    owners: tuple[TaskScope, ...]
     """Tasks of the tenant that have it."""
     is_document: bool
 
@@ -106,9 +106,9 @@ and a passage that leaves the outbox between two of them would be in neither.
 
 async def cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Cell]:
     """All texts of the tenant's tasks but contents; empty ones are left out. Raises WrongKey, StoreError."""
-    await bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(tasks.c.tenant == tenant))
+    await fetch_bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(tasks.c.tenant == tenant))
     joined = select(runs.c.run_id, runs.c.proof).join(tasks, tasks.c.task_id == runs.c.task_id)
-    await bodies(connection, joined.where(tasks.c.tenant == tenant))
+    await fetch_bodies(connection, joined.where(tasks.c.tenant == tenant))
     for column in COLUMNS:
         sources = [source for source in SEARCHED_COLUMNS if source.column is column]
         which = case(*[(source.where, number) for number, source in enumerate(sources)])
@@ -122,20 +122,22 @@ async def cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Cell
 async def contents(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Content]:
     """What the tenant's tasks have of texts by content hash. Raises WrongKey, StoreError."""
     mine = select(text_owners).where(text_owners.c.tenant == tenant).order_by(text_owners.c.task_id)
-    owners: dict[str, list[OfTask]] = {}
+    owners: dict[str, list[TaskScope]] = {}
     for row in (await connection.execute(mine)).mappings():
-        owners.setdefault(row["blob"], []).append(OfTask(tenant=tenant, session=row["session"], task_id=row["task_id"]))
+        owners.setdefault(row["blob"], []).append(
+            TaskScope(tenant=tenant, session=row["session"], task_id=row["task_id"])
+        )
     listed = select(documents.c.blob).join(tasks, tasks.c.task_id == documents.c.task_id)
     of_documents = set((await connection.execute(listed.where(tasks.c.tenant == tenant))).scalars())
-    for batch in batches(owners):
+    for batch in iter_batches(owners):
         found = select(texts.c.blob, texts.c.content).where(texts.c.blob.in_(batch))
         async for blob, content in await connection.stream(found):
-            yield Content(blob, opened_text(blob, content), tuple(owners[blob]), blob in of_documents)
+            yield Content(blob, decode_stored_text(blob, content), tuple(owners[blob]), blob in of_documents)
 
 
 def bound_columns(column: Column[str]) -> Sequence[Label[str | int]]:
     """The columns of its table to which the column's texts are bound."""
-    assert isinstance(column.type, SealedText)
+    assert isinstance(column.type, EncryptedText)
     return [column.table.c[name].label(f"bound_{name}") for name in column.type.key]
 
 
@@ -175,7 +177,7 @@ async def mentioned(connection: AsyncConnection, tenant: str, task_ids: tuple[st
     async for text in _kept(connection, tasks.c.task_id.in_(task_ids)):
         found.update(PLACEHOLDER.findall(text))
     blobs = await blobs_of(connection, task_ids)
-    for batch in batches([*blobs, *await shown_rows(connection, tenant, set(blobs))]):
+    for batch in iter_batches([*blobs, *await list_redacted_text_row_ids(connection, tenant, set(blobs))]):
         had = select(texts.c.content).where(texts.c.blob.in_(batch))
         async for content in await connection.stream_scalars(had):
             found.update(PLACEHOLDER.findall(content.decode()))
@@ -217,11 +219,11 @@ class SqlForgetting(SqlDocumentOutbox):
         Passages leave the outbox, and their points are to be taken out of memory after this. Raises WrongStore.
         """
         forgotten = await self._forget(order)
-        with translated():
+        with translate_database_errors():
             await to_its_end(self.database.empty_log())
         return forgotten
 
-    @writing
+    @write_transaction
     async def _forget(self, connection: AsyncConnection, order: ForgetOrder) -> Forgotten:
         self.require_own(order.store_id)
         own = select(tasks.c.task_id).where(tasks.c.tenant == order.tenant, tasks.c.task_id.in_(order.task_ids))
@@ -240,7 +242,7 @@ class SqlForgetting(SqlDocumentOutbox):
         if order.everything:
             forgotten = await _without_words(connection, forgotten, ids, self._clock())
         gone_texts = await drop_owned(connection, blobs, text_owners.c.task_id.in_(ids))
-        await drop_shown(connection, order.tenant, await without_owner(connection, order.tenant, blobs))
+        await drop_redacted_texts(connection, order.tenant, await find_unowned_texts(connection, order.tenant, blobs))
         unmentioned = await mentioned_no_more(connection, candidates)
         for table in (vault_sessions, vault):
             # The last count is of originals.
@@ -315,4 +317,4 @@ async def _deleted(
     values: Iterable[str],
     *where: ColumnElement[bool],
 ) -> int:
-    return sum([await _emptied(connection, table, and_(column.in_(batch), *where)) for batch in batches(values)])
+    return sum([await _emptied(connection, table, and_(column.in_(batch), *where)) for batch in iter_batches(values)])

@@ -3,7 +3,7 @@
 import re
 from decimal import Decimal
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 UNLIMITED = "unlimited"
@@ -12,10 +12,10 @@ WRITTEN = "tokens like 600k, 1.5M or 600_000, dollars like $2.00, or both like 6
 """How people write amounts."""
 _WHOLE = r"(?:[1-9]\d{0,2}(?:[,_]\d{3}){1,20}|\d{1,60})"
 """A comma where others write a point must not multiply an amount: $2,50 is no $250, and $0,500 no $500."""
-_TOKENS = proven(rf"({_WHOLE})()|({_WHOLE}(?:\.\d{{1,60}})?)\s*([kKmM])", re.ASCII)
+_TOKENS = compile_bounded(rf"({_WHOLE})()|({_WHOLE}(?:\.\d{{1,60}})?)\s*([kKmM])", re.ASCII)
 """A fraction needs its unit: 2.00 is more likely dollars without their sign than two tokens."""
 _NO_SEPARATORS = str.maketrans("", "", "_,")
-_DOLLARS = proven(rf"\$\s*({_WHOLE}(?:\.\d{{1,6}})?)", re.ASCII)
+_DOLLARS = compile_bounded(rf"\$\s*({_WHOLE}(?:\.\d{{1,6}})?)", re.ASCII)
 _SHOWN = 100
 """Characters of what was written that an error repeats."""
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
@@ -32,7 +32,7 @@ class Amount(Value):
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(tokens=self.tokens + other.tokens, micro_usd=self.micro_usd + other.micro_usd)
 
-    def less(self, other: "Amount") -> "Amount":
+    def subtract_clamped(self, other: "Amount") -> "Amount":
         """The rest after `other` is taken off, at least nothing of each unit."""
         return Amount(tokens=max(0, self.tokens - other.tokens), micro_usd=max(0, self.micro_usd - other.micro_usd))
 
@@ -78,7 +78,7 @@ class Limit(Value):
             micro_usd=None if self.micro_usd is None else max(0, self.micro_usd - used.micro_usd),
         )
 
-    def raised(self, by: Amount) -> "Limit":
+    def increase_by(self, by: Amount) -> "Limit":
         """A higher limit; where there is none, none is made."""
         return Limit(
             tokens=None if self.tokens is None else self.tokens + by.tokens,
@@ -91,7 +91,7 @@ class Limit(Value):
             self.micro_usd is not None or other.micro_usd is None
         )
 
-    def covers(self, amount: Amount) -> bool:
+    def can_cover(self, amount: Amount) -> bool:
         """Whether the amount fits, in each limited unit."""
         return self.excess(amount).nothing
 
@@ -109,7 +109,7 @@ class Limit(Value):
             micro_usd=0 if self.micro_usd is None else max(0, amount.micro_usd - self.micro_usd),
         )
 
-    def share_used(self, used: Amount) -> float:
+    def compute_used_share(self, used: Amount) -> float:
         """The used share of the unit that is used most, from 0; 1 and more when nothing is left."""
         pairs = ((self.tokens, used.tokens), (self.micro_usd, used.micro_usd))
         return max((spent / limit if limit else 1.0 for limit, spent in pairs if limit is not None), default=0.0)
@@ -138,19 +138,19 @@ LARGEST_AMOUNT = Amount(tokens=1_000_000_000, micro_usd=1_000_000 * 1_000_000)
 """That people write at once."""
 
 
-def dollars(micro_usd: int) -> str:
+def format_usd(micro_usd: int) -> str:
     """Millionths of a dollar as dollars: whole cents where that is exact, else up to six places."""
     text = f"{micro_usd / 1_000_000:.6f}".rstrip("0")
     whole, _, places = text.partition(".")
     return f"${int(whole):,}.{places:0<2}"
 
 
-def cents(micro_usd: int) -> str:
+def format_usd_short(micro_usd: int) -> str:
     """The same at a glance, rounded to whole cents; less than one is shown as it is."""
-    return f"${micro_usd / 1_000_000:,.2f}" if micro_usd >= 10_000 else dollars(micro_usd)
+    return f"${micro_usd / 1_000_000:,.2f}" if micro_usd >= 10_000 else format_usd(micro_usd)
 
 
-def short_tokens(tokens: int) -> str:
+def format_tokens_short(tokens: int) -> str:
     """Tokens to read at a glance: 950, 41k, 1.2M."""
     for factor, unit in ((1_000_000, "M"), (1_000, "k")):
         if tokens >= factor:
@@ -158,30 +158,32 @@ def short_tokens(tokens: int) -> str:
     return str(tokens)
 
 
-def amount_text(amount: Amount) -> str:
+def format_amount(amount: Amount) -> str:
     """As people read it: `1,200 tokens`, `$0.25`, or both."""
     parts = [f"{amount.tokens:,} tokens"] if amount.tokens or not amount.micro_usd else []
-    return " and ".join([*parts, *([dollars(amount.micro_usd)] if amount.micro_usd else [])])
+    return " and ".join([*parts, *([format_usd(amount.micro_usd)] if amount.micro_usd else [])])
 
 
-def limit_text(limit: Limit) -> str:
+def format_limit(limit: Limit) -> str:
     """As people read it: `600,000 tokens`, `$2.00`, both, or that there is none."""
     parts = [f"{limit.tokens:,} tokens"] if limit.tokens is not None else []
-    parts += [dollars(limit.micro_usd)] if limit.micro_usd is not None else []
+    parts += [format_usd(limit.micro_usd)] if limit.micro_usd is not None else []
     return " and ".join(parts) or "no limit"
 
 
-def used_text(spent: Amount, limit: Limit) -> str:
+def format_used_amount(spent: Amount, limit: Limit) -> str:
     """As people read it: `1,200 of 100,000 tokens`, `$0.10 of $0.50`, or both."""
     parts: list[str] = []
     if limit.tokens is not None or limit.unlimited:
-        parts.append(f"{spent.tokens:,} of {limit.tokens:,} tokens" if limit.tokens is not None else amount_text(spent))
+        parts.append(
+            f"{spent.tokens:,} of {limit.tokens:,} tokens" if limit.tokens is not None else format_amount(spent)
+        )
     if limit.micro_usd is not None:
-        parts.append(f"{dollars(spent.micro_usd)} of {dollars(limit.micro_usd)}")
+        parts.append(f"{format_usd(spent.micro_usd)} of {format_usd(limit.micro_usd)}")
     return " and ".join(parts)
 
 
-def about_commas(text: str) -> str:
+def format_comma_hint(text: str) -> str:
     """How commas are read, to follow on what is wrong with a text that has some; else empty."""
     return "; a comma only separates thousands, as in $1,250.50: write decimals with a point" if "," in text else ""
 
@@ -193,7 +195,7 @@ def read_tokens(text: str) -> int:
         number, factor = Decimal((found[1] or found[3]).translate(_NO_SEPARATORS)), _FACTORS[(found[4] or "").lower()]
         if (tokens := number * factor) == int(tokens):
             return int(tokens)
-    raise ValueError(f"{text!r} is no amount of tokens: write it like 600k, 1.5M or 600_000{about_commas(text)}")
+    raise ValueError(f"{text!r} is no amount of tokens: write it like 600k, 1.5M or 600_000{format_comma_hint(text)}")
 
 
 def read_limit(text: str) -> Limit:
@@ -202,7 +204,7 @@ def read_limit(text: str) -> Limit:
     for part in text.split("+"):
         money = _DOLLARS.fullmatch(part.strip())
         if money is None and ("$" in part or not part.strip()):
-            raise ValueError(f"{text!r} is no amount: write {WRITTEN}{about_commas(text)}")
+            raise ValueError(f"{text!r} is no amount: write {WRITTEN}{format_comma_hint(text)}")
         unit = "tokens" if money is None else "micro_usd"
         if unit in units:
             raise ValueError(f"{text!r} names {'tokens' if money is None else 'dollars'} twice")
@@ -212,16 +214,17 @@ def read_limit(text: str) -> Limit:
     return Limit(**units)
 
 
-def bounded_limit(text: str, least: Amount, most: Amount = LARGEST_AMOUNT) -> Limit:
+def parse_bounded_limit(text: str, least: Amount, most: Amount = LARGEST_AMOUNT) -> Limit:
     """Tokens, dollars or both, at least and at most so many of each. Raises ValueError: what may be written."""
     try:
         limit = read_limit(text)
     except ValueError as error:
-        raise ValueError(f"{WRITTEN}; {text[:_SHOWN]!r} is no such amount{about_commas(text)}") from error
+        raise ValueError(f"{WRITTEN}; {text[:_SHOWN]!r} is no such amount{format_comma_hint(text)}") from error
     ranges = ((limit.tokens, least.tokens, most.tokens), (limit.micro_usd, least.micro_usd, most.micro_usd))
     if not all(given is None or lowest <= given <= highest for given, lowest, highest in ranges):
         raise ValueError(
-            f"{least.tokens:,} to {most.tokens:,} tokens, {dollars(least.micro_usd)} to {dollars(most.micro_usd)}, "
+            f"{least.tokens:,} to {most.tokens:,} tokens, {format_usd(least.micro_usd)} to "
+            f"{format_usd(most.micro_usd)}, "
             f"or both; not {text[:_SHOWN]!r}"
         )
     return limit

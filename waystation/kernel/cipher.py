@@ -6,10 +6,10 @@ from typing import Protocol
 class Cipher(Protocol):
     """Encrypts bytes for one purpose with one key."""
 
-    def seal(self, plain: bytes, context: bytes) -> bytes:
+    def encrypt(self, plain: bytes, context: bytes) -> bytes:
         """Encrypt. `context` says what the bytes are; they open under the same context only."""
         ...
 
-    def unseal(self, sealed: bytes, context: bytes) -> bytes:
+    def decrypt(self, sealed: bytes, context: bytes) -> bytes:
         """Decrypt. Raises WrongKey."""
         ...

@@ -6,44 +6,44 @@ WaystationError
 │   └── MemoryInUse         another process has the embedded memory open
 ├── Overdrawn               a reservation asks for more than the account has left
 ├── StoreError
-│   ├── FenceLost           another attempt has taken this agent run over; write nothing more
+│   ├── StaleFenceError           another attempt has taken this agent run over; write nothing more
 │   ├── VersionConflict     the transcript changed since it was read
 │   ├── RequestConflict     the request id was used before, for a different request
-│   ├── TextMissing         no text of that content hash in this store: it was forgotten, or never there
+│   ├── TextNotFoundError         no text of that content hash in this store: it was forgotten, or never there
 │   ├── WrongStore          the task belongs to another store than this worker's
 │   └── StoreUnavailable    the database does not answer; worth trying again; exit code 3
 ├── ModelError
 │   ├── ModelUnavailable    worth trying again (rate limit, overload, connection)
-│   │   └── ReplyUnfit      there was an answer, and it is no whole reply (cut stream, page, malformed)
+│   │   └── InvalidReplyError      there was an answer, and it is no whole reply (cut stream, page, malformed)
 │   ├── SpendingLimitReached  the provider's account has no money left; a person has to see to it
 │   └── ModelRejected       trying again changes nothing (credentials, bad request, too large)
-│       ├── KeyRefused      its key or credentials are not accepted, or this worker has none
-│       ├── EndpointBroken  call after call it sends what is no reply; a person has to see to it
-│       ├── ModelGone       there is no such model at this endpoint, or not any more
-│       └── ReplyBlocked    the provider's content filter took the reply away; it may have been billed
+│       ├── ModelAuthenticationError      its key or credentials are not accepted, or this worker has none
+│       ├── BrokenEndpointError  call after call it sends what is no reply; a person has to see to it
+│       ├── ModelNotFoundError       there is no such model at this endpoint, or not any more
+│       └── ContentFilterError    the provider's content filter took the reply away; it may have been billed
 ├── WrongKey                something is encrypted with a key that is not there
 ├── RedactionFailed         text could not be redacted, so it must go nowhere
-│   └── TextNotRedacted     this very text; others may pass
-│       ├── TextTookTooLong by its time; a second time it is put aside
-│       ├── TextGivenUp     often enough: the work that needs it ends with what there is
-│       └── TextHeldBack    often enough: a person is to see to it
+│   └── TextRedactionError     this very text; others may pass
+│       ├── RedactionTimeoutError by its time; a second time it is put aside
+│       ├── RedactionAbandonedError     often enough: the work that needs it ends with what there is
+│       └── RedactionReviewRequiredError    often enough: a person is to see to it
 ├── MemoryUnavailable       the embedder or Qdrant did not answer; passages wait in the outbox; exit code 3
-│   ├── PassagesRefused     Qdrant does not take one of these passages, however often it is asked
+│   ├── PassagesRejectedError     Qdrant does not take one of these passages, however often it is asked
 │   └── OtherEmbedder       memory was made with another embedder than the one that is set
-├── QueryRefused            a calculation or a query over tables cannot be carried out; its agent is told why
+├── TableQueryError            a calculation or a query over tables cannot be carried out; its agent is told why
 ├── HookFailed              a hook before or after a compaction failed; it is reported, and blocks only if asked to
 ├── ToolServerFailed        a tool server could not be reached, ended, or took too long or too much; the agent goes on
 ├── WebhookUnavailable      a notice was not taken; worth trying again
-├── WebhookRefused          a notice was not taken; trying again changes nothing
+├── WebhookRejectedError          a notice was not taken; trying again changes nothing
 ├── WebUnavailable          a page cannot be fetched now; worth trying again
-├── WebRefused              a page cannot or must not be read; trying again changes nothing
+├── WebFetchRejectedError              a page cannot or must not be read; trying again changes nothing
 └── Unreachable             something needed (server, worker) is not there; exit code 3
     └── Busy                it is there and takes no more at the moment: nothing was accepted
 """
 
 from typing import TYPE_CHECKING
 
-from waystation.kernel.amount import Amount, Limit, amount_text, limit_text
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 
 if TYPE_CHECKING:
     from waystation.kernel.usage import Usage  # which imports this module
@@ -65,11 +65,11 @@ class MemoryInUse(BadInput):
     """Another process has the embedded memory open, as workers have."""
 
 
-class Overdrawn(WaystationError):
+class InsufficientBudgetError(WaystationError):
     """A reservation asks for more than the account has left."""
 
     def __init__(self, child: str, asked: Amount, left: Limit) -> None:
-        super().__init__(f"{child} asks for {amount_text(asked)}; left: {limit_text(left)}")
+        super().__init__(f"{child} asks for {format_amount(asked)}; left: {format_limit(left)}")
         self.child, self.asked, self.left = child, asked, left
 
 
@@ -77,7 +77,7 @@ class StoreError(WaystationError):
     """The store refused a write or lacks something that must be there."""
 
 
-class FenceLost(StoreError):
+class StaleFenceError(StoreError):
     """Another attempt has taken this agent run over: this one must write nothing more."""
 
     def __init__(self, run_id: str, held: int) -> None:
@@ -97,7 +97,7 @@ class RequestConflict(StoreError):
     """The request id was used before, for a request with other content."""
 
 
-class TextMissing(StoreError):
+class TextNotFoundError(StoreError):
     """No text of that content hash in this store: it was forgotten, or never there."""
 
     def __init__(self, blob: str) -> None:
@@ -144,7 +144,7 @@ class ModelUnavailable(ModelError):
         self.possibly_billed = possibly_billed
 
 
-class ReplyUnfit(ModelUnavailable):
+class InvalidReplyError(ModelUnavailable):
     """There was an answer, and it is no whole reply: a stream without its end, a page, malformed pieces."""
 
 
@@ -156,11 +156,11 @@ class ModelRejected(ModelError):
     """Trying again changes nothing: credentials, a bad request, a request that is too large."""
 
 
-class KeyRefused(ModelRejected):
+class ModelAuthenticationError(ModelRejected):
     """The endpoint does not accept the key or credentials, or this worker has none for it."""
 
 
-class EndpointBroken(ModelRejected):
+class BrokenEndpointError(ModelRejected):
     """What comes from there is no reply: a page, or, call after call, nothing that can be used. A person has to see to
     it, and then another attempt is worth it.
 
@@ -172,11 +172,11 @@ class EndpointBroken(ModelRejected):
         self.possibly_billed = possibly_billed
 
 
-class ModelGone(ModelRejected):
+class ModelNotFoundError(ModelRejected):
     """There is no such model at this endpoint, or not any more: another one may have it."""
 
 
-class ReplyBlocked(ModelRejected):
+class ContentFilterError(ModelRejected):
     """The provider's content filter took the reply away. The same request would be blocked, and billed, again."""
 
 
@@ -188,19 +188,19 @@ class RedactionFailed(WaystationError):
     """Text could not be redacted. It must reach neither model, memory nor history."""
 
 
-class TextNotRedacted(RedactionFailed):
+class TextRedactionError(RedactionFailed):
     """One text could not be redacted, while others may be. Another attempt at it may succeed."""
 
 
-class TextTookTooLong(TextNotRedacted):
+class RedactionTimeoutError(TextRedactionError):
     """The redaction of one text took longer than it may, and was ended."""
 
 
-class TextGivenUp(TextNotRedacted):
+class RedactionAbandonedError(TextRedactionError):
     """A text that cannot be done without could not be redacted in as many attempts as it is given."""
 
 
-class TextHeldBack(TextNotRedacted):
+class RedactionReviewRequiredError(TextRedactionError):
     """A text could not be redacted in as many attempts as it is given, and a person is to see to it."""
 
 
@@ -208,7 +208,7 @@ class MemoryUnavailable(WaystationError):
     """The embedder or Qdrant did not answer. Passages stay in the outbox and are written later."""
 
 
-class PassagesRefused(MemoryUnavailable):
+class PassagesRejectedError(MemoryUnavailable):
     """Qdrant does not take one of these passages at least. The message quotes none."""
 
 
@@ -216,7 +216,7 @@ class OtherEmbedder(MemoryUnavailable):
     """Memory was made with another embedder than the one that is set: their vectors cannot be compared."""
 
 
-class QueryRefused(WaystationError):
+class TableQueryError(WaystationError):
     """A calculation or a query over tables cannot be carried out.
 
     The message may quote cells: it goes to the agent that asked, redacted like every result, and nowhere else.
@@ -239,7 +239,7 @@ class WebhookUnavailable(WaystationError):
         self.retry_after = retry_after
 
 
-class WebhookRefused(WaystationError):
+class WebhookRejectedError(WaystationError):
     """A notice was not taken, and trying again changes nothing."""
 
 
@@ -247,7 +247,7 @@ class WebUnavailable(WaystationError):
     """A page cannot be fetched now. Worth trying again. The message names the host and repeats nothing that it said."""
 
 
-class WebRefused(WaystationError):
+class WebFetchRejectedError(WaystationError):
     """A page cannot or must not be read, and trying again changes nothing: the cause, and what can be done instead."""
 
     def __init__(self, cause: str, next_step: str) -> None:

@@ -23,25 +23,25 @@ FOLDER_MODE, FILE_MODE = 0o700, 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def private_folder(path: Path) -> Path:
+def create_private_folder(path: Path) -> Path:
     """The folder, made with those above it that are missing, all of mode 0700. One that is there stays as it is: it
     may be shared on purpose, or not be ours. Raises OSError.
     """
     if not path.is_dir():
         if not path.parent.exists():
-            private_folder(path.parent)
+            create_private_folder(path.parent)
         # 0700 also under a umask that takes more away, and whoever is first makes it.
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
     return path
 
 
-def own_folder(path: Path) -> Path:
+def ensure_private_folder(path: Path) -> Path:
     """A folder that we alone put things into: one that others could look into is closed to them. Raises OSError."""
-    close_to_others(private_folder(path))
+    close_to_others(create_private_folder(path))
     return path
 
 
-def private_file(path: Path) -> Path:
+def ensure_private_file(path: Path) -> Path:
     """The file, made empty where it is missing, of mode 0600; one of ours that others can use is closed to them.
 
     Raises OSError.
@@ -53,7 +53,7 @@ def private_file(path: Path) -> Path:
     return path
 
 
-def opened_private(path: Path, *, fresh: bool = False) -> IO[bytes]:
+def open_private_file(path: Path, *, fresh: bool = False) -> IO[bytes]:
     """Open for appending, or `fresh`: emptied. No link is followed, and the file is ours and nobody else's; root may
     use whosever it is.
 
@@ -77,7 +77,7 @@ def opened_private(path: Path, *, fresh: bool = False) -> IO[bytes]:
     return os.fdopen(descriptor, "r+b" if fresh else "ab")
 
 
-def write_private(path: Path, content: bytes) -> None:
+def write_private_file(path: Path, content: bytes) -> None:
     """Put the content into the file in one step, so that a reader never sees half of it, nor an open file.
 
     Raises BadInput, OSError.
@@ -85,7 +85,7 @@ def write_private(path: Path, content: bytes) -> None:
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     # What a process of this number left when it was killed.
     draft.unlink(missing_ok=True)
-    with opened_private(draft, fresh=True) as file:
+    with open_private_file(draft, fresh=True) as file:
         file.write(content)
     draft.replace(path)
 
@@ -100,7 +100,7 @@ def close_to_others(path: Path) -> None:
         return
 
 
-def is_own(path: Path) -> bool:
+def is_private_folder(path: Path) -> bool:
     """Whether this is a folder, no link, that is ours and nobody else's."""
     try:
         found = path.lstat()
@@ -109,7 +109,7 @@ def is_own(path: Path) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS
 
 
-def open_to_others(paths: Iterable[Path]) -> tuple[Path, ...]:
+def find_shared_paths(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Those that group or others may read or write, as far as their own modes say."""
     return tuple(path for path in paths if path.exists() and path.stat().st_mode & _OTHERS)
 

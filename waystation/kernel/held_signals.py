@@ -19,7 +19,7 @@ class HeldMessage(Value):
     """Whether it was encrypted where it must be."""
 
 
-def held_with(held: tuple[HeldMessage, ...], message: HeldMessage) -> tuple[HeldMessage, ...] | None:
+def add_held_message(held: tuple[HeldMessage, ...], message: HeldMessage) -> tuple[HeldMessage, ...] | None:
     """The signals with one more; None where they would be too large together."""
     together = (*held, message)
     return together if sum(len(one.model_dump_json()) for one in together) <= HELD_BYTES else None

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def loading() -> Generator[None]:
+def pause_gc_for_imports() -> Generator[None]:
     """The collector leaves alone what is imported in this block, then and later: modules stay to the end."""
     known = len(sys.modules)
     gc.disable()

@@ -28,7 +28,7 @@ their own for the same faults.
 """
 
 
-def why_broken(error: BaseException) -> str:
+def describe_connection_error(error: BaseException) -> str:
     """Why a connection failed, in our words: the error's own may quote an address or a key."""
     kinds = {kind.__name__ for cause in _causes(error) for kind in type(cause).__mro__}
     return next((words for kind, words in _BROKEN.items() if kind in kinds), type(error).__name__)

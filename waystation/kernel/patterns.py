@@ -1,7 +1,7 @@
 """Patterns that see foreign text: compiled here and nowhere else, so that one test can prove each linear in time.
 
-- `proven`: the standard library's engine, for patterns of constant text in the product's own modules;
-- `linear`: RE2, which cannot backtrack;
+- `compile_bounded`: the standard library's engine, for patterns of constant text in the product's own modules;
+- `compile_linear`: RE2, which cannot backtrack;
 - `literals`, `transient`: for what is only known when it runs, such as names of people and of documents.
 
 A linter forbids `re`'s functions, `regex` and `re2` elsewhere. What no pattern is needed for is better done by the
@@ -17,7 +17,7 @@ import re2
 
 PROVEN: "list[re.Pattern[str] | re.Pattern[bytes]]" = []
 """Every pattern of the product that runs on the backtracking engine, in the order of import. The tests pump each."""
-LINEAR: "list[Linear]" = []
+LINEAR: "list[LinearPattern]" = []
 """Every pattern of the product that runs on RE2, in the order of import. The tests pump these, too: searching for each
 of many matches to the end of the text is quadratic on any engine."""
 _LINEAR_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
@@ -25,10 +25,10 @@ _NOT_IN_UTF_8 = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
 @overload
-def proven(source: str, flags: int = 0) -> re.Pattern[str]: ...
+def compile_bounded(source: str, flags: int = 0) -> re.Pattern[str]: ...
 @overload
-def proven(source: bytes, flags: int = 0) -> re.Pattern[bytes]: ...
-def proven(source: str | bytes, flags: int = 0) -> re.Pattern[str] | re.Pattern[bytes]:
+def compile_bounded(source: bytes, flags: int = 0) -> re.Pattern[bytes]: ...
+def compile_bounded(source: str | bytes, flags: int = 0) -> re.Pattern[str] | re.Pattern[bytes]:
     r"""A pattern of the standard library, at the top of a module: for lookarounds, back references and Unicode's `\b`.
 
     Its repetitions are bounded, possessive (`*+`) or atomic (`(?>…)`), or what follows cannot match within them, so
@@ -43,31 +43,32 @@ def proven(source: str | bytes, flags: int = 0) -> re.Pattern[str] | re.Pattern[
     return of_bytes
 
 
-def linear(source: str, flags: int = 0) -> "Linear":
-    """A pattern of RE2, at the top of a module. See `Linear` for what it does not know."""
-    pattern = Linear(source, flags)
+def compile_linear(source: str, flags: int = 0) -> "LinearPattern":
+    """A pattern of RE2, at the top of a module. See `LinearPattern` for what it does not know."""
+    pattern = LinearPattern(source, flags)
     LINEAR.append(pattern)
     return pattern
 
 
-def literals(words: Iterable[str], flags: int = 0) -> re.Pattern[str]:
+def compile_literals(words: Iterable[str], flags: int = 0) -> re.Pattern[str]:
     """Any of these words, found as the first that fits in their order; without words it matches nothing.
 
     The work at a position is bounded by the characters of all words.
     """
-    return transient("|".join(map(re.escape, words)) or r"(?!)", flags)
+    return compile_dynamic("|".join(map(re.escape, words)) or r"(?!)", flags)
 
 
-def transient(source: str, flags: int = 0) -> re.Pattern[str]:
+def compile_dynamic(source: str, flags: int = 0) -> re.Pattern[str]:
     """A pattern that is put together at run time, and is not kept for the tests: they pump what its maker makes.
 
-    It follows the rules of `proven`. Escaped words may begin like the gap before them: gaps are possessive and bounded.
+    It follows the rules of `compile_bounded`. Escaped words may begin like the gap before them: gaps are possessive and
+    bounded.
     """
     return re.compile(source, flags)
 
 
 @final
-class Linear:
+class LinearPattern:
     r"""A pattern of RE2: the work for a match is linear in the text, whatever the pattern; it may come from a setting.
 
     Against `re`: no lookarounds and no back references; `\w \d \s \b` are ASCII's (write `[\p{L}\p{N}_]`, `\p{Nd}`);
@@ -139,7 +140,7 @@ class _Stretch(NamedTuple):
 
 
 @final
-class Enclosed:
+class DelimitedPattern:
     """Whatever stands between an opening and the next closing.
 
     As a pattern, `<a>.*?</a>` would look for the end of the text from each opening of a text that closes none, on any
@@ -147,7 +148,7 @@ class Enclosed:
     """
 
     def __init__(self, opening: str, closing: str) -> None:
-        self._opening, self._closing = proven(opening), proven(closing)
+        self._opening, self._closing = compile_bounded(opening), compile_bounded(closing)
 
     def finditer(self, text: str) -> Iterator[_Stretch]:
         """All stretches, in order. Those that do not end are none."""
@@ -159,7 +160,7 @@ class Enclosed:
             yield _Stretch(opening, closing)
             end = closing.end()
 
-    def taken_out(self, text: str) -> tuple[list[str], str]:
+    def extract_delimited(self, text: str) -> tuple[list[str], str]:
         """The stretches with their ends, and the text without them."""
         taken, rest, end = list[str](), list[str](), 0
         for opening, closing in self.finditer(text):
@@ -175,7 +176,7 @@ class LinearMatch:
 
     __slots__ = ("_groupindex", "_spans", "string")
 
-    def __init__(self, pattern: Linear, string: str, found: "re2.Match") -> None:
+    def __init__(self, pattern: LinearPattern, string: str, found: "re2.Match") -> None:
         self.string = string
         self._groupindex = pattern.groupindex
         self._spans = [found.span(group) for group in range(pattern.groups + 1)]

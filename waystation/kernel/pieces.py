@@ -31,7 +31,7 @@ class Part(Value):
         return len(self.text) + sum(len(str(key)) + 4 for key in self.path)
 
 
-class Piece(Value):
+class JsonChunk(Value):
     """Parts of a JSON value that follow one another."""
 
     parts: tuple[Part, ...]
@@ -43,16 +43,16 @@ class StateRef(Value):
     pieces: tuple[str, ...]
 
 
-def split(body: JsonValue, most: int = PIECE_BYTES) -> tuple[Piece, ...]:
+def split_json(body: JsonValue, most: int = PIECE_BYTES) -> tuple[JsonChunk, ...]:
     """The value in pieces of at most `most` bytes each."""
-    pieces, parts, size = list[Piece](), list[Part](), 0
+    pieces, parts, size = list[JsonChunk](), list[Part](), 0
     for part in _parts((), body, most // 2):
         if parts and size + part.size > most:
-            pieces.append(Piece(parts=tuple(parts)))
+            pieces.append(JsonChunk(parts=tuple(parts)))
             parts, size = [], 0
         parts.append(part)
         size += part.size
-    return (*pieces, Piece(parts=tuple(parts)))
+    return (*pieces, JsonChunk(parts=tuple(parts)))
 
 
 def _parts(path: Path, value: JsonValue, most: int) -> Iterator[Part]:
@@ -77,7 +77,7 @@ def _parts(path: Path, value: JsonValue, most: int) -> Iterator[Part]:
             yield Part(path=path, text=text)
 
 
-def joined(pieces: Iterable[Piece]) -> JsonValue:
+def join_json(pieces: Iterable[JsonChunk]) -> JsonValue:
     """The value that was split. Raises ValueError where a piece is missing or the order is another."""
     root: dict[str, JsonValue] = {}
     for part in (part for piece in pieces for part in piece.parts):

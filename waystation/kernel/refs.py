@@ -1,7 +1,7 @@
 """References to a task and to an agent run: hashes and ids, no names."""
 
 from waystation.kernel.roles import AgentRole
-from waystation.kernel.scopes import OfTask
+from waystation.kernel.scopes import TaskScope
 from waystation.kernel.value import Value
 
 
@@ -14,9 +14,9 @@ class TaskRef(Value):
     task_id: str
 
     @property
-    def reader(self) -> OfTask:
+    def reader(self) -> TaskScope:
         """What is read and kept for the task is its own."""
-        return OfTask(tenant=self.tenant, session=self.session, task_id=self.task_id)
+        return TaskScope(tenant=self.tenant, session=self.session, task_id=self.task_id)
 
 
 class RunRef(Value):
@@ -35,6 +35,6 @@ class RunRef(Value):
         return f"{self.task_id}/{self.step_id}"
 
     @property
-    def reader(self) -> OfTask:
+    def reader(self) -> TaskScope:
         """What the agent reads of the store is its task's."""
-        return OfTask(tenant=self.tenant, session=self.session, task_id=self.task_id)
+        return TaskScope(tenant=self.tenant, session=self.session, task_id=self.task_id)

@@ -91,7 +91,7 @@ def agent_roles() -> tuple[str, ...]:
     return tuple(ROLES)
 
 
-def step_roles() -> tuple[str, ...]:
+def list_step_roles() -> tuple[str, ...]:
     """Those that steps of a plan have."""
     return tuple(name for name, spec in ROLES.items() if spec.step)
 
@@ -117,7 +117,7 @@ class _OneOf:
         return name
 
 
-Role = Annotated[str, _OneOf(step_roles)]
+Role = Annotated[str, _OneOf(list_step_roles)]
 """Of a step."""
 AgentRole = Annotated[str, _OneOf(agent_roles)]
 """A step's role, or the planning before the steps and after the research, or the review after them."""

@@ -9,36 +9,36 @@ from typing import Literal, TypeAlias
 from waystation.kernel.value import Value
 
 
-class OfTenant(Value):
+class TenantScope(Value):
     """A person, or the client that a person uses: everything of all tasks of the tenant, which is a hash."""
 
     tenant: str
 
 
-class OfSession(OfTenant):
+class SessionContextInterceptor(TenantScope):
     """What the tasks of one session share, which is a hash: their memory, and the reports of those that are over."""
 
     session: str
 
 
-class OfTask(OfSession):
+class TaskScope(SessionContextInterceptor):
     """One task and the agents that work for it. New content belongs to one of these."""
 
     task_id: str
 
-    def recalling(self, scope: Literal["session", "team"]) -> OfTenant:
+    def get_recall_scope(self, scope: Literal["session", "team"]) -> TenantScope:
         """What memory shows an agent of the task under its terms: that of its session, or of its whole tenant."""
         if scope == "team":
-            return OfTenant(tenant=self.tenant)
-        return OfSession(tenant=self.tenant, session=self.session)
+            return TenantScope(tenant=self.tenant)
+        return SessionContextInterceptor(tenant=self.tenant, session=self.session)
 
 
-class Installation(Value):
+class SystemScope(Value):
     """The upkeep of the installation itself, over all tenants: retention, the outbox, memory made anew.
 
     Never what works for a person or an agent.
     """
 
 
-Reader: TypeAlias = OfTenant | Installation
+Reader: TypeAlias = TenantScope | SystemScope
 """Who asks."""

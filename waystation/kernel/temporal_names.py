@@ -10,12 +10,12 @@ QUEUES = (WORKFLOWS_QUEUE, AGENTS_QUEUE, CONTEXT_QUEUE)
 QUEUES_BEGIN = "waystation-"
 
 
-def prefixed(prefix: str, name: str) -> str:
+def add_installation_prefix(prefix: str, name: str) -> str:
     """A queue, or an id of a workflow or schedule, as the installation with this prefix has it on the server."""
     return name if name.startswith(prefix) else prefix + name
 
 
-def prefix_of(queue: str) -> str:
+def get_installation_prefix(queue: str) -> str:
     """The prefix of the installation whose task queue has this name on the server; empty where it has none."""
     prefix, begin, _ = queue.partition(QUEUES_BEGIN)
     return prefix if begin else ""
@@ -55,7 +55,7 @@ SCHEDULE = "schedule-"
 _RUN_TIME = len("-2026-11-23T07:00:00Z")
 
 
-def sealed_for(workflow_id: str) -> str:
+def get_encryption_context(workflow_id: str) -> str:
     """What a payload of this workflow is sealed for: its id; of a run of a schedule, that of the schedule. The name of
     one has no capital.
 
@@ -64,17 +64,17 @@ def sealed_for(workflow_id: str) -> str:
     return workflow_id[:-_RUN_TIME] if workflow_id.startswith(SCHEDULE) and workflow_id.endswith("Z") else workflow_id
 
 
-def retention_id(store_id: str) -> str:
+def make_retention_workflow_id(store_id: str) -> str:
     """Workflow id of what forgets the tasks of a store when their time is over."""
     return f"retention-{store_id}"
 
 
-def remembering_id(task_id: str) -> str:
+def make_indexing_workflow_id(task_id: str) -> str:
     """Workflow id of what brings a task's documents into memory."""
     return f"remember-{task_id}"
 
 
-def notices_id(task_id: str) -> str:
+def make_notification_id_prefix(task_id: str) -> str:
     """What the workflow ids of a task's notices begin with."""
     return f"notice-{task_id}-"
 

@@ -51,7 +51,7 @@ class Usage(Value):
             estimated=self.estimated + other.estimated,
         )
 
-    def completed(self, most_input: int, most_output: int) -> "Usage":
+    def fill_missing(self, most_input: int, most_output: int) -> "Usage":
         """With bounds in the place of what was not reported: no request is empty, and what is missing is not zero."""
         missing = Usage(input=0 if self.prompt else most_input, output=0 if self.output else most_output)
         return self + missing.replace(estimated=missing.total)

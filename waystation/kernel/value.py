@@ -26,7 +26,7 @@ class _Replaceable(Protocol[Fields, Copied_co]):
     def __replace__(self, *args: Fields.args, **changes: Fields.kwargs) -> Copied_co: ...
 
 
-class Replace:
+class ReplaceDescriptor:
     """A method that copies a value with fields changed. Its keywords are the fields of the value that it is called on,
     with their types, so that the type checker finds a change of a field that was renamed.
 
@@ -44,7 +44,7 @@ class Value(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    replace: ClassVar[Replace] = Replace()
+    replace: ClassVar[ReplaceDescriptor] = ReplaceDescriptor()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """See base class. Cached properties are computed again for the copy.
@@ -112,32 +112,32 @@ def _is_whole(text: str) -> bool:
     return True
 
 
-def whole_text(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with a replacement character for each half of a surrogate pair, which UTF-8 lacks."""
     if _is_whole(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def sendable_json(value: JsonValue, depth: int = 0) -> JsonValue:
+def sanitize_json(value: JsonValue, depth: int = 0) -> JsonValue:
     """The value with a note in place of what cannot be sent: a tool that expects a number refuses it."""
     fault = _own_fault(value, depth)
     match value:
         case str():
-            return whole_text(value)
+            return replace_surrogates(value)
         case _ if fault:
             return f"(left out: {fault})"
         case dict():
-            return sendable_fields(value, depth)
+            return sanitize_json_object(value, depth)
         case list():
-            return [sendable_json(part, depth + 1) for part in value]
+            return [sanitize_json(part, depth + 1) for part in value]
         case _:
             return value
 
 
-def sendable_fields(value: Mapping[str, JsonValue], depth: int = 0) -> dict[str, JsonValue]:
+def sanitize_json_object(value: Mapping[str, JsonValue], depth: int = 0) -> dict[str, JsonValue]:
     """The same of an object."""
-    return {whole_text(key): sendable_json(part, depth + 1) for key, part in value.items()}
+    return {replace_surrogates(key): sanitize_json(part, depth + 1) for key, part in value.items()}
 
 
 def in_utc(moment: datetime) -> datetime:
@@ -165,23 +165,23 @@ FieldNames = Callable[[str], bool]
 """Which names of fields are words, too."""
 
 
-def every_name(field: str) -> bool:  # noqa: ARG001
+def accept_every_name(field: str) -> bool:  # noqa: ARG001
     """All of them."""
     return True
 
 
-def no_name(field: str) -> bool:  # noqa: ARG001
+def accept_no_name(field: str) -> bool:  # noqa: ARG001
     """None of them."""
     return False
 
 
-def unusual_name(field: str) -> bool:
+def is_unusual_name(field: str) -> bool:
     """Those that no author gives a field."""
     usual = len(field) <= _LONGEST_NAME and field.replace("-", "_").isidentifier()
     return not usual or sum(sign.isdigit() for sign in field) > _MOST_DIGITS
 
 
-def strings(body: JsonValue, key: str = "", names: FieldNames = every_name) -> Iterator[tuple[str, str]]:
+def iter_strings(body: JsonValue, key: str = "", names: FieldNames = accept_every_name) -> Iterator[tuple[str, str]]:
     """Every text in the value, with the field that has it; of all that a tool is called with, names of fields among
     it, `input`.
     """
@@ -192,32 +192,32 @@ def strings(body: JsonValue, key: str = "", names: FieldNames = every_name) -> I
             for field, part in body.items():
                 if key == ARGUMENTS and names(field):
                     yield key, field
-                yield from strings(part, key if key == ARGUMENTS else field, names)
+                yield from iter_strings(part, key if key == ARGUMENTS else field, names)
         case list():
             for part in body:
-                yield from strings(part, key, names)
+                yield from iter_strings(part, key, names)
         case _:
             pass
 
 
-def mapped(body: JsonValue, change: Callable[[str], str], names: FieldNames = no_name) -> JsonValue:
+def map_strings(body: JsonValue, change: Callable[[str], str], names: FieldNames = accept_no_name) -> JsonValue:
     """The value with every text changed, in the order of `strings`, and such names of fields."""
     match body:
         case str():
             return change(body)
         case dict():
-            return mapped_fields(body, change, names)
+            return map_object_strings(body, change, names)
         case list():
-            return [mapped(part, change, names) for part in body]
+            return [map_strings(part, change, names) for part in body]
         case _:
             return body
 
 
-def mapped_fields(
-    body: Mapping[str, JsonValue], change: Callable[[str], str], names: FieldNames = no_name
+def map_object_strings(
+    body: Mapping[str, JsonValue], change: Callable[[str], str], names: FieldNames = accept_no_name
 ) -> dict[str, JsonValue]:
     """The same of an object."""
-    return {change(key) if names(key) else key: mapped(part, change, names) for key, part in body.items()}
+    return {change(key) if names(key) else key: map_strings(part, change, names) for key, part in body.items()}
 
 
 OURS = "Value error, "
@@ -261,7 +261,7 @@ class _Fault(NamedTuple):
     """A validator of ours says it, which names what it takes."""
 
 
-def malformed(error: ValidationError) -> tuple[_Fault, ...]:
+def extract_validation_faults(error: ValidationError) -> tuple[_Fault, ...]:
     """Everything that is wrong, in the order of the fields. A list whose items are wrong counts none of them, and would
     be called too short beside that.
     """
@@ -285,7 +285,7 @@ def plain_fault(kind: str, message: str) -> str:
     return message
 
 
-def named_twice(pairs: Iterable[tuple[str, object]]) -> str | None:
+def find_duplicate_key(pairs: Iterable[tuple[str, object]]) -> str | None:
     """The first key of an object in JSON that stands in it again; for JSON itself the last one counts, unheard."""
     seen = set[str]()
     for key, _ in pairs:

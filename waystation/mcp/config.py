@@ -15,20 +15,20 @@ from typing import Literal
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from waystation.kernel.errors import BadInput
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.roles import AgentRole
-from waystation.kernel.value import Value, malformed, named_twice
+from waystation.kernel.value import Value, extract_validation_faults, find_duplicate_key
 
 SHORTEST_SECRET = 6
 """Characters; what is shorter stands in too many texts by chance."""
-_VARIABLE = proven(r"\$\{(env:|secret:)?([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]{0,8000}+))?\}")
+_VARIABLE = compile_bounded(r"\$\{(env:|secret:)?([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]{0,8000}+))?\}")
 _OF_VAULT = "secret:"
-_SECRET_NAME = proven(
+_SECRET_NAME = compile_bounded(
     r"key|tok(en|$|[_-])|secret|pass|pwd|auth|credential|cookie|bearer|(^|[_-])pat($|[_-])", re.IGNORECASE
 )
 
 
-class Expansion:
+class VariableExpander:
     """Puts variables in, and remembers which values are secrets: those of the vault, and those whose name says so."""
 
     def __init__(self, environment: Mapping[str, str], kept: Mapping[str, str]) -> None:
@@ -83,7 +83,7 @@ TRANSPORTS = {"stdio": "command", "http": "url", "streamable-http": "url", "stre
 """What a server's `type` may be, and the field that it needs."""
 
 
-class Program(Value):
+class StdioTransportConfig(Value):
     """A server that is started here, and spoken to on its standard streams."""
 
     command: str
@@ -92,7 +92,7 @@ class Program(Value):
     folder: Path | None
 
 
-class Address(Value):
+class HttpTransportConfig(Value):
     """A server that runs somewhere."""
 
     url: str = Field(repr=False)
@@ -103,7 +103,7 @@ class Server(Value):
     """One server, and what may be done with it."""
 
     name: str
-    place: Program | Address
+    place: StdioTransportConfig | HttpTransportConfig
     allow: tuple[str, ...] = ("*",)
     """Patterns of its tools' names."""
     ask: AsksWhen = "all"
@@ -168,17 +168,19 @@ def load_servers(path: Path, environment: Mapping[str, str], kept: Mapping[str, 
     Raises BadInput naming the file, the server and the field that cannot be used, never a value.
     """
     with _told(path):
-        return tuple(_server(name, entry, Expansion(environment, kept)) for name, entry in _enabled(path).items())
+        return tuple(
+            _server(name, entry, VariableExpander(environment, kept)) for name, entry in _enabled(path).items()
+        )
 
 
-def secret_names(path: Path) -> frozenset[str]:
+def list_secret_names(path: Path) -> frozenset[str]:
     """Of the secrets that those servers are given of the vault. Raises BadInput likewise."""
     with _told(path):
         written = [entry.model_dump_json() for entry in _enabled(path).values()]
         return frozenset(name for text in written for whence, name, _ in _VARIABLE.findall(text) if whence == _OF_VAULT)
 
 
-def server_names(path: Path) -> tuple[str, ...]:
+def list_server_names(path: Path) -> tuple[str, ...]:
     """Of those servers, whether or not what their entries refer to is set here. Raises BadInput likewise."""
     with _told(path):
         return tuple(_enabled(path))
@@ -203,14 +205,14 @@ def _told(path: Path) -> Generator[None]:
     except (RecursionError, UnicodeDecodeError) as error:
         fault = f"is {'nested too deep' if isinstance(error, RecursionError) else 'not UTF-8'}; {_EXAMPLE}"
     except ValidationError as error:
-        faults = [f"{_place(fault.place)}: {fault.words}" for fault in malformed(error)]
+        faults = [f"{_place(fault.place)}: {fault.words}" for fault in extract_validation_faults(error)]
         fault = f"cannot be used: {'; '.join(faults)}"
     except BadInput as error:
         fault = f"cannot be used: {error}"
     raise BadInput(f"the tool server file {path} {fault}")
 
 
-def _server(name: str, entry: _Entry, expansion: Expansion) -> Server:
+def _server(name: str, entry: _Entry, expansion: VariableExpander) -> Server:
     try:
         place = _place_of(entry, expansion)
     except BadInput as error:
@@ -228,9 +230,9 @@ def _server(name: str, entry: _Entry, expansion: Expansion) -> Server:
     )
 
 
-def _place_of(entry: _Entry, expansion: Expansion) -> Program | Address:
+def _place_of(entry: _Entry, expansion: VariableExpander) -> StdioTransportConfig | HttpTransportConfig:
     if entry.url is not None:
-        return Address(url=expansion.text(entry.url), headers=expansion.named(entry.headers))
+        return HttpTransportConfig(url=expansion.text(entry.url), headers=expansion.named(entry.headers))
     assert entry.command is not None  # the entry has one of them
     listed = [found for text in (entry.command, *entry.args) for found in _VARIABLE.findall(text)]
     if kept := [name for whence, name, _ in listed if whence == _OF_VAULT]:
@@ -238,7 +240,7 @@ def _place_of(entry: _Entry, expansion: Expansion) -> Program | Address:
             f"${{secret:{kept[0]}}} may not stand in command or args, which stand in the list of processes for "
             "everybody on the machine: name it in env"
         )
-    return Program(
+    return StdioTransportConfig(
         command=expansion.text(entry.command),
         arguments=tuple(expansion.text(argument) for argument in entry.args),
         environment=expansion.named(entry.env),
@@ -248,7 +250,7 @@ def _place_of(entry: _Entry, expansion: Expansion) -> Program | Address:
 
 def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """JSON's own rule is that the last one counts: a server would vanish without a word."""
-    if (twice := named_twice(pairs)) is not None:
+    if (twice := find_duplicate_key(pairs)) is not None:
         raise BadInput(f"{twice} is named twice at one place")
     return dict(pairs)
 

@@ -61,7 +61,7 @@ class Line:
         return b'{"jsonrpc":"2.0","id":%s,"error":%s}\n' % (found[1], error)
 
 
-def pass_requests(into: IO[bytes]) -> None:
+def forward_client_requests(into: IO[bytes]) -> None:
     """Everything that comes in, as it is."""
     try:
         while chunk := os.read(0, CHUNK):
@@ -72,7 +72,7 @@ def pass_requests(into: IO[bytes]) -> None:
         return
 
 
-def pass_messages(source: IO[bytes], most: int) -> None:
+def forward_server_messages(source: IO[bytes], most: int) -> None:
     """Everything that the server says, line by line, until it has nothing more to say."""
     line = Line(most)
     while chunk := os.read(source.fileno(), CHUNK):
@@ -94,7 +94,7 @@ def end_when_alone() -> None:
     end_all()
 
 
-def below(root: int) -> list[int]:
+def list_descendant_pids(root: int) -> list[int]:
     """Ids of all processes under this one that still run, parents first."""
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -114,7 +114,9 @@ def below(root: int) -> list[int]:
 def end_all() -> NoReturn:
     """End everything that the server has started, then this program."""
     until = time.monotonic() + SEARCH_S
-    while (running := below(os.getpid()) if sys.platform == "linux" else []) and time.monotonic() < until:
+    while (
+        running := list_descendant_pids(os.getpid()) if sys.platform == "linux" else []
+    ) and time.monotonic() < until:
         for pid in running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -124,12 +126,12 @@ def end_all() -> NoReturn:
     os._exit(0)
 
 
-def told_to_end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  what handlers are called with
+def handle_termination_signal(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  what handlers are called with
     """By a signal."""
     end_all()
 
 
-def follow_parent() -> None:
+def set_parent_death_signal() -> None:
     """In the server, before it is one: end when this program does."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -139,7 +141,7 @@ SERVER: list[int] = []
 """Id of the server's process, and of its group, once it runs."""
 
 
-def keep(most: int, left_out: str, command: list[str]) -> None:
+def supervise_server(most: int, left_out: str, command: list[str]) -> None:
     """Run the server to its end. It has a process group of its own: what it sends to that does not reach us."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -150,17 +152,17 @@ def keep(most: int, left_out: str, command: list[str]) -> None:
         stdout=subprocess.PIPE,
         env={name: value for name, value in os.environ.items() if name not in hidden},
         start_new_session=True,
-        preexec_fn=follow_parent,  # noqa: PLW1509  there are no threads yet
+        preexec_fn=set_parent_death_signal,  # noqa: PLW1509  there are no threads yet
     )
     SERVER.append(server.pid)
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(one, told_to_end)
+        signal.signal(one, handle_termination_signal)
     assert server.stdin is not None
     assert server.stdout is not None
     threading.Thread(target=end_when_alone, daemon=True).start()
-    threading.Thread(target=pass_requests, args=(server.stdin,), daemon=True).start()
+    threading.Thread(target=forward_client_requests, args=(server.stdin,), daemon=True).start()
     try:
-        pass_messages(server.stdout, most)
+        forward_server_messages(server.stdout, most)
     except (OSError, ValueError):  # nobody listens any more; or a message was too long, and nobody is told
         pass
     finally:
@@ -168,4 +170,4 @@ def keep(most: int, left_out: str, command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    keep(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    supervise_server(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -5,13 +5,13 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from waystation.security.untrusted import ForeignResult, ForeignTools, ForeignToolSpec
+from waystation.security.untrusted import UntrustedToolResult, UntrustedTools, UntrustedToolSpec
 
 
 class ToolServers(Protocol):
     """Servers of tools that are not ours."""
 
-    async def tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> ForeignTools:
+    async def tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> UntrustedTools:
         """What these servers offer (`ServerNames`; None: the usual ones), under names that are not among `taken`.
 
         A server that does not answer is among what is hidden, with the reason; it is asked again some time later. What
@@ -19,7 +19,7 @@ class ToolServers(Protocol):
         """
         ...
 
-    async def call(self, spec: ForeignToolSpec, arguments: dict[str, JsonValue]) -> ForeignResult:
+    async def call(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
         """One call, made once.
 
         Raises:

@@ -34,7 +34,7 @@ from mcp.types import (
 from pydantic import JsonValue
 
 from waystation.kernel.errors import ToolServerFailed
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import json_fault
 from waystation.mcp.config import Server
 from waystation.mcp.keeper import TOO_LONG
@@ -43,16 +43,16 @@ from waystation.security.confusables import UNSEEN
 from waystation.security.untrusted import (
     RESULT_CHARACTERS,
     USUAL,
-    ForeignName,
-    ForeignResult,
-    ForeignTools,
-    ForeignToolSpec,
     HiddenTool,
+    UntrustedToolName,
+    UntrustedToolResult,
+    UntrustedTools,
+    UntrustedToolSpec,
+    escape_tags,
     model_names,
-    one_line,
     plain_json,
-    seen_on_one_line,
-    without_tags,
+    sanitize_line,
+    strip_invisible_characters,
 )
 
 MOST_TOOLS = 128
@@ -77,7 +77,7 @@ _DATA = frozenset({"enum", "const", "default", "required", "dependentRequired", 
 """Values themselves, which a server compares."""
 _REPEATED = frozenset({"enum", "const", "default", "pattern"})
 """Those of them in which a server may repeat a secret."""
-_PROPERTY = proven(r"[a-zA-Z0-9_.-]{1,64}")
+_PROPERTY = compile_bounded(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of arguments that the Messages API takes."""
 _CHOICES = ("oneOf", "anyOf", "allOf")
 """What the Messages API refuses at the top of a schema."""
@@ -90,13 +90,13 @@ class _Checks(Protocol):
 _check_schema: _Checks = Draft202012Validator.check_schema
 
 
-def offered(
+def filter_server_tools(
     server: Server, tools: Sequence[Tool], *, is_cut: bool = False
-) -> tuple[list[ForeignToolSpec], list[HiddenTool]]:
+) -> tuple[list[UntrustedToolSpec], list[HiddenTool]]:
     """What agents may be shown, each still under the name that its server gave it, and what not. `is_cut`: the server
     had more to tell of its tools than was asked for.
     """
-    specs: list[ForeignToolSpec] = []
+    specs: list[UntrustedToolSpec] = []
     hidden: list[HiddenTool] = []
     room = SERVER_SCHEMA_CHARACTERS
     for tool in tools[:MOST_TOOLS]:
@@ -183,10 +183,10 @@ def _is_slow(found: list[JsonValue]) -> bool:
     return not (all(isinstance(one, str) for one in found) or all(type(one) in {int, float} for one in found))
 
 
-def _spec(server: Server, tool: Tool) -> ForeignToolSpec:
+def _spec(server: Server, tool: Tool) -> UntrustedToolSpec:
     hints = tool.annotations
     read_only = hints is not None and hints.read_only_hint is True
-    return ForeignToolSpec(
+    return UntrustedToolSpec(
         server=server.name,
         tool=tool.name,
         name=tool.name,
@@ -213,15 +213,17 @@ def _asks(server: Server, tool: str, *, read_only: bool) -> bool:
 
 
 def _description(server: Server, words: str) -> str:
-    return f"[Tool server {one_line(server.name)}, in its own words] {_words(server, words, _DESCRIPTION_CHARACTERS)}"
+    return (
+        f"[Tool server {sanitize_line(server.name)}, in its own words] {_words(server, words, _DESCRIPTION_CHARACTERS)}"
+    )
 
 
 def _words(server: Server, words: str, most: int) -> str:
     """In one paragraph: what follows an empty line would look like somebody else's."""
-    seen = seen_on_one_line(without_secrets(words, server.secrets))
+    seen = strip_invisible_characters(without_secrets(words, server.secrets))
     plain = without_secrets(seen, server.secrets)  # one may have been parted by what nobody sees
     cut = plain if len(plain) <= most else f"{plain[:most]} (cut here)"
-    return without_tags(cut)
+    return escape_tags(cut)
 
 
 def _schema(server: Server, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -257,19 +259,19 @@ BASE64_BYTES = 3 / 4
 """Bytes for each character."""
 
 
-def as_result(result: CallToolResult, secrets: Iterable[str]) -> ForeignResult:
+def build_untrusted_result(result: CallToolResult, secrets: Iterable[str]) -> UntrustedToolResult:
     """Its blocks as text; structured content only where there are none, since it repeats them."""
     blocks = [_text(block) for block in result.content]
     if not blocks and result.structured_content is not None:
         blocks = [json.dumps(result.structured_content, ensure_ascii=False, indent=1)]
     whole = "\n".join(blocks) or "(The tool returned nothing.)"
-    return as_said(without_secrets(whole, secrets), is_error=result.is_error)
+    return truncate_tool_text(without_secrets(whole, secrets), is_error=result.is_error)
 
 
-def as_said(text: str, *, is_error: bool) -> ForeignResult:
+def truncate_tool_text(text: str, *, is_error: bool) -> UntrustedToolResult:
     """The text, or its beginning with how long it was."""
     most = RESULT_CHARACTERS + BEYOND_CHARACTERS
-    return ForeignResult(text=text[:most], characters=len(text) if len(text) > most else 0, is_error=is_error)
+    return UntrustedToolResult(text=text[:most], characters=len(text) if len(text) > most else 0, is_error=is_error)
 
 
 def _text(block: ContentBlock) -> str:
@@ -318,7 +320,7 @@ FRESH_S = 2.0
 class _Listing:
     told: str = ""
     """The hash of what the server told; empty if that cannot be written. The tools themselves may be large."""
-    specs: Sequence[ForeignToolSpec] = ()
+    specs: Sequence[UntrustedToolSpec] = ()
     hidden: Sequence[HiddenTool] = ()
     told_on: int = 0
     """Which of the server's connections it was told on."""
@@ -338,7 +340,7 @@ class McpServers:
         self._listing = {server.name: asyncio.Lock() for server in servers}
         """Apart: a server that is slow keeps those waiting alone whose task uses it."""
 
-    async def tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> ForeignTools:
+    async def tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> UntrustedTools:
         """See `ToolServers`. Servers are asked side by side; those that are not wanted are not started."""
         named = frozenset([USUAL] if servers is None else servers)
         wanted = [one for one in self._sessions.values() if _is_wanted(one.server, named)]
@@ -347,13 +349,13 @@ class McpServers:
         ]
         listings = await asyncio.gather(*map(self._listed, wanted))
         specs = list(chain.from_iterable(listing.specs for listing in listings))
-        names = model_names([ForeignName(spec.server, spec.tool) for spec in specs], taken)
-        return ForeignTools(
-            tools=tuple(spec.replace(name=names[ForeignName(spec.server, spec.tool)]) for spec in specs),
+        names = model_names([UntrustedToolName(spec.server, spec.tool) for spec in specs], taken)
+        return UntrustedTools(
+            tools=tuple(spec.replace(name=names[UntrustedToolName(spec.server, spec.tool)]) for spec in specs),
             hidden=(*chain.from_iterable(listing.hidden for listing in listings), *missing),
         )
 
-    async def call(self, spec: ForeignToolSpec, arguments: dict[str, JsonValue]) -> ForeignResult:
+    async def call(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
         """See `ToolServers`."""
         session = self._sessions.get(spec.server)
         if session is None:
@@ -362,15 +364,15 @@ class McpServers:
         try:
             async with session.call(server.timeout_s) as client:
                 await self._require_same(session, client, spec)
-                return as_result(await _called(client, spec.tool, arguments), server.secrets)
+                return build_untrusted_result(await _called(client, spec.tool, arguments), server.secrets)
         except MCPError as error:
             if error.code == TOO_LONG or TOO_LONG_WORDS in error.message:
                 words = f"The result was left out: it has more than {MESSAGE_BYTES:,} bytes. Ask for less."
             else:
                 words = without_secrets(error.message, server.secrets)
-            return as_said(words, is_error=True)
+            return truncate_tool_text(words, is_error=True)
 
-    async def _require_same(self, session: Session, client: Client, spec: ForeignToolSpec) -> None:
+    async def _require_same(self, session: Session, client: Client, spec: UntrustedToolSpec) -> None:
         """A server may change its tools while it runs, so a tool is looked at before it is called: of calls that follow
         each other at once the first.
 
@@ -416,7 +418,7 @@ class McpServers:
         until = monotonic() + self._fresh_s
         if before.specs and told and told == before.told:
             return replace(before, told_on=session.opened, true_until=until, again_at=until)
-        specs, hidden = await asyncio.to_thread(offered, session.server, tools, is_cut=is_cut)
+        specs, hidden = await asyncio.to_thread(filter_server_tools, session.server, tools, is_cut=is_cut)
         return _Listing(told, specs, hidden, session.opened, until, until)
 
 

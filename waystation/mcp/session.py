@@ -45,9 +45,9 @@ from pydantic import ValidationError
 
 from waystation import __version__
 from waystation.kernel.errors import ToolServerFailed
-from waystation.kernel.network import why_broken
+from waystation.kernel.network import describe_connection_error
 from waystation.mcp import keeper
-from waystation.mcp.config import Address, Program, Server
+from waystation.mcp.config import HttpTransportConfig, Server, StdioTransportConfig
 
 __all__ = ["TransportStreams"]
 
@@ -79,12 +79,12 @@ class Bucket:
         self._since = now
         return self._left >= 0
 
-    def give_back(self, count: int) -> None:
+    def refund(self, count: int) -> None:
         """What was taken by mistake."""
         self._left += count
 
 
-class ServerTraffic:
+class ServerTrafficLimiter:
     """What one server sends over one connection that answers no call of ours. The SDK holds each of its requests until
     it is answered, so a server that asks without end would fill the memory of the worker.
     """
@@ -108,7 +108,7 @@ class ServerTraffic:
 
     def count_answer(self) -> None:
         """The line that was counted last answers a call: its bytes count for nothing."""
-        self._bytes.give_back(self._unread)
+        self._bytes.refund(self._unread)
         self._unread = 0
 
     def count_bytes(self, size: int) -> None:
@@ -133,10 +133,10 @@ class ServerTraffic:
         if self.excess or not bucket.take(count):
             self.excess = self.excess or what
             self.ended.set()
-            raise Flooded(f"a tool server sends too many {what}")
+            raise ServerFloodError(f"a tool server sends too many {what}")
 
 
-class Incoming(Protocol):
+class IncomingStream(Protocol):
     """What comes from a server."""
 
     async def receive(self) -> SessionMessage | Exception:
@@ -148,7 +148,7 @@ class Incoming(Protocol):
         ...
 
 
-class Outgoing(Protocol):
+class OutgoingStream(Protocol):
     """What goes to a server."""
 
     async def send(self, item: SessionMessage, /) -> None:
@@ -161,14 +161,14 @@ class Outgoing(Protocol):
 
 
 @dataclass
-class CallsOnly:
+class CallResponseStream:
     """A `ReadStream` of the SDK that has answers to our calls alone. Requests of the server are answered here, one
     after another, so that one that does not read has to wait; nothing that it could notify us of is used.
     """
 
-    stream: Incoming
-    calls: "Calls"
-    traffic: ServerTraffic
+    stream: IncomingStream
+    calls: "CallTrackingStream"
+    traffic: ServerTrafficLimiter
 
     async def receive(self) -> SessionMessage | Exception:
         """The next answer. Raises EndOfStream, also if the server sends too much of anything else."""
@@ -181,7 +181,7 @@ class CallsOnly:
                 self.traffic.count_message(item)
                 if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
                     await self.calls.stream.send(SessionMessage(_answer_to(item.message)))
-        except Flooded:
+        except ServerFloodError:
             raise anyio.EndOfStream from None
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self.traffic.ended.set()
@@ -218,10 +218,10 @@ def _answer_to(request: JSONRPCRequest) -> JSONRPCResponse | JSONRPCError:
 
 
 @dataclass
-class Calls:
+class CallTrackingStream:
     """A `WriteStream` of the SDK that remembers which calls wait for an answer."""
 
-    stream: Outgoing
+    stream: OutgoingStream
     _waiting: set[str] = field(default_factory=set)
 
     def is_answer(self, item: SessionMessage) -> bool:
@@ -271,25 +271,27 @@ _LOOK_S = 0.01
 
 
 @asynccontextmanager
-async def connected(server: Server, traffic: ServerTraffic) -> AsyncGenerator[TransportStreams]:
+async def open_server_streams(server: Server, traffic: ServerTrafficLimiter) -> AsyncGenerator[TransportStreams]:
     """The server's streams, with answers to calls alone.
 
     Raises ToolServerFailed: there is no such program or folder. The SDK's errors pass through.
     """
     match server.place:
-        case Program():
-            transport: AbstractAsyncContextManager[tuple[Incoming, Outgoing]] = _started(
+        case StdioTransportConfig():
+            transport: AbstractAsyncContextManager[tuple[IncomingStream, OutgoingStream]] = _started(
                 server.name, server.place, traffic
             )
-        case Address():
+        case HttpTransportConfig():
             transport = _spoken_to(server.place, traffic)
     async with transport as (incoming, outgoing):
-        calls = Calls(outgoing)
-        yield CallsOnly(incoming, calls, traffic), calls
+        calls = CallTrackingStream(outgoing)
+        yield CallResponseStream(incoming, calls, traffic), calls
 
 
 @asynccontextmanager
-async def _started(name: str, program: Program, traffic: ServerTraffic) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
+async def _started(
+    name: str, program: StdioTransportConfig, traffic: ServerTrafficLimiter
+) -> AsyncGenerator[tuple[IncomingStream, OutgoingStream]]:
     """Its streams. Not by the SDK's `stdio_client`, which parses every line before anybody could count it."""
     environment = {one: os.environ[one] for one in _INHERITED if one in os.environ} | program.environment
     found = shutil.which(program.command, path=environment.get("PATH"))
@@ -337,9 +339,9 @@ async def _end(process: Process, into: asyncio.StreamWriter, out: asyncio.Stream
 
 
 class _Lines:
-    """An `Incoming` of lines, each counted before it is read."""
+    """An `IncomingStream` of lines, each counted before it is read."""
 
-    def __init__(self, stream: asyncio.StreamReader, traffic: ServerTraffic) -> None:
+    def __init__(self, stream: asyncio.StreamReader, traffic: ServerTrafficLimiter) -> None:
         self._stream, self._traffic = stream, traffic
 
     async def receive(self) -> SessionMessage | Exception:
@@ -360,7 +362,7 @@ class _Lines:
 
 
 class _Written:
-    """An `Outgoing` of lines."""
+    """An `OutgoingStream` of lines."""
 
     def __init__(self, stream: asyncio.StreamWriter) -> None:
         self._stream, self._sending = stream, asyncio.Lock()
@@ -381,7 +383,9 @@ class _Written:
 
 
 @asynccontextmanager
-async def _spoken_to(address: Address, traffic: ServerTraffic) -> AsyncGenerator[tuple[Incoming, Outgoing]]:
+async def _spoken_to(
+    address: HttpTransportConfig, traffic: ServerTrafficLimiter
+) -> AsyncGenerator[tuple[IncomingStream, OutgoingStream]]:
     logger = logging.getLogger("httpx2")
     hides = _Hides(address.url)
     logger.addFilter(hides)
@@ -411,7 +415,7 @@ class _Hides(logging.Filter):
         return self._url not in record.getMessage()
 
 
-async def _counted(traffic: ServerTraffic, request: httpx2.Request) -> None:
+async def _counted(traffic: ServerTrafficLimiter, request: httpx2.Request) -> None:
     """The SDK opens a stream again as soon as the server lets it."""
     if request.method == "GET":
         traffic.count_get()
@@ -433,7 +437,7 @@ class _HttpClient(httpx2.AsyncClient):
         return httpx2.Response(response.status_code, request=request)
 
 
-async def _bounded(traffic: ServerTraffic, response: httpx2.Response) -> None:
+async def _bounded(traffic: ServerTrafficLimiter, response: httpx2.Response) -> None:
     """Let no more of an answer in than a message may have; of a stream of events no more than that, and what may be
     sent that answers no call. The SDK bounds each event and each line of it.
 
@@ -460,7 +464,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             room -= len(chunk)
             if room < 0:
-                raise MessageTooLong(TOO_LONG_WORDS)
+                raise MessageTooLongError(TOO_LONG_WORDS)
             yield chunk
 
     async def aclose(self) -> None:
@@ -470,7 +474,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 class _CountedStream(httpx2.AsyncByteStream):
     """Events. `room`: so many bytes may be an answer that was asked for; what comes beyond them counts as unasked."""
 
-    def __init__(self, stream: httpx2.AsyncByteStream, traffic: ServerTraffic, room: int) -> None:
+    def __init__(self, stream: httpx2.AsyncByteStream, traffic: ServerTrafficLimiter, room: int) -> None:
         self._stream, self._traffic, self._room = stream, traffic, room
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -485,11 +489,11 @@ class _CountedStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-class Flooded(httpx2.StreamError):
+class ServerFloodError(httpx2.StreamError):
     """A server sends more than it may that nobody asked it for."""
 
 
-class MessageTooLong(httpx2.StreamError):
+class MessageTooLongError(httpx2.StreamError):
     """An answer has more bytes than a message may have. The SDK makes it the call's own error."""
 
 
@@ -499,12 +503,12 @@ LOGGERS = ("mcp", "client")
 """Of the SDK: they quote messages that they cannot read."""
 
 
-class Link:
+class ServerConnection:
     """One connection, from its handshake to its end. A task of its own opens and closes it, as the SDK wants it."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.traffic, self._close = ServerTraffic(), asyncio.Event()
+        self.traffic, self._close = ServerTrafficLimiter(), asyncio.Event()
         self._calls, self._unwanted = 0, False
         self._opened: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._holder = asyncio.create_task(self._hold())
@@ -563,7 +567,7 @@ class Link:
 
     async def _hold(self) -> None:
         client = Client(
-            connected(self._server, self.traffic),
+            open_server_streams(self._server, self.traffic),
             client_info=Implementation(name="waystation", version=__version__),
             cache=None,
         )
@@ -584,10 +588,10 @@ class Session:
     def __init__(self, server: Server) -> None:
         self.server = server
         self._opening = asyncio.Lock()
-        self._link: Link | None = None
+        self._link: ServerConnection | None = None
         self.opened = 0
         """Connections so far: whoever speaks on another one may have become another."""
-        self._former: set[Link] = set()
+        self._former: set[ServerConnection] = set()
         """Not wanted any more, and perhaps not closed yet."""
         for name in LOGGERS:
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -626,7 +630,7 @@ class Session:
         await asyncio.gather(*(link.aclose() for link in links))
         self._link = None
 
-    async def _usable(self) -> Link:
+    async def _usable(self) -> ServerConnection:
         async with self._opening:
             self._former = {link for link in self._former if not link.is_closed}
             if self._link is None or not self._link.is_usable:
@@ -634,7 +638,7 @@ class Session:
                     self._link.retire()
                     self._former.add(self._link)
                 self._link = None
-                link = Link(self.server)
+                link = ServerConnection(self.server)
                 await link.open()
                 self._link = link
                 self.opened += 1
@@ -647,7 +651,7 @@ def _look_at(holder: asyncio.Task[None]) -> None:
         holder.exception()
 
 
-def _excess(server: Server, traffic: ServerTraffic) -> str:
+def _excess(server: Server, traffic: ServerTrafficLimiter) -> str:
     """What is said of a server that sent too much; empty if it did not."""
     if not traffic.excess:
         return ""
@@ -664,6 +668,6 @@ def _why(server: Server, error: BaseException | None) -> str:
         case None:
             return f"the tool server {name} did not answer within {server.start_s:g} s after its start (start_timeout)"
         case httpx2.HTTPError() | OSError():
-            return f"the tool server {name} cannot be reached: {why_broken(error)}"
+            return f"the tool server {name} cannot be reached: {describe_connection_error(error)}"
         case _:
             return f"the tool server {name} ended at its start, or does not speak the protocol"

@@ -13,19 +13,19 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from waystation.context.tokens import estimate_text
-from waystation.context.transcript import is_question, reads_as_label
-from waystation.kernel.patterns import proven
-from waystation.kernel.scopes import OfSession, OfTenant
+from waystation.context.transcript import is_question, looks_like_label
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.scopes import SessionContextInterceptor, TenantScope
 from waystation.kernel.value import Value
-from waystation.privacy.policy import PLACEHOLDER, with_originals
-from waystation.security.untrusted import Tagged, followed, one_line, plain_words, tagged
+from waystation.privacy.policy import PLACEHOLDER, restore_originals
+from waystation.security.untrusted import SafeMarkup, join_safe_markup, plain_words, sanitize_line, wrap_untrusted
 
 CANDIDATES = 200
 """Passages that a search gives to whoever chooses among their turns (`excerpts`)."""
 SHORT_ID_DIGITS = 8
 GOES_ON = " …"
 """In a label: the turn goes on with the line of the one before."""
-TURN_LABEL = proven(r"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*)\] ?")
+TURN_LABEL = compile_bounded(r"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*)\] ?")
 """With which every turn of a conversation's passage begins."""
 _LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 PassageKind = Literal["conversation", "document", "report", "finding"]
@@ -89,7 +89,7 @@ class Passage(Value):
     @property
     def said(self) -> str:
         """Without the labels of its turns."""
-        return joined_turns(self.turns)
+        return join_turns(self.turns)
 
     @property
     def indexed(self) -> str:
@@ -141,10 +141,12 @@ class MemoryQuery(Value):
     limit: int = CANDIDATES
 
     @property
-    def reader(self) -> OfTenant:
+    def reader(self) -> TenantScope:
         """Whose passages these are."""
-        everywhere = OfTenant(tenant=self.tenant)
-        return everywhere if self.session is None else OfSession(tenant=self.tenant, session=self.session)
+        everywhere = TenantScope(tenant=self.tenant)
+        return (
+            everywhere if self.session is None else SessionContextInterceptor(tenant=self.tenant, session=self.session)
+        )
 
     @property
     def only(self) -> Mapping[str, tuple[str, ...]]:
@@ -159,7 +161,7 @@ class MemoryQuery(Value):
         return {field: values for field, values in fields.items() if values}
 
 
-class Located(Value):
+class ScoredPassageRef(Value):
     """A passage that was found, by its id: its text is in the store."""
 
     passage_id: str
@@ -167,7 +169,7 @@ class Located(Value):
     """From 0 to 1."""
 
 
-class Recalled(Value):
+class ScoredPassage(Value):
     """A passage that was found, best first."""
 
     passage: Passage
@@ -186,8 +188,8 @@ SAME_SHARE = 0.8
 """Two turns say the same where the shorter one has so much of its shingles in the other."""
 GAP = "…"
 """Between turns that do not follow each other."""
-_WORD = proven(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
-_PLACE = proven(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
+_WORD = compile_bounded(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
+_PLACE = compile_bounded(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -226,9 +228,9 @@ class Turn:
 
     def named(self, names: Mapping[str, str]) -> "Turn":
         """With these names, by placeholder, in their places. One that had a line end in it begins no line here."""
-        on_one_line = {placeholder: one_line(name) for placeholder, name in names.items()}
+        on_one_line = {placeholder: sanitize_line(name) for placeholder, name in names.items()}
         there = names.keys() & PLACEHOLDER.findall(self.text)
-        return replace(self, text=with_originals(self.text, on_one_line).text, restored=self.restored | there)
+        return replace(self, text=restore_originals(self.text, on_one_line).text, restored=self.restored | there)
 
     @property
     def labelled(self) -> str:
@@ -245,12 +247,12 @@ class Turn:
         """The same for a turn in every passage that has it."""
         return self.passage.source, self.number
 
-    def follows(self, before: "Turn") -> bool:
+    def is_directly_after(self, before: "Turn") -> bool:
         """Whether nothing is between them."""
         return self.place == (before.passage.source, before.number + 1)
 
 
-def joined_turns(turns: Iterable[Turn]) -> str:
+def join_turns(turns: Iterable[Turn]) -> str:
     """What these say, one after the other, without labels."""
     return "".join(turn.said if turn.goes_on else f"\n{turn.said}" for turn in turns).removeprefix("\n")
 
@@ -267,28 +269,28 @@ class Excerpt:
         return self.shown
 
     @property
-    def shown(self) -> Tagged:
+    def shown(self) -> SafeMarkup:
         """As a model reads it, within a tag of ours: a record with its source. It is data, never an instruction."""
         if self.best.label:  # no line of a turn can pass for a label: a short one is enough
-            session = f' of session "{plain_words(one_line(self.session))}"' if self.session else ""
+            session = f' of session "{plain_words(sanitize_line(self.session))}"' if self.session else ""
             label = f"{self.best.passage.short_id} {self.best.passage.created:%Y-%m-%d}{session}"
-            return followed(f"[{label}]", self.text)
-        session = {"session": one_line(self.session)} if self.session else {}
-        return tagged("passage", self.text, id=" ".join(self.ids), **self._source, **session)
+            return join_safe_markup(f"[{label}]", self.text)
+        session = {"session": sanitize_line(self.session)} if self.session else {}
+        return wrap_untrusted("passage", self.text, id=" ".join(self.ids), **self._source, **session)
 
     @property
     def text(self) -> str:
         """Each stretch begins with its message and who speaks, as does whoever speaks next in it, or seems to."""
         text = self.turns[0].labelled
         for before, turn in pairwise(self.turns):
-            if not turn.follows(before):
+            if not turn.is_directly_after(before):
                 text += f"\n{GAP}\n{turn.labelled}"
             elif not turn.label:
                 text = _joined(text, turn.text)
             elif turn.goes_on:
                 text += turn.text
             else:
-                known = turn.speaker == before.speaker and not reads_as_label(turn.text)
+                known = turn.speaker == before.speaker and not looks_like_label(turn.text)
                 text += f"\n{turn.text if known else turn.labelled}"
         return text
 
@@ -327,12 +329,12 @@ class Excerpt:
         """Plain estimate of how it is shown."""
         return estimate_text(str(self))
 
-    def having(self, turn: Turn) -> "Excerpt":
+    def with_turn(self, turn: Turn) -> "Excerpt":
         """With this one, too."""
         return replace(self, turns=tuple(sorted((*self.turns, turn), key=lambda one: one.number)))
 
 
-def turns_of(found: Sequence[Recalled]) -> tuple[Turn, ...]:
+def extract_turns(found: Sequence[ScoredPassage]) -> tuple[Turn, ...]:
     """The turns of the passages that were found, best first, each once."""
     turns: dict[object, Turn] = {}
     for recalled in found:
@@ -341,7 +343,7 @@ def turns_of(found: Sequence[Recalled]) -> tuple[Turn, ...]:
     return tuple(turns.values())
 
 
-def excerpts(turns: Sequence[Turn], likeness: Sequence[float], tokens: int) -> tuple[Excerpt, ...]:
+def select_excerpts(turns: Sequence[Turn], likeness: Sequence[float], tokens: int) -> tuple[Excerpt, ...]:
     """The best of these turns, by source, that together have at most so many tokens; the best source first.
 
     `likeness` says of each how alike its words are to what is looked for, 0 where they are not. What says nothing that
@@ -351,10 +353,10 @@ def excerpts(turns: Sequence[Turn], likeness: Sequence[float], tokens: int) -> t
     said: list[_Words] = []
     room = tokens
     for turn in _by_worth(turns, likeness):
-        if estimate_text(turn.said) > room or (words := _Words.of(turn.said)).adds_nothing_to(said):
+        if estimate_text(turn.said) > room or (words := _Words.of(turn.said)).is_redundant(said):
             continue
         before = chosen.get(turn.passage.source)
-        longer = before.having(turn) if before else Excerpt((turn,))
+        longer = before.with_turn(turn) if before else Excerpt((turn,))
         cost = longer.tokens - (before.tokens if before else 0)
         if cost <= room:
             room -= cost
@@ -390,7 +392,7 @@ class _Words:
         figures = frozenset(word for word in words if any(map(str.isdigit, word)))
         return cls(text, frozenset(shingles) or frozenset([tuple(words)]), figures)
 
-    def adds_nothing_to(self, said: Iterable["_Words"]) -> bool:
+    def is_redundant(self, said: Iterable["_Words"]) -> bool:
         return any(self.text == one.text or self._are_in(one) for one in said)
 
     def _are_in(self, better: "_Words") -> bool:
@@ -407,11 +409,11 @@ def _joined(before: str, after: str) -> str:
 
 LEAST_RELEVANCE = 0.3
 """What is less is not shown to an agent that did not ask for it."""
-_CODE = proven(r"(?<![\w-])-*+(?:m\d++\b)?+(?=[\w-]*\d)([\w-]{3,})\b")
+_CODE = compile_bounded(r"(?<![\w-])-*+(?:m\d++\b)?+(?=[\w-]*\d)([\w-]{3,})\b")
 """With a digit in it, and no message's id."""
 
 
-class Scale(NamedTuple):
+class CosineScale(NamedTuple):
     """Mean cosines of an embedder: 0 is where unrelated texts are, 1 where related ones are. Each has its own."""
 
     unrelated: float
@@ -422,8 +424,8 @@ class Scale(NamedTuple):
         return min(1.0, max(0.0, (cosine - self.unrelated) / (self.related - self.unrelated)))
 
 
-CALIBRATED: Mapping[str, Scale] = {
-    "wordllama-l2-supercat-256": Scale(unrelated=0.057, related=0.432),
+CALIBRATED: Mapping[str, CosineScale] = {
+    "wordllama-l2-supercat-256": CosineScale(unrelated=0.057, related=0.432),
 }
 """By name of the embedder. Measured by `python -m benchmarks.memory relevance`: 1,144 pairs of a question and a passage
 that answers it, mean 0.432, and 337,728 of passages and questions on other subjects, mean 0.057. At 0.3 of this scale

@@ -14,27 +14,27 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Select, bindparam, false, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import OfTask, Reader
+from waystation.kernel.scopes import Reader, TaskScope
 from waystation.kernel.text import FORGOTTEN
 from waystation.memory.memory import Passage
-from waystation.memory.passages import DOCUMENTS_ID, RESULTS_ID, documents_run, passage_id, results_run
+from waystation.memory.passages import DOCUMENTS_ID, RESULTS_ID, make_documents_run_id, make_results_run_id, passage_id
 from waystation.store.engine import (
     StorePart,
     add_missing,
     add_once,
-    batches,
-    bodies,
-    of_task,
-    owned,
-    reading,
-    writing,
+    build_owner_filter,
+    build_task_filter,
+    fetch_bodies,
+    iter_batches,
+    read_transaction,
+    write_transaction,
 )
 from waystation.store.schema import documents, passages, runs, tasks
-from waystation.store.seals import bound, proved
+from waystation.store.seals import add_row_proof, bind_to_row
 
-_ID_PREFIX = proven(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
+_ID_PREFIX = compile_bounded(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
 _WAITS = (passages.c.stored_at.is_(None), passages.c.gone_at.is_(None), passages.c.refused_at.is_(None))
 
 
@@ -45,7 +45,7 @@ async def add_passages(connection: AsyncConnection, added: Sequence[Passage]) ->
             "passage_id": passage.id,
             "run_id": passage.run_id,
             "task_id": passage.task_id,
-            "body": bound(passage.model_dump_json(), passage.id, passage.run_id),
+            "body": bind_to_row(passage.model_dump_json(), passage.id, passage.run_id),
         }
         for passage in added
     ]
@@ -65,14 +65,16 @@ async def take_passages_back(connection: AsyncConnection, run_id: str, gone: Set
 def _of(reader: Reader) -> Select[str, str]:
     """What passages of the reader say, with the proofs that they are."""
     return (
-        select(passages.c.body, runs.c.proof).join(runs, runs.c.run_id == passages.c.run_id).where(owned(runs, reader))
+        select(passages.c.body, runs.c.proof)
+        .join(runs, runs.c.run_id == passages.c.run_id)
+        .where(build_owner_filter(runs, reader))
     )
 
 
 class SqlOutbox(StorePart):
     """The port `Store`: passages on their way to memory, or out of it."""
 
-    @reading
+    @read_transaction
     async def waiting(self, connection: AsyncConnection, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
         """The oldest first."""
         oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal)
@@ -81,22 +83,22 @@ class SqlOutbox(StorePart):
         found = (await connection.execute(oldest.limit(limit))).scalars().all()
         return tuple(Passage.model_validate_json(body) for body in found)
 
-    @reading
-    async def count_waiting(self, connection: AsyncConnection, task_id: str | None = None) -> int:
+    @read_transaction
+    async def count_pending_passages(self, connection: AsyncConnection, task_id: str | None = None) -> int:
         """How many wait, of one task or of all."""
         counted = select(func.count()).select_from(passages).where(*_WAITS)
         if task_id is not None:
             counted = counted.where(passages.c.task_id == task_id)
         return (await connection.execute(counted)).scalar_one()
 
-    @reading
-    async def oldest_waiting(self, connection: AsyncConnection) -> datetime | None:
+    @read_transaction
+    async def get_oldest_pending_time(self, connection: AsyncConnection) -> datetime | None:
         """When the passage was made that waits longest; None where none waits."""
         oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal).limit(1)
         body = (await connection.execute(oldest)).scalar_one_or_none()
         return None if body is None else Passage.model_validate_json(body).created
 
-    @writing
+    @write_transaction
     async def stored(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """These are in the memory now. Ids that do not wait are left as they are."""
         if not passage_ids:
@@ -106,7 +108,7 @@ class SqlOutbox(StorePart):
         marked = update(passages).where(*waits).values(stored_at=self._clock())
         await connection.execute(marked, [{"stored_id": passage_id} for passage_id in sorted(passage_ids)])
 
-    @writing
+    @write_transaction
     async def put_aside(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """Memory does not take these: they wait no more, and stay in the store."""
         aside = update(passages).where(passages.c.passage_id == bindparam("refused_id"), passages.c.stored_at.is_(None))
@@ -114,7 +116,7 @@ class SqlOutbox(StorePart):
             refused = [{"refused_id": passage_id} for passage_id in sorted(passage_ids)]
             await connection.execute(aside.values(refused_at=self._clock()), refused)
 
-    @reading
+    @read_transaction
     async def refused(self, connection: AsyncConnection, task_id: str | None = None) -> tuple[str, ...]:
         """Ids of the passages that were put aside, of one task or of all."""
         aside = (passages.c.refused_at.is_not(None), passages.c.stored_at.is_(None), passages.c.gone_at.is_(None))
@@ -123,32 +125,32 @@ class SqlOutbox(StorePart):
             found = found.where(passages.c.task_id == task_id)
         return tuple((await connection.execute(found)).scalars())
 
-    @reading
-    async def taken_back(self, connection: AsyncConnection, limit: int) -> tuple[str, ...]:
+    @read_transaction
+    async def list_passage_ids_to_delete(self, connection: AsyncConnection, limit: int) -> tuple[str, ...]:
         """Ids of passages that count no more and may still be in the memory."""
         still_there = select(passages.c.passage_id).where(
             passages.c.gone_at.is_not(None), passages.c.stored_at.is_not(None)
         )
         return tuple((await connection.execute(still_there.limit(limit))).scalars())
 
-    @writing
+    @write_transaction
     async def forgotten(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """The memory has these no more."""
         gone = update(passages).where(passages.c.passage_id == bindparam("gone_id")).values(stored_at=None)
         if passage_ids:
             await connection.execute(gone, [{"gone_id": passage_id} for passage_id in sorted(passage_ids)])
 
-    @reading
-    async def passages_named(self, connection: AsyncConnection, prefix: str, reader: Reader) -> tuple[Passage, ...]:
+    @read_transaction
+    async def find_passages(self, connection: AsyncConnection, prefix: str, reader: Reader) -> tuple[Passage, ...]:
         """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
         if not _ID_PREFIX.fullmatch(prefix):
             return ()
         # A range, since LIKE uses no index where the collation of the database is not plain.
         begins = (passages.c.passage_id >= prefix, passages.c.passage_id < f"{prefix}g")
         found = _of(reader).where(*begins, passages.c.gone_at.is_(None))
-        return tuple(Passage.model_validate_json(body) for body in await bodies(connection, found))
+        return tuple(Passage.model_validate_json(body) for body in await fetch_bodies(connection, found))
 
-    @reading
+    @read_transaction
     async def passage_ids(self, connection: AsyncConnection, *, refused: bool = False) -> frozenset[str]:
         """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
         counts = select(passages.c.passage_id).where(passages.c.gone_at.is_(None))
@@ -156,36 +158,40 @@ class SqlOutbox(StorePart):
             counts = counts.where(passages.c.refused_at.is_(None) | passages.c.stored_at.is_not(None))
         return frozenset((await connection.execute(counts)).scalars())
 
-    @reading
-    async def gone_passage_ids(self, connection: AsyncConnection) -> frozenset[str]:
+    @read_transaction
+    async def list_deleted_passage_ids(self, connection: AsyncConnection) -> frozenset[str]:
         """Of all passages that count no more, of all tenants."""
         gone = select(passages.c.passage_id).where(passages.c.gone_at.is_not(None))
         return frozenset((await connection.execute(gone)).scalars())
 
-    @reading
+    @read_transaction
     async def count_stored(self, connection: AsyncConnection, reader: Reader) -> int:
         """Of the reader's passages those that count and were written to memory: each is a point there."""
         written = (passages.c.gone_at.is_(None), passages.c.stored_at.is_not(None))
         found = select(runs.c.run_id, runs.c.proof, func.count().label("stored"))
-        found = found.join(passages, passages.c.run_id == runs.c.run_id).where(owned(runs, reader), *written)
+        found = found.join(passages, passages.c.run_id == runs.c.run_id).where(
+            build_owner_filter(runs, reader), *written
+        )
         rows = await connection.execute(found.group_by(runs.c.run_id, runs.c.proof))
         return sum(row.stored for row in rows)
 
-    @reading
-    async def passages_with(
+    @read_transaction
+    async def get_passages(
         self, connection: AsyncConnection, passage_ids: Sequence[str], reader: Reader
     ) -> tuple[Passage, ...]:
         """Those of these, a few hundred at most, that count."""
         counts = (passages.c.passage_id.in_(passage_ids), passages.c.gone_at.is_(None))
-        found = await bodies(connection, _of(reader).where(*counts))
+        found = await fetch_bodies(connection, _of(reader).where(*counts))
         return tuple(Passage.model_validate_json(body) for body in found)
 
-    @reading
-    async def passages_of(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Passage, ...]:
+    @read_transaction
+    async def list_task_passages(
+        self, connection: AsyncConnection, task_id: str, reader: Reader
+    ) -> tuple[Passage, ...]:
         """All passages of a task, also those that memory has: what a search in memory can find of it."""
-        counts = (of_task(passages, task_id), passages.c.gone_at.is_(None))
+        counts = (build_task_filter(passages, task_id), passages.c.gone_at.is_(None))
         kept = _of(reader).where(*counts).order_by(passages.c.ordinal)
-        return tuple(Passage.model_validate_json(body) for body in await bodies(connection, kept))
+        return tuple(Passage.model_validate_json(body) for body in await fetch_bodies(connection, kept))
 
 
 LET_GO, REMEMBERING = -1, 1
@@ -206,7 +212,7 @@ class _Owned(NamedTuple):
 class SqlDocumentOutbox(StorePart):
     """The port `Store`: passages of documents."""
 
-    @writing
+    @write_transaction
     async def begin_documents(self, connection: AsyncConnection, ref: TaskRef, shown: Mapping[str, str]) -> bool:
         """Count the task among those that have its documents in memory; passages of versions that it has no more go to
         another task of the session that still has them, or leave memory. Doing it again changes nothing.
@@ -217,7 +223,7 @@ class SqlDocumentOutbox(StorePart):
         self.require_own(ref.store_id)
         if not await self._remembers(connection, ref.task_id):
             return False
-        this = runs.c.run_id == documents_run(ref.task_id)
+        this = runs.c.run_id == make_documents_run_id(ref.task_id)
         await connection.execute(update(runs).where(this).values(version=REMEMBERING))
         now = {(shown.get(one.name, one.name), one.blob) for one in await _present(connection, ref)}
         old = [
@@ -235,7 +241,7 @@ class SqlDocumentOutbox(StorePart):
         await self._gone(connection, [one.id for one in old if one.id not in handed])
         return True
 
-    @writing
+    @write_transaction
     async def commit_document_passages(
         self, connection: AsyncConnection, ref: TaskRef, passages: Sequence[Passage]
     ) -> bool:
@@ -258,7 +264,7 @@ class SqlDocumentOutbox(StorePart):
         what is left goes with its task.
         """
         await self._open(connection, task_ids)
-        forgotten = [documents_run(task_id) for task_id in task_ids]
+        forgotten = [make_documents_run_id(task_id) for task_id in task_ids]
         await connection.execute(update(runs).where(runs.c.run_id.in_(forgotten)).values(version=LET_GO))
         heirs = await _heirs(connection, await _owned(connection, tasks.c.task_id.in_(task_ids)))
         await _handed_on(connection, await _kept(connection, task_ids), heirs)
@@ -266,13 +272,13 @@ class SqlDocumentOutbox(StorePart):
     async def _remembers(self, connection: AsyncConnection, task_id: str) -> bool:
         """Whether it may; others wait until the transaction is over."""
         await self._open(connection, [task_id])
-        locked = select(runs.c.version).where(runs.c.run_id == documents_run(task_id)).with_for_update()
+        locked = select(runs.c.version).where(runs.c.run_id == make_documents_run_id(task_id)).with_for_update()
         return (await connection.execute(locked)).scalar_one() != LET_GO
 
     async def _gone(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """They are to leave memory. What they say stays, so that the originals in it are still forgotten with it."""
         now = self._clock()
-        for batch in batches(passage_ids):
+        for batch in iter_batches(passage_ids):
             these = update(passages).where(passages.c.passage_id.in_(batch))
             await connection.execute(these.values(gone_at=now, stored_at=now))
 
@@ -282,24 +288,24 @@ class SqlDocumentOutbox(StorePart):
             tasks.c.task_id.in_(task_ids)
         )
         known = {
-            one.task_id: OfTask(tenant=one.tenant, session=one.session, task_id=one.task_id).model_dump()
+            one.task_id: TaskScope(tenant=one.tenant, session=one.session, task_id=one.task_id).model_dump()
             for one in (await connection.execute(whose)).all()
         }
-        opened = [{**row, **known[one], "run_id": documents_run(one)} for one in task_ids if one in known]
-        await add_missing(connection, runs, [proved(runs, one) for one in opened])
+        opened = [{**row, **known[one], "run_id": make_documents_run_id(one)} for one in task_ids if one in known]
+        await add_missing(connection, runs, [add_row_proof(runs, one) for one in opened])
 
 
 async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> None:
     """What was forgotten with a task may be handed in again with another one."""
     by_id = {passage.id: passage for passage in again}
-    for batch in batches(by_id):
+    for batch in iter_batches(by_id):
         gone = select(passages.c.passage_id).where(passages.c.passage_id.in_(batch), passages.c.gone_at.is_not(None))
         rows = [
             {
                 "revived": passage_id,
                 "run_id": by_id[passage_id].run_id,
                 "task_id": by_id[passage_id].task_id,
-                "body": bound(by_id[passage_id].model_dump_json(), passage_id, by_id[passage_id].run_id),
+                "body": bind_to_row(by_id[passage_id].model_dump_json(), passage_id, by_id[passage_id].run_id),
             }
             for passage_id in (await connection.execute(gone)).scalars()
         ]
@@ -315,7 +321,7 @@ def _id_of(passage: Passage, ref: TaskRef) -> str:
 
 async def _kept(connection: AsyncConnection, task_ids: Sequence[str]) -> Sequence[Passage]:
     """The passages of their documents that count."""
-    theirs = passages.c.run_id.in_([documents_run(task_id) for task_id in task_ids])
+    theirs = passages.c.run_id.in_([make_documents_run_id(task_id) for task_id in task_ids])
     kept = select(passages.c.body).where(theirs, passages.c.gone_at.is_(None), passages.c.body != "")
     return [Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars()]
 
@@ -328,8 +334,8 @@ async def _handed_on(
         {
             "inherited": passage.id,
             "task_id": heir,
-            "run_id": documents_run(heir),
-            "body": bound(_handed(passage, heir).model_dump_json(), passage.id, documents_run(heir)),
+            "run_id": make_documents_run_id(heir),
+            "body": bind_to_row(_handed(passage, heir).model_dump_json(), passage.id, make_documents_run_id(heir)),
         }
         for passage in found
         if (heir := heirs.get((passage.task_id, passage.blob)))
@@ -342,7 +348,7 @@ async def _handed_on(
 
 
 def _handed(passage: Passage, heir: str) -> Passage:
-    return passage.replace(task_id=heir, run_id=documents_run(heir))
+    return passage.replace(task_id=heir, run_id=make_documents_run_id(heir))
 
 
 async def _present(connection: AsyncConnection, ref: TaskRef) -> Sequence[_Owned]:
@@ -376,7 +382,7 @@ async def _heirs(connection: AsyncConnection, wanted: Collection[_Owned]) -> Map
 class SqlResultOutbox(StorePart):
     """The port `Store`: passages of reports and findings."""
 
-    @writing
+    @write_transaction
     async def commit_results(self, connection: AsyncConnection, ref: TaskRef, results: Sequence[Passage]) -> None:
         """Let these passages wait for memory, and those of an earlier end of the task leave it.
 
@@ -387,14 +393,14 @@ class SqlResultOutbox(StorePart):
         if (await connection.execute(title)).scalar_one_or_none() in {None, FORGOTTEN}:
             return
         run = {
-            "run_id": results_run(ref.task_id),
+            "run_id": make_results_run_id(ref.task_id),
             "task_id": ref.task_id,
             "step_id": RESULTS_ID,
             "tenant": ref.tenant,
             "session": ref.session,
         }
         opened = {**run, "role": "", "fence": 0, "version": 0, "opened_at": self._clock()}
-        await add_once(connection, runs, proved(runs, opened))
+        await add_once(connection, runs, add_row_proof(runs, opened))
         await _replace(connection, run["run_id"], frozenset(one.id for one in results), self._clock())
         await add_passages(connection, results)
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from waystation.context.summary import shortened
+from waystation.context.summary import shorten_text
 from waystation.context.transcript import (
     OPERATORS,
     Block,
@@ -30,7 +30,7 @@ from waystation.context.transcript import (
     with_quoted_labels,
 )
 from waystation.documents.documents import Document, DocumentPassage
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.text import SAYS
 from waystation.kernel.value import Value, text_hash
@@ -45,7 +45,7 @@ PART_CHARACTERS = 300
 """Of a report."""
 HEADING_CHARACTERS = 150
 """Of a call, before every window of its result."""
-STRUCTURE = tuple(proven(f"(?<={end})") for end in (r"\n\n", r"\n", r"[.!?;] ", r"[。！？]", r" "))
+STRUCTURE = tuple(compile_bounded(f"(?<={end})") for end in (r"\n\n", r"\n", r"[.!?;] ", r"[。！？]", r" "))
 """Where a text is cut, the best first."""
 _NAMESPACE = uuid.UUID("6f1d3c0a-53f4-5c0e-9a55-0d1f7f9e2b41")
 
@@ -127,13 +127,13 @@ def _pieces(messages: Sequence[Message], texts: Mapping[str, str]) -> Iterator[_
             heading = ""
             match block:
                 case ToolUse():
-                    calls[block.id] = shortened(f"{block.name} {said}", HEADING_CHARACTERS).replace("\n", " ")
+                    calls[block.id] = shorten_text(f"{block.name} {said}", HEADING_CHARACTERS).replace("\n", " ")
                 case ToolResult():
                     heading = calls.get(block.tool_use_id, "")
                 case _:
                     pass
             for line in said.split("\n"):
-                for number, part in enumerate(chunks(line, TURN_CHARACTERS)):
+                for number, part in enumerate(split_into_chunks(line, TURN_CHARACTERS)):
                     if part.strip():
                         yield _Piece(message.id, f"[{label}{GOES_ON if number else ''}]", part, heading)
 
@@ -175,7 +175,7 @@ def _windows(pieces: Sequence[_Piece]) -> Iterator[range]:
             first += 1
 
 
-def chunks(text: str, size: int) -> list[str]:
+def split_into_chunks(text: str, size: int) -> list[str]:
     """The text in parts of at most `size` characters, cut at the highest structure that does: paragraphs, lines,
     sentences, words, and where there is none anywhere.
     """
@@ -184,7 +184,7 @@ def chunks(text: str, size: int) -> list[str]:
     for separator in STRUCTURE:
         parts = [part for part in separator.split(text) if part]
         if len(parts) > 1:
-            return _packed([small for part in parts for small in chunks(part, size)], size)
+            return _packed([small for part in parts for small in split_into_chunks(part, size)], size)
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
@@ -242,7 +242,7 @@ DOCUMENTS_ID = "documents/"
 _OF_DOCUMENTS = uuid.UUID("0d6a7a52-2f6e-5b0b-8f43-5f0f5f3c1c77")
 
 
-class Remembering(Value):
+class IndexingState(Value):
     """How far the documents of a task have come: references and numbers, no text."""
 
     ref: TaskRef
@@ -265,13 +265,13 @@ class Remembering(Value):
     passages: int = 0
     done: bool = False
 
-    def reading(self, blob: str) -> "Remembering":
+    def reading(self, blob: str) -> "IndexingState":
         """In this version of the document: from its first line where the lines before were another version's."""
         if self.blob in {"", blob}:
             return self
         return self.replace(blob="", line=0, place=0)
 
-    def further(self, passages: int, characters: int, withheld: int = 0) -> "Remembering":
+    def after_slice(self, passages: int, characters: int, withheld: int = 0) -> "IndexingState":
         """After a slice, or what stands for it, in the same document."""
         return self.replace(
             slices=self.slices + 1,
@@ -281,14 +281,14 @@ class Remembering(Value):
             passages=self.passages + passages,
         )
 
-    def at_line(self, line: int, lines: Sequence[str], blob: str) -> "Remembering":
+    def at_line(self, line: int, lines: Sequence[str], blob: str) -> "IndexingState":
         """At this line of a version with these lines; after the last one, at the first of the next document."""
         if line < len(lines):
             return self.replace(line=line, blob=blob)
         return self.replace(document=self.document + 1, blob="", line=0, place=0)
 
 
-class Beyond(Value):
+class UnindexedDocuments(Value):
     """Documents that do not all reach memory, since the terms let no more into it."""
 
     partly: str | None
@@ -319,7 +319,7 @@ class Beyond(Value):
         return (*([f"- {self.partly}: the end of it"] if self.partly else []), *(f"- {name}" for name in self.wholly))
 
 
-def beyond(documents: Sequence[Document], most: int) -> Beyond | None:
+def find_unindexed_documents(documents: Sequence[Document], most: int) -> UnindexedDocuments | None:
     """What of the documents does not reach memory under terms that let so many characters into it; None: all does.
 
     They come in their order, and none after the first that does not fit. Terms of 0 let no document into memory, and
@@ -334,12 +334,12 @@ def beyond(documents: Sequence[Document], most: int) -> Beyond | None:
         if document.characters > room:
             first, rest = document.name, tuple(one.name for one in there[number + 1 :])
             wholly = tuple(one.name for one in there[number:]) if not room else rest
-            return Beyond(partly=first if room else None, wholly=wholly, all_characters=total, most=most)
+            return UnindexedDocuments(partly=first if room else None, wholly=wholly, all_characters=total, most=most)
         room -= document.characters
     return None
 
 
-def line_after(there: Sequence[Passage], lines: Sequence[str]) -> int:
+def find_next_unindexed_line(there: Sequence[Passage], lines: Sequence[str]) -> int:
     """The line, from 0, after the passages that the first lines became earlier, and after blank lines."""
     line = there[-1].last_line
     while line < len(lines) and not lines[line].strip():
@@ -347,7 +347,7 @@ def line_after(there: Sequence[Passage], lines: Sequence[str]) -> int:
     return line
 
 
-def lines_of_slice(lines: Sequence[str], first: int, room: int) -> int:
+def find_slice_end(lines: Sequence[str], first: int, room: int) -> int:
     """The line before which a slice that begins at `first` ends, counted from 0.
 
     It ends at a blank line where there is one in time, so that no paragraph is parted, and never has more characters
@@ -371,7 +371,7 @@ def document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, 
         tenant=ref.tenant,
         session=ref.session,
         task_id=ref.task_id,
-        run_id=documents_run(ref.task_id),
+        run_id=make_documents_run_id(ref.task_id),
         step_id="",
         kind="document",
         document=cut.name,
@@ -390,7 +390,7 @@ def passage_id(ref: TaskRef, name: str, blob: str, place: int) -> str:
     return str(uuid.uuid5(_OF_DOCUMENTS, "\0".join((ref.tenant, ref.session, name, blob, str(place)))))
 
 
-def documents_run(task_id: str) -> str:
+def make_documents_run_id(task_id: str) -> str:
     """Under which the store keeps the passages of a task's documents, beside those of its agents."""
     return f"{task_id}/{DOCUMENTS_ID}"
 
@@ -414,7 +414,7 @@ class Results(Value):
 
 def result_passages(results: Results, created: datetime) -> tuple[Passage, ...]:
     """The same results are the same passages, with the same ids."""
-    parts = [("", part) for part in chunks(results.report, PART_CHARACTERS)]
+    parts = [("", part) for part in split_into_chunks(results.report, PART_CHARACTERS)]
     kinds: dict[PassageKind, Sequence[tuple[str, str]]] = {"report": parts, "finding": results.findings}
     return tuple(
         _result_passage(results, kind, step, (place, text), created)
@@ -423,7 +423,7 @@ def result_passages(results: Results, created: datetime) -> tuple[Passage, ...]:
     )
 
 
-def results_run(task_id: str) -> str:
+def make_results_run_id(task_id: str) -> str:
     """Under which the store keeps these passages, beside those of the task's agents."""
     return f"{task_id}/{RESULTS_ID}"
 
@@ -436,7 +436,7 @@ def _result_passage(results: Results, kind: PassageKind, step: str, cut: tuple[i
         tenant=ref.tenant,
         session=ref.session,
         task_id=ref.task_id,
-        run_id=results_run(ref.task_id),
+        run_id=make_results_run_id(ref.task_id),
         step_id=step,
         kind=kind,
         blob=results.blob if kind == "report" else "",

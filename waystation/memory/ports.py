@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Recalled
+from waystation.memory.memory import EmbeddedPassage, MemoryQuery, ScoredPassage
 
 Use = Literal["passage", "query"]
 """What a text is embedded for: some models make of a question another vector than of a passage."""
@@ -24,10 +24,12 @@ class Embedder(Protocol):
         """
         ...
 
-    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
+    async def compute_similarity(
+        self, query: str, texts: Sequence[str], above: Sequence[str] = ()
+    ) -> tuple[float, ...]:
         """How alike the words of each text are to those of the query, from 0 to 1, where the rarer ones among these
         texts count more. What stands above a text counts for it, too, up to 2, where that alone says what is looked
-        for (`words.said_above`). Nothing leaves the machine for it.
+        for (`words.compute_heading_scores`). Nothing leaves the machine for it.
 
         Raises MemoryUnavailable.
         """
@@ -37,7 +39,7 @@ class Embedder(Protocol):
 class MemorySearch(Protocol):
     """What can be looked up in memory."""
 
-    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+    async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
         """The best passages that the query admits. Raises MemoryUnavailable."""
         ...
 
@@ -46,7 +48,7 @@ class MemorySearch(Protocol):
         ...
 
 
-class PassagePoints(MemorySearch, Protocol):
+class PassageVectorStore(MemorySearch, Protocol):
     """Passages in Qdrant: dense and BM25 vectors, filtered by tenant, fused."""
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
@@ -54,7 +56,7 @@ class PassagePoints(MemorySearch, Protocol):
 
         Raises:
             MemoryUnavailable: they are to be written later.
-            PassagesRefused: one of them at least will never be taken; some of them may have been.
+            PassagesRejectedError: one of them at least will never be taken; some of them may have been.
         """
         ...
 
@@ -67,15 +69,15 @@ class PassagePoints(MemorySearch, Protocol):
         ...
 
 
-class Memory(PassagePoints, Protocol):
+class Memory(PassageVectorStore, Protocol):
     """The memory that is in use."""
 
-    async def purge(self) -> None:
+    async def erase_deleted_points(self) -> None:
         """Have what was deleted lie in no file either, where that is in our hands. Raises MemoryUnavailable."""
         ...
 
 
-class MemoryDraft(PassagePoints, Protocol):
+class MemoryDraft(PassageVectorStore, Protocol):
     """A memory that is made anew beside the one in use, and takes its place when it is ready. It outlives a crash."""
 
     async def ids(self) -> frozenset[str]:

@@ -16,18 +16,18 @@ import httpx2
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from waystation.kernel.errors import (
-    EndpointBroken,
-    KeyRefused,
+    BrokenEndpointError,
+    ContentFilterError,
+    InvalidReplyError,
+    ModelAuthenticationError,
     ModelError,
-    ModelGone,
+    ModelNotFoundError,
     ModelRejected,
     ModelUnavailable,
-    ReplyBlocked,
-    ReplyUnfit,
     SpendingLimitReached,
 )
-from waystation.kernel.network import why_broken
-from waystation.kernel.patterns import proven
+from waystation.kernel.network import describe_connection_error
+from waystation.kernel.patterns import compile_bounded
 
 CONNECT_SECONDS = 10.0
 COUNT_SECONDS = 60.0
@@ -48,7 +48,7 @@ def token_count(tokens: object) -> int:
     return tokens if isinstance(tokens, int) and 0 < tokens <= MOST_REPORTED else 0
 
 
-class Patience(NamedTuple):
+class ModelTimeouts(NamedTuple):
     """Seconds of silence that are borne."""
 
     first_byte: float = 180.0
@@ -63,7 +63,7 @@ class Patience(NamedTuple):
         return self.thinking if thinks else self.first_byte
 
 
-USUAL_PATIENCE = Patience()
+USUAL_PATIENCE = ModelTimeouts()
 
 _Verdict = Literal["final", "no money", "not billed", "unclear"]
 """Another attempt changes nothing; nothing before somebody paid; certainly refused, worth another attempt; worth one,
@@ -158,10 +158,10 @@ PAGE_INSTEAD = "the endpoint answered with a page, as proxies and sign-ins do; c
 
 def no_stream(content_type: str) -> ModelError:
     """Our error for what came in the place of a stream: a page was certainly not billed, anything else perhaps."""
-    return EndpointBroken(PAGE_INSTEAD) if content_type.startswith("text/html") else ReplyUnfit(NO_STREAM)
+    return BrokenEndpointError(PAGE_INSTEAD) if content_type.startswith("text/html") else InvalidReplyError(NO_STREAM)
 
 
-_SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
+_SAFE = compile_bounded(r"[A-Za-z0-9_.:-]{1,80}")
 
 
 class _Error(BaseModel):
@@ -170,7 +170,7 @@ class _Error(BaseModel):
     code: str | int | None = None
 
 
-class VendorFault(BaseModel):
+class VendorErrorBody(BaseModel):
     """What a server says in the place of a reply, in one of the shapes in which servers say it: nested or not."""
 
     error: _Error | str | None = None
@@ -195,18 +195,18 @@ class VendorFault(BaseModel):
 _ANY: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
-def fault_of(body: object) -> VendorFault:
+def parse_vendor_error(body: object) -> VendorErrorBody:
     """What is said, in JSON or as read from it, also as the only one of a list; nothing where it is a page, or has no
     shape that is known.
     """
     try:
         read = _ANY.validate_json(body) if isinstance(body, str | bytes) else _ANY.validate_python(body)
-        return VendorFault.model_validate(read[0] if isinstance(read, list) and read else read, extra="ignore")
+        return VendorErrorBody.model_validate(read[0] if isinstance(read, list) and read else read, extra="ignore")
     except ValidationError:
-        return VendorFault()
+        return VendorErrorBody()
 
 
-class VendorRefusal(NamedTuple):
+class VendorErrorResponse(NamedTuple):
     """What a vendor answers in the place of a reply."""
 
     status: int
@@ -245,7 +245,7 @@ class VendorRefusal(NamedTuple):
             return ModelRejected(f"the endpoint redirects (status {self.status}), {where}")
         row, message, delay = self.row, self._message, retry_after(self.headers)
         if self.meaning == BLOCKED:
-            return ReplyBlocked(message)
+            return ContentFilterError(message)
         if self.status < 400:
             return ModelUnavailable(message, retry_after=delay)
         if row.verdict == "no money" or self.meaning == NO_CREDIT:
@@ -257,9 +257,9 @@ class VendorRefusal(NamedTuple):
     def _final(self, message: str) -> ModelRejected:
         """Ours where another attempt changes nothing."""
         if self.row is TABLE[404] or self.meaning in {_GONE, _RETIRED}:
-            return ModelGone(message)
+            return ModelNotFoundError(message)
         keyless = {TABLE[401].meaning, TABLE[403].meaning, _NO_CREDENTIALS}
-        return KeyRefused(message) if self.meaning in keyless else ModelRejected(message)
+        return ModelAuthenticationError(message) if self.meaning in keyless else ModelRejected(message)
 
     @property
     def _message(self) -> str:
@@ -268,14 +268,14 @@ class VendorRefusal(NamedTuple):
         return f"{self.meaning} (status {self.status}, {kind}, request {request})"
 
 
-def named_error(error: ModelError, model: str, variable: str, *, is_set: bool) -> ModelError:
+def add_model_to_error(error: ModelError, model: str, variable: str, *, is_set: bool) -> ModelError:
     """The same with the model's full name before it, and behind it what a person looks at next. `variable`: which has
     the endpoint's key, and whether the worker has it; empty where it has none.
     """
     step = ""
-    if isinstance(error, ModelGone):
+    if isinstance(error, ModelNotFoundError):
         step = f"; `waystation doctor --model {model}` shows what is there"
-    elif isinstance(error, KeyRefused) and variable:
+    elif isinstance(error, ModelAuthenticationError) and variable:
         step = f"; its key is the worker's {variable}{'' if is_set else ', which is not set there'}"
     named = copy(error)
     named.args = (f"{model}: {error}{step}",)
@@ -286,7 +286,7 @@ class UnfitBody(httpx2.DecodingError):
     """A response that is not read any further, for its own reason."""
 
 
-class Silence(httpx2.ReadTimeout):
+class ResponseStalledError(httpx2.ReadTimeout):
     """A response whose next piece did not come in time."""
 
     def __init__(self, request: httpx2.Request, *, begun: bool) -> None:
@@ -295,18 +295,20 @@ class Silence(httpx2.ReadTimeout):
         super().__init__("silent for too long", request=request)
 
 
-def broken(cause: BaseException) -> ModelError:
+def convert_connection_error(cause: BaseException) -> ModelError:
     """Our error for a connection that failed."""
     sent = not isinstance(cause, _NOTHING_SENT)
-    if isinstance(cause, Silence) and cause.begun:
+    if isinstance(cause, ResponseStalledError) and cause.begun:
         return ModelUnavailable("the model's reply began, and then nothing came any more, not even a ping")
     if isinstance(cause, httpx2.ReadTimeout):
         return ModelUnavailable(f"the provider took the call and sent nothing{_seconds(cause)}: {LONGER}")
     if isinstance(cause, httpx2.TimeoutException):
         return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
     if isinstance(cause, UnfitBody):
-        return ReplyUnfit(str(cause))
-    return ModelUnavailable(f"the connection to the provider failed: {why_broken(cause)}", possibly_billed=sent)
+        return InvalidReplyError(str(cause))
+    return ModelUnavailable(
+        f"the connection to the provider failed: {describe_connection_error(cause)}", possibly_billed=sent
+    )
 
 
 def _seconds(error: httpx2.ReadTimeout) -> str:
@@ -367,7 +369,7 @@ class _Watched(httpx2.AsyncByteStream):
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise Silence(self._request, begun=begun) from None
+                raise ResponseStalledError(self._request, begun=begun) from None
             begun, taken = begun or bool(piece), taken + len(piece)
             if taken > MOST_REPLY_BYTES:
                 raise UnfitBody(f"the model's reply is longer than {MOST_REPLY_BYTES:,} bytes", request=self._request)
@@ -379,12 +381,12 @@ class _Watched(httpx2.AsyncByteStream):
         await self._body.aclose()
 
 
-def silence_limit(seconds: float) -> httpx2.Timeout:
+def build_read_timeout(seconds: float) -> httpx2.Timeout:
     """So long a call may be silent."""
     return httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
 
 
-def watching(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
+def install_stream_watchdog(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
     """The client with an eye on what it receives: pings are swallowed above it, and its time-outs know one length.
 
     It follows no redirect: what is asked goes to the address that was set.

@@ -13,7 +13,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
-from waystation.models.profiles import OFFLINE_MODEL, at_endpoint, located, model_facts
+from waystation.models.profiles import OFFLINE_MODEL, format_model_name, get_model_profile, parse_model_name
 
 PROVIDER = "anthropic.com"
 """Whose the built-in prices are."""
@@ -219,14 +219,14 @@ class ModelEndpoint(Value):
     def of(self, model: str) -> Capabilities:
         """What it can do for a model: as written down, or else as known."""
         known = KNOWN.get(PROVIDER_URL if self.is_provider else self.url)
-        return self.rows.get(located(model).model) or known or _BY_KIND.get(self.kind, UNKNOWN)
+        return self.rows.get(parse_model_name(model).model) or known or _BY_KIND.get(self.kind, UNKNOWN)
 
-    def looked_at(self, model: str) -> bool:
+    def has_documented_capabilities(self, model: str) -> bool:
         """Whether somebody did, or its maker says it all."""
-        return located(model).model in self.rows or self.is_provider
+        return parse_model_name(model).model in self.rows or self.is_provider
 
 
-class Endpoints(Value):
+class EndpointRegistry(Value):
     """All that the settings say of where models are."""
 
     base_url: str | None = None
@@ -239,7 +239,7 @@ class Endpoints(Value):
 
     def at(self, model: str) -> ModelEndpoint:
         """Where a model is, by its full name. Raises BadInput for an endpoint that nobody named."""
-        named = located(model).endpoint
+        named = parse_model_name(model).endpoint
         if not named:
             return model_endpoint(self.base_url, self.rows)
         if (endpoint := self.named.get(named)) is None:
@@ -251,20 +251,20 @@ class Endpoints(Value):
         else the endpoint's own model takes its place.
         """
         place = endpoint or self.default
-        if located(model).endpoint or not place:
+        if parse_model_name(model).endpoint or not place:
             return model
         own = self.named[place].model if place in self.named else ""
-        return at_endpoint(place, model if given or not own else own)
+        return format_model_name(place, model if given or not own else own)
 
     def fallbacks(self, model: str) -> tuple[str, ...]:
         """Who may answer in its place, by full names, in order; never itself."""
-        place = located(model)
+        place = parse_model_name(model)
         others = self.named[place.endpoint].fallback if place.endpoint in self.named else ()
         full = (self._fallback(other, place.model) for other in others)
         return tuple(dict.fromkeys(other for other in full if other != model))
 
     def _fallback(self, other: str, model: str) -> str:
-        return at_endpoint(other, self.named[other].model or model) if other in self.named else other
+        return format_model_name(other, self.named[other].model or model) if other in self.named else other
 
     @property
     def unknown_fallbacks(self) -> tuple[tuple[str, str], ...]:
@@ -279,8 +279,8 @@ class Endpoints(Value):
         )
 
     def _knows(self, model: str) -> bool:
-        place = located(model).endpoint
-        return place in self.named if place else model == OFFLINE_MODEL or model_facts(model).known
+        place = parse_model_name(model).endpoint
+        return place in self.named if place else model == OFFLINE_MODEL or get_model_profile(model).known
 
 
 def model_endpoint(base_url: str | None, written: Mapping[str, Mapping[str, Capabilities]]) -> ModelEndpoint:

@@ -6,7 +6,7 @@ from typing import Literal, Protocol, runtime_checkable
 from waystation.context.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolSpec
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
-from waystation.models.profiles import Effort, ThinkingSetting, family_name, located, model_facts
+from waystation.models.profiles import Effort, ThinkingSetting, get_family_name, get_model_profile, parse_model_name
 
 
 class StopReason(StrEnum):
@@ -41,9 +41,9 @@ class ModelRequest(Value):
     previous_reply: str = ""
     """The provider's id of the reply before this call: it is asked why it could not read that call's prefix."""
 
-    def placed(self, model: str) -> "ModelRequest":
+    def convert_for_model(self, model: str) -> "ModelRequest":
         """As this model, by its full name, takes it where it is: without what only another one could read, or takes."""
-        facts, there = model_facts(model), located(model).model
+        facts, there = get_model_profile(model), parse_model_name(model).model
         messages = tuple(_readable(message, message.said_by or self.model, model) for message in self.messages)
         placed = self.replace(model=there, messages=messages, fallbacks=())
         if model != self.model:
@@ -59,13 +59,13 @@ class ModelRequest(Value):
 def _readable(message: Message, speaker: str, reader: str) -> Message:
     """Thinking is signed for models of one family: to others it is left out."""
     thought = [block for block in message.blocks if isinstance(block, Thinking | RedactedThinking)]
-    if not thought or family_name(speaker) == family_name(reader):
+    if not thought or get_family_name(speaker) == get_family_name(reader):
         return message
     left = tuple(block for block in message.blocks if block not in thought)
     return message.replace(blocks=left or (Text(text="(no words)"),))
 
 
-class ModelReply(Value):
+class ModelResponse(Value):
     """A whole reply. A stream that was cut never becomes one."""
 
     blocks: tuple[Block, ...]
@@ -88,13 +88,14 @@ class ModelReply(Value):
 class ChatModel(Protocol):
     """A model behind the Messages protocol."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask once. No retries in here: Temporal retries.
 
         Raises:
             ModelUnavailable: rate limit, overload, connection, cut stream; worth another attempt.
             ModelRejected: credentials, bad request, too large; another attempt changes nothing.
-            ReplyBlocked: the provider's filter took the reply away: nor does it here, but this may have been billed.
+            ContentFilterError: the provider's filter took the reply away: nor does it here, but this may have been
+            billed.
         """
         ...
 
@@ -111,7 +112,7 @@ class ChatModel(Protocol):
 
 
 @runtime_checkable
-class WithFallbacks(Protocol):
+class FallbackChatModel(Protocol):
     """A `ChatModel` over several endpoints, of which one can take the place of another."""
 
     def fallbacks(self, model: str) -> tuple[str, ...]:

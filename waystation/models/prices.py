@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from waystation.kernel.errors import BadInput
-from waystation.kernel.value import Value, malformed
-from waystation.models.profiles import SEARCHES, LongPrompts, Price, Rates, plain_name
+from waystation.kernel.value import Value, extract_validation_faults
+from waystation.models.profiles import SEARCHES, LongPromptTier, Price, TokenRates, strip_snapshot_date
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
@@ -27,7 +27,7 @@ EXAMPLE = (
 LIKE = f"it should look like {EXAMPLE}, in USD per million tokens"
 
 
-class _TypedRates(Rates):
+class _TypedRates(TokenRates):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @field_validator("output")
@@ -62,7 +62,7 @@ def load_prices(path: Path | None, *, published: bool = True) -> tuple[Price, ..
 
     Raises BadInput naming the file, the entry and the field that cannot be used.
     """
-    listed = published_prices() if published else ()
+    listed = load_published_prices() if published else ()
     if path is None:
         return listed
     try:
@@ -72,13 +72,15 @@ def load_prices(path: Path | None, *, published: bool = True) -> tuple[Price, ..
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadInput(f"the price file {path} is not TOML: {error}; {LIKE}") from error
     except ValidationError as error:
-        faults = "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
+        faults = "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in extract_validation_faults(error))
         raise BadInput(f"the price file {path} cannot be used: {faults}; {LIKE}") from error
-    entries = [(plain_name(price.model), price.since) for price in own]
+    entries = [(strip_snapshot_date(price.model), price.since) for price in own]
     if twice := sorted({model for model, since in entries if entries.count((model, since)) > 1}):
         raise BadInput(f"the price file {path} has two prices of {', '.join(twice)} for the same day: leave one")
-    named = {plain_name(price.model) for price in own}
-    plain = tuple(Price.model_validate({**price.model_dump(), "model": plain_name(price.model)}) for price in own)
+    named = {strip_snapshot_date(price.model) for price in own}
+    plain = tuple(
+        Price.model_validate({**price.model_dump(), "model": strip_snapshot_date(price.model)}) for price in own
+    )
     return (*(price for price in listed if price.model not in named), *plain)
 
 
@@ -102,7 +104,7 @@ _KINDS = {
 
 
 @cache
-def published_prices() -> tuple[Price, ...]:
+def load_published_prices() -> tuple[Price, ...]:
     """List prices of the provider's own models, by each name that they have."""
     # Its table is a module that takes a second to import: only who pays a provider has to wait for it.
     from genai_prices.data import providers  # noqa: PLC0415
@@ -119,13 +121,13 @@ def published_prices() -> tuple[Price, ...]:
 
 
 def _names(model: "ModelInfo") -> Iterator[str]:
-    """Without the dates of snapshots, as `plain_name` gives them."""
+    """Without the dates of snapshots, as `strip_snapshot_date` gives them."""
     from genai_prices.types import ClauseEquals, ClauseOr  # noqa: PLC0415
 
-    yield plain_name(model.id.removesuffix("-latest"))
+    yield strip_snapshot_date(model.id.removesuffix("-latest"))
     for clause in model.match.or_ if isinstance(model.match, ClauseOr) else [model.match]:
         if isinstance(clause, ClauseEquals):
-            yield plain_name(clause.equals)
+            yield strip_snapshot_date(clause.equals)
 
 
 def _dated(model: "ModelInfo") -> "Iterator[tuple[date, ModelPrice]]":
@@ -150,7 +152,7 @@ def _price(model: str, since: date, held: "ModelPrice") -> Price | None:
     if of_kinds["input"] is None or of_kinds["output"] is None:
         return None
     starts = [tier.start for price in of_kinds.values() for tier in getattr(price, "tiers", ())]
-    longer = LongPrompts(over=min(starts), rates=_rates(of_kinds, _dearest)) if starts else None
+    longer = LongPromptTier(over=min(starts), rates=_rates(of_kinds, _dearest)) if starts else None
     searches = SEARCHES if held.web_searches_kcount is None else _base(held.web_searches_kcount)
     rates = _rates(of_kinds, _base)
     return Price(model=model, rates=rates, long_prompts=longer, searches=searches, since=since)
@@ -158,10 +160,10 @@ def _price(model: str, since: date, held: "ModelPrice") -> Price | None:
 
 def _rates(
     of_kinds: "Mapping[str, Decimal | TieredPrices | None]", at: "Callable[[Decimal | TieredPrices], Decimal]"
-) -> Rates:
+) -> TokenRates:
     """A cache price that is missing is that of other input."""
     known = {kind: at(price) for kind, price in of_kinds.items() if price is not None}
-    return Rates.model_validate({"cache_write": known["input"], "cache_read": known["input"], **known})
+    return TokenRates.model_validate({"cache_write": known["input"], "cache_read": known["input"], **known})
 
 
 def _base(price: "Decimal | TieredPrices") -> Decimal:

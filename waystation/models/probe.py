@@ -5,21 +5,21 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from waystation.context.transcript import Message, RedactedThinking, Thinking, ToolResult, ToolUse, user_text
+from waystation.context.transcript import Message, RedactedThinking, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import (
-    EndpointBroken,
+    BrokenEndpointError,
+    ContentFilterError,
+    InvalidReplyError,
     ModelError,
     ModelRejected,
     ModelUnavailable,
-    ReplyBlocked,
-    ReplyUnfit,
     SpendingLimitReached,
 )
-from waystation.kernel.text import counted
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.models.endpoints import Capabilities
-from waystation.models.ports import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
-from waystation.models.profiles import answering
+from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason, ToolSpec
+from waystation.models.profiles import find_substitute_model
 
 Fit = Literal["fits", "worked around", "will not work", "not asked"]
 
@@ -52,7 +52,7 @@ class ProbeLine(Value):
     finding: str
 
 
-class Probed(Value):
+class ProbeResult(Value):
     """What was found of one endpoint and model."""
 
     endpoint: str
@@ -72,7 +72,7 @@ class Probed(Value):
 
 
 @dataclass
-class Probe:
+class ProbeRunner:
     """The calls, and what they have shown so far."""
 
     models: dict[tuple[bool, bool], ChatModel]
@@ -101,7 +101,7 @@ class Probe:
         await self._overflow(chat, overflow)
         return tuple(self.lines), self._capabilities()
 
-    async def _ask(self, chat: ChatModel, request: ModelRequest) -> ModelReply:
+    async def _ask(self, chat: ChatModel, request: ModelRequest) -> ModelResponse:
         return await chat.complete(self._named(request))
 
     def _named(self, request: ModelRequest) -> ModelRequest:
@@ -113,16 +113,16 @@ class Probe:
     def _note(self, name: str, fit: Fit, finding: str) -> None:
         self.lines.append(ProbeLine(name=name, fit=fit, finding=finding))
 
-    async def _first(self) -> tuple[ChatModel | None, ModelReply | None]:
+    async def _first(self) -> tuple[ChatModel | None, ModelResponse | None]:
         """The first way of asking that is not refused, and what it said."""
         refused: list[ModelRejected] = []
         for caches, binds in product((True, False), repeat=2):
             chat = self.models[caches, binds]
             try:
                 reply = await self._ask(chat, _asking("Say: ready."))
-            except (SpendingLimitReached, ReplyBlocked):
+            except (SpendingLimitReached, ContentFilterError):
                 raise
-            except (ReplyUnfit, EndpointBroken) as error:
+            except (InvalidReplyError, BrokenEndpointError) as error:
                 self.found["streams"] = False
                 self._note("streaming", "will not work", str(error))
                 return None, None
@@ -138,13 +138,13 @@ class Probe:
             return chat, reply
         raise refused[0]
 
-    def _who(self, reply: ModelReply) -> None:
-        other = answering(self.model, reply.model)
+    def _who(self, reply: ModelResponse) -> None:
+        other = find_substitute_model(self.model, reply.model)
         self.found["answers_as"] = other
         finding = f"{other} answers: charged under the name that was asked for" if other else "as asked for"
         self._note("model", "worked around" if other else "fits", finding)
 
-    def _usage(self, reply: ModelReply) -> None:
+    def _usage(self, reply: ModelResponse) -> None:
         reports = bool(reply.usage.prompt and reply.usage.output)
         self.found["reports_usage"] = reports
         finding = (
@@ -199,7 +199,7 @@ class Probe:
             self._note("parallel calls", "not asked", str(error))
             return
         self.found["parallel_calls"] = calls > 1
-        finding = f"{counted(calls, 'call')} in one reply"
+        finding = f"{format_count(calls, 'call')} in one reply"
         self._note("parallel calls", "fits" if calls > 1 else "worked around", finding)
 
     async def _cache(self, chat: ChatModel) -> None:
@@ -253,8 +253,8 @@ class Probe:
 
 def _passes(error: ModelError) -> bool:
     """Whether it is over some time, and says nothing of what the endpoint can do; what is no whole reply says much."""
-    passing = isinstance(error, ModelUnavailable | SpendingLimitReached | ReplyBlocked)
-    return passing and not isinstance(error, ReplyUnfit)
+    passing = isinstance(error, ModelUnavailable | SpendingLimitReached | ContentFilterError)
+    return passing and not isinstance(error, InvalidReplyError)
 
 
 def _left_out(*, caches: bool, binds: bool) -> Mapping[str, bool]:
@@ -268,18 +268,18 @@ def _asking(
     return ModelRequest(
         model="",
         system=system,
-        messages=(user_text("m1", question),),
+        messages=(build_user_message("m1", question),),
         tools=tuple(tools),
         require_tool=require_tool,
         max_output=REPLY_TOKENS,
     )
 
 
-def _calls(reply: ModelReply) -> list[ToolUse]:
+def _calls(reply: ModelResponse) -> list[ToolUse]:
     return [block for block in reply.blocks if isinstance(block, ToolUse) and block.name == HARBOUR_DEPTH.name]
 
 
-def _instead_of_a_call(reply: ModelReply) -> str:
+def _instead_of_a_call(reply: ModelResponse) -> str:
     if any(isinstance(block, ToolUse) for block in reply.blocks):
         return "a call of a tool that it was not given"
     if not reply.blocks:
@@ -289,7 +289,7 @@ def _instead_of_a_call(reply: ModelReply) -> str:
     return "no call of a tool, only words"
 
 
-def _answered(asked: ModelRequest, reply: ModelReply) -> ModelRequest:
+def _answered(asked: ModelRequest, reply: ModelResponse) -> ModelRequest:
     calls = [block for block in reply.blocks if isinstance(block, ToolUse)]
     results = tuple(ToolResult(tool_use_id=call.id, content="4.1 m at low water") for call in calls)
     said = (Message(id="m2", role="assistant", blocks=reply.blocks), Message(id="m3", role="user", blocks=results))

@@ -15,8 +15,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from waystation.budgets.budget import WorstRates
-from waystation.kernel.patterns import proven
+from waystation.budgets.budget import WorstCaseRates
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 
@@ -36,7 +36,7 @@ DEEP: tuple[Effort, ...] = ("xhigh", "max")
 """Efforts whose replies are long for the thinking in them."""
 
 
-class Working(NamedTuple):
+class ModelOptions(NamedTuple):
     """Which model works, and how hard. None: as the provider has it for this model."""
 
     model: str
@@ -44,7 +44,7 @@ class Working(NamedTuple):
     thinking: ThinkingSetting | None = None
 
 
-class SettingNames(NamedTuple):
+class OptionSettingNames(NamedTuple):
     """The names of the settings that say how hard a role's model works: its own, or those for all roles."""
 
     effort: str
@@ -59,7 +59,7 @@ class _Refused(NamedTuple):
     allowed: tuple[str, ...]
 
 
-class Takes(Value):
+class SupportedOptions(Value):
     """What a model takes. Anything else its provider answers with an error."""
 
     efforts: tuple[Effort, ...] = EFFORTS
@@ -79,7 +79,7 @@ class Takes(Value):
         return None
 
 
-def budgeted(thinking: ThinkingSetting | None) -> int:
+def get_thinking_tokens(thinking: ThinkingSetting | None) -> int:
     """Tokens of every reply that are set aside for thinking."""
     return thinking if isinstance(thinking, int) else 0
 
@@ -95,15 +95,15 @@ UNKNOWN_WINDOW = 200_000
 UNKNOWN_MAX_OUTPUT = 8_192
 """Small enough for every model behind the Messages protocol that is in use."""
 
-_SNAPSHOT = proven(r"-\d{8}$")
-_VERSION = proven(r"-v\d{1,3}(?::\d{1,3})?$")
+_SNAPSHOT = compile_bounded(r"-\d{8}$")
+_VERSION = compile_bounded(r"-v\d{1,3}(?::\d{1,3})?$")
 """Of a model at Bedrock."""
 _NAME_SIGNS = frozenset(f"{ascii_letters}{digits}-._:/@+")
 LONGEST_NAME = 120
 """Characters of a name that an endpoint gives."""
 
 
-class ModelFacts(Value):
+class ModelProfile(Value):
     """What one model can do."""
 
     name: str
@@ -115,33 +115,33 @@ class ModelFacts(Value):
     """Whether `tool_choice` may name a tool. Some newer models refuse such a request; they are asked in words."""
     binds_thinking: bool = False
     """Whether its thinking is signed over everything before it, so that it does not survive a change of that."""
-    takes: Takes | None = None
+    takes: SupportedOptions | None = None
     """Which effort and thinking may be asked of it; None where nobody knows."""
     known: bool = True
     """False: the numbers are careful guesses, and whoever relies on them must say so."""
 
 
-_ALWAYS_THINKS = Takes(thinking=("adaptive",))
+_ALWAYS_THINKS = SupportedOptions(thinking=("adaptive",))
 """Sonnet could be asked to think only between its calls of tools. But then its provider cannot be asked to drop
 outdated thinking (`binds_thinking`), and refuses the request after the next compaction."""
-_THINKS = Takes(quiet_efforts=TO_HIGH)
-_THINKS_IF_ASKED = Takes()
-_THINKS_BOTH_WAYS = Takes(efforts=(*TO_HIGH, "max"), thinking=("adaptive", "off", "a number of tokens"))
-_COUNTS_EFFORT = Takes(efforts=TO_HIGH, thinking=("off", "a number of tokens"))
-_COUNTS = Takes(efforts=(), thinking=("off", "a number of tokens"))
+_THINKS = SupportedOptions(quiet_efforts=TO_HIGH)
+_THINKS_IF_ASKED = SupportedOptions()
+_THINKS_BOTH_WAYS = SupportedOptions(efforts=(*TO_HIGH, "max"), thinking=("adaptive", "off", "a number of tokens"))
+_COUNTS_EFFORT = SupportedOptions(efforts=TO_HIGH, thinking=("off", "a number of tokens"))
+_COUNTS = SupportedOptions(efforts=(), thinking=("off", "a number of tokens"))
 
 
-def _current(name: str, takes: Takes, *, forces_tools: bool) -> ModelFacts:
+def _current(name: str, takes: SupportedOptions, *, forces_tools: bool) -> ModelProfile:
     """Of a generation whose thinking is bound to what came before it."""
     return _large(name, takes).replace(forces_tools=forces_tools, binds_thinking=True)
 
 
-def _large(name: str, takes: Takes) -> ModelFacts:
-    return ModelFacts(name=name, window=1_000_000, max_output=128_000, forces_tools=True, takes=takes)
+def _large(name: str, takes: SupportedOptions) -> ModelProfile:
+    return ModelProfile(name=name, window=1_000_000, max_output=128_000, forces_tools=True, takes=takes)
 
 
-def _small(name: str, takes: Takes) -> ModelFacts:
-    return ModelFacts(name=name, window=200_000, max_output=64_000, forces_tools=True, takes=takes)
+def _small(name: str, takes: SupportedOptions) -> ModelProfile:
+    return ModelProfile(name=name, window=200_000, max_output=64_000, forces_tools=True, takes=takes)
 
 
 KNOWN_MODELS = (
@@ -163,7 +163,7 @@ KNOWN_MODELS = (
     _small("claude-sonnet-4-6", _THINKS_BOTH_WAYS).replace(window=1_000_000),
     _small("claude-sonnet-4-5", _COUNTS),
     _small("claude-haiku-4-5", _COUNTS),
-    ModelFacts(name="waystation-offline", window=200_000, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=True),
+    ModelProfile(name="waystation-offline", window=200_000, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=True),
 )
 """As the provider's pages on models, thinking and effort have it in October 2026."""
 _FACTS = {facts.name: facts for facts in KNOWN_MODELS}
@@ -173,7 +173,7 @@ AT = "::"
 """Between an endpoint's name and its model's: no vendor has both sides of it in a name of a model."""
 
 
-class ModelPlace(NamedTuple):
+class QualifiedModelName(NamedTuple):
     """A full name of a model, taken apart."""
 
     endpoint: str
@@ -181,51 +181,53 @@ class ModelPlace(NamedTuple):
     model: str
 
 
-def located(model: str) -> ModelPlace:
+def parse_model_name(model: str) -> QualifiedModelName:
     """Where a model is, and its name there. Before the `::` of an ARN stand colons, which no endpoint's name has."""
     endpoint, sign, name = model.partition(AT)
     named = sign and name and endpoint.replace("-", "_").isidentifier() and endpoint.islower()
-    return ModelPlace(endpoint, name) if named else ModelPlace("", model)
+    return QualifiedModelName(endpoint, name) if named else QualifiedModelName("", model)
 
 
-def at_endpoint(endpoint: str, model: str) -> str:
+def format_model_name(endpoint: str, model: str) -> str:
     """The full name of a model there."""
     return f"{endpoint}{AT}{model}"
 
 
-def plain_name(model: str) -> str:
+def strip_snapshot_date(model: str) -> str:
     """The model's name without the date of a snapshot: `claude-haiku-4-5-20251001` is `claude-haiku-4-5`."""
     return _SNAPSHOT.sub("", model)
 
 
-def family_name(model: str) -> str:
+def get_family_name(model: str) -> str:
     """What a model is called wherever it is: `us.anthropic.claude-haiku-4-5-20251001-v1:0` is `claude-haiku-4-5`."""
-    name = located(model).model
+    name = parse_model_name(model).model
     makers = name.rpartition("anthropic.")[2]
-    return plain_name(_VERSION.sub("", makers.partition("@")[0]) if makers.startswith("claude-") else name)
+    return strip_snapshot_date(_VERSION.sub("", makers.partition("@")[0]) if makers.startswith("claude-") else name)
 
 
-def answering(asked: str, answered: str) -> str:
+def find_substitute_model(asked: str, answered: str) -> str:
     """The name that a reply gives, where it is none of the model that was asked for; what is in no name is `?`."""
-    if family_name(answered) == family_name(asked):
+    if get_family_name(answered) == get_family_name(asked):
         return ""
     return "".join(sign if sign in _NAME_SIGNS else "?" for sign in answered[:LONGEST_NAME])
 
 
-def dearest(rates: Iterable[WorstRates | None]) -> WorstRates | None:
+def merge_worst_rates(rates: Iterable[WorstCaseRates | None]) -> WorstCaseRates | None:
     """The most that a token costs with any of them; None where there are none."""
     known = [one for one in rates if one is not None]
     if not known:
         return None
-    return WorstRates(input=max(one.input for one in known), output=max(one.output for one in known))
+    return WorstCaseRates(input=max(one.input for one in known), output=max(one.output for one in known))
 
 
-def model_facts(model: str) -> ModelFacts:
+def get_model_profile(model: str) -> ModelProfile:
     """The facts of a model; of one that is not in the table, careful guesses with `known` False."""
-    known = _FACTS.get(family_name(model))
+    known = _FACTS.get(get_family_name(model))
     if known is not None:
         return known
-    return ModelFacts(name=model, window=UNKNOWN_WINDOW, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=False, known=False)
+    return ModelProfile(
+        name=model, window=UNKNOWN_WINDOW, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=False, known=False
+    )
 
 
 PRICE_SOURCE = "the provider's published list prices, as genai-prices has them"
@@ -233,7 +235,7 @@ SEARCHES = Decimal(10)
 """USD per thousand searches of the web, whatever the model that makes them."""
 
 
-class Rates(Value):
+class TokenRates(Value):
     """USD per million tokens, which is also millionths of a dollar per token."""
 
     input: Decimal = Field(ge=0)
@@ -243,9 +245,9 @@ class Rates(Value):
     cache_read: Decimal = Field(ge=0)
 
     @property
-    def worst(self) -> WorstRates:
+    def worst(self) -> WorstCaseRates:
         """The most that a token of the request, and one of the reply, can cost."""
-        return WorstRates(input=max(self.input, self.cache_write, self.cache_read), output=self.output)
+        return WorstCaseRates(input=max(self.input, self.cache_write, self.cache_read), output=self.output)
 
     def cost(self, usage: Usage) -> Decimal:
         """Millionths of a dollar for the tokens, exact."""
@@ -257,20 +259,20 @@ class Rates(Value):
         )
 
 
-class LongPrompts(Value):
+class LongPromptTier(Value):
     """Other rates for the whole of a call whose prompt is long."""
 
     over: int
     """Tokens of the prompt, cached or not, above which these rates hold."""
-    rates: Rates
+    rates: TokenRates
 
 
 class Price(Value):
     """A model's list price from a day on."""
 
     model: str
-    rates: Rates
-    long_prompts: LongPrompts | None = None
+    rates: TokenRates
+    long_prompts: LongPromptTier | None = None
     searches: Decimal = Field(default=SEARCHES, ge=0)
     """USD per thousand searches of the web that the provider makes in calls of the model."""
     since: date = date.min
@@ -279,55 +281,55 @@ class Price(Value):
 
     def cost(self, usage: Usage) -> Decimal:
         """Millionths of a dollar for one call, exact."""
-        return self.rates_for(usage.prompt).cost(usage) + self.cost_of_searches(usage.searches)
+        return self.get_rates(usage.prompt).cost(usage) + self.compute_search_cost(usage.searches)
 
-    def cost_of_searches(self, count: int) -> Decimal:
+    def compute_search_cost(self, count: int) -> Decimal:
         """Millionths of a dollar, exact."""
         return count * self.searches * 1_000
 
-    def rates_for(self, prompt: int) -> Rates:
+    def get_rates(self, prompt: int) -> TokenRates:
         """The rates of a call with a prompt of so many tokens."""
         if self.long_prompts is not None and prompt > self.long_prompts.over:
             return self.long_prompts.rates
         return self.rates
 
-    def worst_for(self, input_bound: int) -> WorstRates:
+    def compute_worst_rates(self, input_bound: int) -> WorstCaseRates:
         """The most that tokens of a call can cost whose prompt has at most `input_bound` tokens."""
-        worst, longer = self.rates.worst, self.rates_for(input_bound).worst
-        return WorstRates(input=max(worst.input, longer.input), output=max(worst.output, longer.output))
+        worst, longer = self.rates.worst, self.get_rates(input_bound).worst
+        return WorstCaseRates(input=max(worst.input, longer.input), output=max(worst.output, longer.output))
 
 
 OFFLINE_PRICE = Price(
     model=OFFLINE_MODEL,
-    rates=Rates(input=Decimal(0), output=Decimal(0), cache_write=Decimal(0), cache_read=Decimal(0)),
+    rates=TokenRates(input=Decimal(0), output=Decimal(0), cache_write=Decimal(0), cache_read=Decimal(0)),
     source="it works on this machine, and nobody is paid",
 )
 
 
-def prices_of(models: Iterable[str], prices: Sequence[Price]) -> tuple[Price, ...]:
+def filter_prices(models: Iterable[str], prices: Sequence[Price]) -> tuple[Price, ...]:
     """All prices that the models have, had or will have: what a task takes along."""
-    names = {plain_name(model) for model in models}
+    names = {strip_snapshot_date(model) for model in models}
     return tuple(price for price in prices if price.model in names)
 
 
-def price_of(model: str, at: date, prices: Sequence[Price]) -> Price | None:
+def find_price(model: str, at: date, prices: Sequence[Price]) -> Price | None:
     """The price of a model on a day; None where there is none, and then nothing may guess one."""
-    held = [price for price in prices if price.model == plain_name(model) and price.since <= at]
+    held = [price for price in prices if price.model == strip_snapshot_date(model) and price.since <= at]
     return max(held, key=lambda price: price.since, default=None)
 
 
-def cost_micro_usd(model: str, usage: Usage, at: date, prices: Sequence[Price]) -> int | None:
+def compute_cost_micro_usd(model: str, usage: Usage, at: date, prices: Sequence[Price]) -> int | None:
     """Millionths of a dollar for one call, rounded up; None where the model has no known price.
 
     Usage of several calls must be priced call by call: the length of each prompt decides its rates.
     """
-    price = price_of(model, at, prices)
+    price = find_price(model, at, prices)
     if price is None:
         return None
     return int(price.cost(usage).to_integral_value(rounding=ROUND_CEILING))
 
 
-def worst_rates(model: str, input_bound: int, at: date, prices: Sequence[Price]) -> WorstRates | None:
+def find_worst_rates(model: str, input_bound: int, at: date, prices: Sequence[Price]) -> WorstCaseRates | None:
     """The most that the tokens of one call can cost; None where the model has no known price."""
-    price = price_of(model, at, prices)
-    return None if price is None else price.worst_for(input_bound)
+    price = find_price(model, at, prices)
+    return None if price is None else price.compute_worst_rates(input_bound)

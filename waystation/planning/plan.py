@@ -13,18 +13,18 @@ from typing import Annotated, NamedTuple
 from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
-from waystation.budgets.budget import RunTotals
-from waystation.kernel.amount import Amount, Limit, amount_text, limit_text, read_limit
-from waystation.kernel.patterns import proven
+from waystation.budgets.budget import RunUsage
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, read_limit
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.roles import Role
 from waystation.kernel.value import Value
 
 MAX_STEPS = 12
 PLANNING_ID = "plan"
 """In the place of a step's id: the agent run that makes the plan."""
-STEP_ID = proven(r"[a-z][a-z0-9-]{0,39}")
+STEP_ID = compile_bounded(r"[a-z][a-z0-9-]{0,39}")
 """Ids are shown, and are parts of other ids: they hold no spaces, slashes or markup."""
-TAKEN_ID = proven(rf"{PLANNING_ID}|(?:revision|review)-\d+")
+TAKEN_ID = compile_bounded(rf"{PLANNING_ID}|(?:revision|review)-\d+")
 """Ids of the agent runs that are no step's."""
 
 
@@ -205,8 +205,8 @@ def share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
     if left.counted(both) != both:
         counted = "dollars" if left.tokens is None else "tokens"
         errors.append(f"the budget is in {counted} alone: give shares in {counted}, or in percent")
-    elif not left.covers(both):
-        errors.append(f"the shares come to {amount_text(both)}, and {limit_text(left)} are left for the steps")
+    elif not left.can_cover(both):
+        errors.append(f"the shares come to {format_amount(both)}, and {format_limit(left)} are left for the steps")
     rest, others = left.after(both), [step.id for step in plan.steps if not step.share]
     if not errors and others and 0 in {rest.tokens, rest.micro_usd}:
         errors.append(f"the shares leave nothing for {', '.join(others)}")
@@ -451,7 +451,7 @@ class Revised(Value):
     revision: PlanRevision
     plan: Plan | None = None
     """Without goals; None: it was kept."""
-    totals: RunTotals
+    totals: RunUsage
     notes: tuple[str, ...] = ()
 
 
@@ -478,7 +478,7 @@ class Oversight(Value):
 
     revisions: tuple[PlanRevision, ...] = ()
     reviews: tuple[Review, ...] = ()
-    costs: dict[str, RunTotals] = {}
+    costs: dict[str, RunUsage] = {}
     """By id, what each of their agent runs has cost."""
     shares: dict[str, Limit] = {}
     """By step id, what the steps that a revision added start with."""
@@ -492,7 +492,7 @@ class Oversight(Value):
     """The writer could not go on mending."""
 
     @property
-    def totals(self) -> tuple[RunTotals, ...]:
+    def totals(self) -> tuple[RunUsage, ...]:
         """What it has cost so far."""
         return tuple(self.costs.values())
 

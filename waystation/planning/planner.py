@@ -11,16 +11,16 @@ from typing import Generic, NamedTuple, TypeVar
 from pydantic import JsonValue, ValidationError
 
 from waystation.agents.attempt import task_told
-from waystation.agents.call_ledger import Affordable, CallKey, MeteredModel, TooDear
-from waystation.agents.redaction import redacted_reply, redactor_for
-from waystation.agents.roles import planning_prompt
+from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
+from waystation.agents.redaction import redact_reply, redactor_for
+from waystation.agents.roles import build_planning_prompt
 from waystation.agents.task_brief import EarlierTasks
 from waystation.agents.tools.tool import ToolInput
-from waystation.budgets.budget import RunTotals
-from waystation.context.history import view
-from waystation.context.transcript import Fence, Message, Transcript, refused_call, user_text
+from waystation.budgets.budget import RunUsage
+from waystation.context.history import build_model_view
+from waystation.context.transcript import Fence, Message, Transcript, build_rejected_call_result, build_user_message
 from waystation.kernel.amount import Limit
-from waystation.kernel.errors import EndpointBroken, ModelUnavailable, SpendingLimitReached, TextMissing
+from waystation.kernel.errors import BrokenEndpointError, ModelUnavailable, SpendingLimitReached, TextNotFoundError
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
 from waystation.models.ports import CallKind, ModelRequest, ToolSpec
@@ -38,9 +38,9 @@ from waystation.planning.plan import (
     share_errors,
     standard_plan,
 )
-from waystation.privacy.policy import Place, cut
+from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import tagged
+from waystation.security.untrusted import wrap_untrusted
 from waystation.store.ports import Store
 
 MAX_REPLY = 4_000
@@ -98,7 +98,7 @@ class Matter(Generic[_T]):
     tool: ToolSpec
     opening: Callable[[], Awaitable[str]]
     """The first message, not redacted yet. Written once for a run."""
-    place: Place
+    place: TextDestination
     read: Callable[[Mapping[str, JsonValue]], _T]
     """The answer in a call's arguments. Raises ValidationError, UnusableAnswer."""
     refusal: str
@@ -139,7 +139,7 @@ class Consultant:
         if transcript.messages:
             return transcript
         (redacted,) = await self.redactor.redact([await matter.opening()], matter.place, matter.run.tenant)
-        return await self._appended(transcript, fence, user_text(transcript.next_id, redacted.text))
+        return await self._appended(transcript, fence, build_user_message(transcript.next_id, redacted.text))
 
     async def _asked(
         self, matter: Matter[_T], transcript: Transcript, fence: Fence, means: Means
@@ -150,31 +150,31 @@ class Consultant:
         request = ModelRequest(
             model=means.model,
             system=matter.system,
-            messages=view(transcript),
+            messages=build_model_view(transcript),
             tools=(matter.tool,),
             max_output=MAX_REPLY,
             require_tool=matter.tool.name,
             one_shot=True,
         )
         call = await self._fitted(request, fence, means)
-        if isinstance(call, TooDear):
+        if isinstance(call, CallNotAffordable):
             return NoAnswer(Lack.TOO_DEAR)
         try:
             reply, charge = await self.model.ask(fence, CallKey(matter.kind, str(transcript.turns + 1)), call)
-        except (SpendingLimitReached, EndpointBroken) as stopped:
+        except (SpendingLimitReached, BrokenEndpointError) as stopped:
             return NoAnswer(Lack.NO_REPLY, str(stopped))
         except ModelUnavailable as failed:
-            if failed.possibly_billed and isinstance(await self._fitted(request, fence, means), TooDear):
+            if failed.possibly_billed and isinstance(await self._fitted(request, fence, means), CallNotAffordable):
                 return NoAnswer(Lack.NO_REPLY, str(failed))
             raise
-        blocks, _ = await redacted_reply(reply.blocks, self.redactor, matter.run.tenant)
+        blocks, _ = await redact_reply(reply.blocks, self.redactor, matter.run.tenant)
         message = transcript.reply(blocks, reply.asked)
         await self.store.commit_reply(fence, transcript.version, message, charge)
         return transcript.with_message(message)
 
-    async def _fitted(self, request: ModelRequest, fence: Fence, means: Means) -> Affordable | TooDear:
+    async def _fitted(self, request: ModelRequest, fence: Fence, means: Means) -> PreparedCall | CallNotAffordable:
         left = means.limit.after((await self.store.totals(fence.run_id)).spent)
-        return await self.model.fitted(request, left, _REPLY_FLOOR, means.prices)
+        return await self.model.prepare_call(request, left, _REPLY_FLOOR, means.prices)
 
     async def _appended(self, transcript: Transcript, fence: Fence, message: Message) -> Transcript:
         await self.store.commit_message(fence, transcript.version, message)
@@ -195,10 +195,10 @@ def _read(matter: Matter[_T], message: Message) -> _T:
 
 def _complaint(refusal: str, message: Message, errors: Sequence[str], message_id: str) -> Message:
     text = f"{refusal}:\n" + "\n".join(f"- {error}" for error in errors) + "\nHand in a corrected one."
-    results = tuple(refused_call(call, text) for call in message.tool_uses)
+    results = tuple(build_rejected_call_result(call, text) for call in message.tool_uses)
     if results:
         return Message(id=message_id, role="user", blocks=results)
-    return user_text(message_id, text)
+    return build_user_message(message_id, text)
 
 
 _TITLE_CHARACTERS = 60
@@ -218,7 +218,7 @@ class PlanMade(Value):
     """A plan that can be run. Its goals stay in the store."""
 
     plan: Plan
-    totals: RunTotals
+    totals: RunUsage
     notes: tuple[str, ...] = ()
 
 
@@ -264,7 +264,7 @@ class Planner:
         """
         try:
             plan = Plan.model_validate_json(await self.store.get_text(edit.given, ref.reader))
-        except (TextMissing, ValidationError):
+        except (TextNotFoundError, ValidationError):
             return EditedPlan(reason=UNKNOWN_PLAN)
         if faults := plan_errors(plan):
             return EditedPlan(reason=f"the plan cannot be run ({len(faults)} faults): {SEND_AGAIN}")
@@ -284,10 +284,10 @@ class Planner:
         matter = Matter(
             run=run,
             kind="plan",
-            system=planning_prompt(),
+            system=build_planning_prompt(),
             tool=SUBMIT_PLAN,
             opening=lambda: self._task(run),
-            place=Place.USER_INPUT,
+            place=TextDestination.USER_INPUT,
             read=_plan,
             refusal="This plan cannot be run",
         )
@@ -300,19 +300,19 @@ class Planner:
         row = await self.store.task(run.task_id, run.reader)
         earlier = await EarlierTasks(self.store).named(row, row.terms.agent.window)
         task = await task_told(row, self.store, self.redactor)
-        return tagged("task", *task, *filter(None, [earlier]))
+        return wrap_untrusted("task", *task, *filter(None, [earlier]))
 
 
 async def with_safe_titles(plan: Plan, redactor: Redactor, tenant: str, known: Collection[str] = ()) -> Plan:
     """Titles and ids are shown in the Temporal UI, so they are redacted like everything there; ids that are `known`
     stay. Raises RedactionFailed.
     """
-    titles = await redactor.redact([step.title for step in plan.steps], Place.TITLE, tenant)
+    titles = await redactor.redact([step.title for step in plan.steps], TextDestination.TITLE, tenant)
     spelled = [step.id.replace("-", " ") for step in plan.steps]
-    ids = await redactor.redact(spelled, Place.TITLE, tenant)
+    ids = await redactor.redact(spelled, TextDestination.TITLE, tenant)
     told = [step.id for step, words, safe in zip(plan.steps, spelled, ids, strict=True) if safe.text != words]
     steps = zip(plan.steps, titles, strict=True)
-    titled = tuple(step.replace(title=cut(title.text, _TITLE_CHARACTERS)) for step, title in steps)
+    titled = tuple(step.replace(title=truncate_redacted(title.text, _TITLE_CHARACTERS)) for step, title in steps)
     return numbered(Plan(steps=titled), set(told) - set(known))
 
 

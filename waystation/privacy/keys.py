@@ -22,12 +22,12 @@ _HEADER_BYTES = len(VERSION) + KEY_ID_BYTES
 _SHORTEST = _HEADER_BYTES + NONCE_BYTES + TAG_BYTES
 
 
-def subkey(key: bytes, purpose: Purpose) -> bytes:
+def derive_subkey(key: bytes, purpose: Purpose) -> bytes:
     """The 32 bytes for one purpose, by HKDF-SHA256: who has one of them learns neither the key nor another."""
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"waystation:{purpose}".encode()).derive(key)
 
 
-class Sealer:
+class AesGcmCipher:
     """Implements the port `Cipher` for one purpose of one key.
 
     Sealed: version (1 byte), key id (4), nonce (12, random), ciphertext, tag (16). Version, key id, purpose and the
@@ -36,7 +36,7 @@ class Sealer:
 
     def __init__(self, key: bytes, purpose: Purpose) -> None:
         """`key` is the 32 bytes from which every purpose's key is derived."""
-        own = subkey(key, purpose)
+        own = derive_subkey(key, purpose)
         self._aead = AESGCM(own)
         self._header = VERSION + hmac.digest(own, b"key id", hashlib.sha256)[:KEY_ID_BYTES]
         self._purpose = purpose.encode()
@@ -46,12 +46,12 @@ class Sealer:
         """8 hexadecimal digits by which two sealers see whether their keys are equal."""
         return self._header[len(VERSION) :].hex()
 
-    def seal(self, plain: bytes, context: bytes) -> bytes:
+    def encrypt(self, plain: bytes, context: bytes) -> bytes:
         """Encrypt. `context` says what the bytes are; they open under the same context only."""
         nonce = os.urandom(NONCE_BYTES)
         return self._header + nonce + self._aead.encrypt(nonce, plain, self._bound(context))
 
-    def unseal(self, sealed: bytes, context: bytes) -> bytes:
+    def decrypt(self, sealed: bytes, context: bytes) -> bytes:
         """Decrypt. Raises WrongKey for what another key has sealed, and for what was changed or moved since."""
         if sealed[:_HEADER_BYTES] != self._header:
             raise WrongKey("it was encrypted with another key")
@@ -67,18 +67,18 @@ class Sealer:
         return b"\x00".join((self._header, self._purpose, context))
 
 
-class Sealers:
+class MultiKeyCipher:
     """Implements the port `Cipher` for one purpose of several keys: seals with the first, opens with any of them."""
 
-    def __init__(self, sealers: Sequence[Sealer]) -> None:
+    def __init__(self, sealers: Sequence[AesGcmCipher]) -> None:
         """At least one."""
         self._first = sealers[0]
         self._by_id = {bytes.fromhex(sealer.key_id): sealer for sealer in reversed(sealers)}
 
-    def seal(self, plain: bytes, context: bytes) -> bytes:
-        """See `Sealer`."""
-        return self._first.seal(plain, context)
+    def encrypt(self, plain: bytes, context: bytes) -> bytes:
+        """See `AesGcmCipher`."""
+        return self._first.encrypt(plain, context)
 
-    def unseal(self, sealed: bytes, context: bytes) -> bytes:
-        """See `Sealer`. Raises WrongKey."""
-        return self._by_id.get(sealed[len(VERSION) : _HEADER_BYTES], self._first).unseal(sealed, context)
+    def decrypt(self, sealed: bytes, context: bytes) -> bytes:
+        """See `AesGcmCipher`. Raises WrongKey."""
+        return self._by_id.get(sealed[len(VERSION) : _HEADER_BYTES], self._first).decrypt(sealed, context)

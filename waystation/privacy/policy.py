@@ -10,7 +10,7 @@ from enum import IntEnum, StrEnum
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 
@@ -36,7 +36,7 @@ class Policy(StrEnum):
                 return "secrets are replaced before a model call; identifiers and names are not"
 
 
-class Treatment(IntEnum):
+class RedactionLevel(IntEnum):
     """What is replaced in a text; each replaces what the one before it does."""
 
     ORIGINAL = 0
@@ -51,7 +51,7 @@ class Treatment(IntEnum):
     """There is nothing to replace, because only references and numbers go there."""
 
 
-class Place(StrEnum):
+class TextDestination(StrEnum):
     """A kind of place where text goes, or must not go."""
 
     REQUEST = "stored requests"
@@ -96,61 +96,68 @@ class Place(StrEnum):
     """Apart from titles."""
 
 
-def treatment(place: Place, policy: Policy) -> Treatment:
+def get_redaction_level(place: TextDestination, policy: Policy) -> RedactionLevel:
     """What is replaced in a text before it goes to this place."""
     match place:
-        case Place.REQUEST | Place.DOCUMENT | Place.VAULT:
-            return Treatment.ORIGINAL
+        case TextDestination.REQUEST | TextDestination.DOCUMENT | TextDestination.VAULT:
+            return RedactionLevel.ORIGINAL
         case (
-            Place.MODEL_OUTPUT
-            | Place.TOOL_ARGUMENT
-            | Place.USER_INPUT
-            | Place.CONTRACT
-            | Place.TOOL_RESULT
-            | Place.REPORT
+            TextDestination.MODEL_OUTPUT
+            | TextDestination.TOOL_ARGUMENT
+            | TextDestination.USER_INPUT
+            | TextDestination.CONTRACT
+            | TextDestination.TOOL_RESULT
+            | TextDestination.REPORT
         ):
             return _before_models(policy)
-        case Place.EMBEDDED:  # names need the text around them: they were looked for there
-            return Treatment.SECRETS if policy is Policy.SECRETS_ONLY else Treatment.IDENTIFIERS
-        case Place.COMPRESSED | Place.SUMMARY | Place.WISH | Place.QUERY | Place.TITLE | Place.QUESTION:
-            return Treatment.SECRETS if policy is Policy.SECRETS_ONLY else Treatment.NAMES
+        case TextDestination.EMBEDDED:  # names need the text around them: they were looked for there
+            return RedactionLevel.SECRETS if policy is Policy.SECRETS_ONLY else RedactionLevel.IDENTIFIERS
         case (
-            Place.HISTORY
-            | Place.SEARCH_ATTRIBUTE
-            | Place.HEARTBEAT
-            | Place.FAILURE
-            | Place.LOG
-            | Place.METRIC
-            | Place.WEBHOOK
+            TextDestination.COMPRESSED
+            | TextDestination.SUMMARY
+            | TextDestination.WISH
+            | TextDestination.QUERY
+            | TextDestination.TITLE
+            | TextDestination.QUESTION
         ):
-            return Treatment.NO_TEXT
+            return RedactionLevel.SECRETS if policy is Policy.SECRETS_ONLY else RedactionLevel.NAMES
+        case (
+            TextDestination.HISTORY
+            | TextDestination.SEARCH_ATTRIBUTE
+            | TextDestination.HEARTBEAT
+            | TextDestination.FAILURE
+            | TextDestination.LOG
+            | TextDestination.METRIC
+            | TextDestination.WEBHOOK
+        ):
+            return RedactionLevel.NO_TEXT
 
 
-def _before_models(policy: Policy) -> Treatment:
+def _before_models(policy: Policy) -> RedactionLevel:
     match policy:
         case Policy.STANDARD:
-            return Treatment.IDENTIFIERS
+            return RedactionLevel.IDENTIFIERS
         case Policy.STRICT:
-            return Treatment.NAMES
+            return RedactionLevel.NAMES
         case Policy.SECRETS_ONLY:
-            return Treatment.SECRETS
+            return RedactionLevel.SECRETS
 
 
 NAME_TYPES = frozenset({"PERSON", "LOCATION"})
-"""What `Treatment.NAMES` replaces, and no other does."""
+"""What `RedactionLevel.NAMES` replaces, and no other does."""
 
 
-def shows_names(policy: Policy) -> bool:
+def should_show_names(policy: Policy) -> bool:
     """Whether agents are shown names."""
-    return _before_models(policy) < Treatment.NAMES
+    return _before_models(policy) < RedactionLevel.NAMES
 
 
 FINGERPRINT_DIGITS = 12
-PLACEHOLDER = proven(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
+PLACEHOLDER = compile_bounded(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
 """What stands for a private value: its type, and the first digits of its fingerprint."""
 LONGEST_PLACEHOLDER = 200
 """Characters: types have at most 40, fingerprints 64."""
-_TYPE = proven(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
+_TYPE = compile_bounded(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
 
 
 NAMED_CHARACTERS = 100
@@ -173,7 +180,7 @@ class Span(Value):
     placeholder: str
 
 
-class Replaced(NamedTuple):
+class ReplacedRange(NamedTuple):
     """A stretch of a text that is not shown, in characters of the text, and what stands for it."""
 
     start: int
@@ -183,7 +190,7 @@ class Replaced(NamedTuple):
     """Empty where more than the text was replaced by one: what the text has of it needs one of its own."""
 
 
-def replaced_in(found: Sequence[Replaced], start: int, end: int) -> Iterator[Replaced]:
+def select_replaced_ranges(found: Sequence[ReplacedRange], start: int, end: int) -> Iterator[ReplacedRange]:
     """Those that touch a part of their text, in characters from where that starts; they may reach beyond it. They are
     in order, and apart from each other.
     """
@@ -194,7 +201,7 @@ def replaced_in(found: Sequence[Replaced], start: int, end: int) -> Iterator[Rep
         number += 1
 
 
-class Redacted(Value):
+class RedactionResult(Value):
     """A text with its private parts replaced by stable placeholders such as `<PERSON_7f3a2c91d04e>`."""
 
     text: str
@@ -211,32 +218,32 @@ class Redacted(Value):
         return any(span.type == UNREDACTED for span in self.spans)
 
 
-def unredacted(text: str, fingerprint: str, *, put_aside: bool = False) -> Redacted:
+def make_failed_redaction(text: str, fingerprint: str, *, put_aside: bool = False) -> RedactionResult:
     """What goes on in the place of a text that could not be redacted: nothing of it."""
     placeholder = f"<{UNREDACTED}_{fingerprint[:FINGERPRINT_DIGITS]}>"
     span = Span(type=UNREDACTED, start=0, end=len(text), score=1, placeholder=placeholder)
-    return Redacted(text=placeholder, spans=(span,), put_aside=put_aside)
+    return RedactionResult(text=placeholder, spans=(span,), put_aside=put_aside)
 
 
-def type_of(placeholder: str) -> str:
+def get_placeholder_type(placeholder: str) -> str:
     """What a placeholder calls the value that it stands for, like `PERSON`."""
     return placeholder[1:].rpartition("_")[0]
 
 
-def cut(text: str, characters: int, mark: str = "") -> str:
+def truncate_redacted(text: str, characters: int, mark: str = "") -> str:
     """A redacted text of at most so many characters: cut before a placeholder and never within, with `mark` behind."""
     if len(text) <= characters:
         return text
-    return text[: whole_until(text, characters - len(mark))].rstrip() + mark
+    return text[: find_cut_position(text, characters - len(mark))].rstrip() + mark
 
 
-def whole_until(text: str, end: int) -> int:
+def find_cut_position(text: str, end: int) -> int:
     """The last place up to this one where a redacted text can be cut without parting a placeholder."""
     near = PLACEHOLDER.finditer(text, max(0, end - LONGEST_PLACEHOLDER), end + LONGEST_PLACEHOLDER)
     return next((found.start() for found in near if found.start() < end < found.end()), end)
 
 
-def beginning(text: str, redacted: "Redacted", characters: int) -> str:
+def get_redacted_prefix(text: str, redacted: "RedactionResult", characters: int) -> str:
     """What became of the first so many characters of a text; what was replaced across their end is whole.
 
     So a text can be cut after its redaction where it was to be cut before, with nothing half seen behind the cut.
@@ -251,7 +258,7 @@ def beginning(text: str, redacted: "Redacted", characters: int) -> str:
     return "".join((*parts, text[position : max(position, characters)])) if position else redacted.text[:characters]
 
 
-def redaction_notes(*texts: Redacted, of: str = "") -> tuple[str, ...]:
+def redaction_notes(*texts: RedactionResult, of: str = "") -> tuple[str, ...]:
     """What a person should know of these redactions: sentences that are the same for the same languages, and one for
     each text that was put aside. `of`: what the texts are, in redacted words.
     """
@@ -261,7 +268,7 @@ def redaction_notes(*texts: Redacted, of: str = "") -> tuple[str, ...]:
             f"Only names that lists have in full were looked for in text whose language is {', '.join(languages)}: the "
             "setting `languages` has no model for it. Secrets and identifiers were looked for there too."
         )
-    named = f" ({cut(of, NAMED_CHARACTERS, '…')})" if of else ""
+    named = f" ({truncate_redacted(of, NAMED_CHARACTERS, '…')})" if of else ""
     notes += [
         f"1 text could not be redacted in time and was replaced by {text.text}{named}."
         for text in texts
@@ -272,7 +279,7 @@ def redaction_notes(*texts: Redacted, of: str = "") -> tuple[str, ...]:
     return tuple(notes)
 
 
-class Original(Value):
+class VaultEntry(Value):
     """What a placeholder stands for."""
 
     type: str
@@ -283,7 +290,7 @@ class Original(Value):
     """The value as it was written where it was met first."""
 
 
-def meant(text: str) -> str:
+def replace_placeholders_with_types(text: str) -> str:
     """The text with the type in the place of each placeholder, as an embedder understands it: *person*.
 
     A fingerprint is no word of any language: it becomes a dozen meaningless pieces, and drowns the words beside it.
@@ -291,17 +298,17 @@ def meant(text: str) -> str:
     return _TYPE.sub(lambda placeholder: placeholder[1].replace("_", " ").lower(), text)
 
 
-def with_placeholders(text: str, spans: Sequence[Span]) -> Redacted:
+def with_placeholders(text: str, spans: Sequence[Span]) -> RedactionResult:
     """The text with each span, given in order, replaced by its placeholder."""
     parts: list[str] = []
     position = 0
     for span in spans:
         parts += (text[position : span.start], span.placeholder)
         position = span.end
-    return Redacted(text="".join((*parts, text[position:])), spans=tuple(spans))
+    return RedactionResult(text="".join((*parts, text[position:])), spans=tuple(spans))
 
 
-def line_for_line(text: str, redacted: Redacted) -> str:
+def render_preserving_lines(text: str, redacted: RedactionResult) -> str:
     """The redacted text with as many lines as the text has, all ended by line feeds, so that they can still be cited.
 
     Of what was replaced over several lines, the first has the placeholder. A text that could not be redacted is blank.
@@ -323,7 +330,7 @@ def with_line_feeds(text: str) -> str:
     return "\n".join(text.splitlines())
 
 
-class RedactionRules(Value):
+class RedactionConfig(Value):
     """By what a worker redacts."""
 
     policy: Policy = Policy.STANDARD
@@ -331,30 +338,30 @@ class RedactionRules(Value):
     """Of everything that a result depends on beside text, tenant and treatment. No slash is in it."""
 
 
-UNVERSIONED = RedactionRules()
+UNVERSIONED = RedactionConfig()
 """Of a redactor that does not change."""
 
 
-class ShownKey(Value):
+class RedactedTextKey(Value):
     """Names a whole text as it is shown: the content that it is made from, for whom, and by which rules."""
 
     blob: str
     """Content hash of the original."""
     tenant: str
-    treatment: Treatment
+    treatment: RedactionLevel
     version: str
     """Of the rules."""
 
 
-class ShownText(Value):
+class RedactedText(Value):
     """A whole text as it may be shown, line for line as the original is."""
 
     text: str
     """Its lines end with line feeds."""
-    replaced: tuple[Replaced, ...] = ()
+    replaced: tuple[ReplacedRange, ...] = ()
     """What of the original, its lines ended by line feeds, has a placeholder: in order and apart from each other."""
     languages_without_names: tuple[str, ...] = ()
-    """See `Redacted`."""
+    """See `RedactionResult`."""
     withheld: bool = False
     """It could not be redacted, so that all of its lines are blank."""
     put_aside: str = ""
@@ -366,19 +373,19 @@ class ShownText(Value):
         return self.text.split("\n")
 
     @property
-    def results(self) -> tuple[Redacted, ...]:
+    def results(self) -> tuple[RedactionResult, ...]:
         """What a person should know of its redaction, as `redaction_notes` takes it."""
         if self.withheld:
             hidden = Span(type=UNREDACTED, start=0, end=0, score=1, placeholder=self.put_aside)
-            return (Redacted(text=self.put_aside, spans=(hidden,), put_aside=bool(self.put_aside)),)
-        return (Redacted(text="", languages_without_names=self.languages_without_names),)
+            return (RedactionResult(text=self.put_aside, spans=(hidden,), put_aside=bool(self.put_aside)),)
+        return (RedactionResult(text="", languages_without_names=self.languages_without_names),)
 
 
-def shown_text(text: str, redacted: Redacted) -> ShownText:
+def build_redacted_text(text: str, redacted: RedactionResult) -> RedactedText:
     """What is shown of a text whose lines end with line feeds."""
-    return ShownText(
-        text=line_for_line(text, redacted),
-        replaced=tuple([Replaced(span.start, span.end, span.type, span.placeholder) for span in redacted.spans]),
+    return RedactedText(
+        text=render_preserving_lines(text, redacted),
+        replaced=tuple([ReplacedRange(span.start, span.end, span.type, span.placeholder) for span in redacted.spans]),
         languages_without_names=redacted.languages_without_names,
         withheld=redacted.unredacted,
         put_aside=redacted.text if redacted.put_aside else "",
@@ -389,7 +396,7 @@ TRUSTED_FOR = timedelta(minutes=10)
 """What was forgotten meanwhile is kept anew when it comes again after this."""
 
 
-class WithOriginals(Value):
+class RestoredText(Value):
     """A text with its placeholders replaced by their originals."""
 
     text: str
@@ -399,18 +406,18 @@ class WithOriginals(Value):
     """Placeholders that stayed, because the vault has no original: credentials, and what was forgotten."""
 
 
-def with_originals(text: str, originals: Mapping[str, str]) -> WithOriginals:
+def restore_originals(text: str, originals: Mapping[str, str]) -> RestoredText:
     """With these originals, by placeholder."""
     found = PLACEHOLDER.findall(text)
     unknown = sum(placeholder not in originals for placeholder in found)
-    return WithOriginals(
+    return RestoredText(
         text=PLACEHOLDER.sub(lambda placeholder: originals.get(placeholder[0], placeholder[0]), text),
         replaced=len(found) - unknown,
         unknown=unknown,
     )
 
 
-class PerhapsName(NamedTuple):
+class NameCandidate(NamedTuple):
     """What may be a person's name in a text."""
 
     start: int
@@ -420,10 +427,10 @@ class PerhapsName(NamedTuple):
 
 
 _MOST_WORDS = 5
-_WORD, _BETWEEN = proven(rf"{PLACEHOLDER.pattern}|[^\W_]+"), proven(r"[\s_]{1,3}|['’-]|\.\s?")
+_WORD, _BETWEEN = compile_bounded(rf"{PLACEHOLDER.pattern}|[^\W_]+"), compile_bounded(r"[\s_]{1,3}|['’-]|\.\s?")
 
 
-def perhaps_names(text: str) -> Iterator[PerhapsName]:
+def iter_name_candidates(text: str) -> Iterator[NameCandidate]:
     """One to five words in a row, in their order, the longest first where several begin."""
     words = [word for word in _WORD.finditer(text) if not word[0].startswith("<")]
     rows = [_BETWEEN.fullmatch(text, one.end(), other.start()) for one, other in pairwise(words)]
@@ -433,4 +440,4 @@ def perhaps_names(text: str) -> Iterator[PerhapsName]:
             last += 1
         for behind in range(last, first - 1, -1):
             end = words[behind].end()
-            yield PerhapsName(word.start(), end, behind - first + 1, text[word.start() : end].replace("_", " "))
+            yield NameCandidate(word.start(), end, behind - first + 1, text[word.start() : end].replace("_", " "))

@@ -3,13 +3,13 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from waystation.privacy.policy import Original, Place, Redacted
+from waystation.privacy.policy import RedactionResult, TextDestination, VaultEntry
 
 
 class Redactor(Protocol):
     """Replaces private parts of a text by placeholders that are stable within a tenant."""
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         """One result for each text, in order. CPU work happens off the event loop.
 
         Raises:
@@ -18,7 +18,7 @@ class Redactor(Protocol):
         ...
 
 
-class Placeholders(Protocol):
+class PlaceholderFactory(Protocol):
     """Makes placeholders for values that are known to be private, whatever a redactor would say of them."""
 
     async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> Mapping[str, str]:
@@ -32,7 +32,7 @@ class Placeholders(Protocol):
 class Vault(Protocol):
     """What placeholders of a tenant stand for, encrypted."""
 
-    async def keep(self, tenant: str, originals: Sequence[Original], session: str = "") -> frozenset[str]:
+    async def keep(self, tenant: str, originals: Sequence[VaultEntry], session: str = "") -> frozenset[str]:
         """Keep each original whose placeholder has none yet, and that this session met it; of one value the first
         spelling stays. `session` is its hash; empty: it was met in none.
 
@@ -55,17 +55,17 @@ class Vault(Protocol):
         ...
 
 
-class SlowTexts(Protocol):
+class SlowTextStore(Protocol):
     """Texts whose redaction took too long under one set of rules, by keyed fingerprints: no word of them is kept."""
 
     async def slow_texts(self) -> Mapping[str, int]:
         """How often each took too long, by fingerprint; of very many the newest. Raises StoreError."""
         ...
 
-    async def took_too_long(self, tenant: str, fingerprint: str) -> int:
+    async def record_timeout(self, tenant: str, fingerprint: str) -> int:
         """Count one time more; how often it was by now, for all workers together. Raises StoreError."""
         ...
 
-    async def try_again(self, tenant: str, fingerprint: str) -> None:
+    async def reset_timeouts(self, tenant: str, fingerprint: str) -> None:
         """What was counted of this text counts no more. Raises StoreError."""
         ...

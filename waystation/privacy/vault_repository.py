@@ -9,16 +9,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from waystation.kernel.cipher import Cipher
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import WrongKey
-from waystation.privacy.policy import Original
+from waystation.privacy.policy import VaultEntry
 from waystation.store.engine import (
     Database,
     StorePart,
     add_missing,
-    batches,
-    reading,
+    iter_batches,
+    read_transaction,
     to_its_end,
-    translated,
-    writing,
+    translate_database_errors,
+    write_transaction,
 )
 from waystation.store.schema import vault, vault_sessions
 
@@ -30,7 +30,7 @@ class SqlVault(StorePart):
         super().__init__(database, clock, store_id)
         self._cipher = cipher
 
-    async def keep(self, tenant: str, originals: Sequence[Original], session: str = "") -> frozenset[str]:
+    async def keep(self, tenant: str, originals: Sequence[VaultEntry], session: str = "") -> frozenset[str]:
         """Keep each original whose placeholder has none, and that this session met it.
 
         Returns the fingerprints whose placeholder has another.
@@ -47,7 +47,7 @@ class SqlVault(StorePart):
             original.fingerprint for original in originals if known[original.placeholder] != original.fingerprint
         )
 
-    @reading
+    @read_transaction
     async def originals(
         self, connection: AsyncConnection, tenant: str, placeholders: Collection[str], session: str | None = None
     ) -> Mapping[str, str]:
@@ -59,23 +59,23 @@ class SqlVault(StorePart):
             placeholders = await self._met(connection, tenant, placeholders, session)
         return {
             row.placeholder: self._opened(tenant, row.placeholder, row.original)
-            for batch in batches(placeholders)
+            for batch in iter_batches(placeholders)
             for row in await connection.execute(select(vault).where(*_among(tenant, batch)))
         }
 
-    @writing
-    async def replace(self, connection: AsyncConnection, tenant: str, original: Original) -> None:
+    @write_transaction
+    async def replace(self, connection: AsyncConnection, tenant: str, original: VaultEntry) -> None:
         """Keep this one in the place of whatever its placeholder had."""
         await connection.execute(delete(vault).where(*_among(tenant, [original.placeholder])))
         await add_missing(connection, vault, [self._row(tenant, original)])
 
-    @reading
+    @read_transaction
     async def kept(self, connection: AsyncConnection, tenant: str) -> Mapping[str, datetime]:
         """Since when each placeholder of the tenant has its original, by placeholder. Nothing is opened."""
         known = select(vault.c.placeholder, vault.c.kept_at).where(vault.c.tenant == tenant)
         return {row.placeholder: row.kept_at for row in await connection.execute(known.order_by(vault.c.placeholder))}
 
-    @reading
+    @read_transaction
     async def everything(self, connection: AsyncConnection, tenant: str) -> Mapping[str, str]:
         """All originals of the tenant, by placeholder. Raises WrongKey."""
         rows = await connection.execute(select(vault).where(vault.c.tenant == tenant))
@@ -84,41 +84,42 @@ class SqlVault(StorePart):
     async def drop(self, tenant: str, placeholders: Collection[str]) -> int:
         """Keep the originals of these placeholders no more; how many there were."""
         dropped = await self._drop(tenant, placeholders)
-        with translated():
+        with translate_database_errors():
             await to_its_end(self.database.empty_log())
         return dropped
 
-    @writing
+    @write_transaction
     async def _drop(self, connection: AsyncConnection, tenant: str, placeholders: Collection[str]) -> int:
         dropped = [
-            await connection.execute(delete(vault).where(*_among(tenant, batch))) for batch in batches(placeholders)
+            await connection.execute(delete(vault).where(*_among(tenant, batch)))
+            for batch in iter_batches(placeholders)
         ]
-        for batch in batches(placeholders):
+        for batch in iter_batches(placeholders):
             there = (vault_sessions.c.tenant == tenant, vault_sessions.c.placeholder.in_(batch))
             await connection.execute(delete(vault_sessions).where(*there))
         return sum(gone.rowcount for gone in dropped)
 
     def _opened(self, tenant: str, placeholder: str, original: bytes) -> str:
-        return self._cipher.unseal(original, _context(tenant, placeholder)).decode("utf-8", "surrogatepass")
+        return self._cipher.decrypt(original, _context(tenant, placeholder)).decode("utf-8", "surrogatepass")
 
-    @reading
+    @read_transaction
     async def _fingerprints(
         self, connection: AsyncConnection, tenant: str, placeholders: Collection[str]
     ) -> dict[str, str]:
         return {
             row.placeholder: row.fingerprint
-            for batch in batches(placeholders)
+            for batch in iter_batches(placeholders)
             for row in await connection.execute(
                 select(vault.c.placeholder, vault.c.fingerprint).where(*_among(tenant, batch))
             )
         }
 
-    @writing
+    @write_transaction
     async def _meet(self, connection: AsyncConnection, tenant: str, placeholders: Sequence[str], session: str) -> None:
         """For those that are in the vault: one that was forgotten a moment ago is met when it comes again."""
         there = {
             placeholder
-            for batch in batches(placeholders)
+            for batch in iter_batches(placeholders)
             for placeholder in (
                 await connection.execute(select(vault.c.placeholder).where(*_among(tenant, batch)))
             ).scalars()
@@ -126,10 +127,11 @@ class SqlVault(StorePart):
         own = {"tenant": tenant, "session": session}
         proven = await self._met(connection, tenant, there, session)
         new = [one for one in placeholders if one in there and one not in proven]
-        for batch in batches(new):
+        for batch in iter_batches(new):
             await connection.execute(delete(vault_sessions).where(*_noted(tenant, batch, session)))
         rows = [
-            {**own, "placeholder": one, "proof": self._cipher.seal(b"", _meeting(tenant, one, session))} for one in new
+            {**own, "placeholder": one, "proof": self._cipher.encrypt(b"", _meeting(tenant, one, session))}
+            for one in new
         ]
         await add_missing(connection, vault_sessions, rows)
 
@@ -140,7 +142,7 @@ class SqlVault(StorePart):
         return frozenset(
             [
                 row.placeholder
-                for batch in batches(placeholders)
+                for batch in iter_batches(placeholders)
                 for row in await connection.execute(select(vault_sessions).where(*_noted(tenant, batch, session)))
                 if self._proves(row.proof, _meeting(tenant, row.placeholder, session))
             ]
@@ -148,16 +150,16 @@ class SqlVault(StorePart):
 
     def _proves(self, proof: bytes | None, meeting: bytes) -> bool:
         try:
-            return proof is not None and self._cipher.unseal(proof, meeting) == b""
+            return proof is not None and self._cipher.decrypt(proof, meeting) == b""
         except WrongKey:
             return False
 
-    @writing
-    async def _add(self, connection: AsyncConnection, tenant: str, originals: Sequence[Original]) -> None:
+    @write_transaction
+    async def _add(self, connection: AsyncConnection, tenant: str, originals: Sequence[VaultEntry]) -> None:
         await add_missing(connection, vault, [self._row(tenant, original) for original in originals])
 
-    def _row(self, tenant: str, original: Original) -> dict[str, object]:
-        sealed = self._cipher.seal(
+    def _row(self, tenant: str, original: VaultEntry) -> dict[str, object]:
+        sealed = self._cipher.encrypt(
             original.text.encode("utf-8", "surrogatepass"), _context(tenant, original.placeholder)
         )
         return {

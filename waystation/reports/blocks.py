@@ -14,15 +14,15 @@ from unicodedata import bidirectional
 
 from pydantic import Field
 
-from waystation.documents.citations import CITATION, Citation, citations_in, without_marks
-from waystation.kernel.patterns import proven
+from waystation.documents.citations import CITATION, Citation, parse_citations, without_marks
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.reports.changes import BECAME, CHANGED_CLAIM, CHANGES_HEAD, GONE_CLAIM
 from waystation.tasks.task import TaskPhase
 
 _SOURCES, _CITATIONS, _ACCOUNT = "\n\n## Sources\n", "\n\n## Citations", "\n\n## How this report came about\n"
 _ALL_HOLD, _FAILED = "\n\nAll ", " that did not check\n\n"
-_LINES = proven(r"\blines? (?P<numbers>\d{1,18}(?:–\d{1,18})?(?:, \d{1,18}(?:–\d{1,18})?)*)")
+_LINES = compile_bounded(r"\blines? (?P<numbers>\d{1,18}(?:–\d{1,18})?(?:, \d{1,18}(?:–\d{1,18})?)*)")
 SAY_NOTHING_ALONE = frozenset({"init", "index", "main", "readme", "license"})
 """Names of files that are the same in many folders."""
 _LEAST_PARTS = 2
@@ -285,7 +285,7 @@ class Numbering:
         """All that were numbered, by number."""
         names = shortest_names({document for document, _, _ in self._cited})
         quoted: dict[_Place, str] = {}
-        for one in citations_in(self._stored.body):
+        for one in parse_citations(self._stored.body):
             if one.quotation is not None:
                 quoted.setdefault((one.document, one.first_line, one.last_line), one.quotation)
         return tuple(

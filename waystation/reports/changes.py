@@ -8,13 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from waystation.documents.citations import Claim, claims_in
-from waystation.kernel.patterns import proven
-from waystation.kernel.text import counted
+from waystation.documents.citations import Claim, extract_claims
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.reports.report import answer_part
 
-_WORD = proven(r"\d[\d.,]*+|[^\W\d_]++")
+_WORD = compile_bounded(r"\d[\d.,]*+|[^\W\d_]++")
 CHANGES_HEAD, BECAME = "**What changed since last time**", " **is now** "
 NEW_CLAIM, GONE_CLAIM, CHANGED_CLAIM = "New: ", "Gone: ", "Changed: "
 """What the part that a report opens with is known by, and its lines."""
@@ -69,7 +69,7 @@ def cited(claim: Claim) -> str:
 def _told(lines: Sequence[str], before: str, after: str) -> list[str]:
     shown = [f"- {line}" for line in lines[:_MOST_TOLD]]
     if more := len(lines) - len(shown):
-        shown.append(f"- and {counted(more, 'more such claim')}: `waystation diff {before} {after}`")
+        shown.append(f"- and {format_count(more, 'more such claim')}: `waystation diff {before} {after}`")
     return ["", *shown] if shown else []
 
 
@@ -102,7 +102,7 @@ def report_changes(before: str, after: str) -> ReportChanges:
 def _claims(report: str) -> Mapping[_Key, _Known]:
     """What is claimed, by words and documents, each once."""
     found: dict[_Key, _Known] = {}
-    for claim in claims_in(answer_part(report)):
+    for claim in extract_claims(answer_part(report)):
         if claim.citations and not claim.only_points:
             words = tuple(_WORD.findall(claim.text.casefold()))
             documents = frozenset(citation.document for citation in claim.citations)

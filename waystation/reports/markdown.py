@@ -17,7 +17,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
-from waystation.documents.citations import CITATION, citations_in
+from waystation.documents.citations import CITATION, parse_citations
 from waystation.kernel.errors import BadInput
 from waystation.privacy.policy import PLACEHOLDER
 from waystation.reports.blocks import (
@@ -373,7 +373,7 @@ class _Reader:
             case "code_inline":
                 return marks.replace(text=node.content, code=True)
             case "citation":
-                (citation,) = citations_in(node.content)
+                (citation,) = parse_citations(node.content)
                 return marks.replace(source=self.numbering.number(citation), address="")
             case "image":
                 return marks.replace(text=plain(f"{node.content} ({node.attrs.get('src', '')})"), address="")

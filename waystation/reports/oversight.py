@@ -17,8 +17,8 @@ from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.redaction import redactor_for
 from waystation.agents.roles import prompt
 from waystation.agents.tools.tool import ToolInput
-from waystation.agents.tools.work import HandedOver, ResultLines, handed_over, result_lines
-from waystation.context.transcript import platform_text
+from waystation.agents.tools.work import AgentResultSummary, TaskDeliverables, load_task_deliverables, result_lines
+from waystation.context.transcript import build_platform_message
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.models.ports import ToolSpec
 from waystation.planning.plan import (
@@ -36,11 +36,11 @@ from waystation.planning.plan import (
     revision_id,
 )
 from waystation.planning.planner import Consultant, Lack, Matter, Means, NoAnswer, UnusableAnswer, with_safe_titles
-from waystation.privacy.policy import Place, cut
+from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
 from waystation.reports.publisher import CitationCheck
 from waystation.reports.report import Drafted, Fault, Faults, bullet_list, faults_in
-from waystation.security.untrusted import Tagged, tagged, tagged_line, without_tags
+from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted, wrap_untrusted_line
 from waystation.store.ports import Store
 from waystation.tasks.reviews import Reviewed, ReviewRequest, RevisionRequest
 
@@ -131,7 +131,7 @@ class Reviser:
             system=prompt("revise"),
             tool=REVISE_PLAN,
             opening=lambda: self._opening(run, request),
-            place=Place.CONTRACT,
+            place=TextDestination.CONTRACT,
             read=read,
             refusal="This revision cannot be run",
         )
@@ -143,12 +143,12 @@ class Reviser:
         plan = changed(versions[-1].plan, wanted, frozenset(request.begun))
         known = [step.id for step in versions[-1].plan.steps]
         redactor = redactor_for(self.redactor, self.store, run.reader)
-        (reason,) = await redactor.redact([wanted.reason], Place.TITLE, run.tenant)
+        (reason,) = await redactor.redact([wanted.reason], TextDestination.TITLE, run.tenant)
         version = PlanVersion(
             number=versions[-1].number + 1,
             plan=await with_safe_titles(plan, redactor, run.tenant, known),
             made_by=run.step_id,
-            reason=cut(" ".join(reason.text.split()), REASON_CHARACTERS),
+            reason=truncate_redacted(" ".join(reason.text.split()), REASON_CHARACTERS),
         )
         await self.store.save_revision(run.task_id, version)
 
@@ -156,28 +156,28 @@ class Reviser:
         return (await self.store.plan_versions(run.task_id, run.reader))[-1].plan
 
     async def _opening(self, run: RunRef, request: RevisionRequest) -> str:
-        there = await handed_over(run.reader, self.store)
+        there = await load_task_deliverables(run.reader, self.store)
         steps = [_step(step, begun=step.id in request.begun) for step in there.plan.steps]
         parts = [
             await task_as_told(request.ref, self.store, self.redactor),
-            tagged("plan", *steps),
+            wrap_untrusted("plan", *steps),
             *found_parts(there),
-            tagged_line("room", f"There is budget for {request.room} new steps."),
+            wrap_untrusted_line("room", f"There is budget for {request.room} new steps."),
         ]
         return "\n".join(parts)
 
 
-def found_parts(there: HandedOver) -> list[Tagged]:
+def found_parts(there: TaskDeliverables) -> list[SafeMarkup]:
     """What each step has handed in, in its tag: claims with citations, then what stayed open."""
     made = {**there.findings, **there.analyses}
     return [
-        tagged("found", *_lines(result_lines(made[step.id])), step=step.id, title=step.title)
+        wrap_untrusted("found", *_lines(result_lines(made[step.id])), step=step.id, title=step.title)
         for step in there.plan.steps
         if step.id in made
     ]
 
 
-def _lines(handed_in: ResultLines) -> Iterable[str]:
+def _lines(handed_in: AgentResultSummary) -> Iterable[str]:
     """Cut where there are many: the claims give way, and what stayed open does not."""
     more = len(handed_in.claims) - _MOST_LINES
     shown = [*handed_in.claims[:_MOST_LINES], *([f"({more} more findings)"] if more > 0 else [])]
@@ -232,7 +232,7 @@ class Reviewer:
         """
         run = request.writer.replace(step_id=review_id(request.number), role="reviewing")
         ref = TaskRef(store_id=run.store_id, tenant=run.tenant, session=run.session, task_id=run.task_id)
-        there = await handed_over(ref.reader, self.store)
+        there = await load_task_deliverables(ref.reader, self.store)
         drafted = await self._drafted(ref, there)
         known = await asyncio.to_thread(faults_in, drafted)
         answer = await self._answer(run, request, lambda: self._opening(ref, there, drafted, known))
@@ -248,7 +248,7 @@ class Reviewer:
             notes=notes,
         )
 
-    async def _drafted(self, ref: TaskRef, there: HandedOver) -> Drafted:
+    async def _drafted(self, ref: TaskRef, there: TaskDeliverables) -> Drafted:
         asked = (await self.store.task(ref.task_id, ref.reader)).request
         drafted = Drafted(
             draft=there.draft,
@@ -268,20 +268,20 @@ class Reviewer:
             system=prompt("review"),
             tool=REVIEW_REPORT,
             opening=opening,
-            place=Place.CONTRACT,
+            place=TextDestination.CONTRACT,
             read=ReviewReportInput.model_validate,
             refusal="This review cannot be used",
         )
         means = Means(request.model, request.limit, request.prices)
         return await Consultant(self.model, self.store, self.redactor).answer(matter, means)
 
-    async def _opening(self, ref: TaskRef, there: HandedOver, drafted: Drafted, known: tuple[Fault, ...]) -> str:
+    async def _opening(self, ref: TaskRef, there: TaskDeliverables, drafted: Drafted, known: tuple[Fault, ...]) -> str:
         unused = await asyncio.to_thread(lambda: drafted.unused)
         parts = [
             await task_as_told(ref, self.store, self.redactor),
             *found_parts(there),
-            tagged("draft", drafted.text),
-            tagged(
+            wrap_untrusted("draft", drafted.text),
+            wrap_untrusted(
                 "checked",
                 bullet_list(known) or "Code found nothing wrong.",
                 f"{unused} of {len(drafted.found)} findings are not cited.",
@@ -295,11 +295,11 @@ class Reviewer:
         text = (
             f"Review {request.number} of your report found what follows. Mend it: write the sections concerned again "
             "with write_section, each under its heading, then hand in again with submit_report. What the findings do "
-            f"not allow to mend, say in the report; invent nothing.\n{without_tags(bullet_list(faults))}"
+            f"not allow to mend, say in the report; invent nothing.\n{escape_tags(bullet_list(faults))}"
         )
-        (redacted,) = await self.redactor.redact([text], Place.CONTRACT, writer.tenant)
+        (redacted,) = await self.redactor.redact([text], TextDestination.CONTRACT, writer.tenant)
         fence = await self.store.take_fence(writer.run_id)
         transcript = await self.store.load(writer.run_id, writer.reader)
-        told = platform_text(transcript.next_id, redacted.text)
+        told = build_platform_message(transcript.next_id, redacted.text)
         if not any(message.text == told.text for message in transcript.messages):
             await self.store.commit_message(fence, transcript.version, told)

@@ -10,29 +10,29 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
-from waystation.agents.deliverables import Finding, ReportDraft, criteria_met
+from waystation.agents.deliverables import Finding, ReportDraft, check_criteria
 from waystation.agents.redaction import redactor_for
-from waystation.agents.tools.work import HandedOver, claim_line, handed_over
+from waystation.agents.tools.work import TaskDeliverables, claim_line, load_task_deliverables
 from waystation.documents.citations import (
     Citation,
     CitedDocument,
     FailedCitation,
-    citation_faults,
-    citations_in,
-    corrected,
+    check_citations,
+    correct_quotations,
+    parse_citations,
 )
-from waystation.documents.documents import Document, DocumentFinder, earlier_versions
-from waystation.documents.redacted import DocumentNames, RedactedDocuments, document_names
-from waystation.documents.web_pages import kept_pages, page_lines
+from waystation.documents.documents import Document, DocumentFinder, get_earlier_versions
+from waystation.documents.redacted import DocumentNames, RedactedDocumentStore, document_names
+from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
 from waystation.kernel.clock import Clock
-from waystation.kernel.errors import TextMissing, UnknownTask
+from waystation.kernel.errors import TextNotFoundError, UnknownTask
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import OfTask
+from waystation.kernel.scopes import TaskScope
 from waystation.kernel.value import Value
-from waystation.memory.archive import Archive, Drained
-from waystation.memory.passages import Results, beyond, result_passages, results_run
+from waystation.memory.archive import DrainResult, OutboxDrainer
+from waystation.memory.passages import Results, find_unindexed_documents, make_results_run_id, result_passages
 from waystation.planning.plan import BY_A_PERSON
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor, Vault
 from waystation.reports.changes import changes_part, report_changes
 from waystation.reports.markdown import inert
@@ -52,7 +52,7 @@ from waystation.reports.report import (
     whole_report,
     written_part,
 )
-from waystation.security.untrusted import one_line
+from waystation.security.untrusted import sanitize_line
 from waystation.store.ports import Store
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ReportVersion, Reused, TaskPhase, TaskProgress, TaskRow
@@ -64,14 +64,14 @@ class Chronicler:
 
     store: Store
     redactor: Redactor
-    archive: Archive
+    archive: OutboxDrainer
     clock: Clock
 
     async def keep(self, ref: TaskRef, written: str, blob: str, reused: Reused | None) -> None:
         """Let the passages of a report and of its task's findings wait for memory; what was taken over from another
         task is there already. Raises RedactionFailed, StoreError.
         """
-        there = await handed_over(ref.reader, self.store)
+        there = await load_task_deliverables(ref.reader, self.store)
         found = [
             (step, claim_line(finding))
             for step, finding in _findings(there)
@@ -79,17 +79,17 @@ class Chronicler:
         ]
         texts = [written, *(said for _, said in found)]
         redactor = redactor_for(self.redactor, self.store, ref.reader)
-        report, *said = [one.text for one in await redactor.redact(texts, Place.COMPRESSED, ref.tenant)]
+        report, *said = [one.text for one in await redactor.redact(texts, TextDestination.COMPRESSED, ref.tenant)]
         steps = (step for step, _ in found)
         results = Results(ref=ref, report=report, blob=blob, findings=tuple(zip(steps, said, strict=True)))
         await self.store.commit_results(ref, result_passages(results, self.clock()))
 
-    async def bring_in(self, task_id: str) -> Drained:
+    async def bring_in(self, task_id: str) -> DrainResult:
         """Those that wait into memory. Where it is down, they wait on."""
-        return await self.archive.drain(results_run(task_id))
+        return await self.archive.drain(make_results_run_id(task_id))
 
 
-def _findings(there: HandedOver) -> list[tuple[str, Finding]]:
+def _findings(there: TaskDeliverables) -> list[tuple[str, Finding]]:
     found = [(step, finding) for step, findings in there.findings.items() for finding in findings.findings]
     weighed = [(step, conclusion) for step, analysis in there.analyses.items() for conclusion in analysis.conclusions]
     return [*found, *weighed]
@@ -131,7 +131,7 @@ class CitationCheck:
 
     store: Store
     redactor: Redactor
-    redacted: RedactedDocuments
+    redacted: RedactedDocumentStore
     """What agents have seen of documents and pages: quotations are compared with that, and sources are shown of it."""
     vault: Vault | None = None
     """Where names of documents in citations are found again, of which agents have seen placeholders."""
@@ -141,29 +141,29 @@ class CitationCheck:
 
         Raises RedactionFailed, StoreError.
         """
-        citations = await asyncio.to_thread(citations_in, markdown)
+        citations = await asyncio.to_thread(parse_citations, markdown)
         documents = await self.store.documents(ref.task_id, ref.reader)
         called = (await document_names(documents, self.redactor, ref.tenant)).of(self.vault, ref.session)
         cited = {citation.document for citation in citations}
         meant = await _meant(called, cited)
         there = {name: document.blob for name, document in meant.items() if not document.removed}
         newest = await self._documents(there, ref.reader) | await self._cited_pages(ref.reader, cited)
-        found = await asyncio.to_thread(citation_faults, citations, newest)
+        found = await asyncio.to_thread(check_citations, citations, newest)
         wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
         outdated = await self._outdated(ref.reader, wrong, meant) if wrong else {}
-        made = await asyncio.to_thread(corrected, markdown, found | outdated, newest)
+        made = await asyncio.to_thread(correct_quotations, markdown, found | outdated, newest)
         return CheckedCitations(made.markdown, called, meant, newest, made.faults)
 
-    async def _documents(self, blobs: Mapping[str, str], task: OfTask) -> dict[str, CitedDocument]:
+    async def _documents(self, blobs: Mapping[str, str], task: TaskScope) -> dict[str, CitedDocument]:
         """By the same names. A document may be cited by many."""
         of_blob = {blob: CitedDocument(await self.redacted.lines(blob, task)) for blob in _each(blobs.values())}
         return {name: of_blob[blob] for name, blob in blobs.items()}
 
     async def _outdated(
-        self, task: OfTask, wrong: Sequence[Citation], meant: Mapping[str, Document]
+        self, task: TaskScope, wrong: Sequence[Citation], meant: Mapping[str, Document]
     ) -> dict[Citation, str | None]:
         """Those that held in a version before: whoever cited that invented nothing."""
-        earlier = earlier_versions(await self.store.document_updates(task.task_id, task))
+        earlier = get_earlier_versions(await self.store.document_updates(task.task_id, task))
         of_document: dict[str, list[Citation]] = {}
         for citation in wrong:
             of_document.setdefault(meant[citation.document].name, []).append(citation)
@@ -172,20 +172,20 @@ class CitationCheck:
             names = {citation.document for citation in citations}
             for blob in earlier.get(name, ()):
                 before = await self._documents(dict.fromkeys(names, blob), task)
-                then = await asyncio.to_thread(citation_faults, citations, before)
+                then = await asyncio.to_thread(check_citations, citations, before)
                 held = (citation for citation, reason in then.items() if reason is None)
                 found |= {one: GONE if meant[one.document].removed else OUTDATED for one in held}
         return found
 
-    async def _cited_pages(self, task: OfTask, names: set[str]) -> dict[str, CitedDocument]:
+    async def _cited_pages(self, task: TaskScope, names: set[str]) -> dict[str, CitedDocument]:
         """Pages of the web by the address as cited, as the task's agents have fetched them."""
         wanted = {name for name in names if name.startswith(("http://", "https://"))}
         blobs: dict[str, str] = {}
         for run_id in await self.store.run_ids(task.task_id, task) if wanted else ():
-            pages = kept_pages((await self.store.load(run_id, task)).messages)
+            pages = extract_stored_web_pages((await self.store.load(run_id, task)).messages)
             blobs |= {address: pages[address].blob for address in wanted & pages.keys()}
         lines = {blob: await self.redacted.lines(blob, task) for blob in _each(blobs.values())}
-        of_blob = {blob: CitedDocument(await asyncio.to_thread(page_lines, text)) for blob, text in lines.items()}
+        of_blob = {blob: CitedDocument(await asyncio.to_thread(split_page_lines, text)) for blob, text in lines.items()}
         return {address: of_blob[blob] for address, blob in blobs.items()}
 
 
@@ -275,7 +275,7 @@ class Publisher:
         ]
         cited = [failed.citation.document for failed in checked.failed]
         names = [*cited, *(one.name for one in parts.procedures)]
-        shown = [await asyncio.to_thread(checked.called.shown_in, text) for text in (*sections, *names)]
+        shown = [await asyncio.to_thread(checked.called.replace_private_names, text) for text in (*sections, *names)]
         written, sources, not_used, oversight, criteria, asked, *names = await self._redacted(shown, ref.tenant)
         failed = tuple(
             FailedCitation(citation=one.citation.replace(document=name), reason=one.reason)
@@ -310,12 +310,12 @@ class Publisher:
         since = (await self.store.task(ref.task_id, ref.reader)).request.since
         if since is None:
             return report
-        session = ref.reader.recalling("session")
+        session = ref.reader.get_recall_scope("session")
         try:
             last = (await self.store.task(since, session)).progress
             version = last.readable if last is not None else None
             before = await self.store.get_text(version.report, session) if version is not None else None
-        except (UnknownTask, TextMissing):
+        except (UnknownTask, TextNotFoundError):
             before = None
         if before is None:
             return opened_with(
@@ -327,7 +327,7 @@ class Publisher:
 
     async def _parts(self, ref: TaskRef, progress: TaskProgress) -> ReportParts:
         row = await self.store.task(ref.task_id, ref.reader)
-        there = await handed_over(ref.reader, self.store)
+        there = await load_task_deliverables(ref.reader, self.store)
         titles = {step.id: step.title for step in there.plan.steps}
         return ReportParts(
             question=await self._question(row),
@@ -342,7 +342,7 @@ class Publisher:
 
     async def _question(self, row: TaskRow) -> str:
         """The whole question, redacted as its title is, which is cut: both stand where everybody looks."""
-        (redacted,) = await self.redactor.redact([row.request.question], Place.TITLE, row.ref.tenant)
+        (redacted,) = await self.redactor.redact([row.request.question], TextDestination.TITLE, row.ref.tenant)
         return redacted.text
 
     async def _not_remembered(self, ref: TaskRef, progress: TaskProgress) -> str:
@@ -350,7 +350,9 @@ class Publisher:
         if progress.phase not in {TaskPhase.DONE, TaskPhase.PARTIAL}:
             return ""
         most = (await self.store.task(ref.task_id, ref.reader)).terms.remembered_characters
-        return not_remembered_section(beyond(await self.store.documents(ref.task_id, ref.reader), most))
+        return not_remembered_section(
+            find_unindexed_documents(await self.store.documents(ref.task_id, ref.reader), most)
+        )
 
     async def _oversight(self, ref: TaskRef, progress: TaskProgress) -> str:
         """What became of the plan and why; what reviews found, and is still so."""
@@ -368,16 +370,16 @@ class Publisher:
         """Of a report that its writer handed in."""
         accept = (await self.store.task(ref.task_id, ref.reader)).request.accept if draft.title else ()
         failing = {str(one.citation) for one in checked.failed}
-        met = criteria_met(accept, draft, {*map(str, checked.holding)} - failing, failing)
+        met = check_criteria(accept, draft, {*map(str, checked.holding)} - failing, failing)
         return "\n".join(one.line for one in met)
 
     async def _asked(self, ref: TaskRef, checked: CheckedCitations) -> str:
         """Who asked and when, and which versions of which documents are cited."""
         row = await self.store.task(ref.task_id, ref.reader)
-        earlier = earlier_versions(await self.store.document_updates(ref.task_id, ref.reader))
+        earlier = get_earlier_versions(await self.store.document_updates(ref.task_id, ref.reader))
         meant = (checked.meant.get(one.document) for one in checked.holding)
         cited = {document.name: document for document in meant if document is not None}
-        asked = f"- Asked by {one_line(row.request.tenant)}, {row.submitted_at:%Y-%m-%d %H:%M} UTC"
+        asked = f"- Asked by {sanitize_line(row.request.tenant)}, {row.submitted_at:%Y-%m-%d %H:%M} UTC"
         return "\n".join([asked, *document_lines([*cited.values()], earlier)])
 
     async def _faults(self, found: str, ref: TaskRef) -> Faults:
@@ -386,4 +388,4 @@ class Publisher:
 
     async def _redacted(self, sections: list[str], tenant: str) -> list[str]:
         """As a model would see them: they name files, sheets and attachments."""
-        return [redacted.text for redacted in await self.redactor.redact(sections, Place.REPORT, tenant)]
+        return [redacted.text for redacted in await self.redactor.redact(sections, TextDestination.REPORT, tenant)]

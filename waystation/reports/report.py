@@ -12,18 +12,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from waystation.agents.delegation import parent_of
-from waystation.agents.deliverables import Analysis, Finding, Findings, ReportDraft
-from waystation.documents.citations import CITATION, Citation, CitedDocument, FailedCitation, citations_in
-from waystation.documents.documents import Document, LeftOut
-from waystation.documents.procedures import GivenProcedure
-from waystation.kernel.amount import Amount, amount_text, used_text
-from waystation.kernel.patterns import proven
-from waystation.kernel.text import counted
+from waystation.agents.delegation import get_parent_id
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings
+from waystation.documents.citations import CITATION, Citation, CitedDocument, FailedCitation, parse_citations
+from waystation.documents.documents import Document, SkippedItem
+from waystation.documents.procedures import ProcedureSource
+from waystation.kernel.amount import Amount, format_amount, format_used_amount
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
-from waystation.memory.passages import Beyond
+from waystation.memory.passages import UnindexedDocuments
 from waystation.planning.plan import PlanRevision, Review
-from waystation.security.untrusted import one_line
+from waystation.security.untrusted import sanitize_line
 from waystation.tasks.details import answer_text, cost_text, privacy_text, work_text
 from waystation.tasks.task import StepProgress, TaskPhase, TaskProgress
 
@@ -52,7 +52,7 @@ class StepFindings(Value):
     """What one research step handed in, or had noted when it was stopped."""
 
     title: str
-    findings: Findings
+    findings: ResearchFindings
 
 
 class ReportParts(Value):
@@ -64,8 +64,8 @@ class ReportParts(Value):
     analysis: Analysis | None
     progress: TaskProgress
     offline: bool
-    left_out: tuple[LeftOut, ...] = ()
-    procedures: tuple[GivenProcedure, ...] = ()
+    left_out: tuple[SkippedItem, ...] = ()
+    procedures: tuple[ProcedureSource, ...] = ()
     """What agents were told to follow."""
 
     @property
@@ -159,7 +159,7 @@ def sources_section(holding: Sequence[Citation], documents: Mapping[str, CitedDo
     return "\n".join(["## Sources", "", *lines]) if lines else ""
 
 
-def not_used_section(left_out: Sequence[LeftOut]) -> str:
+def not_used_section(left_out: Sequence[SkippedItem]) -> str:
     """What was given and is in no document, the first 50 by name with reasons; empty without any."""
     if not left_out:
         return ""
@@ -169,7 +169,7 @@ def not_used_section(left_out: Sequence[LeftOut]) -> str:
     return "\n".join(["## Not used", "", "Given with the documents, and not read:", "", *lines])
 
 
-def not_remembered_section(left_out: Beyond | None) -> str:
+def not_remembered_section(left_out: UnindexedDocuments | None) -> str:
     """Which documents memory does not get, or not all of, the first 50 by name; empty where it gets all."""
     if left_out is None:
         return ""
@@ -186,7 +186,7 @@ def not_remembered_section(left_out: Beyond | None) -> str:
 def procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
     """Lines of the account: what agents were told to follow, by name and SHA-256 of the text; empty without any."""
     return "\n".join(
-        f"- Followed: the procedure {one_line(name)}, sha256 `{digest}`"
+        f"- Followed: the procedure {sanitize_line(name)}, sha256 `{digest}`"
         for name, digest in zip(names, digests, strict=True)
     )
 
@@ -241,14 +241,14 @@ def _some(agents: Sequence[str]) -> str:
 
 
 def _of_the_plan(progress: TaskProgress) -> list[StepProgress]:
-    return [step for step in progress.steps if parent_of(step.id) is None]
+    return [step for step in progress.steps if get_parent_id(step.id) is None]
 
 
 def _why_draft(progress: TaskProgress) -> str:
     stands = "not over"
     if steps := _of_the_plan(progress):
         finished = sum(step.state in {"done", "partial"} for step in steps)
-        stands = f"{progress.phase}, with {finished} of {counted(len(steps), 'step')} finished"
+        stands = f"{progress.phase}, with {finished} of {format_count(len(steps), 'step')} finished"
     return f"> **Draft.** The task is {stands}. If it ended now, it would deliver this."
 
 
@@ -286,7 +286,7 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
         + (f" in {work_text(progress)[0]}" if progress.legs else ""),
         f"- Tokens: {usage.input:,} input, {usage.cache_write:,} cache write, {usage.cache_read:,} cache read, "
         f"{usage.output:,} output; cost: {cost_text(progress)}",
-        f"- Budget: {used_text(progress.budget.spent, progress.budget.limit)}",
+        f"- Budget: {format_used_amount(progress.budget.spent, progress.budget.limit)}",
     ]
     lines += filter(None, [apparatus.asked])
     if usage.searches:
@@ -298,16 +298,18 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
         lines.append(f"- {privacy}")
     if progress.totals.possibly_billed:
         held = Amount(tokens=progress.totals.possibly_billed, micro_usd=progress.totals.possibly_billed_micro_usd)
-        lines.append(f"- Possibly billed without a reply, and counted as spent: {amount_text(held)} at most")
+        lines.append(f"- Possibly billed without a reply, and counted as spent: {format_amount(held)} at most")
     lines += [
-        f"- {'Subagent' if parent_of(step.id) else 'Step'} {step.id} ended partial: {step.reason}"
+        f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended partial: {step.reason}"
         for step in progress.steps
         if step.state == "partial"
     ]
     lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(progress)]
     over = progress.phase.over
     lines += [f"- {answer_text(approval, over=over)}" for approval in progress.approvals]
-    lines += [f"- {one_line(it.by) or 'Somebody'} told its agents something while it ran" for it in progress.tellings]
+    lines += [
+        f"- {sanitize_line(it.by) or 'Somebody'} told its agents something while it ran" for it in progress.tellings
+    ]
     lines += [f"- Its documents changed while it ran: {update.text}" for update in progress.updates if update.kept]
     lines += [f"- `{refusal.signal}` without effect: {refusal.reason}" for refusal in progress.refusals]
     lines += [f"- {note}" for note in progress.notes]
@@ -329,7 +331,7 @@ _MOST_CHARACTERS = 400
 """Of one fault."""
 UNCITED_WORDS = 40
 """A section with more words than these and no citation claims something."""
-WORD = proven(r"[^\W\d_]{4,}")
+WORD = compile_bounded(r"[^\W\d_]{4,}")
 _SAY_NOTHING = """
 about after also answer before between does document documents each every find from give have into list many most much
 name only other over said same says should show some such than that their them then there these they this those until
@@ -366,7 +368,7 @@ class Drafted(Value):
     draft: ReportDraft
     asked: tuple[str, ...]
     """The questions of the plan, and the criteria of the person."""
-    findings: tuple[Findings, ...]
+    findings: tuple[ResearchFindings, ...]
     analysis: Analysis | None
     failed: tuple[FailedCitation, ...] = ()
     """Citations that do not hold."""
@@ -385,7 +387,7 @@ class Drafted(Value):
     @property
     def unused(self) -> int:
         """How many findings the draft cites no place of."""
-        cited = {_lines(text) for text in map(str, citations_in(self.text))}
+        cited = {_lines(text) for text in map(str, parse_citations(self.text))}
         return sum(not any(_lines(place) in cited for place in finding.citations) for finding in self.found)
 
 

@@ -30,8 +30,8 @@ import httpx2
 from pydantic import JsonValue, SecretStr
 
 from waystation.context.outcome import CompactionEvent
-from waystation.kernel.errors import BadInput, HookFailed, WebhookRefused, WebhookUnavailable
-from waystation.kernel.network import why_broken
+from waystation.kernel.errors import BadInput, HookFailed, WebhookRejectedError, WebhookUnavailable
+from waystation.kernel.network import describe_connection_error
 from waystation.runtime.messenger import Letter, service_at
 from waystation.security.children import NOWHERE, environment, python
 from waystation.security.confinement import Bounds
@@ -99,7 +99,7 @@ class PostedHook:
         except TimeoutError:
             raise HookFailed(f"{self._name} did not answer within {self._patience_s:g} s") from None
         except httpx2.HTTPError as error:
-            raise HookFailed(f"the connection to {self._name} failed: {why_broken(error)}") from None
+            raise HookFailed(f"the connection to {self._name} failed: {describe_connection_error(error)}") from None
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -135,7 +135,9 @@ class Webhook:
         except TimeoutError:
             raise WebhookUnavailable(f"{self.name} did not answer within {self._patience_s:g} s") from None
         except httpx2.HTTPError as error:
-            raise WebhookUnavailable(f"the connection to {self.name} failed: {why_broken(error)}") from None
+            raise WebhookUnavailable(
+                f"the connection to {self.name} failed: {describe_connection_error(error)}"
+            ) from None
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -148,7 +150,7 @@ class Webhook:
         if status in _PASSING or response.is_server_error:
             raise WebhookUnavailable(f"{self.name} answered {status}", retry_after=_retry_after(response.headers))
         cause = "a redirect, which is not followed" if response.is_redirect else "which is final"
-        raise WebhookRefused(f"{self.name} answered {status}, {cause}: check WAYSTATION_WEBHOOK")
+        raise WebhookRejectedError(f"{self.name} answered {status}, {cause}: check WAYSTATION_WEBHOOK")
 
 
 def _body(notice: Notice, link: str | None) -> dict[str, JsonValue]:

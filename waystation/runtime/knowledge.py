@@ -16,23 +16,30 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from waystation.agents.redaction import Originals, TextRedactor
+from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
-from waystation.memory.embedders.http import HttpEmbedder, Vendor, endpoint_of
+from waystation.memory.embedders.http import HttpEmbedder, Vendor, resolve_embedding_endpoint
 from waystation.memory.embedders.local import E5Embedder, FastEmbedder, NoEmbedder, best_embedder
 from waystation.memory.ports import Embedder
 from waystation.plugins.redaction.keys import key_check
 from waystation.plugins.redaction.placeholders import SHORT_TYPES, fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import COUNTRIES, NO_RULES, Rules, checked_countries, models_for, read_own_rules
-from waystation.privacy.keys import Sealer
-from waystation.privacy.policy import NAME_TYPES, Policy, RedactionRules
+from waystation.plugins.redaction.rules import (
+    COUNTRIES,
+    NO_RULES,
+    DetectionConfig,
+    read_own_rules,
+    resolve_spacy_models,
+    validate_countries,
+)
+from waystation.privacy.keys import AesGcmCipher
+from waystation.privacy.policy import NAME_TYPES, Policy, RedactionConfig
 from waystation.privacy.ports import Redactor, Vault
 
 
 @asynccontextmanager
-async def opened_embedder(settings: Settings) -> AsyncGenerator[Embedder]:
+async def open_embedder(settings: Settings) -> AsyncGenerator[Embedder]:
     """The embedder, closed at the end. Nothing is loaded or asked before the first text. Raises BadInput."""
     match settings.embedder:
         case "static":
@@ -52,7 +59,7 @@ async def opened_embedder(settings: Settings) -> AsyncGenerator[Embedder]:
 def _over_http(settings: Settings, vendor: Vendor) -> HttpEmbedder:
     own_key = settings.voyage_api_key if vendor == "voyage" else None
     return HttpEmbedder(
-        endpoint_of(
+        resolve_embedding_endpoint(
             vendor,
             settings.embedder_url,
             settings.embedder_model,
@@ -68,31 +75,31 @@ KEPT_FORM = 2
 """Of what is kept of a redaction, counted up where more of it is needed: what was kept before is not read any more."""
 
 
-def rules_of(settings: Settings, policy: Policy | None = None) -> Rules:
+def build_detection_rules(settings: Settings, policy: Policy | None = None) -> DetectionConfig:
     """What is looked for. `policy` beats the setting. Raises BadInput."""
-    return Rules(
+    return DetectionConfig(
         policy=policy or settings.privacy,
-        models=models_for(settings.languages),
-        countries=checked_countries(settings.national_ids),
+        models=resolve_spacy_models(settings.languages),
+        countries=validate_countries(settings.national_ids),
         own=read_own_rules(settings.recognisers.expanduser()) if settings.recognisers else NO_RULES,
     )
 
 
-def types_of(settings: Settings) -> tuple[str, ...]:
+def list_placeholder_types(settings: Settings) -> tuple[str, ...]:
     """What placeholders call values, of every country and of rules of your own. Raises BadInput."""
     # Presidio and spaCy come with this import.
     from waystation.plugins.redaction.engines import format_recognisers  # noqa: PLC0415
 
-    rules = replace(rules_of(settings), countries=sorted(COUNTRIES))
+    rules = replace(build_detection_rules(settings), countries=sorted(COUNTRIES))
     found = {found for recogniser in format_recognisers(rules) for found in recogniser.supported_entities}
     return tuple(sorted({SHORT_TYPES.get(one, one) for one in found} | NAME_TYPES))
 
 
-def redactor_of(
+def create_redactor(
     settings: Settings, key: bytes, policy: Policy | None = None, *, processes: int = 0
 ) -> PresidioRedactor:
     """The redactor, to be closed. Workers have child processes search; a command does it itself. Raises BadInput."""
-    rules = rules_of(settings, policy)
+    rules = build_detection_rules(settings, policy)
     return PresidioRedactor(key, rules, seconds=settings.redaction_seconds, processes=processes)
 
 
@@ -102,27 +109,29 @@ class TrialVault(NamedTuple):
     vault: Vault
     key: bytes
 
-    def keeping(self, redactor: Redactor, session: str = "") -> TextRedactor:
+    def wrap_redactor(self, redactor: Redactor, session: str = "") -> TextRedactor:
         """The same redactor, which keeps here what it replaces in texts of this session, as that of workers does."""
-        return TextRedactor(redactor, Originals(self.vault, partial(fingerprint, self.key), utc_now, lambda: session))
+        return TextRedactor(
+            redactor, VaultPlaceholderFactory(self.vault, partial(fingerprint, self.key), utc_now, lambda: session)
+        )
 
 
 @asynccontextmanager
-async def trial_vault(file: Path, key: bytes) -> AsyncGenerator[TrialVault]:
+async def open_trial_vault(file: Path, key: bytes) -> AsyncGenerator[TrialVault]:
     """In a database of its own. Raises StoreError."""
     # SQLAlchemy takes a while to load.
     from waystation.runtime.sql_store import SqlStore  # noqa: PLC0415
 
     async with aclosing(await SqlStore.open(f"sqlite+aiosqlite:///{file}", utc_now)) as store:
-        yield TrialVault(store.vault(Sealer(key, "vault")), key)
+        yield TrialVault(store.vault(AesGcmCipher(key, "vault")), key)
 
 
-def redaction_rules(settings: Settings, key: bytes) -> RedactionRules:
+def build_redaction_config(settings: Settings, key: bytes) -> RedactionConfig:
     """By what a redactor of these settings redacts: another version wherever it could find or replace anything else.
 
     Our own recognisers count by their source, so that no change of them can be forgotten here. Raises BadInput.
     """
-    rules = rules_of(settings)
+    rules = build_detection_rules(settings)
     told = {
         "placeholders": key_check(key),
         "models": [(language, model, version(model)) for language, model in rules.models.items()],
@@ -133,7 +142,7 @@ def redaction_rules(settings: Settings, key: bytes) -> RedactionRules:
         "kept": KEPT_FORM,
     }
     digest = sha256(json.dumps(told).encode()).hexdigest()[:VERSION_DIGITS]
-    return RedactionRules(policy=rules.policy, version=digest)
+    return RedactionConfig(policy=rules.policy, version=digest)
 
 
 def _recognisers() -> Iterator[str]:

@@ -41,7 +41,7 @@ def service_at(address: str, patience_s: float) -> "Apprise | None":
     return to
 
 
-def sent(letter: Letter) -> bool:
+def send_notification(letter: Letter) -> bool:
     """Send it; whether it was taken."""
     to = service_at(letter.address, letter.patience_s)
     if to is None:
@@ -52,7 +52,7 @@ def sent(letter: Letter) -> bool:
 def main() -> None:
     """Send what stands on the standard input."""
     apply_bounds(Bounds(**json.loads(sys.argv[1])))
-    sys.exit(0 if sent(Letter(**json.load(sys.stdin))) else 1)
+    sys.exit(0 if send_notification(Letter(**json.load(sys.stdin))) else 1)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from sqlalchemy import Column, Table, and_, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.documents.text_repository import opened_text
+from waystation.documents.text_repository import decode_stored_text
 from waystation.kernel.clock import Clock
 from waystation.store.engine import BATCH, Database
 from waystation.store.schema import identity, metadata, tasks, texts
-from waystation.store.seals import SealedBytes, SealedProof, SealedText, bound
+from waystation.store.seals import EncryptedBytes, EncryptedText, RowProofType, bind_to_row
 
 
 async def is_strict(database: Database, clock: Clock, *, seals: bool) -> bool:
@@ -26,7 +26,7 @@ async def is_strict(database: Database, clock: Clock, *, seals: bool) -> bool:
     return True
 
 
-async def reseal(database: Database, clock: Clock, *, seals: bool) -> int:
+async def reencrypt_database(database: Database, clock: Clock, *, seals: bool) -> int:
     """Write every text as this database writes now, in one transaction; how many there were.
 
     From then on what is not sealed to its row is refused; where nothing is sealed, everything is read. Raises WrongKey,
@@ -35,7 +35,7 @@ async def reseal(database: Database, clock: Clock, *, seals: bool) -> int:
     count = 0
     async with database.write() as connection:
         for table in metadata.sorted_tables:
-            columns = [column for column in table.columns if isinstance(column.type, SealedText | SealedBytes)]
+            columns = [column for column in table.columns if isinstance(column.type, EncryptedText | EncryptedBytes)]
             if columns:
                 count += await _rewritten(connection, table, columns)
         await connection.execute(update(identity).values(sealed_since=clock() if seals else None))
@@ -48,7 +48,7 @@ async def _rewritten(connection: AsyncConnection, table: Table, columns: list[Co
     for first in range(0, total, BATCH):
         found = await connection.execute(select(table).order_by(*key).limit(BATCH).offset(first))
         for row in [dict(one) for one in found.mappings()]:
-            proofs = {column.name: _anew(column, row) for column in columns if isinstance(column.type, SealedProof)}
+            proofs = {column.name: _anew(column, row) for column in columns if isinstance(column.type, RowProofType)}
             said = {column.name: _anew(column, row) for column in columns if row[column.name]}
             this = and_(*[column == row[column.name] for column in key])
             if values := said | proofs:
@@ -59,10 +59,10 @@ async def _rewritten(connection: AsyncConnection, table: Table, columns: list[Co
 
 def _anew(column: Column[object], row: Mapping[str, object]) -> object:
     value = row[column.name]
-    if isinstance(column.type, SealedText):
-        return bound(str(value), *[str(row[name]) for name in column.type.key])
+    if isinstance(column.type, EncryptedText):
+        return bind_to_row(str(value), *[str(row[name]) for name in column.type.key])
     if isinstance(value, bytes):
-        opened_text(str(row[texts.c.blob.name]), value)
+        decode_stored_text(str(row[texts.c.blob.name]), value)
     return value
 
 

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, LargeBinary, Text, func, select, type_coer
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.agents.run_repository import SqlTranscripts, SqlWork
-from waystation.documents.text_repository import SqlSlowTexts, SqlTexts
+from waystation.agents.run_repository import SqlTranscriptRepository, SqlWorkRepository
+from waystation.documents.text_repository import SqlSlowTextStore, SqlTextStore
 from waystation.erasure.person_repository import SqlPersons
 from waystation.erasure.removal_repository import SqlForgetting
 from waystation.kernel.cipher import Cipher
@@ -23,26 +23,41 @@ from waystation.kernel.value import Value
 from waystation.memory.outbox_repository import SqlOutbox, SqlResultOutbox
 from waystation.privacy.vault_repository import SqlVault
 from waystation.runtime.resealing import is_strict
-from waystation.store.engine import Database, parsed_url, reading, to_its_end, translated, writing
+from waystation.store.engine import (
+    Database,
+    parse_database_url,
+    read_transaction,
+    to_its_end,
+    translate_database_errors,
+    write_transaction,
+)
 from waystation.store.schema import REVISION, identity, metadata
 from waystation.store.schema_version import Schema, find_schema, open_schema, upgrade
-from waystation.store.seals import BYTES_MARK, PLAIN, TEXT_MARK, AtRest, SealedBytes, SealedProof, SealedText
+from waystation.store.seals import (
+    BYTES_MARK,
+    PLAIN,
+    TEXT_MARK,
+    EncryptedBytes,
+    EncryptedText,
+    EncryptionConfig,
+    RowProofType,
+)
 from waystation.tasks.audit_repository import SqlAudit, SqlEvents, SqlTraces, SqlUpdates
 from waystation.tasks.session_repository import SqlSessions
 from waystation.tasks.task_repository import SqlBills, SqlForking, SqlPlans, SqlTasks
 
 
-def random_store_id() -> str:
+def generate_store_id() -> str:
     """64 random bits, in hex."""
     return secrets.token_hex(8)
 
 
 class SqlStore(
-    SqlTranscripts,
+    SqlTranscriptRepository,
     SqlOutbox,
     SqlResultOutbox,
-    SqlTexts,
-    SqlWork,
+    SqlTextStore,
+    SqlWorkRepository,
     SqlTasks,
     SqlSessions,
     SqlForking,
@@ -59,7 +74,11 @@ class SqlStore(
 
     @classmethod
     async def open(
-        cls, url: str, clock: Clock, new_store_id: Callable[[], str] = random_store_id, at_rest: AtRest = PLAIN
+        cls,
+        url: str,
+        clock: Clock,
+        new_store_id: Callable[[], str] = generate_store_id,
+        at_rest: EncryptionConfig = PLAIN,
     ) -> "SqlStore":
         """Open the database of a SQLAlchemy URL. A SQLite file is made, with folders and tables, where it is missing.
 
@@ -72,22 +91,22 @@ class SqlStore(
                 database that is empty or older: `waystation store migrate` makes it ready.
         """
         async with AsyncExitStack() as on_failure:
-            with translated():
+            with translate_database_errors():
                 database = Database(url, at_rest=at_rest)
                 on_failure.push_async_callback(database.aclose)
                 store_id = await to_its_end(open_schema(database, clock, new_store_id))
                 if await to_its_end(is_strict(database, clock, seals=at_rest.seals)):
-                    database.seal_strictly()
+                    database.enforce_encryption()
             on_failure.pop_all()
         return cls(database, clock, store_id)
 
-    @writing
+    @write_transaction
     async def claim_key(self, connection: AsyncConnection, check: str) -> bool:
         """Whether the key with this check is the store's. The first that is claimed becomes it."""
         first = update(identity).values(key_check=func.coalesce(identity.c.key_check, check))
         return (await connection.execute(first.returning(identity.c.key_check))).scalar_one() == check
 
-    @writing
+    @write_transaction
     async def adopt_key(self, connection: AsyncConnection, check: str) -> str | None:
         """Make the key with this check the store's, whichever it was. Returns the check of the one before."""
         before = (await connection.execute(select(identity.c.key_check))).scalar_one()
@@ -98,11 +117,11 @@ class SqlStore(
         """The originals behind placeholders, as this cipher encrypts them."""
         return SqlVault(self.database, self._clock, self._store_id, cipher)
 
-    def slow_texts(self, rules: str) -> SqlSlowTexts:
+    def slow_texts(self, rules: str) -> SqlSlowTextStore:
         """Which texts take too long to redact under these rules."""
-        return SqlSlowTexts(self.database, self._clock, self._store_id, rules)
+        return SqlSlowTextStore(self.database, self._clock, self._store_id, rules)
 
-    @reading
+    @read_transaction
     async def key_check(self, connection: AsyncConnection) -> str | None:
         """The check of the store's key; None while no worker has claimed it."""
         return (await connection.execute(select(identity.c.key_check))).scalar_one()
@@ -117,7 +136,7 @@ class SqlStore(
         await self.database.aclose()
 
 
-async def count_sealed(database: Database) -> tuple[int, int]:
+async def count_encrypted_values(database: Database) -> tuple[int, int]:
     """Encrypted, plain; NULL and empty values are neither."""
     sealed = total = 0
     async with database.read() as connection:
@@ -133,9 +152,9 @@ async def count_sealed(database: Database) -> tuple[int, int]:
 
 def _marked(column: ColumnElement[object]) -> ColumnElement[bool] | None:
     """Whether the column's value begins with the mark of what is sealed; None for a column that has no texts."""
-    if isinstance(column.type, SealedText) and not isinstance(column.type, SealedProof):
+    if isinstance(column.type, EncryptedText) and not isinstance(column.type, RowProofType):
         return func.substr(type_coerce(column, Text), 1, 1) == TEXT_MARK
-    if isinstance(column.type, SealedBytes):
+    if isinstance(column.type, EncryptedBytes):
         return func.substr(type_coerce(column, LargeBinary), 1, 1) == type_coerce(BYTES_MARK, LargeBinary)
     return None
 
@@ -162,7 +181,7 @@ class StoreStatus(Value):
     """`ready`, or what to do."""
 
 
-class Migration(Value):
+class MigrationResult(Value):
     """What a migration did."""
 
     before: str
@@ -173,13 +192,13 @@ class Migration(Value):
 
 async def store_status(url: str) -> StoreStatus:
     """Look at the database, and change nothing. Raises BadInput, StoreError, StoreUnavailable."""
-    with translated():
+    with translate_database_errors():
         async with aclosing(Database(url)) as database:
             found = await to_its_end(find_schema(database))
-            encrypted, plain = await to_its_end(count_sealed(database)) if found.ready else (0, 0)
+            encrypted, plain = await to_its_end(count_encrypted_values(database)) if found.ready else (0, 0)
     return StoreStatus(
         backend=database.backend,
-        place=database_place(database.url),
+        place=format_database_location(database.url),
         store_id=found.store_id,
         schema_here=found.revision,
         ready=found.ready,
@@ -191,23 +210,23 @@ async def store_status(url: str) -> StoreStatus:
 
 def is_there(url: str) -> bool:
     """Whether there is a database to look at: a SQLite file would be made by that. Raises BadInput."""
-    parsed = parsed_url(url)
+    parsed = parse_database_url(url)
     return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).exists()
 
 
-async def migrate(url: str, clock: Clock) -> Migration:
+async def migrate(url: str, clock: Clock) -> MigrationResult:
     """Bring the database to this version's schema. Where it is there already, nothing happens.
 
     Raises BadInput, StoreUnavailable, and StoreError for a database that is newer or another program's.
     """
-    with translated():
+    with translate_database_errors():
         # A migration of large tables takes its time.
         async with aclosing(Database(url, answer_timeout_s=None)) as database:
-            before, after = await to_its_end(upgrade(database, clock, random_store_id))
-    return Migration(before=before.revision, after=after.revision, store_id=str(after.store_id))
+            before, after = await to_its_end(upgrade(database, clock, generate_store_id))
+    return MigrationResult(before=before.revision, after=after.revision, store_id=str(after.store_id))
 
 
-def database_place(url: URL) -> str:
+def format_database_location(url: URL) -> str:
     """Where the database is, without user and password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)

@@ -16,23 +16,23 @@ from waystation.config.settings import Settings
 from waystation.kernel.cipher import Cipher
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, StoreError, WrongKey
-from waystation.kernel.files import private_file, private_folder
+from waystation.kernel.files import create_private_folder, ensure_private_file
 from waystation.kernel.ids import short_hash
 from waystation.kernel.temporal_names import TOOL_SECRETS
 from waystation.plugins.redaction.keys import find_key, key_check, key_from_hex
-from waystation.privacy.keys import Purpose, Sealer, Sealers
-from waystation.runtime.resealing import reseal
-from waystation.runtime.sql_store import SqlStore, database_place, is_there
-from waystation.store.engine import Database, parsed_url, to_its_end, translated
-from waystation.store.seals import AtRest
+from waystation.privacy.keys import AesGcmCipher, MultiKeyCipher, Purpose
+from waystation.runtime.resealing import reencrypt_database
+from waystation.runtime.sql_store import SqlStore, format_database_location, is_there
+from waystation.store.engine import Database, parse_database_url, to_its_end, translate_database_errors
+from waystation.store.seals import EncryptionConfig
 
 if TYPE_CHECKING:
     from temporalio.converter import DataConverter
 
-    from waystation.runtime.temporal.codec import PayloadEncryption
+    from waystation.runtime.temporal.codec import EncryptionCodec
 
 
-def own_key(settings: Settings) -> bytes:
+def load_or_create_installation_key(settings: Settings) -> bytes:
     """The key that is set, else the one in the home folder, made there where it is missing. Raises BadInput."""
     try:
         return find_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
@@ -40,12 +40,12 @@ def own_key(settings: Settings) -> bytes:
         raise BadInput(f"{error}: put the right file back, or set WAYSTATION_KEY") from error
 
 
-def present_key(settings: Settings) -> bytes | None:
+def load_key_if_exists(settings: Settings) -> bytes | None:
     """The same, and None where there is none. No key is made. Raises BadInput."""
-    return own_key(settings) if settings.key or settings.key_file.exists() else None
+    return load_or_create_installation_key(settings) if settings.key or settings.key_file.exists() else None
 
 
-def previous_keys(settings: Settings) -> tuple[bytes, ...]:
+def load_previous_keys(settings: Settings) -> tuple[bytes, ...]:
     """Keys that were used before, the newest first. Raises BadInput."""
     if settings.previous_keys is None:
         return ()
@@ -55,27 +55,27 @@ def previous_keys(settings: Settings) -> tuple[bytes, ...]:
         raise BadInput(f"WAYSTATION_PREVIOUS_KEYS: {error}") from None
 
 
-def first_key(settings: Settings) -> bytes:
+def load_oldest_key(settings: Settings) -> bytes:
     """The oldest key that is known: placeholders are made with it, so that a new key changes none. Raises BadInput."""
-    return (own_key(settings), *previous_keys(settings))[-1]
+    return (load_or_create_installation_key(settings), *load_previous_keys(settings))[-1]
 
 
-def own_cipher(settings: Settings, purpose: Purpose) -> Cipher:
+def build_cipher(settings: Settings, purpose: Purpose) -> Cipher:
     """Seals with the key, which is made where it is missing, and opens what previous keys have sealed, too.
 
     Raises BadInput.
     """
-    return _cipher((own_key(settings), *previous_keys(settings)), purpose)
+    return _cipher((load_or_create_installation_key(settings), *load_previous_keys(settings)), purpose)
 
 
-def present_cipher(settings: Settings, purpose: Purpose) -> Cipher | None:
+def build_cipher_if_key_exists(settings: Settings, purpose: Purpose) -> Cipher | None:
     """The same without making a key; None where there is none. Raises BadInput."""
-    key = present_key(settings)
-    keys = (*(() if key is None else (key,)), *previous_keys(settings))
+    key = load_key_if_exists(settings)
+    keys = (*(() if key is None else (key,)), *load_previous_keys(settings))
     return _cipher(keys, purpose) if keys else None
 
 
-def no_key(settings: Settings, what: str) -> BadInput:
+def build_missing_key_error(settings: Settings, what: str) -> BadInput:
     """What to tell a person who wants to read something encrypted without a key."""
     return BadInput(
         f"{what} is encrypted, and the key is not here: set WAYSTATION_KEY to the key of the workers, or put their key "
@@ -83,7 +83,7 @@ def no_key(settings: Settings, what: str) -> BadInput:
     )
 
 
-def other_key(settings: Settings) -> BadInput:
+def build_wrong_key_error(settings: Settings) -> BadInput:
     """What to tell a person whose key does not open what is there."""
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
@@ -92,7 +92,7 @@ def other_key(settings: Settings) -> BadInput:
     )
 
 
-def lost_key(settings: Settings) -> BadInput:
+def build_placeholder_key_missing_error(settings: Settings) -> BadInput:
     """What to tell a person who would make a new key beside a store that has one."""
     return BadInput(
         "the store's placeholders are made with a key that is not here, and a new key would make others: set "
@@ -101,7 +101,7 @@ def lost_key(settings: Settings) -> BadInput:
     )
 
 
-def foreign_key(settings: Settings) -> BadInput:
+def build_placeholder_key_mismatch_error(settings: Settings) -> BadInput:
     """What to tell a person whose key is not the one of the store's placeholders."""
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
@@ -112,10 +112,10 @@ def foreign_key(settings: Settings) -> BadInput:
 
 
 def _cipher(keys: tuple[bytes, ...], purpose: Purpose) -> Cipher:
-    return Sealers([Sealer(key, purpose) for key in keys])
+    return MultiKeyCipher([AesGcmCipher(key, purpose) for key in keys])
 
 
-async def opened_store(settings: Settings) -> SqlStore:
+async def open_store(settings: Settings) -> SqlStore:
     """Open it; whoever asks closes it.
 
     Raises as `SqlStore.open` does; and BadInput where texts are to be encrypted with another key than the workers of
@@ -143,39 +143,43 @@ def _seen_sealed(settings: Settings, store_id: str) -> tuple[Path, Path]:
     The database says it in the clear, and whoever can write plain rows into it could take that away. So one is named by
     the database's place, which stands in no database; the other, by the store's id, finds it in another place again.
     """
-    url = parsed_url(settings.database_url)
-    place = str(Path(database_place(url)).resolve()) if url.get_backend_name() == "sqlite" else database_place(url)
+    url = parse_database_url(settings.database_url)
+    place = (
+        str(Path(format_database_location(url)).resolve())
+        if url.get_backend_name() == "sqlite"
+        else format_database_location(url)
+    )
     return settings.home / f"sealed-{short_hash(place)}", settings.home / f"sealed-{short_hash(store_id)}"
 
 
 def _remember_sealed(settings: Settings, store_id: str) -> None:
     with suppress(OSError):  # on a machine that keeps nothing the database is believed
         for seen in _seen_sealed(settings, store_id):
-            private_file(private_folder(settings.home) / seen.name)
+            ensure_private_file(create_private_folder(settings.home) / seen.name)
 
 
 async def _opened(settings: Settings) -> SqlStore:
     seals = settings.encrypts_at_rest
-    cipher = own_cipher(settings, "rest") if seals else present_cipher(settings, "rest")
-    store = await SqlStore.open(settings.database_url, utc_now, at_rest=AtRest(cipher, seals))
-    if seals and await store.key_check() not in {None, key_check(first_key(settings))}:
+    cipher = build_cipher(settings, "rest") if seals else build_cipher_if_key_exists(settings, "rest")
+    store = await SqlStore.open(settings.database_url, utc_now, at_rest=EncryptionConfig(cipher, seals))
+    if seals and await store.key_check() not in {None, key_check(load_oldest_key(settings))}:
         await store.aclose()
-        raise other_key(settings)
+        raise build_wrong_key_error(settings)
     return store
 
 
-async def resealed(settings: Settings) -> int:
+async def reencrypt_store(settings: Settings) -> int:
     """Write every text of the store as these settings have it: sealed with the key, or plain; how many there were.
 
-    Raises as `opened_store` does, and WrongKey where a text cannot be read.
+    Raises as `open_store` does, and WrongKey where a text cannot be read.
     """
     async with aclosing(await _opened(settings)) as store:  # it is this version's, and the key is its workers'
         store_id = await store.store_id()
     seals = settings.encrypts_at_rest
-    cipher = own_cipher(settings, "rest") if seals else present_cipher(settings, "rest")
-    with translated():
-        async with aclosing(Database(settings.database_url, None, AtRest(cipher, seals))) as database:
-            count = await to_its_end(reseal(database, utc_now, seals=seals))
+    cipher = build_cipher(settings, "rest") if seals else build_cipher_if_key_exists(settings, "rest")
+    with translate_database_errors():
+        async with aclosing(Database(settings.database_url, None, EncryptionConfig(cipher, seals))) as database:
+            count = await to_its_end(reencrypt_database(database, utc_now, seals=seals))
             await to_its_end(database.empty_log())
     if seals:
         _remember_sealed(settings, store_id)
@@ -185,51 +189,51 @@ async def resealed(settings: Settings) -> int:
     return count
 
 
-async def key_of(store: SqlStore, settings: Settings) -> bytes:
+async def get_placeholder_key(store: SqlStore, settings: Settings) -> bytes:
     """The key of this store's placeholders. It is made only where no worker has one yet.
 
     Raises BadInput where the store knows another one: placeholders that are made with it would match nothing there.
     """
     known = await store.key_check()
-    if known is not None and present_key(settings) is None:
-        raise lost_key(settings)
-    key = first_key(settings)
+    if known is not None and load_key_if_exists(settings) is None:
+        raise build_placeholder_key_missing_error(settings)
+    key = load_oldest_key(settings)
     if known not in {None, key_check(key)}:
-        raise foreign_key(settings)
+        raise build_placeholder_key_mismatch_error(settings)
     return key
 
 
-async def placeholder_key(settings: Settings) -> bytes:
+async def find_placeholder_key(settings: Settings) -> bytes:
     """The same for a command that needs no store: one that is there is asked, and none is made.
 
     Where it does not answer, a key that is here is taken as it is. Raises as `key_of`, and StoreError.
     """
     if not is_there(settings.database_url):
-        return first_key(settings)
+        return load_oldest_key(settings)
     try:
         async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
-            return await key_of(store, settings)
+            return await get_placeholder_key(store, settings)
     except StoreError:
-        if present_key(settings) is None:
+        if load_key_if_exists(settings) is None:
             raise
-        return first_key(settings)
+        return load_oldest_key(settings)
 
 
-def payload_codec(settings: Settings) -> "PayloadEncryption":
+def payload_codec(settings: Settings) -> "EncryptionCodec":
     """Decrypts with every key that is there, and encrypts with the first of them where that is set. Raises BadInput."""
-    from waystation.runtime.temporal.codec import PayloadEncryption  # noqa: PLC0415
+    from waystation.runtime.temporal.codec import EncryptionCodec  # noqa: PLC0415
 
-    own = own_key(settings) if settings.encrypts_payloads else present_key(settings)
-    keys = (*(() if own is None else (own,)), *previous_keys(settings))
-    sealers = {sealer.key_id: sealer for sealer in (Sealer(key, "payloads") for key in keys)}
-    return PayloadEncryption(sealers, next(iter(sealers)) if settings.encrypts_payloads else None)
+    own = load_or_create_installation_key(settings) if settings.encrypts_payloads else load_key_if_exists(settings)
+    keys = (*(() if own is None else (own,)), *load_previous_keys(settings))
+    sealers = {sealer.key_id: sealer for sealer in (AesGcmCipher(key, "payloads") for key in keys)}
+    return EncryptionCodec(sealers, next(iter(sealers)) if settings.encrypts_payloads else None)
 
 
 def data_converter(settings: Settings) -> "DataConverter":
     """For clients and workers. Raises BadInput."""
-    from waystation.runtime.temporal.codec import converter_with  # noqa: PLC0415
+    from waystation.runtime.temporal.codec import build_data_converter  # noqa: PLC0415
 
-    return converter_with(payload_codec(settings))
+    return build_data_converter(payload_codec(settings))
 
 
 async def require_key_of(store: SqlStore, settings: Settings) -> None:
@@ -238,19 +242,19 @@ async def require_key_of(store: SqlStore, settings: Settings) -> None:
     """
     if not settings.encrypts_payloads:
         return
-    if await store.key_check() not in {None, key_check(first_key(settings))}:
-        raise other_key(settings)
+    if await store.key_check() not in {None, key_check(load_oldest_key(settings))}:
+        raise build_wrong_key_error(settings)
 
 
 async def tool_secrets(settings: Settings, store: SqlStore, names: Collection[str]) -> Mapping[str, str]:
     """What the vault has of these secrets of tool servers, by name. Raises BadInput where the key is not here."""
     if not names:
         return {}
-    if (cipher := present_cipher(settings, "vault")) is None:
+    if (cipher := build_cipher_if_key_exists(settings, "vault")) is None:
         if await store.key_check() is None:
             return {}  # nobody has sealed anything yet
-        raise no_key(settings, "a secret of a tool server")
+        raise build_missing_key_error(settings, "a secret of a tool server")
     try:
         return await store.vault(cipher).originals(TOOL_SECRETS, names)
     except WrongKey:
-        raise other_key(settings) from None
+        raise build_wrong_key_error(settings) from None

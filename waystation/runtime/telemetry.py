@@ -44,11 +44,11 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from waystation import __version__
 from waystation.kernel.errors import BadInput, RedactionFailed, StoreError
-from waystation.kernel.scopes import OfTask
-from waystation.kernel.temporal_names import SCHEDULE, prefix_of
-from waystation.kernel.text import counted
-from waystation.kernel.value import ARGUMENTS, mapped, strings, unusual_name
-from waystation.privacy.policy import FINGERPRINT_DIGITS, PerhapsName, Place, perhaps_names
+from waystation.kernel.scopes import TaskScope
+from waystation.kernel.temporal_names import SCHEDULE, get_installation_prefix
+from waystation.kernel.text import format_count
+from waystation.kernel.value import ARGUMENTS, is_unusual_name, iter_strings, map_strings
+from waystation.privacy.policy import FINGERPRINT_DIGITS, NameCandidate, TextDestination, iter_name_candidates
 from waystation.privacy.ports import Redactor, Vault
 from waystation.tasks.ports import TraceSource
 from waystation.tasks.spans import TraceSpan, span_id_of, trace_id_of
@@ -99,7 +99,7 @@ class _Collected(SpanProcessor):
         self.ended.append(span)
 
 
-class SpanMaker:
+class SdkSpanBuilder:
     """Our spans as the SDK's, under its sampler, its limits and its resource, which its variables set."""
 
     def __init__(self, resource: Resource) -> None:
@@ -141,7 +141,7 @@ def _nanoseconds(at: datetime) -> int:
     return int(at.timestamp() * 1_000_000) * 1_000
 
 
-class KnownPeople(NamedTuple):
+class KnownPeopleRedactor(NamedTuple):
     """People whom the vault knows, by words: a name in small letters is seen as one by no language model."""
 
     vault: Vault
@@ -157,11 +157,11 @@ class KnownPeople(NamedTuple):
         known = await self.vault.originals(tenant, wanted)
         return {text: self._shown(text, names, known) for text, names in found.items()}
 
-    def _placeholders(self, text: str, tenant: str) -> Mapping[PerhapsName, str]:
-        values = {one: self.fingerprint(tenant, _PERSON, one.value) for one in perhaps_names(text)}
+    def _placeholders(self, text: str, tenant: str) -> Mapping[NameCandidate, str]:
+        values = {one: self.fingerprint(tenant, _PERSON, one.value) for one in iter_name_candidates(text)}
         return {one: f"<{_PERSON}_{digits[:FINGERPRINT_DIGITS]}>" for one, digits in values.items()}
 
-    def _shown(self, text: str, names: Mapping[PerhapsName, str], known: Mapping[str, str]) -> str:
+    def _shown(self, text: str, names: Mapping[NameCandidate, str], known: Mapping[str, str]) -> str:
         parts, position = list[str](), 0
         for one, placeholder in names.items():
             if one.start >= position and self._is_meant(one, known.get(placeholder)):
@@ -169,7 +169,7 @@ class KnownPeople(NamedTuple):
                 position = one.end
         return "".join((*parts, text[position:]))
 
-    def _is_meant(self, one: PerhapsName, spelled: str | None) -> bool:
+    def _is_meant(self, one: NameCandidate, spelled: str | None) -> bool:
         return spelled is not None and (
             one.words > 1 or one.value == spelled or one.value.casefold() not in self.ordinary
         )
@@ -181,14 +181,14 @@ class TraceFeed:
 
     store: TraceSource
     exporter: SpanExporter
-    maker: SpanMaker
+    maker: SdkSpanBuilder
     holder: str
     """Names this process among them."""
     providers: Mapping[str, str]
     """By name of an endpoint, who is spoken to there."""
-    redactor_of: Callable[[OfTask], Redactor] | None = None
+    redactor_of: Callable[[TaskScope], Redactor] | None = None
     """Of one task, by which what was said in it is redacted; None: nothing of it goes out."""
-    people: KnownPeople | None = None
+    people: KnownPeopleRedactor | None = None
     """Whom nothing that was said names, either; None: names are shown."""
     _away: bool = field(default=False, init=False)
 
@@ -216,34 +216,34 @@ class TraceFeed:
         await self.store.traces_sent(place)
         return True
 
-    async def _spans(self, place: TracePlace, task_id: str) -> Sequence[tuple[OfTask, TraceSpan]]:
+    async def _spans(self, place: TracePlace, task_id: str) -> Sequence[tuple[TaskScope, TraceSpan]]:
         """Those that were finished since, and whose they are."""
         found = await self.store.traced_task(place, task_id)
         if found is None:
             return ()
         task, after = found
-        reader = OfTask(tenant=task.tenant, session=task.session, task_id=task.task_id)
+        reader = TaskScope(tenant=task.tenant, session=task.session, task_id=task.task_id)
         spans = traced(await self._with_transcripts(task, reader), after, self.providers)
         return [(reader, span) for span in spans]
 
-    async def _with_transcripts(self, task: TracedTask, reader: OfTask) -> TracedTask:
+    async def _with_transcripts(self, task: TracedTask, reader: TaskScope) -> TracedTask:
         runs = {
             agent: run.replace(transcript=await self.store.load(run.transcript.run_id, reader))
             for agent, run in task.runs.items()
         }
         return task.replace(runs=runs)
 
-    async def _spoken(self, task: OfTask, span: TraceSpan) -> TraceSpan:
+    async def _spoken(self, task: TaskScope, span: TraceSpan) -> TraceSpan:
         """With what was said, redacted as titles are, where it was asked for. What cannot be redacted stays here, and
         holds up no other span. Raises StoreError.
         """
         if self.redactor_of is None or not span.said:
             return span
         said = {**span.said}
-        found = {text for body in said.values() for _, text in strings(body, ARGUMENTS, unusual_name)}
+        found = {text for body in said.values() for _, text in iter_strings(body, ARGUMENTS, is_unusual_name)}
         texts = sorted(found - _OF_THE_FORM)
         try:
-            redacted = await self.redactor_of(task).redact(texts, Place.TITLE, task.tenant)
+            redacted = await self.redactor_of(task).redact(texts, TextDestination.TITLE, task.tenant)
         except RedactionFailed:
             return span.replace(attributes={**span.attributes, "waystation.said": "not redacted"})
         shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}
@@ -251,7 +251,8 @@ class TraceFeed:
             hidden = await self.people.hidden(set(shown.values()), task.tenant)
             shown = {text: hidden[one] for text, one in shown.items()}
         words = {
-            name: _json(mapped(body, lambda text: shown.get(text, text), unusual_name)) for name, body in said.items()
+            name: _json(map_strings(body, lambda text: shown.get(text, text), is_unusual_name))
+            for name, body in said.items()
         }
         return span.replace(attributes={**span.attributes, **words})
 
@@ -267,7 +268,7 @@ def _json(body: JsonValue) -> str:
 
 
 @asynccontextmanager
-async def fed(feed: TraceFeed, interval: timedelta = _INTERVAL) -> AsyncGenerator[None]:
+async def run_trace_feed(feed: TraceFeed, interval: timedelta = _INTERVAL) -> AsyncGenerator[None]:
     """Send now and at every interval, until the block ends, and then what is left."""
     stopping = asyncio.Event()
     following = asyncio.create_task(_follow(feed, interval, stopping))
@@ -320,7 +321,7 @@ class OtlpExporter(OTLPSpanExporter):
         result = self._in_parts(spans)
         if self._left_out > 2 * self._told_of:
             self._told_of = self._left_out
-            _log.warning("too large for the receiver, and left out: %s so far", counted(self._told_of, "span"))
+            _log.warning("too large for the receiver, and left out: %s so far", format_count(self._told_of, "span"))
         return result
 
     def _in_parts(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -353,7 +354,7 @@ def _session() -> requests.Session:
     return found[0]
 
 
-def span_exporter() -> SpanExporter:
+def create_span_exporter() -> SpanExporter:
     """To where OpenTelemetry's variables say. Raises BadInput where they do not make sense together."""
     # That nobody takes spans is said once, by ourselves: the SDK would say it with every batch.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
@@ -364,19 +365,19 @@ def span_exporter() -> SpanExporter:
 
 
 @asynccontextmanager
-async def traced_attempts(resource: Resource) -> AsyncGenerator["AttemptTraces"]:
+async def open_tracing_interceptor(resource: Resource) -> AsyncGenerator["ActivityTracingInterceptor"]:
     """The interceptor that makes a span of each attempt at an activity; at the end the last of them go out."""
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(span_exporter()))
+    provider.add_span_processor(BatchSpanProcessor(create_span_exporter()))
     try:
-        yield AttemptTraces(provider.get_tracer(_SCOPE))
+        yield ActivityTracingInterceptor(provider.get_tracer(_SCOPE))
     finally:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORD.total_seconds()):
                 await asyncio.to_thread(provider.shutdown)
 
 
-class AttemptTraces(Interceptor):
+class ActivityTracingInterceptor(Interceptor):
     """A span of each attempt at an activity, in the trace of its task. Temporal's own interceptor would put messages of
     errors into it, and where the code lies that they came from.
     """
@@ -428,7 +429,7 @@ def _whose(info: activity.Info) -> Mapping[str, str]:
 
 def _own_id(info: activity.Info) -> str:
     """The workflow's id without the prefix of the installation; empty where no workflow has called."""
-    return (info.workflow_id or "").removeprefix(prefix_of(info.task_queue))
+    return (info.workflow_id or "").removeprefix(get_installation_prefix(info.task_queue))
 
 
 def _task_of(given: object, depth: int = 3) -> str:

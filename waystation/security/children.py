@@ -1,8 +1,8 @@
 """Every Python process that this one starts: how it is called, what it sees, and how it is asked and ended.
 
-A child that computes on foreign text is a `Child`: confined (`security.confinement`), asked one thing at a time, and
-killed when an answer takes too long, whatever it does. Nothing that it says is trusted: its messages are bytes of
-bounded length, for the caller to validate.
+A child that computes on foreign text is a `ConfinedProcess`: confined (`security.confinement`), asked one thing at a
+time, and killed when an answer takes too long, whatever it does. Nothing that it says is trusted: its messages are
+bytes of bounded length, for the caller to validate.
 """
 
 import json
@@ -18,7 +18,7 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 from threading import Lock
 
-from waystation.security.confinement import LENGTH, Bounds, Held, received_part, send_with_files
+from waystation.security.confinement import LENGTH, Bounds, ConfinementStatus, receive_chunk, send_with_files
 
 SEEN = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """All that a child sees of this process's environment, with `LC_…` and the search path: the rest holds keys."""
@@ -37,11 +37,11 @@ class ChildFailed(Exception):
     """The child gave no answer, and has ended. The message says nothing of what it was asked."""
 
 
-class ChildHung(ChildFailed):
+class ChildTimeoutError(ChildFailed):
     """It took too long, and was killed."""
 
 
-class ChildGone(ChildFailed):
+class ChildExitedError(ChildFailed):
     """It ended by itself, or was ended."""
 
 
@@ -62,7 +62,7 @@ def search_path() -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(entries)} if entries else {}
 
 
-class Child:
+class ConfinedProcess:
     """A confined process that answers with the `answer` of a module. Asked by one thread at a time.
 
     On Linux it ends with the thread that started it, too.
@@ -89,7 +89,7 @@ class Child:
                 self._line.close()
                 raise
         self._ending = Lock()
-        self._held: Held | None = None
+        self._held: ConfinementStatus | None = None
 
     @property
     def pid(self) -> int:
@@ -101,16 +101,16 @@ class Child:
         """Whether it runs."""
         return self._program.poll() is None
 
-    def held(self, seconds: float = _START_SECONDS) -> Held:
-        """What is kept from it, once it has started. Raises ChildHung, ChildGone."""
+    def held(self, seconds: float = _START_SECONDS) -> ConfinementStatus:
+        """What is kept from it, once it has started. Raises ChildTimeoutError, ChildExitedError."""
         if self._held is None:
-            self._held = Held(**json.loads(self._exchanged(None, (), seconds)))
+            self._held = ConfinementStatus(**json.loads(self._exchanged(None, (), seconds)))
         return self._held
 
     def ask(self, request: bytes, seconds: float, files: Sequence[int] = ()) -> bytes:
         """Its answer. `files`: open files that it may read.
 
-        Raises ChildHung after so many seconds, and ChildGone.
+        Raises ChildTimeoutError after so many seconds, and ChildExitedError.
         """
         self.held()
         return self._exchanged(request, files, seconds)
@@ -135,10 +135,10 @@ class Child:
             return self._message(until)
         except TimeoutError:
             self.end()
-            raise ChildHung(f"a child process took longer than {seconds:g} s") from None
+            raise ChildTimeoutError(f"a child process took longer than {seconds:g} s") from None
         except (EOFError, OSError, ValueError):
             self.end()
-            raise ChildGone("a child process ended before it had answered") from None
+            raise ChildExitedError("a child process ended before it had answered") from None
 
     def _message(self, until: float) -> bytes:
         (length,) = LENGTH.unpack(self._received(LENGTH.size, until))
@@ -151,7 +151,7 @@ class Child:
         message = bytearray()
         while len(message) < count:
             self._limit(until)
-            message += received_part(self._line, count - len(message))
+            message += receive_chunk(self._line, count - len(message))
         return bytes(message)
 
     def _limit(self, until: float) -> None:

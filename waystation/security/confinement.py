@@ -4,8 +4,9 @@
 does not need, and lets its `answer` answer each request until the parent is gone. What the kernel takes from a process,
 it takes from the thread that asks and from threads that begin later: no module may begin one while it is prepared.
 
-What a kernel lacks is left out, and the parent is told what holds: `Held` is the first message. The three calls of
-Landlock and one filter of seccomp are made here, since the packages for them are unreleased, new, or whole sandboxes.
+What a kernel lacks is left out, and the parent is told what holds: `ConfinementStatus` is the first message. The three
+calls of Landlock and one filter of seccomp are made here, since the packages for them are unreleased, new, or whole
+sandboxes.
 """
 
 import ctypes
@@ -47,7 +48,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Held:
+class ConfinementStatus:
     """What this kernel keeps from a child. Limits on size and the end with the parent hold everywhere."""
 
     landlock: int = 0
@@ -89,7 +90,7 @@ def main() -> None:
         apply_bounds(Bounds(**json.loads(bounds)))
         service: Service = importlib.import_module(module)  # pyright: ignore[reportAssignmentType]
         service.prepare()
-        held = confine()
+        held = apply_confinement()
         send_with_files(line, json.dumps(asdict(held)).encode())
         with suppress(EOFError, ConnectionError):
             while True:
@@ -112,7 +113,7 @@ def _request(line: socket.socket) -> tuple[bytes, Sequence[int]]:
     return _received(line, LENGTH.unpack(head)[0]), files
 
 
-def received_part(line: socket.socket, most: int) -> bytes:
+def receive_chunk(line: socket.socket, most: int) -> bytes:
     """What there is, up to so many bytes. Raises EOFError: the other side is gone."""
     part = line.recv(min(_CHUNK, most))
     if not part:
@@ -123,7 +124,7 @@ def received_part(line: socket.socket, most: int) -> bytes:
 def _received(line: socket.socket, count: int) -> bytes:
     message = bytearray()
     while len(message) < count:
-        message += received_part(line, count - len(message))
+        message += receive_chunk(line, count - len(message))
     return bytes(message)
 
 
@@ -141,17 +142,17 @@ def apply_bounds(bounds: Bounds) -> None:
     end_with(bounds.parent)
 
 
-def confine() -> Held:
+def apply_confinement() -> ConfinementStatus:
     """Give up files, sockets, and other programs and processes, as far as this kernel can take them."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     if sys.platform != "linux":
-        return Held()
+        return ConfinementStatus()
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        return Held()
+        return ConfinementStatus()
     alone = len(os.listdir("/proc/self/task")) == 1
     landlock, seccomp = _without_files(library), _without_sockets(library)
-    return Held(landlock=landlock * alone, seccomp=seccomp and alone)
+    return ConfinementStatus(landlock=landlock * alone, seccomp=seccomp and alone)
 
 
 def end_with(parent: int) -> None:

@@ -18,8 +18,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.util import await_only
 
 from waystation.kernel.errors import BadInput, StoreError
-from waystation.kernel.files import close_to_others, private_file, private_folder
-from waystation.kernel.value import whole_text
+from waystation.kernel.files import close_to_others, create_private_folder, ensure_private_file
+from waystation.kernel.value import replace_surrogates
 
 POOL_SIZE = 10
 """Connections of one process at most. All its agents share them: they wait for the model far longer than for this."""
@@ -35,7 +35,7 @@ _Parameters = list[tuple[object, ...]] | tuple[object, ...]
 """Of one statement: a row, or several."""
 
 
-def postgresql_engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
+def create_postgresql_engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
     """Nothing is opened yet. asyncpg itself reads the URL, and so understands `sslmode` and the like as libpq does."""
     engine = create_async_engine(
         "postgresql+asyncpg://",
@@ -76,7 +76,7 @@ def _storable(
 
 
 def _storable_value(value: object) -> object:
-    return whole_text(value.replace("\x00", "\ufffd")) if isinstance(value, str) else value
+    return replace_surrogates(value.replace("\x00", "\ufffd")) if isinstance(value, str) else value
 
 
 def _dsn(url: URL) -> str:
@@ -100,7 +100,7 @@ logging.getLogger("aiosqlite").setLevel(logging.INFO)
 """Under that it writes every statement with its parameters, which are texts."""
 
 
-def sqlite_engine(url: URL) -> AsyncEngine:
+def create_sqlite_engine(url: URL) -> AsyncEngine:
     """Raises BadInput for a URL without a file, StoreError where its folder cannot be made."""
     if url.database in {None, "", ":memory:"}:
         raise BadInput("the store needs a database file, because several processes share it: name one in the URL")
@@ -117,13 +117,13 @@ def sqlite_engine(url: URL) -> AsyncEngine:
 def _make_private(database: Path) -> None:
     """The file for this user alone, or closed to others; SQLite makes its files beside it with the same mode."""
     try:
-        private_folder(database.parent)
+        create_private_folder(database.parent)
     except OSError as error:
         raise StoreError(f"the folder of the database cannot be made: {error}") from error
     if str(database).startswith("file:"):
         return
     try:
-        private_file(database)
+        ensure_private_file(database)
         for beside in ("-wal", "-shm", "-journal"):
             close_to_others(database.with_name(database.name + beside))
     except OSError as error:

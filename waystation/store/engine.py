@@ -36,9 +36,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, WaystationError, WrongStore
-from waystation.kernel.scopes import Installation, OfSession, OfTask, Reader
-from waystation.store.dialects import BEGIN, postgresql_engine, sqlite_engine
-from waystation.store.seals import PLAIN, AtRest, keep_with, kept_with
+from waystation.kernel.scopes import Reader, SessionContextInterceptor, SystemScope, TaskScope
+from waystation.store.dialects import BEGIN, create_postgresql_engine, create_sqlite_engine
+from waystation.store.seals import PLAIN, EncryptionConfig, get_encryption, set_encryption
 from waystation.tasks.event_repository import announce, begin_telling, number
 from waystation.tasks.events import Happening
 
@@ -65,11 +65,13 @@ _T = TypeVar("_T")
 class Database:
     """Read and write transactions on one database."""
 
-    def __init__(self, url: str, answer_timeout_s: float | None = ANSWER_TIMEOUT_S, at_rest: AtRest = PLAIN) -> None:
+    def __init__(
+        self, url: str, answer_timeout_s: float | None = ANSWER_TIMEOUT_S, at_rest: EncryptionConfig = PLAIN
+    ) -> None:
         """Raises BadInput for a URL of neither backend. Nothing is opened yet."""
-        self.url = parsed_url(url)
+        self.url = parse_database_url(url)
         self._engine = _engine(self.url, answer_timeout_s)
-        keep_with(self._engine.dialect, at_rest)
+        set_encryption(self._engine.dialect, at_rest)
         self._reading = self._engine.execution_options(**_READS[self.backend])
         self._writing = self._engine.execution_options(**_WRITES[self.backend])
         # SQLite has one writer, for which it sleeps and tries again. Within a process a lock is fairer and quicker.
@@ -83,11 +85,11 @@ class Database:
     @property
     def strict(self) -> bool:
         """Whether what is not sealed to its row is refused."""
-        return kept_with(self._engine.dialect).strict
+        return get_encryption(self._engine.dialect).strict
 
-    def seal_strictly(self) -> None:
+    def enforce_encryption(self) -> None:
         """From here on what is not sealed to its row is refused, read or written."""
-        keep_with(self._engine.dialect, replace(kept_with(self._engine.dialect), strict=True))
+        set_encryption(self._engine.dialect, replace(get_encryption(self._engine.dialect), strict=True))
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncConnection]:
@@ -145,7 +147,7 @@ async def add_missing(connection: AsyncConnection, table: Table, rows: Sequence[
         await connection.execute(_insert(connection, table), rows)
 
 
-def batches(values: Iterable[str]) -> Iterator[list[str]]:
+def iter_batches(values: Iterable[str]) -> Iterator[list[str]]:
     """Each value once, in order, so many at once as a statement takes."""
     ordered = sorted(set(values))
     return (ordered[first : first + BATCH] for first in range(0, len(ordered), BATCH))
@@ -158,7 +160,7 @@ def _insert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgr
     return postgresql.insert(table).on_conflict_do_nothing()
 
 
-def parsed_url(url: str) -> URL:
+def parse_database_url(url: str) -> URL:
     """The URL in its parts. Raises BadInput, which does not quote it."""
     try:
         parsed = make_url(url)
@@ -173,9 +175,9 @@ def parsed_url(url: str) -> URL:
 def _engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
     match url.drivername:
         case "sqlite+aiosqlite":
-            return sqlite_engine(url)
+            return create_sqlite_engine(url)
         case "postgresql+asyncpg":
-            return postgresql_engine(url, answer_timeout_s)
+            return create_postgresql_engine(url, answer_timeout_s)
         case _:
             raise _unusable_url()
 
@@ -214,7 +216,7 @@ _SQLITE_PASSING = {"SQLITE_BUSY", "SQLITE_LOCKED"}
 
 
 @contextmanager
-def translated() -> Generator[None]:
+def translate_database_errors() -> Generator[None]:
     """Raise the errors of the database as ours, without a cause: it would bring the statement into logs."""
     try:
         yield
@@ -304,31 +306,31 @@ class StorePart:
         announce(connection, place, happening, self._clock())
 
 
-def owned(table: FromClause, reader: Reader) -> ColumnElement[bool]:
+def build_owner_filter(table: FromClause, reader: Reader) -> ColumnElement[bool]:
     """Which rows of a table that says whose they are (`tasks`, `runs`, `text_owners`) this reader may see."""
     match reader:
-        case Installation():
+        case SystemScope():
             return true()
-        case OfTask():
+        case TaskScope():
             own = (table.c.tenant == reader.tenant, table.c.session == reader.session)
             return and_(*own, table.c.task_id == reader.task_id)
-        case OfSession():
+        case SessionContextInterceptor():
             return and_(table.c.tenant == reader.tenant, table.c.session == reader.session)
         case _:
             return table.c.tenant == reader.tenant
 
 
-def of_task(table: FromClause, task_id: str) -> ColumnElement[bool]:
+def build_task_filter(table: FromClause, task_id: str) -> ColumnElement[bool]:
     """Which rows of a table with `run_id` are of this task: by that id, too, to which their texts are bound."""
     return and_(table.c.task_id == task_id, func.substr(table.c.run_id, 1, len(task_id) + 1) == f"{task_id}/")
 
 
-def added_up(column: ColumnElement[int]) -> ColumnElement[int]:
+def sum_or_zero(column: ColumnElement[int]) -> ColumnElement[int]:
     """The sum, 0 of none: PostgreSQL adds 64-bit integers up to a decimal number."""
     return cast(func.coalesce(func.sum(column), 0), BigInteger)
 
 
-async def bodies(connection: AsyncConnection, chosen: Select[str, str]) -> list[str]:
+async def fetch_bodies(connection: AsyncConnection, chosen: Select[str, str]) -> list[str]:
     """What rows say, chosen with the proofs of whose they are: those are read, too, which raises where one is wrong."""
     return [body for body, _ in (await connection.execute(chosen)).all()]
 
@@ -341,7 +343,7 @@ _Part = TypeVar("_Part", bound=StorePart)
 Method = Callable[Concatenate[_Part, P], "CoroutineType[Any, Any, _T]"]
 
 
-def reading(method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]]) -> "Method[_Part, P, _T]":
+def read_transaction(method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]]) -> "Method[_Part, P, _T]":
     """The method gets a connection that sees one snapshot."""
 
     @wraps(method)
@@ -355,7 +357,9 @@ def reading(method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_
     return read
 
 
-def writing(method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]]) -> "Method[_Part, P, _T]":
+def write_transaction(
+    method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]],
+) -> "Method[_Part, P, _T]":
     """The method gets a connection whose changes are committed when it returns, and undone when it raises.
 
     It may be called more than once, when another transaction made the database undo the first.
@@ -373,7 +377,7 @@ def writing(method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_
 
 
 async def _carried_out(transaction: Callable[[], Coroutine[object, object, _T]]) -> _T:
-    with translated():
+    with translate_database_errors():
         for pause in CONFLICT_PAUSES_S:
             try:
                 return await transaction()

@@ -6,16 +6,16 @@ from typing import Protocol
 
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome
-from waystation.budgets.budget import RunTotals
+from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import Charge, Fence, Intent, Message, Record, Transcript
 from waystation.documents.documents import Document, DocumentSet, DocumentsUpdate, KeptUpdate, SourceDocument
 from waystation.erasure.removal import ForgetOrder, Forgotten, PersonOrder, Sought, Trace
 from waystation.kernel.amount import Amount
 from waystation.kernel.refs import RunRef, TaskRef
-from waystation.kernel.scopes import OfTask, Reader
+from waystation.kernel.scopes import Reader, TaskScope
 from waystation.memory.memory import Passage
 from waystation.planning.plan import Plan, PlanVersion
-from waystation.privacy.policy import ShownKey, ShownText
+from waystation.privacy.policy import RedactedText, RedactedTextKey
 from waystation.security.untrusted import ToolDefinition
 from waystation.tasks.continuation import Rewind
 from waystation.tasks.progress import Payments
@@ -27,12 +27,12 @@ from waystation.tasks.task import AuditEntry, Reused, TaskProgress, TaskRow, Tel
 class DocumentStore(Protocol):
     """Texts by content hash, each kept once for all who have it: documents, offloaded results, reports."""
 
-    async def put_text(self, text: str, owner: OfTask) -> str:
+    async def put_text(self, text: str, owner: TaskScope) -> str:
         """Store a text of this task; returns its content hash."""
         ...
 
     async def get_text(self, blob: str, reader: Reader) -> str:
-        """The text of a content hash. Raises TextMissing where no task that the reader may see has it."""
+        """The text of a content hash. Raises TextNotFoundError where no task that the reader may see has it."""
         ...
 
     async def documents(self, task_id: str, reader: Reader) -> tuple[Document, ...]:
@@ -133,7 +133,7 @@ class Store(DocumentStore, Protocol):
         """Append an approval or an edit (each twice: asked for, and settled), a telling, or a refused message."""
         ...
 
-    async def audit_trail(self, task_id: str, reader: Reader) -> tuple[AuditEntry, ...]:
+    async def list_audit_entries(self, task_id: str, reader: Reader) -> tuple[AuditEntry, ...]:
         """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
         ...
 
@@ -162,13 +162,13 @@ class Store(DocumentStore, Protocol):
 
     # Whole texts as they may be shown, kept with their originals and forgotten with them.
 
-    async def shown(self, key: ShownKey, reader: Reader) -> ShownText | None:
+    async def shown(self, key: RedactedTextKey, reader: Reader) -> RedactedText | None:
         """The text as it was kept under this key; None: it was not, or no task that the reader may see has its
         original. Raises WrongKey, StoreError.
         """
         ...
 
-    async def keep_shown(self, key: ShownKey, text: ShownText) -> None:
+    async def save_redacted_text(self, key: RedactedTextKey, text: RedactedText) -> None:
         """Keep it with its original. The first one stays; of an original that was forgotten meanwhile nothing does."""
         ...
 
@@ -186,7 +186,7 @@ class Store(DocumentStore, Protocol):
         """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
         ...
 
-    async def passages_named(self, prefix: str, reader: Reader) -> tuple[Passage, ...]:
+    async def find_passages(self, prefix: str, reader: Reader) -> tuple[Passage, ...]:
         """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
         ...
 
@@ -194,13 +194,13 @@ class Store(DocumentStore, Protocol):
         """Of all agent runs of a task that were opened: planning, steps and subagents."""
         ...
 
-    async def totals(self, run_id: str) -> RunTotals:
+    async def totals(self, run_id: str) -> RunUsage:
         """All charges and open intents of the run, added up."""
         ...
 
     async def record_intent(self, fence: Fence, intent: Intent) -> int:
         """Store the intent before its call; how many of its key are open then. One that is already there with this
-        key stays, as possibly billed, until a charge of it is committed; worst cases add up. Raises FenceLost.
+        key stays, as possibly billed, until a charge of it is committed; worst cases add up. Raises StaleFenceError.
         """
         ...
 
@@ -208,9 +208,9 @@ class Store(DocumentStore, Protocol):
         """The call certainly was not billed (refused before any reply): take the newest intent of the key back."""
         ...
 
-    async def lower_intent(self, fence: Fence, key: str, worst_case: Amount) -> None:
+    async def update_intent(self, fence: Fence, key: str, worst_case: Amount) -> None:
         """The newest intent of the key holds this from now on: its call brought no reply, and its provider had reported
-        what it used at most. Raises FenceLost.
+        what it used at most. Raises StaleFenceError.
         """
         ...
 
@@ -218,12 +218,14 @@ class Store(DocumentStore, Protocol):
         """First commit of a turn: the reply and its charge, in one transaction, before any tool runs.
 
         Closes one intent of the charge's key (the others stay possibly billed). The same charge key twice changes
-        nothing. Raises FenceLost, VersionConflict.
+        nothing. Raises StaleFenceError, VersionConflict.
         """
         ...
 
     async def commit_message(self, fence: Fence, version: int, message: Message) -> None:
-        """Append a user message: the contract, or the results of a turn's tools. Raises FenceLost, VersionConflict."""
+        """Append a user message: the contract, or the results of a turn's tools. Raises StaleFenceError,
+        VersionConflict.
+        """
         ...
 
     async def commit_charge(self, fence: Fence, charge: Charge) -> None:
@@ -241,7 +243,7 @@ class Store(DocumentStore, Protocol):
         ...
 
     async def commit_outcome(self, fence: Fence, leg: int, outcome: LegOutcome) -> None:
-        """The leg is over. The same leg twice: the first outcome stays. Raises FenceLost."""
+        """The leg is over. The same leg twice: the first outcome stays. Raises StaleFenceError."""
         ...
 
     async def commit_compaction(
@@ -249,21 +251,21 @@ class Store(DocumentStore, Protocol):
     ) -> None:
         """Record, passages (into the outbox) and charge in one transaction, by compare-and-set on the version.
 
-        The same record id twice changes nothing. Raises FenceLost, VersionConflict.
+        The same record id twice changes nothing. Raises StaleFenceError, VersionConflict.
         """
         ...
 
     async def commit_rewind(self, fence: Fence, version: int, rewind: Rewind) -> None:
         """Record, notes, what was handed in, and passages in one transaction, by compare-and-set on the version.
 
-        The same record id twice changes nothing. Raises FenceLost, VersionConflict.
+        The same record id twice changes nothing. Raises StaleFenceError, VersionConflict.
         """
         ...
 
     # What agents note and hand in.
 
     async def add_note(self, fence: Fence, task_id: str, note: Note) -> None:
-        """Keep a note; the same id twice is one note. Raises FenceLost."""
+        """Keep a note; the same id twice is one note. Raises StaleFenceError."""
         ...
 
     async def notes(self, task_id: str, reader: Reader, run_id: str | None = None) -> tuple[Note, ...]:
@@ -271,14 +273,14 @@ class Store(DocumentStore, Protocol):
         ...
 
     async def hand_in(self, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
-        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
+        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises StaleFenceError."""
         ...
 
-    async def deliverable(self, run_id: str, reader: Reader) -> Deliverable | None:
+    async def get_deliverable(self, run_id: str, reader: Reader) -> Deliverable | None:
         """What the run handed in."""
         ...
 
-    async def deliverables(self, task_id: str, reader: Reader) -> dict[str, Deliverable]:
+    async def get_deliverables(self, task_id: str, reader: Reader) -> dict[str, Deliverable]:
         """What all agent runs of a task handed in, by run id."""
         ...
 
@@ -288,7 +290,7 @@ class Store(DocumentStore, Protocol):
         """The oldest first."""
         ...
 
-    async def count_waiting(self, task_id: str | None = None) -> int:
+    async def count_pending_passages(self, task_id: str | None = None) -> int:
         """How many wait, of one task or of all."""
         ...
 
@@ -304,7 +306,7 @@ class Store(DocumentStore, Protocol):
         """Ids of the passages that were put aside, of one task or of all."""
         ...
 
-    async def taken_back(self, limit: int) -> tuple[str, ...]:
+    async def list_passage_ids_to_delete(self, limit: int) -> tuple[str, ...]:
         """Ids of passages whose conversation was taken back, and which may still be in Qdrant."""
         ...
 
@@ -316,11 +318,11 @@ class Store(DocumentStore, Protocol):
         """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
         ...
 
-    async def gone_passage_ids(self) -> frozenset[str]:
+    async def list_deleted_passage_ids(self) -> frozenset[str]:
         """Of all passages that count no more, of all tenants."""
         ...
 
-    async def passages_with(self, passage_ids: Sequence[str], reader: Reader) -> tuple[Passage, ...]:
+    async def get_passages(self, passage_ids: Sequence[str], reader: Reader) -> tuple[Passage, ...]:
         """Those of these, a few hundred at most, that count."""
         ...
 

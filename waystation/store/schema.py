@@ -20,7 +20,7 @@ from sqlalchemy import (
     false,
 )
 
-from waystation.store.seals import SealedBytes, SealedProof, SealedString, SealedText
+from waystation.store.seals import EncryptedBytes, EncryptedString, EncryptedText, RowProofType
 
 FIRST_REVISION = "0100"
 """Lower numbers were used before the first release: what has one is refused."""
@@ -52,7 +52,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-class NulFree(TypeDecorator[str]):
+class NulFreeString(TypeDecorator[str]):
     """Text without NUL characters, which PostgreSQL's text type refuses. They become replacement characters."""
 
     impl = String
@@ -85,7 +85,7 @@ def _proof(table: str, *key: str) -> Column[str]:
 
     Written by `proved`: a row that comes here without it is a TypeError where texts are sealed.
     """
-    return Column("proof", SealedProof(f"{table}.proof", *key), nullable=False, default="", server_default="")
+    return Column("proof", RowProofType(f"{table}.proof", *key), nullable=False, default="", server_default="")
 
 
 identity = Table(
@@ -107,18 +107,18 @@ tasks = Table(
     Column("store_id", String, nullable=False),
     Column("tenant", String, nullable=False),
     Column("session", String, nullable=False, index=True),
-    Column("request_id", NulFree, nullable=False),
+    Column("request_id", NulFreeString, nullable=False),
     Column("digest", String, nullable=False),
-    Column("request", SealedText("tasks.request", "task_id"), nullable=False),
+    Column("request", EncryptedText("tasks.request", "task_id"), nullable=False),
     # To its owner, too: a task that was given to another tenant or session does not open there.
-    Column("terms", SealedText("tasks.terms", "task_id", "tenant", "session"), nullable=False),
-    Column("title", SealedText("tasks.title", "task_id", empty=True), nullable=False),
+    Column("terms", EncryptedText("tasks.terms", "task_id", "tenant", "session"), nullable=False),
+    Column("title", EncryptedText("tasks.title", "task_id", empty=True), nullable=False),
     Column("submitted_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
     # Every word of it.
     Column("forgotten_at", UtcDateTime),
-    Column("plan", SealedText("tasks.plan", "task_id")),
-    Column("progress", SealedText("tasks.progress", "task_id")),
+    Column("plan", EncryptedText("tasks.plan", "task_id")),
+    Column("progress", EncryptedText("tasks.progress", "task_id")),
     UniqueConstraint("tenant", "session", "request_id"),
 )
 
@@ -132,7 +132,7 @@ sessions = Table(
     Column("epoch", BigInteger, nullable=False),
     # Of the state, within an epoch: an attempt that comes late does not replace a newer state.
     Column("version", BigInteger, nullable=False),
-    Column("state", SealedText("sessions.state", "tenant", "session"), nullable=False),
+    Column("state", EncryptedText("sessions.state", "tenant", "session"), nullable=False),
 )
 
 # The plans that took the place of the first, which is in its task's row.
@@ -141,7 +141,7 @@ plan_revisions = Table(
     metadata,
     Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("body", SealedText("plan_revisions.body", "task_id", "number"), nullable=False),
+    Column("body", EncryptedText("plan_revisions.body", "task_id", "number"), nullable=False),
     Column("made_at", UtcDateTime, nullable=False),
 )
 
@@ -151,7 +151,7 @@ audit = Table(
     _ordinal(),
     Column("task_id", String, ForeignKey("tasks.task_id"), nullable=False),
     Column("entry_id", String, nullable=False),
-    Column("body", SealedText("audit.body", "task_id", "entry_id"), nullable=False),
+    Column("body", EncryptedText("audit.body", "task_id", "entry_id"), nullable=False),
     UniqueConstraint("task_id", "entry_id"),
 )
 
@@ -160,7 +160,7 @@ texts = Table(
     metadata,
     Column("blob", String, primary_key=True),
     # UTF-8 bytes, because PostgreSQL's text type refuses the NUL characters that documents and tool results may hold.
-    Column("content", SealedBytes("texts.content"), nullable=False),
+    Column("content", EncryptedBytes("texts.content"), nullable=False),
 )
 
 # Whose a text is: of every task that handed it in, or whose agents made it. A hash alone opens nothing.
@@ -191,7 +191,7 @@ documents = Table(
     Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     # To its text as well: another one that the store has cannot be put in its place.
-    Column("name", SealedString("documents.name", "task_id", "position", "blob", "source"), nullable=False),
+    Column("name", EncryptedString("documents.name", "task_id", "position", "blob", "source"), nullable=False),
     Column("blob", String, ForeignKey("texts.blob"), nullable=False),
     Column("lines", Integer, nullable=False),
     Column("characters", Integer, nullable=False),
@@ -221,7 +221,7 @@ messages = Table(
     _run(primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("message_id", String, nullable=False),
-    Column("body", SealedText("messages.body", "run_id", "version"), nullable=False),
+    Column("body", EncryptedText("messages.body", "run_id", "version"), nullable=False),
     Column("committed_at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "message_id"),
 )
@@ -232,7 +232,7 @@ compactions = Table(
     _run(primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("record_id", String, nullable=False),
-    Column("body", SealedText("compactions.body", "run_id", "version"), nullable=False),
+    Column("body", EncryptedText("compactions.body", "run_id", "version"), nullable=False),
     Column("committed_at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "record_id"),
 )
@@ -286,7 +286,7 @@ outcomes = Table(
     metadata,
     _run(primary_key=True),
     Column("leg", Integer, primary_key=True, autoincrement=False),
-    Column("body", SealedText("outcomes.body", "run_id", "leg"), nullable=False),
+    Column("body", EncryptedText("outcomes.body", "run_id", "leg"), nullable=False),
     Column("committed_at", UtcDateTime, nullable=False),
 )
 
@@ -297,7 +297,7 @@ passages = Table(
     Column("passage_id", String, nullable=False, unique=True),
     _run(),
     Column("task_id", String, nullable=False),
-    Column("body", SealedText("passages.body", "passage_id", "run_id"), nullable=False),
+    Column("body", EncryptedText("passages.body", "passage_id", "run_id"), nullable=False),
     # Empty while the passage waits. Rows stay: a lost memory can be written anew from them.
     Column("stored_at", UtcDateTime),
     # Set when the conversation was taken back; such a passage is in the memory as long as `stored_at` is set.
@@ -314,7 +314,7 @@ notes = Table(
     _run(),
     Column("note_id", String, nullable=False),
     Column("task_id", String, nullable=False, index=True),
-    Column("body", SealedText("notes.body", "run_id", "note_id"), nullable=False),
+    Column("body", EncryptedText("notes.body", "run_id", "note_id"), nullable=False),
     UniqueConstraint("run_id", "note_id"),
 )
 
@@ -323,7 +323,7 @@ deliverables = Table(
     metadata,
     _run(primary_key=True),
     Column("task_id", String, nullable=False),
-    Column("body", SealedText("deliverables.body", "run_id"), nullable=False),
+    Column("body", EncryptedText("deliverables.body", "run_id"), nullable=False),
 )
 
 # What happened to tasks, in the order of commits. It says nothing that another table does not have, but for the order.

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import StoreError
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.store.engine import Database
 from waystation.store.schema import FIRST_REVISION, REVISION, identity
@@ -17,7 +17,7 @@ from waystation.store.schema import FIRST_REVISION, REVISION, identity
 _UPGRADE_LOCK = 0x57415953
 """Key of the advisory lock under which a PostgreSQL database is upgraded."""
 
-_REVISION = proven(r"\d{4}")
+_REVISION = compile_bounded(r"\d{4}")
 _OF_HOME = ("key", "temporal.db", "run.json")
 """What else a home folder of Waystation has: a database beside one of these is set aside with its whole folder, since
 Temporal and the memory name tasks that no other store has.

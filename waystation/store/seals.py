@@ -3,7 +3,7 @@
 A sealed value begins with a mark that no other value begins with, and is bound to its table, its column and its row:
 moved to another row it does not open. A query reads a value together with the key of its row, whoever asks for it;
 what is written says its row (`bound`). Plain values, from when encryption was not on, are read all the same until the
-store is sealed as a whole (`AtRest.strict`). Empty values stay empty.
+store is sealed as a whole (`EncryptionConfig.strict`). Empty values stay empty.
 """
 
 from base64 import b64decode, b64encode
@@ -40,7 +40,7 @@ _PROVEN = "its row was written with the key"
 
 
 @dataclass(frozen=True)
-class AtRest:
+class EncryptionConfig:
     """How a database's texts are kept."""
 
     cipher: Cipher | None = None
@@ -51,18 +51,18 @@ class AtRest:
     """Whether values that are plain are refused."""
 
 
-PLAIN = AtRest()
+PLAIN = EncryptionConfig()
 
-_OF_ENGINES: WeakKeyDictionary[Dialect, AtRest] = WeakKeyDictionary()
+_OF_ENGINES: WeakKeyDictionary[Dialect, EncryptionConfig] = WeakKeyDictionary()
 """A column's type is told of nothing but the dialect, of which each engine has its own."""
 
 
-def keep_with(dialect: Dialect, at_rest: AtRest) -> None:
+def set_encryption(dialect: Dialect, at_rest: EncryptionConfig) -> None:
     """From here on this engine reads and writes so."""
     _OF_ENGINES[dialect] = at_rest
 
 
-def kept_with(dialect: Dialect) -> AtRest:
+def get_encryption(dialect: Dialect) -> EncryptionConfig:
     """How this engine reads and writes."""
     return _OF_ENGINES.get(dialect, PLAIN)
 
@@ -74,21 +74,21 @@ class BoundText(str):
     """The values of the columns that the column's type names, in their order."""
 
 
-def bound(text: str, *key: str | int) -> BoundText:
+def bind_to_row(text: str, *key: str | int) -> BoundText:
     """The text for the row with this key."""
     on_its_way = BoundText(text)
     on_its_way.row = BETWEEN.join(map(str, key))
     return on_its_way
 
 
-def proved(table: Table, row: Mapping[str, str | int | datetime]) -> dict[str, object]:
+def add_row_proof(table: Table, row: Mapping[str, str | int | datetime]) -> dict[str, object]:
     """A row on its way into a table whose rows are proven."""
     kind = table.c.proof.type
-    assert isinstance(kind, SealedProof)
-    return {**row, "proof": bound("", *[str(row[name]) for name in kind.key])}
+    assert isinstance(kind, RowProofType)
+    return {**row, "proof": bind_to_row("", *[str(row[name]) for name in kind.key])}
 
 
-class SealedText(TypeDecorator[str]):
+class EncryptedText(TypeDecorator[str]):
     """Text; without NUL characters, which PostgreSQL refuses."""
 
     impl = Text
@@ -107,14 +107,14 @@ class SealedText(TypeDecorator[str]):
         """Sealed, where this engine seals. Raises TypeError for a text that does not say its row."""
         if not value and (self.empty or not isinstance(value, BoundText)):
             return value  # nothing is written, or a query asks where something is
-        at_rest = kept_with(dialect)
+        at_rest = get_encryption(dialect)
         if not at_rest.seals or at_rest.cipher is None:
-            require_sealing(at_rest)
+            require_encryption(at_rest)
             plain = value.replace("\x00", "\ufffd")
             return "\ufffd" + plain[1:] if plain.startswith(TEXT_MARK) else plain
         if not isinstance(value, BoundText):
             raise TypeError(f"a text for {self.place} does not say for which row")
-        sealed = at_rest.cipher.seal(value.encode("utf-8", "surrogatepass"), _context(self.place, value.row))
+        sealed = at_rest.cipher.encrypt(value.encode("utf-8", "surrogatepass"), _context(self.place, value.row))
         return f"{TEXT_MARK}{b64encode(sealed).decode()}"
 
     def column_expression(self, column: ColumnElement[str]) -> ColumnElement[str]:
@@ -132,20 +132,20 @@ class SealedText(TypeDecorator[str]):
         row, kept = rest[: int(length)], rest[int(length) :]
         if not kept.startswith(TEXT_MARK):
             if kept or not self.empty:
-                _require_loose(kept_with(dialect), self.place)
+                _require_loose(get_encryption(dialect), self.place)
             return kept
         sealed = b64decode(kept.removeprefix(TEXT_MARK))
         return _opened(dialect, sealed, _context(self.place, row)).decode("utf-8", "surrogatepass")
 
 
-class SealedString(SealedText):
+class EncryptedString(EncryptedText):
     """The same for a column of the type VARCHAR."""
 
     impl = String
     cache_ok = True
 
 
-class SealedProof(SealedString):
+class RowProofType(EncryptedString):
     """That whoever wrote the columns of its key had the key: for rows that permit something and say nothing.
 
     Reading it is the check. Empty where this engine does not seal.
@@ -155,9 +155,9 @@ class SealedProof(SealedString):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """The proof of the row that the value says, whatever else it is; where this engine does not seal, none."""
-        at_rest = kept_with(dialect)
+        at_rest = get_encryption(dialect)
         if not at_rest.seals or at_rest.cipher is None:
-            require_sealing(at_rest)
+            require_encryption(at_rest)
             return ""
         if not isinstance(value, BoundText):
             raise TypeError(f"a proof for {self.place} does not say for which row")
@@ -166,7 +166,7 @@ class SealedProof(SealedString):
         return super().process_bind_param(proof, dialect)
 
 
-class SealedBytes(TypeDecorator[bytes]):
+class EncryptedBytes(TypeDecorator[bytes]):
     """UTF-8, which may hold NUL characters. Readers hold it against its content hash, which binds it to its row."""
 
     impl = LargeBinary
@@ -179,17 +179,17 @@ class SealedBytes(TypeDecorator[bytes]):
 
     def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | None:
         """Sealed, where this engine seals."""
-        at_rest = kept_with(dialect)
+        at_rest = get_encryption(dialect)
         if not value or not at_rest.seals or at_rest.cipher is None:
-            require_sealing(at_rest)
+            require_encryption(at_rest)
             return value
-        return BYTES_MARK + at_rest.cipher.seal(value, self.place.encode())
+        return BYTES_MARK + at_rest.cipher.encrypt(value, self.place.encode())
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> bytes | None:
-        """Opened, where it is sealed. Raises as `SealedText` does."""
+        """Opened, where it is sealed. Raises as `EncryptedText` does."""
         if value is None or not value.startswith(BYTES_MARK):
             if value:
-                _require_loose(kept_with(dialect), self.place)
+                _require_loose(get_encryption(dialect), self.place)
             return value
         return _opened(dialect, value[1:], self.place.encode())
 
@@ -202,7 +202,7 @@ def row_key(table: FromClause, key: Sequence[str]) -> ColumnElement[str]:
     return first
 
 
-def require_sealing(at_rest: AtRest) -> None:
+def require_encryption(at_rest: EncryptionConfig) -> None:
     """Raise StoreError where everything is encrypted, and this process would not do so."""
     if at_rest.strict:
         raise StoreError(
@@ -215,7 +215,7 @@ def _context(place: str, row: str) -> bytes:
     return f"{place}\x00{row}".encode("utf-8", "surrogatepass")
 
 
-def _require_loose(at_rest: AtRest, place: str) -> None:
+def _require_loose(at_rest: EncryptionConfig, place: str) -> None:
     if at_rest.strict:
         raise StoreError(
             f"a value in {place} is not encrypted and bound to its row, though everything in this store is: something "
@@ -225,11 +225,11 @@ def _require_loose(at_rest: AtRest, place: str) -> None:
 
 
 def _opened(dialect: Dialect, sealed: bytes, context: bytes) -> bytes:
-    cipher = kept_with(dialect).cipher
+    cipher = get_encryption(dialect).cipher
     if cipher is None:
         raise _unreadable("it is encrypted, and the key is not here")
     try:
-        return cipher.unseal(sealed, context)
+        return cipher.decrypt(sealed, context)
     except WrongKey as error:
         raise _unreadable(str(error)) from None
 

@@ -13,9 +13,9 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
-from waystation.agents.decisions import IN_ADVANCE, TopUp
-from waystation.kernel.amount import Amount, Limit, amount_text, limit_text
-from waystation.kernel.value import UNKNOWN_FIELD, Value, malformed
+from waystation.agents.decisions import IN_ADVANCE, TopUpPolicy
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
+from waystation.kernel.value import UNKNOWN_FIELD, Value, extract_validation_faults
 from waystation.planning.plan import PlanEdit
 from waystation.tasks.task import Approval, Refusal
 
@@ -143,14 +143,16 @@ def approve(standing: Circumstances, given: ApproveInput, now: datetime) -> Appr
     )
 
 
-def authorised(standing: Circumstances, request: Approval, top_up: TopUp | None, now: datetime) -> Approval | None:
+def authorised(
+    standing: Circumstances, request: Approval, top_up: TopUpPolicy | None, now: datetime
+) -> Approval | None:
     """The request, granted by what was authorised in advance; None where that is used up, too little, or over the
     ceiling: then a person is asked.
     """
     used = sum(approval.by == IN_ADVANCE for approval in standing.approvals)
-    if top_up is None or used >= top_up.times or not request.needed.less(top_up.amount).nothing:
+    if top_up is None or used >= top_up.times or not request.needed.subtract_clamped(top_up.amount).nothing:
         return None
-    if not standing.ceiling.covers(standing.limit.raised(top_up.amount).amount):
+    if not standing.ceiling.can_cover(standing.limit.increase_by(top_up.amount).amount):
         return None
     note = f"{used + 1} of {top_up.times}"
     return request.replace(decision="approved", granted=top_up.amount, by=IN_ADVANCE, note=note, answered_at=now)
@@ -196,7 +198,7 @@ def answer_together(answer: AnswerOne[GivenT], standing: Circumstances, given: G
             refused = refusal(signal, {"answer_id": given.answer_id}, error, now)
             answers.append(refused.replace(request_id=one))
         else:
-            standing = standing.replace(limit=standing.limit.raised(answered.granted))
+            standing = standing.replace(limit=standing.limit.increase_by(answered.granted))
             answers.append(answered)
     return SeveralAnswers(each=tuple(answers))
 
@@ -225,7 +227,7 @@ def plan_waits(asked: Approval) -> tuple[str, str]:
     plan = f"plan of {asked.steps_left} {steps} waits to be agreed to"
     if asked.asked.nothing:
         return plan, "the task ends; planning stays paid"
-    return f"revised {plan}, with {amount_text(asked.asked)} for new steps", "the plan stays as it was"
+    return f"revised {plan}, with {format_amount(asked.asked)} for new steps", "the plan stays as it was"
 
 
 def _by_an_approver(standing: Circumstances, by: str, proof: str) -> None:
@@ -313,12 +315,12 @@ def _stay_in_units(standing: Circumstances, granted: Amount) -> None:
 
 
 def _stay_under(standing: Circumstances, granted: Amount) -> None:
-    raised = standing.limit.raised(granted)
-    if not standing.ceiling.covers(raised.amount):
+    raised = standing.limit.increase_by(granted)
+    if not standing.ceiling.can_cover(raised.amount):
         room = standing.ceiling.after(standing.limit.amount)
         raise ValueError(
-            f"it would raise the task to {limit_text(raised)}{_ABOVE}{limit_text(standing.ceiling)}: "
-            f"{limit_text(room)} left"
+            f"it would raise the task to {format_limit(raised)}{_ABOVE}{format_limit(standing.ceiling)}: "
+            f"{format_limit(room)} left"
         )
 
 
@@ -351,7 +353,7 @@ def _reason(error: ValueError) -> str:
         "a field that is not known here"
         if fault.words == UNKNOWN_FIELD
         else f"{'.'.join(map(str, fault.place)) or 'the signal'}: {fault.words}"
-        for fault in malformed(error)
+        for fault in extract_validation_faults(error)
     ]
     return "; ".join(dict.fromkeys(faults))
 

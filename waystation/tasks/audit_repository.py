@@ -20,14 +20,22 @@ from waystation.documents.documents import (
     DocumentSet,
     DocumentsUpdate,
     KeptUpdate,
-    changes,
-    updated,
+    apply_document_set,
+    compute_document_changes,
 )
-from waystation.documents.text_repository import add_documents, document_row, documents_of
+from waystation.documents.text_repository import add_documents, document_row, load_task_documents
 from waystation.kernel.ids import short_hash
-from waystation.kernel.scopes import Installation, OfTenant, Reader
+from waystation.kernel.scopes import Reader, SystemScope, TenantScope
 from waystation.security.untrusted import ToolDefinition
-from waystation.store.engine import StorePart, add_once, batches, bodies, owned, reading, writing
+from waystation.store.engine import (
+    StorePart,
+    add_once,
+    build_owner_filter,
+    fetch_bodies,
+    iter_batches,
+    read_transaction,
+    write_transaction,
+)
 from waystation.store.schema import (
     audit,
     charges,
@@ -38,7 +46,7 @@ from waystation.store.schema import (
     tasks,
     trace_places,
 )
-from waystation.store.seals import bound
+from waystation.store.seals import bind_to_row
 from waystation.tasks.events import EventPage, TaskEvent, entered
 from waystation.tasks.signals import TOLD, UPDATED, entry_id
 from waystation.tasks.task import AuditEntry, TaskTerms, Telling
@@ -53,26 +61,28 @@ ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 class SqlAudit(StorePart):
     """The audit of the port `Store`."""
 
-    @writing
+    @write_transaction
     async def audit(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
         """Append an approval or an edit (each asked for and settled), or a refused message. Raises UnknownTask."""
         await require_task(connection, task_id)
         if await add_once(connection, audit, entry_row(task_id, entry)):
             self._tell(connection, task_id, entered(entry))
 
-    @reading
-    async def audit_trail(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[AuditEntry, ...]:
+    @read_transaction
+    async def list_audit_entries(
+        self, connection: AsyncConnection, task_id: str, reader: Reader
+    ) -> tuple[AuditEntry, ...]:
         """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
         trail = _of(task_id, reader).where(~audit.c.entry_id.startswith(DEFINED)).order_by(audit.c.ordinal)
-        return tuple(ENTRY.validate_json(body) for body in await bodies(connection, trail))
+        return tuple(ENTRY.validate_json(body) for body in await fetch_bodies(connection, trail))
 
-    @reading
+    @read_transaction
     async def tellings(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Telling, ...]:
         """What people told the task at work, in the order of their numbers."""
         told = map(Telling.model_validate_json, await _entries(connection, task_id, TOLD, reader))
         return tuple(sorted(told, key=lambda telling: telling.number))
 
-    @writing
+    @write_transaction
     async def first_definitions(
         self, connection: AsyncConnection, task_id: str, now: Sequence[ToolDefinition]
     ) -> tuple[ToolDefinition, ...]:
@@ -82,7 +92,7 @@ class SqlAudit(StorePart):
         if missing := [(id_, one) for id_, one in zip(ids, now, strict=True) if id_ not in known]:
             await require_task(connection, task_id)
             for id_, one in missing:
-                row = {"task_id": task_id, "entry_id": id_, "body": bound(one.model_dump_json(), task_id, id_)}
+                row = {"task_id": task_id, "entry_id": id_, "body": bind_to_row(one.model_dump_json(), task_id, id_)}
                 await add_once(connection, audit, row)
             known = await _defined(connection, task_id)  # another agent may have been first
         return tuple(known[id_] for id_ in ids)
@@ -97,26 +107,26 @@ async def _defined(connection: AsyncConnection, task_id: str) -> dict[str, ToolD
 async def _entries(connection: AsyncConnection, task_id: str, beginning: str, reader: Reader) -> Sequence[str]:
     """Bodies of those entries of a task whose ids begin so."""
     begun = _of(task_id, reader).where(audit.c.entry_id.startswith(beginning))
-    return await bodies(connection, begun)
+    return await fetch_bodies(connection, begun)
 
 
 def entry_row(task_id: str, entry: AuditEntry) -> dict[str, object]:
     """The entry as its table has it."""
     name = entry_id(entry)
-    return {"task_id": task_id, "entry_id": name, "body": bound(entry.model_dump_json(), task_id, name)}
+    return {"task_id": task_id, "entry_id": name, "body": bind_to_row(entry.model_dump_json(), task_id, name)}
 
 
 def _of(task_id: str, reader: Reader) -> Select[str, str]:
     joined = select(audit.c.body, tasks.c.terms).join(tasks, tasks.c.task_id == audit.c.task_id)
-    return joined.where(audit.c.task_id == task_id, owned(tasks, reader))
+    return joined.where(audit.c.task_id == task_id, build_owner_filter(tasks, reader))
 
 
 class SqlEvents(StorePart):
     """What happened to a tenant's tasks, in the order of the store's commits."""
 
-    @reading
+    @read_transaction
     async def events(
-        self, connection: AsyncConnection, reader: OfTenant, after: int, limit: int, task_id: str | None = None
+        self, connection: AsyncConnection, reader: TenantScope, after: int, limit: int, task_id: str | None = None
     ) -> EventPage:
         """The reader's first events of higher numbers, of one task or of all."""
         later = select(task_events).where(task_events.c.tenant == reader.tenant, task_events.c.number > after)
@@ -125,14 +135,16 @@ class SqlEvents(StorePart):
         rows = (await connection.execute(later.order_by(task_events.c.number).limit(limit))).mappings().all()
         named = {str(row["task_id"]) for row in rows}
         own: set[str] = set()
-        for batch in batches(named):
-            mine = select(tasks.c.task_id, tasks.c.terms).where(tasks.c.task_id.in_(batch), owned(tasks, reader))
-            own.update(await bodies(connection, mine))
+        for batch in iter_batches(named):
+            mine = select(tasks.c.task_id, tasks.c.terms).where(
+                tasks.c.task_id.in_(batch), build_owner_filter(tasks, reader)
+            )
+            own.update(await fetch_bodies(connection, mine))
         found = tuple(TaskEvent.model_validate(row, extra="ignore") for row in rows if row["task_id"] in own)
         return EventPage(events=found, upto=max([after, *(row["number"] for row in rows)]))
 
-    @reading
-    async def newest_event(self, connection: AsyncConnection, reader: OfTenant) -> int:
+    @read_transaction
+    async def newest_event(self, connection: AsyncConnection, reader: TenantScope) -> int:
         """The number of the tenant's newest event; 0 before the first."""
         newest = select(event_heads.c.number).where(event_heads.c.tenant == reader.tenant)
         return (await connection.execute(newest)).scalar_one_or_none() or 0
@@ -145,7 +157,7 @@ _NOBODY = ""
 class SqlTraces(StorePart):
     """What spans are made of, and how far they were sent."""
 
-    @writing
+    @write_transaction
     async def hold_traces(self, connection: AsyncConnection, holder: str, lease: timedelta) -> bool:
         """Whether this process is the one that sends spans, for so long from now on.
 
@@ -160,7 +172,7 @@ class SqlTraces(StorePart):
         taken = update(trace_places).where(trace_places.c.tenant == _NOBODY, free)
         return (await connection.execute(taken.values(holder=holder, held_until=now + lease))).rowcount == 1
 
-    @reading
+    @read_transaction
     async def unsent_traces(self, connection: AsyncConnection, limit: int) -> tuple[TracePlace, ...]:
         """Of each tenant that has any the next events, so many at most."""
         since, sent = func.coalesce(trace_places.c.since, 0), func.coalesce(trace_places.c.sent, 0)
@@ -179,15 +191,17 @@ class SqlTraces(StorePart):
                 places.append(TracePlace(tenant=tenant, since=begun, sent=gone, upto=upto, tasks=tasks_of_page))
         return tuple(places)
 
-    @reading
+    @read_transaction
     async def traced_task(
         self, connection: AsyncConnection, place: TracePlace, task_id: str
     ) -> tuple[TracedTask, int] | None:
         """What the task's trace is made of, but for the transcripts, which are empty here; and which of its spans went
         out before: those of events up to this number. None: there is no such task of the tenant.
         """
-        reader = OfTenant(tenant=place.tenant)
-        own = select(tasks.c.session, tasks.c.terms).where(tasks.c.task_id == task_id, owned(tasks, reader))
+        reader = TenantScope(tenant=place.tenant)
+        own = select(tasks.c.session, tasks.c.terms).where(
+            tasks.c.task_id == task_id, build_owner_filter(tasks, reader)
+        )
         if (row := (await connection.execute(own)).one_or_none()) is None:
             return None
         mine = (task_events.c.tenant == place.tenant, task_events.c.task_id == task_id)
@@ -206,7 +220,7 @@ class SqlTraces(StorePart):
         )
         return task, after
 
-    @writing
+    @write_transaction
     async def traces_sent(self, connection: AsyncConnection, place: TracePlace) -> None:
         """Everything of the place has gone out."""
         row = {"tenant": place.tenant, "since": place.since, "sent": place.upto}
@@ -229,7 +243,7 @@ async def _runs(connection: AsyncConnection, task_id: str, agents: frozenset[str
 class SqlUpdates(StorePart):
     """The part of the port `Store` by which documents change."""
 
-    @writing
+    @write_transaction
     async def update_documents(
         self, connection: AsyncConnection, task_id: str, update: DocumentsUpdate, given: DocumentSet
     ) -> KeptUpdate:
@@ -240,18 +254,18 @@ class SqlUpdates(StorePart):
         locked = select(tasks.c.ordinal).where(tasks.c.task_id == task_id).with_for_update()
         if (await connection.execute(locked)).one_or_none() is None:
             raise unknown_task(task_id)
-        known = {one.number: one for one in await _updates(connection, task_id, Installation())}
+        known = {one.number: one for one in await _updates(connection, task_id, SystemScope())}
         if update.number in known:
             return known[update.number]
-        before = await documents_of(connection, task_id, Installation())
-        after = updated(before, given)
-        kept = _kept(update, changes(before, after))
+        before = await load_task_documents(connection, task_id, SystemScope())
+        after = apply_document_set(before, given)
+        kept = _kept(update, compute_document_changes(before, after))
         await _put(connection, task_id, before, after)
         if await add_once(connection, audit, entry_row(task_id, kept)):
             self._tell(connection, task_id, entered(kept))
         return kept
 
-    @reading
+    @read_transaction
     async def document_updates(
         self, connection: AsyncConnection, task_id: str, reader: Reader
     ) -> tuple[KeptUpdate, ...]:

@@ -6,25 +6,25 @@ Takes agents' conversations back, between two legs or after the end; what went o
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from waystation.agents.compactor import Condenser
+from waystation.agents.compactor import Compactor
 from waystation.agents.roles import role_prompt
-from waystation.agents.tools.work import handed_in_by
-from waystation.context.history import current, restore, with_record
+from waystation.agents.tools.work import extract_deliverable
+from waystation.context.history import get_effective_transcript, restore, with_record
 from waystation.context.outcome import (
     CompactionOutcome,
     CompactionRequest,
     EditOutcome,
     EditRequest,
-    Manual,
+    ManualCompaction,
     Status,
 )
-from waystation.context.tokens import Measure
+from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Record, Transcript
 from waystation.context.units import pin, unpin
-from waystation.kernel.errors import BadInput, StoreError, TextMissing
+from waystation.kernel.errors import BadInput, StoreError, TextNotFoundError
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import Archive
-from waystation.privacy.policy import Place
+from waystation.memory.archive import OutboxDrainer
+from waystation.privacy.policy import TextDestination
 from waystation.store.ports import Store
 from waystation.tasks.continuation import TaskRewind, going_on, taken_back
 from waystation.tasks.signals import MAX_INSTRUCTIONS
@@ -37,16 +37,16 @@ class Rewinder:
     """Takes back. Every step of it can be repeated: a record of the same id is committed once."""
 
     store: Store
-    archive: Archive
+    archive: OutboxDrainer
 
     async def rewind(self, run: RunRef, message_id: str, record_id: str, *, keep: bool) -> None:
-        """Commit it, and take passages out of memory. Raises BadInput, FenceLost, VersionConflict, StoreError."""
+        """Commit it, and take passages out of memory. Raises BadInput, StaleFenceError, VersionConflict, StoreError."""
         await self.store.open_run(run)
         transcript = await self.store.load(run.run_id, run.reader)
         if not any(record.id == record_id for record in transcript.records):
             rewind = taken_back(transcript, message_id, record_id, keep=keep)
-            stays = current(with_record(transcript, rewind.record)).messages
-            rewind = rewind.replace(handed_in=handed_in_by(stays))
+            stays = get_effective_transcript(with_record(transcript, rewind.record)).messages
+            rewind = rewind.replace(handed_in=extract_deliverable(stays))
             fence = await self.store.take_fence(run.run_id)
             await self.store.commit_rewind(fence, transcript.version, rewind)
         await self.archive.drain(run.run_id)
@@ -72,7 +72,7 @@ class Rewinder:
 
     async def _start_over(self, run: RunRef, record_id: str) -> None:
         transcript = await self.store.load(run.run_id, run.reader)
-        if said := current(transcript).messages:
+        if said := get_effective_transcript(transcript).messages:
             await self.rewind(run, said[0].id, record_id, keep=False)
 
 
@@ -80,7 +80,7 @@ class Rewinder:
 class Editor:
     """Carries edits out. What cannot be done changes nothing, and the outcome says why."""
 
-    condenser: Condenser
+    condenser: Compactor
 
     async def edit(self, request: EditRequest) -> EditOutcome:
         """Carry one out; a retry finds what an earlier attempt committed and commits nothing more.
@@ -117,7 +117,7 @@ class Editor:
             give_up_summary=request.give_up_summary,
         )
         instructions = await self._instructions(request)
-        manual = Manual(edit_id=request.edit.id, instructions=instructions, scale=request.scale)
+        manual = ManualCompaction(edit_id=request.edit.id, instructions=instructions, scale=request.scale)
         outcome = await self.condenser.compress(compaction, manual)
         done = outcome.status.made_room
         return EditOutcome(state="done" if done else "refused", reason=_became(outcome), compaction=outcome)
@@ -129,14 +129,14 @@ class Editor:
         desk = self.condenser.desk
         try:
             text = await desk.store.get_text(request.edit.instructions, request.run.reader)
-        except TextMissing:
+        except TextNotFoundError:
             raise BadInput(
                 "its instructions are not in the task's store: send it with `waystation compact --instructions`, "
                 "which puts them there"
             ) from None
         if len(text) > MAX_INSTRUCTIONS:
             raise BadInput(f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS:,}")
-        (redacted,) = await desk.redactor_of(request.run).redact([text], Place.WISH, request.run.tenant)
+        (redacted,) = await desk.redactor_of(request.run).redact([text], TextDestination.WISH, request.run.tenant)
         return redacted.text
 
     async def _opened(self, request: EditRequest) -> Transcript:
@@ -145,7 +145,7 @@ class Editor:
         return await transcripts.load(request.run.run_id, request.run.reader)
 
     async def _commit(self, request: EditRequest, transcript: Transcript, record_of: Callable[[], Record]) -> None:
-        """The record of the edit, once. Raises BadInput, FenceLost, VersionConflict."""
+        """The record of the edit, once. Raises BadInput, StaleFenceError, VersionConflict."""
         transcripts, run_id = self.condenser.desk.store, request.run.run_id
         if any(record.id == request.edit.id for record in transcript.records):
             return  # without a fence: it would be taken away from the leg that came after
@@ -158,9 +158,11 @@ class Editor:
         desk = self.condenser.desk
         return Rewinder(desk.store, self.condenser.archive)
 
-    async def _measure(self, request: EditRequest, transcript: Transcript) -> Measure:
-        toolbox = await self.condenser.desk.toolbox_of(request.run, request.terms, transcript)
-        return Measure(fixed=toolbox.fixed_tokens(role_prompt(request.run.role)), scale=request.scale)
+    async def _measure(self, request: EditRequest, transcript: Transcript) -> TokenEstimator:
+        toolbox = await self.condenser.desk.build_agent_toolbox(request.run, request.terms, transcript)
+        return TokenEstimator(
+            fixed=toolbox.estimate_prompt_overhead(role_prompt(request.run.role)), scale=request.scale
+        )
 
 
 _WORDS = {

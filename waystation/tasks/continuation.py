@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from waystation.agents.agent_run import AgentRun
-from waystation.agents.delegation import parent_of, step_of
+from waystation.agents.delegation import get_parent_id, get_step_id
 from waystation.agents.deliverables import Deliverable
-from waystation.budgets.budget import Account, RunTotals
-from waystation.context.history import current, rewind, with_record
+from waystation.budgets.budget import BudgetAccount, RunUsage
+from waystation.context.history import get_effective_transcript, rewind, with_record
 from waystation.context.outcome import ContextEdit
-from waystation.context.transcript import Rewound, Transcript
+from waystation.context.transcript import RewindRecord, Transcript
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.held_signals import HeldMessage
@@ -38,14 +38,14 @@ def forked(ended: TaskState, origin: ForkedFrom, ref: TaskRef, terms: TaskTerms)
     """
     plan = _plan_with_step(ended, origin)
     again = _again(ended, plan, origin.step)
-    kept = {agent: _kept(run, ref) for agent, run in ended.runs.items() if step_of(agent) not in again}
-    begun = TaskState(account=Account(limit=terms.budget), runs=kept)
+    kept = {agent: _kept(run, ref) for agent, run in ended.runs.items() if get_step_id(agent) not in again}
+    begun = TaskState(account=BudgetAccount(limit=terms.budget), runs=kept)
     begun = begun.replace(tellings=ended.tellings, updates=ended.updates)
     reused = Reused(task_id=origin.task_id, agents=tuple(kept), payers=_payers(ended, kept))
     steps = [step.id for step in plan.steps if step.id in kept]
     notes = tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in reused.sentences(steps))
     remaining = Plan(steps=tuple(step for step in plan.steps if step.id in again))
-    planned = provided(begun, RunTotals(), terms).planned(remaining, RunTotals(), notes, terms.agent_budget)
+    planned = provided(begun, RunUsage(), terms).planned(remaining, RunUsage(), notes, terms.agent_budget)
     oversight = _oversight(ended, again, plan).replace(shares=planned.oversight.shares)
     return planned.replace(plan=plan, reused=reused, oversight=oversight)
 
@@ -80,7 +80,7 @@ def _payers(ended: TaskState, kept: Iterable[str]) -> dict[str, str]:
 def _kept(run: AgentRun, ref: TaskRef) -> AgentRun:
     """The same work under the new task. What it cost was paid there."""
     own = run.run.replace(store_id=ref.store_id, tenant=ref.tenant, session=ref.session, task_id=ref.task_id)
-    return run.replace(run=own, totals=RunTotals())
+    return run.replace(run=own, totals=RunUsage())
 
 
 def _oversight(ended: TaskState, again: frozenset[str], plan: Plan) -> Oversight:
@@ -93,7 +93,7 @@ def _oversight(ended: TaskState, again: frozenset[str], plan: Plan) -> Oversight
 class Rewind(Value):
     """One transcript taken back. Charges stay, and so does what was said: it only counts no more."""
 
-    record: Rewound
+    record: RewindRecord
     gone: frozenset[str]
     """Ids of the messages that count no more: passages that have any of them go."""
     calls: frozenset[str]
@@ -120,8 +120,8 @@ class TaskRewind(Value):
 def taken_back(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> Rewind:
     """The rewind to a message, and what goes with it. Raises BadInput for a message that does not count."""
     record = rewind(transcript, message_id, record_id, keep=keep)
-    stays = {message.id for message in current(with_record(transcript, record)).messages}
-    gone = [message for message in current(transcript).messages if message.id not in stays]
+    stays = {message.id for message in get_effective_transcript(with_record(transcript, record)).messages}
+    gone = [message for message in get_effective_transcript(transcript).messages if message.id not in stays]
     return Rewind(
         record=record,
         gone=frozenset(message.id for message in gone),
@@ -148,7 +148,7 @@ def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[
     shares = share_out_with_reserves(account.unreserved, agent_budget, roles, ended.minimum_reserves)
     for step_id in again:
         account = account.reserve(step_id, shares[step_id].amount)
-    reopened = {step_id: run.reopened(shares[step_id]) for step_id, run in worked.items()}
+    reopened = {step_id: run.reopen_run(shares[step_id]) for step_id, run in worked.items()}
     edit = _edit(reopened[asked.agent], asked)
     agent = reopened.pop(asked.agent).with_edit(edit)
     untouched = {step_id: run for step_id, run in ended.runs.items() if step_id not in again}
@@ -171,9 +171,9 @@ def _plan_with_agent(ended: TaskState, agent: str) -> Plan:
     plan = ended.plan or Plan(steps=())
     if agent not in ended.runs:
         raise BadInput(f"there is no agent {agent!r} that has worked; there are: {', '.join(ended.runs) or 'none'}")
-    if parent_of(agent) is not None:
+    if get_parent_id(agent) is not None:
         raise BadInput(
-            f"{agent} is a subagent, and {step_of(agent)} has used what it found: take {step_of(agent)} back"
+            f"{agent} is a subagent, and {get_step_id(agent)} has used what it found: take {get_step_id(agent)} back"
         )
     return plan
 

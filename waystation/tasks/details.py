@@ -12,15 +12,15 @@ from textwrap import indent
 
 from pydantic import JsonValue
 
-from waystation.agents.agent_run import Outlook, unanswered_text
+from waystation.agents.agent_run import BudgetForecast, format_unanswered_call
 from waystation.agents.decisions import IN_ADVANCE, ActionQuestion
-from waystation.agents.delegation import depth_of, parent_of
-from waystation.agents.deliverables import Made
-from waystation.kernel.amount import Amount, Limit, amount_text, dollars, limit_text, used_text
+from waystation.agents.delegation import get_delegation_depth, get_parent_id
+from waystation.agents.deliverables import WorkCounts
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount
 from waystation.kernel.errors import BadInput
-from waystation.kernel.text import counted
+from waystation.kernel.text import format_count
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.security.untrusted import LONGEST_NOTE, one_line, plain_words, said_name
+from waystation.security.untrusted import LONGEST_NOTE, plain_words, render_claimed_name, sanitize_line
 from waystation.tasks.approvals import plan_waits
 from waystation.tasks.task import Approval, StepProgress, TaskPhase, TaskProgress
 
@@ -60,31 +60,31 @@ ABOUT_DIGITS = 2
 def in_units(amount: Amount, limit: Limit) -> str:
     """The amount in the units of its limit, also where it is nothing: `$0.00` and no tokens of a budget in dollars."""
     if limit.unlimited:
-        return amount_text(amount)
+        return format_amount(amount)
     tokens, micro_usd = limit.tokens is not None, limit.micro_usd is not None
-    return limit_text(
+    return format_limit(
         Limit(tokens=amount.tokens if tokens else None, micro_usd=amount.micro_usd if micro_usd else None)
     )
 
 
-def estimate_line(seen: Outlook, asked: Amount) -> str:
+def estimate_line(seen: BudgetForecast, asked: Amount) -> str:
     """`7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`; and what a ceiling leaves."""
     text = "no call so far"
     if seen.calls:
-        text = f"{counted(seen.calls, 'call')} so far, about {amount_text(_about(seen.each))} each"
+        text = f"{format_count(seen.calls, 'call')} so far, about {format_amount(_about(seen.each))} each"
     if seen.unanswered:
-        text = f"{text}; {unanswered_text(seen.unanswered)}"
+        text = f"{text}; {format_unanswered_call(seen.unanswered)}"
     if not seen.grantable:
-        room = f"the task's ceiling leaves {limit_text(seen.room)} for grants, too little for its next call"
+        room = f"the task's ceiling leaves {format_limit(seen.room)} for grants, too little for its next call"
         return f"{text}; {room}: deny it, or cancel the task"
     if seen.calls and seen.worth:
-        text = f"{text}: {amount_text(asked)} more are worth about {seen.worth:,}"
-    if not seen.finishing.less(asked).nothing:
+        text = f"{text}: {format_amount(asked)} more are worth about {seen.worth:,}"
+    if not seen.finishing.subtract_clamped(asked).nothing:
         text = (
-            f"{text}; finishing the task may take about {amount_text(_about(seen.finishing))} more at the pace so far"
+            f"{text}; finishing the task may take about {format_amount(_about(seen.finishing))} more at the pace so far"
         )
-    if not seen.room.covers(asked):
-        text = f"{text}; the task's ceiling leaves {limit_text(seen.room)} for grants: approve no more than that"
+    if not seen.room.can_cover(asked):
+        text = f"{text}; the task's ceiling leaves {format_limit(seen.room)} for grants: approve no more than that"
     return text
 
 
@@ -92,7 +92,8 @@ def least_text(approval: Approval) -> str:
     """The smallest grant that helps, and why it is so much more than the mean: it follows on `at least`."""
     worst = approval.limit.counted(approval.limit.after(approval.spent).amount + approval.needed)
     return (
-        f"{amount_text(approval.needed)}: its next call is made when {in_units(worst, approval.limit)} are there, the "
+        f"{format_amount(approval.needed)}: its next call is made when {in_units(worst, approval.limit)} are there, "
+        "the "
         "most that request and longest reply can come to, though most cost far less; a smaller grant pauses again"
     )
 
@@ -101,16 +102,16 @@ def steps_text(approval: Approval) -> str:
     """What the task had spent, how many of its steps were finished, and what stays reserved for those to come."""
     spent, seen = f"the task had spent {in_units(approval.task_spent, approval.limit)}", approval.outlook
     if seen is None:
-        return f"{spent}, with {counted(approval.steps_left, 'step')} to finish"
-    text = f"{spent}, with {seen.finished} of {counted(seen.finished + approval.steps_left, 'step')} finished"
+        return f"{spent}, with {format_count(approval.steps_left, 'step')} to finish"
+    text = f"{spent}, with {seen.finished} of {format_count(seen.finished + approval.steps_left, 'step')} finished"
     keep = "keeps its" if seen.to_come == 1 else "keep their"
     return f"{text}; {seen.to_come} to come {keep} {in_units(seen.kept, approval.limit)}" if seen.to_come else text
 
 
-def made_text(made: Made) -> str:
+def made_text(made: WorkCounts) -> str:
     """`3 notes and 1 section`; `nothing`."""
     counts = ((made.notes, "note"), (made.findings, "finding"), (made.sections, "section"))
-    return _listed([counted(number, noun) for number, noun in counts if number]) or "nothing"
+    return _listed([format_count(number, noun) for number, noun in counts if number]) or "nothing"
 
 
 def plan_details(task_id: str, approval: Approval) -> str:
@@ -118,7 +119,8 @@ def plan_details(task_id: str, approval: Approval) -> str:
     sent = json.dumps({"request_id": approval.request_id, "by": "name"})
     deadline = f" Its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
     what = (
-        f"**The plan waits to be agreed to**: its {counted(approval.steps_left, 'step')} are below, with what each may "
+        f"**The plan waits to be agreed to**: its {format_count(approval.steps_left, 'step')} are below, with what "
+        "each may "
         f"spend; `waystation plan {task_id}` has what each is to do, and `--edit` changes it."
     )
     if not approval.asked.nothing:
@@ -130,10 +132,10 @@ def plan_details(task_id: str, approval: Approval) -> str:
     )
 
 
-def denial_text(seen: Outlook, agent: str) -> str:
+def denial_text(seen: BudgetForecast, agent: str) -> str:
     """What a denial delivers that does not cancel the task: it follows on `if denied`."""
     has = made_text(seen.made)
-    if (parent := parent_of(agent)) is not None:
+    if (parent := get_parent_id(agent)) is not None:
         return f"{agent} hands {has} back to {parent}, which goes on with that, and the task ends partial"
     if seen.needed_by:
         goes_on = "goes" if len(seen.needed_by) == 1 else "go"
@@ -147,11 +149,11 @@ def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
     `origin`: where the answer came from, where that is known.
     """
     asked = _asked(approval)
-    known = f"verified by {one_line(approval.verified)}" if approval.verified else "a name as given"
+    known = f"verified by {sanitize_line(approval.verified)}" if approval.verified else "a name as given"
     claim = "; ".join(filter(None, (known if approval.by else "", origin)))
-    by = f" by {said_name(approval.by)} ({claim})" if claim else ""
-    note = f": {one_line(approval.note, LONGEST_NOTE)}" if approval.note else ""
-    granted = "" if approval.granted.nothing else f"{amount_text(approval.granted)} "
+    by = f" by {render_claimed_name(approval.by)} ({claim})" if claim else ""
+    note = f": {sanitize_line(approval.note, LONGEST_NOTE)}" if approval.note else ""
+    granted = "" if approval.granted.nothing else f"{format_amount(approval.granted)} "
     match approval.decision:
         case "pending":
             return f"{asked}; {'nobody answered' if over else 'not answered yet'}"
@@ -170,13 +172,13 @@ def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
 
 def _asked(approval: Approval) -> str:
     if approval.about_plan:
-        return f"the plan, of {counted(approval.steps_left, 'step')}, was to be agreed to"
+        return f"the plan, of {format_count(approval.steps_left, 'step')}, was to be agreed to"
     if approval.action is not None:
         return f"{approval.agent} asked to call {approval.action.tool}"
-    after = f" after {counted(approval.outlook.calls, 'call')}" if approval.outlook is not None else ""
+    after = f" after {format_count(approval.outlook.calls, 'call')}" if approval.outlook is not None else ""
     if approval.reason:
         return f"{approval.agent} made no more calls{after} ({approval.reason})"
-    return f"{approval.agent} asked for {amount_text(approval.asked)}{after}"
+    return f"{approval.agent} asked for {format_amount(approval.asked)}{after}"
 
 
 def _about(amount: Amount) -> Amount:
@@ -253,8 +255,8 @@ def _why(approval: Approval) -> str:
         made = f" So far: {made_text(seen.made)}." if seen is not None else ""
         return f"**{approval.agent} makes no more calls: {approval.reason}.** See to it there first.{made}"
     lines = [
-        f"**{approval.agent} asks for {amount_text(approval.asked)}.** It has spent "
-        f"{used_text(approval.spent, approval.limit)}.",
+        f"**{approval.agent} asks for {format_amount(approval.asked)}.** It has spent "
+        f"{format_used_amount(approval.spent, approval.limit)}.",
         "",
         *([f"- {estimate_line(seen, approval.asked)}"] if seen is not None else []),
         f"- at least {least_text(approval)}",
@@ -298,10 +300,10 @@ def _edits(progress: TaskProgress) -> str:
 
 
 def _step(step: StepProgress) -> str:
-    used = "" if step.limit.unlimited else f", {used_text(step.spent, step.limit)}"
+    used = "" if step.limit.unlimited else f", {format_used_amount(step.spent, step.limit)}"
     legs = f", {step.legs} leg{'s' if step.legs != 1 else ''}" if step.legs else ""
     reason = f": {plain_words(step.reason)}" if step.reason else ""
-    indent = "  " * depth_of(step.id)
+    indent = "  " * get_delegation_depth(step.id)
     title = plain_words(step.title)
     return f"{indent}- {MARKS[step.state]} **{step.id}** {title} ({step.role}): {step.state}{legs}{used}{reason}"
 
@@ -314,7 +316,8 @@ def _budget(progress: TaskProgress) -> str:
     budget = progress.budget
     possibly = progress.totals.possibly_billed
     return (
-        f"**Budget** {used_text(budget.spent, budget.limit)} spent, {in_units(budget.reserved, budget.limit)} reserved"
+        f"**Budget** {format_used_amount(budget.spent, budget.limit)} spent, "
+        f"{in_units(budget.reserved, budget.limit)} reserved"
         + (f"; {possibly:,} possibly billed without a reply" if possibly else "")
         + f"; {cost_text(progress)}"
     )
@@ -324,7 +327,7 @@ def _work(progress: TaskProgress) -> str:
     made = progress.all_compactions
     if not made.made_room:
         return ""
-    return f"**Context** {counted(made.made_room, 'compaction')}, {made.hidden_tokens:,} tokens compressed away"
+    return f"**Context** {format_count(made.made_room, 'compaction')}, {made.hidden_tokens:,} tokens compressed away"
 
 
 def privacy_text(progress: TaskProgress) -> str:
@@ -340,8 +343,8 @@ def work_text(progress: TaskProgress) -> tuple[str, str]:
     legs = sum(step.legs for step in progress.steps if step.id in reused)
     compactions = progress.compactions_of(reused).count
     return (
-        f"{counted(progress.legs, 'leg')}{_by_reused(legs)}",
-        f"{counted(progress.all_compactions.count, 'compaction')}{_by_reused(compactions)}",
+        f"{format_count(progress.legs, 'leg')}{_by_reused(legs)}",
+        f"{format_count(progress.all_compactions.count, 'compaction')}{_by_reused(compactions)}",
     )
 
 
@@ -352,7 +355,7 @@ def _by_reused(number: int) -> str:
 def cost_text(progress: TaskProgress) -> str:
     """What the task has cost. An unknown price is said, never shown as zero."""
     micro_usd = known_cost(progress)
-    return UNPRICED if micro_usd is None else dollars(micro_usd)
+    return UNPRICED if micro_usd is None else format_usd(micro_usd)
 
 
 def known_cost(progress: TaskProgress) -> int | None:

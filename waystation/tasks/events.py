@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Literal
 
 from waystation.agents.decisions import Resolution
-from waystation.context.transcript import Charge, Compaction, Message, PromptPrefix, Record, Rewound
+from waystation.context.transcript import Charge, Compaction, Message, PromptPrefixRecord, Record, RewindRecord
 from waystation.documents.documents import KeptUpdate
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
@@ -104,12 +104,12 @@ def charged(kind: EventKind, charge: Charge, message: Message | None = None) -> 
 
 def recorded(record: Record) -> Happening | None:
     """Something was done to a conversation. None where it only says what is sent."""
-    if isinstance(record, PromptPrefix):
+    if isinstance(record, PromptPrefixRecord):
         return None
     kind: EventKind = "edited"
     if isinstance(record, Compaction):
         kind = "compacted"
-    elif isinstance(record, Rewound):
+    elif isinstance(record, RewindRecord):
         kind = "rewound"
     return Happening(kind=kind, reference=record.id, detail=record.type)
 

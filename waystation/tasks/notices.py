@@ -7,11 +7,11 @@ from html import unescape
 
 from pydantic import JsonValue
 
-from waystation.agents.agent_run import unanswered_text
-from waystation.kernel.amount import Amount, Limit, amount_text, used_text
-from waystation.kernel.temporal_names import notices_id
+from waystation.agents.agent_run import format_unanswered_call
+from waystation.kernel.amount import Amount, Limit, format_amount, format_used_amount
+from waystation.kernel.temporal_names import make_notification_id_prefix
 from waystation.kernel.value import Value
-from waystation.security.untrusted import plain_words, seen_on_one_line
+from waystation.security.untrusted import plain_words, strip_invisible_characters
 from waystation.tasks.approvals import plan_waits
 from waystation.tasks.task import Approval, TaskPhase
 
@@ -70,7 +70,7 @@ class Notice(Value):
     def delivery_id(self) -> str:
         """The same for the same event, whenever and however often it is told."""
         about = self.phase if self.request is None else f"{self.event}-{self.request.request_id}"
-        return f"{notices_id(self.task_id)}{about}"
+        return f"{make_notification_id_prefix(self.task_id)}{about}"
 
     @property
     def summary(self) -> str:
@@ -124,7 +124,7 @@ def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:
         "event": notice.name,
         "delivery_id": notice.delivery_id,
         "task_id": notice.task_id,
-        "title": seen_on_one_line(notice.title),
+        "title": strip_invisible_characters(notice.title),
         "phase": notice.phase.value,
         "at": notice.at.isoformat(),
         **_units("spent", notice.spent),
@@ -136,16 +136,16 @@ def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:
             **_units("asked", notice.request.asked),
         }
         if notice.request.action is not None:
-            told["tool"] = seen_on_one_line(notice.request.action.tool)
+            told["tool"] = strip_invisible_characters(notice.request.action.tool)
         if notice.request.answer_by is not None:
             told["answer_by"] = notice.request.answer_by.isoformat()
-    reason = seen_on_one_line(notice.request.reason if notice.request is not None else notice.reason)
+    reason = strip_invisible_characters(notice.request.reason if notice.request is not None else notice.reason)
     return told | ({"reason": reason} if reason else {}) | ({"link": link} if link is not None else {})
 
 
 def escaped(words: str) -> str:
     """Words on one line in which Slack finds no mentions, links or entities, and of which everything is seen."""
-    return seen_on_one_line(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return strip_invisible_characters(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _no_code(words: str) -> str:
@@ -162,9 +162,11 @@ def _event(notice: Notice) -> str:
     if request is None:
         ending = ENDINGS.get(notice.phase, "failed")
         because = f" ({escaped(notice.reason)})" if notice.reason else ""
-        return f"*A task {ending}*{because}: {task}. It spent {used_text(notice.spent, notice.limit)}."
+        return f"*A task {ending}*{because}: {task}. It spent {format_used_amount(notice.spent, notice.limit)}."
     if notice.event is Event.ASKED:
-        return f"{_asking(request)} It works on {task}, which has spent {used_text(notice.spent, notice.limit)}."
+        return (
+            f"{_asking(request)} It works on {task}, which has spent {format_used_amount(notice.spent, notice.limit)}."
+        )
     if notice.event is Event.WITHDRAWN:
         return f"*`{request.request_id}` needs no answer any more: {escaped(request.note)}.* It is about {task}."
     if request.about_plan and notice.event is Event.EXPIRED:
@@ -184,8 +186,8 @@ def _asking(request: Approval) -> str:
     if request.about_plan:
         return f"*A {plan_waits(request)[0]}.*{until}"
     cause = request.outlook.unanswered if request.outlook is not None else ""
-    why = f" Before that, {escaped(unanswered_text(cause))}." if cause else ""
-    return f"*`{request.agent}` asks for {amount_text(request.asked)}.*{why}{until}"
+    why = f" Before that, {escaped(format_unanswered_call(cause))}." if cause else ""
+    return f"*`{request.agent}` asks for {format_amount(request.asked)}.*{why}{until}"
 
 
 def _next_step(notice: Notice) -> str:

@@ -76,6 +76,6 @@ class Notifier(Protocol):
 
         Raises:
             WebhookUnavailable: worth another attempt.
-            WebhookRefused: another attempt changes nothing.
+            WebhookRejectedError: another attempt changes nothing.
         """
         ...

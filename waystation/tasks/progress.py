@@ -13,19 +13,19 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Literal, TypeVar
 
 from waystation.agents.agent_run import AgentRun
-from waystation.agents.delegation import parent_of
-from waystation.budgets.budget import RunTotals, summed
+from waystation.agents.delegation import get_parent_id
+from waystation.budgets.budget import RunUsage, sum_run_usage
 from waystation.context.outcome import AgentCompaction, CompactionTotals
 from waystation.context.transcript import Charge, Intent
-from waystation.kernel.amount import Amount, Limit, used_text
+from waystation.kernel.amount import Amount, Limit, format_used_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.text import counted
+from waystation.kernel.text import format_count
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.planning.plan import Step
-from waystation.privacy.policy import Policy, cut
+from waystation.privacy.policy import Policy, truncate_redacted
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import Approval, BudgetProgress, Reused, StepProgress, StepState, TaskProgress, TaskTerms
 
@@ -64,7 +64,7 @@ def run_details(run: AgentRun, title: str) -> str:
     lines = [
         f"**{run.run.step_id}** {title} ({run.run.role}): {_state_of(run, asked=run.phase in {'spent', 'asking'})}",
         "",
-        f"- {counted(run.leg - 1, 'leg')}, {used_text(run.totals.spent, run.limit)}",
+        f"- {format_count(run.leg - 1, 'leg')}, {format_used_amount(run.totals.spent, run.limit)}",
         *(f"- {note}" for note in run.notes),
         *([f"- {run.reason}"] if run.reason else []),
     ]
@@ -96,7 +96,9 @@ def progress_of(
         budget=BudgetProgress(
             limit=state.account.limit,
             spent=state.totals.spent,
-            reserved=state.account.limit.counted((state.account.held + state.account.spent).less(state.totals.spent)),
+            reserved=state.account.limit.counted(
+                (state.account.held + state.account.spent).subtract_clamped(state.totals.spent)
+            ),
         ),
         totals=state.totals,
         legs=sum(run.leg - 1 for run in runs),
@@ -168,7 +170,7 @@ def _newest(progress: TaskProgress, count: int) -> TaskProgress:
     earlier = dict(progress.earlier_compactions)
     for one in dropped:
         earlier[one.agent] = earlier.get(one.agent, CompactionTotals()) + CompactionTotals.of((one,))
-    finished = [step.id for step in progress.steps if parent_of(step.id) and step.state in {"done", "partial"}]
+    finished = [step.id for step in progress.steps if get_parent_id(step.id) and step.state in {"done", "partial"}]
     gone = frozenset(finished[: max(0, len(finished) - count)])
     return progress.replace(
         compactions=progress.compactions[len(dropped) :],
@@ -195,24 +197,24 @@ def _newest_closed(approvals: tuple[Approval, ...], count: int) -> tuple[Approva
 
 
 def _cut(text: str) -> str:
-    return cut(text, SHOWN_NOTE, " …")
+    return truncate_redacted(text, SHOWN_NOTE, " …")
 
 
 def _last(entries: tuple[_EntryT, ...], count: int) -> tuple[_EntryT, ...]:
     return entries[max(0, len(entries) - count) :]
 
 
-def spending(progress: TaskProgress, spent: Mapping[str, RunTotals]) -> TaskProgress:
+def spending(progress: TaskProgress, spent: Mapping[str, RunUsage]) -> TaskProgress:
     """With what the store says that its agents have spent, by the ids of their steps. The workflow hears of it when a
     leg ends, and knows then which calls will have no answer any more: what it has counted never goes back.
     """
-    known, totals = progress.totals, summed(tuple(spent.values()))
+    known, totals = progress.totals, sum_run_usage(tuple(spent.values()))
     totals = totals.replace(
         possibly_billed=max(known.possibly_billed, totals.possibly_billed),
         possibly_billed_micro_usd=max(known.possibly_billed_micro_usd, totals.possibly_billed_micro_usd),
     )
     budget = progress.budget
-    held = (budget.reserved + budget.spent).less(totals.spent)
+    held = (budget.reserved + budget.spent).subtract_clamped(totals.spent)
     return progress.replace(
         totals=totals,
         budget=budget.replace(spent=totals.spent, reserved=budget.limit.counted(held)),
@@ -220,7 +222,7 @@ def spending(progress: TaskProgress, spent: Mapping[str, RunTotals]) -> TaskProg
     )
 
 
-def _spent(step: StepProgress, totals: RunTotals) -> StepProgress:
+def _spent(step: StepProgress, totals: RunUsage) -> StepProgress:
     spent = Amount(
         tokens=max(step.spent.tokens, totals.spent.tokens), micro_usd=max(step.spent.micro_usd, totals.spent.micro_usd)
     )
@@ -265,7 +267,9 @@ class Unanswered(Value):
 
 
 class BillLine(Value):
-    """Calls of one kind. `cost_micro_usd` is None where one of them has no known price: never zero, never a guess."""
+    """Calls of one kind. `cost_micro_usd` is None where one of them has no known price: never zero, never a
+    guess.
+    """
 
     agent: str
     model: str
@@ -373,7 +377,7 @@ def left_for_steps(progress: TaskProgress) -> Limit | None:
     if not any(asked.about_plan and asked.decision == "pending" for asked in progress.approvals):
         return None
     budget, held = progress.budget, (step.limit.amount for step in progress.steps)
-    return budget.limit.after(budget.spent + budget.reserved).raised(sum(held, Amount()))
+    return budget.limit.after(budget.spent + budget.reserved).increase_by(sum(held, Amount()))
 
 
 USUAL_DAYS, MOST_DAYS = 30, 366

@@ -6,7 +6,7 @@ Money may come free while it waits for a person: then it goes on with that, and 
 from datetime import datetime
 
 from waystation.agents.agent_run import AgentRun
-from waystation.agents.delegation import parent_of
+from waystation.agents.delegation import get_parent_id
 from waystation.kernel.amount import Amount
 from waystation.planning.plan import Step
 from waystation.tasks.state import HELD_FOR, TaskState
@@ -38,14 +38,14 @@ def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
     amount = _taken(run, free)
     if amount.nothing and (spare := _spare(state, step_id)):
         amount = _taken(run, free + sum(spare.values(), Amount()))
-        state = _borrowed(state, step_id, amount.less(free), spare)
+        state = _borrowed(state, step_id, amount.subtract_clamped(free), spare)
     account, _ = state.account.draw(step_id, free.at_most(amount))
     return state.replace(account=account), amount
 
 
 def drawable(state: TaskState, step_id: str) -> Amount:
     """What a run could draw now, in all: what siblings handed back, what is unreserved, and what others can spare."""
-    parent = state.runs.get(parent_of(step_id) or "")
+    parent = state.runs.get(get_parent_id(step_id) or "")
     handed_back = parent.spare if parent is not None and parent.phase == "delegating" else Amount()
     return sum(_spare(state, step_id).values(), handed_back + state.account.unreserved.amount)
 
@@ -74,7 +74,7 @@ def may_be_handed_back(state: TaskState, step_id: str) -> bool:
     spare = _spare(state, step_id)
     left = sum(spare.values(), state.account.unreserved.amount)
     before = any(other < step_id and other in state.runs for other in spare)
-    return before and state.runs[step_id].needed.less(left).nothing
+    return before and state.runs[step_id].needed.subtract_clamped(left).nothing
 
 
 def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
@@ -93,7 +93,7 @@ def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
     for name, run in state.runs.items():
         if run.phase == "spent" and not run.halted and name != step_id and name not in asked:
             keeps[name] = run.totals.spent
-    spare = {name: state.account.reserved.get(name, Amount()).less(least) for name, least in keeps.items()}
+    spare = {name: state.account.reserved.get(name, Amount()).subtract_clamped(least) for name, least in keeps.items()}
     return {name: amount for name, amount in spare.items() if not amount.nothing}
 
 
@@ -105,9 +105,9 @@ def _borrowed(state: TaskState, step_id: str, wanted: Amount, spare: dict[str, A
         name, lenders = next(iter(left)), len(left)
         even = Amount(tokens=-(-wanted.tokens // lenders), micro_usd=-(-wanted.micro_usd // lenders))
         part = left.pop(name).at_most(even)
-        account, wanted = account.carve(name, step_id, part), wanted.less(part)
+        account, wanted = account.transfer(name, step_id, part), wanted.subtract_clamped(part)
         if name in runs:
-            runs[name] = runs[name].lending(part)
+            runs[name] = runs[name].after_reallocation(part)
     return state.replace(account=account, runs=runs)
 
 
@@ -128,15 +128,15 @@ def withdrawn(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, 
 
 def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
     """Of what siblings handed back. A parent keeps its own part, to go on with."""
-    parent = state.runs.get(parent_of(step_id) or "")
+    parent = state.runs.get(get_parent_id(step_id) or "")
     if parent is None or parent.phase != "delegating":
         return None
     run, parent_id = state.runs[step_id], parent.run.step_id
     amount = _taken(run, parent.spare)
     if amount.nothing:
         return None
-    account = state.account.carve(parent_id, step_id, amount)
-    return state.replace(account=account, runs={**state.runs, parent_id: parent.carving(amount)}).with_run(
+    account = state.account.transfer(parent_id, step_id, amount)
+    return state.replace(account=account, runs={**state.runs, parent_id: parent.after_transfer(amount)}).with_run(
         run.after_grant(amount)
     )
 
@@ -146,7 +146,7 @@ def _taken(run: AgentRun, left: Amount) -> Amount:
 
     Beyond its next call half of what it wants, so that several can draw before one is refused.
     """
-    if not run.needed.less(left).nothing:
+    if not run.needed.subtract_clamped(left).nothing:
         return Amount()
-    more = run.wanted.less(run.needed)
+    more = run.wanted.subtract_clamped(run.needed)
     return (run.needed + Amount(tokens=more.tokens // 2, micro_usd=more.micro_usd // 2)).at_most(left)

@@ -12,7 +12,7 @@ When a task's plan is revised, for how many new steps there is room, and what be
 from datetime import datetime
 
 from waystation.agents.agent_run import AgentRun
-from waystation.budgets.budget import Account, RunTotals
+from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
@@ -37,7 +37,7 @@ PLANNING_PART = 10
 """They may spend a tenth of the task's budget."""
 
 
-def provided(state: TaskState, planning: RunTotals, terms: TaskTerms) -> TaskState:
+def provided(state: TaskState, planning: RunUsage, terms: TaskTerms) -> TaskState:
     """What planning left of its share is held for revisions and reviews, before the steps get theirs."""
     if not (terms.revisions or terms.reviews):
         return state
@@ -63,7 +63,7 @@ def plan_request(state: TaskState, now: datetime, deadline: datetime | None) -> 
 def for_steps(state: TaskState) -> Limit:
     """What there is for all steps of the plan, while none has begun."""
     held = (state.account.reserved.get(step.id, Amount()) for step in (state.plan.steps if state.plan else ()))
-    return state.account.unreserved.raised(sum(held, Amount()))
+    return state.account.unreserved.increase_by(sum(held, Amount()))
 
 
 def replanned(
@@ -90,7 +90,7 @@ def allowance(state: TaskState) -> Limit:
     """What the next revision or review may spend: the rest of the share, as far as it is held or unreserved."""
     used = sum((totals.spent for totals in (state.planning, *state.oversight.totals)), Amount())
     share = state.account.limit.part(PLANNING_PART).after(used)
-    there = state.account.unreserved.raised(state.account.reserved.get(HELD_FOR, Amount()))
+    there = state.account.unreserved.increase_by(state.account.reserved.get(HELD_FOR, Amount()))
     return share.after(there.excess(share.amount))
 
 
@@ -99,13 +99,13 @@ def begun(state: TaskState, run_id: str) -> TaskState:
     return state.replace(oversight=state.oversight.replace(under_way=run_id))
 
 
-def paid(state: TaskState, run_id: str, totals: RunTotals) -> TaskState:
+def paid(state: TaskState, run_id: str, totals: RunUsage) -> TaskState:
     """What it cost in all, booked once; the rest stays held."""
-    before = state.oversight.costs.get(run_id, RunTotals())
-    spent = totals.spent.less(before.spent)
+    before = state.oversight.costs.get(run_id, RunUsage())
+    spent = totals.spent.subtract_clamped(before.spent)
     held = state.account.reserved.get(HELD_FOR, Amount())
-    account = state.account.settle(HELD_FOR, Amount()).spend(spent)
-    rest = held.less(spent).at_most(account.unreserved.amount)
+    account = state.account.settle(HELD_FOR, Amount()).charge(spent)
+    rest = held.subtract_clamped(spent).at_most(account.unreserved.amount)
     costs = {**state.oversight.costs, run_id: totals}
     return state.replace(
         account=account.reserve(HELD_FOR, rest), oversight=state.oversight.replace(costs=costs, under_way="")
@@ -129,7 +129,7 @@ class Reviewed(Value):
     """What a review led to."""
 
     review: Review
-    totals: RunTotals
+    totals: RunUsage
     notes: tuple[str, ...] = ()
 
 
@@ -163,10 +163,10 @@ def reviewed(state: TaskState, made: Reviewed) -> TaskState:
     run, more = _writer(state), _for_mending(state)
     step_id = run.run.step_id
     account = state.account.take_back(step_id, run.totals.spent).reserve(step_id, more)
-    share = run.limit.after(run.limit.amount).raised(more)
+    share = run.limit.after(run.limit.amount).increase_by(more)
     return state.replace(
         account=account,
-        runs={**state.runs, step_id: run.reopened(share)},
+        runs={**state.runs, step_id: run.reopen_run(share)},
         oversight=oversight.replace(sent_back=oversight.sent_back + 1, mending=True),
     )
 
@@ -203,8 +203,8 @@ def _enough(run: AgentRun, more: Amount) -> bool:
     spent, turns = run.totals.spent, max(1, run.totals.turns)
     tokens = run.totals.last_prompt * 5 // 4 + run.terms.output_floor
     needed = Amount(tokens=max(tokens, spent.tokens // turns), micro_usd=2 * spent.micro_usd // turns)
-    left = run.limit.after(run.limit.amount).raised(more)
-    return left.covers(needed)
+    left = run.limit.after(run.limit.amount).increase_by(more)
+    return left.can_cover(needed)
 
 
 _LEAST_PART = 2
@@ -256,7 +256,7 @@ def revision_request(state: TaskState, ref: TaskRef, terms: TaskTerms) -> Revisi
     )
 
 
-def _for_new_steps(state: TaskState, made: Revised, agent_budget: Limit) -> tuple[Account, dict[str, Limit]]:
+def _for_new_steps(state: TaskState, made: Revised, agent_budget: Limit) -> tuple[BudgetAccount, dict[str, Limit]]:
     """The account without what was held for dropped steps, and by id what of it each new step gets: no less than the
     minimum reserve of its role while the account has that.
     """
@@ -275,7 +275,7 @@ def proposed(
     state = paid(state, revision_id(revision.number), made.totals)
     _, shares = _for_new_steps(state, made, terms.agent_budget)
     cost = sum((share.amount for share in shares.values()), Amount())
-    if terms.revision_percent is None or state.account.limit.percent(terms.revision_percent).covers(cost):
+    if terms.revision_percent is None or state.account.limit.percent(terms.revision_percent).can_cover(cost):
         return None
     request = plan_request(state, now, deadline).replace(asked=cost, steps_left=steps)
     return state.replace(proposed=made).asked(request), request

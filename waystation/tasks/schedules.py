@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from waystation.documents.documents import Document, LeftOut, SourceDocument
-from waystation.kernel.amount import Amount, Limit, amount_text, limit_text
+from waystation.documents.documents import Document, SkippedItem, SourceDocument
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.ids import short_hash
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import SCHEDULE
@@ -179,7 +179,7 @@ class ReadAnew(Value):
     """The documents of a schedule as they are now."""
 
     documents: tuple[SourceDocument, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[SkippedItem, ...] = ()
 
 
 # ------------------------------------------------------------------------------------------------------- decisions
@@ -210,8 +210,8 @@ def in_month(row: TaskRow, now: datetime) -> bool:
 def other_units(monthly: Limit, budget: Limit) -> str:
     """Why a ceiling cannot be held: of a run without a limit in its unit, nobody knows what it may spend."""
     return (
-        f"a month's ceiling of {limit_text(monthly)} needs a budget of each run in the same unit, and that is "
-        f"{limit_text(budget)}"
+        f"a month's ceiling of {format_limit(monthly)} needs a budget of each run in the same unit, and that is "
+        f"{format_limit(budget)}"
     )
 
 
@@ -219,11 +219,12 @@ def over_month(monthly: Limit, spent: Amount, budget: Limit) -> str:
     """Why a run with this budget would take the month over its ceiling; empty where it fits."""
     if not budget.counts(monthly):
         return other_units(monthly, budget)
-    if monthly.covers(spent + budget.amount):
+    if monthly.can_cover(spent + budget.amount):
         return ""
     return (
-        f"this month's runs have spent or hold {amount_text(spent)}, and another {limit_text(budget)} would pass the "
-        f"ceiling of {limit_text(monthly)} a month"
+        f"this month's runs have spent or hold {format_amount(spent)}, and another {format_limit(budget)} would pass "
+        "the "
+        f"ceiling of {format_limit(monthly)} a month"
     )
 
 

@@ -9,9 +9,9 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from waystation.budgets.budget import LOWEST_BUDGET, Account
-from waystation.kernel.amount import Amount, Limit, amount_text, dollars, limit_text, used_text
-from waystation.kernel.errors import BadInput, Overdrawn
+from waystation.budgets.budget import LOWEST_BUDGET, BudgetAccount
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount
+from waystation.kernel.errors import BadInput, InsufficientBudgetError
 from waystation.kernel.held_signals import HeldMessage
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
@@ -33,7 +33,7 @@ class Ask(Value):
 class SessionState(Value):
     """What a session carries through continue-as-new."""
 
-    account: Account = Account(limit=Limit())
+    account: BudgetAccount = BudgetAccount(limit=Limit())
     open_tasks: tuple[str, ...] = ()
     """Tasks that were started and have not settled."""
     sealed: bool = False
@@ -215,7 +215,7 @@ def with_limit(state: SessionState, sent: JsonValue) -> SessionState:
     """The session's new limit. Raises ValidationError; what was spent and is held stays as it is."""
     account = state.account
     limit = LimitInput.model_validate(sent).changed(account.limit)
-    return state.replace(account=Account(limit=limit, spent=account.spent, reserved=account.reserved))
+    return state.replace(account=BudgetAccount(limit=limit, spent=account.spent, reserved=account.reserved))
 
 
 MOST_OPEN_TASKS = 1_000
@@ -243,7 +243,7 @@ def admitted(state: SessionState, task_id: str, budget: Limit) -> SessionState:
     """
     limit = state.account.limit
     if not budget.counts(limit):
-        raise BadInput(f"the session is limited to {limit_text(limit)}: give the task a --budget in the same unit")
+        raise BadInput(f"the session is limited to {format_limit(limit)}: give the task a --budget in the same unit")
     return state.replace(account=state.account.reserve(task_id, budget.amount), open_tasks=(*state.open_tasks, task_id))
 
 
@@ -261,13 +261,13 @@ _CENT = 10_000
 """Micro-USD."""
 
 
-def overdrawn_text(account: Account, asked: Amount, *, again: bool = False) -> str:
+def overdrawn_text(account: BudgetAccount, asked: Amount, *, again: bool = False) -> str:
     """Why this amount cannot be held for a task, and what to do. `again`: for a task that is to go on."""
     left = account.unreserved
     asks = "the task may still spend" if again else "the task asks for"
-    words = f"the session has {_left_text(left, account.limit)} left, and {asks} {amount_text(asked)}"
+    words = f"the session has {_left_text(left, account.limit)} left, and {asks} {format_amount(asked)}"
     if not account.held.nothing:
-        words += f"; {amount_text(account.held)} held for its tasks at work, which give back what they do not spend"
+        words += f"; {format_amount(account.held)} held for its tasks at work, which give back what they do not spend"
     steps = ["raise the session's limit with `waystation session set SESSION --budget AMOUNT`"]
     if not again and (fitting := _fitting_budget(left, asked)):
         steps.insert(0, f"submit with --budget {fitting} or less")
@@ -279,7 +279,7 @@ def _left_text(left: Limit, limit: Limit) -> str:
     if limit.tokens is not None:
         parts.append(f"{left.tokens or 0:,} of {limit.tokens:,} tokens")
     if limit.micro_usd is not None:
-        parts.append(f"{dollars(left.micro_usd or 0)} of {dollars(limit.micro_usd)}")
+        parts.append(f"{format_usd(left.micro_usd or 0)} of {format_usd(limit.micro_usd)}")
     return " and ".join(parts)
 
 
@@ -331,7 +331,7 @@ def answered(state: SessionState, ask: Ask) -> tuple[SessionState, SessionAnswer
         return state, None
     account, given = state.account, Amount()
     if _limited(account.limit, ask.amount) and ask.task_id in account.reserved:
-        with suppress(Overdrawn):
+        with suppress(InsufficientBudgetError):
             account, given = account.reserve(ask.task_id, ask.amount), ask.amount
     changed = state.replace(
         account=account,
@@ -351,7 +351,7 @@ def session_details(state: SessionState) -> str:
     account = state.account
     return (
         f"**Session** {len(state.open_tasks)} open tasks\n\n"
-        f"**Budget** {used_text(account.spent, account.limit)} spent, {amount_text(account.held)} reserved"
+        f"**Budget** {format_used_amount(account.spent, account.limit)} spent, {format_amount(account.held)} reserved"
         f"{', no limit' if account.limit.unlimited else ''}\n\n"
         + "\n".join(f"- `{task_id}`" for task_id in state.open_tasks)
     )

@@ -3,16 +3,16 @@
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.store.engine import StorePart, add_once, writing
+from waystation.store.engine import StorePart, add_once, write_transaction
 from waystation.store.schema import sessions
-from waystation.store.seals import bound
+from waystation.store.seals import bind_to_row
 from waystation.tasks.session import SessionKey, SessionState, StoredSession
 
 
 class SqlSessions(StorePart):
     """The port `Store`: sessions."""
 
-    @writing
+    @write_transaction
     async def take_over_session(self, connection: AsyncConnection, key: SessionKey) -> StoredSession:
         """Begin a new epoch of the session. From here on `save_session` of an older epoch changes nothing.
 
@@ -25,12 +25,12 @@ class SqlSessions(StorePart):
         row = (await connection.execute(select(sessions).where(*this))).one()
         return StoredSession(epoch=row.epoch, version=row.version, state=SessionState.model_validate_json(row.state))
 
-    @writing
+    @write_transaction
     async def save_session(self, connection: AsyncConnection, key: SessionKey, stored: StoredSession) -> bool:
         """Save the state unless a newer one is there. False: another workflow execution has taken the session over, or
         has saved a newer state.
         """
-        state = bound(stored.state.model_dump_json(), key.tenant, key.session)
+        state = bind_to_row(stored.state.model_dump_json(), key.tenant, key.session)
         saved = (
             update(sessions)
             .where(
@@ -48,7 +48,7 @@ async def lock_session(connection: AsyncConnection, key: SessionKey) -> None:
     """Hold the session's row until the transaction ends, so that what is counted over its tasks stays true. The row is
     added if it is missing. SQLite has one writer at a time anyway.
     """
-    empty = bound(SessionState().model_dump_json(), key.tenant, key.session)
+    empty = bind_to_row(SessionState().model_dump_json(), key.tenant, key.session)
     await add_once(connection, sessions, {**key.model_dump(), "epoch": 0, "version": 0, "state": empty})
     held = select(sessions.c.epoch).where(sessions.c.tenant == key.tenant, sessions.c.session == key.session)
     await connection.execute(held.with_for_update())

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from waystation.context.transcript import Charge, Message, ToolResult, ToolUse
 from waystation.kernel.value import Value
 from waystation.models.endpoints import EndpointKind
-from waystation.models.profiles import located
+from waystation.models.profiles import parse_model_name
 from waystation.tasks.events import TaskEvent
 
 Attribute = str | int | float | bool | tuple[str, ...]
@@ -100,7 +100,7 @@ def used(charge: Charge, model: str) -> dict[str, Attribute]:
     """What an answered call used. The conventions count what a cache gave and took among the input."""
     usage = charge.usage
     attributes: dict[str, Attribute] = {
-        "gen_ai.response.model": charge.answered_by or located(model).model,
+        "gen_ai.response.model": charge.answered_by or parse_model_name(model).model,
         "gen_ai.usage.input_tokens": usage.prompt,
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read,

@@ -9,14 +9,14 @@ import json
 from collections.abc import Iterable
 from datetime import datetime
 
-from waystation.agents.agent_run import AgentRun, outlook
+from waystation.agents.agent_run import AgentRun, build_budget_forecast
 from waystation.agents.decisions import IN_ADVANCE, ActionDecision
-from waystation.agents.delegation import HandedBack, SubagentNews, SubagentOrder, parent_of
-from waystation.agents.leg import AgentTerms
-from waystation.budgets.budget import Account, Level, RunTotals, nearing, summed
+from waystation.agents.delegation import SubagentOrder, SubagentProgress, SubagentResult, get_parent_id
+from waystation.agents.leg import AgentConfig
+from waystation.budgets.budget import BudgetAccount, Level, RunUsage, collect_budget_warnings, sum_run_usage
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount, Limit
-from waystation.kernel.pieces import Piece, joined, split
+from waystation.kernel.pieces import JsonChunk, join_json, split_json
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
 from waystation.models.profiles import THINKING_PART
@@ -44,13 +44,13 @@ class TaskState(Value):
     """Everything that is true of a task between two events."""
 
     phase: TaskPhase = TaskPhase.PLANNING
-    account: Account
+    account: BudgetAccount
     plan: Plan | None = None
     """Without goals: those stay in the store."""
     plan_edit: PlanEdit | None = None
     proposed: Revised | None = None
     """A revision that waits until a person agrees to it: until then the plan holds, and no step begins."""
-    planning: RunTotals = RunTotals()
+    planning: RunUsage = RunUsage()
     share: Limit | None = None
     """What every step started with, once there is a plan."""
     floor: Amount | None = None
@@ -87,7 +87,7 @@ class TaskState(Value):
     @property
     def steps_done(self) -> int:
         """How many steps delivered."""
-        return sum(parent_of(step_id) is None for step_id in self.done)
+        return sum(get_parent_id(step_id) is None for step_id in self.done)
 
     @property
     def all_done(self) -> bool:
@@ -99,7 +99,7 @@ class TaskState(Value):
         """How a task ends whose work is over."""
         if self.cancelled:
             return TaskPhase.CANCELLED
-        steps = (run for step_id, run in self.runs.items() if parent_of(step_id) is None)
+        steps = (run for step_id, run in self.runs.items() if get_parent_id(step_id) is None)
         return TaskPhase.PARTIAL if any(run.partial or run.lacking for run in steps) else TaskPhase.DONE
 
     @property
@@ -115,7 +115,7 @@ class TaskState(Value):
     @property
     def used(self) -> float:
         """The share of the task's budget that is spent."""
-        return self.account.limit.share_used(self.totals.spent)
+        return self.account.limit.compute_used_share(self.totals.spent)
 
     @property
     def all_runs(self) -> tuple[AgentRun, ...]:
@@ -123,11 +123,11 @@ class TaskState(Value):
         return (*self.runs.values(), *self.shelved.values())
 
     @property
-    def totals(self) -> RunTotals:
+    def totals(self) -> RunUsage:
         """Planning, oversight and all agents together."""
-        return summed((self.planning, *self.oversight.totals, *(run.totals for run in self.all_runs)))
+        return sum_run_usage((self.planning, *self.oversight.totals, *(run.totals for run in self.all_runs)))
 
-    def planned(self, plan: Plan, totals: RunTotals, notes: tuple[str, ...], agent_budget: Limit) -> "TaskState":
+    def planned(self, plan: Plan, totals: RunUsage, notes: tuple[str, ...], agent_budget: Limit) -> "TaskState":
         """The plan is there: every step's share is reserved now, so that steps to come keep it."""
         state = self.with_planning(totals)
         account = state.account
@@ -149,9 +149,11 @@ class TaskState(Value):
             notes=merged(self.notes, notes),
         )
 
-    def with_planning(self, totals: RunTotals) -> "TaskState":
+    def with_planning(self, totals: RunUsage) -> "TaskState":
         """What planning cost in all, booked once."""
-        return self.replace(planning=totals, account=self.account.spend(totals.spent.less(self.planning.spent)))
+        return self.replace(
+            planning=totals, account=self.account.charge(totals.spent.subtract_clamped(self.planning.spent))
+        )
 
     def share_of(self, step_id: str) -> Limit | None:
         """What a step starts with, once there is a plan."""
@@ -183,7 +185,7 @@ class TaskState(Value):
 
     def _made_good(self, step_id: str, share: Limit) -> "TaskState":
         """What was borrowed from a step that begins is held for it again, as far as it is there."""
-        lacks = share.amount.less(self.account.reserved.get(step_id, Amount()))
+        lacks = share.amount.subtract_clamped(self.account.reserved.get(step_id, Amount()))
         return self.replace(account=self.account.draw(step_id, lacks)[0])
 
     def starts_with(self, step_id: str) -> Limit | None:
@@ -203,7 +205,7 @@ class TaskState(Value):
         state = state._settled(run) if delivered else state
         account = state.account
         if step_id in self.done:  # a summary that somebody asked for was under way when it delivered
-            account = account.spend(run.totals.spent.less(self.runs[step_id].totals.spent))
+            account = account.charge(run.totals.spent.subtract_clamped(self.runs[step_id].totals.spent))
         state = state.replace(runs={**state.runs, step_id: run}, account=account, notes=merged(self.notes, run.notes))
         task = Level("The task", state.totals.spent, account.limit, self._raises())
         agent = Level(step_id, run.totals.spent, run.limit, self._raises(step_id))
@@ -212,18 +214,18 @@ class TaskState(Value):
     def _settled(self, run: AgentRun) -> "TaskState":
         """What a delivered run did not spend is its task's again, or its parent's, which hears how it ended."""
         step_id, spent = run.run.step_id, run.totals.spent
-        parent = self.runs.get(parent_of(step_id) or "")
+        parent = self.runs.get(get_parent_id(step_id) or "")
         order = parent and parent.open_order(step_id)
         if parent is None or order is None:
             return self.replace(account=self.account.settle(step_id, spent))
-        account, rest = self.account.hand_back(step_id, parent.run.step_id, spent)
-        back = HandedBack(id=step_id, call_id=order.call_id, partial=run.partial, reason=run.reason)
+        account, rest = self.account.release_to_parent(step_id, parent.run.step_id, spent)
+        back = SubagentResult(id=step_id, call_id=order.call_id, partial=run.partial, reason=run.reason)
         told = parent.after_subagent(back, rest, lacking=run.partial or run.lacking)
         return self.replace(account=account, runs={**self.runs, parent.run.step_id: told})
 
     def warning(self, *levels: Level) -> "TaskState":
         """With a note for each level that is nearly spent, unless it has one since it was last raised."""
-        warned, notes = nearing(self.warned, levels)
+        warned, notes = collect_budget_warnings(self.warned, levels)
         return self.replace(warned=warned, notes=merged(self.notes, notes)) if notes else self
 
     def _raises(self, step_id: str | None = None) -> int:
@@ -291,7 +293,7 @@ class TaskState(Value):
             needed=run.needed,
             task_spent=self.totals.spent,
             steps_left=len(plan.steps) - self.steps_done,
-            outlook=outlook(run, plan, self.account, self.runs, self.steps_done).under(
+            outlook=build_budget_forecast(run, plan, self.account, self.runs, self.steps_done).under(
                 ceiling or Limit(), self.account.limit, run.needed
             ),
             reason=run.halted,
@@ -310,24 +312,24 @@ class TaskState(Value):
     def expired(self, request: Approval, now: datetime) -> "TaskState":
         """Nobody answered until the deadline: the agent delivers what it has."""
         state = self.answered(request.replace(decision="expired", answered_at=now))
-        run = state.runs[request.agent].cannot_go_on("nobody answered its request for money until its deadline")
+        run = state.runs[request.agent].finish_partial("nobody answered its request for money until its deadline")
         return state.with_run(run)
 
     def denied(self, step_id: str) -> "TaskState":
         """No more for a step's agent: it delivers what it has; where the answer says so, the whole task ends."""
         answer = next(approval for approval in reversed(self.approvals) if approval.agent == step_id)
-        run = self.runs[step_id].cannot_go_on("a person denied it more")
+        run = self.runs[step_id].finish_partial("a person denied it more")
         return self.replace(cancelled=self.cancelled or answer.finish == "cancel").with_run(run)
 
 
-def state_pieces(state: TaskState) -> tuple[Piece, ...]:
+def state_pieces(state: TaskState) -> tuple[JsonChunk, ...]:
     """The state in pieces that each fit into one payload."""
-    return split(state.model_dump(mode="json"))
+    return split_json(state.model_dump(mode="json"))
 
 
-def state_of(pieces: Iterable[Piece]) -> TaskState:
+def state_of(pieces: Iterable[JsonChunk]) -> TaskState:
     """The state that was split into these pieces. Raises ValueError where one is missing."""
-    return TaskState.model_validate_json(json.dumps(joined(pieces)))
+    return TaskState.model_validate_json(json.dumps(join_json(pieces)))
 
 
 def merged(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
@@ -402,7 +404,7 @@ def taken_on(state: TaskState, parent_id: str, terms: TaskTerms) -> TaskState:
     return state
 
 
-def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, terms: AgentTerms) -> TaskState:
+def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, terms: AgentConfig) -> TaskState:
     carved = order.limit.amount
     run = AgentRun(
         run=parent.run.replace(step_id=order.id, role=order.role),
@@ -411,11 +413,11 @@ def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, terms: A
         share=order.limit,
     )
     parent_id = parent.run.step_id
-    runs = {**state.runs, parent_id: parent.carving(carved), order.id: run}
-    return state.replace(runs=runs, account=state.account.carve(parent_id, order.id, carved))
+    runs = {**state.runs, parent_id: parent.after_transfer(carved), order.id: run}
+    return state.replace(runs=runs, account=state.account.transfer(parent_id, order.id, carved))
 
 
-def _terms(terms: AgentTerms, order: SubagentOrder) -> AgentTerms:
+def _terms(terms: AgentConfig, order: SubagentOrder) -> AgentConfig:
     """With its share for thinking, and replies that its budget pays for. Its window is its role's: a context is full
     when the model's window is, not when money is short.
     """
@@ -425,9 +427,9 @@ def _terms(terms: AgentTerms, order: SubagentOrder) -> AgentTerms:
     return terms.thinking_at_most(tokens // THINKING_PART).with_replies_for(tokens)
 
 
-def progressed(state: TaskState, news: SubagentNews) -> TaskState:
+def progressed(state: TaskState, news: SubagentProgress) -> TaskState:
     """How far a subagent is. Of one that has ended, or that is not known, nothing is taken in."""
     run = state.runs.get(news.id)
-    if run is None or parent_of(news.id) is None or run.phase == "delivered":
+    if run is None or get_parent_id(news.id) is None or run.phase == "delivered":
         return state
     return state.with_run(run.told(news))

@@ -7,26 +7,26 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
-from waystation.agents.agent_run import Outlook
-from waystation.agents.decisions import ActionQuestion, Resolution, Unattended
-from waystation.agents.leg import RoleTerms
+from waystation.agents.agent_run import BudgetForecast
+from waystation.agents.decisions import ActionQuestion, Resolution, UnattendedPolicy
+from waystation.agents.leg import AgentRoleConfig
 from waystation.budgets.budget import (
     HIGHEST_BUDGET,
     HIGHEST_BUDGET_MICRO_USD,
     LOWEST_BUDGET,
     LOWEST_BUDGET_MICRO_USD,
     Mode,
-    RunTotals,
+    RunUsage,
 )
 from waystation.context.outcome import AgentCompaction, CompactionTotals, ContextEdit
 from waystation.context.policy import Strategy
 from waystation.context.transcript import Message, Text
-from waystation.documents.documents import DocumentsUpdate, KeptUpdate, LeftOut
+from waystation.documents.documents import DocumentsUpdate, KeptUpdate, SkippedItem
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.ids import short_hash
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import OfSession, OfTenant
+from waystation.kernel.scopes import SessionContextInterceptor, TenantScope
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.memory.memory import MemoryScope
@@ -153,7 +153,7 @@ class TaskRequest(Value):
     """What one agent starts with, at most; by default 100,000 tokens, or a sixth of a budget in dollars."""
     ceiling: Limit = Limit()
     """What grants may raise the budget to; without one, a person may grant anything."""
-    unattended: Unattended = Unattended()
+    unattended: UnattendedPolicy = UnattendedPolicy()
     """What happens to requests for money while nobody looks."""
     mode: Mode | None = None
     """By default `approval`."""
@@ -164,7 +164,7 @@ class TaskRequest(Value):
     """How compactions choose what a summary is to stand for; by default `window`."""
     memory: MemoryScope | None = None
     """By default that of the settings."""
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[SkippedItem, ...] = ()
     """What was given with the documents and could not be used. The report names it."""
     forked_from: ForkedFrom | None = None
     since: str | None = None
@@ -197,11 +197,11 @@ def session_hash(tenant: str, session: str) -> str:
     return short_hash("session", tenant, session)
 
 
-def reader_of(tenant: str, session: str | None = None) -> OfTenant:
+def reader_of(tenant: str, session: str | None = None) -> TenantScope:
     """A person of this tenant, who looks at all of it, or at one session."""
     if session is None:
-        return OfTenant(tenant=tenant_hash(tenant))
-    return OfSession(tenant=tenant_hash(tenant), session=session_hash(tenant, session))
+        return TenantScope(tenant=tenant_hash(tenant))
+    return SessionContextInterceptor(tenant=tenant_hash(tenant), session=session_hash(tenant, session))
 
 
 def session_workflow_id(tenant: str, session: str) -> str:
@@ -214,14 +214,14 @@ def task_id_of(request: TaskRequest) -> str:
     return f"task-{short_hash('task', request.tenant, request.session, request.request_id)}"
 
 
-class TaskTerms(RoleTerms):
+class TaskTerms(AgentRoleConfig):
     """The terms of a task that the workflow needs: numbers and settings, no text."""
 
     budget: Limit
     agent_budget: Limit
     ceiling: Limit = Limit()
     """What grants may raise the budget to."""
-    unattended: Unattended = Unattended()
+    unattended: UnattendedPolicy = UnattendedPolicy()
     mode: Mode
     plan_model: str
     remembered_characters: int = 0
@@ -292,7 +292,7 @@ class Approval(Value):
     """What the agent may spend in all, as long as nobody grants it more."""
     needed: Amount = Amount()
     """How much over that its next call may need: a smaller grant lets it do nothing."""
-    outlook: Outlook | None = None
+    outlook: BudgetForecast | None = None
     """What the money is for; None where it is no money."""
     answer_id: str = ""
     reason: str = ""
@@ -381,7 +381,7 @@ class TaskProgress(Value):
     """By role, where they differ."""
     steps: tuple[StepProgress, ...] = ()
     budget: BudgetProgress
-    totals: RunTotals = RunTotals()
+    totals: RunUsage = RunUsage()
     """Of all agents, the planning, revisions and reviews together."""
     legs: int = 0
     compactions: tuple[AgentCompaction, ...] = ()

@@ -33,23 +33,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from waystation.agents.deliverables import Note
 from waystation.context.transcript import Charge, Intent
 from waystation.documents.documents import Document, SourceDocument
-from waystation.documents.text_repository import add_documents, add_texts, described, documents_of
+from waystation.documents.text_repository import add_documents, add_texts, load_task_documents, make_document
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import OfSession, OfTenant, Reader
+from waystation.kernel.scopes import Reader, SessionContextInterceptor, TenantScope
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import PLANNING_ID, Plan, PlanVersion
 from waystation.store.engine import (
     BATCH,
     StorePart,
     add_once,
-    added_up,
-    batches,
-    bodies,
-    owned,
-    reading,
-    writing,
+    build_owner_filter,
+    fetch_bodies,
+    iter_batches,
+    read_transaction,
+    sum_or_zero,
+    write_transaction,
 )
 from waystation.store.schema import (
     audit,
@@ -66,7 +66,7 @@ from waystation.store.schema import (
     tasks,
     text_owners,
 )
-from waystation.store.seals import SealedText, bound
+from waystation.store.seals import EncryptedText, bind_to_row
 from waystation.tasks.events import Happening, ended
 from waystation.tasks.progress import (
     MOST_SPENT_LINES,
@@ -99,9 +99,9 @@ class SqlTasks(StorePart):
         Raises RequestConflict if the request id was used for another question, other documents or other terms.
         """
         # Large texts are hashed before the transaction, while others can write.
-        return await self._register(row, documents, [described(source) for source in documents])
+        return await self._register(row, documents, [make_document(source) for source in documents])
 
-    @writing
+    @write_transaction
     async def _register(
         self,
         connection: AsyncConnection,
@@ -138,9 +138,9 @@ class SqlTasks(StorePart):
         Raises:
             RequestConflict: as `register`.
         """
-        return await self._register_scheduled(row, documents, [described(source) for source in documents], month)
+        return await self._register_scheduled(row, documents, [make_document(source) for source in documents], month)
 
-    @writing
+    @write_transaction
     async def _register_scheduled(
         self,
         connection: AsyncConnection,
@@ -152,8 +152,8 @@ class SqlTasks(StorePart):
         # On PostgreSQL two transactions would each count without the other's row.
         await lock_session(connection, SessionKey(tenant=row.ref.tenant, session=row.ref.session))
         first = month.at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        whole = OfSession(tenant=row.ref.tenant, session=row.ref.session)
-        of_month = select(tasks).where(owned(tasks, whole), tasks.c.submitted_at >= first)
+        whole = SessionContextInterceptor(tenant=row.ref.tenant, session=row.ref.session)
+        of_month = select(tasks).where(build_owner_filter(tasks, whole), tasks.c.submitted_at >= first)
         others = [task_row(found) for found in (await connection.execute(of_month)).all()]
         if all(other.ref.task_id != row.ref.task_id for other in others) and (
             reason := month.refusal(others, row.terms.budget)
@@ -162,23 +162,23 @@ class SqlTasks(StorePart):
         await self._add(connection, row, documents, listed)
         return ""
 
-    @reading
+    @read_transaction
     async def task(self, connection: AsyncConnection, task_id: str, reader: Reader) -> TaskRow:
         """Raises UnknownTask, which does not tell whether somebody else has it."""
-        this = select(tasks).where(tasks.c.task_id == task_id, owned(tasks, reader))
+        this = select(tasks).where(tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
         found = (await connection.execute(this)).one_or_none()
         if found is None:
             raise unknown_task(task_id)
         return task_row(found)
 
-    @reading
+    @read_transaction
     async def find_tasks(self, connection: AsyncConnection, prefix: str, reader: Reader) -> tuple[str, ...]:
         """Ids of the reader's tasks that start with the prefix, newest first."""
         starts = func.substr(tasks.c.task_id, 1, len(prefix)) == prefix
-        found = select(tasks.c.task_id, tasks.c.terms).where(starts, owned(tasks, reader))
-        return tuple(await bodies(connection, found.order_by(tasks.c.ordinal.desc())))
+        found = select(tasks.c.task_id, tasks.c.terms).where(starts, build_owner_filter(tasks, reader))
+        return tuple(await fetch_bodies(connection, found.order_by(tasks.c.ordinal.desc())))
 
-    @reading
+    @read_transaction
     async def tasks(
         self,
         connection: AsyncConnection,
@@ -192,7 +192,7 @@ class SqlTasks(StorePart):
         one, none is forgotten as a whole; one whose end nobody wrote down counts from when it was submitted: it was
         terminated, or still runs.
         """
-        newest = select(tasks).where(owned(tasks, reader)).order_by(tasks.c.ordinal.desc()).limit(limit)
+        newest = select(tasks).where(build_owner_filter(tasks, reader)).order_by(tasks.c.ordinal.desc()).limit(limit)
         if ended_before is not None:
             ended = func.coalesce(tasks.c.ended_at, tasks.c.submitted_at) < ended_before
             newest = newest.where(ended, tasks.c.forgotten_at.is_(None))
@@ -203,15 +203,15 @@ class SqlTasks(StorePart):
 
     async def admit(self, task_id: str, title: str) -> None:
         """Keep the redacted title. Raises UnknownTask."""
-        await self._set(task_id, Happening(kind="admitted"), title=bound(title, task_id))
+        await self._set(task_id, Happening(kind="admitted"), title=bind_to_row(title, task_id))
 
     async def finish(self, task_id: str, progress: TaskProgress) -> None:
         """Keep how the task ended; what was kept before is replaced. Raises UnknownTask."""
         ended_at = self._clock() if progress.phase.over else None
-        body = bound(progress.model_dump_json(), task_id)
+        body = bind_to_row(progress.model_dump_json(), task_id)
         await self._set(task_id, ended(progress.phase), progress=body, ended_at=ended_at)
 
-    @writing
+    @write_transaction
     async def _set(self, connection: AsyncConnection, task_id: str, told: Happening, **values: object) -> None:
         changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(**values))
         if changed.rowcount != 1:
@@ -255,12 +255,12 @@ def task_columns(row: TaskRow) -> dict[str, object]:
     return {
         **ref.model_dump(),
         "request_id": row.request.request_id,
-        "request": bound(row.request.model_dump_json(), task_id),
-        "terms": bound(row.terms.model_dump_json(), task_id, ref.tenant, ref.session),
-        "title": bound(row.title, task_id),
+        "request": bind_to_row(row.request.model_dump_json(), task_id),
+        "terms": bind_to_row(row.terms.model_dump_json(), task_id, ref.tenant, ref.session),
+        "title": bind_to_row(row.title, task_id),
         "submitted_at": row.submitted_at,
         "ended_at": row.ended_at,
-        "progress": None if row.progress is None else bound(row.progress.model_dump_json(), task_id),
+        "progress": None if row.progress is None else bind_to_row(row.progress.model_dump_json(), task_id),
     }
 
 
@@ -285,11 +285,12 @@ def unknown_task(task_id: str) -> UnknownTask:
 class SqlBills(StorePart):
     """What tasks have cost."""
 
-    @reading
+    @read_transaction
     async def payments(self, connection: AsyncConnection, task_id: str, reader: Reader) -> Payments:
         """The task's calls so far; none for a task that has called no model, and one that is not the reader's."""
-        own = await bodies(
-            connection, select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, owned(runs, reader))
+        own = await fetch_bodies(
+            connection,
+            select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, build_owner_filter(runs, reader)),
         )
         paid = select(charges).where(charges.c.run_id.in_(own))
         open_calls = select(intents).where(intents.c.run_id.in_(own))
@@ -297,50 +298,54 @@ class SqlBills(StorePart):
         silent = (await connection.execute(open_calls.order_by(intents.c.ordinal))).mappings()
         return Payments(paid=tuple(map(_paid, found)), unanswered=tuple(map(_unanswered, silent)))
 
-    @reading
+    @read_transaction
     async def spending(self, connection: AsyncConnection, days: Days, reader: Reader) -> Spending:
         """What all tasks of the reader's have spent in these days. Raises BadInput where that is too much to show."""
-        kinds = [added_up(charges.c[kind]).label(kind) for kind in Usage.model_fields]
+        kinds = [sum_or_zero(charges.c[kind]).label(kind) for kind in Usage.model_fields]
         priced = func.count(charges.c.cost_micro_usd).label("priced")
-        cost = added_up(charges.c.cost_micro_usd).label("cost")
+        cost = sum_or_zero(charges.c.cost_micro_usd).label("cost")
         paid = _by_day(connection, charges, days, reader, [func.count().label("calls"), priced, cost, *kinds])
-        worst = [added_up(intents.c[name]).label(name) for name in ("worst_case", "worst_case_micro_usd")]
+        worst = [sum_or_zero(intents.c[name]).label(name) for name in ("worst_case", "worst_case_micro_usd")]
         silent = _by_day(connection, intents, days, reader, worst)
         spent = [_spent(row) for chosen in (paid, silent) for row in (await connection.execute(chosen)).mappings()]
         titles: dict[str, str] = {}
-        for batch in batches(line.task_id for line in spent):
+        for batch in iter_batches(line.task_id for line in spent):
             named = select(tasks.c.task_id, tasks.c.title, tasks.c.terms).where(tasks.c.task_id.in_(batch))
-            rows = await connection.execute(named.where(owned(tasks, reader)))
+            rows = await connection.execute(named.where(build_owner_filter(tasks, reader)))
             titles.update({row.task_id: row.title for row in rows})
         return spent_in(days, spent, titles)
 
-    @reading
+    @read_transaction
     async def sessions(
         self, connection: AsyncConnection, reader: Reader, first: int, count: int
     ) -> tuple[KnownSession, ...]:
         """So many of the reader's sessions from the `first` on, those with the newest tasks before others."""
         newest = func.max(tasks.c.ordinal)
-        page = select(newest).where(owned(tasks, reader)).group_by(tasks.c.session).order_by(newest.desc())
+        page = select(newest).where(build_owner_filter(tasks, reader)).group_by(tasks.c.session).order_by(newest.desc())
         ordinals = (await connection.execute(page.offset(first).limit(count))).scalars().all()
-        named = select(tasks).where(tasks.c.ordinal.in_(ordinals), owned(tasks, reader))
+        named = select(tasks).where(tasks.c.ordinal.in_(ordinals), build_owner_filter(tasks, reader))
         rows = [task_row(row) for row in (await connection.execute(named.order_by(tasks.c.ordinal.desc()))).all()]
         return tuple([await _session(connection, row, reader) for row in rows])
 
 
 async def _session(connection: AsyncConnection, newest: TaskRow, reader: Reader) -> KnownSession:
-    whole = OfSession(tenant=newest.ref.tenant, session=newest.ref.session)
-    of_tasks, of_runs = [(owned(table, whole), owned(table, reader)) for table in (tasks, runs)]
-    known = await bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(*of_tasks))
+    whole = SessionContextInterceptor(tenant=newest.ref.tenant, session=newest.ref.session)
+    of_tasks, of_runs = [
+        (build_owner_filter(table, whole), build_owner_filter(table, reader)) for table in (tasks, runs)
+    ]
+    known = await fetch_bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(*of_tasks))
     # A refused task never had an agent run: the progress of all others, which may be large, is not read.
     never_ran = ~exists().where(runs.c.task_id == tasks.c.task_id)
     ended = select(tasks.c.progress, tasks.c.terms).where(*of_tasks, tasks.c.ended_at.is_not(None), never_ran)
-    refused = sum(_is_refused(body) for body in await bodies(connection, ended.where(tasks.c.progress.is_not(None))))
+    refused = sum(
+        _is_refused(body) for body in await fetch_bodies(connection, ended.where(tasks.c.progress.is_not(None)))
+    )
     kept = select(sessions.c.state).where(sessions.c.tenant == whole.tenant, sessions.c.session == whole.session)
     state = (await connection.execute(kept)).scalar_one_or_none()
     account = (SessionState() if state is None else SessionState.model_validate_json(state)).account
-    fresh = added_up(charges.c.input + charges.c.cache_write + charges.c.output).label("tokens")
+    fresh = sum_or_zero(charges.c.input + charges.c.cache_write + charges.c.output).label("tokens")
     unpriced = (func.count() - func.count(charges.c.cost_micro_usd)).label("unpriced")
-    sums = select(runs.c.run_id, runs.c.proof, fresh, added_up(charges.c.cost_micro_usd).label("cost"), unpriced)
+    sums = select(runs.c.run_id, runs.c.proof, fresh, sum_or_zero(charges.c.cost_micro_usd).label("cost"), unpriced)
     paid = sums.join(charges, charges.c.run_id == runs.c.run_id).where(*of_runs).group_by(runs.c.run_id)
     spent = (await connection.execute(paid)).all()
     return KnownSession(
@@ -376,7 +381,7 @@ def _by_day(
     # Added up before it is known whose they are: a look at the run of each charge takes twice as long.
     added = within.group_by("of_run", table.c.model, "day").subquery()
     whose = select(runs.c.task_id, runs.c.role, runs.c.proof, added).join(added, added.c.of_run == runs.c.run_id)
-    return whose.where(owned(runs, reader)).limit(MOST_SPENT_LINES + 1)
+    return whose.where(build_owner_filter(runs, reader)).limit(MOST_SPENT_LINES + 1)
 
 
 def _spent(row: RowMapping) -> SpentLine:
@@ -416,21 +421,21 @@ def _agent(row: RowMapping) -> str:
 class SqlPlans(StorePart):
     """The port `Store`: plans."""
 
-    @writing
+    @write_transaction
     async def save_plan(self, connection: AsyncConnection, task_id: str, plan: Plan) -> None:
         """Keep the plan with its goals. The first one stays. Raises UnknownTask."""
         unplanned = update(tasks).where(tasks.c.task_id == task_id, tasks.c.plan.is_(None))
-        kept = await connection.execute(unplanned.values(plan=bound(plan.model_dump_json(), task_id)))
+        kept = await connection.execute(unplanned.values(plan=bind_to_row(plan.model_dump_json(), task_id)))
         if kept.rowcount != 1:
             await require_task(connection, task_id)
             return
         self._tell(connection, task_id, Happening(kind="planned", reference="1"))
 
-    @writing
+    @write_transaction
     async def save_revision(self, connection: AsyncConnection, task_id: str, version: PlanVersion) -> None:
         """Keep a plan that takes the place of the one before. Of each number the first stays. Raises UnknownTask."""
         await require_task(connection, task_id)
-        body = bound(version.model_dump_json(), task_id, version.number)
+        body = bind_to_row(version.model_dump_json(), task_id, version.number)
         row = {"task_id": task_id, "number": version.number, "body": body}
         if await add_once(connection, plan_revisions, {**row, "made_at": self._clock()}):
             self._tell(connection, task_id, Happening(kind="planned", reference=str(version.number)))
@@ -440,11 +445,13 @@ class SqlPlans(StorePart):
         versions = await self.plan_versions(task_id, reader)
         return versions[-1].plan if versions else None
 
-    @reading
+    @read_transaction
     async def plan_versions(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[PlanVersion, ...]:
         """All plans of the task, oldest first, each with its goals and why it was made."""
-        own = (tasks.c.task_id == task_id, owned(tasks, reader))
-        found = await bodies(connection, select(tasks.c.plan, tasks.c.terms).where(*own, tasks.c.plan.is_not(None)))
+        own = (tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
+        found = await fetch_bodies(
+            connection, select(tasks.c.plan, tasks.c.terms).where(*own, tasks.c.plan.is_not(None))
+        )
         if not found:
             return ()
         first = PlanVersion(number=1, plan=Plan.model_validate_json(found[0]), made_by=PLANNING_ID)
@@ -456,7 +463,7 @@ class SqlPlans(StorePart):
 class SqlForking(StorePart):
     """The part of the port `Store` that adds forked tasks."""
 
-    @writing
+    @write_transaction
     async def register_fork(
         self, connection: AsyncConnection, row: TaskRow, plan: Plan, reused: Reused, state: str
     ) -> bool:
@@ -467,15 +474,15 @@ class SqlForking(StorePart):
         where the other task has gone on meanwhile.
         """
         source = reused.task_id
-        tenants = OfTenant(tenant=row.ref.tenant)
-        whose = (tasks.c.task_id == source, owned(tasks, tenants), tasks.c.progress.is_not(None))
-        ended = await bodies(connection, select(tasks.c.progress, tasks.c.terms).where(*whose).with_for_update())
+        tenants = TenantScope(tenant=row.ref.tenant)
+        whose = (tasks.c.task_id == source, build_owner_filter(tasks, tenants), tasks.c.progress.is_not(None))
+        ended = await fetch_bodies(connection, select(tasks.c.progress, tasks.c.terms).where(*whose).with_for_update())
         if not ended:
             raise unknown_task(source)
         if TaskProgress.model_validate_json(ended[0]).state != state:
             raise BadInput(f"{source} has gone on meanwhile: fork it when it has ended again")
-        digest = request_digest(row.request, await documents_of(connection, source, tenants))
-        planned = bound(plan.model_dump_json(), row.ref.task_id)
+        digest = request_digest(row.request, await load_task_documents(connection, source, tenants))
+        planned = bind_to_row(plan.model_dump_json(), row.ref.task_id)
         columns = {**task_columns(row), "plan": planned, "digest": digest}
         if not await add_once(connection, tasks, columns):
             await require_same_request(connection, row, digest)
@@ -499,7 +506,7 @@ async def _copy_run(connection: AsyncConnection, source: str, run_id: str, own: 
     for note_id, body in (await connection.execute(taken)).all():
         own_id = f"{run_id}{note_id.removeprefix(source)}"
         note = Note.model_validate_json(body).replace(id=own_id, run_id=run_id)
-        again = bound(note.model_dump_json(), run_id, own_id)
+        again = bind_to_row(note.model_dump_json(), run_id, own_id)
         row = {"run_id": run_id, "task_id": own["task_id"], "note_id": own_id, "body": again}
         await connection.execute(insert(notes).values(row))
 
@@ -513,8 +520,8 @@ async def _copy(connection: AsyncConnection, table: Table, where: ColumnElement[
     ordered = table.c.ordinal if "ordinal" in table.c else columns[0]
     found = await connection.execute(select(*columns).where(where).order_by(ordered))
     rows = [{**row, **{name: value for name, value in own.items() if name in row}} for row in found.mappings()]
-    sealed = [(column.name, column.type.key) for column in columns if isinstance(column.type, SealedText)]
+    sealed = [(column.name, column.type.key) for column in columns if isinstance(column.type, EncryptedText)]
     for row in rows:
-        row.update({name: bound(row[name], *(row[part] for part in key)) for name, key in sealed})
+        row.update({name: bind_to_row(row[name], *(row[part] for part in key)) for name, key in sealed})
     for first in range(0, len(rows), BATCH):
         await connection.execute(insert(table), rows[first : first + BATCH])

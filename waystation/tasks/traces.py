@@ -19,9 +19,9 @@ from pydantic import JsonValue
 from waystation.context.transcript import Charge, Compaction, Transcript
 from waystation.kernel.roles import ROLES
 from waystation.kernel.value import Value
-from waystation.models.profiles import OFFLINE_MODEL, located
+from waystation.models.profiles import OFFLINE_MODEL, parse_model_name
 from waystation.planning.plan import TAKEN_ID
-from waystation.security.untrusted import ForeignName, ToolDefinition, model_names
+from waystation.security.untrusted import ToolDefinition, UntrustedToolName, model_names
 from waystation.tasks.events import AnsweredCall, Leg, TaskEvent, calls_of, legs_of
 from waystation.tasks.spans import (
     Attribute,
@@ -117,7 +117,7 @@ class _Trace:
     @cached_property
     def known_tools(self) -> frozenset[str]:
         """Names that the task's agents have tools by."""
-        foreign = [ForeignName(one.server, one.tool) for one in self.task.definitions]
+        foreign = [UntrustedToolName(one.server, one.tool) for one in self.task.definitions]
         return _OWN_TOOLS.union(model_names(foreign, _OWN_TOOLS).values())
 
     @cached_property
@@ -154,7 +154,7 @@ class _Trace:
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.agent.name": "task",
             "gen_ai.provider.name": self.provider(self.task.model),
-            "gen_ai.request.model": located(self.task.model).model,
+            "gen_ai.request.model": parse_model_name(self.task.model).model,
             **self.ids(),
         }
         when = (opened.at, taken_up.at)
@@ -172,9 +172,9 @@ class _Trace:
 
     def provider(self, model: str) -> str:
         """Who is asked, as the conventions call them."""
-        if located(model).model == OFFLINE_MODEL:
+        if parse_model_name(model).model == OFFLINE_MODEL:
             return "waystation"
-        return self.providers.get(located(model).endpoint, "anthropic")
+        return self.providers.get(parse_model_name(model).endpoint, "anthropic")
 
     def agent_attributes(self, agent: str, operation: str) -> dict[str, Attribute]:
         """Of a span of an agent's."""
@@ -212,7 +212,7 @@ class _Trace:
         attributes: dict[str, Attribute] = {
             **self.agent_attributes(agent, operation),
             "gen_ai.provider.name": self.provider(model),
-            "gen_ai.request.model": located(model).model,
+            "gen_ai.request.model": parse_model_name(model).model,
             "gen_ai.request.stream": True,
             "waystation.call.key": call.key,
             "waystation.call.attempts": call.attempts,
@@ -221,14 +221,16 @@ class _Trace:
             attributes["gen_ai.data_source.id"] = "web"
         if charge is not None:
             attributes |= used(charge, model) | spent_around(charges, charge)
-        message = run.transcript.place_of(event.reference) if run is not None and event.kind == "replied" else None
+        message = (
+            run.transcript.find_message_index(event.reference) if run is not None and event.kind == "replied" else None
+        )
         said: dict[str, JsonValue] = {}
         if run is not None and message is not None:
             said = conversation_said(run.transcript.messages[: message + 1], charge.stop if charge is not None else "")
             if any(isinstance(one, Compaction) and (one.after or 0) <= message for one in run.transcript.records):
                 attributes["gen_ai.conversation.compacted"] = True
         more = {"parent": parent, "client": True, "attributes": attributes, "said": said}
-        name = f"{operation} {'web' if operation == 'retrieval' else located(model).model}"
+        name = f"{operation} {'web' if operation == 'retrieval' else parse_model_name(model).model}"
         return self.span(name, event.number, self.id_of(agent, "call", call.key), (call.began, event.at), **more)
 
     def of_legs(self) -> Iterator[TraceSpan]:
@@ -267,7 +269,7 @@ class _Trace:
     def tools(self, event: TaskEvent, since: datetime, parent: str) -> Iterator[TraceSpan]:
         """The calls that a message answers. They have one time: from reply, or from when they were taken up, to it."""
         run, when = self.task.runs.get(event.agent), (since, event.at)
-        message = run.transcript.place_of(event.reference) if run is not None else None
+        message = run.transcript.find_message_index(event.reference) if run is not None else None
         if run is None or message is None:
             return
         calls = {call.id: call for one in run.transcript.messages[:message] for call in one.tool_uses}

@@ -6,12 +6,12 @@ from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
-from waystation.agents.activity import Doing
+from waystation.agents.activity import AgentStatus
 from waystation.agents.decisions import Resolution
-from waystation.agents.prompt_sections import Allocation
+from waystation.agents.prompt_sections import PromptAllocation
 from waystation.context.audit import Audit
-from waystation.documents.documents import LeftOut
-from waystation.documents.procedures import GivenProcedure
+from waystation.documents.documents import SkippedItem
+from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.ports import Embedder, Memory
 from waystation.planning.plan import PlanVersion
@@ -27,7 +27,7 @@ class Submitted(Value):
     """None where the task ended so long ago that the server has forgotten it."""
     ui_url: str | None
     warnings: tuple[str, ...] = ()
-    procedures: tuple[GivenProcedure, ...] = ()
+    procedures: tuple[ProcedureSource, ...] = ()
     """What its agents follow beside the question and the instructions."""
 
 
@@ -91,7 +91,7 @@ class TaskView(Value):
     """Why this is not the live state, where it is not."""
     waits: tuple[str, ...] = ()
     """Why work is tried again, where a server could be asked."""
-    doing: tuple[Doing, ...] = ()
+    doing: tuple[AgentStatus, ...] = ()
     """What agents are at in this moment, where a server could be asked."""
     origins: dict[str, Origin] = {}
     """By request id: where its answer came from. Only where it was asked for, and the server still knows."""
@@ -106,13 +106,13 @@ class TaskView(Value):
     tellings: tuple[SeenTelling, ...] = ()
     resolutions: tuple[Resolution, ...] = ()
     """What its tools were given of the vault, by placeholder. Only where it was asked for."""
-    procedures: tuple[GivenProcedure, ...] = ()
+    procedures: tuple[ProcedureSource, ...] = ()
     """What its agents were told to follow."""
     servers: tuple[str, ...] | None = None
     """Tool servers that it names; None where it names none."""
     session: str = ""
     """By which later tasks go on with what it found."""
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[SkippedItem, ...] = ()
     """What was given with its documents and is in none. Only where it was asked for."""
 
     def lasted(self, now: datetime) -> timedelta | None:
@@ -221,7 +221,7 @@ class AgentContext(Value):
     """Whether system prompt and tools are as a leg has measured them. Before the first has ended they are estimated
     without tools of the web and of tool servers.
     """
-    allocation: Allocation
+    allocation: PromptAllocation
 
 
 class SearchedMemory(NamedTuple):

@@ -10,17 +10,23 @@ from pydantic import JsonValue, ValidationError
 
 from waystation.agents.decisions import Resolution
 from waystation.agents.redaction import GRANTED
-from waystation.agents.tool_visibility import Limits, Projection, fault, limited, with_defaults
+from waystation.agents.tool_visibility import (
+    Limits,
+    ToolVisibility,
+    apply_parameter_limits,
+    find_argument_error,
+    with_defaults,
+)
 from waystation.agents.tools.documents import FILE_READERS
-from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
+from waystation.agents.tools.tool import Tool, ToolCallRejectedError, ToolContext
 from waystation.context.stages import is_too_large, preview
-from waystation.context.tokens import fixed_tokens
-from waystation.context.transcript import PromptPrefix, ToolResult, ToolUse, refused_call
-from waystation.documents.redacted import DocumentNames, document_names, told_name
+from waystation.context.tokens import estimate_fixed_tokens
+from waystation.context.transcript import PromptPrefixRecord, ToolResult, ToolUse, build_rejected_call_result
+from waystation.documents.redacted import DocumentNames, document_names, redact_display_name
 from waystation.models.ports import ToolSpec
-from waystation.privacy.policy import Place, redaction_notes, with_line_feeds
+from waystation.privacy.policy import TextDestination, redaction_notes, with_line_feeds
 from waystation.privacy.ports import Redactor, Vault
-from waystation.security.untrusted import Tagged, one_line, without_tags
+from waystation.security.untrusted import SafeMarkup, escape_tags, sanitize_line
 from waystation.store.ports import Store
 
 OUTCOME_UNKNOWN = (
@@ -44,9 +50,9 @@ class Toolbox:
     """Without one placeholders in arguments stay what they are."""
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
     """On the values of parameters, by name of the tool, which has these parameters."""
-    projection: Projection | None = None
+    projection: ToolVisibility | None = None
     """Without one it sees all of them."""
-    prefix: PromptPrefix | None = None
+    prefix: PromptPrefixRecord | None = None
     """What was sent since the last compaction, and is sent again. None: nothing yet."""
     notes: tuple[str, ...] = ()
     """For people: what the task asked for and is not among the tools."""
@@ -68,12 +74,12 @@ class Toolbox:
         """The system prompt that was sent since the last compaction; empty where nothing was."""
         return self.prefix.system if self.prefix is not None else ""
 
-    def fixed_tokens(self, system: str) -> int:
+    def estimate_prompt_overhead(self, system: str) -> int:
         """Estimated tokens that every request has: the system prompt, which is this one unless another was sent since
         the last compaction, and the tools.
         """
         system = self.system or system
-        return fixed_tokens(system, json.dumps([spec.model_dump(mode="json") for spec in self.specs]))
+        return estimate_fixed_tokens(system, json.dumps([spec.model_dump(mode="json") for spec in self.specs]))
 
     @property
     def rereadable(self) -> frozenset[str]:
@@ -90,10 +96,10 @@ class Toolbox:
         if (tool := self._tool(call)) is None:
             away = any(spec.name == call.name for spec in self.specs)
             what = "The tool {} is not there at present" if away else "There is no tool {!r}"
-            return f"{what.format(one_line(call.name))}. Yours are: {self._names_shown}."
-        if self.projection is not None and (why := self.projection.why_hidden(tool.name)) is not None:
+            return f"{what.format(sanitize_line(call.name))}. Yours are: {self._names_shown}."
+        if self.projection is not None and (why := self.projection.get_hidden_reason(tool.name)) is not None:
             return f"The tool {tool.name} is hidden: {why}. Yours are: {self._names_shown}."
-        wrong = fault(self._complete(call), self.limits.get(tool.name, {}))
+        wrong = find_argument_error(self._complete(call), self.limits.get(tool.name, {}))
         return None if wrong is None else f"These arguments are not allowed here: {wrong}."
 
     def question(self, call: ToolUse) -> str | None:
@@ -106,21 +112,21 @@ class Toolbox:
         tool = self._tool(call)
         return "" if tool is None else tool.definition
 
-    async def run(self, call: ToolUse, at: CallSite) -> ToolResult:
+    async def run(self, call: ToolUse, at: ToolContext) -> ToolResult:
         """The call's result, redacted and bounded. Only failures of the platform itself are raised."""
         tool, refusal = self._tool(call), self.refusal(call)
         if any(back.call_id == call.id for back in at.handed_back):
             refusal = None  # what a subagent has done by then is not thrown away
         if tool is None or refusal is not None:
-            return refused_call(call, refusal or OUTCOME_UNKNOWN)
+            return build_rejected_call_result(call, refusal or OUTCOME_UNKNOWN)
         if not tool.repeatable and not await self.store.record_tool_intent(at.fence, call.id):
-            return refused_call(call, OUTCOME_UNKNOWN)
+            return build_rejected_call_result(call, OUTCOME_UNKNOWN)
         names, refused = await self._names(at), False
         try:
             text = await tool.call(await self._with_originals(tool, self._complete(call), names, at), at)
         except ValidationError as error:
             text, refused = _complaint(error), True
-        except ToolRefused as refusal:
+        except ToolCallRejectedError as refusal:
             text, refused = refusal.words, True
         content = await self._presentable(text, names, call, at)
         return ToolResult(tool_use_id=call.id, content=content, is_error=refused)
@@ -141,20 +147,20 @@ class Toolbox:
         limits = self.limits.get(spec.name)
         if limits is None:
             return spec
-        return spec.replace(input_schema=limited(spec.input_schema, limits))
+        return spec.replace(input_schema=apply_parameter_limits(spec.input_schema, limits))
 
     def _complete(self, call: ToolUse) -> dict[str, JsonValue]:
         """The arguments with the defaults that limits have put in place of the tool's own."""
         limits = self.limits.get(call.name)
         return call.input if limits is None else with_defaults(call.input, self.offered[call.name].input_schema, limits)
 
-    async def _names(self, at: CallSite) -> DocumentNames:
+    async def _names(self, at: ToolContext) -> DocumentNames:
         documents = await self.store.documents(at.run.task_id, at.run.reader)
         names = await document_names(documents, self.redactor, at.run.tenant)
         return names.of(self.vault, at.run.session)
 
     async def _with_originals(
-        self, tool: Tool, given: dict[str, JsonValue], names: DocumentNames, at: CallSite
+        self, tool: Tool, given: dict[str, JsonValue], names: DocumentNames, at: ToolContext
     ) -> dict[str, JsonValue]:
         """The arguments as the tool may have them; what that is of the vault is audited before the tool sees it."""
         granted = tool.originals & GRANTED.get(tool.name, frozenset()) & given.keys()
@@ -165,29 +171,30 @@ class Toolbox:
             await self.store.audit(at.run.task_id, entry)
         return arguments
 
-    async def _presentable(self, text: str, names: DocumentNames, call: ToolUse, at: CallSite) -> str:
-        """Whatever a tool says, and whichever wrote it: tags of ours are in it where it is `Tagged`, and else nowhere.
+    async def _presentable(self, text: str, names: DocumentNames, call: ToolUse, at: ToolContext) -> str:
+        """Whatever a tool says, and whichever wrote it: tags of ours are in it where it is `SafeMarkup`, and else
+        nowhere.
 
         In threads, since a result may be long and made to be slow.
         """
-        named = await asyncio.to_thread(names.shown_in, text)
-        (redacted,) = await self.redactor.redact([named], Place.TOOL_RESULT, at.run.tenant)
+        named = await asyncio.to_thread(names.replace_private_names, text)
+        (redacted,) = await self.redactor.redact([named], TextDestination.TOOL_RESULT, at.run.tenant)
         at.notices.extend(redaction_notes(redacted, of=await self._told(call, at) if redacted.put_aside else ""))
         if redacted.unredacted:
             return _UNREADABLE + redacted.text
-        shown = redacted.text if isinstance(text, Tagged) else await asyncio.to_thread(without_tags, redacted.text)
+        shown = redacted.text if isinstance(text, SafeMarkup) else await asyncio.to_thread(escape_tags, redacted.text)
         if not is_too_large(shown, at.window):
             return shown
         # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.
         whole = with_line_feeds(shown)
         return preview(whole, await self.store.put_text(whole, at.run.reader))
 
-    async def _told(self, call: ToolUse, at: CallSite) -> str:
+    async def _told(self, call: ToolUse, at: ToolContext) -> str:
         """What people are told that this call's result is: of which document, where it is of one."""
         name = call.input.get(FILE_READERS.get(call.name, ""))
         if not isinstance(name, str):
             return call.name
-        return f"{call.name} of {await told_name(name, self.redactor, at.run.tenant)}"
+        return f"{call.name} of {await redact_display_name(name, self.redactor, at.run.tenant)}"
 
 
 async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:

@@ -9,26 +9,26 @@ from dataclasses import dataclass, field
 from pydantic import Field, ValidationError
 
 from waystation.agents.delegation import (
-    DelegationTerms,
-    HandedBack,
+    DelegationConfig,
     SubagentOrder,
-    may_delegate,
-    number_of,
-    subagent_id,
+    SubagentResult,
+    can_delegate,
+    make_subagent_id,
+    parse_subagent_number,
 )
 from waystation.agents.leg import LegRequest
 from waystation.agents.tool_visibility import FIRST, SOON
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
-from waystation.agents.tools.work import ResultLines, results_of
+from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool
+from waystation.agents.tools.work import AgentResultSummary, load_agent_result
 from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
-from waystation.context.transcript import ToolResult, ToolUse, Transcript, refused_call
-from waystation.documents.citations import citations_in
-from waystation.kernel.amount import Limit, limit_text
+from waystation.context.transcript import ToolResult, ToolUse, Transcript, build_rejected_call_result
+from waystation.documents.citations import parse_citations
+from waystation.kernel.amount import Limit, format_limit
 from waystation.kernel.errors import StoreError
 from waystation.kernel.roles import Role
-from waystation.privacy.policy import Place, cut
+from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import tagged
+from waystation.security.untrusted import wrap_untrusted
 from waystation.store.ports import Store
 
 _TITLE_CHARACTERS = 60
@@ -49,7 +49,7 @@ class DelegateInput(ToolInput):
     budget_percent: int = Field(default=20, ge=1, le=100, description="Of what you have left. The rest comes back.")
 
 
-class Delegation(TypedTool[DelegateInput]):
+class DelegateTool(TypedTool[DelegateInput]):
     """A call of it ends the leg; the next leg finds the subagent's result."""
 
     name = "delegate"
@@ -64,29 +64,31 @@ class Delegation(TypedTool[DelegateInput]):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def run(self, arguments: DelegateInput, at: CallSite) -> str:
+    async def run(self, arguments: DelegateInput, at: ToolContext) -> str:
         """What came back, cut to half a page; `expand` shows the whole."""
         back = next((back for back in at.handed_back if back.call_id == at.call_id), None)
         if back is None:
-            raise ToolRefused("This subagent was not started. Do this part yourself.")
-        handed_in = await results_of(self._store, at.run.reader, back.id)
-        return presented(back, arguments, handed_in, at.page_characters // 2)
+            raise ToolCallRejectedError("This subagent was not started. Do this part yourself.")
+        handed_in = await load_agent_result(self._store, at.run.reader, back.id)
+        return render_subagent_result(back, arguments, handed_in, at.page_characters // 2)
 
 
-def presented(back: HandedBack, asked: DelegateInput, handed_in: ResultLines, characters: int) -> str:
+def render_subagent_result(
+    back: SubagentResult, asked: DelegateInput, handed_in: AgentResultSummary, characters: int
+) -> str:
     """What a subagent came to, in its tag: what stayed open first, as many lines as have room."""
     state = "partial" if back.partial else "done"
     found = handed_in.claims
-    names = dict.fromkeys(citation.document for line in found for citation in citations_in(line))
+    names = dict.fromkeys(citation.document for line in found for citation in parse_citations(line))
     head = [
         *([f"It ended early: {back.reason}"] if back.reason else []),
         f"{len(found)} results" + (f" from {', '.join([*names][:_SOURCES])}" if names else ""),
     ]
     attributes = {"id": back.id, "role": asked.role, "title": asked.title, "state": state}
-    framed = len(tagged("subagent", *head, **attributes))
+    framed = len(wrap_untrusted("subagent", *head, **attributes))
     shown, rest = _fitting([*handed_in.left_open, *found], characters - framed)
     more = [f'{rest} more lines are not shown here: expand with id "{back.id}" shows all of them.'] if rest else []
-    return tagged("subagent", *head, *shown, *more, **attributes)
+    return wrap_untrusted("subagent", *head, *shown, *more, **attributes)
 
 
 def _fitting(lines: Sequence[str], characters: int) -> tuple[list[str], int]:
@@ -101,7 +103,7 @@ def _fitting(lines: Sequence[str], characters: int) -> tuple[list[str], int]:
 
 
 @dataclass(frozen=True)
-class ReplyAsks:
+class DelegationRequest:
     """What an agent's last reply asks of others."""
 
     orders: tuple[SubagentOrder, ...] = ()
@@ -109,36 +111,36 @@ class ReplyAsks:
     """By id of the call."""
 
 
-def assignment(of_parent: Transcript, step_id: str) -> DelegateInput:
+def parse_assignment(of_parent: Transcript, step_id: str) -> DelegateInput:
     """What a subagent was asked for: the arguments of its parent's call. Raises StoreError if there is none."""
     calls = [call for call, _ in _numbered(of_parent)]
-    number = number_of(step_id)
+    number = parse_subagent_number(step_id)
     if number > len(calls):
-        raise StoreError(f"no call of {Delegation.name} in the transcript asked for {step_id}")
+        raise StoreError(f"no call of {DelegateTool.name} in the transcript asked for {step_id}")
     return DelegateInput.model_validate(calls[number - 1].input)
 
 
-async def asked_by(
+async def extract_subagent_orders(
     request: LegRequest, transcript: Transcript, left: Limit, redactor: Redactor, barred: Collection[str]
-) -> ReplyAsks:
+) -> DelegationRequest:
     """The subagents that the last reply asks for and that have not come back, as many as may work at once.
 
     Those over that wait for the next time: what the first ones leave of the budget is theirs. `barred`: ids of calls
     that may not be carried out. Raises RedactionFailed.
     """
     terms, run = request.terms.delegation, request.run
-    if terms is None or not may_delegate(run.step_id, terms):
-        return ReplyAsks()
+    if terms is None or not can_delegate(run.step_id, terms):
+        return DelegationRequest()
     back = {handed.call_id for handed in request.handed_back}
     open_ids = {call.id for call in transcript.messages[-1].tool_uses} - back - set(barred)
     batch = _Batch(terms, left)
     for call, number in _numbered(transcript):
         if call.id in open_ids:
-            batch.take(call, subagent_id(run.step_id, number))
-    titles = await redactor.redact([order.title for order in batch.orders], Place.TITLE, run.tenant)
+            batch.take(call, make_subagent_id(run.step_id, number))
+    titles = await redactor.redact([order.title for order in batch.orders], TextDestination.TITLE, run.tenant)
     orders = zip(batch.orders, titles, strict=True)
-    return ReplyAsks(
-        orders=tuple(order.replace(title=cut(title.text, _TITLE_CHARACTERS)) for order, title in orders),
+    return DelegationRequest(
+        orders=tuple(order.replace(title=truncate_redacted(title.text, _TITLE_CHARACTERS)) for order, title in orders),
         refused=batch.refused,
     )
 
@@ -146,7 +148,7 @@ async def asked_by(
 class _Batch:
     """The orders of one time."""
 
-    def __init__(self, terms: DelegationTerms, left: Limit) -> None:
+    def __init__(self, terms: DelegationConfig, left: Limit) -> None:
         self._terms, self._left, self._percent = terms, left, 0
         self.orders: list[SubagentOrder] = []
         self.refused: dict[str, ToolResult] = {}
@@ -162,7 +164,7 @@ class _Batch:
         if percent > most:
             self._refuse(call, f"Subagents may have at most {most} percent of what you have left together.")
         elif not _enough(limit):
-            self._refuse(call, f"{limit_text(limit)} are too little for a subagent. Do this part yourself.")
+            self._refuse(call, f"{format_limit(limit)} are too little for a subagent. Do this part yourself.")
         elif len(self.orders) < self._terms.width and self._percent + percent <= most:
             self._percent += percent
             self.orders.append(
@@ -170,12 +172,12 @@ class _Batch:
             )
 
     def _refuse(self, call: ToolUse, reason: str) -> None:
-        self.refused[call.id] = refused_call(call, reason)
+        self.refused[call.id] = build_rejected_call_result(call, reason)
 
 
 def _numbered(transcript: Transcript) -> Iterable[tuple[ToolUse, int]]:
     """All calls of the whole log, also those that were taken back: a number is never used again."""
-    calls = (call for message in transcript.messages for call in message.tool_uses if call.name == Delegation.name)
+    calls = (call for message in transcript.messages for call in message.tool_uses if call.name == DelegateTool.name)
     return ((call, number) for number, call in enumerate(calls, 1))
 
 

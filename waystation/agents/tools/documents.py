@@ -17,26 +17,26 @@ from difflib import get_close_matches
 
 from pydantic import Field
 
-from waystation.agents.task_brief import as_procedure, procedures_of
-from waystation.agents.tool_visibility import FIRST, SOON, urgent
+from waystation.agents.task_brief import as_procedure, parse_procedures
+from waystation.agents.tool_visibility import FIRST, SOON, make_urgency
 from waystation.agents.tools.tool import (
-    CallSite,
+    ToolCallRejectedError,
+    ToolContext,
     ToolInput,
-    ToolRefused,
     TypedTool,
     end_of_stretch,
-    page,
-    shown_lines,
-    stretch,
+    load_redacted_lines,
+    render_text_slice,
+    select_page_lines,
 )
-from waystation.documents.documents import REMOVED_NAME, Document, DocumentHit, ShownDocument, document_named
+from waystation.documents.documents import REMOVED_NAME, Document, DocumentMatch, ShownDocument, find_document_by_name
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.procedures import Procedure
-from waystation.documents.redacted import RedactedDocuments, document_names
-from waystation.kernel.errors import TextMissing
-from waystation.privacy.policy import whole_until
+from waystation.documents.redacted import RedactedDocumentStore, document_names
+from waystation.kernel.errors import TextNotFoundError
+from waystation.privacy.policy import find_cut_position
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import one_line, tagged, without_tags
+from waystation.security.untrusted import escape_tags, sanitize_line, wrap_untrusted
 from waystation.store.ports import Store
 
 
@@ -47,24 +47,24 @@ class ListDocumentsInput(ToolInput):
     count: int = Field(default=100, ge=1, le=200)
 
 
-class ListDocuments(TypedTool[ListDocumentsInput]):
+class ListDocumentsTool(TypedTool[ListDocumentsInput]):
     """Names, lines and sizes of the documents."""
 
     name = "list_documents"
     description = "Names the documents of this task with their length, page by page."
     rereadable = True
-    urgency = urgent(FIRST, SOON)
+    urgency = make_urgency(FIRST, SOON)
     input_model = ListDocumentsInput
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def run(self, arguments: ListDocumentsInput, at: CallSite) -> str:
+    async def run(self, arguments: ListDocumentsInput, at: ToolContext) -> str:
         """One line a document, and where to go on."""
         documents = await self._store.documents(at.run.task_id, at.run.reader)
         start = arguments.first - 1
         lines = [_line(document) for document in documents[start : start + arguments.count]]
-        taken, _ = page(lines, at.page_characters)
+        taken, _ = select_page_lines(lines, at.page_characters)
         shown = start + len(taken)
         if not taken:
             return f"There are {len(documents)} documents; none from number {arguments.first} on."
@@ -74,7 +74,7 @@ class ListDocuments(TypedTool[ListDocumentsInput]):
 
 def _line(document: Document) -> str:
     size = f"{document.lines:,} lines, {document.characters:,} characters"
-    return f"{one_line(document.name)} ({REMOVED_NAME if document.removed else size})"
+    return f"{sanitize_line(document.name)} ({REMOVED_NAME if document.removed else size})"
 
 
 _LINES_A_PAGE = 200
@@ -93,7 +93,7 @@ class ReadDocumentInput(ToolInput):
     )
 
 
-class ReadDocument(TypedTool[ReadDocumentInput]):
+class ReadDocumentTool(TypedTool[ReadDocumentInput]):
     """A stretch of lines."""
 
     name = "read_document"
@@ -102,22 +102,22 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
     )
     rereadable = True
     originals = frozenset({"name"})
-    urgency = urgent(FIRST)
+    urgency = make_urgency(FIRST)
     input_model = ReadDocumentInput
 
-    def __init__(self, store: Store, redacted: RedactedDocuments) -> None:
+    def __init__(self, store: Store, redacted: RedactedDocumentStore) -> None:
         self._store, self._redacted = store, redacted
 
-    async def run(self, arguments: ReadDocumentInput, at: CallSite) -> str:
+    async def run(self, arguments: ReadDocumentInput, at: ToolContext) -> str:
         """A header, numbered lines, and where to go on."""
         document = find(arguments.name, await self._store.documents(at.run.task_id, at.run.reader))
         if arguments.first_line > document.lines:
-            raise ToolRefused(
-                f"{one_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
+            raise ToolCallRejectedError(
+                f"{sanitize_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
             )
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
-            raise ToolRefused("last_line is before first_line.")
-        lines = await shown_lines(self._redacted, document.blob, document.name, at)
+            raise ToolCallRejectedError("last_line is before first_line.")
+        lines = await load_redacted_lines(self._redacted, document.blob, document.name, at)
         line = lines[arguments.first_line - 1]
         if arguments.first_character > 1 or (
             arguments.last_line == arguments.first_line and len(line) > LINE_CHARACTERS
@@ -125,16 +125,16 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
             return _within_line(document, arguments, line, at)
         last = min(arguments.last_line or document.lines, arguments.first_line + _LINES_A_PAGE - 1, document.lines)
         # Before they are numbered: a tag may begin on one line and end on another.
-        shown_ones = without_tags("\n".join(map(_cut, lines[arguments.first_line - 1 : last]))).split("\n")
+        shown_ones = escape_tags("\n".join(map(_cut, lines[arguments.first_line - 1 : last]))).split("\n")
         numbered = [f"{number}| {line}" for number, line in enumerate(shown_ones, arguments.first_line)]
-        taken, _ = page(numbered, at.page_characters)
+        taken, _ = select_page_lines(numbered, at.page_characters)
         shown = arguments.first_line + len(taken) - 1
-        header = f"{one_line(document.name)}, lines {arguments.first_line}-{shown} of {document.lines}"
+        header = f"{sanitize_line(document.name)}, lines {arguments.first_line}-{shown} of {document.lines}"
         wanted = min(arguments.last_line or document.lines, document.lines)
         return "\n".join([header, *taken, *([f"continues at line {shown + 1}"] if shown < wanted else [])])
 
 
-FILE_READERS = {ReadDocument.name: "name"}
+FILE_READERS = {ReadDocumentTool.name: "name"}
 """The tools that read files, each with the argument that names the file."""
 
 
@@ -142,28 +142,32 @@ def find(name: str, documents: tuple[Document, ...]) -> Document:
     """The document of that name.
 
     Raises:
-        ToolRefused: there is none, which names the closest ones; or it was removed.
+        ToolCallRejectedError: there is none, which names the closest ones; or it was removed.
     """
-    if document := document_named(name, documents):
-        called = one_line(document.name)
+    if document := find_document_by_name(name, documents):
+        called = sanitize_line(document.name)
         if document.removed:
-            raise ToolRefused(f"{called} was {REMOVED_NAME}: it is no evidence any more. Go on without it.")
+            raise ToolCallRejectedError(f"{called} was {REMOVED_NAME}: it is no evidence any more. Go on without it.")
         return document
     close = get_close_matches(name, [document.name for document in documents], n=3)
-    hint = f"Did you mean {', '.join(map(one_line, close))}?" if close else "list_documents names them all."
-    raise ToolRefused(f"There is no document {name!r}. {hint}")
+    hint = f"Did you mean {', '.join(map(sanitize_line, close))}?" if close else "list_documents names them all."
+    raise ToolCallRejectedError(f"There is no document {name!r}. {hint}")
 
 
-def _within_line(document: Document, arguments: ReadDocumentInput, line: str, at: CallSite) -> str:
-    """A part of one long line, and where it goes on. Raises ToolRefused."""
+def _within_line(document: Document, arguments: ReadDocumentInput, line: str, at: ToolContext) -> str:
+    """A part of one long line, and where it goes on. Raises ToolCallRejectedError."""
     number, first = arguments.first_line, arguments.first_character
     if first > max(1, len(line)):
-        raise ToolRefused(f"Line {number} has {len(line):,} characters; there is none from number {first:,} on.")
-    head = f"{one_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from {first:,}"
-    start = whole_until(line, first - 1)
+        raise ToolCallRejectedError(
+            f"Line {number} has {len(line):,} characters; there is none from number {first:,} on."
+        )
+    head = (
+        f"{sanitize_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from {first:,}"
+    )
+    start = find_cut_position(line, first - 1)
     end = end_of_stretch(line, start, at)
     rest = [_GOES_ON.format(number=number, character=end + 1)] if end < len(line) else []
-    return "\n".join([head, f"{number}| {without_tags(line[start:end])}", *rest])
+    return "\n".join([head, f"{number}| {escape_tags(line[start:end])}", *rest])
 
 
 _GOES_ON = "line {number} continues at first_character {character}"
@@ -172,7 +176,7 @@ _GOES_ON = "line {number} continues at first_character {character}"
 def _cut(line: str) -> str:
     if len(line) <= LINE_CHARACTERS:
         return line
-    end = whole_until(line, LINE_CHARACTERS)
+    end = find_cut_position(line, LINE_CHARACTERS)
     return f"{line[:end]} … ({len(line):,} characters in all; read this line alone from first_character {end + 1})"
 
 
@@ -182,7 +186,7 @@ class ReadSkillInput(ToolInput):
     name: str = Field(min_length=1, max_length=300, description="As the contract names it.")
 
 
-class ReadSkill(TypedTool[ReadSkillInput]):
+class ReadSkillTool(TypedTool[ReadSkillInput]):
     """A whole procedure."""
 
     name = "read_skill"
@@ -191,29 +195,29 @@ class ReadSkill(TypedTool[ReadSkillInput]):
     )
     rereadable = True
     originals = frozenset({"name"})
-    urgency = urgent(FIRST)
+    urgency = make_urgency(FIRST)
     input_model = ReadSkillInput
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def run(self, arguments: ReadSkillInput, at: CallSite) -> str:
+    async def run(self, arguments: ReadSkillInput, at: ToolContext) -> str:
         """Its text, in its tag."""
         return as_procedure(await _procedure(arguments.name, at.as_written("name"), self._store, at))
 
 
-async def _procedure(name: str, written: str, store: Store, at: CallSite) -> Procedure:
-    """By its own name, or that of its file or folder. Raises ToolRefused.
+async def _procedure(name: str, written: str, store: Store, at: ToolContext) -> Procedure:
+    """By its own name, or that of its file or folder. Raises ToolCallRejectedError.
 
     As the model wrote it, too: where a document is called almost so, its name was put in the place of that.
     """
-    found = procedures_of(await store.task(at.run.task_id, at.run.reader))
+    found = parse_procedures(await store.task(at.run.task_id, at.run.reader))
     known = [one for one in found if isinstance(one, Procedure)]
     for one in known:
         if {name, written} & {one.name, one.document}:
             return one
     names = ", ".join(one.name for one in known)
-    raise ToolRefused(f"There is no procedure {name!r}. There are: {names or 'none'}.")
+    raise ToolCallRejectedError(f"There is no procedure {name!r}. There are: {names or 'none'}.")
 
 
 class ReadSkillFileInput(ToolInput):
@@ -223,28 +227,32 @@ class ReadSkillFileInput(ToolInput):
     file: str = Field(min_length=1, max_length=300, description="As read_skill names it.")
 
 
-class ReadSkillFile(TypedTool[ReadSkillFileInput]):
+class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
     """A whole file; of a long one the toolbox shows the beginning, and says how to read on."""
 
     name = "read_skill_file"
     description = "Shows a file of a procedure of the user's that has files. Scripts are there to be read: none is run."
     rereadable = True
     originals = frozenset({"skill", "file"})
-    urgency = urgent(SOON)
+    urgency = make_urgency(SOON)
     input_model = ReadSkillFileInput
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def run(self, arguments: ReadSkillFileInput, at: CallSite) -> str:
+    async def run(self, arguments: ReadSkillFileInput, at: ToolContext) -> str:
         """Its text, in its tag."""
         skill = await _procedure(arguments.skill, at.as_written("skill"), self._store, at)
         wanted = {name.removeprefix("./") for name in (arguments.file, at.as_written("file"))}
         for file in skill.files:
             if file.name in wanted:
-                return tagged("procedure", file.text, name=one_line(skill.name), file=one_line(file.name))
-        names = ", ".join(one_line(file.name) for file in skill.files)
-        raise ToolRefused(f"{one_line(skill.name)} has no file {arguments.file!r}. It has: {names or 'none'}.")
+                return wrap_untrusted(
+                    "procedure", file.text, name=sanitize_line(skill.name), file=sanitize_line(file.name)
+                )
+        names = ", ".join(sanitize_line(file.name) for file in skill.files)
+        raise ToolCallRejectedError(
+            f"{sanitize_line(skill.name)} has no file {arguments.file!r}. It has: {names or 'none'}."
+        )
 
 
 class ReadStoredInput(ToolInput):
@@ -254,27 +262,31 @@ class ReadStoredInput(ToolInput):
     first: int = Field(default=0, ge=0, description="Number of the first character.")
 
 
-class ReadStored(TypedTool[ReadStoredInput]):
+class ReadStoredResultTool(TypedTool[ReadStoredInput]):
     """A page of a stored result."""
 
     name = "read_stored"
     description = "Reads on in a large result that was stored; its pointer gives the id."
     rereadable = True
-    urgency = urgent(SOON, FIRST)
+    urgency = make_urgency(SOON, FIRST)
     input_model = ReadStoredInput
 
-    def __init__(self, redacted: RedactedDocuments) -> None:
+    def __init__(self, redacted: RedactedDocumentStore) -> None:
         self._redacted = redacted
 
-    async def run(self, arguments: ReadStoredInput, at: CallSite) -> str:
+    async def run(self, arguments: ReadStoredInput, at: ToolContext) -> str:
         """The page, and where to go on."""
         try:
-            text = "\n".join(await shown_lines(self._redacted, arguments.id, "This result", at))
-        except TextMissing as error:
-            raise ToolRefused(f"Nothing is stored under {arguments.id!r}. Use the whole id of the pointer.") from error
+            text = "\n".join(await load_redacted_lines(self._redacted, arguments.id, "This result", at))
+        except TextNotFoundError as error:
+            raise ToolCallRejectedError(
+                f"Nothing is stored under {arguments.id!r}. Use the whole id of the pointer."
+            ) from error
         if arguments.first >= len(text):
-            raise ToolRefused(f"It has {len(text):,} characters; there is none from number {arguments.first:,} on.")
-        return stretch(text, arguments.first, at)
+            raise ToolCallRejectedError(
+                f"It has {len(text):,} characters; there is none from number {arguments.first:,} on."
+            )
+        return render_text_slice(text, arguments.first, at)
 
 
 ROUNDS = 5
@@ -290,7 +302,7 @@ class SearchDocumentsInput(ToolInput):
     last_document: int | None = Field(default=None, ge=1)
 
 
-class SearchDocuments(TypedTool[SearchDocumentsInput]):
+class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
     """Full-text search, best passages first, with their line ranges."""
 
     name = "search_documents"
@@ -300,25 +312,27 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
     )
     rereadable = True
     originals = frozenset({"query"})
-    urgency = urgent(FIRST)
+    urgency = make_urgency(FIRST)
     input_model = SearchDocumentsInput
 
-    def __init__(self, search: DocumentSearch, store: Store, redactor: Redactor, redacted: RedactedDocuments) -> None:
+    def __init__(
+        self, search: DocumentSearch, store: Store, redactor: Redactor, redacted: RedactedDocumentStore
+    ) -> None:
         self._search, self._store, self._redactor, self._redacted = search, store, redactor, redacted
 
-    async def run(self, arguments: SearchDocumentsInput, at: CallSite) -> str:
+    async def run(self, arguments: SearchDocumentsInput, at: ToolContext) -> str:
         """One block a passage."""
         hits = await self._found(arguments, at)
         if not hits:
             return "No passage matches. Try other words, or list_documents."
         blocks = [
-            f"[{one_line(hit.name)}:{hit.first_line}-{hit.last_line}]{hit.where}\n{without_tags(hit.text)}\n"
+            f"[{sanitize_line(hit.name)}:{hit.first_line}-{hit.last_line}]{hit.where}\n{escape_tags(hit.text)}\n"
             for hit in hits
         ]
-        taken, whole = page(blocks, at.page_characters)
+        taken, whole = select_page_lines(blocks, at.page_characters)
         return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])
 
-    async def _found(self, arguments: SearchDocumentsInput, at: CallSite) -> Sequence[DocumentHit]:
+    async def _found(self, arguments: SearchDocumentsInput, at: ToolContext) -> Sequence[DocumentMatch]:
         """Only what is found in documents as they are shown: a hit on a word that was replaced would confirm it.
 
         Those in which something was found are redacted now, and searched again so.
@@ -335,7 +349,7 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
             hits = await self._search.search(at.run.reader, query, arguments.limit, among)
         return [hit for hit in hits if hit.shown]
 
-    async def _shown(self, hits: Sequence[DocumentHit], at: CallSite) -> Sequence[ShownDocument]:
+    async def _shown(self, hits: Sequence[DocumentMatch], at: ToolContext) -> Sequence[ShownDocument]:
         documents = await self._store.documents(at.run.task_id, at.run.reader)
         found = {hit.name for hit in hits}
         hit = [one for one in documents if one.name in found]

@@ -13,16 +13,23 @@ from collections.abc import Iterator, Mapping
 from pydantic import Field
 
 from waystation.agents.deliverables import Note
-from waystation.agents.tool_visibility import FIRST, LAST, LATER, SOON, urgent
+from waystation.agents.tool_visibility import FIRST, LAST, LATER, SOON, make_urgency
 from waystation.agents.tools.documents import find
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
-from waystation.context.constraints import has_words, words_of
-from waystation.context.history import current, view, with_record
-from waystation.context.summary import is_summary_or_marker, shortened
-from waystation.context.transcript import Message, Pinned, Record, ToolUse, Transcript
+from waystation.agents.tools.tool import (
+    ToolCallRejectedError,
+    ToolContext,
+    ToolInput,
+    TypedTool,
+    load_redacted_lines,
+    select_page_lines,
+)
+from waystation.context.constraints import has_words, normalise_words
+from waystation.context.history import build_model_view, get_effective_transcript, with_record
+from waystation.context.summary import is_summary_or_marker, shorten_text
+from waystation.context.transcript import Message, PinRecord, Record, ToolUse, Transcript
 from waystation.context.units import pin, unpin
-from waystation.documents.redacted import RedactedDocuments
-from waystation.documents.web_pages import kept_pages, page_lines
+from waystation.documents.redacted import RedactedDocumentStore
+from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
 from waystation.kernel.errors import BadInput
 from waystation.store.ports import Store
 
@@ -36,24 +43,24 @@ class TakeNoteInput(ToolInput):
     last_line: int = Field(ge=1)
 
 
-class TakeNote(TypedTool[TakeNoteInput]):
+class TakeNoteTool(TypedTool[TakeNoteInput]):
     """Keeps a note."""
 
     name = "take_note"
     description = "Keeps a note with its source. Notes are never compressed away; read_notes shows them."
     originals = frozenset({"document"})
     permission = "note"
-    urgency = urgent(FIRST, verifying=SOON)
+    urgency = make_urgency(FIRST, verifying=SOON)
     input_model = TakeNoteInput
 
-    def __init__(self, store: Store, redacted: RedactedDocuments) -> None:
+    def __init__(self, store: Store, redacted: RedactedDocumentStore) -> None:
         self._store, self._redacted = store, redacted
 
-    async def run(self, arguments: TakeNoteInput, at: CallSite) -> str:
+    async def run(self, arguments: TakeNoteInput, at: ToolContext) -> str:
         """The note's number. The call's id is the note's, so that a repeated call keeps one note."""
         name, lines = await self._source(arguments.document, at)
         if not arguments.first_line <= arguments.last_line <= lines:
-            raise ToolRefused(
+            raise ToolCallRejectedError(
                 f"Lines {arguments.first_line}-{arguments.last_line} are not in {name}, which has {lines} lines."
             )
         found = arguments.replace(document=name)
@@ -62,10 +69,12 @@ class TakeNote(TypedTool[TakeNoteInput]):
         notes = await self._store.notes(at.run.task_id, at.run.reader, at.run.run_id)
         return f"note {len(notes)} kept"
 
-    async def _source(self, name: str, at: CallSite) -> tuple[str, int]:
-        """A page that the agent has fetched, or a document: what it is called, and its lines. Raises ToolRefused."""
-        if fetched := kept_pages(at.transcript.messages).get(name):
-            return name, len(page_lines(await shown_lines(self._redacted, fetched.blob, name, at)))
+    async def _source(self, name: str, at: ToolContext) -> tuple[str, int]:
+        """A page that the agent has fetched, or a document: what it is called, and its lines. Raises
+        ToolCallRejectedError.
+        """
+        if fetched := extract_stored_web_pages(at.transcript.messages).get(name):
+            return name, len(split_page_lines(await load_redacted_lines(self._redacted, fetched.blob, name, at)))
         document = find(name, await self._store.documents(at.run.task_id, at.run.reader))
         return document.name, document.lines
 
@@ -77,18 +86,18 @@ class ReadNotesInput(ToolInput):
     count: int = Field(default=50, ge=1, le=200)
 
 
-class ReadNotes(TypedTool[ReadNotesInput]):
+class ReadNotesTool(TypedTool[ReadNotesInput]):
     """Notes in the order in which they were taken."""
 
     name = "read_notes"
     description = "Shows your own notes with their sources, page by page."
-    urgency = urgent(LATER, FIRST)
+    urgency = make_urgency(LATER, FIRST)
     input_model = ReadNotesInput
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def run(self, arguments: ReadNotesInput, at: CallSite) -> str:
+    async def run(self, arguments: ReadNotesInput, at: ToolContext) -> str:
         """One line a note."""
         notes = await self._store.notes(at.run.task_id, at.run.reader, at.run.run_id)
         start = arguments.first - 1
@@ -98,7 +107,7 @@ class ReadNotes(TypedTool[ReadNotesInput]):
         ]
         if not lines:
             return f"You have {len(notes)} notes; none from number {arguments.first} on."
-        taken, _ = page(lines, at.page_characters)
+        taken, _ = select_page_lines(lines, at.page_characters)
         shown = start + len(taken)
         return "\n".join([*taken, *([f"continues at note {shown + 1} of {len(notes)}"] if shown < len(notes) else [])])
 
@@ -118,7 +127,7 @@ class PinMessageInput(ToolInput):
     take_back: bool = Field(default=False, description="Take back a pin of yours instead.")
 
 
-class PinMessage(TypedTool[PinMessageInput]):
+class PinMessageTool(TypedTool[PinMessageInput]):
     """Keeps a message in view, or takes such a pin back."""
 
     name = "pin_message"
@@ -127,10 +136,10 @@ class PinMessage(TypedTool[PinMessageInput]):
         "Pins take a fifth of your context at most: keep the rest as notes."
     )
     permission = "note"
-    urgency = urgent(LAST)
+    urgency = make_urgency(LAST)
     input_model = PinMessageInput
 
-    async def run(self, arguments: PinMessageInput, at: CallSite) -> str:
+    async def run(self, arguments: PinMessageInput, at: ToolContext) -> str:
         """What was pinned, in words. The record derives its id from the call, so that a repeated call makes one pin."""
         calls = {call.id: call for message in at.transcript.messages for call in message.tool_uses}
         message = _quoted(arguments.quote, at.transcript)
@@ -141,39 +150,41 @@ class PinMessage(TypedTool[PinMessageInput]):
         return done
 
 
-def _record(message_id: str, at: CallSite, record_id: str, *, take_back: bool) -> Record:
+def _record(message_id: str, at: ToolContext, record_id: str, *, take_back: bool) -> Record:
     own = {pinned.message_id for pinned in _pins(at.transcript) if pinned.id.startswith(_ID_PREFIX)}
     if take_back and message_id not in own:
-        raise ToolRefused(f"This is no pin of yours.\nPins are: {_all_pins(at.transcript)}")
+        raise ToolCallRejectedError(f"This is no pin of yours.\nPins are: {_all_pins(at.transcript)}")
     try:
         if take_back:
             record: Record = unpin(at.transcript, message_id, record_id)
         else:
             record = pin(at.transcript, message_id, at.policy, at.measure, record_id)
     except BadInput as refused:
-        raise ToolRefused(f"{refused}\nPins are: {_all_pins(at.transcript)}") from refused
-    if view(with_record(at.transcript, record)) != view(at.transcript):
+        raise ToolCallRejectedError(f"{refused}\nPins are: {_all_pins(at.transcript)}") from refused
+    if build_model_view(with_record(at.transcript, record)) != build_model_view(at.transcript):
         # What was sent stays as it was sent: a result that shows up again would cost the model all that it thought.
-        raise ToolRefused(
+        raise ToolCallRejectedError(
             "A part of this message, or of its results, is not shown any more: read it again, and pin that."
         )
     return record
 
 
 def _quoted(quote: str, transcript: Transcript) -> Message:
-    """The newest message in view with these words, the one that asks for the call aside. Raises ToolRefused."""
-    for message in reversed(view(transcript)[:-1]):
+    """The newest message in view with these words, the one that asks for the call aside. Raises
+    ToolCallRejectedError.
+    """
+    for message in reversed(build_model_view(transcript)[:-1]):
         texts = (message.text, *(result.content for result in message.tool_results))
-        if not is_summary_or_marker(message) and any(has_words(words_of(text), quote) for text in texts):
+        if not is_summary_or_marker(message) and any(has_words(normalise_words(text), quote) for text in texts):
             return message
-    raise ToolRefused(
+    raise ToolCallRejectedError(
         "No earlier message that you are shown whole has these words in one line. Copy them exactly; what is no longer "
         "shown has to be read again before it can be pinned."
     )
 
 
-def _pins(transcript: Transcript) -> Iterator[Pinned]:
-    return (record for record in current(transcript).records if isinstance(record, Pinned))
+def _pins(transcript: Transcript) -> Iterator[PinRecord]:
+    return (record for record in get_effective_transcript(transcript).records if isinstance(record, PinRecord))
 
 
 def _all_pins(transcript: Transcript) -> str:
@@ -191,4 +202,4 @@ def _in_words(message: Message, calls: Mapping[str, ToolUse]) -> str:
 
 
 def _start(text: str) -> str:
-    return shortened(" ".join(text.split()), _NAME_CHARACTERS)
+    return shorten_text(" ".join(text.split()), _NAME_CHARACTERS)

@@ -10,21 +10,28 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from waystation.agents.delegation import parent_of
-from waystation.agents.task_brief import RECALL, EarlierTasks, audited
-from waystation.agents.tool_visibility import FIRST, LATER, SOON, urgent
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, shown_lines, stretch
-from waystation.agents.tools.work import results_of
-from waystation.context.repair import units_of
+from waystation.agents.delegation import get_parent_id
+from waystation.agents.task_brief import RECALL, EarlierTasks, record_restored_placeholders
+from waystation.agents.tool_visibility import FIRST, LATER, SOON, make_urgency
+from waystation.agents.tools.tool import (
+    ToolCallRejectedError,
+    ToolContext,
+    ToolInput,
+    TypedTool,
+    load_redacted_lines,
+    render_text_slice,
+)
+from waystation.agents.tools.work import load_agent_result
+from waystation.context.repair import split_into_units
 from waystation.context.transcript import Message
-from waystation.documents.redacted import RedactedDocuments
-from waystation.kernel.errors import MemoryUnavailable, TextMissing
-from waystation.kernel.patterns import proven
-from waystation.kernel.scopes import OfTenant
-from waystation.memory.archive import FRAMED_TOKENS, RECALLED_TOKENS, Recollection, as_records
+from waystation.documents.redacted import RedactedDocumentStore
+from waystation.kernel.errors import MemoryUnavailable, TextNotFoundError
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.scopes import TenantScope
+from waystation.memory.archive import FRAMED_TOKENS, RECALLED_TOKENS, MemoryRecall, as_records
 from waystation.memory.memory import Passage
 from waystation.memory.passages import render, tool_names
-from waystation.security.untrusted import without_tags
+from waystation.security.untrusted import escape_tags
 from waystation.store.ports import Store
 
 _WINDOW_SHARE = 8
@@ -37,7 +44,7 @@ class RecallInput(ToolInput):
     query: str = Field(min_length=1, max_length=1_000)
 
 
-class Recall(TypedTool[RecallInput]):
+class RecallTool(TypedTool[RecallInput]):
     """Passages of compressed-away conversation and of other tasks' documents, as labelled records."""
 
     name = RECALL
@@ -46,13 +53,13 @@ class Recall(TypedTool[RecallInput]):
         "reports and findings of earlier tasks. Talk begins with [passage, day when it was hidden] and [message, who]; "
         "`expand` shows what is around it."
     )
-    urgency = urgent(LATER, SOON)
+    urgency = make_urgency(LATER, SOON)
     input_model = RecallInput
 
-    def __init__(self, recollection: Recollection, store: Store) -> None:
+    def __init__(self, recollection: MemoryRecall, store: Store) -> None:
         self._recollection, self._store = recollection, store
 
-    async def run(self, arguments: RecallInput, at: CallSite) -> str:
+    async def run(self, arguments: RecallInput, at: ToolContext) -> str:
         """Passages, or that there are none, or that memory is down: the agent goes on either way.
 
         Names that are restored in them are audited before they are shown.
@@ -63,11 +70,11 @@ class Recall(TypedTool[RecallInput]):
         except MemoryUnavailable:
             at.notices.append("Memory did not answer a recall; the agent went on without it.")
             return "Memory does not answer now. Go on without it, or read the documents again."
-        await audited(self._store, at.run, at.call_id, found)
+        await record_restored_placeholders(self._store, at.run, at.call_id, found)
         return as_records(found) if found else "Nothing like that is remembered."
 
 
-_MESSAGE = proven(r"m\d+")
+_MESSAGE = compile_bounded(r"m\d+")
 LINES_AROUND = 20
 """Before and behind the lines of a document's passage."""
 
@@ -84,7 +91,7 @@ class ExpandInput(ToolInput):
     first: int = Field(default=0, ge=0, description="Number of the first character.")
 
 
-class Expand(TypedTool[ExpandInput]):
+class ExpandTool(TypedTool[ExpandInput]):
     """The originals of a passage: what the agent saw, without what must not be shown to it now."""
 
     name = "expand"
@@ -93,53 +100,55 @@ class Expand(TypedTool[ExpandInput]):
         "conversation, all that one of your subagents has handed in, or the report of an earlier task."
     )
     rereadable = True
-    urgency = urgent(LATER, FIRST)
+    urgency = make_urgency(LATER, FIRST)
     input_model = ExpandInput
 
-    def __init__(self, store: Store, redacted: RedactedDocuments, earlier: EarlierTasks) -> None:
+    def __init__(self, store: Store, redacted: RedactedDocumentStore, earlier: EarlierTasks) -> None:
         self._store, self._redacted, self._earlier = store, redacted, earlier
 
-    async def run(self, arguments: ExpandInput, at: CallSite) -> str:
+    async def run(self, arguments: ExpandInput, at: ToolContext) -> str:
         """A page of them, and where to go on."""
         wanted = arguments.id.strip("<>[] ,;").lower()
         # Our tags are said again here, too: what they said then is a record now.
-        text = await asyncio.to_thread(without_tags, await self._text(wanted, at))
+        text = await asyncio.to_thread(escape_tags, await self._text(wanted, at))
         if arguments.first >= len(text):
-            raise ToolRefused(f"They have {len(text):,} characters; there is none from number {arguments.first:,} on.")
-        return stretch(text, arguments.first, at)
+            raise ToolCallRejectedError(
+                f"They have {len(text):,} characters; there is none from number {arguments.first:,} on."
+            )
+        return render_text_slice(text, arguments.first, at)
 
-    async def _text(self, wanted: str, at: CallSite) -> str:
+    async def _text(self, wanted: str, at: ToolContext) -> str:
         if _MESSAGE.fullmatch(wanted):
             return await self._message(wanted, at)
         if wanted.startswith("task-"):
             return await self._report(wanted, at)
-        if parent_of(wanted) == at.run.step_id:
+        if get_parent_id(wanted) == at.run.step_id:
             return await self._handed_in(wanted, at)
         return await self._passage(wanted, at)
 
-    async def _handed_in(self, wanted: str, at: CallSite) -> str:
-        lines = (await results_of(self._store, at.run.reader, wanted)).lines
+    async def _handed_in(self, wanted: str, at: ToolContext) -> str:
+        lines = (await load_agent_result(self._store, at.run.reader, wanted)).lines
         if not lines:
-            raise ToolRefused(f"{wanted} has handed in nothing.")
+            raise ToolCallRejectedError(f"{wanted} has handed in nothing.")
         return "\n".join(lines)
 
-    async def _report(self, task: str, at: CallSite) -> str:
+    async def _report(self, task: str, at: ToolContext) -> str:
         if (report := await self._earlier.report(at.run, task, at.memory)) is None:
-            raise ToolRefused(f"No earlier task that you may look into is called {task!r} and has a report.")
+            raise ToolCallRejectedError(f"No earlier task that you may look into is called {task!r} and has a report.")
         return report
 
-    async def _message(self, wanted: str, at: CallSite) -> str:
+    async def _message(self, wanted: str, at: ToolContext) -> str:
         shown = _between(at.transcript.messages, wanted, wanted)
         if not shown:
-            raise ToolRefused(f"This conversation has no message {wanted}.")
+            raise ToolCallRejectedError(f"This conversation has no message {wanted}.")
         return _rendered(shown, at.transcript.messages)
 
-    async def _passage(self, wanted: str, at: CallSite) -> str:
+    async def _passage(self, wanted: str, at: ToolContext) -> str:
         """Of another tenant, and of a session that is not recalled, it is as if there were none."""
-        reader, (passage, _, message) = at.run.reader.recalling(at.memory), wanted.partition("/")
-        found = await self._store.passages_named(passage.removeprefix("p"), reader)
+        reader, (passage, _, message) = at.run.reader.get_recall_scope(at.memory), wanted.partition("/")
+        found = await self._store.find_passages(passage.removeprefix("p"), reader)
         if len(found) != 1:
-            raise ToolRefused(f"No passage is called {wanted!r}. Use an id that recall or a summary gives.")
+            raise ToolCallRejectedError(f"No passage is called {wanted!r}. Use an id that recall or a summary gives.")
         if found[0].kind == "document":
             return await self._document(found[0], at, reader)
         if found[0].kind != "conversation":
@@ -147,14 +156,14 @@ class Expand(TypedTool[ExpandInput]):
         said = (await self._store.load(found[0].run_id, reader)).messages
         shown = _between(said, message, message) if message else _of(found[0], said)
         if message and not shown:
-            raise ToolRefused(f"The conversation of {passage} has no message {message}.")
+            raise ToolCallRejectedError(f"The conversation of {passage} has no message {message}.")
         return _rendered(shown, said)
 
-    async def _document(self, passage: Passage, at: CallSite, reader: OfTenant) -> str:
+    async def _document(self, passage: Passage, at: ToolContext, reader: TenantScope) -> str:
         try:
-            lines = await shown_lines(self._redacted, passage.blob, passage.document, at, reader)
-        except TextMissing:
-            raise ToolRefused(f"The document behind {passage.short_id} is not kept any more.") from None
+            lines = await load_redacted_lines(self._redacted, passage.blob, passage.document, at, reader)
+        except TextNotFoundError:
+            raise ToolCallRejectedError(f"The document behind {passage.short_id} is not kept any more.") from None
         first = max(1, passage.first_line - LINES_AROUND)
         shown = lines[first - 1 : passage.last_line + LINES_AROUND]
         return "\n".join([f"[{passage.document}:{first}-{first + len(shown) - 1}]", *shown])
@@ -166,7 +175,7 @@ def _of(passage: Passage, said: Sequence[Message]) -> Sequence[Message]:
 
 def _between(said: Sequence[Message], first: str, last: str) -> list[Message]:
     """From the first message to the last; a result with the call that it answers."""
-    units = units_of(said)
+    units = split_into_units(said)
     places = {message.id: place for place, unit in enumerate(units) for message in unit}
     if first not in places or last not in places:
         return []

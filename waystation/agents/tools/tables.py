@@ -17,18 +17,25 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, StringConstraints
 
-from waystation.agents.tool_visibility import LAST, SOON, urgent
+from waystation.agents.tool_visibility import LAST, SOON, make_urgency
 from waystation.agents.tools.documents import find
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_whole
+from waystation.agents.tools.tool import (
+    ToolCallRejectedError,
+    ToolContext,
+    ToolInput,
+    TypedTool,
+    load_redacted_text,
+    select_page_lines,
+)
 from waystation.documents.columns import RedactedTable
-from waystation.documents.documents import Document, document_named, marked_place, place_of
+from waystation.documents.documents import Document, find_document_by_name, find_line_place, parse_place_marker
 from waystation.documents.ports import TableEngine
-from waystation.documents.redacted import RedactedDocuments, Tables
+from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.tables import Rows, Table, TableText
-from waystation.kernel.errors import QueryRefused
-from waystation.kernel.patterns import proven
+from waystation.kernel.errors import TableQueryError
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.refs import RunRef
-from waystation.privacy.policy import Replaced, replaced_in
+from waystation.privacy.policy import ReplacedRange, select_replaced_ranges
 from waystation.store.ports import Store
 
 _FLOATING = frozenset({"DOUBLE", "FLOAT"})
@@ -52,7 +59,7 @@ class CalculateInput(ToolInput):
     )
 
 
-class Calculate(TypedTool[CalculateInput]):
+class CalculateTool(TypedTool[CalculateInput]):
     """The value of an expression."""
 
     name = "calculate"
@@ -62,29 +69,31 @@ class Calculate(TypedTool[CalculateInput]):
         "separators, no percent signs; -2^2 is (-2)^2."
     )
     permission = "compute"
-    urgency = urgent(LAST)
+    urgency = make_urgency(LAST)
     input_model = CalculateInput
 
     def __init__(self, engine: TableEngine) -> None:
         self._engine = engine
 
-    async def run(self, arguments: CalculateInput, at: CallSite) -> str:  # noqa: ARG002 - it is the same everywhere
+    async def run(self, arguments: CalculateInput, at: ToolContext) -> str:  # noqa: ARG002 - it is the same everywhere
         """The value after `=`, or after `≈` where it is not exact."""
         # The line break ends a comment that the expression may end with.
         try:
             result = await self._engine.query(f"SELECT ({arguments.expression}\n)", (), 2)
-        except QueryRefused as refused:
+        except TableQueryError as refused:
             more = _WIDER if str(refused).startswith(_OVERFLOW) else ""
-            raise ToolRefused(f"{refused}{more}") from refused
+            raise ToolCallRejectedError(f"{refused}{more}") from refused
         if len(result.columns) != 1 or len(result.rows) != 1 or _holds_others(result.columns[0].type):
-            raise ToolRefused("This has several values. Ask for one, and write numbers without thousands separators.")
+            raise ToolCallRejectedError(
+                "This has several values. Ask for one, and write numbers without thousands separators."
+            )
         value = result.rows[0][0]
         if value is None:
-            raise ToolRefused("This has no value: something in it is NULL.")
+            raise ToolCallRejectedError("This has no value: something in it is NULL.")
         if result.columns[0].type not in _FLOATING:
             return f"= {value}"
         if not any(map(str.isdigit, value)):
-            raise ToolRefused("This has no value: it divides by zero, or is too large.")
+            raise ToolCallRejectedError("This has no value: it divides by zero, or is too large.")
         return f"≈ {value} (floating point: exact to about 15 digits)"
 
 
@@ -97,7 +106,7 @@ _MOST_CHARACTERS = 20_000_000
 PARTS_NAMED = 20
 SUFFIXES = frozenset({".csv", ".tsv", ".xlsx", ".xlsm", ".xls", ".ods"})
 
-_WITH_LINES = proven(r"\A(?P<document>.+):(?P<first>\d{1,9})-(?P<last>\d{1,9})", re.DOTALL)
+_WITH_LINES = compile_bounded(r"\A(?P<document>.+):(?P<first>\d{1,9})-(?P<last>\d{1,9})", re.DOTALL)
 
 
 def is_table(document: str) -> bool:
@@ -131,34 +140,37 @@ class _Part(NamedTuple):
 class TableSources:
     """The tables in a task's documents."""
 
-    def __init__(self, store: Store, redacted: RedactedDocuments, tables: Tables) -> None:
+    def __init__(self, store: Store, redacted: RedactedDocumentStore, tables: RedactedTableReader) -> None:
         self._store, self._redacted, self._tables = store, redacted, tables
 
-    async def read(self, at: CallSite, wanted: Mapping[str, str], headless: Sequence[str]) -> tuple[TableSource, ...]:
+    async def read(
+        self, at: ToolContext, wanted: Mapping[str, str], headless: Sequence[str]
+    ) -> tuple[TableSource, ...]:
         """`wanted` maps each name to a document, or to lines of it: `q3.csv`, `book.xlsx:3-40`.
 
         Raises:
-            ToolRefused: there is no such document, nothing of it may be shown, lines are missing in it or are not of
+            ToolCallRejectedError: there is no such document, nothing of it may be shown, lines are missing in it or are
+            not of
                 one place, or all of it is too large.
-            QueryRefused: it is no table.
+            TableQueryError: it is no table.
             RedactionFailed: nobody may query it.
         """
         documents = await self._store.documents(at.run.task_id, at.run.reader)
         found: list[TableSource] = []
         room = _MOST_CHARACTERS
         for name, source in wanted.items():
-            asked = None if document_named(source, documents) else _WITH_LINES.fullmatch(source)
+            asked = None if find_document_by_name(source, documents) else _WITH_LINES.fullmatch(source)
             document = find(asked["document"] if asked else source, documents)
             lines = (await self._store.get_text(document.blob, at.run.reader)).splitlines() or [""]
             ends = (int(asked["first"]), int(asked["last"])) if asked else (1, len(lines))
             part = await self._part(document, lines, ends, at)
             room -= sum(map(len, lines[part.first - 1 : part.last]))
             if room < 0:
-                raise ToolRefused(
+                raise ToolCallRejectedError(
                     f"These tables have more than {_MOST_CHARACTERS:,} characters. Query fewer lines at once, such as "
                     f"{document.name}:{part.first}-10000."
                 )
-            shown = await shown_whole(self._redacted, document.blob, document.name, at)
+            shown = await load_redacted_text(self._redacted, document.blob, document.name, at)
             whole = await asyncio.to_thread(_whole, document.name, lines, part) if asked else part
             view = await asyncio.to_thread(_Lines, name, lines, shown.replaced)
             redacted = await self._read(view.texts(part, whole, heading=name not in headless), at.run)
@@ -167,22 +179,24 @@ class TableSources:
             found.append(TableSource(table, document.name, part.first, part.last, notes))
         return tuple(found)
 
-    async def _part(self, document: Document, lines: Sequence[str], ends: tuple[int, int], at: CallSite) -> _Part:
+    async def _part(self, document: Document, lines: Sequence[str], ends: tuple[int, int], at: ToolContext) -> _Part:
         """The one between these lines, both included."""
         first, last = ends
         if not 1 <= first <= last <= len(lines):
-            raise ToolRefused(f"Lines {first}-{last} are not in {document.name}, which has {len(lines)} lines.")
+            raise ToolCallRejectedError(
+                f"Lines {first}-{last} are not in {document.name}, which has {len(lines)} lines."
+            )
         parts = await asyncio.to_thread(list, _parts(lines[:last], first))
         if len(parts) > 1:
-            shown = await shown_whole(self._redacted, document.blob, document.name, at)
-            raise ToolRefused(_in_parts(document.name, parts, shown.lines))
+            shown = await load_redacted_text(self._redacted, document.blob, document.name, at)
+            raise ToolCallRejectedError(_in_parts(document.name, parts, shown.lines))
         return parts[0]
 
     async def _read(self, texts: Sequence[TableText], run: RunRef) -> RedactedTable:
         """With as much of the table around the part as can be read: what lines hold is seen from those around them."""
         for text in texts[:-1]:
             if len(text.text) <= _MOST_CHARACTERS:
-                with suppress(QueryRefused):
+                with suppress(TableQueryError):
                     return await self._tables.read(text, run)
         return await self._tables.read(texts[-1], run)
 
@@ -190,7 +204,7 @@ class TableSources:
 class _Lines:
     """Those of a document, and what of them agents are not shown."""
 
-    def __init__(self, name: str, lines: Sequence[str], replaced: Sequence[Replaced]) -> None:
+    def __init__(self, name: str, lines: Sequence[str], replaced: Sequence[ReplacedRange]) -> None:
         """`name`: what queries call the table."""
         self._name, self._lines, self._replaced = name, lines, replaced
         self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
@@ -210,7 +224,7 @@ class _Lines:
         """A part as one table, below another that is one line, if there is one."""
         parts = [one for one in (above, part) if one is not None]
         own: list[str] = []
-        hidden: list[Replaced] = []
+        hidden: list[ReplacedRange] = []
         begin = 0
         for one in parts:
             hidden += self._hidden(one, begin)
@@ -225,10 +239,10 @@ class _Lines:
             hidden=tuple(hidden),
         )
 
-    def _hidden(self, part: _Part, at: int) -> Iterator[Replaced]:
+    def _hidden(self, part: _Part, at: int) -> Iterator[ReplacedRange]:
         """In a text in which the part begins there. What goes on beyond the part ends one sign beyond it."""
         begin, end = self._starts[part.first - 1], self._starts[part.last] - 1
-        for one in replaced_in(self._replaced, begin, end):
+        for one in select_replaced_ranges(self._replaced, begin, end):
             yield one._replace(start=max(one.start, -1) + at, end=min(one.end, end - begin + 1) + at)
 
 
@@ -236,7 +250,7 @@ def _whole(document: str, lines: Sequence[str], part: _Part) -> _Part:
     """The table around these lines: all of their place in a file of tables, else the lines up to blank ones."""
 
     def ends(line: str) -> bool:
-        return marked_place(line) is not None or not (is_table(document) or line.strip())
+        return parse_place_marker(line) is not None or not (is_table(document) or line.strip())
 
     first, last = part.first, part.last
     while first > 1 and not ends(lines[first - 2]):
@@ -248,9 +262,9 @@ def _whole(document: str, lines: Sequence[str], part: _Part) -> _Part:
 
 def _parts(lines: Sequence[str], first: int) -> Iterator[_Part]:
     """Stretches from a line on that lie in one place each, without the lines that mark the places."""
-    place, begins = place_of(lines, first) or "", first
+    place, begins = find_line_place(lines, first) or "", first
     for number, line in enumerate(lines[first - 1 :], first):
-        if marked := marked_place(line):
+        if marked := parse_place_marker(line):
             if begins < number:
                 yield _Part(place, begins, _end(lines, number - 1))
             place, begins = marked, number + 1
@@ -266,7 +280,8 @@ def _end(lines: Sequence[str], last: int) -> int:
 def _in_parts(document: str, parts: Sequence[_Part], shown: Sequence[str]) -> str:
     """`shown`: the document's lines as agents see them."""
     told = ", ".join(
-        f"{place_of(shown, part.first) or 'its beginning'} ({part.first}-{part.last})" for part in parts[:PARTS_NAMED]
+        f"{find_line_place(shown, part.first) or 'its beginning'} ({part.first}-{part.last})"
+        for part in parts[:PARTS_NAMED]
     )
     more = f" and {len(parts) - PARTS_NAMED} more" if len(parts) > PARTS_NAMED else ""
     return (
@@ -298,7 +313,7 @@ class QueryTableInput(ToolInput):
     )
 
 
-class QueryTable(TypedTool[QueryTableInput]):
+class QueryTableTool(TypedTool[QueryTableInput]):
     """A SELECT over documents."""
 
     name = "query_table"
@@ -312,16 +327,18 @@ class QueryTable(TypedTool[QueryTableInput]):
     rereadable = True
     originals = frozenset({"tables"})
     permission = "compute"
-    urgency = urgent(LAST)
+    urgency = make_urgency(LAST)
     input_model = QueryTableInput
 
-    def __init__(self, store: Store, redacted: RedactedDocuments, tables: Tables, *, wanted: bool = False) -> None:
+    def __init__(
+        self, store: Store, redacted: RedactedDocumentStore, tables: RedactedTableReader, *, wanted: bool = False
+    ) -> None:
         """`wanted`: the task has documents that are tables."""
         self._sources, self._engine = TableSources(store, redacted, tables), tables.engine
         if wanted:
-            self.urgency = urgent(SOON)
+            self.urgency = make_urgency(SOON)
 
-    async def run(self, arguments: QueryTableInput, at: CallSite) -> str:
+    async def run(self, arguments: QueryTableInput, at: ToolContext) -> str:
         """Where the tables stand, how many rows there are, and a Markdown table."""
         try:
             sources = await self._sources.read(at, arguments.tables, arguments.without_heading)
@@ -331,8 +348,8 @@ class QueryTable(TypedTool[QueryTableInput]):
             else:
                 room = at.page_characters // len(sources)
                 lines = [line for source in sources for line in await self._looked_at(source, room)]
-        except QueryRefused as refused:
-            raise ToolRefused(str(refused)) from refused
+        except TableQueryError as refused:
+            raise ToolCallRejectedError(str(refused)) from refused
         return "\n".join(lines)
 
     async def _queried(self, sql: str, sources: Sequence[TableSource], characters: int) -> list[str]:
@@ -346,14 +363,14 @@ class QueryTable(TypedTool[QueryTableInput]):
     async def _looked_at(self, source: TableSource, characters: int) -> list[str]:
         first = await self._engine.query(f'FROM "{source.table.name}"', [source.table], SAMPLE_ROWS)
         types = ", ".join(f'"{column.name}" {column.type}' for column in first.columns)
-        (columns,), _ = page([f"columns: {types}"], characters // 2)
+        (columns,), _ = select_page_lines([f"columns: {types}"], characters // 2)
         return [f"{source.table.name} is {source.citation}", columns, *first.cautions, *_shown(first, characters // 2)]
 
 
 def _shown(result: Rows, characters: int) -> list[str]:
     """How many rows there are, and those of them that fit, as a Markdown table."""
     heading = [_row([column.name for column in result.columns]), _row(["---"] * len(result.columns))]
-    lines, _ = page([*heading, *map(_row, result.rows)], characters)
+    lines, _ = select_page_lines([*heading, *map(_row, result.rows)], characters)
     shown = max(0, len(lines) - len(heading))
     count = "more rows than can be counted" if result.row_count is None else f"{result.row_count:,} rows"
     rest = "" if result.row_count == shown else f", the first {shown} shown; filter, aggregate or use OFFSET for others"

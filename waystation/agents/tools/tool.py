@@ -12,24 +12,24 @@ from pydantic import JsonValue
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
 
-from waystation.agents.delegation import HandedBack
-from waystation.agents.tool_visibility import LATER, SOON, Urgency, urgent
+from waystation.agents.delegation import SubagentResult
+from waystation.agents.tool_visibility import LATER, SOON, Urgency, make_urgency
 from waystation.context.policy import CompactionPolicy
-from waystation.context.tokens import Measure
+from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Fence, Record, Transcript
-from waystation.documents.redacted import RedactedDocuments
+from waystation.documents.redacted import RedactedDocumentStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ToolServerFailed
 from waystation.kernel.refs import RunRef
 from waystation.kernel.roles import Permission
-from waystation.kernel.scopes import OfTenant
+from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
 from waystation.mcp.ports import ToolServers
 from waystation.memory.memory import MemoryScope
 from waystation.models.ports import ToolSpec
-from waystation.privacy.policy import Place, ShownText, redaction_notes, whole_until
+from waystation.privacy.policy import RedactedText, TextDestination, find_cut_position, redaction_notes
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import ForeignToolSpec, bounded, framed, question
+from waystation.security.untrusted import UntrustedToolSpec, question, truncate_tool_result, wrap_tool_result
 
 PAGE_CHARACTERS = 12_000
 """Most characters of one page of any tool; smaller in a small working window."""
@@ -45,17 +45,17 @@ class ToolInput(Value):
 _InputT = TypeVar("_InputT", bound=ToolInput)
 
 
-class ToolRefused(Exception):
+class ToolCallRejectedError(Exception):
     """The call cannot be carried out. The message tells the model why and what to do instead."""
 
     def __init__(self, words: str) -> None:
-        """`words` may be `Tagged`."""
+        """`words` may be `SafeMarkup`."""
         super().__init__(words)
         self.words = words
 
 
 @dataclass(frozen=True)
-class CallSite:
+class ToolContext:
     """Who calls, with which right to write."""
 
     run: RunRef
@@ -64,7 +64,7 @@ class CallSite:
     transcript: Transcript
     """The conversation so far; its last message asks for the call."""
     policy: CompactionPolicy
-    measure: Measure
+    measure: TokenEstimator
     notices: list[str] = field(default_factory=list[str])
     """For people: "memory did not answer". Shown in the leg's outcome."""
     records: list[Record] = field(default_factory=list[Record])
@@ -73,7 +73,7 @@ class CallSite:
     memory: MemoryScope = "session"
     """Whose passages it recalls."""
 
-    handed_back: tuple[HandedBack, ...] = ()
+    handed_back: tuple[SubagentResult, ...] = ()
     """Subagents of the run that have ended."""
 
     limit: Limit = field(default_factory=lambda: Limit(tokens=0, micro_usd=0))
@@ -108,8 +108,8 @@ class Tool(ABC):
     ends_run: ClassVar[bool] = False
     """A successful call hands in the agent's result."""
     permission: ClassVar[Permission] = "read"
-    """What an agent must have for it. Tools of `hand_in` are always shown."""
-    urgency: Urgency = urgent(LATER)
+    """What an agent must have for it. Tools of `submit_and_report` are always shown."""
+    urgency: Urgency = make_urgency(LATER)
     """In which phases it is shown, and how urgently, where definitions are more than their budget."""
 
     originals: ClassVar[frozenset[str]] = frozenset()
@@ -130,12 +130,12 @@ class Tool(ABC):
         """The tool as the model sees it."""
 
     @abstractmethod
-    async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:
+    async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
         """Carry out one call with the arguments that the model wrote.
 
         Raises:
             ValidationError: the arguments do not fit. Becomes an error result.
-            ToolRefused: becomes an error result.
+            ToolCallRejectedError: becomes an error result.
         """
 
 
@@ -167,43 +167,43 @@ class TypedTool(Tool, Generic[_InputT]):
         """Name, description, and the model's JSON schema."""
         return ToolSpec(name=self.name, description=self.description, input_schema=_schema(self.input_model))
 
-    async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:
+    async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
         """Validate, then run."""
         return await self.run(self.input_model.model_validate(arguments), at)
 
     @abstractmethod
-    async def run(self, arguments: _InputT, at: CallSite) -> str:
-        """Carry out one call. Raises ToolRefused."""
+    async def run(self, arguments: _InputT, at: ToolContext) -> str:
+        """Carry out one call. Raises ToolCallRejectedError."""
 
 
-async def shown_whole(
-    redacted: RedactedDocuments, blob: str, called: str, at: CallSite, reader: OfTenant | None = None
-) -> ShownText:
+async def load_redacted_text(
+    redacted: RedactedDocumentStore, blob: str, called: str, at: ToolContext, reader: TenantScope | None = None
+) -> RedactedText:
     """A text as the agent may see it. `called` is how the agent knows the text; without a
     reader it is one of its task.
 
     Raises:
-        ToolRefused: it could not be redacted, so that nothing of it is shown.
-        TextMissing: no task that the reader may see has it.
+        ToolCallRejectedError: it could not be redacted, so that nothing of it is shown.
+        TextNotFoundError: no task that the reader may see has it.
     """
     shown = await redacted.text(blob, reader or at.run.reader)
     at.notices.extend(await redacted.notes(shown, called, at.run.tenant))
     if shown.withheld:
-        raise ToolRefused(
+        raise ToolCallRejectedError(
             f"{called} could not be redacted (it takes too long, or redaction fails at it), so nothing of it is shown. "
             "Reading it again changes nothing: go on without it, and say in your result that it was not read."
         )
     return shown
 
 
-async def shown_lines(
-    redacted: RedactedDocuments, blob: str, called: str, at: CallSite, reader: OfTenant | None = None
+async def load_redacted_lines(
+    redacted: RedactedDocumentStore, blob: str, called: str, at: ToolContext, reader: TenantScope | None = None
 ) -> list[str]:
-    """Its lines, at least one. Raises as `shown_whole` does."""
-    return (await shown_whole(redacted, blob, called, at, reader)).lines
+    """Its lines, at least one. Raises as `load_redacted_text` does."""
+    return (await load_redacted_text(redacted, blob, called, at, reader)).lines
 
 
-def page(lines: list[str], characters: int) -> tuple[list[str], bool]:
+def select_page_lines(lines: list[str], characters: int) -> tuple[list[str], bool]:
     """As many lines as fit, at least one (cut to fit), and whether that is all of them."""
     taken: list[str] = []
     room = characters
@@ -213,31 +213,31 @@ def page(lines: list[str], characters: int) -> tuple[list[str], bool]:
             break
         taken.append(line)
     if not taken and lines:
-        return [f"{lines[0][: whole_until(lines[0], characters)]} …"], len(lines) == 1
+        return [f"{lines[0][: find_cut_position(lines[0], characters)]} …"], len(lines) == 1
     return taken, len(taken) == len(lines)
 
 
-def stretch(text: str, first: int, at: CallSite) -> str:
+def render_text_slice(text: str, first: int, at: ToolContext) -> str:
     """Characters of a text from this number on, at most half a page of them, and where it goes on."""
     end = end_of_stretch(text, first, at)
     rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
     return f"{text[first:end]}{rest}"
 
 
-def end_of_stretch(text: str, first: int, at: CallSite) -> int:
+def end_of_stretch(text: str, first: int, at: ToolContext) -> int:
     """Where a stretch that begins at this character ends: after at most half a page, and in no placeholder."""
     room = min(at.page_characters // 2, at.window // _WINDOW_SHARE)
-    end = whole_until(text, min(len(text), first + room))
+    end = find_cut_position(text, min(len(text), first + room))
     return end if end > first else len(text)
 
 
-class ForeignTool(Tool):
+class UntrustedTool(Tool):
     """What it returns is framed as data with its source, also where it is an error."""
 
     permission = "foreign"
-    urgency = urgent(SOON)
+    urgency = make_urgency(SOON)
 
-    def __init__(self, spec: ForeignToolSpec, servers: ToolServers, redactor: Redactor) -> None:
+    def __init__(self, spec: UntrustedToolSpec, servers: ToolServers, redactor: Redactor) -> None:
         self.name = spec.name
         self.description = spec.description
         self.rereadable = spec.read_only
@@ -254,15 +254,15 @@ class ForeignTool(Tool):
         """Everything that would be sent, where the config file wants a person to see it."""
         return question(self._offered, arguments) if self._offered.asks else None
 
-    async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:
+    async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
         """The server checks the arguments itself. Its result is redacted as it was returned, then cut and framed."""
         try:
             result = await self._servers.call(self._offered, arguments)
         except ToolServerFailed as failure:
-            raise ToolRefused(f"{failure}. Go on without it, or try once more later.") from None
-        (redacted,) = await self._redactor.redact([result.text], Place.TOOL_RESULT, at.run.tenant)
+            raise ToolCallRejectedError(f"{failure}. Go on without it, or try once more later.") from None
+        (redacted,) = await self._redactor.redact([result.text], TextDestination.TOOL_RESULT, at.run.tenant)
         at.notices.extend(redaction_notes(redacted))
-        text = framed(self._offered, bounded(result, redacted))
+        text = wrap_tool_result(self._offered, truncate_tool_result(result, redacted))
         if result.is_error:
-            raise ToolRefused(text)
+            raise ToolCallRejectedError(text)
         return text

@@ -10,31 +10,38 @@ from collections.abc import Sequence
 
 from pydantic import Field, JsonValue
 
-from waystation.agents.call_ledger import MeteredSearch, TooDear
-from waystation.agents.tool_visibility import SOON, urgent
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
-from waystation.documents.ports import WebPages
-from waystation.documents.redacted import RedactedDocuments
+from waystation.agents.call_ledger import CallNotAffordable, MeteredSearch
+from waystation.agents.tool_visibility import SOON, make_urgency
+from waystation.agents.tools.tool import (
+    ToolCallRejectedError,
+    ToolContext,
+    ToolInput,
+    TypedTool,
+    load_redacted_lines,
+    select_page_lines,
+)
+from waystation.documents.ports import WebPageFetcher
+from waystation.documents.redacted import RedactedDocumentStore
 from waystation.documents.web_pages import (
     FETCH_PAGE,
     LONGEST_ADDRESS,
-    Domains,
-    KeptPage,
+    DomainPolicy,
+    StoredWebPage,
     WebAsks,
-    WebHit,
-    carries_text,
-    framed_page,
-    kept,
-    kept_pages,
-    looks_private,
-    page_lines,
-    web_address,
+    WebSearchResult,
+    extract_stored_web_pages,
+    is_suspicious_address,
+    is_suspicious_query,
+    make_stored_web_page,
+    parse_web_address,
+    split_page_lines,
+    wrap_untrusted_page,
 )
-from waystation.kernel.amount import amount_text
-from waystation.kernel.errors import BadInput, ModelError, WebRefused, WebUnavailable
-from waystation.privacy.policy import PLACEHOLDER, Place, cut, redaction_notes
+from waystation.kernel.amount import format_amount
+from waystation.kernel.errors import BadInput, ModelError, WebFetchRejectedError, WebUnavailable
+from waystation.privacy.policy import PLACEHOLDER, TextDestination, redaction_notes, truncate_redacted
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import followed, one_line, tagged, without_tags
+from waystation.security.untrusted import escape_tags, join_safe_markup, sanitize_line, wrap_untrusted
 from waystation.store.ports import Store
 
 _LINES_A_PAGE = 200
@@ -47,7 +54,7 @@ class FetchPageInput(ToolInput):
     first_line: int = Field(default=1, ge=1)
 
 
-class FetchPage(TypedTool[FetchPageInput]):
+class FetchPageTool(TypedTool[FetchPageInput]):
     """A stretch of lines of a page, which is fetched once in a run."""
 
     name = FETCH_PAGE
@@ -57,10 +64,12 @@ class FetchPage(TypedTool[FetchPageInput]):
     )
     rereadable = True
     permission = "web"
-    urgency = urgent(SOON)
+    urgency = make_urgency(SOON)
     input_model = FetchPageInput
 
-    def __init__(self, web: WebPages, store: Store, redacted: RedactedDocuments, domains: Domains) -> None:
+    def __init__(
+        self, web: WebPageFetcher, store: Store, redacted: RedactedDocumentStore, domains: DomainPolicy
+    ) -> None:
         self._web, self._store, self._redacted, self._domains = web, store, redacted, domains
 
     def asks(self, arguments: dict[str, JsonValue]) -> str | None:
@@ -68,47 +77,51 @@ class FetchPage(TypedTool[FetchPageInput]):
         address looks as if it carried text out.
         """
         try:
-            address = web_address(str(arguments.get("url")))
-        except WebRefused:
+            address = parse_web_address(str(arguments.get("url")))
+        except WebFetchRejectedError:
             return None
         host = address.host
-        if self._domains.denies(host):
+        if self._domains.is_denied(host):
             return None
-        if self._domains.admits(host):
-            asks = self._domains.asks != "never" and carries_text(address)
+        if self._domains.is_allowed(host):
+            asks = self._domains.asks != "never" and is_suspicious_address(address)
             return f"Fetch a page of {host} by an address that may carry text out?\n{address.url}" if asks else None
         # The whole of it: what an address says is sent to whoever has the domain.
         return f"Fetch a page of {host}, which is not on the list of allowed domains?\n{address.url}"
 
-    async def run(self, arguments: FetchPageInput, at: CallSite) -> str:
+    async def run(self, arguments: FetchPageInput, at: ToolContext) -> str:
         """A header, numbered lines, and where to go on."""
         if PLACEHOLDER.search(arguments.url):
-            raise ToolRefused("The address has a placeholder in it. What that stands for is private and is not sent.")
+            raise ToolCallRejectedError(
+                "The address has a placeholder in it. What that stands for is private and is not sent."
+            )
         found, first = await self._page(arguments.url, at), arguments.first_line
-        shown = await shown_lines(self._redacted, found.blob, "The page", at)
-        lines = await asyncio.to_thread(page_lines, shown)  # of up to 10 MB
+        shown = await load_redacted_lines(self._redacted, found.blob, "The page", at)
+        lines = await asyncio.to_thread(split_page_lines, shown)  # of up to 10 MB
         if first > len(lines):
-            raise ToolRefused(f"The page has {len(lines)} lines; there is no line {first}.")
+            raise ToolCallRejectedError(f"The page has {len(lines)} lines; there is no line {first}.")
         # Before it is numbered and cut, so that what comes out has room: a tag may begin on one line, end on another.
         words = "\n".join(lines[first - 1 : first - 1 + _LINES_A_PAGE])
-        defused = (await asyncio.to_thread(without_tags, words)).split("\n")
-        taken, _ = page([f"{number}| {line}" for number, line in enumerate(defused, first)], at.page_characters)
+        defused = (await asyncio.to_thread(escape_tags, words)).split("\n")
+        taken, _ = select_page_lines(
+            [f"{number}| {line}" for number, line in enumerate(defused, first)], at.page_characters
+        )
         last = first + len(taken) - 1
         rest = [f"continues at line {last + 1}"] if last < len(lines) else []
-        return followed(framed_page(found, taken, f"{first}-{last} of {len(lines)}"), *rest)
+        return join_safe_markup(wrap_untrusted_page(found, taken, f"{first}-{last} of {len(lines)}"), *rest)
 
-    async def _page(self, url: str, at: CallSite) -> KeptPage:
-        """Fetched now, or earlier in the run. Raises ToolRefused."""
+    async def _page(self, url: str, at: ToolContext) -> StoredWebPage:
+        """Fetched now, or earlier in the run. Raises ToolCallRejectedError."""
         try:
-            address = web_address(url).url
-            if known := kept_pages(at.transcript.messages).get(address):
+            address = parse_web_address(url).url
+            if known := extract_stored_web_pages(at.transcript.messages).get(address):
                 return known
             fetched = await self._web.fetch(address)
-        except WebRefused as refused:
-            raise ToolRefused(str(refused)) from refused
+        except WebFetchRejectedError as refused:
+            raise ToolCallRejectedError(str(refused)) from refused
         except WebUnavailable as unavailable:
-            raise ToolRefused(f"{unavailable}. Try again later, or use another source.") from unavailable
-        return kept(fetched, await self._store.put_text(fetched.text, at.run.reader))
+            raise ToolCallRejectedError(f"{unavailable}. Try again later, or use another source.") from unavailable
+        return make_stored_web_page(fetched, await self._store.put_text(fetched.text, at.run.reader))
 
 
 MOST_EXCERPT = 600
@@ -145,43 +158,49 @@ class WebSearchTool(TypedTool[WebSearchInput]):
         query = str(arguments.get("query"))
         if self._asks == "never" or PLACEHOLDER.search(query):
             return None
-        if self._asks == "suspicious" and not looks_private(query):
+        if self._asks == "suspicious" and not is_suspicious_query(query):
             return None
         return f"Search the web for these words, which leave this house?\n{query}"
 
-    async def run(self, arguments: WebSearchInput, at: CallSite) -> str:
+    async def run(self, arguments: WebSearchInput, at: ToolContext) -> str:
         """One block a page."""
         if PLACEHOLDER.search(arguments.query):
-            raise ToolRefused("The query has a placeholder in it. What that stands for is private: search without it.")
+            raise ToolCallRejectedError(
+                "The query has a placeholder in it. What that stands for is private: search without it."
+            )
         try:
             found = await self._search.search(at.fence, at.call_id, arguments.query, arguments.limit, at.limit)
         except (ModelError, BadInput) as error:
-            raise ToolRefused(f"The search failed: {error}. Go on without it, or try again later.") from error
-        if isinstance(found, TooDear):
-            raise ToolRefused(f"A search needs {amount_text(found.needed)} more than is left. Go on without it.")
+            raise ToolCallRejectedError(f"The search failed: {error}. Go on without it, or try again later.") from error
+        if isinstance(found, CallNotAffordable):
+            raise ToolCallRejectedError(
+                f"A search needs {format_amount(found.needed)} more than is left. Go on without it."
+            )
         if not found.hits:
-            raise ToolRefused(f"Nothing was found{f' ({found.fault})' if found.fault else ''}. Try other words.")
-        return found_pages(await self._redacted(found.hits, at), at.page_characters)
+            raise ToolCallRejectedError(
+                f"Nothing was found{f' ({found.fault})' if found.fault else ''}. Try other words."
+            )
+        return render_web_results(await self._redacted(found.hits, at), at.page_characters)
 
-    async def _redacted(self, hits: Sequence[WebHit], at: CallSite) -> list[WebHit]:
+    async def _redacted(self, hits: Sequence[WebSearchResult], at: ToolContext) -> list[WebSearchResult]:
         """Each part as it was found: on one line with others it would be read otherwise."""
         parts = [part for hit in hits for part in (hit.title, hit.excerpt)]
-        redacted = await self._redactor.redact(parts, Place.TOOL_RESULT, at.run.tenant)
+        redacted = await self._redactor.redact(parts, TextDestination.TOOL_RESULT, at.run.tenant)
         at.notices.extend(redaction_notes(*redacted))
         texts = [one.text for one in redacted]
         return [
-            hit.replace(title=title, excerpt=cut(excerpt, MOST_EXCERPT))
+            hit.replace(title=title, excerpt=truncate_redacted(excerpt, MOST_EXCERPT))
             for hit, title, excerpt in zip(hits, texts[::2], texts[1::2], strict=True)
         ]
 
 
-def found_pages(hits: Sequence[WebHit], characters: int) -> str:
+def render_web_results(hits: Sequence[WebSearchResult], characters: int) -> str:
     """Those that have room, each part of one on its own line, in one tag."""
-    taken, _ = page([_block(number, hit) for number, hit in enumerate(hits, 1)], characters)
-    return tagged("web_results", *taken)
+    taken, _ = select_page_lines([_block(number, hit) for number, hit in enumerate(hits, 1)], characters)
+    return wrap_untrusted("web_results", *taken)
 
 
-def _block(number: int, hit: WebHit) -> str:
+def _block(number: int, hit: WebSearchResult) -> str:
     about = " ".join(filter(None, [f"({_line(hit.age)})" if hit.age else "", _line(hit.excerpt)]))
     return "\n".join(
         filter(None, [f"{number}. {_line(hit.title)}", f"   {_line(hit.url)}", f"   {about}" if about else ""])
@@ -190,4 +209,4 @@ def _block(number: int, hit: WebHit) -> str:
 
 def _line(text: str) -> str:
     """On one line: what strangers wrote must not look like the frame around it."""
-    return one_line(text, _LINE_CHARACTERS)
+    return sanitize_line(text, _LINE_CHARACTERS)

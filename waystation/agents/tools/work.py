@@ -23,21 +23,21 @@ from typing import NamedTuple, Protocol, Self
 
 from pydantic import Field, JsonValue
 
-from waystation.agents.delegation import SEPARATOR, step_of
+from waystation.agents.delegation import SEPARATOR, get_step_id
 from waystation.agents.deliverables import (
     Analysis,
     Deliverable,
     Finding,
-    Findings,
     Note,
     ReportDraft,
+    ResearchFindings,
     Section,
-    findings_from_notes,
+    build_findings_from_notes,
 )
-from waystation.agents.tool_visibility import FIRST, urgent
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
+from waystation.agents.tool_visibility import FIRST, make_urgency
+from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool, select_page_lines
 from waystation.context.transcript import Message
-from waystation.kernel.scopes import OfTask
+from waystation.kernel.scopes import TaskScope
 from waystation.planning.plan import Plan
 from waystation.store.ports import Store
 
@@ -54,7 +54,7 @@ class SubmitAnalysisInput(ToolInput):
         return Analysis(conclusions=self.conclusions, contradictions=self.contradictions, gaps=self.gaps)
 
 
-class SubmitAnalysis(TypedTool[SubmitAnalysisInput]):
+class SubmitAnalysisTool(TypedTool[SubmitAnalysisInput]):
     """Hands in the analysis and ends the run."""
 
     name = "submit_analysis"
@@ -66,7 +66,7 @@ class SubmitAnalysis(TypedTool[SubmitAnalysisInput]):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def run(self, arguments: SubmitAnalysisInput, at: CallSite) -> str:
+    async def run(self, arguments: SubmitAnalysisInput, at: ToolContext) -> str:
         """Keep it."""
         await self._store.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
         return f"analysis with {len(arguments.conclusions)} conclusions handed in"
@@ -78,12 +78,12 @@ class SubmitFindingsInput(ToolInput):
     findings: tuple[Finding, ...]
     open_questions: tuple[str, ...] = Field(default=(), description="What the documents do not answer.")
 
-    def handed_in(self, before: Deliverable | None) -> Findings:  # noqa: ARG002
+    def handed_in(self, before: Deliverable | None) -> ResearchFindings:  # noqa: ARG002
         """The findings, whatever was handed in before."""
-        return Findings(findings=self.findings, open_questions=self.open_questions)
+        return ResearchFindings(findings=self.findings, open_questions=self.open_questions)
 
 
-class SubmitFindings(TypedTool[SubmitFindingsInput]):
+class SubmitFindingsTool(TypedTool[SubmitFindingsInput]):
     """Hands in findings and ends the run."""
 
     name = "submit_findings"
@@ -95,7 +95,7 @@ class SubmitFindings(TypedTool[SubmitFindingsInput]):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def run(self, arguments: SubmitFindingsInput, at: CallSite) -> str:
+    async def run(self, arguments: SubmitFindingsInput, at: ToolContext) -> str:
         """Keep them."""
         await self._store.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
         return f"{len(arguments.findings)} findings handed in"
@@ -109,10 +109,10 @@ class WriteSectionInput(ToolInput):
 
     def handed_in(self, before: Deliverable | None) -> ReportDraft:
         """The draft with this section added, or replaced in its place."""
-        return draft_of(before).with_section(Section(heading=self.heading, markdown=self.markdown))
+        return get_report_draft(before).with_section(Section(heading=self.heading, markdown=self.markdown))
 
 
-class WriteSection(TypedTool[WriteSectionInput]):
+class WriteSectionTool(TypedTool[WriteSectionInput]):
     """Adds a section to the draft, or replaces the one of the same heading."""
 
     name = "write_section"
@@ -123,15 +123,15 @@ class WriteSection(TypedTool[WriteSectionInput]):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def run(self, arguments: WriteSectionInput, at: CallSite) -> str:
+    async def run(self, arguments: WriteSectionInput, at: ToolContext) -> str:
         """Keep the section."""
-        grown = arguments.handed_in(await self._store.deliverable(at.run.run_id, at.run.reader))
+        grown = arguments.handed_in(await self._store.get_deliverable(at.run.run_id, at.run.reader))
         await self._store.hand_in(at.fence, at.run.task_id, grown)
         number = [section.heading for section in grown.sections].index(arguments.heading) + 1
         return f"section {number} kept: {arguments.heading}"
 
 
-def draft_of(handed_in: Deliverable | None) -> ReportDraft:
+def get_report_draft(handed_in: Deliverable | None) -> ReportDraft:
     """The draft so far; an empty one before the first section."""
     return handed_in if isinstance(handed_in, ReportDraft) else ReportDraft()
 
@@ -145,10 +145,10 @@ class SubmitReportInput(ToolInput):
 
     def handed_in(self, before: Deliverable | None) -> ReportDraft:
         """The sections written before, with this above them."""
-        return draft_of(before).replace(title=self.title, summary=self.summary, criteria=self.criteria)
+        return get_report_draft(before).replace(title=self.title, summary=self.summary, criteria=self.criteria)
 
 
-class SubmitReport(TypedTool[SubmitReportInput]):
+class SubmitReportTool(TypedTool[SubmitReportInput]):
     """Hands in the report and ends the run."""
 
     name = "submit_report"
@@ -160,16 +160,18 @@ class SubmitReport(TypedTool[SubmitReportInput]):
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def run(self, arguments: SubmitReportInput, at: CallSite) -> str:
+    async def run(self, arguments: SubmitReportInput, at: ToolContext) -> str:
         """Keep it."""
-        whole = arguments.handed_in(await self._store.deliverable(at.run.run_id, at.run.reader))
+        whole = arguments.handed_in(await self._store.get_deliverable(at.run.run_id, at.run.reader))
         if not whole.sections:
-            raise ToolRefused("The report has no section yet. Write them with write_section, then hand it in.")
+            raise ToolCallRejectedError(
+                "The report has no section yet. Write them with write_section, then hand it in."
+            )
         await self._store.hand_in(at.fence, at.run.task_id, whole)
         return f"report with {len(whole.sections)} sections handed in"
 
 
-class HandIn(Protocol):
+class SubmissionInput(Protocol):
     """Arguments of a call that hands something in."""
 
     @classmethod
@@ -182,15 +184,15 @@ class HandIn(Protocol):
         ...
 
 
-HAND_INS: Mapping[str, type[HandIn]] = {
-    SubmitFindings.name: SubmitFindingsInput,
-    SubmitAnalysis.name: SubmitAnalysisInput,
-    WriteSection.name: WriteSectionInput,
-    SubmitReport.name: SubmitReportInput,
+HAND_INS: Mapping[str, type[SubmissionInput]] = {
+    SubmitFindingsTool.name: SubmitFindingsInput,
+    SubmitAnalysisTool.name: SubmitAnalysisInput,
+    WriteSectionTool.name: WriteSectionInput,
+    SubmitReportTool.name: SubmitReportInput,
 }
 
 
-def handed_in_by(messages: Iterable[Message]) -> Deliverable | None:
+def extract_deliverable(messages: Iterable[Message]) -> Deliverable | None:
     """What the successful calls of these messages have handed in; None where there is none."""
     messages = tuple(messages)
     done = {result.tool_use_id for message in messages for result in message.tool_results if not result.is_error}
@@ -201,7 +203,7 @@ def handed_in_by(messages: Iterable[Message]) -> Deliverable | None:
     return handed_in
 
 
-class ResultLines(NamedTuple):
+class AgentResultSummary(NamedTuple):
     """What an agent came to, and what it did not settle: each of them says of itself what it is."""
 
     claims: list[str]
@@ -213,28 +215,28 @@ class ResultLines(NamedTuple):
         return [*self.claims, *self.left_open]
 
 
-def result_lines(deliverable: Deliverable | None, notes: Iterable[Note] = ()) -> ResultLines:
+def result_lines(deliverable: Deliverable | None, notes: Iterable[Note] = ()) -> AgentResultSummary:
     """Of what was handed in. Of an agent that was stopped there are its notes."""
     match deliverable:
         case None:
-            return ResultLines([*map(claim_line, findings_from_notes(notes).findings)], [])
-        case Findings():
+            return AgentResultSummary([*map(claim_line, build_findings_from_notes(notes).findings)], [])
+        case ResearchFindings():
             claims = [*map(claim_line, deliverable.findings)]
-            return ResultLines(claims, [f"open: {text}" for text in deliverable.open_questions])
+            return AgentResultSummary(claims, [f"open: {text}" for text in deliverable.open_questions])
         case Analysis():
             contradictions = [f"contradiction: {text}" for text in deliverable.contradictions]
-            return ResultLines(
+            return AgentResultSummary(
                 [f"conclusion: {claim_line(conclusion)}" for conclusion in deliverable.conclusions],
                 [*contradictions, *(f"gap: {text}" for text in deliverable.gaps)],
             )
         case ReportDraft():
-            return ResultLines([section.markdown for section in deliverable.sections], [])
+            return AgentResultSummary([section.markdown for section in deliverable.sections], [])
 
 
-async def results_of(store: Store, task: OfTask, agent: str) -> ResultLines:
+async def load_agent_result(store: Store, task: TaskScope, agent: str) -> AgentResultSummary:
     """Of one agent of the task. Raises StoreError."""
     run_id = f"{task.task_id}/{agent}"
-    return result_lines(await store.deliverable(run_id, task), await store.notes(task.task_id, task, run_id))
+    return result_lines(await store.get_deliverable(run_id, task), await store.notes(task.task_id, task, run_id))
 
 
 def claim_line(finding: Finding) -> str:
@@ -250,34 +252,36 @@ class ReadFindingsInput(ToolInput):
     count: int = Field(default=40, ge=1, le=200)
 
 
-class ReadFindings(TypedTool[ReadFindingsInput]):
+class ReadFindingsTool(TypedTool[ReadFindingsInput]):
     """Findings of research steps, conclusions of the analysis."""
 
     name = "read_findings"
     description = "Shows what an earlier step handed in, with its citations, page by page."
     rereadable = True
-    urgency = urgent(FIRST)
+    urgency = make_urgency(FIRST)
     input_model = ReadFindingsInput
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def run(self, arguments: ReadFindingsInput, at: CallSite) -> str:
+    async def run(self, arguments: ReadFindingsInput, at: ToolContext) -> str:
         """A header and one line a finding; a step that was stopped is represented by its notes."""
         lines = [_line(number, text) for number, text in enumerate(await self._texts(arguments.step, at), 1)]
         start = arguments.first - 1
-        taken, _ = page(lines[start : start + arguments.count], at.page_characters)
+        taken, _ = select_page_lines(lines[start : start + arguments.count], at.page_characters)
         if not taken:
             return f"Step {arguments.step} has {len(lines)} findings; none from number {arguments.first} on."
         shown = start + len(taken)
         header = f"findings {arguments.first}-{shown} of {len(lines)} of step {arguments.step}"
         return "\n".join([header, *taken])
 
-    async def _texts(self, step_id: str, at: CallSite) -> list[str]:
+    async def _texts(self, step_id: str, at: ToolContext) -> list[str]:
         plan = await self._store.plan(at.run.task_id, at.run.reader)
         if plan is None or step_id not in {step.id for step in plan.steps}:
-            raise ToolRefused(f"There is no step {step_id!r}. Your contract names the steps that you build on.")
-        return (await results_of(self._store, at.run.reader, step_id)).lines
+            raise ToolCallRejectedError(
+                f"There is no step {step_id!r}. Your contract names the steps that you build on."
+            )
+        return (await load_agent_result(self._store, at.run.reader, step_id)).lines
 
 
 def _line(number: int, text: str) -> str:
@@ -285,14 +289,14 @@ def _line(number: int, text: str) -> str:
 
 
 @dataclass(frozen=True)
-class HandedOver:
+class TaskDeliverables:
     """By the steps of the newest plan, in its order."""
 
     plan: Plan
     draft: ReportDraft
     analyses: dict[str, Analysis]
     """By step id."""
-    findings: dict[str, Findings]
+    findings: dict[str, ResearchFindings]
     """By step id: what was handed in as findings; of steps that have handed in nothing, what they and their subagents
     have found so far.
     """
@@ -310,10 +314,10 @@ class HandedOver:
         )
 
 
-async def handed_over(task: OfTask, store: Store) -> HandedOver:
+async def load_task_deliverables(task: TaskScope, store: Store) -> TaskDeliverables:
     """Raises StoreError."""
     plan = await store.plan(task.task_id, task) or Plan(steps=())
-    draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, Findings]()
+    draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, ResearchFindings]()
     runs = await _runs(task, store)
     for step in plan.steps:
         match runs.handed_in.get(step.id):
@@ -321,11 +325,11 @@ async def handed_over(task: OfTask, store: Store) -> HandedOver:
                 draft = written
             case Analysis() as weighed:
                 analyses[step.id] = weighed
-            case Findings() as found:
+            case ResearchFindings() as found:
                 findings[step.id] = found
             case None:
-                findings[step.id] = runs.so_far(step.id)
-    return HandedOver(plan, draft, analyses, findings)
+                findings[step.id] = runs.collect_findings(step.id)
+    return TaskDeliverables(plan, draft, analyses, findings)
 
 
 @dataclass(frozen=True)
@@ -335,23 +339,27 @@ class _Runs:
     handed_in: dict[str, Deliverable]
     notes: dict[str, list[Note]]
 
-    def so_far(self, step_id: str) -> Findings:
+    def collect_findings(self, step_id: str) -> ResearchFindings:
         """What a step's agent has noted, and what each of its subagents has handed in or noted."""
-        agents = [agent for agent in {*self.handed_in, *self.notes} if step_of(agent) == step_id]
+        agents = [agent for agent in {*self.handed_in, *self.notes} if get_step_id(agent) == step_id]
         of_step = [self._found(agent) for agent in sorted(agents, key=_numbers)]
-        return Findings(findings=tuple(finding for found in of_step for finding in found.findings))
+        return ResearchFindings(findings=tuple(finding for found in of_step for finding in found.findings))
 
-    def _found(self, agent: str) -> Findings:
+    def _found(self, agent: str) -> ResearchFindings:
         handed_in = self.handed_in.get(agent)
-        return handed_in if isinstance(handed_in, Findings) else findings_from_notes(self.notes.get(agent, []))
+        return (
+            handed_in
+            if isinstance(handed_in, ResearchFindings)
+            else build_findings_from_notes(self.notes.get(agent, []))
+        )
 
 
-async def _runs(task: OfTask, store: Store) -> _Runs:
+async def _runs(task: TaskScope, store: Store) -> _Runs:
     notes = dict[str, list[Note]]()
     for note in await store.notes(task.task_id, task):
         notes.setdefault(_agent(note.run_id), []).append(note)
     return _Runs(
-        {_agent(run_id): made for run_id, made in (await store.deliverables(task.task_id, task)).items()}, notes
+        {_agent(run_id): made for run_id, made in (await store.get_deliverables(task.task_id, task)).items()}, notes
     )
 
 

@@ -13,14 +13,21 @@ from typing import Annotated
 import typer
 
 from waystation.cli.options import parse_tokens
-from waystation.config.presets import INHERITED, LEAST_THRESHOLD, MOST_THRESHOLD, Wishes, profile_of, wishes_of
+from waystation.config.presets import (
+    INHERITED,
+    LEAST_THRESHOLD,
+    MOST_THRESHOLD,
+    ConfigLayer,
+    build_profile_layer,
+    find_profile,
+)
 from waystation.config.resolver import OUTPUT_RESERVE
 from waystation.config.settings import Settings
 from waystation.context.policy import CompactionPolicy, Strategy
-from waystation.context.tokens import Measure, fixed_tokens
+from waystation.context.tokens import TokenEstimator, estimate_fixed_tokens
 from waystation.kernel.errors import BadInput
-from waystation.kernel.patterns import proven
-from waystation.models.profiles import CONDENSE_MODEL, OFFLINE_MODEL, ModelFacts, model_facts
+from waystation.kernel.patterns import compile_bounded
+from waystation.models.profiles import CONDENSE_MODEL, OFFLINE_MODEL, ModelProfile, get_model_profile
 from waystation.plugins.request_files.request_body import RequestBody, read_request_body
 
 _STDIN = Path("-")
@@ -114,13 +121,13 @@ READING = frozenset(
 """With what the names of tools begin that can be called again without harm."""
 FILE_ARGUMENTS = ("path", "file_path", "filename", "file")
 """What the argument of a tool is called that names a file, the likeliest first."""
-_WORDS = proven(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_WORDS = compile_bounded(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _PREFIXES = frozenset({"web", "file", "fs"})
 """What may stand before that word: web_search, file_read."""
 
 
 @dataclass
-class Asked:
+class CompactionOptions:
     """What the options say, as they were typed."""
 
     window: str | None = None
@@ -133,7 +140,7 @@ class Asked:
 
     def policy(self, body: RequestBody, settings: Settings) -> CompactionPolicy:
         """The numbers that hold. Raises BadInput for what is no number at all."""
-        window, profile = self._window(body, settings), profiled(body, settings, self.strategy)
+        window, profile = self._window(body, settings), get_profile_layer(body, settings, self.strategy)
         given = settings.trigger_percent if "trigger_percent" in settings.model_fields_set else None
         percent = self._percent(given or profile.trigger_percent or settings.trigger_percent)
         trigger = int(window * percent / 100)
@@ -150,7 +157,7 @@ class Asked:
         )
 
     def _window(self, body: RequestBody, settings: Settings) -> int:
-        facts = model_facts(body.model or "")
+        facts = get_model_profile(body.model or "")
         if not facts.known:
             who = f"The model {body.model} is not known here" if body.model else "The body names no model"
             self.notes.append(f"{who}: its window is taken to be {facts.window:,} tokens.")
@@ -165,7 +172,7 @@ class Asked:
             return taken
         return wished
 
-    def _max_output(self, facts: ModelFacts) -> int:
+    def _max_output(self, facts: ModelProfile) -> int:
         wished = _tokens(self.max_output, "--max-output")
         if wished is None or 1 <= wished <= facts.max_output:
             return wished or facts.max_output
@@ -192,26 +199,26 @@ class Asked:
         return default
 
 
-def profiled(body: RequestBody, settings: Settings, strategy: Strategy) -> Wishes:
+def get_profile_layer(body: RequestBody, settings: Settings, strategy: Strategy) -> ConfigLayer:
     """What the profile of the body's model wants; nothing without one."""
-    found = profile_of(body.model or "", settings.profiles)
-    return wishes_of(found[1], body.model or "", keeps_ends=strategy == "ends") if found else Wishes()
+    found = find_profile(body.model or "", settings.profiles)
+    return build_profile_layer(found[1], body.model or "", keeps_ends=strategy == "ends") if found else ConfigLayer()
 
 
-def measure_of(body: RequestBody) -> Measure:
+def build_token_estimator(body: RequestBody) -> TokenEstimator:
     """What requests with this body's system prompt and tools are measured by."""
-    return Measure(fixed=fixed_tokens(body.system, body.tools_json))
+    return TokenEstimator(fixed=estimate_fixed_tokens(body.system, body.tools_json))
 
 
-def condensing_model(body: RequestBody, settings: Settings) -> str:
+def select_summary_model(body: RequestBody, settings: Settings) -> str:
     """Which model writes the summaries."""
     if settings.uses_offline_model:
         return OFFLINE_MODEL
-    by_profile = profiled(body, settings, settings.strategy).condense_model
+    by_profile = get_profile_layer(body, settings, settings.strategy).condense_model
     return settings.condense_model if "condense_model" in settings.model_fields_set else by_profile or CONDENSE_MODEL
 
 
-def reading_tools(body: RequestBody) -> frozenset[str]:
+def find_repeatable_tools(body: RequestBody) -> frozenset[str]:
     """The tools whose calls can be repeated, as their names have it."""
     used = {call.name for message in body.transcript.messages for call in message.tool_uses}
     return frozenset(name for name in used if _only_reads(name))
@@ -219,7 +226,7 @@ def reading_tools(body: RequestBody) -> frozenset[str]:
 
 def file_readers(body: RequestBody) -> dict[str, str]:
     """The tools that read files, as it seems, each with the argument that names the file."""
-    tools = reading_tools(body)
+    tools = find_repeatable_tools(body)
     called = (call for message in body.transcript.messages for call in message.tool_uses if call.name in tools)
     return {call.name: name for call in called for name in reversed(FILE_ARGUMENTS) if name in call.input}
 

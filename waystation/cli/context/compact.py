@@ -24,11 +24,11 @@ import typer
 from pydantic import JsonValue
 
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.leg import AgentTerms
-from waystation.agents.summariser import CondensingModel, Middle, Summariser
+from waystation.agents.leg import AgentConfig
+from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel
 from waystation.cli.console import print_text
 from waystation.cli.context.arguments import (
-    Asked,
+    CompactionOptions,
     FileArgument,
     FilesOption,
     ForceOption,
@@ -42,31 +42,37 @@ from waystation.cli.context.arguments import (
     SummaryOption,
     ThresholdOption,
     WindowOption,
-    condensing_model,
+    build_token_estimator,
     file_readers,
-    measure_of,
+    find_repeatable_tools,
     read_body,
     read_text,
-    reading_tools,
+    select_summary_model,
 )
 from waystation.cli.options import JsonOption
-from waystation.cli.render import counted
+from waystation.cli.render import format_count
 from waystation.config.settings import Settings
 from waystation.context import summary
-from waystation.context.history import masked_calls, pinned_ids, stand_in, view, with_record
-from waystation.context.legality import violations
+from waystation.context.history import (
+    build_model_view,
+    get_masked_call_ids,
+    get_pinned_message_ids,
+    get_replacement,
+    with_record,
+)
+from waystation.context.legality import find_violations
 from waystation.context.outcome import CompactionRequest
-from waystation.context.pipeline import Summarise
+from waystation.context.pipeline import SummariseDecision
 from waystation.context.policy import CompactionPolicy
 from waystation.context.summary_validator import check_summary
-from waystation.context.tokens import Measure
+from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import (
     OPERATORS,
     Compaction,
-    Masked,
+    MaskRecord,
     Message,
     Opaque,
-    Summarised,
+    SummaryRecord,
     ToolResult,
     Transcript,
 )
@@ -75,27 +81,32 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import ModelError
 from waystation.kernel.refs import RunRef
-from waystation.plugins.request_files.conversation import Conversation, Judge, NoSummary, RungTried, Verdict
-from waystation.plugins.request_files.offload import FilesOnDisk, Offloading
-from waystation.plugins.request_files.request_body import RequestBody, message_id, place, written_messages
-from waystation.privacy.policy import Place, Redacted
+from waystation.plugins.request_files.conversation import Conversation, Judge, NoSummary, StageAttempt, Verdict
+from waystation.plugins.request_files.offload import FileChangeDetector, ResultOffloader
+from waystation.plugins.request_files.request_body import (
+    RequestBody,
+    message_id,
+    parse_message_index,
+    serialize_messages,
+)
+from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import plain_json
 
 
-class Verbatim:
+class NoOpRedactor:
     """A redactor for texts that go nowhere: it replaces nothing."""
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:  # noqa: ARG002
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
         """See `Redactor`."""
-        return tuple(Redacted(text=text) for text in texts)
+        return tuple(RedactionResult(text=text) for text in texts)
 
 
-def given_summary(text: str, policy: CompactionPolicy) -> Judge:
+def make_fixed_summariser(text: str, policy: CompactionPolicy) -> Judge:
     """The text is the summary. Nothing leaves this machine, so nothing is redacted."""
 
-    async def ask(transcript: Transcript, rung: Summarise) -> Verdict:
-        middle, _ = await Middle.redacted(rung.middle, transcript, Verbatim(), "")
+    async def ask(transcript: Transcript, rung: SummariseDecision) -> Verdict:
+        middle, _ = await SummaryInput.redacted(rung.middle, transcript, NoOpRedactor(), "")
         return check_summary(text, middle.replaced(rung, policy))
 
     return ask
@@ -114,18 +125,18 @@ class ModelledSummary:
     notes: list[str]
     """Gets what a person should know of the call."""
 
-    async def __call__(self, transcript: Transcript, rung: Summarise) -> Verdict:
+    async def __call__(self, transcript: Transcript, rung: SummariseDecision) -> Verdict:
         """Ask once. Raises RedactionFailed: then nothing went anywhere."""
         # They take seconds to load, and most of these commands need no model.
-        from waystation.runtime.knowledge import redactor_of  # noqa: PLC0415
-        from waystation.runtime.stores import first_key  # noqa: PLC0415
+        from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415
+        from waystation.runtime.stores import load_oldest_key  # noqa: PLC0415
 
-        redactor = redactor_of(self.settings, first_key(self.settings))
+        redactor = create_redactor(self.settings, load_oldest_key(self.settings))
         try:
-            middle, spans = await Middle.redacted(rung.middle, transcript, redactor, self.settings.tenant)
+            middle, spans = await SummaryInput.redacted(rung.middle, transcript, redactor, self.settings.tenant)
             self.notes.extend(middle.notes)
             self.notes.append(
-                f"{self.model} was asked for the summary; before, {counted(spans, 'span')} were replaced."
+                f"{self.model} was asked for the summary; before, {format_count(spans, 'span')} were replaced."
             )
             with TemporaryDirectory(prefix="waystation-") as folder:
                 return await self._summary(Path(folder), redactor, rung, middle)
@@ -134,31 +145,33 @@ class ModelledSummary:
         finally:
             redactor.close()
 
-    async def _summary(self, folder: Path, redactor: Redactor, rung: Summarise, middle: Middle) -> Verdict:
+    async def _summary(
+        self, folder: Path, redactor: Redactor, rung: SummariseDecision, middle: SummaryInput
+    ) -> Verdict:
         from temporalio.common import MetricMeter  # noqa: PLC0415
 
         from waystation.runtime.sql_store import SqlStore  # noqa: PLC0415
         from waystation.runtime.temporal.metrics import TemporalMeter  # noqa: PLC0415
-        from workers.models import model_switch  # noqa: PLC0415
+        from workers.models import create_model_router  # noqa: PLC0415
 
         async with AsyncExitStack() as stack:
             url = f"sqlite+aiosqlite:///{folder / 'calls.db'}"
             store = await stack.enter_async_context(aclosing(await SqlStore.open(url, utc_now)))
-            model = model_switch(self.settings)
+            model = create_model_router(self.settings)
             stack.push_async_callback(model.aclose)
             request = self._request(await store.store_id(), rung)
             await store.open_run(request.run)
             fence = await store.take_fence(request.run.run_id)
             metered = MeteredModel(model, store, utc_now, TemporalMeter(MetricMeter.noop))
-            wishes = await redactor.redact([self.policy.instructions], Place.WISH, self.settings.tenant)
+            wishes = await redactor.redact([self.policy.instructions], TextDestination.WISH, self.settings.tenant)
             policy = self.policy.replace(instructions=wishes[0].text)
-            asked = CondensingModel(metered, redactor, request, fence, policy)
+            asked = SummaryModel(metered, redactor, request, fence, policy)
             result = await Summariser(asked, await store.load(request.run.run_id, request.run.reader)).summarise(
                 rung, middle
             )
         return result.verdict or NoSummary(reason=" ".join(result.notes))
 
-    def _request(self, store_id: str, rung: Summarise) -> CompactionRequest:
+    def _request(self, store_id: str, rung: SummariseDecision) -> CompactionRequest:
         return CompactionRequest(
             run=RunRef(
                 store_id=store_id,
@@ -168,7 +181,7 @@ class ModelledSummary:
                 step_id=rung.compaction_id,
                 role="research",
             ),
-            terms=AgentTerms(
+            terms=AgentConfig(
                 model=self.model,
                 condense_model=self.model,
                 window=self.policy.window,
@@ -206,11 +219,11 @@ class Result:
             "threshold": done.policy.trigger,
             "window": done.policy.window,
             "compaction_id": self._records[-1].id if self._records else "",
-            "messages": [*written_messages(self.body, self._shown)],
+            "messages": [*serialize_messages(self.body, self._shown)],
             "hidden": [*self.hidden],
             "kept": [*self._kept],
             "masked": [*self._masked],
-            "pinned": [*_places(pinned_ids(done.transcript))],
+            "pinned": [*_places(get_pinned_message_ids(done.transcript))],
             "ledger": [*self._ledger],
             "notes": [*self._notes],
             "attempts": [attempt.model_dump(mode="json") for attempt in done.attempts],
@@ -225,9 +238,13 @@ class Result:
             f"(full at {done.policy.trigger:,}, window {done.policy.window:,})"
         ]
         lines += [_attempt_text(attempt) for attempt in done.attempts]
-        shown = {"hidden": self.hidden, "masked": self._masked, "pinned": _places(pinned_ids(done.transcript))}
+        shown = {
+            "hidden": self.hidden,
+            "masked": self._masked,
+            "pinned": _places(get_pinned_message_ids(done.transcript)),
+        }
         lines += [
-            f"{name}: {counted(len(found), 'message')}, {_ranges(found)}" for name, found in shown.items() if found
+            f"{name}: {format_count(len(found), 'message')}, {_ranges(found)}" for name, found in shown.items() if found
         ]
         lines += [f"ledger: {line}" for line in self._ledger]
         return "\n".join([*lines, *self._notes])
@@ -235,7 +252,7 @@ class Result:
     @cached_property
     def hidden(self) -> list[int]:
         """Indices of the messages that a summary or a marker stands for."""
-        covered = {name for record in self._records if not isinstance(record, Masked) for name in record.covered}
+        covered = {name for record in self._records if not isinstance(record, MaskRecord) for name in record.covered}
         return [index for index in _places(covered | self._merged_into(covered)) if index not in set(self._kept)]
 
     @property
@@ -249,7 +266,7 @@ class Result:
 
     def _merged_into(self, covered: Set[str]) -> set[str]:
         """Ids of the file's messages whose results were brought together with others in these."""
-        before = view(self.body.transcript)
+        before = build_model_view(self.body.transcript)
         answers = {result.tool_use_id for message in before if message.id in covered for result in message.tool_results}
         return {
             message.id
@@ -259,7 +276,7 @@ class Result:
 
     @cached_property
     def _shown(self) -> tuple[Message, ...]:
-        return view(self.conversation.transcript)
+        return build_model_view(self.conversation.transcript)
 
     @cached_property
     def _kept(self) -> list[int]:
@@ -267,24 +284,24 @@ class Result:
 
     @property
     def _notes(self) -> list[str]:
-        mended = violations(self.body.transcript.messages, pending_allowed=True)
+        mended = find_violations(self.body.transcript.messages, pending_allowed=True)
         notes = [f"Mended: {fault}." for fault in mended[:SHOWN_FAULTS]]
         if len(mended) > SHOWN_FAULTS:
             notes.append(f"Mended: {len(mended) - SHOWN_FAULTS:,} faults more; `waystation context check` names them.")
-        if self._shown and violations(self._shown):
+        if self._shown and find_violations(self._shown):
             notes.append("Calls at the end wait for their results: the API takes the messages once these are there.")
         if unread := self._hidden_unread:
             kinds = ", ".join(f"{number:,} × {kind}" for kind, number in sorted(unread.items()))
             notes.append(f"Hidden unread, since nothing here can read all of it: {kinds}.")
         for record in self._records:
-            if isinstance(record, Summarised):
+            if isinstance(record, SummaryRecord):
                 notes += [f"The check added {what}." for what in record.added]
                 notes += [f"The check took out {what}." for what in record.removed]
         return [*self.conversation.notes, *notes]
 
     @property
     def _masked(self) -> list[int]:
-        calls = masked_calls(self.conversation.transcript)
+        calls = get_masked_call_ids(self.conversation.transcript)
         return _places(
             message.id for message in self._shown if any(item.tool_use_id in calls for item in message.tool_results)
         )
@@ -296,9 +313,9 @@ class Result:
 
     @property
     def _ledger(self) -> list[str]:
-        made = [stand_in(record) for record in self._records if not isinstance(record, Masked)]
+        made = [get_replacement(record) for record in self._records if not isinstance(record, MaskRecord)]
         shown = {message.id for message in self._shown}
-        return [line for message in made if message.id in shown for line in summary.entries(message, "")]
+        return [line for message in made if message.id in shown for line in summary.parse_ledger_entries(message, "")]
 
 
 def print_result(result: Result, *, as_json: bool) -> None:
@@ -315,13 +332,13 @@ def print_object(value: Mapping[str, JsonValue]) -> None:
     sys.stdout.write(plain_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
-def _attempt_text(attempt: RungTried) -> str:
+def _attempt_text(attempt: StageAttempt) -> str:
     reason = f": {attempt.reason}" if attempt.reason else ""
     return f"  {attempt.status}  {attempt.tokens_before:,} → {attempt.tokens_after:,}{reason}"
 
 
 def _places(message_ids: Iterable[str]) -> list[int]:
-    return sorted({index for name in message_ids if (index := place(name)) is not None})
+    return sorted({index for name in message_ids if (index := parse_message_index(name)) is not None})
 
 
 def _ranges(indices: list[int]) -> str:
@@ -359,8 +376,8 @@ def compact(
     Exit code 0 whatever the status, 2 for a file that cannot be used.
     """
     body, settings = read_body(file), Settings()
-    asked = Asked(window, max_output, threshold, strategy or settings.strategy, instructions)
-    policy, measure = asked.policy(body, settings), measure_of(body)
+    asked = CompactionOptions(window, max_output, threshold, strategy or settings.strategy, instructions)
+    policy, measure = asked.policy(body, settings), build_token_estimator(body)
     conversation = Conversation(
         transcript=_pinned(body, pins or [], policy, measure),
         measure=measure,
@@ -370,23 +387,25 @@ def compact(
         notes=asked.notes,
     )
     if files is not None:
-        conversation.has_changed = FilesOnDisk(files).has_changed
+        conversation.has_changed = FileChangeDetector(files).has_changed
     if summary_file is None:
-        ask: Judge = ModelledSummary(settings, condensing_model(body, settings), policy, conversation.notes)
+        ask: Judge = ModelledSummary(settings, select_summary_model(body, settings), policy, conversation.notes)
     else:
-        ask = given_summary(read_text(summary_file, "--summary-file"), policy)
+        ask = make_fixed_summariser(read_text(summary_file, "--summary-file"), policy)
     before = conversation.tokens
-    asyncio.run(_make_room(conversation, ask, Offloading(originals), force=force))
+    asyncio.run(_make_room(conversation, ask, ResultOffloader(originals), force=force))
     print_result(Result(body, conversation, before), as_json=as_json)
 
 
-async def _make_room(conversation: Conversation, ask: Judge, offloading: Offloading, *, force: bool) -> None:
-    if force and await conversation.summarise_now(ask):
+async def _make_room(conversation: Conversation, ask: Judge, offloading: ResultOffloader, *, force: bool) -> None:
+    if force and await conversation.force_summary(ask):
         return
-    await conversation.make_room(ask, lambda transcript: offloading.previewed(transcript, conversation.policy.window))
+    await conversation.make_room(
+        ask, lambda transcript: offloading.replace_with_previews(transcript, conversation.policy.window)
+    )
 
 
-def _pinned(body: RequestBody, indices: Sequence[int], policy: CompactionPolicy, measure: Measure) -> Transcript:
+def _pinned(body: RequestBody, indices: Sequence[int], policy: CompactionPolicy, measure: TokenEstimator) -> Transcript:
     """The conversation with these messages pinned. Raises BadInput for unknown ones, and where they pass their cap."""
     transcript = body.transcript
     for index in dict.fromkeys(indices):
@@ -400,16 +419,16 @@ def mask(file: FileArgument, rereadable: ReadingOption = None, as_json: JsonOpti
 
     However full it is, and however little is saved. FILE itself stays as it is; what is masked once stays the same.
     """
-    body, asked = read_body(file), Asked()
+    body, asked = read_body(file), CompactionOptions()
     policy = asked.policy(body, Settings())
     conversation = Conversation(
         transcript=body.transcript,
-        measure=measure_of(body),
+        measure=build_token_estimator(body),
         policy=policy,
-        rereadable=frozenset(rereadable) if rereadable else reading_tools(body),
+        rereadable=frozenset(rereadable) if rereadable else find_repeatable_tools(body),
         readers={},
         notes=asked.notes,
     )
     before = conversation.tokens
-    conversation.mask_now()
+    conversation.force_masking()
     print_result(Result(body, conversation, before), as_json=as_json)

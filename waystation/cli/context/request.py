@@ -16,9 +16,9 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from waystation.cli.console import OK, WORK_FAILED, print_text, say
+from waystation.cli.console import OK, WORK_FAILED, print_message, print_text
 from waystation.cli.context.arguments import (
-    Asked,
+    CompactionOptions,
     FileArgument,
     MaxOutputOption,
     ThresholdOption,
@@ -52,7 +52,7 @@ def tokens(
     as_json: JsonOption = False,
 ) -> None:
     """Print the estimated tokens of the whole request: system prompt, tools, and each message by kind of content."""
-    body, asked = read_body(file), Asked(window, max_output, threshold)
+    body, asked = read_body(file), CompactionOptions(window, max_output, threshold)
     policy = asked.policy(body, Settings())
     counts = [_by_kind(original.message) for original in body.originals]
     if as_json:
@@ -158,7 +158,7 @@ def audit(
         if not found:
             print_text("No compaction hides anything.")
     if found and note:
-        say(note)
+        print_message(note)
 
 
 async def _audited(task: str, agent: str | None, settings: Settings) -> tuple[Sequence[AgentAudits], str, str]:
@@ -182,13 +182,13 @@ async def _memory(settings: Settings) -> AsyncGenerator[SearchedMemory]:
     if settings.qdrant_url is None and not settings.memory_folder.exists():
         raise MemoryUnavailable("there is none in this home folder")
     # They take a second to load.
-    from waystation.runtime.knowledge import opened_embedder  # noqa: PLC0415
-    from workers.memory import opened_memory  # noqa: PLC0415
+    from waystation.runtime.knowledge import open_embedder  # noqa: PLC0415
+    from workers.memory import open_memory  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
-        embedder = await stack.enter_async_context(opened_embedder(settings))
+        embedder = await stack.enter_async_context(open_embedder(settings))
         try:
-            memory = await stack.enter_async_context(opened_memory(settings, embedder))
+            memory = await stack.enter_async_context(open_memory(settings, embedder))
         except BadInput as error:
             raise MemoryUnavailable("a worker has it open" if settings.qdrant_url is None else str(error)) from error
         yield SearchedMemory(memory, embedder)

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from waystation.documents.readers.looks import ERRORS, MOST_COLUMNS, Look, SheetLook, font_look
+from waystation.documents.readers.looks import ERRORS, MOST_COLUMNS, SheetInfo, TextFormat, make_text_format
 from waystation.documents.readers.marks import Run, with_marks
 
 _ROW_HEADER, _CELL_ERROR, _CELL_STRING, _FORMULA_ERROR, _COLUMN_INFO, _MERGED = 0, 3, 7, 11, 60, 176
@@ -82,38 +82,38 @@ def without_binary_sheets(content: bytes, names: Set[str]) -> bytes:
     return b"".join(record for kind, record in records if kind != _SHEET or names.isdisjoint(binary_sheets(record)))
 
 
-class BinaryStyles(NamedTuple):
+class BinaryStyleTable(NamedTuple):
     """The looks of a workbook, each in the order of their numbers."""
 
-    fonts: Sequence[Look] = ()
-    cells: Sequence[Look] = ()
+    fonts: Sequence[TextFormat] = ()
+    cells: Sequence[TextFormat] = ()
 
 
-def binary_styles(content: bytes) -> BinaryStyles:
+def binary_styles(content: bytes) -> BinaryStyleTable:
     """Of the member with styles."""
-    fonts: list[Look] = []
-    looks: list[Look] = []
+    fonts: list[TextFormat] = []
+    looks: list[TextFormat] = []
     of_cells = False
     for kind, record in _records(content):
         of_cells = kind == _FORMATS_BEGIN or (of_cells and kind != _FORMATS_END)
         if kind == _FONT and len(record) >= 8:
             flags, height = struct.unpack_from("<H2xH", record, 2)
-            fonts.append(font_look(struck=bool(flags & _STRUCK), height=height))
+            fonts.append(make_text_format(struck=bool(flags & _STRUCK), height=height))
         elif kind == _FORMAT and of_cells and len(record) >= 6:
             font = struct.unpack_from("<H", record, 4)[0]
-            looks.append(fonts[font] if font < len(fonts) else Look())
-    return BinaryStyles(fonts, looks)
+            looks.append(fonts[font] if font < len(fonts) else TextFormat())
+    return BinaryStyleTable(fonts, looks)
 
 
-def binary_strings(content: bytes, fonts: Sequence[Look]) -> dict[int, str]:
+def binary_strings(content: bytes, fonts: Sequence[TextFormat]) -> dict[int, str]:
     """Texts of which a part is marked, by their numbers."""
-    if all(font == Look() for font in fonts):
+    if all(font == TextFormat() for font in fonts):
         return {}
     texts = (record for kind, record in _records(content) if kind == _STRING)
     return {number: text for number, record in enumerate(texts) if (text := _marked(record, fonts))}
 
 
-def _marked(record: bytes, fonts: Sequence[Look]) -> str:
+def _marked(record: bytes, fonts: Sequence[TextFormat]) -> str:
     """A text of several looks with its marks; empty: it has none."""
     try:
         if not record or not record[0] & _RICH:
@@ -124,7 +124,10 @@ def _marked(record: bytes, fonts: Sequence[Look]) -> str:
         changes = [struct.unpack_from("<HH", record, at + 4 + 4 * place) for place in range(min(count, room))]
     except struct.error:
         return ""
-    begins = [(0, Look()), *((begin, fonts[font] if font < len(fonts) else Look()) for begin, font in changes)]
+    begins = [
+        (0, TextFormat()),
+        *((begin, fonts[font] if font < len(fonts) else TextFormat()) for begin, font in changes),
+    ]
     ends = [*(begin for begin, _ in begins[1:]), len(text) // 2]
     runs = [Run(_decoded(text[2 * begin : 2 * end]), *look) for (begin, look), end in zip(begins, ends, strict=True)]
     if all(run.height == "" and not run.struck for run in runs):
@@ -137,9 +140,9 @@ def binary_comments(content: bytes) -> int:
     return sum(kind == _COMMENT for kind, _ in _records(content))
 
 
-def binary_look(
-    content: bytes, styles: Mapping[int, Look], strings: Mapping[int, str] = {}, fonts: Sequence[Look] = ()
-) -> SheetLook:
+def read_binary_sheet_info(
+    content: bytes, styles: Mapping[int, TextFormat], strings: Mapping[int, str] = {}, fonts: Sequence[TextFormat] = ()
+) -> SheetInfo:
     """Of a sheet.
 
     Args:
@@ -148,7 +151,7 @@ def binary_look(
         strings: Shared texts of which a part is marked, by their numbers.
         fonts: Those of texts that stand in the sheet itself.
     """
-    found = SheetLook()
+    found = SheetInfo()
     row = 0
     for kind, record in _records(content):
         try:
@@ -158,7 +161,7 @@ def binary_look(
                     found.hidden_rows.add(row)
             elif kind <= _LAST_CELL or kind == _RICH_CELL:
                 column, look = struct.unpack_from("<II", record)
-                found.mark((row, column), styles.get(look & 0xFFFFFF, Look()))
+                found.mark((row, column), styles.get(look & 0xFFFFFF, TextFormat()))
                 if text := _shown(kind, record, strings, fonts):
                     found.shown[row, column] = text
             elif kind == _COLUMN_INFO:
@@ -174,7 +177,7 @@ def binary_look(
     return found
 
 
-def _shown(kind: int, record: bytes, strings: Mapping[int, str], fonts: Sequence[Look]) -> str:
+def _shown(kind: int, record: bytes, strings: Mapping[int, str], fonts: Sequence[TextFormat]) -> str:
     """What a cell shows in place of what the library has; empty: just that. Raises IndexError, struct.error."""
     if kind in {_CELL_ERROR, _FORMULA_ERROR}:
         return ERRORS.get(record[8], ERRORS[0])

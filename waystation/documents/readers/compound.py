@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from waystation.documents.readers.extract import Unreadable
-from waystation.documents.readers.looks import ERRORS, Look, SheetLook, font_look
+from waystation.documents.readers.extract import UnreadableFileError
+from waystation.documents.readers.looks import ERRORS, SheetInfo, TextFormat, make_text_format
 
 _END_OF_CHAIN = 0xFFFFFFFA
 """Numbers from here on are no sectors."""
@@ -111,7 +111,7 @@ def _entry(listed: bytes, at: int) -> _Entry:
 _BOOKS = ("Workbook", "Book")
 
 
-def book_stream(file: CompoundFile) -> bytes:
+def get_workbook_stream(file: CompoundFile) -> bytes:
     """The workbook in it; empty: there is none."""
     return next((found for name in _BOOKS if (found := file.stream(name))), b"")
 
@@ -134,7 +134,7 @@ def check_old_file(content: bytes) -> None:
     if not any(name in _BOOKS for name in names):
         for name, reason in _OLD_FILES:
             if name in names:
-                raise Unreadable(reason)
+                raise UnreadableFileError(reason)
 
 
 _FILEPASS, _BOUNDSHEET, _BOF, _EOF, _FONT, _XF = 0x2F, 0x85, 0x809, 0x0A, 0x31, 0xE0
@@ -164,10 +164,10 @@ def has_password(stream: bytes) -> bool:
     return False
 
 
-def old_looks(stream: bytes) -> list[SheetLook]:
+def read_xls_sheet_infos(stream: bytes) -> list[SheetInfo]:
     """Of each sheet of a workbook, in their order."""
-    fonts: list[Look] = []
-    looks: list[Look] = []
+    fonts: list[TextFormat] = []
+    looks: list[TextFormat] = []
     begins: list[int] = []
     for kind, record in _records(stream):
         if kind == _EOF:
@@ -176,17 +176,17 @@ def old_looks(stream: bytes) -> list[SheetLook]:
             begins.append(struct.unpack_from("<I", record)[0])
         elif kind == _FONT and len(record) >= 10:
             flags, height = struct.unpack_from("<H4xH", record, 2)
-            fonts.append(font_look(struck=bool(flags & _STRUCK), height=height))
+            fonts.append(make_text_format(struck=bool(flags & _STRUCK), height=height))
         elif kind == _XF and len(record) >= 2:
             font = struct.unpack_from("<H", record)[0]
             # There is no fourth font: they are counted past it.
             font -= font > 3
-            looks.append(fonts[font] if font < len(fonts) else Look())
+            looks.append(fonts[font] if font < len(fonts) else TextFormat())
     return [_old_look(stream, begin, looks) for begin in begins]
 
 
-def _old_look(stream: bytes, begin: int, looks: list[Look]) -> SheetLook:
-    found = SheetLook()
+def _old_look(stream: bytes, begin: int, looks: list[TextFormat]) -> SheetInfo:
+    found = SheetInfo()
     depth = texts = 0
     for kind, record in _records(stream, begin):
         if kind == _BOF:
@@ -224,7 +224,7 @@ def _is_embedded(drawn: bytes) -> bool:
     return is_picture and has_source and not flags & _NOT_EMBEDDED
 
 
-def _old_record(found: SheetLook, kind: int, record: bytes, looks: list[Look]) -> None:
+def _old_record(found: SheetInfo, kind: int, record: bytes, looks: list[TextFormat]) -> None:
     if kind == _ROW:
         row, flags = struct.unpack_from("<H10xH", record)
         if flags & _HIDDEN_ROW:
@@ -235,7 +235,7 @@ def _old_record(found: SheetLook, kind: int, record: bytes, looks: list[Look]) -
             found.hidden_columns.update(range(first, last + 1))
     elif kind in _CELLS:
         row, column, look = struct.unpack_from("<3H", record)
-        found.mark((row, column), looks[look] if look < len(looks) else Look())
+        found.mark((row, column), looks[look] if look < len(looks) else TextFormat())
         if kind == _BOOLERR and record[7:8] == b"\1":
             found.shown[row, column] = ERRORS.get(record[6], ERRORS[0])
         elif kind == _FORMULA and record[12:14] == b"\xff\xff" and record[6:7] == b"\2":
@@ -244,4 +244,4 @@ def _old_record(found: SheetLook, kind: int, record: bytes, looks: list[Look]) -
         row, column = struct.unpack_from("<HH", record)
         for at in range((len(record) - 6) // 6):
             look = struct.unpack_from("<H", record, 4 + 6 * at)[0]
-            found.mark((row, column + at), looks[look] if look < len(looks) else Look())
+            found.mark((row, column + at), looks[look] if look < len(looks) else TextFormat())

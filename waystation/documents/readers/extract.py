@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from waystation.documents.documents import LeftOut, with_places
-from waystation.kernel.patterns import linear, proven
+from waystation.documents.documents import SkippedItem, with_places
+from waystation.kernel.patterns import compile_bounded, compile_linear
 from waystation.kernel.value import Value
 
 _MOST_CHARACTERS = 20_000_000
 """Of one document, as text."""
-_CONTROLS = proven(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff\ufffe\uffff]")
+_CONTROLS = compile_bounded(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff\ufffe\uffff]")
 """Characters that no text has, and lone halves of pairs, which no file can hold."""
 
 
@@ -29,7 +29,7 @@ MEMORY = 2_000_000_000
 BREAKS = "breaks its parser"
 
 
-class Unreadable(Exception):
+class UnreadableFileError(Exception):
     """A file that gives no text. The message is the reason, as words that follow the file's name."""
 
 
@@ -40,11 +40,11 @@ class DocumentPart(NamedTuple):
     text: str
 
 
-class Extract(NamedTuple):
+class ExtractionResult(NamedTuple):
     """The parts in the order of the document; the names in `left_out` are parts of it, such as `sheet Old`."""
 
     parts: Sequence[DocumentPart]
-    left_out: Sequence[LeftOut] = ()
+    left_out: Sequence[SkippedItem] = ()
 
 
 class FileGiven(Value):
@@ -60,31 +60,31 @@ class FileGiven(Value):
     """Of an e-mail's attachments those that broke their parsers before, counted from 1 as they are read."""
 
 
-class Extracted(Value):
+class ExtractedText(Value):
     r"""The text of one file with every line end as `\n`, and what of the file is not in it."""
 
     text: str
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[SkippedItem, ...] = ()
 
 
-class Refused(Value):
+class ExtractionFailure(Value):
     """Why a file gives no text."""
 
     reason: str
 
 
-def laid_out(extract: Extract) -> Extracted:
+def join_extracted_parts(extract: ExtractionResult) -> ExtractedText:
     """The parts as one text under the markers of their places. Raises Unreadable: nothing is left, or too much."""
     text = _CONTROLS.sub(" ", with_places(extract.parts))
     if not text.strip():
         first = next((f"nothing in it can be read ({item.name}: {item.reason})" for item in extract.left_out), "empty")
-        raise Unreadable(first)
+        raise UnreadableFileError(first)
     if len(text) > _MOST_CHARACTERS:
         limit = _MOST_CHARACTERS // 1_000_000
-        raise Unreadable(
+        raise UnreadableFileError(
             f"has {len(text) / 1e6:.1f} million characters of text, and {limit} million is the most; split it"
         )
-    return Extracted(text=text, left_out=tuple(extract.left_out))
+    return ExtractedText(text=text, left_out=tuple(extract.left_out))
 
 
 HEAD = 8_192
@@ -97,7 +97,7 @@ _BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _HTML_SUFFIXES = frozenset({".html", ".htm", ".xhtml"})
 _SAVED_WRONG = frozenset({"", ".pdf", ".doc", ".docx", ".xls", ".xlsx", ".ppt", ".pptx", ".epub", ".eml"})
 """Whatever of these begins as a page is one: web servers and programs name pages so. Source code stays source code."""
-_HTML = linear(
+_HTML = compile_linear(
     r"\A(?:\xef\xbb\xbf)?[\t-\r ]*(?:<\?xml[^>]*>[\t-\r ]*)?(?:<!--.*?-->[\t-\r ]*)*"
     r"<(?:!doctype[\t-\r ]+html|html)\b",
     re.IGNORECASE | re.DOTALL,
@@ -124,10 +124,10 @@ _NEVER_TEXT = frozenset(
     }
 )
 """What is called so and is neither that nor a page is a download that failed, or a wrong name."""
-_HEADER = proven(rb"\A(?:([!-9;-~]++)[ \t]*+:|[ \t])")
+_HEADER = compile_bounded(rb"\A(?:([!-9;-~]++)[ \t]*+:|[ \t])")
 _OF_MAIL = frozenset({b"from", b"to", b"subject", b"date"})
 _OF_TRANSPORT = frozenset({b"message-id", b"mime-version", b"received", b"return-path"})
-FROM_LINE = proven(rb"^From [^\r\n]{1,400}[ \t]\d{4}(?:[ \t][^\r\n]{0,40})?\r?\n", re.MULTILINE)
+FROM_LINE = compile_bounded(rb"^From [^\r\n]{1,400}[ \t]\d{4}(?:[ \t][^\r\n]{0,40})?\r?\n", re.MULTILINE)
 """Begins each message of a mailbox: an address and a date."""
 _MAIL_SUFFIXES = frozenset({".eml", ".mbox", ".mht", ".mhtml"})
 """Browsers save a page with its pictures as an e-mail to nobody."""
@@ -145,7 +145,7 @@ class Kind(Enum):
     OLD_SHEETS = auto()
 
 
-def kind_of(head: bytes, suffix: str) -> Kind:
+def detect_file_kind(head: bytes, suffix: str) -> Kind:
     """The kind of a file by its first bytes and its suffix (lower case, with the dot).
 
     Raises:
@@ -158,14 +158,16 @@ def kind_of(head: bytes, suffix: str) -> Kind:
     if head.startswith(_OLE):
         return Kind.OLD_SHEETS
     if head.startswith(_RTF):
-        raise Unreadable("an RTF file; save it as .docx or as text")
+        raise UnreadableFileError("an RTF file; save it as .docx or as text")
     if _is_mail(head, suffix):
         return Kind.MAIL
     if b"\x00" in head and not head.startswith(_BYTE_ORDER_MARKS):
-        raise Unreadable("binary, not text")
+        raise UnreadableFileError("binary, not text")
     is_page = suffix in _HTML_SUFFIXES or (suffix in _SAVED_WRONG and _HTML.match(head.decode("latin-1")))
     if suffix in _NEVER_TEXT and head.strip() and not is_page:
-        raise Unreadable(f"plain text that is called {suffix}: no such file is in it; call it .txt if it is a document")
+        raise UnreadableFileError(
+            f"plain text that is called {suffix}: no such file is in it; call it .txt if it is a document"
+        )
     return Kind.HTML if is_page else Kind.TEXT
 
 
@@ -198,16 +200,16 @@ NAMED_RANGES = 20
 """Of pages, or slides, that lack something."""
 
 
-def of_numbers(noun: str, pages: Sequence[int], reason: str) -> Iterator[LeftOut]:
+def build_skipped_ranges(noun: str, pages: Sequence[int], reason: str) -> Iterator[SkippedItem]:
     """What all pages, or slides, of these numbers lack; nothing where there are none."""
     if pages:
-        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in runs(pages)]
+        ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in group_consecutive(pages)]
         more = [f"and {len(ranges) - NAMED_RANGES} more ranges"] if len(ranges) > NAMED_RANGES else []
         numbers = ", ".join([*ranges[:NAMED_RANGES], *more])
-        yield LeftOut(name=f"{noun} {numbers}" if len(pages) == 1 else f"{noun}s {numbers}", reason=reason)
+        yield SkippedItem(name=f"{noun} {numbers}" if len(pages) == 1 else f"{noun}s {numbers}", reason=reason)
 
 
-def runs(pages: Iterable[int]) -> list[tuple[int, int]]:
+def group_consecutive(pages: Iterable[int]) -> list[tuple[int, int]]:
     """Runs of neighbouring numbers: first and last of each."""
     runs: list[tuple[int, int]] = []
     for page in pages:

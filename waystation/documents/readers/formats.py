@@ -18,27 +18,34 @@ from zipfile import ZipFile
 from bs4.dammit import EncodingDetector
 from charset_normalizer import from_bytes
 
-from waystation.documents.documents import LeftOut
+from waystation.documents.documents import SkippedItem
 from waystation.documents.readers.compound import check_old_file
-from waystation.documents.readers.extract import HEAD, DocumentPart, Extract, Kind, Unreadable, kind_of
-from waystation.documents.readers.html import read_html
-from waystation.documents.readers.mail import MailReaders, ReadAttached, mail_extract
-from waystation.documents.readers.office import (
-    linked_member,
-    local,
-    member,
-    office_file,
-    opened,
-    xml,
+from waystation.documents.readers.extract import (
+    HEAD,
+    DocumentPart,
+    ExtractionResult,
+    Kind,
+    UnreadableFileError,
+    detect_file_kind,
 )
-from waystation.documents.readers.pdf import pdf_extract
-from waystation.documents.readers.sheets import sheets_extract
-from waystation.documents.readers.slides import slides_extract
-from waystation.documents.readers.word import word_extract
-from waystation.kernel.patterns import proven
+from waystation.documents.readers.html import read_html
+from waystation.documents.readers.mail import MailReaderDeps, ReadAttached, extract_email
+from waystation.documents.readers.office import (
+    detect_office_file,
+    local,
+    open_archive,
+    read_member,
+    read_xml_member,
+    resolve_relationship_target,
+)
+from waystation.documents.readers.pdf import extract_pdf
+from waystation.documents.readers.sheets import extract_spreadsheet
+from waystation.documents.readers.slides import extract_pptx
+from waystation.documents.readers.word import extract_docx
+from waystation.kernel.patterns import compile_bounded
 
 
-def decoded(content: bytes, encoding: str | None = None) -> str:
+def decode_text(content: bytes, encoding: str | None = None) -> str:
     """The text of bytes: in the encoding that they are said to be in, else UTF-8, else what they look like.
 
     Raises:
@@ -52,53 +59,53 @@ def decoded(content: bytes, encoding: str | None = None) -> str:
             continue
     guess = from_bytes(content).best()
     if guess is None:
-        raise Unreadable("in no text encoding that can be recognised; save it as UTF-8")
+        raise UnreadableFileError("in no text encoding that can be recognised; save it as UTF-8")
     return str(guess)
 
 
-def page_extract(content: bytes, encoding: str | None = None, styles: Sequence[str] = ()) -> Extract:
+def extract_html(content: bytes, encoding: str | None = None, styles: Sequence[str] = ()) -> ExtractionResult:
     """The text of an HTML page, and what of it is not seen. `styles`: sheets beside its own. Raises Unreadable."""
-    page = read_html(decoded(content, encoding), styles)
-    return Extract([DocumentPart("", page.text)], [page.hidden] if page.hidden else [])
+    page = read_html(decode_text(content, encoding), styles)
+    return ExtractionResult([DocumentPart("", page.text)], [page.hidden] if page.hidden else [])
 
 
 _CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 _PACKAGE = ".opf"
-_HEADING = proven(r"^#{1,6} (.+)$", re.MULTILINE)
-_LINK, _LINK_TEXT = proven(r"\[([^\]]{0,1000}+)\]\([^)]{0,4000}+\)"), r"\1"
+_HEADING = compile_bounded(r"^#{1,6} (.+)$", re.MULTILINE)
+_LINK, _LINK_TEXT = compile_bounded(r"\[([^\]]{0,1000}+)\]\([^)]{0,4000}+\)"), r"\1"
 
 
-def book_extract(archive: ZipFile) -> Extract:
+def extract_epub(archive: ZipFile) -> ExtractionResult:
     """Every text of the reading order; what cannot be read is named. Raises Unreadable: damaged, or no text of it can
     be read.
     """
     items, spine = _package(archive)
     protected, styles = _protected(archive), _style_sheets(archive, items.values())
     parts: list[DocumentPart] = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedItem] = []
     for number, (name, kind) in enumerate(spine, 1):
         try:
             if name and not _is_text(kind):
-                raise Unreadable(
+                raise UnreadableFileError(
                     "a picture, which has no text to be read" if kind.startswith(_PICTURES) else f"no text, but {kind}"
                 )
             extract = _chapter(archive, name, styles, is_protected=name in protected)
-        except Unreadable as unreadable:
-            left_out.append(LeftOut(name=f"section {number} ({name or 'not in the book'})", reason=str(unreadable)))
+        except UnreadableFileError as unreadable:
+            left_out.append(SkippedItem(name=f"section {number} ({name or 'not in the book'})", reason=str(unreadable)))
             continue
         text = extract.parts[0].text
         heading = _HEADING.search(text)
         place = f"chapter {_LINK.sub(_LINK_TEXT, heading[1])}" if heading else f"section {number}"
         parts.append(DocumentPart(place, text))
         if not text.strip() and not extract.left_out:
-            left_out.append(LeftOut(name=place, reason="no text, at most pictures"))
-        left_out += [LeftOut(name=f"{item.name} of {place}", reason=item.reason) for item in extract.left_out]
+            left_out.append(SkippedItem(name=place, reason="no text, at most pictures"))
+        left_out += [SkippedItem(name=f"{item.name} of {place}", reason=item.reason) for item in extract.left_out]
     if left_out and not parts:
-        raise Unreadable(left_out[0].reason)
+        raise UnreadableFileError(left_out[0].reason)
     read = {name for name, _ in spine}
     beside = [name for name, kind in items.values() if kind in _CHAPTERS and name not in read]
-    left_out += [LeftOut(name=name, reason="in the book, but not in its reading order") for name in beside]
-    return Extract(parts, left_out)
+    left_out += [SkippedItem(name=name, reason="in the book, but not in its reading order") for name in beside]
+    return ExtractionResult(parts, left_out)
 
 
 _CHAPTERS = frozenset({"application/xhtml+xml", "application/x-dtbook+xml"})
@@ -117,20 +124,22 @@ def _is_text(kind: str) -> bool:
     return not kind or kind.startswith("text/") or kind.endswith(("xml", "html"))
 
 
-def _chapter(archive: ZipFile, name: str, styles: Mapping[str, str], *, is_protected: bool) -> Extract:
+def _chapter(archive: ZipFile, name: str, styles: Mapping[str, str], *, is_protected: bool) -> ExtractionResult:
     if is_protected:
-        raise Unreadable("protected against copying (DRM); only the shop's own program can read it")
-    content = member(archive, name)
+        raise UnreadableFileError("protected against copying (DRM); only the shop's own program can read it")
+    content = read_member(archive, name)
     used = [text for sheet, text in styles.items() if sheet.rpartition("/")[2].encode() in content]
-    return page_extract(content, styles=used)
+    return extract_html(content, styles=used)
 
 
 def _package(archive: ZipFile) -> tuple[dict[str, _Item], list[_Item]]:
     """The files of the book by their ids, without its table of contents, and those to be read in order."""
     package = _package_name(archive)
-    root = list(xml(archive, package).iter())
+    root = list(read_xml_member(archive, package).iter())
     items = {
-        item.get("id", ""): _Item(linked_member(package, unquote(item.get("href", ""))), item.get("media-type", ""))
+        item.get("id", ""): _Item(
+            resolve_relationship_target(package, unquote(item.get("href", ""))), item.get("media-type", "")
+        )
         for item in root
         if local(item) == "item"
     }
@@ -144,8 +153,12 @@ def _package(archive: ZipFile) -> tuple[dict[str, _Item], list[_Item]]:
 
 def _package_name(archive: ZipFile) -> str:
     try:
-        listed = [found.get("full-path", "") for found in xml(archive, _CONTAINER).iter() if local(found) == "rootfile"]
-    except Unreadable:
+        listed = [
+            found.get("full-path", "")
+            for found in read_xml_member(archive, _CONTAINER).iter()
+            if local(found) == "rootfile"
+        ]
+    except UnreadableFileError:
         listed = []
     there = [name for name in archive.namelist() if name.endswith(_PACKAGE)]
     return next((name for name in [*listed, *there] if name in archive.NameToInfo), "")
@@ -156,8 +169,8 @@ def _style_sheets(archive: ZipFile, items: Iterable[_Item]) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in items:
         if item.kind == "text/css":
-            with suppress(Unreadable):
-                found[item.name] = member(archive, item.name).decode("utf-8", "replace")
+            with suppress(UnreadableFileError):
+                found[item.name] = read_member(archive, item.name).decode("utf-8", "replace")
     return found
 
 
@@ -166,14 +179,16 @@ def _protected(archive: ZipFile) -> set[str]:
     if _ENCRYPTION not in archive.NameToInfo:
         return set()
     return {
-        unquote(found.get("URI", "")) for found in xml(archive, _ENCRYPTION).iter() if local(found) == "CipherReference"
+        unquote(found.get("URI", ""))
+        for found in read_xml_member(archive, _ENCRYPTION).iter()
+        if local(found) == "CipherReference"
     }
 
 
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
 
 
-def extract(content: bytes, name: str, depth: int = 0, attached: ReadAttached | None = None) -> Extract:
+def extract(content: bytes, name: str, depth: int = 0, attached: ReadAttached | None = None) -> ExtractionResult:
     """The parts of a file, whose name only helps where its bytes do not say what it is.
 
     Args:
@@ -185,46 +200,46 @@ def extract(content: bytes, name: str, depth: int = 0, attached: ReadAttached | 
     Raises:
         Unreadable: it gives no text.
     """
-    match kind_of(content[:HEAD], PurePath(name).suffix.lower()):
+    match detect_file_kind(content[:HEAD], PurePath(name).suffix.lower()):
         case Kind.TEXT:
-            return Extract([DocumentPart("", decoded(content))])
+            return ExtractionResult([DocumentPart("", decode_text(content))])
         case Kind.HTML:
-            return page_extract(content)
+            return extract_html(content)
         case Kind.MAIL:
-            return mail_extract(content, MailReaders(_inline, attached or extract), depth)
+            return extract_email(content, MailReaderDeps(_inline, attached or extract), depth)
         case Kind.PDF:
-            return pdf_extract(content)
+            return extract_pdf(content)
         case Kind.CONTAINER:
             return _contained(content)
         case Kind.OLD_SHEETS:
             check_old_file(content)
-            return sheets_extract(content)
+            return extract_spreadsheet(content)
 
 
-def _inline(content: bytes, kind: str, charset: str | None) -> Extract:
+def _inline(content: bytes, kind: str, charset: str | None) -> ExtractionResult:
     """Text of an e-mail. Raises Unreadable."""
     if kind != "text/html":
-        return Extract([DocumentPart("", decoded(content, charset))])
+        return ExtractionResult([DocumentPart("", decode_text(content, charset))])
     charset = charset or EncodingDetector.find_declared_encoding(content, is_html=True)
-    return page_extract(content, charset)
+    return extract_html(content, charset)
 
 
-def _contained(content: bytes) -> Extract:
-    with opened(content) as archive:
-        said, office = _said_kind(archive), office_file(archive)
+def _contained(content: bytes) -> ExtractionResult:
+    with open_archive(content) as archive:
+        said, office = _said_kind(archive), detect_office_file(archive)
         if office and office.kind == "document":
-            return word_extract(archive, office.main)
+            return extract_docx(archive, office.main)
         if office and office.kind == "presentation":
-            return slides_extract(archive, office.main)
+            return extract_pptx(archive, office.main)
         if said.startswith(_OPEN_DOCUMENT) and _is_encrypted(archive):
-            raise Unreadable("protected by a password; save it without one")
+            raise UnreadableFileError("protected by a password; save it without one")
         if office or said == _OPEN_SHEETS:
-            return sheets_extract(content, archive, office.main if office else None)
+            return extract_spreadsheet(content, archive, office.main if office else None)
         if said == _BOOK:
-            return book_extract(archive)
+            return extract_epub(archive)
     if said.startswith(_OPEN_DOCUMENT):
-        raise Unreadable("an OpenDocument file; save it as .docx, .pptx or PDF")
-    raise Unreadable("an archive; unpack it first")
+        raise UnreadableFileError("an OpenDocument file; save it as .docx, .pptx or PDF")
+    raise UnreadableFileError("an archive; unpack it first")
 
 
 _OPEN_SHEETS, _BOOK = f"{_OPEN_DOCUMENT}spreadsheet", "application/epub+zip"
@@ -232,17 +247,17 @@ _MANIFEST = "META-INF/manifest.xml"
 
 
 def _is_encrypted(archive: ZipFile) -> bool:
-    return _MANIFEST in archive.NameToInfo and b"encryption-data" in member(archive, _MANIFEST)
+    return _MANIFEST in archive.NameToInfo and b"encryption-data" in read_member(archive, _MANIFEST)
 
 
 def _said_kind(archive: ZipFile) -> str:
     """What the member says that OpenDocument and EPUB have for this, or else what they have instead of it."""
     if "mimetype" in archive.NameToInfo:
-        return member(archive, "mimetype").decode("ascii", "replace").strip()
+        return read_member(archive, "mimetype").decode("ascii", "replace").strip()
     if _CONTAINER in archive.NameToInfo or any(name.endswith(_PACKAGE) for name in archive.namelist()):
         return _BOOK
     if _MANIFEST not in archive.NameToInfo:
         return ""
-    entries = xml(archive, _MANIFEST).iter()
+    entries = read_xml_member(archive, _MANIFEST).iter()
     said = [dict((key.rpartition("}")[2], value) for key, value in entry.items()) for entry in entries]
     return next((entry.get("media-type", "") for entry in said if entry.get("full-path") == "/"), "")

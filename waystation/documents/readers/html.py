@@ -19,12 +19,12 @@ from bs4 import BeautifulSoup, Tag, XMLParsedAsHTMLWarning
 from bs4.element import CData, NavigableString, PageElement, RubyTextString, TemplateString
 from bs4.exceptions import ParserRejectedMarkup
 
-from waystation.documents.documents import LeftOut
+from waystation.documents.documents import SkippedItem
 from waystation.documents.readers.numbers import format_number
-from waystation.documents.readers.styles import Look, StyleSheet
-from waystation.kernel.patterns import proven
+from waystation.documents.readers.styles import ElementStyle, StyleSheet
+from waystation.kernel.patterns import compile_bounded
 
-_SPACES = proven(r"\s+")
+_SPACES = compile_bounded(r"\s+")
 _DROPPED = frozenset({
     *("script", "style", "template", "metadata"),
     *("annotation", "annotation-xml"),  # of a formula: the same in another notation
@@ -66,11 +66,11 @@ _ON_ONE_LINE = dict.fromkeys(map(ord, (_PARAGRAPH, _LINE, _KEPT_LINE, _KEPT_SPAC
     map(ord, (_ITEM, _ITEM_END, LABEL, LABEL_END))
 )
 _ENDS = {_STRIKE: _STRIKE_END, _RAISED: _RAISED_END, _LOWERED: _LOWERED_END}
-_MARK = proven(f"([{_STRIKE}{_STRIKE_END}{_RAISED}{_RAISED_END}{_LOWERED}{_LOWERED_END}])")
-_BETWEEN_CELLS = proven(f" ?{_CELL} ?")
-_STARTS_ITEM = proven(f"{_ITEM}([^{_ITEM}{_ITEM_END}]*+){_ITEM_END}")
-_HEADING_SIGN = proven(r"#{1,6} ")
-_LABELLED = proven(f"{LABEL}([^{LABEL}{LABEL_END}]*+){LABEL_END}")
+_MARK = compile_bounded(f"([{_STRIKE}{_STRIKE_END}{_RAISED}{_RAISED_END}{_LOWERED}{_LOWERED_END}])")
+_BETWEEN_CELLS = compile_bounded(f" ?{_CELL} ?")
+_STARTS_ITEM = compile_bounded(f"{_ITEM}([^{_ITEM}{_ITEM_END}]*+){_ITEM_END}")
+_HEADING_SIGN = compile_bounded(r"#{1,6} ")
+_LABELLED = compile_bounded(f"{LABEL}([^{LABEL}{LABEL_END}]*+){LABEL_END}")
 
 _MOST_REPEATED = 100_000
 """Cells of a table that stand for one above or beside them."""
@@ -81,14 +81,14 @@ _REPEATED_PIECES = 200
 _MOST_SPAN = 1_000
 
 
-class ReadHtml(NamedTuple):
+class HtmlContent(NamedTuple):
     """The text of a page, and what of it is not seen."""
 
     text: str
-    hidden: LeftOut | None = None
+    hidden: SkippedItem | None = None
 
 
-def read_html(html: str, styles: Sequence[str] = (), *, labelled: bool = False) -> ReadHtml:
+def read_html(html: str, styles: Sequence[str] = (), *, labelled: bool = False) -> HtmlContent:
     """The text that a reader of the page sees. Broken markup gives what text it can.
 
     Args:
@@ -98,7 +98,7 @@ def read_html(html: str, styles: Sequence[str] = (), *, labelled: bool = False) 
     """
     soup = _parsed(html)
     walk = _Walk(soup, _styles(soup, styles), labelled=labelled)
-    return ReadHtml(_laid_out("".join(walk.pieces)), _hidden(walk.hidden))
+    return HtmlContent(_laid_out("".join(walk.pieces)), _hidden(walk.hidden))
 
 
 def _styles(soup: BeautifulSoup, more: Sequence[str] = ()) -> StyleSheet:
@@ -106,12 +106,12 @@ def _styles(soup: BeautifulSoup, more: Sequence[str] = ()) -> StyleSheet:
     return StyleSheet([*more, *(text.replace("<![CDATA[", "").replace("]]>", "") for text in own)])
 
 
-def _hidden(words: Sequence[int]) -> LeftOut | None:
+def _hidden(words: Sequence[int]) -> SkippedItem | None:
     if not words:
         return None
     passages = f"{len(words):,} passage{'s' * (len(words) > 1)}"
     counted = f"{sum(words):,} word{'s' * (sum(words) > 1)}"
-    return LeftOut(name="hidden text", reason=f"{passages} of {counted} that no reader of the document sees")
+    return SkippedItem(name="hidden text", reason=f"{passages} of {counted} that no reader of the document sees")
 
 
 _PREFIX = "svg:"
@@ -169,7 +169,7 @@ def _parsed(html: str) -> BeautifulSoup:
 class _Items:
     """The numbers of a list's items."""
 
-    def __init__(self, tag: Tag, look: Look) -> None:
+    def __init__(self, tag: Tag, look: ElementStyle) -> None:
         self._numbered = tag.name == "ol" and look.list_style != "none"
         self._style = _LIST_STYLES.get(look.list_style or str(tag.get("type", "1")), "decimal")
         backwards = tag.has_attr("reversed")
@@ -489,7 +489,7 @@ def _within(tag: Tag, around: _Around) -> _Around:
     return around._replace(used=True) if tag.name in _ONLY_USED else around
 
 
-def _is_invisible(tag: Tag, look: Look, around: _Around) -> bool:
+def _is_invisible(tag: Tag, look: ElementStyle, around: _Around) -> bool:
     if look.visible is not None:
         return not look.visible
     said = tag.get("visibility") if around.drawing else None
@@ -504,7 +504,7 @@ def _first_words(tag: Tag) -> list[str]:
     return " ".join(piece for piece in _first_pieces(tag) if isinstance(piece, NavigableString)).split()
 
 
-def _is_hidden(tag: Tag, look: Look) -> bool:
+def _is_hidden(tag: Tag, look: ElementStyle) -> bool:
     if tag.name in _NOT_SHOWN:
         return True
     if (tag.name == "dialog" and not tag.has_attr("open")) or tag.has_attr("popover"):
@@ -530,7 +530,7 @@ def _field(tag: Tag) -> str:
     return f" {_attribute(tag, 'value')} " if kind in shows else ""
 
 
-def _marks(tag: Tag, look: Look, around: _Around) -> tuple[str, str]:
+def _marks(tag: Tag, look: ElementStyle, around: _Around) -> tuple[str, str]:
     """The breaks and signs that an element asks for, before and behind it."""
     before, behind = _drawn_breaks(tag, around) if around.drawing else _breaks(tag, around)
     struck = tag.name in _STRUCK if look.struck is None else look.struck
@@ -830,24 +830,24 @@ def _finished(line: str) -> str:
 
 def _signed(mark: str, inner: str, before: str, behind: str, *, struck: bool) -> str:
     if mark == _STRIKE:
-        return inner if struck else _BREAKS.sub(lambda part: strike(part[0]), inner)
+        return inner if struck else _BREAKS.sub(lambda part: format_strikethrough(part[0]), inner)
     core = inner.strip()
     if not core or _CELL in core:
         return inner
-    written = raised(core, before, behind) if mark == _RAISED else lowered(core, behind)
+    written = format_superscript(core, before, behind) if mark == _RAISED else format_subscript(core, behind)
     return inner.replace(core, written)
 
 
-_BREAKS = proven(f"[^{_CELL}{_KEPT_LINE}]++")
+_BREAKS = compile_bounded(f"[^{_CELL}{_KEPT_LINE}]++")
 
 
-def strike(text: str) -> str:
+def format_strikethrough(text: str) -> str:
     """Text that was struck out."""
     core = text.strip(f" {_KEPT_SPACE}")
     return text.replace(core, f"~~{core}~~") if core else text
 
 
-_ONE_SIGN = proven(r"[+\-\u2212]?\d++(?:[.,]\d++)?[+\-\u2212]?|[^\W\d_]++[+\-\u2212]?|[+\-\u2212]")
+_ONE_SIGN = compile_bounded(r"[+\-\u2212]?\d++(?:[.,]\d++)?[+\-\u2212]?|[^\W\d_]++[+\-\u2212]?|[+\-\u2212]")
 _ORDINALS = frozenset({"st", "nd", "rd", "th", "er", "re", "e", "ème", "o", "a", "os", "as"})
 """Endings of ordinal numbers, which mean the same wherever they stand."""
 _NOTE_SIGNS = frozenset("[(®™℠*†‡§°º′″ªˢᵗ")
@@ -855,14 +855,14 @@ _NOTE_SIGNS = frozenset("[(®™℠*†‡§°º′″ªˢᵗ")
 _LOW = str.maketrans("0123456789+-\u2212=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎")
 
 
-def raised(text: str, before: str = "", behind: str = "") -> str:
+def format_superscript(text: str, before: str = "", behind: str = "") -> str:
     """Text above the line, between the signs before and behind it: `^6`."""
     if text[0] in _NOTE_SIGNS or (before.isdecimal() and text.casefold() in _ORDINALS):
         return text
     return f"^{_grouped(text, behind)}"
 
 
-def lowered(text: str, behind: str = "") -> str:
+def format_subscript(text: str, behind: str = "") -> str:
     """Text below the line, before the sign behind it: `₂`, `_i`."""
     low = text.translate(_LOW)
     return low if all(sign in "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎" for sign in low) else f"_{_grouped(text, behind)}"

@@ -14,25 +14,25 @@ Place = tuple[int, int]
 """Row and column of a cell, from 0."""
 
 
-class Look(NamedTuple):
+class TextFormat(NamedTuple):
     """Of all text in a cell."""
 
     height: Height = ""
     struck: bool = False
 
 
-def font_look(*, struck: bool, height: int) -> Look:
+def make_text_format(*, struck: bool, height: int) -> TextFormat:
     """Of a font, whose `height` is 1 for raised and 2 for lowered text."""
-    return Look("raised" if height == 1 else "lowered" if height == 2 else "", struck)
+    return TextFormat("raised" if height == 1 else "lowered" if height == 2 else "", struck)
 
 
 @dataclass
-class SheetLook:
+class SheetInfo:
     """What is collected of one sheet."""
 
     shown: dict[Place, str] = field(default_factory=dict[Place, str])
     """Texts in place of those that the library has: errors, and texts of which a part is marked."""
-    looks: dict[Place, Look] = field(default_factory=dict[Place, Look])
+    looks: dict[Place, TextFormat] = field(default_factory=dict[Place, TextFormat])
     """Of cells that are marked as a whole."""
     merged: list[tuple[Place, Place]] = field(default_factory=list[tuple[Place, Place]])
     """First and last cell of each that is merged of several."""
@@ -47,7 +47,7 @@ class SheetLook:
     boxes: list[str] = field(default_factory=list[str])
     """Texts of those that are."""
 
-    def mark(self, place: Place, look: Look) -> None:
+    def mark(self, place: Place, look: TextFormat) -> None:
         """Keep the look of a cell, if it has any."""
-        if look != Look():
+        if look != TextFormat():
             self.looks[place] = look

@@ -16,9 +16,16 @@ from io import BytesIO
 from itertools import pairwise
 from typing import NamedTuple, cast
 
-from waystation.documents.documents import LeftOut
-from waystation.documents.readers.extract import FROM_LINE, HEAD, DocumentPart, Extract, Unreadable, is_utf8
-from waystation.kernel.patterns import proven
+from waystation.documents.documents import SkippedItem
+from waystation.documents.readers.extract import (
+    FROM_LINE,
+    HEAD,
+    DocumentPart,
+    ExtractionResult,
+    UnreadableFileError,
+    is_utf8,
+)
+from waystation.kernel.patterns import compile_bounded
 
 MOST_NESTED = 3
 """E-mails within e-mails."""
@@ -38,29 +45,29 @@ _SELDOM_TEXT = frozenset({"audio", "font", "image", "model", "video"})
 """What is called so and is text all the same is in an encoding that leaves no doubt."""
 _MESSAGES = frozenset({"message/rfc822", "message/global", "message/news", "message/partial"})
 _UNSHOWN = "no mail program shows it"
-_STOCK = proven(r"mime|multi-?part|cryptographically signed|openpgp", re.IGNORECASE)
+_STOCK = compile_bounded(r"mime|multi-?part|cryptographically signed|openpgp", re.IGNORECASE)
 """What is written before the first part for programs of the 1990s."""
 _LONGEST_STOCK = 1_000
-_WORD = proven(r"[\w^~]+")
-_ADDRESS = proven(r"(?:https?://|mailto:|cid:)[^\s)\]>]*+")
+_WORD = compile_bounded(r"[\w^~]+")
+_ADDRESS = compile_bounded(r"(?:https?://|mailto:|cid:)[^\s)\]>]*+")
 _MOST_OTHER_WORDS = 3
 """Words that a form may have on its own and still count as the same message: then only the lines with them are read."""
-_LINK_TEXT = proven(r"\[[^\[\]\n]{0,200}+(?:\[[^\[\]\n]{0,200}+\][^\[\]\n]{0,200}+){0,2}+\](?=\()")
+_LINK_TEXT = compile_bounded(r"\[[^\[\]\n]{0,200}+(?:\[[^\[\]\n]{0,200}+\][^\[\]\n]{0,200}+){0,2}+\](?=\()")
 """May have a picture in it."""
-_STOCK_LINE = proven(
+_STOCK_LINE = compile_bounded(
     r"unsubscribe|abmelden|désabonn|view (?:it|this|in|online)|trouble (?:viewing|reading)|im browser", re.IGNORECASE
 )
 """Written below and above letters to many, in the forms for which that is of use."""
 _LONGEST_STOCK_LINE = 150
 _MOST_OWN_LINES = 200
 """More are another message."""
-_FIELD = proven(rb"\A([!-9;-~]++)[ \t]*+:")
-_KNOWN_FIELD = proven(
+_FIELD = compile_bounded(rb"\A([!-9;-~]++)[ \t]*+:")
+_KNOWN_FIELD = compile_bounded(
     rb"\A(?:from|to|cc|bcc|date|subject|sender|reply-to|message-id|mime-version|in-reply-to|references|received|"
     rb"return-path|content-[a-z-]{1,40}|x-[a-z-]{1,40})[ \t]{0,10}:",
     re.IGNORECASE,
 )
-_PART_BEGINS = proven(rb"^--([^\r\n]{1,200})\r?\n(?=content-)", re.IGNORECASE | re.MULTILINE)
+_PART_BEGINS = compile_bounded(rb"^--([^\r\n]{1,200})\r?\n(?=content-)", re.IGNORECASE | re.MULTILINE)
 _BREAKS = (
     ArithmeticError,
     AssertionError,
@@ -78,47 +85,47 @@ _Part = Message
 """Any part of the tree. The older kind of the library: it keeps headers as they are, and breaks at none."""
 
 
-ReadAttached = Callable[[bytes, str, int], Extract]
+ReadAttached = Callable[[bytes, str, int], ExtractionResult]
 """What reads a file: its bytes, its name, and how many e-mails it is in. Raises Unreadable."""
 
 
-class MailReaders(NamedTuple):
+class MailReaderDeps(NamedTuple):
     """What reads the parts of an e-mail. Both raise Unreadable."""
 
-    inline: Callable[[bytes, str, str | None], Extract]
+    inline: Callable[[bytes, str, str | None], ExtractionResult]
     """Text of the message: its bytes, its kind, such as `text/html`, and the charset that it is said to be in."""
     attached: ReadAttached
 
 
-def mail_extract(content: bytes, readers: MailReaders, depth: int = 0) -> Extract:
+def extract_email(content: bytes, readers: MailReaderDeps, depth: int = 0) -> ExtractionResult:
     """Headers and message without a place, then each attachment that can be read; the others are named.
 
     Raises:
         Unreadable: in too many e-mails.
     """
     if depth > MOST_NESTED:
-        raise Unreadable(f"more than {MOST_NESTED} e-mails deep; give it by itself")
+        raise UnreadableFileError(f"more than {MOST_NESTED} e-mails deep; give it by itself")
     content = content.removeprefix(b"\xef\xbb\xbf").lstrip()
     messages = [*_messages(content)] if FROM_LINE.match(content) else []
     return _mailbox(messages, readers, depth) if len(messages) > 1 else _message(content, readers, depth)
 
 
-def _message(content: bytes, readers: MailReaders, depth: int) -> Extract:
+def _message(content: bytes, readers: MailReaderDeps, depth: int) -> ExtractionResult:
     try:
         return _extract(_parsed(content), readers, depth)
     except RecursionError as error:
-        raise Unreadable("its parts are nested too deeply") from error
+        raise UnreadableFileError("its parts are nested too deeply") from error
 
 
-_HEADER_FOLLOWS = proven(rb"\A[!-9;-~]{1,100}[ \t]*+:")
-_POSTMARK = proven(
+_HEADER_FOLLOWS = compile_bounded(rb"\A[!-9;-~]{1,100}[ \t]*+:")
+_POSTMARK = compile_bounded(
     rb"\AFrom [ \t]{0,3}[^\s]{1,300}[ \t]{1,3}(?:mon|tue|wed|thu|fri|sat|sun),?[ \t]{1,3}"
     rb"(?:[a-z]{3}[ \t]{1,3}\d{1,2}|\d{1,2}[ \t]{1,3}[a-z]{3})[ \t][^\r\n]{0,30}\d:\d\d",
     re.IGNORECASE,
 )
 """The first line of a message as programs write it: who sent it (an address, MAILER-DAEMON), and when."""
-_TIME = proven(rb"\d:\d\d")
-_QUOTED_FROM = proven(rb"^>(?=>*From )", re.MULTILINE)
+_TIME = compile_bounded(rb"\d:\d\d")
+_QUOTED_FROM = compile_bounded(rb"^>(?=>*From )", re.MULTILINE)
 
 
 def _messages(content: bytes) -> Iterator[bytes]:
@@ -144,66 +151,66 @@ def _is_apart(content: bytes, at: int) -> bool:
     return content[max(0, at - 3) : at].endswith((b"\n\n", b"\n\r\n"))
 
 
-def _mailbox(messages: Sequence[bytes], readers: MailReaders, depth: int) -> Extract:
+def _mailbox(messages: Sequence[bytes], readers: MailReaderDeps, depth: int) -> ExtractionResult:
     """Every message under a number of its own; one that cannot be read costs itself alone."""
     parts: list[DocumentPart] = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedItem] = []
     for number, content in enumerate(messages, 1):
         section = f"section {number}"
         try:
             extract = _message(content, readers, depth)
-        except Unreadable as unreadable:
-            left_out.append(LeftOut(name=section, reason=str(unreadable)))
+        except UnreadableFileError as unreadable:
+            left_out.append(SkippedItem(name=section, reason=str(unreadable)))
             continue
         parts += [DocumentPart(f"{place} of {section}" if place else section, text) for place, text in extract.parts]
-        left_out += [LeftOut(name=f"{item.name} of {section}", reason=item.reason) for item in extract.left_out]
-    return Extract(parts, left_out)
+        left_out += [SkippedItem(name=f"{item.name} of {section}", reason=item.reason) for item in extract.left_out]
+    return ExtractionResult(parts, left_out)
 
 
 def _parsed(content: bytes) -> _Part:
     return message_from_bytes(content, policy=policy.compat32)
 
 
-def _extract(message: _Part, readers: MailReaders, depth: int) -> Extract:
+def _extract(message: _Part, readers: MailReaderDeps, depth: int) -> ExtractionResult:
     message, left_out = _repaired(message)
-    contents = _Walk(readers).below(message)
+    contents = _Walk(readers).collect_repaired_contents(message)
     parts = [DocumentPart("", text) for text in ("\n".join(_headers(message)), *contents.texts)]
     left_out += contents.left_out
     for number, file in enumerate(contents.files, 1):
         name = _name(file, number)
         try:
             extract = _file_extract(file, name, readers, depth + 1)
-        except Unreadable as unreadable:
-            left_out.append(LeftOut(name=_within("", name), reason=str(unreadable)))
+        except UnreadableFileError as unreadable:
+            left_out.append(SkippedItem(name=_within("", name), reason=str(unreadable)))
             continue
         if not extract.left_out and not any(part.text.strip() for part in extract.parts):
-            left_out.append(LeftOut(name=_within("", name), reason="empty"))
+            left_out.append(SkippedItem(name=_within("", name), reason="empty"))
         parts += [DocumentPart(_within(part.place, name), part.text) for part in extract.parts]
-        left_out += [LeftOut(name=_within(item.name, name), reason=item.reason) for item in extract.left_out]
-    return Extract(parts, left_out)
+        left_out += [SkippedItem(name=_within(item.name, name), reason=item.reason) for item in extract.left_out]
+    return ExtractionResult(parts, left_out)
 
 
-def _file_extract(file: _Part, name: str, readers: MailReaders, depth: int) -> Extract:
+def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -> ExtractionResult:
     """Raises Unreadable."""
     kind = file.get_content_type()
     if kind in _SIGNATURES:
-        raise Unreadable("a signature, which has no text")
+        raise UnreadableFileError("a signature, which has no text")
     if kind in _NO_READER:
-        raise Unreadable("code of a page, which no reader sees")
+        raise UnreadableFileError("code of a page, which no reader sees")
     content = _content(file)
     if kind in _ENCRYPTED or content.lstrip().startswith(b"-----BEGIN PGP MESSAGE-----"):
-        raise Unreadable("encrypted, or hidden by its signature; save the message decrypted and without one")
+        raise UnreadableFileError("encrypted, or hidden by its signature; save the message decrypted and without one")
     if kind in _OUTLOOK:
-        raise Unreadable("in a format of Outlook's own; have it sent as HTML or plain text")
+        raise UnreadableFileError("in a format of Outlook's own; have it sent as HTML or plain text")
     if file.get_content_maintype() in _SELDOM_TEXT and not is_utf8(content):
-        raise Unreadable("binary, not text")
+        raise UnreadableFileError("binary, not text")
     if kind not in _MESSAGES:
         return readers.attached(content, name, depth)
     inner = _inner(file)
     if inner is None:
-        return mail_extract(content, readers, depth)
+        return extract_email(content, readers, depth)
     if depth > MOST_NESTED:
-        raise Unreadable(f"more than {MOST_NESTED} e-mails deep; give it by itself")
+        raise UnreadableFileError(f"more than {MOST_NESTED} e-mails deep; give it by itself")
     return _extract(inner, readers, depth)
 
 
@@ -212,7 +219,7 @@ class _Contents(NamedTuple):
 
     texts: Sequence[str] = ()
     files: Sequence[_Part] = ()
-    left_out: Sequence[LeftOut] = ()
+    left_out: Sequence[SkippedItem] = ()
 
 
 def _joined(contents: Iterable[_Contents]) -> _Contents:
@@ -227,15 +234,15 @@ def _joined(contents: Iterable[_Contents]) -> _Contents:
 class _Walk:
     """Goes through the tree of one e-mail, without those that are attached to it."""
 
-    def __init__(self, readers: MailReaders) -> None:
+    def __init__(self, readers: MailReaderDeps) -> None:
         self._inline = readers.inline
 
     def contents(self, part: _Part) -> _Contents:
         """The texts of a part that a reader sees one after another, and its files."""
         part, broken = _repaired(part)
-        return _joined((_Contents(left_out=broken), self.below(part)))
+        return _joined((_Contents(left_out=broken), self.collect_repaired_contents(part)))
 
-    def below(self, part: _Part) -> _Contents:
+    def collect_repaired_contents(self, part: _Part) -> _Contents:
         """The same of a part that is as whole as it can be."""
         kind = part.get_content_type()
         if part.is_multipart() and part.get_content_maintype() == "multipart":
@@ -282,7 +289,7 @@ class _Walk:
     def _outside(self, text: str, where: str) -> _Contents:
         if not text.strip() or (len(text) < _LONGEST_STOCK and _STOCK.search(text)):
             return _Contents()
-        return _Contents(left_out=[LeftOut(name=f"text {where} the parts of the message", reason=_UNSHOWN)])
+        return _Contents(left_out=[SkippedItem(name=f"text {where} the parts of the message", reason=_UNSHOWN)])
 
     def _fields(self, part: _Part) -> _Contents:
         """What machines say about messages: blocks of fields, as the report of a failed delivery has them."""
@@ -297,13 +304,13 @@ class _Walk:
     def _text(self, part: _Part, kind: str) -> _Contents:
         content = _content(part)
         name = _file_name(part)
-        broken: list[LeftOut] = []
+        broken: list[SkippedItem] = []
         try:
             extract = self._inline(content, kind, _charset(part))
-        except Unreadable as unreadable:
+        except UnreadableFileError as unreadable:
             # Most of it may be plain enough.
             extract = self._inline(content.decode("utf-8", "replace").encode(), kind, "utf-8")
-            broken.append(LeftOut(name=f"signs of {name or 'the message'}, shown as �", reason=str(unreadable)))
+            broken.append(SkippedItem(name=f"signs of {name or 'the message'}, shown as �", reason=str(unreadable)))
         said = "\n\n".join(text for _, text in extract.parts if text.strip())
         return _Contents([f"{name}:\n{said}" if name and said else said], [], [*extract.left_out, *broken])
 
@@ -466,9 +473,9 @@ def _as_written(part: _Part) -> bytes:
     return file.getvalue()
 
 
-def _repaired(part: _Part) -> tuple[_Part, list[LeftOut]]:
+def _repaired(part: _Part) -> tuple[_Part, list[SkippedItem]]:
     """A part whose headers were parsed to their end and whose parts were found, and what had to go for that."""
-    broken: list[LeftOut] = []
+    broken: list[SkippedItem] = []
     if any(isinstance(defect, errors.MissingHeaderBodySeparatorDefect) for defect in part.defects):
         part, broken = _without_broken_headers(part)
     if not part.is_multipart():
@@ -497,7 +504,7 @@ def _split(content: bytes, boundary: bytes) -> _Part:
     return _parsed(b'Content-Type: multipart/mixed; boundary="%b"\n\n%b' % (boundary.strip(), content))
 
 
-def _without_broken_headers(part: _Part) -> tuple[_Part, list[LeftOut]]:
+def _without_broken_headers(part: _Part) -> tuple[_Part, list[SkippedItem]]:
     """The library takes all from a line on that is no header for the text, further headers and parts with it."""
     payload = part.get_payload()
     if not isinstance(payload, str):
@@ -523,7 +530,7 @@ def _without_broken_headers(part: _Part) -> tuple[_Part, list[LeftOut]]:
         return again, []
     shown = "; ".join(_recovered(line.decode("utf-8", "surrogateescape")).strip()[:60] for line in gone)
     name = f"header line “{shown.translate(_SURROGATES)}”"
-    return again, [LeftOut(name=name, reason="no header that can be read")]
+    return again, [SkippedItem(name=name, reason="no header that can be read")]
 
 
 def _within(place: str, name: str) -> str:

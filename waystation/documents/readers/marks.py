@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Literal, NamedTuple
 
-from waystation.documents.readers.html import lowered, raised, strike
+from waystation.documents.readers.html import format_strikethrough, format_subscript, format_superscript
 
 Height = Literal["", "raised", "lowered"]
 
@@ -27,7 +27,7 @@ def with_marks(runs: Iterable[Run]) -> str:
     lines: list[str] = []
     for is_struck, group in groupby(range(len(joined)), lambda place: joined[place].struck):
         text = "".join(texts[place] for place in group)
-        lines.append("\n".join(map(strike, text.split("\n"))) if is_struck else text)
+        lines.append("\n".join(map(format_strikethrough, text.split("\n"))) if is_struck else text)
     return "".join(lines)
 
 
@@ -38,4 +38,6 @@ def _placed(runs: list[Run], place: int) -> str:
         return text
     before = runs[place - 1].text[-1:] if place and text[0] == core[0] else ""
     behind = runs[place + 1].text[:1] if place + 1 < len(runs) and text[-1] == core[-1] else ""
-    return text.replace(core, raised(core, before, behind) if height == "raised" else lowered(core, behind))
+    return text.replace(
+        core, format_superscript(core, before, behind) if height == "raised" else format_subscript(core, behind)
+    )

@@ -12,7 +12,7 @@ from zipfile import BadZipFile, ZipFile
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
-from waystation.documents.readers.extract import Unreadable
+from waystation.documents.readers.extract import UnreadableFileError
 
 MOST_MEMBERS = 10_000
 MOST_UNPACKED = 500_000_000
@@ -21,21 +21,21 @@ _ENCRYPTED = 0x1
 """The bit of a member's flags."""
 
 
-def opened(content: bytes) -> ZipFile:
+def open_archive(content: bytes) -> ZipFile:
     """The archive. Raises Unreadable: damaged, with a password, or of too many or too large members."""
     try:
         archive = ZipFile(BytesIO(content))
     except (BadZipFile, ValueError, NotImplementedError) as error:
-        raise Unreadable("damaged: no whole zip archive") from error
+        raise UnreadableFileError("damaged: no whole zip archive") from error
     members = archive.infolist()
     if len(members) > MOST_MEMBERS:
-        raise Unreadable(f"an archive of {len(members):,} members, and {MOST_MEMBERS:,} is the most")
+        raise UnreadableFileError(f"an archive of {len(members):,} members, and {MOST_MEMBERS:,} is the most")
     unpacked = sum(member.file_size for member in members)
     if unpacked > MOST_UNPACKED:
         limit = MOST_UNPACKED // 1_000_000
-        raise Unreadable(f"unpacks to {unpacked / 1e6:,.0f} MB, and {limit} MB is the most")
+        raise UnreadableFileError(f"unpacks to {unpacked / 1e6:,.0f} MB, and {limit} MB is the most")
     if any(member.flag_bits & _ENCRYPTED for member in members):
-        raise Unreadable("protected by a password; save it without one")
+        raise UnreadableFileError("protected by a password; save it without one")
     for found in members:
         # Some programs write backslashes, or begin at the root. What is stored is looked up by its original name.
         name = found.filename.replace("\\", "/").removeprefix("./").lstrip("/")
@@ -45,39 +45,39 @@ def opened(content: bytes) -> ZipFile:
     return archive
 
 
-def repacked(archive: ZipFile, more: Mapping[str, bytes] = {}) -> bytes:
+def repack_archive(archive: ZipFile, more: Mapping[str, bytes] = {}) -> bytes:
     """The archive with its members by their usual names, and some more; what cannot be read is not in it."""
     file = BytesIO()
     with ZipFile(file, "w") as written:
         for name, content in more.items():
             written.writestr(name, content)
         for name in dict.fromkeys(name for name in archive.namelist() if name not in more):
-            with suppress(Unreadable):
-                written.writestr(name, member(archive, name))
+            with suppress(UnreadableFileError):
+                written.writestr(name, read_member(archive, name))
     return file.getvalue()
 
 
-def member(archive: ZipFile, name: str) -> bytes:
+def read_member(archive: ZipFile, name: str) -> bytes:
     """The bytes of a member. Raises Unreadable: missing or damaged."""
     try:
         return archive.read(name)
     except (KeyError, BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise Unreadable("damaged: a part of it is missing or broken") from error
+        raise UnreadableFileError("damaged: a part of it is missing or broken") from error
 
 
-def xml(archive: ZipFile, name: str) -> Element:
+def read_xml_member(archive: ZipFile, name: str) -> Element:
     """The root of an XML member, without any entities of its own. Raises Unreadable."""
     try:
-        return fromstring(member(archive, name))
+        return fromstring(read_member(archive, name))
     except (ParseError, DefusedXmlException, ValueError) as error:
-        raise Unreadable("damaged: a part of it is no XML that can be read") from error
+        raise UnreadableFileError("damaged: a part of it is no XML that can be read") from error
 
 
 OFF = frozenset({"0", "false", "off", "none"})
 """Values of switches that are off."""
 
 
-def whole_number(value: str | None, otherwise: int) -> int:
+def parse_whole_number(value: str | None, otherwise: int) -> int:
     """A number of at most nine digits, or `otherwise`."""
     return int(value) if value and value.isdecimal() and len(value) < 10 else otherwise
 
@@ -87,20 +87,23 @@ def local(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def linked_member(base: str, target: str) -> str:
+def resolve_relationship_target(base: str, target: str) -> str:
     """The member that a link of another member leads to."""
     return target.lstrip("/") if target.startswith("/") else normpath(join(dirname(base), target))
 
 
-def links(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
+def read_relationships(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
     """Kind and target of each link of a member (of the archive: of an empty name), by its id. Raises Unreadable."""
     folder, _, file = name.rpartition("/")
     listed = join(folder, "_rels", f"{file}.rels")
     if listed not in archive.NameToInfo:
         return {}
     return {
-        link.get("Id", ""): (link.get("Type", ""), linked_member(name, link.get("Target", "").replace("\\", "/")))
-        for link in xml(archive, listed)
+        link.get("Id", ""): (
+            link.get("Type", ""),
+            resolve_relationship_target(name, link.get("Target", "").replace("\\", "/")),
+        )
+        for link in read_xml_member(archive, listed)
         if link.get("TargetMode") != "External"
     }
 
@@ -124,11 +127,11 @@ class OfficeFile(NamedTuple):
     """The member that it begins with."""
 
 
-def office_file(archive: ZipFile) -> OfficeFile | None:
+def detect_office_file(archive: ZipFile) -> OfficeFile | None:
     """By what the archive says that it begins with, whatever its folders are called; else by its folders."""
     try:
-        targets = [name for kind, name in links(archive, "").values() if kind.endswith(_OFFICE_LINK)]
-    except Unreadable:
+        targets = [name for kind, name in read_relationships(archive, "").values() if kind.endswith(_OFFICE_LINK)]
+    except UnreadableFileError:
         targets = []
     usual = {f"{folder}/{kind}.xml": kind for folder, kind in _KINDS.items()}
     loose = [name for name in archive.namelist() if name.rpartition("/")[2] in _MAIN_NAMES]
@@ -148,8 +151,8 @@ def _kind(archive: ZipFile, main: str) -> _OfficeKind | None:
     if file.endswith(".bin"):
         return "workbook"
     try:
-        found = local(xml(archive, main))
-    except Unreadable:
+        found = local(read_xml_member(archive, main))
+    except UnreadableFileError:
         return _MAIN_NAMES.get(file)
     return next((kind for kind in _KINDS.values() if kind == found), None)
 
@@ -159,6 +162,6 @@ def link_id(entry: Element) -> str:
     return next((value for key, value in entry.items() if key.endswith("relationships}id")), "")
 
 
-def all_called(element: Element, name: str) -> Iterator[Element]:
+def find_elements_by_name(element: Element, name: str) -> Iterator[Element]:
     """Every element below, by its name without the namespace."""
     return (found for found in element.iter() if local(found) == name)

@@ -12,10 +12,20 @@ from typing import NamedTuple, Protocol, cast
 
 from pypdfium2 import PdfDocument, PdfiumError, raw
 
-from waystation.documents.documents import LeftOut
-from waystation.documents.readers.extract import DocumentPart, Extract, Unreadable, of_numbers
-from waystation.documents.readers.pdf_notes import PageNotes, attachments, form_of, page_notes
-from waystation.kernel.patterns import proven
+from waystation.documents.documents import SkippedItem
+from waystation.documents.readers.extract import (
+    DocumentPart,
+    ExtractionResult,
+    UnreadableFileError,
+    build_skipped_ranges,
+)
+from waystation.documents.readers.pdf_notes import (
+    PageAnnotationSummary,
+    form_of,
+    list_attachments,
+    read_page_annotations,
+)
+from waystation.kernel.patterns import compile_bounded
 
 _MOST_PAGES = 5_000
 UNKNOWN = "\ufffd"
@@ -24,16 +34,16 @@ _HYPHENS = {0xFFFE: None, 0xAD: None}
 """Where a word was parted at a line's end (the library has joined it), and where it may be."""
 _NOTHING = frozenset({0, 2, 0xAD, 0xFFFE})
 """What the library has for those, sign by sign."""
-_UNSEEN = proven(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_WITHIN_WORD = proven(r"(?<=[^\W\d_])[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f](?=[^\W\d_])")
+_UNSEEN = compile_bounded(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_WITHIN_WORD = compile_bounded(r"(?<=[^\W\d_])[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f](?=[^\W\d_])")
 """A sign that is no letter between two letters is a letter, or several, that its font has no name for."""
-_PRIVATE = proven(r"[\ue000-\uf8ff]")
-_BULLET = proven(r"(?m)^[\uf020-\uf0ff](?=\s)")
+_PRIVATE = compile_bounded(r"[\ue000-\uf8ff]")
+_BULLET = compile_bounded(r"(?m)^[\uf020-\uf0ff](?=\s)")
 """Of a font of symbols."""
 _PUNCTUATION = frozenset("‘’‚“”„–—…•·")
 """What is coded so is no number of a glyph, or hardly ever."""
-_ARABIC = proven(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-_RUN = proven(rf"{UNKNOWN}(?:[ \t]?{UNKNOWN})++")
+_ARABIC = compile_bounded(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_RUN = compile_bounded(rf"{UNKNOWN}(?:[ \t]?{UNKNOWN})++")
 _NO_SIGNS = frozenset({"Cc", "Cn", "Co", "Cs"})
 _LEAST_TRUSTED = 20
 """Latin letters of a font without a map from which on one can tell whether they are meant."""
@@ -99,15 +109,15 @@ class _Page(NamedTuple):
     doubtful: int
     """Signs of a font without a map that are shown as if their codes were letters."""
     is_blank: bool
-    notes: PageNotes
+    notes: PageAnnotationSummary
 
 
-def pdf_extract(content: bytes) -> Extract:
+def extract_pdf(content: bytes) -> ExtractionResult:
     """One part for each page with text. Raises Unreadable: damaged, with a password, too long, without any text."""
     document = _opened(content)
     form = form_of(document)
     if len(document) > _MOST_PAGES:
-        raise Unreadable(f"has {len(document):,} pages, and {_MOST_PAGES:,} is the most; split it")
+        raise UnreadableFileError(f"has {len(document):,} pages, and {_MOST_PAGES:,} is the most; split it")
     parts: list[DocumentPart] = []
     lost = _Lost()
     for number in range(1, len(document) + 1):
@@ -120,8 +130,8 @@ def pdf_extract(content: bytes) -> Extract:
             parts.append(DocumentPart(f"page {number}", said))
         lost.add(number, page)
     if not parts:
-        raise Unreadable(lost.reason())
-    return Extract(parts, [*lost.left_out(), *attachments(document)])
+        raise UnreadableFileError(lost.reason())
+    return ExtractionResult(parts, [*lost.left_out(), *list_attachments(document)])
 
 
 class _Lost:
@@ -135,7 +145,7 @@ class _Lost:
         self._unknown: dict[int, int] = {}
         """Signs, by page."""
         self._doubtful: dict[int, int] = {}
-        self._notes: dict[int, PageNotes] = {}
+        self._notes: dict[int, PageAnnotationSummary] = {}
 
     def add(self, number: int, page: _Page) -> None:
         """Count what was not read of a page."""
@@ -159,24 +169,24 @@ class _Lost:
             return f"no page has text: scanned? {_RECOGNISE} first"
         return "damaged: no page can be read" if self.damaged else "empty"
 
-    def left_out(self) -> list[LeftOut]:
+    def left_out(self) -> list[SkippedItem]:
         """Pages, and signs of pages."""
         unknown, doubtful = sum(self._unknown.values()), sum(self._doubtful.values())
         return [
-            *of_numbers("page", self.silent, "no text: scanned?"),
-            *of_numbers("page", self.blank, "empty"),
-            *of_numbers("page", self.unmapped, f"cannot be read: {_NO_LETTERS}. {_RECOGNISE}"),
-            *of_numbers(
+            *build_skipped_ranges("page", self.silent, "no text: scanned?"),
+            *build_skipped_ranges("page", self.blank, "empty"),
+            *build_skipped_ranges("page", self.unmapped, f"cannot be read: {_NO_LETTERS}. {_RECOGNISE}"),
+            *build_skipped_ranges(
                 "page",
                 [*self._unknown],
                 f"{_signs(unknown)} shown as {UNKNOWN}, since {_NO_LETTERS} (often ligatures such as fi)",
             ),
-            *of_numbers("page", [*self._doubtful], f"{_signs(doubtful)} that may be others: {_NO_LETTERS}"),
-            *of_numbers("page", self.damaged, "damaged"),
+            *build_skipped_ranges("page", [*self._doubtful], f"{_signs(doubtful)} that may be others: {_NO_LETTERS}"),
+            *build_skipped_ranges("page", self.damaged, "damaged"),
             *self._not_read(),
         ]
 
-    def _not_read(self) -> Iterator[LeftOut]:
+    def _not_read(self) -> Iterator[SkippedItem]:
         """What stands on pages and is not read."""
         notes = self._notes
         shown = "a comment strikes out words there, which are shown as if it did not"
@@ -188,8 +198,8 @@ class _Lost:
             ("hidden text", [at for at in notes if notes[at].hidden], "no reader of the pages sees it"),
         )
         for kind, pages, reason in kinds:
-            for item in of_numbers("page", pages, reason):
-                yield LeftOut(name=f"{kind} of {item.name}", reason=reason)
+            for item in build_skipped_ranges("page", pages, reason):
+                yield SkippedItem(name=f"{kind} of {item.name}", reason=reason)
 
 
 def _signs(count: int) -> str:
@@ -202,13 +212,13 @@ def _opened(content: bytes) -> _Document:
     except PdfiumError as error:
         code: object = getattr(error, "err_code", None)
         if code in {raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY}:
-            raise Unreadable("protected by a password; save it without one") from error
-        raise Unreadable("damaged: no PDF that can be read") from error
+            raise UnreadableFileError("protected by a password; save it without one") from error
+        raise UnreadableFileError("damaged: no PDF that can be read") from error
 
 
 def _page(document: _Document, number: int, form: object) -> _Page:
     page = document[number - 1]
-    notes = page_notes(page, form)
+    notes = read_page_annotations(page, form)
     said = page.get_textpage()
     text, doubtful = said.get_text_range(), 0
     unmapped = [*map(_PDFIUM.FPDFText_HasUnicodeMapError, [said.raw] * (count := said.count_chars()), range(count))]

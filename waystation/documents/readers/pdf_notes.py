@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, cast
 
 from pypdfium2 import raw
 
-from waystation.documents.documents import LeftOut
+from waystation.documents.documents import SkippedItem
 
 _NO_COMMENTS = frozenset(
     {raw.FPDF_ANNOT_LINK, raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_WIDGET, raw.FPDF_ANNOT_FILEATTACHMENT}
@@ -45,7 +45,7 @@ class _Functions(Protocol):
 _PDFIUM = cast("_Functions", raw)
 
 
-class PageNotes(NamedTuple):
+class PageAnnotationSummary(NamedTuple):
     """What was found on a page."""
 
     text: str = ""
@@ -83,7 +83,7 @@ def form_of(document: object) -> object:
     return opened.formenv.raw if opened.formenv else None
 
 
-def page_notes(loaded: object, form: object) -> PageNotes:
+def read_page_annotations(loaded: object, form: object) -> PageAnnotationSummary:
     """Read what stands on a page."""
     page = cast("_Page", loaded).raw
     fields: list[str] = []
@@ -107,7 +107,7 @@ def page_notes(loaded: object, form: object) -> PageNotes:
         _PDFIUM.FPDFPage_CloseAnnot(note)
     titled = (("Form fields:", fields), ("Added to the page:", added))
     blocks = ["\n".join([title, *dict.fromkeys(lines)]) for title, lines in titled if lines]
-    return PageNotes("\n\n".join(blocks), comments, struck, stamps, files, hidden)
+    return PageAnnotationSummary("\n\n".join(blocks), comments, struck, stamps, files, hidden)
 
 
 def _field(form: object, note: object) -> str:
@@ -139,12 +139,12 @@ def _text(ask: Callable[[object, int], int]) -> str:
     return " ".join(place.raw[: max(0, written - 2)].decode("utf-16-le", "replace").split())
 
 
-def attachments(document: object) -> Iterator[LeftOut]:
+def list_attachments(document: object) -> Iterator[SkippedItem]:
     """The files within a PDF."""
     opened = cast("_Document", document).raw
     for index in range(min(_PDFIUM.FPDFDoc_GetAttachmentCount(opened), _MOST)):
         found = _PDFIUM.FPDFDoc_GetAttachment(opened, index)
         name = _text(lambda at, size, found=found: _PDFIUM.FPDFAttachment_GetName(found, at, size))
-        yield LeftOut(
+        yield SkippedItem(
             name=f"attachment {name or index + 1}", reason="a file within the PDF; save it by itself to have it read"
         )

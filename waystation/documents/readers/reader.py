@@ -25,24 +25,24 @@ from waystation.documents.readers.extract import (
     BREAKS,
     LARGEST_FILE,
     MEMORY,
-    Extracted,
+    ExtractedText,
+    ExtractionFailure,
     FileGiven,
-    Refused,
-    Unreadable,
+    UnreadableFileError,
 )
-from waystation.kernel.errors import WebRefused
-from waystation.security.children import Child, ChildFailed, ChildHung
+from waystation.kernel.errors import WebFetchRejectedError
+from waystation.security.children import ChildFailed, ChildTimeoutError, ConfinedProcess
 
 SECONDS_A_FILE = 60.0
 READER = "waystation.documents.readers.reader_child"
-_ANSWER = TypeAdapter[Extracted | Refused](Extracted | Refused)
+_ANSWER = TypeAdapter[ExtractedText | ExtractionFailure](ExtractedText | ExtractionFailure)
 
 
 _MOST_BROKEN = 3
 """Attachments of one e-mail that may break their parsers, each in as many seconds as a file may take."""
 
 
-class ParserBroke(Unreadable):
+class ParserCrashError(UnreadableFileError):
     """A file did to its parser what nobody foresaw."""
 
 
@@ -77,7 +77,7 @@ class ChildReader:
 
     def __init__(self, seconds_a_file: float = SECONDS_A_FILE) -> None:
         self._seconds = seconds_a_file
-        self._child: Child | None = None
+        self._child: ConfinedProcess | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -90,11 +90,11 @@ class ChildReader:
         """Of the child, while there is one."""
         return self._child.pid if self._child else None
 
-    def read(self, file: int, given: FileGiven) -> Extracted:
+    def read(self, file: int, given: FileGiven) -> ExtractedText:
         """The text of an open file, of which nothing is looked at here.
 
         Raises:
-            ParserBroke: the parser crashed, hung or ran out of memory.
+            ParserCrashError: the parser crashed, hung or ran out of memory.
             Unreadable: the file is of no kind that can be read, damaged, or protected.
         """
         broken: list[int] = []
@@ -102,36 +102,36 @@ class ChildReader:
             while True:
                 try:
                     return self._read_once(file, given.replace(broken=tuple(broken)), begun.entrance)
-                except ParserBroke as broke:
+                except ParserCrashError as broke:
                     # One attachment must not take the message down, nor the others.
                     last = begun.last()
                     if last is None or last in broken or len(broken) == _MOST_BROKEN:
                         return self._without_attachments(file, given, begun.entrance, broke)
                     broken.append(last)
 
-    def _without_attachments(self, file: int, given: FileGiven, begun: int, broke: ParserBroke) -> Extracted:
+    def _without_attachments(self, file: int, given: FileGiven, begun: int, broke: ParserCrashError) -> ExtractedText:
         try:
             return self._read_once(file, given.replace(attachments=False), begun)
-        except Unreadable as unreadable:
+        except UnreadableFileError as unreadable:
             raise (broke if str(unreadable) == BREAKS else unreadable) from None
 
-    def _read_once(self, file: int, given: FileGiven, begun: int) -> Extracted:
+    def _read_once(self, file: int, given: FileGiven, begun: int) -> ExtractedText:
         try:
             said = self._running().ask(given.model_dump_json().encode(), self._seconds, [file, begun])
             answer = _ANSWER.validate_json(said)
         except (ChildFailed, ValidationError) as failed:
             self._end()
-            hung = isinstance(failed, ChildHung)
+            hung = isinstance(failed, ChildTimeoutError)
             why = f"took longer than {self._seconds:g} s" if hung else "its parser crashed; the file may be damaged"
-            raise ParserBroke(f"could not be read ({why})") from None
-        if isinstance(answer, Refused):
-            raise Unreadable(answer.reason)
+            raise ParserCrashError(f"could not be read ({why})") from None
+        if isinstance(answer, ExtractionFailure):
+            raise UnreadableFileError(answer.reason)
         return answer
 
-    def _running(self) -> Child:
+    def _running(self) -> ConfinedProcess:
         if self._child is None or not self._child.alive:
             self._end()
-            self._child = Child(READER, MEMORY)
+            self._child = ConfinedProcess(READER, MEMORY)
         return self._child
 
     def _end(self) -> None:
@@ -140,7 +140,7 @@ class ChildReader:
             child.end()
 
 
-def read_file(path: Path, child: ChildReader) -> Extracted:
+def read_file(path: Path, child: ChildReader) -> ExtractedText:
     r"""The text of a file with every line end as `\n` and no blank lines at its end, so that all count lines alike.
 
     Raises:
@@ -157,7 +157,7 @@ def file_fingerprint(path: Path) -> str:
             if os.fstat(number).st_size > LARGEST_FILE:
                 return ""
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, Unreadable):
+    except (OSError, UnreadableFileError):
         return ""
 
 
@@ -169,11 +169,11 @@ def _opened(path: Path) -> Generator[int]:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if path.is_file():
-            raise Unreadable(f"cannot be read ({error.strerror})") from error
-        raise Unreadable("neither a file nor a folder" if path.exists() else "no such file") from None
+            raise UnreadableFileError(f"cannot be read ({error.strerror})") from error
+        raise UnreadableFileError("neither a file nor a folder" if path.exists() else "no such file") from None
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise Unreadable("neither a file nor a folder")
+            raise UnreadableFileError("neither a file nor a folder")
         yield file
     finally:
         os.close(file)
@@ -207,11 +207,11 @@ class BytesReader:
             file.flush()
             try:
                 return _with_left_out(self._child.read(file.fileno(), given))
-            except Unreadable as unreadable:
-                raise WebRefused(f"The page cannot be read: {unreadable}", "Use another source.") from None
+            except UnreadableFileError as unreadable:
+                raise WebFetchRejectedError(f"The page cannot be read: {unreadable}", "Use another source.") from None
 
 
-def _with_left_out(page: Extracted) -> str:
+def _with_left_out(page: ExtractedText) -> str:
     """The text, and below it what is not in it: as text, so that names in that are redacted like the page."""
     named = [f"- {item.name}: {item.reason}" for item in page.left_out]
     return "\n".join([page.text, "", "Not read of this page:", *named]) if named else page.text

@@ -18,17 +18,17 @@ from waystation.documents.readers.extract import (
     LARGEST_FILE,
     LARGEST_TEXT,
     MEMORY,
-    Extract,
-    Extracted,
+    ExtractedText,
+    ExtractionFailure,
+    ExtractionResult,
     FileGiven,
     Kind,
-    Refused,
-    Unreadable,
+    UnreadableFileError,
+    detect_file_kind,
     is_utf8,
-    kind_of,
-    laid_out,
+    join_extracted_parts,
 )
-from waystation.documents.readers.formats import decoded, extract
+from waystation.documents.readers.formats import decode_text, extract
 
 
 def prepare() -> None:
@@ -36,7 +36,9 @@ def prepare() -> None:
 
 
 def answer(request: bytes, files: Sequence[int]) -> bytes:
-    """An `Extracted` or a `Refused` as JSON, for a `FileGiven`, the open file, and where attachments are announced."""
+    """An `ExtractedText` or a `ExtractionFailure` as JSON, for a `FileGiven`, the open file, and where attachments
+    are announced.
+    """
     file, begun = files
     # Trees of large documents are alive to the end: looking for garbage among them takes as long as reading.
     gc.disable()
@@ -56,49 +58,51 @@ class _Attachments:
         self._begun = begun
         self._count = 0
 
-    def read(self, content: bytes, name: str, depth: int) -> Extract:
+    def read(self, content: bytes, name: str, depth: int) -> ExtractionResult:
         """Raises Unreadable."""
         if not self._given.attachments:
-            raise Unreadable("an attachment of this e-mail broke its reader, so none was read; give them by themselves")
+            raise UnreadableFileError(
+                "an attachment of this e-mail broke its reader, so none was read; give them by themselves"
+            )
         self._count += 1
         if self._count in self._given.broken:
-            raise Unreadable("broke its reader; it may be damaged")
+            raise UnreadableFileError("broke its reader; it may be damaged")
         with suppress(BlockingIOError):
             os.write(self._begun, b"%d\n" % self._count)
         return extract(content, name, depth, self.read)
 
 
-def _read(given: FileGiven, file: int, begun: int) -> Extracted | Refused:
+def _read(given: FileGiven, file: int, begun: int) -> ExtractedText | ExtractionFailure:
     try:
         return _extracted(given, file, begun)
-    except Unreadable as unreadable:
-        return Refused(reason=str(unreadable))
+    except UnreadableFileError as unreadable:
+        return ExtractionFailure(reason=str(unreadable))
     except MemoryError:
-        return Refused(reason=f"could not be read (needs more than {MEMORY // 1_000_000_000} GB of memory)")
+        return ExtractionFailure(reason=f"could not be read (needs more than {MEMORY // 1_000_000_000} GB of memory)")
     except OSError as error:
-        return Refused(reason=f"cannot be read ({error.strerror})")
+        return ExtractionFailure(reason=f"cannot be read ({error.strerror})")
 
 
-def _extracted(given: FileGiven, file: int, begun: int) -> Extracted:
+def _extracted(given: FileGiven, file: int, begun: int) -> ExtractedText:
     size = os.fstat(file).st_size
     # What it says of its charset decides what its first bytes are, too.
     content = _in_utf8(_content(file), given.charset) if given.charset else b""
-    kind = kind_of(content[:HEAD] or os.pread(file, HEAD, 0), PurePath(given.name).suffix.lower())
+    kind = detect_file_kind(content[:HEAD] or os.pread(file, HEAD, 0), PurePath(given.name).suffix.lower())
     _check_size(size, LARGEST_TEXT if kind in {Kind.TEXT, Kind.HTML} else LARGEST_FILE)
     content = content or _content(file)
     if kind is not Kind.TEXT:
         _check_again(given, kind)
-        return laid_out(extract(content, given.name, attached=_Attachments(given, begun).read))
-    text = "\n".join(decoded(content).splitlines()).rstrip()
+        return join_extracted_parts(extract(content, given.name, attached=_Attachments(given, begun).read))
+    text = "\n".join(decode_text(content).splitlines()).rstrip()
     if not text.strip():
-        raise Unreadable("empty")
-    return Extracted(text=text)
+        raise UnreadableFileError("empty")
+    return ExtractedText(text=text)
 
 
 def _check_again(given: FileGiven, kind: Kind) -> None:
     """What broke a parser is read again only where there is something to leave out: an e-mail's attachments."""
     if (given.broken or not given.attachments) and kind is not Kind.MAIL:
-        raise Unreadable(BREAKS)
+        raise UnreadableFileError(BREAKS)
 
 
 def _content(file: int) -> bytes:
@@ -111,7 +115,7 @@ def _content(file: int) -> bytes:
 def _check_size(size: int, limit: int) -> None:
     if size > limit:
         most = limit // 1_000_000
-        raise Unreadable(
+        raise UnreadableFileError(
             f"{size / 1e6:.1f} MB, and {most} MB is the most that one file of this kind may have; split it"
         )
 

@@ -10,16 +10,24 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from waystation.documents.readers.binary_sheets import (
-    BinaryStyles,
+    BinaryStyleTable,
     binary_comments,
-    binary_look,
     binary_strings,
     binary_styles,
+    read_binary_sheet_info,
 )
-from waystation.documents.readers.extract import Unreadable
-from waystation.documents.readers.looks import MOST_COLUMNS, Look, Place, SheetLook
+from waystation.documents.readers.extract import UnreadableFileError
+from waystation.documents.readers.looks import MOST_COLUMNS, Place, SheetInfo, TextFormat
 from waystation.documents.readers.marks import Height, Run, with_marks
-from waystation.documents.readers.office import OFF, all_called, links, local, member, whole_number, xml
+from waystation.documents.readers.office import (
+    OFF,
+    find_elements_by_name,
+    local,
+    parse_whole_number,
+    read_member,
+    read_relationships,
+    read_xml_member,
+)
 
 _TELLING = (b'"e"', b"'e'", b"hidden", b'ht="0"', b'width="0"')
 """One of these is in every sheet with errors, or with hidden rows or columns."""
@@ -31,21 +39,21 @@ _EMBEDDED = frozenset({"oleObject", "package"})
 """Kinds of links to files within the file."""
 
 
-class OfficeLooks:
+class OfficeSheetInfoReader:
     """Of the sheets of an Excel file."""
 
     def __init__(self, archive: ZipFile, main: str) -> None:
         self._archive, self._main = archive, main
 
-    def of(self, name: str) -> SheetLook:
+    def of(self, name: str) -> SheetInfo:
         """Of the sheet in a member. Raises Unreadable."""
-        content = member(self._archive, name)
+        content = read_member(self._archive, name)
         if name.endswith(".bin"):
-            found = binary_look(content, self._styles, self._binary_strings, self._binary_styles.fonts)
+            found = read_binary_sheet_info(content, self._styles, self._binary_strings, self._binary_styles.fonts)
         elif self._styles or self._strings or any(sign in content for sign in (*_TELLING, *_MARKING, _OBJECT)):
             found = self._read(content)
         else:
-            found = SheetLook()
+            found = SheetInfo()
         self._count_others(name, found)
         return found
 
@@ -53,37 +61,39 @@ class OfficeLooks:
     def _parts(self) -> Mapping[str, str]:
         """Members that belong to the whole file, by what they are."""
         try:
-            return {kind.rpartition("/")[2]: name for kind, name in links(self._archive, self._main).values()}
-        except Unreadable:
+            return {
+                kind.rpartition("/")[2]: name for kind, name in read_relationships(self._archive, self._main).values()
+            }
+        except UnreadableFileError:
             return {}
 
     @cached_property
-    def _styles(self) -> Mapping[int, Look]:
+    def _styles(self) -> Mapping[int, TextFormat]:
         """The looks of cells that have one, by the number of their style."""
         try:
-            content = member(self._archive, name := self._parts.get("styles", ""))
+            content = read_member(self._archive, name := self._parts.get("styles", ""))
             if name.endswith(".bin"):
                 looks = self._binary_styles.cells
             elif not any(sign in content for sign in _MARKING):
                 return {}
             else:
-                looks = _cell_looks(xml(self._archive, name))
-        except Unreadable:
+                looks = _cell_looks(read_xml_member(self._archive, name))
+        except UnreadableFileError:
             return {}
-        return {at: look for at, look in enumerate(looks) if look != Look()}
+        return {at: look for at, look in enumerate(looks) if look != TextFormat()}
 
     @cached_property
-    def _binary_styles(self) -> BinaryStyles:
+    def _binary_styles(self) -> BinaryStyleTable:
         try:
-            return binary_styles(member(self._archive, self._parts.get("styles", "")))
-        except Unreadable:
-            return BinaryStyles()
+            return binary_styles(read_member(self._archive, self._parts.get("styles", "")))
+        except UnreadableFileError:
+            return BinaryStyleTable()
 
     @cached_property
     def _binary_strings(self) -> Mapping[int, str]:
         try:
-            content = member(self._archive, self._parts.get("sharedStrings", ""))
-        except Unreadable:
+            content = read_member(self._archive, self._parts.get("sharedStrings", ""))
+        except UnreadableFileError:
             return {}
         return binary_strings(content, self._binary_styles.fonts)
 
@@ -91,8 +101,8 @@ class OfficeLooks:
     def _strings(self) -> Mapping[str, str]:
         """Texts of which a part is marked, by their numbers."""
         try:
-            content = member(self._archive, self._parts.get("sharedStrings", ""))
-        except Unreadable:
+            content = read_member(self._archive, self._parts.get("sharedStrings", ""))
+        except UnreadableFileError:
             return {}
         if not any(sign in content for sign in _MARKING):
             return {}
@@ -103,8 +113,8 @@ class OfficeLooks:
             item.clear()
         return found
 
-    def _read(self, content: bytes) -> SheetLook:
-        found = SheetLook()
+    def _read(self, content: bytes) -> SheetInfo:
+        found = SheetInfo()
         row = -1
         shapes: set[str] = set()
         for element in _streamed(content, "row", "col", "oleObject"):
@@ -115,7 +125,7 @@ class OfficeLooks:
                 # Those of the same shape are one in several forms.
                 shapes.add(element.get("shapeId", ""))
                 continue
-            row = whole_number(element.get("r"), row + 2) - 1
+            row = parse_whole_number(element.get("r"), row + 2) - 1
             if _is_on(element, "hidden") or element.get("ht") == "0":
                 found.hidden_rows.add(row)
             self._cells(element, row, found)
@@ -123,15 +133,15 @@ class OfficeLooks:
         found.objects = len(shapes)
         return found
 
-    def _cells(self, row: Element, number: int, found: SheetLook) -> None:
+    def _cells(self, row: Element, number: int, found: SheetInfo) -> None:
         column = -1
         for cell in row:
             column = _column_number(cell.get("r", ""), column + 1)
             place = number, column
-            found.mark(place, self._styles.get(whole_number(cell.get("s"), 0), Look()))
+            found.mark(place, self._styles.get(parse_whole_number(cell.get("s"), 0), TextFormat()))
             match cell.get("t"):
                 case "e":
-                    found.shown[place] = next((value.text or "" for value in all_called(cell, "v")), "")
+                    found.shown[place] = next((value.text or "" for value in find_elements_by_name(cell, "v")), "")
                 case "s":
                     text = next((value.text or "" for value in cell if local(value) == "v"), "")
                     if text in self._strings:
@@ -143,7 +153,7 @@ class OfficeLooks:
                 case _:
                     pass
 
-    def _count_others(self, name: str, found: SheetLook) -> None:
+    def _count_others(self, name: str, found: SheetInfo) -> None:
         """What is not in cells, as far as it can be read."""
         embedded = 0
         for kind, target in _linked(self._archive, name):
@@ -158,15 +168,15 @@ class OfficeLooks:
     def _comments(self, name: str) -> int:
         try:
             if name.endswith(".bin"):
-                return binary_comments(member(self._archive, name))
-            return sum(1 for _ in all_called(xml(self._archive, name), "comment"))
-        except Unreadable:
+                return binary_comments(read_member(self._archive, name))
+            return sum(1 for _ in find_elements_by_name(read_xml_member(self._archive, name), "comment"))
+        except UnreadableFileError:
             return 1
 
-    def _drawing(self, name: str, found: SheetLook) -> None:
+    def _drawing(self, name: str, found: SheetInfo) -> None:
         try:
-            root = xml(self._archive, name)
-        except Unreadable:
+            root = read_xml_member(self._archive, name)
+        except UnreadableFileError:
             return
         for one in root.iter():
             match local(one):
@@ -183,14 +193,14 @@ class OfficeLooks:
 
 def _linked(archive: ZipFile, name: str) -> Iterator[tuple[str, str]]:
     try:
-        for kind, target in links(archive, name).values():
+        for kind, target in read_relationships(archive, name).values():
             yield kind.rpartition("/")[2], target
-    except Unreadable:
+    except UnreadableFileError:
         return
 
 
 def _paragraphs(shape: Element) -> Iterator[str]:
-    for paragraph in all_called(shape, "p"):
+    for paragraph in find_elements_by_name(shape, "p"):
         runs = [
             Run(text.text or "")
             for one in paragraph
@@ -209,11 +219,11 @@ def _streamed(content: bytes, *names: str) -> Iterator[Element]:
             if local(element) in names:
                 yield element
     except (ParseError, DefusedXmlException, ValueError) as error:
-        raise Unreadable("damaged: a part of it is no XML that can be read") from error
+        raise UnreadableFileError("damaged: a part of it is no XML that can be read") from error
 
 
-def _column(element: Element, found: SheetLook) -> None:
-    first, last = whole_number(element.get("min"), 0), whole_number(element.get("max"), 0)
+def _column(element: Element, found: SheetInfo) -> None:
+    first, last = parse_whole_number(element.get("min"), 0), parse_whole_number(element.get("max"), 0)
     if (_is_on(element, "hidden") or element.get("width") == "0") and 0 < first <= last <= MOST_COLUMNS:
         found.hidden_columns.update(range(first - 1, last))
 
@@ -232,17 +242,17 @@ def _column_number(reference: str, otherwise: int) -> int:
     return column - 1 if column else otherwise
 
 
-def _cell_looks(styles: Element) -> list[Look]:
+def _cell_looks(styles: Element) -> list[TextFormat]:
     fonts = [_font(font) for part in styles if local(part) == "fonts" for font in part]
     formats = [one for part in styles if local(part) == "cellXfs" for one in part]
-    numbers = [whole_number(one.get("fontId"), 0) for one in formats]
-    return [fonts[number] if number < len(fonts) else Look() for number in numbers]
+    numbers = [parse_whole_number(one.get("fontId"), 0) for one in formats]
+    return [fonts[number] if number < len(fonts) else TextFormat() for number in numbers]
 
 
 _HEIGHTS: Mapping[str, Height] = {"superscript": "raised", "subscript": "lowered"}
 
 
-def _font(properties: Element | None) -> Look:
+def _font(properties: Element | None) -> TextFormat:
     height: Height = ""
     struck = False
     for one in properties if properties is not None else ():
@@ -250,7 +260,7 @@ def _font(properties: Element | None) -> Look:
             struck = one.get("val", "1") not in OFF
         elif local(one) == "vertAlign":
             height = _HEIGHTS.get(one.get("val", ""), "")
-    return Look(height, struck)
+    return TextFormat(height, struck)
 
 
 def _marked(item: Element) -> str:
@@ -273,18 +283,22 @@ _HIDDEN = frozenset({"collapse", "filter"})
 _MOST_REPEATED = 1_048_576
 
 
-def open_looks(archive: ZipFile) -> dict[str, SheetLook]:
+def read_opendocument_sheet_infos(archive: ZipFile) -> dict[str, SheetInfo]:
     """Of the sheets of an OpenDocument table, by their names."""
     try:
-        if not any(sign in member(archive, _OPEN_CONTENT) for sign in _OPEN_TELLING):
+        if not any(sign in read_member(archive, _OPEN_CONTENT) for sign in _OPEN_TELLING):
             return {}
-        root = xml(archive, _OPEN_CONTENT)
-    except Unreadable:
+        root = read_xml_member(archive, _OPEN_CONTENT)
+    except UnreadableFileError:
         return {}
     styles = {
-        _said(style, "name"): look for style in all_called(root, "style") if (look := _open_style(style)) != Look()
+        _said(style, "name"): look
+        for style in find_elements_by_name(root, "style")
+        if (look := _open_style(style)) != TextFormat()
     }
-    tables = (table for sheet in all_called(root, "spreadsheet") for table in sheet if local(table) == "table")
+    tables = (
+        table for sheet in find_elements_by_name(root, "spreadsheet") for table in sheet if local(table) == "table"
+    )
     return {_said(table, "name"): _OpenTable(styles).read(table) for table in tables}
 
 
@@ -292,27 +306,27 @@ def _said(element: Element, name: str) -> str:
     return next((value for key, value in element.items() if key.rpartition("}")[2] == name), "")
 
 
-def _open_style(style: Element) -> Look:
+def _open_style(style: Element) -> TextFormat:
     height: Height = ""
     struck = False
-    for one in all_called(style, "text-properties"):
+    for one in find_elements_by_name(style, "text-properties"):
         through = _said(one, "text-line-through-style") or _said(one, "text-line-through-type")
         struck = bool(through) and through not in OFF
         place = _said(one, "text-position")
         if place:
             is_low, is_none = place.startswith(("sub", "-")), place.startswith("0%")
             height = "" if is_none else "lowered" if is_low else "raised"
-    return Look(height, struck)
+    return TextFormat(height, struck)
 
 
 class _OpenTable:
     """Goes through the rows and cells of one sheet."""
 
-    def __init__(self, styles: Mapping[str, Look]) -> None:
-        self._styles, self._found = styles, SheetLook()
+    def __init__(self, styles: Mapping[str, TextFormat]) -> None:
+        self._styles, self._found = styles, SheetInfo()
         self._row = self._column = 0
 
-    def read(self, table: Element) -> SheetLook:
+    def read(self, table: Element) -> SheetInfo:
         """What is found of it."""
         self._below(table)
         return self._found
@@ -352,11 +366,11 @@ class _OpenTable:
         last = place[0] + _times(cell, "number-rows-spanned") - 1, place[1] + _times(cell, "number-columns-spanned") - 1
         if last != place:
             found.merged.append((place, last))
-        found.mark(place, self._styles.get(_said(cell, "style-name"), Look()))
+        found.mark(place, self._styles.get(_said(cell, "style-name"), TextFormat()))
         found.comments += sum(1 for one in cell if local(one) == "annotation")
         boxes = len(found.boxes)
         self._shapes(cell)
-        runs = [run for one in cell if local(one) == "p" for run in (*self._runs(one, Look()), Run(" "))]
+        runs = [run for one in cell if local(one) == "p" for run in (*self._runs(one, TextFormat()), Run(" "))]
         text = " ".join(with_marks(runs).split())
         is_marked = any(run.height or run.struck for run in runs)
         has_error = any(value == "error" for value in cell.attrib.values())
@@ -364,11 +378,11 @@ class _OpenTable:
         if (text and (is_marked or has_error)) or len(found.boxes) > boxes:
             found.shown[place] = text
 
-    def _runs(self, element: Element, look: Look) -> Iterator[Run]:
+    def _runs(self, element: Element, look: TextFormat) -> Iterator[Run]:
         yield Run(element.text or "", *look)
         for child in element:
-            own = self._styles.get(_said(child, "style-name"), Look()) if local(child) == "span" else Look()
-            within = Look(own.height or look.height, own.struck or look.struck)
+            own = self._styles.get(_said(child, "style-name"), TextFormat()) if local(child) == "span" else TextFormat()
+            within = TextFormat(own.height or look.height, own.struck or look.struck)
             if local(child) in {"s", "tab", "line-break"}:
                 yield Run(" ", *look)
             elif local(child) not in {"annotation", "note"}:
@@ -378,7 +392,9 @@ class _OpenTable:
     def _shapes(self, element: Element) -> None:
         for one in element.iter():
             if local(one) in {"text-box", "custom-shape"}:
-                lines: Sequence[str] = [" ".join("".join(line.itertext()).split()) for line in all_called(one, "p")]
+                lines: Sequence[str] = [
+                    " ".join("".join(line.itertext()).split()) for line in find_elements_by_name(one, "p")
+                ]
                 text = "\n".join(filter(None, lines))
                 self._found.boxes += [text] if text else []
             self._found.objects += local(one) == "object"
@@ -386,4 +402,4 @@ class _OpenTable:
 
 
 def _times(element: Element, name: str) -> int:
-    return min(max(whole_number(_said(element, name) or None, 1), 1), _MOST_REPEATED)
+    return min(max(parse_whole_number(_said(element, name) or None, 1), 1), _MOST_REPEATED)

@@ -18,21 +18,35 @@ from python_calamine import (
     SheetVisibleEnum,
 )
 
-from waystation.documents.documents import LeftOut
+from waystation.documents.documents import SkippedItem
 from waystation.documents.readers.binary_sheets import binary_sheets, without_binary_sheets
-from waystation.documents.readers.compound import CompoundFile, book_stream, has_password, old_looks
-from waystation.documents.readers.extract import DocumentPart, Extract, Unreadable, of_numbers, runs
-from waystation.documents.readers.looks import Place, SheetLook
+from waystation.documents.readers.compound import CompoundFile, get_workbook_stream, has_password, read_xls_sheet_infos
+from waystation.documents.readers.extract import (
+    DocumentPart,
+    ExtractionResult,
+    UnreadableFileError,
+    build_skipped_ranges,
+    group_consecutive,
+)
+from waystation.documents.readers.looks import Place, SheetInfo
 from waystation.documents.readers.marks import Run, with_marks
-from waystation.documents.readers.office import all_called, link_id, links, local, member, repacked, xml
-from waystation.documents.readers.sheet_looks import OfficeLooks, open_looks
+from waystation.documents.readers.office import (
+    find_elements_by_name,
+    link_id,
+    local,
+    read_member,
+    read_relationships,
+    read_xml_member,
+    repack_archive,
+)
+from waystation.documents.readers.sheet_looks import OfficeSheetInfoReader, read_opendocument_sheet_infos
 
 _Cell = int | float | str | bool | time | date | datetime | timedelta
 _PASSWORD = "protected by a password; save it without one"
 _DAMAGED = "damaged: no table that can be read"
 
 
-def sheets_extract(content: bytes, archive: ZipFile | None = None, main: str | None = None) -> Extract:
+def extract_spreadsheet(content: bytes, archive: ZipFile | None = None, main: str | None = None) -> ExtractionResult:
     """The visible sheets; hidden ones and those that cannot be read are left out and named. Raises Unreadable.
 
     Args:
@@ -42,30 +56,30 @@ def sheets_extract(content: bytes, archive: ZipFile | None = None, main: str | N
     """
     book = _Book(content, archive, main)
     parts: list[DocumentPart] = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedItem] = []
     try:
         with book.opened() as opened:
             for at, sheet in enumerate(opened.sheets_metadata):
                 place = f"sheet {sheet.name}"
                 if reason := book.why_not(sheet):
-                    left_out.append(LeftOut(name=place, reason=reason))
+                    left_out.append(SkippedItem(name=place, reason=reason))
                     continue
                 try:
                     read = _Rows(opened.get_sheet_by_name(sheet.name), book.look(at, sheet.name))
-                except (CalamineError, OSError, Unreadable):
-                    left_out.append(LeftOut(name=place, reason=_DAMAGED))
+                except (CalamineError, OSError, UnreadableFileError):
+                    left_out.append(SkippedItem(name=place, reason=_DAMAGED))
                     continue
                 parts.append(DocumentPart(place, "\n".join(read.lines())))
                 parts += [DocumentPart(f"{place}, text boxes", "\n".join(read.look.boxes))]
                 left_out += read.left_out(place)
     except PasswordError as error:
-        raise Unreadable(_PASSWORD) from error
+        raise UnreadableFileError(_PASSWORD) from error
     except CalamineError as error:
-        raise Unreadable(_DAMAGED) from error
+        raise UnreadableFileError(_DAMAGED) from error
     left_out += book.lost
     if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
-        raise Unreadable(_DAMAGED)
-    return Extract(parts, left_out)
+        raise UnreadableFileError(_DAMAGED)
+    return ExtractionResult(parts, left_out)
 
 
 _NO_TABLES = (
@@ -84,33 +98,33 @@ class _Book:
     """A file with what the library that reads its values does not say of it."""
 
     def __init__(self, content: bytes, archive: ZipFile | None, main: str | None) -> None:
-        self.lost: list[LeftOut] = []
+        self.lost: list[SkippedItem] = []
         """Sheets that the library does not even list."""
         self._archive = archive
         self._main = main if archive else None
         if archive and not main and "mimetype" not in archive.NameToInfo:
-            content = repacked(archive, {"mimetype": b"application/vnd.oasis.opendocument.spreadsheet"})
+            content = repack_archive(archive, {"mimetype": b"application/vnd.oasis.opendocument.spreadsheet"})
         elif archive and any(found.filename != found.orig_filename for found in archive.infolist()):
-            content = repacked(archive)
+            content = repack_archive(archive)
         self._content = content
         self._members = _sheet_members(archive, main) if archive and main else {}
-        self._looks: Mapping[str, SheetLook] = open_looks(archive) if archive and not main else {}
-        self._office = OfficeLooks(archive, main) if archive and main else None
+        self._looks: Mapping[str, SheetInfo] = read_opendocument_sheet_infos(archive) if archive and not main else {}
+        self._office = OfficeSheetInfoReader(archive, main) if archive and main else None
         self._in_order = self._old(content) if archive is None else []
 
-    def _old(self, content: bytes) -> list[SheetLook]:
+    def _old(self, content: bytes) -> list[SheetInfo]:
         """Of the sheets of a compound file. Raises Unreadable: it has a password."""
         try:
             file = CompoundFile(content)
         except ValueError:
             return []
-        stream = book_stream(file)
+        stream = get_workbook_stream(file)
         if has_password(stream):
-            raise Unreadable(_PASSWORD)
-        found = old_looks(stream)
+            raise UnreadableFileError(_PASSWORD)
+        found = read_xls_sheet_infos(stream)
         # Sheets of Excel 5 say of their objects what is not read here.
         stored = sum(name.startswith(_STORED_OBJECT) for name in file.names) - sum(look.objects for look in found)
-        self.lost += [LeftOut(name=f"embedded objects ({stored:,})", reason="not read")] if stored > 0 else []
+        self.lost += [SkippedItem(name=f"embedded objects ({stored:,})", reason="not read")] if stored > 0 else []
         return found
 
     def opened(self) -> CalamineWorkbook:
@@ -134,16 +148,16 @@ class _Book:
             return None
         archive, main = self._archive, self._main
         try:
-            targets = links(archive, main)
+            targets = read_relationships(archive, main)
             if main.endswith(".bin"):
                 return self._usual_binary(archive, main, targets)
             again = self._list(archive, main, targets)
-        except Unreadable:
+        except UnreadableFileError:
             return None
-        return repacked(archive, {main: again}) if self.lost else None
+        return repack_archive(archive, {main: again}) if self.lost else None
 
     def _list(self, archive: ZipFile, main: str, targets: Mapping[str, tuple[str, str]]) -> bytes:
-        root = xml(archive, main)
+        root = read_xml_member(archive, main)
         for parent in [*root.iter()]:
             for sheet in [child for child in parent if local(child) == "sheet"]:
                 if self._is_unknown(sheet.get("name", ""), targets.get(link_id(sheet), ("", ""))[0]):
@@ -151,7 +165,7 @@ class _Book:
         return tostring(root)
 
     def _usual_binary(self, archive: ZipFile, main: str, targets: Mapping[str, tuple[str, str]]) -> bytes:
-        content = member(archive, main)
+        content = read_member(archive, main)
         listed = binary_sheets(content).items()
         unknown = {name for name, link in listed if self._is_unknown(name, targets.get(link, ("", ""))[0])}
         folder = f"{main.rpartition('/')[0]}/"
@@ -160,15 +174,15 @@ class _Book:
         for link, (kind, name) in targets.items():
             short = name.removeprefix(folder)
             SubElement(linked, "Relationship", Id=link, Type=kind, Target=short)
-            with suppress(Unreadable):
-                moved[f"xl/{short}"] = member(archive, name)
-        return repacked(archive, {**moved, "xl/_rels/workbook.bin.rels": tostring(linked)})
+            with suppress(UnreadableFileError):
+                moved[f"xl/{short}"] = read_member(archive, name)
+        return repack_archive(archive, {**moved, "xl/_rels/workbook.bin.rels": tostring(linked)})
 
     def _is_unknown(self, name: str, kind: str) -> bool:
         if kind.endswith(_SHEETS):
             return False
         reason = "a macro" if kind.lower().endswith("macrosheet") else "damaged: missing in the file"
-        self.lost.append(LeftOut(name=f"sheet {name}", reason=reason))
+        self.lost.append(SkippedItem(name=f"sheet {name}", reason=reason))
         return True
 
     def why_not(self, sheet: SheetMetadata) -> str:
@@ -181,25 +195,25 @@ class _Book:
             return "damaged: a part of it is missing or broken"
         return ""
 
-    def look(self, at: int, name: str) -> SheetLook:
+    def look(self, at: int, name: str) -> SheetInfo:
         """Of the sheet at this place in the list. Raises Unreadable."""
         if self._office:
             member = self._members.get(name, "")
-            return self._office.of(member) if member else SheetLook()
+            return self._office.of(member) if member else SheetInfo()
         if self._in_order:
-            return self._in_order[at] if at < len(self._in_order) else SheetLook()
-        return self._looks.get(name, SheetLook())
+            return self._in_order[at] if at < len(self._in_order) else SheetInfo()
+        return self._looks.get(name, SheetInfo())
 
 
 def _sheet_members(archive: ZipFile, main: str) -> dict[str, str]:
     """By name of the sheet; empty where the list cannot be read."""
     try:
-        targets = {key: name for key, (_, name) in links(archive, main).items()}
+        targets = {key: name for key, (_, name) in read_relationships(archive, main).items()}
         if main.endswith(".bin"):
-            listed = binary_sheets(member(archive, main))
+            listed = binary_sheets(read_member(archive, main))
             return {name: targets.get(link, "") for name, link in listed.items()}
-        sheets = [*all_called(xml(archive, main), "sheet")]
-    except Unreadable:
+        sheets = [*find_elements_by_name(read_xml_member(archive, main), "sheet")]
+    except UnreadableFileError:
         return {}
     return {sheet.get("name", ""): targets.get(link_id(sheet), "") for sheet in sheets}
 
@@ -213,7 +227,7 @@ class _Merged(NamedTuple):
 class _Rows:
     """The rows of one sheet as they are seen."""
 
-    def __init__(self, sheet: CalamineSheet, look: SheetLook) -> None:
+    def __init__(self, sheet: CalamineSheet, look: SheetInfo) -> None:
         self.look = look
         self._sheet = sheet
         # The library begins with the first row, but with the first column that has anything in it.
@@ -255,16 +269,18 @@ class _Rows:
         look = self.look.looks.get(place)
         return with_marks([Run(text, look.height, look.struck)]) if look and text else text
 
-    def left_out(self, place: str) -> Iterator[LeftOut]:
+    def left_out(self, place: str) -> Iterator[SkippedItem]:
         """What is not in the lines, once they were read."""
         reason = "hidden, maybe by a filter; show them to have them read"
-        for item in of_numbers("row", self._hidden_rows, reason):
-            yield LeftOut(name=f"{item.name} of {place}", reason=item.reason)
+        for item in build_skipped_ranges("row", self._hidden_rows, reason):
+            yield SkippedItem(name=f"{item.name} of {place}", reason=item.reason)
         if self._hidden_columns:
-            ranges = [(_letters(first), _letters(last)) for first, last in runs(sorted(self._hidden_columns))]
+            ranges = [
+                (_letters(first), _letters(last)) for first, last in group_consecutive(sorted(self._hidden_columns))
+            ]
             letters = ", ".join(first if first == last else f"{first}–{last}" for first, last in ranges)
             noun = "column" if len(self._hidden_columns) == 1 else "columns"
-            yield LeftOut(name=f"{noun} {letters} of {place}", reason="hidden; show them to have them read")
+            yield SkippedItem(name=f"{noun} {letters} of {place}", reason="hidden; show them to have them read")
         look = self.look
         not_read = {
             "comments": look.comments,
@@ -274,9 +290,9 @@ class _Rows:
         }
         for name, count in not_read.items():
             if count:
-                yield LeftOut(name=f"{name} of {place} ({count:,})", reason="not read")
+                yield SkippedItem(name=f"{name} of {place} ({count:,})", reason="not read")
         if look.pictures and not self._sheet.height and not look.boxes:
-            yield LeftOut(name=place, reason="no text, only pictures")
+            yield SkippedItem(name=place, reason="no text, only pictures")
 
 
 def _repeat(cells: list[str], merged: Sequence[_Merged], first_column: int) -> None:

@@ -10,13 +10,25 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
-from waystation.documents.documents import LeftOut
-from waystation.documents.readers.extract import DocumentPart, Extract, Unreadable, of_numbers
+from waystation.documents.documents import SkippedItem
+from waystation.documents.readers.extract import (
+    DocumentPart,
+    ExtractionResult,
+    UnreadableFileError,
+    build_skipped_ranges,
+)
 from waystation.documents.readers.marks import Run, with_marks
 from waystation.documents.readers.numbers import format_number
-from waystation.documents.readers.office import all_called, link_id, links, local, whole_number, xml
-from waystation.documents.readers.word import formula_text
-from waystation.kernel.patterns import proven
+from waystation.documents.readers.office import (
+    find_elements_by_name,
+    link_id,
+    local,
+    parse_whole_number,
+    read_relationships,
+    read_xml_member,
+)
+from waystation.documents.readers.word import render_formula
+from waystation.kernel.patterns import compile_bounded
 
 _PRESENTATION = "ppt/presentation.xml"
 _FURNITURE = frozenset({"sldNum", "dt", "ftr", "hdr", "sldImg"})
@@ -26,37 +38,37 @@ _ON = frozenset({"1", "true"})
 _NOT_READ = "not read"
 
 
-def slides_extract(archive: ZipFile, main: str = _PRESENTATION) -> Extract:
+def extract_pptx(archive: ZipFile, main: str = _PRESENTATION) -> ExtractionResult:
     """The slides in the order in which they are shown; hidden ones and those that cannot be read are left out and
     named. Raises Unreadable.
     """
-    targets = links(archive, main)
+    targets = read_relationships(archive, main)
     parts: list[DocumentPart] = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedItem] = []
     not_read = _NotRead()
-    for number, entry in enumerate(all_called(xml(archive, main), "sldId"), 1):
+    for number, entry in enumerate(find_elements_by_name(read_xml_member(archive, main), "sldId"), 1):
         _, name = targets.get(link_id(entry), ("", ""))
         try:
-            slide = xml(archive, name)
-        except Unreadable as unreadable:
-            left_out.append(LeftOut(name=f"slide {number}", reason=str(unreadable)))
+            slide = read_xml_member(archive, name)
+        except UnreadableFileError as unreadable:
+            left_out.append(SkippedItem(name=f"slide {number}", reason=str(unreadable)))
             continue
         if slide.get("show") in {"0", "false"}:
-            left_out.append(LeftOut(name=f"slide {number}", reason="hidden; show it to have it read"))
+            left_out.append(SkippedItem(name=f"slide {number}", reason="hidden; show it to have it read"))
             continue
         texts = [*_Slide(archive, name, number, not_read).blocks(slide)]
         try:
             notes = [*_notes(archive, name, number)]
             not_read.comments(archive, name, number)
-        except Unreadable as unreadable:
+        except UnreadableFileError as unreadable:
             notes = []
-            left_out.append(LeftOut(name=f"notes of slide {number}", reason=str(unreadable)))
+            left_out.append(SkippedItem(name=f"notes of slide {number}", reason=str(unreadable)))
         if not texts and any(local(one) in {"pic", "blip"} for one in slide.iter()):
             not_read.found["no text, only pictures", number] += 1
         parts.append(DocumentPart(f"slide {number}", "\n\n".join([*texts, *notes])))
     if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
-        raise Unreadable(left_out[0].reason)
-    return Extract(parts, [*left_out, *not_read.left_out()])
+        raise UnreadableFileError(left_out[0].reason)
+    return ExtractionResult(parts, [*left_out, *not_read.left_out()])
 
 
 class _NotRead:
@@ -68,17 +80,17 @@ class _NotRead:
 
     def comments(self, archive: ZipFile, slide: str, number: int) -> None:
         """Count the words that others have written about a slide."""
-        for kind, name in links(archive, slide).values():
+        for kind, name in read_relationships(archive, slide).values():
             if kind.rpartition("/")[2] == "comments":
-                texts = (one.text or "" for one in xml(archive, name).iter() if local(one) in {"t", "text"})
+                texts = (one.text or "" for one in read_xml_member(archive, name).iter() if local(one) in {"t", "text"})
                 self.found["comments", number] += sum(len(text.split()) for text in texts)
 
-    def left_out(self) -> Iterator[LeftOut]:
+    def left_out(self) -> Iterator[SkippedItem]:
         """By kind, with the numbers of the slides."""
         for kind, reason in _KINDS.items():
             numbers = [number for (what, number), count in self.found.items() if what == kind and count]
-            for item in of_numbers("slide", numbers, reason):
-                yield item if kind == reason else LeftOut(name=f"{kind} of {item.name}", reason=reason)
+            for item in build_skipped_ranges("slide", numbers, reason):
+                yield item if kind == reason else SkippedItem(name=f"{kind} of {item.name}", reason=reason)
 
 
 _KINDS = {
@@ -95,9 +107,9 @@ _FRAMES = {"chart": "charts", "ole": "embedded objects", "oleObj": "embedded obj
 
 
 def _notes(archive: ZipFile, slide: str, number: int) -> Iterator[str]:
-    for kind, name in links(archive, slide).values():
+    for kind, name in read_relationships(archive, slide).values():
         if kind.endswith("/notesSlide"):
-            said = "\n\n".join(_Slide(archive, name, number, _NotRead()).blocks(xml(archive, name)))
+            said = "\n\n".join(_Slide(archive, name, number, _NotRead()).blocks(read_xml_member(archive, name)))
             if said:
                 yield f"Notes:\n{said}"
 
@@ -112,7 +124,7 @@ class _Slide:
         """The texts of shapes, tables and diagrams below an element, in the order of the file."""
         for child in _shown(element):
             if _is_hidden(child):
-                words = sum(len((one.text or "").split()) for one in all_called(child, "t"))
+                words = sum(len((one.text or "").split()) for one in find_elements_by_name(child, "t"))
                 self._not_read.found["hidden text", self._number] += words
                 continue
             match local(child):
@@ -128,7 +140,7 @@ class _Slide:
     def _graphic(self, data: Element) -> Iterator[str]:
         if (kind := _FRAMES.get(data.get("uri", "").rpartition("/")[2])) is not None:
             self._not_read.found[kind, self._number] += 1
-        elif (diagram := next(all_called(data, "relIds"), None)) is not None:
+        elif (diagram := next(find_elements_by_name(data, "relIds"), None)) is not None:
             yield from self._diagram(diagram)
         else:
             yield from self.blocks(data)
@@ -137,9 +149,9 @@ class _Slide:
         """The texts of SmartArt."""
         key = next((value for name, value in found.items() if name.endswith("}dm")), "")
         try:
-            _, name = links(self._archive, self._name).get(key, ("", ""))
-            points = [*all_called(xml(self._archive, name), "pt")]
-        except Unreadable:
+            _, name = read_relationships(self._archive, self._name).get(key, ("", ""))
+            points = [*find_elements_by_name(read_xml_member(self._archive, name), "pt")]
+        except UnreadableFileError:
             self._not_read.found["diagrams", self._number] += 1
             return
         texts = [_lines(point) for point in points if point.get("type", "node") in {"node", "asst"}]
@@ -147,7 +159,7 @@ class _Slide:
             yield said
 
     def _shape(self, shape: Element) -> str:
-        kind = next((holder.get("type", "body") for holder in all_called(shape, "ph")), "")
+        kind = next((holder.get("type", "body") for holder in find_elements_by_name(shape, "ph")), "")
         lines = _lines(shape)
         if kind in _FURNITURE or not lines:
             self._not_read.found["footers", self._number] += len(lines) if kind in _FOOTERS else 0
@@ -170,7 +182,7 @@ def _shown(element: Element) -> Iterator[Element]:
             yield child
             continue
         ways = [one for one in child if local(one) in {"Choice", "Fallback"}]
-        texts = [one for one in ways if next(all_called(one, "t"), None) is not None]
+        texts = [one for one in ways if next(find_elements_by_name(one, "t"), None) is not None]
         yield from (texts or ways or [child])[0]
 
 
@@ -181,7 +193,7 @@ class _Numbered(NamedTuple):
     at: int
 
 
-_STYLE = proven(r"\A(arabic|alphaLc|alphaUc|romanLc|romanUc)(?:Db)?(Period|ParenR|ParenBoth|Plain|Minus)\Z")
+_STYLE = compile_bounded(r"\A(arabic|alphaLc|alphaUc|romanLc|romanUc)(?:Db)?(Period|ParenR|ParenBoth|Plain|Minus)\Z")
 _FORMATS = {
     "arabic": "decimal",
     "alphaLc": "lowerLetter",
@@ -194,14 +206,14 @@ _AROUND = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}",
 
 def _lines(shape: Element) -> list[str]:
     """Its paragraphs: as a list if there are several, and with the numbers that they are shown with."""
-    levels = {local(one)[:4]: one for style in all_called(shape, "lstStyle") for one in style}
+    levels = {local(one)[:4]: one for style in find_elements_by_name(shape, "lstStyle") for one in style}
     counts: dict[int, _Numbered] = {}
     found: list[tuple[str, str]] = []
-    for paragraph in all_called(shape, "p"):
+    for paragraph in find_elements_by_name(shape, "p"):
         if not (text := _text(paragraph)):
             continue
         properties = next((one for one in paragraph if local(one) == "pPr"), None)
-        level = whole_number(properties.get("lvl") if properties is not None else None, 0)
+        level = parse_whole_number(properties.get("lvl") if properties is not None else None, 0)
         number = _list_number(properties, levels.get(f"lvl{level + 1}"), counts.get(level))
         counts = {at: one for at, one in counts.items() if at < level} | ({level: number} if number else {})
         found.append((_label(number) if number else "", text))
@@ -218,7 +230,7 @@ def _list_number(own: Element | None, inherited: Element | None, last: _Numbered
             if local(one) == "buAutoNum":
                 style = one.get("type", "")
                 goes_on = last is not None and last.style == style
-                return _Numbered(style, last.at + 1 if last and goes_on else whole_number(one.get("startAt"), 1))
+                return _Numbered(style, last.at + 1 if last and goes_on else parse_whole_number(one.get("startAt"), 1))
     return None
 
 
@@ -240,7 +252,7 @@ def _table(table: Element) -> str:
             elif cell.get("hMerge") in _ON and cells:
                 cells.append(cells[-1])
             else:
-                cells.append(" ".join(" ".join(_text(one) for one in all_called(cell, "p")).split()))
+                cells.append(" ".join(" ".join(_text(one) for one in find_elements_by_name(cell, "p")).split()))
         rows.append(" | ".join(cells))
         above = cells
     return "\n".join(rows)
@@ -259,10 +271,10 @@ def _runs(element: Element) -> Iterator[Run]:
             case "br":
                 yield Run("\n")
             case "oMathPara":
-                for number, formula in enumerate(all_called(child, "oMath")):
-                    yield Run(f"{chr(10) if number else ''}{formula_text(formula)}")
+                for number, formula in enumerate(find_elements_by_name(child, "oMath")):
+                    yield Run(f"{chr(10) if number else ''}{render_formula(formula)}")
             case "oMath":
-                yield Run(formula_text(child))
+                yield Run(render_formula(child))
             case "t":
                 yield Run(child.text or "")
             case _:

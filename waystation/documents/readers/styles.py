@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from bs4 import Tag
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 
-_COMPOUND = proven(r"(?:[a-z][\w-]*+|\*)?(?:[.#][\w-]++){0,10}+", re.IGNORECASE)
-_SIMPLE = proven(r"[.#]?[\w*-]++")
-_ZERO = proven(r"0(?:\.0{1,5})?(?:px|pt|em|rem|%|vh|vw)?")
-_FAR_OFF = proven(r"-\d{3,9}(?:\.\d{1,5})?(?:px|pt|em|rem|%|vh|vw|ex|ch|cm|in|mm)|-\d{2,9}(?:\.\d{1,5})?(?:em|rem)")
+_COMPOUND = compile_bounded(r"(?:[a-z][\w-]*+|\*)?(?:[.#][\w-]++){0,10}+", re.IGNORECASE)
+_SIMPLE = compile_bounded(r"[.#]?[\w*-]++")
+_ZERO = compile_bounded(r"0(?:\.0{1,5})?(?:px|pt|em|rem|%|vh|vw)?")
+_FAR_OFF = compile_bounded(
+    r"-\d{3,9}(?:\.\d{1,5})?(?:px|pt|em|rem|%|vh|vw|ex|ch|cm|in|mm)|-\d{2,9}(?:\.\d{1,5})?(?:em|rem)"
+)
 _USED = frozenset({
     *("display", "visibility", "opacity", "font-size", "color", "mso-hide", "overflow", "overflow-y"),
     *("height", "max-height", "width", "max-width", "left", "top", "text-indent"),
@@ -26,7 +28,7 @@ _MOST_RULES = 20_000
 _MOST_ANCESTORS = 200
 
 
-class Look(NamedTuple):
+class ElementStyle(NamedTuple):
     """What is said of an element itself; None: nothing."""
 
     shown: bool | None = None
@@ -41,7 +43,7 @@ class Look(NamedTuple):
     list_style: str | None = None
 
 
-_NOTHING = Look()
+_NOTHING = ElementStyle()
 
 
 class _Rule(NamedTuple):
@@ -57,7 +59,7 @@ class StyleSheet:
 
     def __init__(self, sheets: Sequence[str]) -> None:
         self._by_key: dict[str, list[_Rule]] = {}
-        self._looks: dict[int, tuple[Tag, Look]] = {}
+        self._looks: dict[int, tuple[Tag, ElementStyle]] = {}
         """By identity of their elements, which stay the same as long as they are kept here."""
         count = 0
         for selectors, said in (rule for sheet in sheets for rule in _rules(_without_comments(sheet))):
@@ -70,7 +72,7 @@ class StyleSheet:
                     _Rule(compounds, (*_specificity(compounds), count), said)
                 )
 
-    def look(self, tag: Tag) -> Look:
+    def look(self, tag: Tag) -> ElementStyle:
         """What is said of an element, the strongest saying last."""
         written = tag.get("style")
         if not self._by_key and not written:
@@ -79,7 +81,7 @@ class StyleSheet:
             self._looks[id(tag)] = (tag, self._found(tag, str(written or "")))
         return self._looks[id(tag)][1]
 
-    def _found(self, tag: Tag, written: str) -> Look:
+    def _found(self, tag: Tag, written: str) -> ElementStyle:
         rules = sorted(self._matching(tag), key=lambda rule: rule.weight) if self._by_key else []
         said: dict[str, str] = {}
         for declared in (*(rule.said for rule in rules), _declared(written)):
@@ -174,12 +176,12 @@ def _is(tag: Tag, compound: str) -> bool:
     return True
 
 
-def _look(said: Mapping[str, str]) -> Look:
+def _look(said: Mapping[str, str]) -> ElementStyle:
     display, visibility = said.get("display", ""), said.get("visibility", "")
     decoration = said.get("text-decoration-line") or said.get("text-decoration") or ""
     style = (said.get("list-style-type") or said.get("list-style") or "").split()
     size = said.get("font-size", "")
-    return Look(
+    return ElementStyle(
         shown=False if _is_gone(said) else (True if display else None),
         visible=None if not visibility else visibility not in {"hidden", "collapse"},
         sized=None if not size else not _ZERO.fullmatch(size),

@@ -17,12 +17,12 @@ from zipfile import BadZipFile, ZipFile
 
 import mammoth
 
-from waystation.documents.documents import LeftOut
-from waystation.documents.readers.extract import DocumentPart, Extract, Unreadable
-from waystation.documents.readers.html import LABEL, LABEL_END, lowered, raised, read_html
+from waystation.documents.documents import SkippedItem
+from waystation.documents.readers.extract import DocumentPart, ExtractionResult, UnreadableFileError
+from waystation.documents.readers.html import LABEL, LABEL_END, format_subscript, format_superscript, read_html
 from waystation.documents.readers.numbers import format_number
-from waystation.documents.readers.office import OFF, links, local, xml
-from waystation.kernel.patterns import proven
+from waystation.documents.readers.office import OFF, local, read_relationships, read_xml_member
+from waystation.kernel.patterns import compile_bounded
 
 _MAIN = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _W = f"{{{_MAIN}}}"
@@ -52,7 +52,7 @@ class _Result(Protocol):
     messages: Sequence[_Converted]
 
 
-def word_extract(archive: ZipFile, main: str) -> Extract:
+def extract_docx(archive: ZipFile, main: str) -> ExtractionResult:
     """The whole text without places: a Word file has no pages before it is printed. Raises Unreadable."""
     package = _Package(archive, main)
     try:
@@ -64,25 +64,25 @@ def word_extract(archive: ZipFile, main: str) -> Extract:
             ),
         )
     except (
-        *(BadZipFile, zlib.error, ExpatError, OSError, Unreadable),
+        *(BadZipFile, zlib.error, ExpatError, OSError, UnreadableFileError),
         *(AttributeError, KeyError, IndexError, RecursionError, TypeError, ValueError),
     ) as error:
         # The library is written for whole files: whatever one lacks is an error of another type.
-        raise Unreadable(_DAMAGED) from error
+        raise UnreadableFileError(_DAMAGED) from error
     page = read_html(result.value.replace("↑</a>", "</a>"), labelled=True)
     told = [*package.left_out, *_messages(result.messages)]
-    return Extract([DocumentPart("", page.text)], told)
+    return ExtractionResult([DocumentPart("", page.text)], told)
 
 
 def _no_picture(_: object) -> list[object]:
     return []
 
 
-_OF_STYLES = proven(r"Unrecognised \w{1,40} style: |\w{1,40} style with ID ")
+_OF_STYLES = compile_bounded(r"Unrecognised \w{1,40} style: |\w{1,40} style with ID ")
 """Messages that say nothing of the text: it is read, whatever its style is called."""
 _NOTHING_LOST = ("Ignoring complex field ", "Image of type ", "Could not find image ", "A v:imagedata ")
 _ELEMENT = "An unrecognised element was ignored: "
-_SIGN = proven(r"A w:sym element with an unsupported character was ignored: char (\w{1,8}) in font (.{0,100})")
+_SIGN = compile_bounded(r"A w:sym element with an unsupported character was ignored: char (\w{1,8}) in font (.{0,100})")
 _KNOWN = {
     "altChunk": "a part in another format",
     "subDoc": "a part in a file of its own",
@@ -93,7 +93,7 @@ _KNOWN = {
 """Elements whose contents are in other members, in forms that are not read."""
 
 
-def _messages(messages: Iterable[_Converted]) -> Iterator[LeftOut]:
+def _messages(messages: Iterable[_Converted]) -> Iterator[SkippedItem]:
     """What the library says, in words of those who have never seen the inside of a Word file."""
     counts = Counter(one.message for one in messages if not _OF_STYLES.match(one.message))
     for message, count in counts.items():
@@ -108,7 +108,7 @@ def _messages(messages: Iterable[_Converted]) -> Iterator[LeftOut]:
             name, reason = "part of the text", f"in a form that is not known ({element})"
         else:
             name, reason = "part of the text", f"{message[:1].lower()}{message[1:]}"
-        yield LeftOut(name=name, reason=f"{reason}{_times(count)}")
+        yield SkippedItem(name=name, reason=f"{reason}{_times(count)}")
 
 
 def _times(count: int) -> str:
@@ -119,13 +119,13 @@ class _Package:
     """The members of a Word file that are read, and what is not."""
 
     def __init__(self, archive: ZipFile, main: str) -> None:
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[SkippedItem] = []
         self._archive, self._main = archive, main
         self._found = self._targets()
 
     def in_usual_form(self) -> bytes:
         """An archive with the names that the library expects and nothing else. Raises Unreadable."""
-        document = xml(self._archive, self._main)
+        document = read_xml_member(self._archive, self._main)
         _join_bodies(document)
         optional = {name: self._optional(name) for name in _OPTIONAL}
         styles = _Styles(optional["styles"])
@@ -158,10 +158,10 @@ class _Package:
         folder = self._main.rpartition("/")[0]
         usual = {name: f"{folder}/{name}.xml".lstrip("/") for name in (*_OPTIONAL, "comments")}
         try:
-            linked = links(self._archive, self._main).values()
-        except Unreadable:
+            linked = read_relationships(self._archive, self._main).values()
+        except UnreadableFileError:
             linked = ()
-            self.left_out.append(LeftOut(name="links", reason="damaged"))
+            self.left_out.append(SkippedItem(name="links", reason="damaged"))
         said: dict[str, str] = {}
         for kind, name in linked:
             if name in self._archive.NameToInfo:
@@ -172,40 +172,42 @@ class _Package:
         if name not in self._found:
             return None
         try:
-            return xml(self._archive, self._found[name])
-        except Unreadable:
-            self.left_out.append(LeftOut(name=name, reason=_OPTIONAL[name]))
+            return read_xml_member(self._archive, self._found[name])
+        except UnreadableFileError:
+            self.left_out.append(SkippedItem(name=name, reason=_OPTIONAL[name]))
             return None
 
     def _links_outside(self, name: str) -> dict[str, str]:
         """Addresses by the ids of their links."""
         folder, _, file = name.rpartition("/")
         try:
-            listed = xml(self._archive, f"{folder}/_rels/{file}.rels".lstrip("/"))
-        except Unreadable:
+            listed = read_xml_member(self._archive, f"{folder}/_rels/{file}.rels".lstrip("/"))
+        except UnreadableFileError:
             return {}
         return {link.get("Id", ""): link.get("Target", "") for link in listed if link.get("TargetMode") == "External"}
 
-    def _beside(self) -> Iterator[LeftOut]:
+    def _beside(self) -> Iterator[SkippedItem]:
         """Texts that are not part of the document's own."""
         try:
-            linked = {name: kind.rpartition("/")[2] for kind, name in links(self._archive, self._main).values()}
-        except Unreadable:
+            linked = {
+                name: kind.rpartition("/")[2] for kind, name in read_relationships(self._archive, self._main).values()
+            }
+        except UnreadableFileError:
             return
         words: Counter[str] = Counter()
         for name, kind in linked.items():
             try:
                 texts = (
-                    [text.text or "" for text in xml(self._archive, name).iter() if local(text) == "t"]
+                    [text.text or "" for text in read_xml_member(self._archive, name).iter() if local(text) == "t"]
                     if (kind in _BESIDE)
                     else []
                 )
-            except Unreadable:
+            except UnreadableFileError:
                 texts = []
             words[_BESIDE.get(kind, "")] += sum(len(text.split()) for text in texts)
         for name in dict.fromkeys(_BESIDE.values()):
             if words[name]:
-                yield LeftOut(name=name, reason=f"not read ({_counted(words[name], 'word')})")
+                yield SkippedItem(name=name, reason=f"not read ({_counted(words[name], 'word')})")
 
 
 _BESIDE = {"header": "headers and footers", "footer": "headers and footers", "comments": "comments"}
@@ -378,7 +380,7 @@ class _List(NamedTuple):
 
 _CHECKED = frozenset("☐☑☒✓✔✗✘")
 """Signs before items that say something of them."""
-_PLACEHOLDER = proven(r"%([1-9])")
+_PLACEHOLDER = compile_bounded(r"%([1-9])")
 
 
 class _Numbering:
@@ -527,22 +529,22 @@ class _Cleaner:
         self._form_texts = _read_fields(root)
         self._clean(root, None)
 
-    def left_out(self) -> Iterator[LeftOut]:
+    def left_out(self) -> Iterator[SkippedItem]:
         """What is not in the texts that were cleaned."""
         words = sum(self._hidden)
         if words:
             passages = _counted(len([*filter(None, self._hidden)]), "passage")
             reason = f"{passages} of {_counted(words, 'word')} that no reader of the document sees"
-            yield LeftOut(name="hidden text", reason=reason)
+            yield SkippedItem(name="hidden text", reason=reason)
         if self._deleted:
             reason = f"{_counted(self._deleted, 'word')} that tracked changes take out"
-            yield LeftOut(name="deleted text", reason=reason)
+            yield SkippedItem(name="deleted text", reason=reason)
         if self._charts:
-            yield LeftOut(name=f"charts or diagrams ({self._charts})", reason="not read")
+            yield SkippedItem(name=f"charts or diagrams ({self._charts})", reason="not read")
         for name, count in self._unread.items():
-            yield LeftOut(name=_KNOWN[name], reason=f"not read{_times(count)}")
+            yield SkippedItem(name=_KNOWN[name], reason=f"not read{_times(count)}")
         if self._lost_notes:
-            yield LeftOut(name=_counted(self._lost_notes, "note"), reason="damaged: missing in the file")
+            yield SkippedItem(name=_counted(self._lost_notes, "note"), reason="damaged: missing in the file")
 
     def _clean(self, element: Element, paragraph_style: str | None) -> None:
         children = _with_initials(element) if any(local(child) == "p" for child in element) else list(element)
@@ -589,7 +591,7 @@ class _Cleaner:
             case "moveFrom":  # it stands where it was moved to
                 pass
             case "oMath":
-                yield _text_run(formula_text(element))
+                yield _text_run(render_formula(element))
             case "footnoteReference" | "endnoteReference" as name:
                 kept = _said(element, "id") in self._notes[f"{name.removesuffix('Reference')}s"]
                 self._lost_notes += not kept
@@ -601,7 +603,7 @@ class _Cleaner:
             case "oMathPara":
                 for number, formula in enumerate(one for one in element.iter() if local(one) == "oMath"):
                     yield from [_run_of(Element(f"{_W}br"))] if number else []
-                    yield _text_run(formula_text(formula))
+                    yield _text_run(render_formula(formula))
             case _:
                 yield from _usual_sign(element)
 
@@ -755,9 +757,9 @@ class _Link(NamedTuple):
     anchor: str
 
 
-_ARGUMENT = proven(r'"((?:[^"\\]|\\.)*+)"?|\\([A-Za-z!])|([^\s"]++)')
+_ARGUMENT = compile_bounded(r'"((?:[^"\\]|\\.)*+)"?|\\([A-Za-z!])|([^\s"]++)')
 """Of a field's instruction: a quoted argument, a switch, or a word."""
-_ESCAPED = proven(r'\\(["\\])')
+_ESCAPED = compile_bounded(r'\\(["\\])')
 _WITH_ARGUMENT = frozenset("lot")
 """Switches of links that have one: a place, a text that is shown on pointing, a frame."""
 
@@ -968,7 +970,7 @@ def _alternative(element: Element) -> Sequence[Element]:
     return list(fallback[0]) if fallback else [one for choice in element for one in choice]
 
 
-def formula_text(element: Element) -> str:
+def render_formula(element: Element) -> str:
     """A formula of Word's on one line: `(a+b)/2`, `x^2`."""
     match local(element):
         case "t":
@@ -986,11 +988,11 @@ def formula_text(element: Element) -> str:
         case "phant" if (_value(element, "phantPr", "show") or "1") in OFF:
             return ""
         case _:
-            return _joined(map(formula_text, element))
+            return _joined(map(render_formula, element))
 
 
 def _part(element: Element, *names: str) -> str:
-    return "".join(formula_text(child) for child in element if local(child) in names)
+    return "".join(render_formula(child) for child in element if local(child) in names)
 
 
 def _with_scripts(element: Element) -> str:
@@ -1058,7 +1060,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 def _fenced(element: Element) -> str:
     """What stands in brackets, in the rows and columns of a matrix, or in equations below one another."""
-    inner = [formula_text(child) for child in element if local(child) in {"e", "mr"}]
+    inner = [render_formula(child) for child in element if local(child) in {"e", "mr"}]
     match local(element):
         case "m":
             return f"[{'; '.join(inner)}]"
@@ -1081,7 +1083,7 @@ def _unaligned(row: str) -> str:
 
 
 def _placed(below: str = "", above: str = "") -> str:
-    return (lowered(below) if below else "") + (raised(above) if above else "")
+    return (format_subscript(below) if below else "") + (format_superscript(above) if above else "")
 
 
 def _in_brackets(text: str) -> str:

@@ -12,10 +12,10 @@ import duckdb
 import numpy as np
 from duckdb import DuckDBPyConnection, DuckDBPyRelation, StatementType
 
-from waystation.documents.table_engine.engine import EngineRequest, Unusable
-from waystation.documents.table_engine.grid import ERROR, ERROR_PATTERN, Grid, grid
-from waystation.documents.tables import LINE_COLUMN, Cells, Column, Rows
-from waystation.kernel.patterns import Linear, linear
+from waystation.documents.table_engine.engine import EngineRequest, TableEngineError
+from waystation.documents.table_engine.grid import ERROR, ERROR_PATTERN, QueryableTable, build_queryable_table
+from waystation.documents.tables import LINE_COLUMN, Column, DictionaryColumn, Rows
+from waystation.kernel.patterns import LinearPattern, compile_linear
 
 TEXT = "VARCHAR"
 _SHORT, _LONG = 18, 38
@@ -29,11 +29,11 @@ class _Kind(NamedTuple):
     type: str
     written: str
     """A regular expression for the whole value, for RE2 here and in DuckDB."""
-    whole: Linear
+    whole: LinearPattern
 
 
 _KINDS = tuple(
-    _Kind(type_name, written, linear(rf"\A(?:{written})\z"))
+    _Kind(type_name, written, compile_linear(rf"\A(?:{written})\z"))
     for type_name, written in (
         ("BOOLEAN", "(?i:true|false)"),
         ("BIGINT", _WHOLE),
@@ -45,7 +45,7 @@ _KINDS = tuple(
 )
 
 
-def column_type(connection: DuckDBPyConnection, table: str, column: str, first: str) -> str:
+def infer_column_type(connection: DuckDBPyConnection, table: str, column: str, first: str) -> str:
     """The type of a column of text in which empty cells are NULL; `first` is its first value.
 
     No name may need quotes.
@@ -108,19 +108,19 @@ def answer_query(asked: EngineRequest) -> Rows:
     """Load the tables and run the query. Raises Unusable."""
     with duckdb.connect(":memory:", config=_CONFIGURATION) as connection:
         try:
-            tables = [grid(table) for table in asked.tables]
+            tables = [build_queryable_table(table) for table in asked.tables]
             for given, table in zip(asked.tables, tables, strict=True):
                 _load(connection, given.name, table)
             connection.execute("BEGIN TRANSACTION READ ONLY")
             cautions = tuple(caution for table in tables for caution in table.cautions)
             return _rows(_selected(connection, asked.sql), asked.most_rows, cautions)
         except duckdb.OutOfMemoryException as error:
-            raise Unusable(f"This needs more than {MEMORY_MB} MB of memory. Query less at once.") from error
+            raise TableEngineError(f"This needs more than {MEMORY_MB} MB of memory. Query less at once.") from error
         except duckdb.Error as error:
-            raise Unusable(str(error)[:_REASON_CHARACTERS]) from error
+            raise TableEngineError(str(error)[:_REASON_CHARACTERS]) from error
 
 
-def _load(connection: DuckDBPyConnection, table_name: str, table: Grid) -> None:
+def _load(connection: DuckDBPyConnection, table_name: str, table: QueryableTable) -> None:
     keys = [f"c{number}" for number in range(len(table.names))]
     cells = {key: _taken(column) for key, column in zip(keys, table.columns, strict=True)}
     connection.register(_GIVEN, cells | {"line": np.array(table.lines, dtype=np.int64)})
@@ -135,13 +135,13 @@ def _load(connection: DuckDBPyConnection, table_name: str, table: Grid) -> None:
     connection.execute(f"DROP TABLE {_TEXT}")
 
 
-def _typed(connection: DuckDBPyConnection, key: str, column: Cells) -> str:
+def _typed(connection: DuckDBPyConnection, key: str, column: DictionaryColumn) -> str:
     """The column of `_TEXT` in its type. Errors of spreadsheets are NULL among numbers and dates, and text in text."""
     if not any(ERROR.match(value.strip()) for value in column.values):
-        return f"CAST({key} AS {column_type(connection, _TEXT, key, _first(column))})"
+        return f"CAST({key} AS {infer_column_type(connection, _TEXT, key, _first(column))})"
     whole = f"CASE WHEN regexp_full_match({key}, '{ERROR_PATTERN}') THEN NULL ELSE {key} END"
     connection.execute(f"CREATE TABLE {_WITHOUT_ERRORS} AS SELECT {whole} AS {key} FROM {_TEXT}")
-    type_name = column_type(connection, _WITHOUT_ERRORS, key, _first(column))
+    type_name = infer_column_type(connection, _WITHOUT_ERRORS, key, _first(column))
     connection.execute(f"DROP TABLE {_WITHOUT_ERRORS}")
     return f"CAST({key if type_name == TEXT else whole} AS {type_name})"
 
@@ -149,7 +149,9 @@ def _typed(connection: DuckDBPyConnection, key: str, column: Cells) -> str:
 def _selected(connection: DuckDBPyConnection, sql: str) -> DuckDBPyRelation:
     statements = connection.extract_statements(sql)
     if [statement.type for statement in statements] != [StatementType.SELECT]:
-        raise Unusable("Only one SELECT at a time is carried out (PIVOT with its values in IN), and nothing else.")
+        raise TableEngineError(
+            "Only one SELECT at a time is carried out (PIVOT with its values in IN), and nothing else."
+        )
     return connection.sql(statements[0])
 
 
@@ -184,11 +186,11 @@ def _count(selected: DuckDBPyRelation) -> int | None:
     return int(count) if count <= MOST_COUNTED else None
 
 
-def _taken(column: Cells) -> "np.ndarray[tuple[int], np.dtype[np.object_]]":
+def _taken(column: DictionaryColumn) -> "np.ndarray[tuple[int], np.dtype[np.object_]]":
     return np.array(column.values, dtype=object)[np.array(column.codes, dtype=np.int64)]
 
 
-def _first(column: Cells) -> str:
+def _first(column: DictionaryColumn) -> str:
     """The first value that is no error; empty where there is none."""
     cells = (column.values[code].strip() for code in column.codes)
     return next((cell for cell in cells if cell and not ERROR.match(cell)), "")

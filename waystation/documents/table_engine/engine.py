@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pydantic import ValidationError
 
 from waystation.documents.tables import Rows, Table, TableText
-from waystation.kernel.errors import QueryRefused
+from waystation.kernel.errors import TableQueryError
 from waystation.kernel.value import Value
-from waystation.security.children import Child, ChildFailed, ChildHung
+from waystation.security.children import ChildFailed, ChildTimeoutError, ConfinedProcess
 
 ENGINE_MEMORY = 2_000_000_000
 """Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""
@@ -26,7 +26,7 @@ class EngineRequest(Value):
     most_rows: int = 0
 
 
-class Answered(Value):
+class EngineResponse(Value):
     """The table, or the result, or why there is none."""
 
     table: Table | None = None
@@ -34,7 +34,7 @@ class Answered(Value):
     refused: str = ""
 
 
-class Unusable(Exception):
+class TableEngineError(Exception):
     """A text that is no table, or a query that cannot be run. The message says why."""
 
 
@@ -45,7 +45,7 @@ _AT_ONCE = 2
 _PROGRAM = "waystation.documents.table_engine.engine_child"
 
 
-class DuckDbTables:
+class DuckDbTableEngine:
     """A `TableEngine`. Tables are given to the child through a pipe: no document is written to a file."""
 
     def __init__(self, seconds: float = SECONDS, at_once: int = _AT_ONCE) -> None:
@@ -56,42 +56,42 @@ class DuckDbTables:
         """See `TableEngine`."""
         answered = await self._asked(EngineRequest(text=text.replace(text=_encodable(text.text))))
         if answered.table is None:
-            raise QueryRefused(answered.refused)
+            raise TableQueryError(answered.refused)
         return answered.table
 
     async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> Rows:
         """See `TableEngine`."""
         answered = await self._asked(EngineRequest(sql=_encodable(sql), tables=tuple(tables), most_rows=most_rows))
         if answered.rows is None:
-            raise QueryRefused(answered.refused)
+            raise TableQueryError(answered.refused)
         return answered.rows
 
-    async def _asked(self, asked: EngineRequest) -> Answered:
+    async def _asked(self, asked: EngineRequest) -> EngineResponse:
         async with self._free:
             return await self._answered((await asyncio.to_thread(asked.model_dump_json)).encode())
 
-    async def _answered(self, asked: bytes) -> Answered:
+    async def _answered(self, asked: bytes) -> EngineResponse:
         # Started by the thread of the event loop, with which it ends.
         child = self._started()
         try:
             said = await asyncio.to_thread(child.ask, asked, self._seconds)
-            return await asyncio.to_thread(Answered.model_validate_json, said)
-        except ChildHung:
-            raise QueryRefused(
+            return await asyncio.to_thread(EngineResponse.model_validate_json, said)
+        except ChildTimeoutError:
+            raise TableQueryError(
                 f"This took longer than {self._seconds:g} s. Query less at once, and end every recursion."
             ) from None
         except (ChildFailed, ValidationError):
-            raise QueryRefused(
+            raise TableQueryError(
                 "The engine broke down on this. Ask for it in another way, or go on without it."
             ) from None
         finally:
             child.end()
 
-    def _started(self) -> Child:
+    def _started(self) -> ConfinedProcess:
         try:
-            return Child(_PROGRAM, ENGINE_MEMORY)
+            return ConfinedProcess(_PROGRAM, ENGINE_MEMORY)
         except OSError as error:
-            raise QueryRefused(
+            raise TableQueryError(
                 f"The engine could not be started ({type(error).__name__}). Try again later, or go on without it."
             ) from None
 

@@ -6,7 +6,7 @@ It protects its parent from what it runs: whatever DuckDB does that nobody fores
 
 from collections.abc import Sequence
 
-from waystation.documents.table_engine.engine import ENGINE_MEMORY, Answered, EngineRequest, Unusable
+from waystation.documents.table_engine.engine import ENGINE_MEMORY, EngineRequest, EngineResponse, TableEngineError
 from waystation.documents.table_engine.grid import read_grid
 
 
@@ -15,21 +15,21 @@ def prepare() -> None:
 
 
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
-    """An `Answered` as JSON, for an `Asked`."""
+    """An `EngineResponse` as JSON, for an `CompactionOptions`."""
     return _answered(EngineRequest.model_validate_json(request)).model_dump_json().encode()
 
 
-def _answered(asked: EngineRequest) -> Answered:
+def _answered(asked: EngineRequest) -> EngineResponse:
     try:
         if asked.text is not None:
-            return Answered(table=read_grid(asked.text))
+            return EngineResponse(table=read_grid(asked.text))
         # DuckDB takes longer to load than most tables take to be read.
         from waystation.documents.table_engine.database import answer_query as rows_of  # noqa: PLC0415
 
-        return Answered(rows=rows_of(asked))
-    except Unusable as unusable:
-        return Answered(refused=str(unusable))
+        return EngineResponse(rows=rows_of(asked))
+    except TableEngineError as unusable:
+        return EngineResponse(refused=str(unusable))
     except MemoryError:
-        return Answered(
+        return EngineResponse(
             refused=f"This needs more than {ENGINE_MEMORY // 1_000_000_000} GB of memory. Query less at once."
         )

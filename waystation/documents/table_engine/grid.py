@@ -11,10 +11,10 @@ from itertools import accumulate, zip_longest
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from waystation.documents.table_engine.engine import Unusable
-from waystation.documents.tables import LINE_COLUMN, Cells, Table, TableText
-from waystation.kernel.patterns import linear, proven
-from waystation.privacy.policy import Replaced, replaced_in
+from waystation.documents.table_engine.engine import TableEngineError
+from waystation.documents.tables import LINE_COLUMN, DictionaryColumn, Table, TableText
+from waystation.kernel.patterns import compile_bounded, compile_linear
+from waystation.privacy.policy import ReplacedRange, select_replaced_ranges
 
 if TYPE_CHECKING:
     import _csv
@@ -31,17 +31,17 @@ _SAMPLE_CHARACTERS = 10_000
 """Of each of its rows."""
 _SEPARATORS = ("\t", ";", "|", ",")
 """Where several fit alike, the one that is least at home within cells."""
-_BETWEEN_CELLS = proven(r"(?:^| )\|(?: |$)")
+_BETWEEN_CELLS = compile_bounded(r"(?:^| )\|(?: |$)")
 ERROR_PATTERN = r"#(?:N/A|NV|DIV/0!|[\p{Lu}_]{2,20}[!?])|Err:\d{3}"
 """What programs write in a cell whose formula has no result, in any of their languages: for RE2 here and in DuckDB."""
-ERROR = linear(rf"\A(?:{ERROR_PATTERN})\z")
+ERROR = compile_linear(rf"\A(?:{ERROR_PATTERN})\z")
 
 
-class Grid(NamedTuple):
+class QueryableTable(NamedTuple):
     """A table by named columns, and the line in the document on which each row begins."""
 
     names: Sequence[str]
-    columns: Sequence[Cells]
+    columns: Sequence[DictionaryColumn]
     """Without the row that names them."""
     lines: Sequence[int]
     cautions: Sequence[str]
@@ -50,7 +50,7 @@ class Grid(NamedTuple):
 class _Row(NamedTuple):
     line: int
     cells: list[str]
-    hidden: Sequence[tuple[int, Replaced]] = ()
+    hidden: Sequence[tuple[int, ReplacedRange]] = ()
     """Of its cells, each with the number of its cell."""
 
 
@@ -91,13 +91,15 @@ def read_grid(text: TableText) -> Table:
     """The rows of a text. Raises Unusable, which quotes no cell."""
     rows = list(_rows(text))
     if not rows:
-        raise Unusable(f"{text.name} has no rows.")
+        raise TableEngineError(f"{text.name} has no rows.")
     widest = max(rows, key=lambda row: len(row.cells))
     width = len(widest.cells)
     if width > MOST_COLUMNS:
-        raise Unusable(f"Line {widest.line} of {text.name} has {width:,} cells, and {MOST_COLUMNS} is the most.")
+        raise TableEngineError(
+            f"Line {widest.line} of {text.name} has {width:,} cells, and {MOST_COLUMNS} is the most."
+        )
     if width * len(rows) > MOST_CELLS:
-        raise Unusable(f"{text.name} has more than {MOST_CELLS:,} cells. Query fewer lines of it at once.")
+        raise TableEngineError(f"{text.name} has more than {MOST_CELLS:,} cells. Query fewer lines of it at once.")
     return Table(
         name=text.name,
         columns=tuple(_columns(rows)),
@@ -115,8 +117,8 @@ def _above(text: TableText, first: int) -> tuple[int, int] | None:
     return (text.first_line, first - 1) if any(map(str.strip, lines[said:])) else None
 
 
-def _columns(rows: Sequence[_Row]) -> Iterator[Cells]:
-    hidden: dict[int, list[tuple[int, Replaced]]] = {}
+def _columns(rows: Sequence[_Row]) -> Iterator[DictionaryColumn]:
+    hidden: dict[int, list[tuple[int, ReplacedRange]]] = {}
     for number, row in enumerate(rows):
         for column, found in row.hidden:
             hidden.setdefault(column, []).append((number, found))
@@ -124,23 +126,25 @@ def _columns(rows: Sequence[_Row]) -> Iterator[Cells]:
         yield _cells(cells, hidden.get(number, ()))
 
 
-def _cells(column: Sequence[str], hidden: Sequence[tuple[int, Replaced]]) -> Cells:
+def _cells(column: Sequence[str], hidden: Sequence[tuple[int, ReplacedRange]]) -> DictionaryColumn:
     """`hidden`: what is, with the number of its row."""
     places: dict[str, int] = {}
     codes = (0, *[places.setdefault(value, len(places) + 1) for value in column[1:]])
-    found: dict[int, dict[Replaced, None]] = {}
+    found: dict[int, dict[ReplacedRange, None]] = {}
     for row, one in hidden:
         found.setdefault(codes[row], {})[one] = None
-    return Cells(values=(column[0], *places), codes=codes, hidden={place: tuple(each) for place, each in found.items()})
+    return DictionaryColumn(
+        values=(column[0], *places), codes=codes, hidden={place: tuple(each) for place, each in found.items()}
+    )
 
 
-def grid(table: Table) -> Grid:
+def build_queryable_table(table: Table) -> QueryableTable:
     """The table as queries see it. Raises Unusable."""
     if not table.lines:
-        raise Unusable(f"{table.name} has no rows.")
+        raise TableEngineError(f"{table.name} has no rows.")
     first = [column.values[column.codes[0]] for column in table.columns]
     below = 1 if table.heading else 0
-    return Grid(
+    return QueryableTable(
         names=_names(first[: table.widths[0]] if table.heading else [], len(table.columns)),
         columns=[column.replace(codes=column.codes[below:]) for column in table.columns],
         lines=table.lines[below:],
@@ -153,7 +157,7 @@ def _rows(table: TableText) -> Iterator[_Row]:
     lines = text.splitlines()
     for number, line in enumerate(lines, table.first_line):
         if "\0" in line:
-            raise Unusable(f"Line {number} of {table.name} has a NUL character: this is no table of text.")
+            raise TableEngineError(f"Line {number} of {table.name} has a NUL character: this is no table of text.")
     hidden = _Hidden(table.hidden, lines, len(table.text) - len(text))
     if table.sheet or not (dialect := _dialect(lines, table)):
         return _piped(lines, hidden, table.first_line)
@@ -163,16 +167,16 @@ def _rows(table: TableText) -> Iterator[_Row]:
 class _Hidden:
     """What of a table's lines is not shown."""
 
-    def __init__(self, found: Sequence[Replaced], lines: Sequence[str], begin: int) -> None:
+    def __init__(self, found: Sequence[ReplacedRange], lines: Sequence[str], begin: int) -> None:
         """`begin`: where the first line does."""
         self._found = found
         self._starts = list(accumulate((len(line) + 1 for line in lines), initial=begin)) if found else []
 
-    def of(self, first: int, last: int) -> list[Replaced]:
+    def of(self, first: int, last: int) -> list[ReplacedRange]:
         """In the text of these lines, counted from 0, the last not among them."""
         if not self._found:
             return []
-        return list(replaced_in(self._found, self._starts[first], self._starts[last] - 1))
+        return list(select_replaced_ranges(self._found, self._starts[first], self._starts[last] - 1))
 
 
 def _piped(lines: Sequence[str], hidden: _Hidden, first_line: int) -> Iterator[_Row]:
@@ -214,7 +218,9 @@ def _end_of_escaped(row: str, begin: int, closing: str) -> int:
     return min(end, len(row))
 
 
-def _in_cells(cells: Iterator[_Stretch], row: str, found: Sequence[Replaced]) -> Iterator[tuple[int, Replaced]]:
+def _in_cells(
+    cells: Iterator[_Stretch], row: str, found: Sequence[ReplacedRange]
+) -> Iterator[tuple[int, ReplacedRange]]:
     """What is hidden of each cell, in characters of its value; without a placeholder where that stands for more."""
     first = 0
     for number, cell in enumerate(cells):
@@ -227,9 +233,9 @@ def _in_cells(cells: Iterator[_Stretch], row: str, found: Sequence[Replaced]) ->
             yield number, one
 
 
-def _in_cell(cell: _Stretch, row: str, found: Sequence[Replaced]) -> Iterator[Replaced]:
+def _in_cell(cell: _Stretch, row: str, found: Sequence[ReplacedRange]) -> Iterator[ReplacedRange]:
     if cell.escaped:  # where in the value it stands is not worth counting: all of the cell is hidden
-        yield from (Replaced(0, cell.end - cell.start, one.type, "") for one in found[:1])
+        yield from (ReplacedRange(0, cell.end - cell.start, one.type, "") for one in found[:1])
         return
     at, marks = cell.start, 0
     for one in found:
@@ -240,7 +246,7 @@ def _in_cell(cell: _Stretch, row: str, found: Sequence[Replaced]) -> Iterator[Re
             at = place
         if ends[0] < ends[1]:
             own = cell.start <= one.start and one.end <= cell.end
-            yield Replaced(ends[0], ends[1], one.type, one.placeholder if own else "")
+            yield ReplacedRange(ends[0], ends[1], one.type, one.placeholder if own else "")
 
 
 def _is_rule(line: str) -> bool:
@@ -261,14 +267,14 @@ def _separated(lines: Sequence[str], hidden: _Hidden, dialect: _Dialect, table: 
                 yield _Row(table.first_line + begins, cells, places)
             begins = ends
     except csv.Error as error:
-        raise Unusable(
+        raise TableEngineError(
             f"The row of {table.name} that begins on line {table.first_line + begins} cannot be read "
             f"({error}): a cell there is too long, or its quotation mark closes too early or never. Query the "
             "lines before or after it."
         ) from None
 
 
-_SAYS_SEPARATOR = proven(r"\A\"?sep=(?P<separator>[^\w\s\"]|\t)\"?[ \t]{0,4}\Z", re.IGNORECASE)
+_SAYS_SEPARATOR = compile_bounded(r"\A\"?sep=(?P<separator>[^\w\s\"]|\t)\"?[ \t]{0,4}\Z", re.IGNORECASE)
 """What Excel writes above a table to tell itself how to read it."""
 _MAX_PREAMBLE = 10
 """Lines with something on them."""

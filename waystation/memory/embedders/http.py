@@ -17,9 +17,9 @@ import httpx2
 from pydantic import JsonValue, SecretStr, ValidationError
 
 from waystation.kernel.errors import BadInput, MemoryUnavailable
-from waystation.kernel.network import why_broken
+from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import Value
-from waystation.memory.embedders.local import LikeByWords, Vector, of_length_1
+from waystation.memory.embedders.local import LexicalSimilarityMixin, Vector, normalise_vector
 from waystation.memory.ports import Use
 
 Vendor = Literal["voyage", "openai"]
@@ -43,7 +43,7 @@ October 2026). Of other models the dimension must be set, and is not asked for: 
 
 
 class Endpoint(Value):
-    """A model on a server. Made by `endpoint_of`."""
+    """A model on a server. Made by `resolve_embedding_endpoint`."""
 
     vendor: Vendor
     url: str
@@ -77,7 +77,7 @@ class Endpoint(Value):
         return body
 
 
-def endpoint_of(
+def resolve_embedding_endpoint(
     vendor: Vendor, url: str | None, model: str | None, dimension: int | None, key: SecretStr | None
 ) -> Endpoint:
     """The endpoint that these settings mean; what is not given is the vendor's own. Raises BadInput."""
@@ -141,9 +141,9 @@ def _failure_of(response: httpx2.Response) -> _Failure:
             return _Failure(f"refused the request (HTTP {status})", passes=False)
 
 
-def unreachable(error: httpx2.HTTPError) -> _Failure:
+def make_unreachable_failure(error: httpx2.HTTPError) -> _Failure:
     """No answer came. Only its cause in our words is said: the error's message may quote an address."""
-    return _Failure(f"does not answer: {why_broken(error)}", passes=True)
+    return _Failure(f"does not answer: {describe_connection_error(error)}", passes=True)
 
 
 def _delay(response: httpx2.Response) -> float:
@@ -162,7 +162,7 @@ _READ_CHARACTERS = 8_000
 """Of a text: passages are far shorter, and the smallest of the vendors' contexts takes it."""
 
 
-class RequestPatience(Value):
+class EmbeddingRetryPolicy(Value):
     """How long a request may take: a time limit for each try, and a few tries where waiting may help."""
 
     timeout_s: float = 15.0
@@ -172,7 +172,7 @@ class RequestPatience(Value):
     """A server that asks for more is given up: what could not be written waits in the outbox."""
 
 
-_PATIENCE = RequestPatience()
+_PATIENCE = EmbeddingRetryPolicy()
 
 
 class _Embedded(Value, allow_inf_nan=False):
@@ -184,10 +184,10 @@ class _Answer(Value):
     data: tuple[_Embedded, ...]
 
 
-class HttpEmbedder(LikeByWords):
+class HttpEmbedder(LexicalSimilarityMixin):
     """Implements the port `Embedder`. No request is made before the first text."""
 
-    def __init__(self, endpoint: Endpoint, patience: RequestPatience = _PATIENCE) -> None:
+    def __init__(self, endpoint: Endpoint, patience: EmbeddingRetryPolicy = _PATIENCE) -> None:
         self.name = endpoint.name
         self.dimension: int | None = endpoint.dimension
         self._endpoint = endpoint
@@ -232,7 +232,7 @@ class HttpEmbedder(LikeByWords):
         except TimeoutError:
             return SLOW
         except httpx2.HTTPError as error:
-            return unreachable(error)
+            return make_unreachable_failure(error)
         return self._read(response, len(texts)) if response.status_code == 200 else _failure_of(response)
 
     def _read(self, response: httpx2.Response, count: int) -> tuple[Vector | None, ...] | _Failure:
@@ -247,7 +247,7 @@ class HttpEmbedder(LikeByWords):
             given = " and ".join(str(length) for length in sorted(lengths))
             words = f"gives vectors of {given} dimensions, not of {self.dimension}: set WAYSTATION_EMBEDDER_DIMENSION"
             return _Failure(words, passes=False)
-        return tuple(of_length_1(row.embedding) for row in rows)
+        return tuple(normalise_vector(row.embedding) for row in rows)
 
 
 def _batches(texts: dict[int, str]) -> Iterator[list[int]]:

@@ -26,7 +26,7 @@ from typing import Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from waystation.documents.search_terms import ComparedTexts, of_best
+from waystation.documents.search_terms import TextScorer, normalize_scores
 from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.memory.ports import Use
 
@@ -56,17 +56,19 @@ class _Model(Protocol):
     def embed(self, texts: list[str], *, batch_size: int) -> object: ...
 
 
-class LikeByWords:
+class LexicalSimilarityMixin:
     """The part of the port `Embedder` that needs no vectors."""
 
-    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
+    async def compute_similarity(
+        self, query: str, texts: Sequence[str], above: Sequence[str] = ()
+    ) -> tuple[float, ...]:
         """By BM25 among the texts."""
         return await asyncio.to_thread(_by_words, query, texts, above)
 
 
 def _by_words(query: str, texts: Sequence[str], above: Sequence[str]) -> tuple[float, ...]:
-    compared = ComparedTexts(query, texts)
-    return compared.likeness(compared.scores(), above)
+    compared = TextScorer(query, texts)
+    return compared.compute_similarity(compared.scores(), above)
 
 
 class WordLlamaEmbedder:
@@ -89,16 +91,18 @@ class WordLlamaEmbedder:
         read = [text.strip()[:_READ_CHARACTERS] for text in texts]
         return await self._with_model(lambda model: self._vectors(model, read))
 
-    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
+    async def compute_similarity(
+        self, query: str, texts: Sequence[str], above: Sequence[str] = ()
+    ) -> tuple[float, ...]:
         """By BM25 among the texts, and by how near each token of the query is to the nearest of the text.
 
         Raises MemoryUnavailable.
         """
-        compared = await asyncio.to_thread(ComparedTexts, query, texts)
+        compared = await asyncio.to_thread(TextScorer, query, texts)
         by_words = await asyncio.to_thread(compared.scores)
         by_tokens = await self._with_model(lambda model: _nearness(model, query, texts))
         own = [WORDS_SHARE * one + (1 - WORDS_SHARE) * other for one, other in zip(by_words, by_tokens, strict=True)]
-        return await asyncio.to_thread(compared.likeness, own, above)
+        return await asyncio.to_thread(compared.compute_similarity, own, above)
 
     async def _with_model(self, work: Callable[[_Model], _T]) -> _T:
         async with self._one_at_a_time:
@@ -134,7 +138,7 @@ def _nearness(model: _Model, query: str, texts: Sequence[str]) -> list[float]:
         float(rarity @ np.maximum(0, (asked @ _directions(model, tokens).T).max(axis=1))) if tokens else 0.0
         for tokens in read
     ]
-    return of_best(found)
+    return normalize_scores(found)
 
 
 def _tokens(model: _Model, texts: list[str]) -> list[list[int]]:
@@ -162,7 +166,7 @@ def _load() -> _Model:
 Vector = tuple[float, ...]
 
 
-def of_length_1(numbers: Sequence[float]) -> Vector | None:
+def normalise_vector(numbers: Sequence[float]) -> Vector | None:
     """The same direction; None where there is none, as in a text without words."""
     length = math.hypot(*numbers)
     return tuple(number / length for number in numbers) if length > 0 else None
@@ -187,7 +191,7 @@ class _FastModel(Protocol):
     def query_embed(self, query: list[str]) -> Iterable[object]: ...
 
 
-class FastEmbedder(LikeByWords):
+class FastEmbedder(LexicalSimilarityMixin):
     """Implements the port `Embedder`. The model is loaded with the first texts."""
 
     def __init__(self, model: str, dimension: int, folder: Path | None) -> None:
@@ -225,7 +229,7 @@ class FastEmbedder(LikeByWords):
             model = self._model = self._model or _load_fast(self._model_name, self._folder)
             try:
                 rows = model.query_embed(texts) if use == "query" else model.embed(texts, batch_size=_BATCH_TEXTS)
-                return [of_length_1(np.asarray(row, dtype=np.float64).tolist()) for row in rows]
+                return [normalise_vector(np.asarray(row, dtype=np.float64).tolist()) for row in rows]
             except (OSError, RuntimeError, TypeError, ValueError) as error:
                 failed = type(error).__name__
         raise MemoryUnavailable(f"the embedder {self.name} failed with {failed}")
@@ -284,9 +288,11 @@ class E5Embedder:
         read = [text.strip()[:_READ_CHARACTERS].replace("\0", " ") for text in texts]
         return await _of_texts_with_words(read, lambda said: self._vectors(said, use))
 
-    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
+    async def compute_similarity(
+        self, query: str, texts: Sequence[str], above: Sequence[str] = ()
+    ) -> tuple[float, ...]:
         """As the bundled embedder. Raises MemoryUnavailable."""
-        return await self._words.likeness(query, texts, above)
+        return await self._words.compute_similarity(query, texts, above)
 
     def _vectors(self, texts: list[str], use: Use) -> list[Vector | None]:
         with self._one_at_a_time:
@@ -295,7 +301,7 @@ class E5Embedder:
                 rows = [model.encode([text], use == "query")[0] for text in texts]
             except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
                 raise MemoryUnavailable(f"the embedder {self.name} failed with {type(error).__name__}") from None
-        return [of_length_1(np.asarray(row, dtype=np.float64).tolist()) for row in rows]
+        return [normalise_vector(np.asarray(row, dtype=np.float64).tolist()) for row in rows]
 
 
 def _load_small() -> _SmallModel:
@@ -304,7 +310,7 @@ def _load_small() -> _SmallModel:
     return cast(_SmallModel, E5())
 
 
-class NoEmbedder(LikeByWords):
+class NoEmbedder(LexicalSimilarityMixin):
     """Implements the port `Embedder` without vectors."""
 
     name: str = "none"

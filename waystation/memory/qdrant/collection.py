@@ -26,9 +26,17 @@ from qdrant_client.common.client_exceptions import QdrantException, ResourceExha
 from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
 from waystation.kernel.errors import BadInput, MemoryUnavailable
-from waystation.kernel.network import why_broken
+from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import Value
-from waystation.memory.qdrant.points import CREATED, KEYWORDS, MEANING, WORDS, Embedding, MadeWith, made_beside
+from waystation.memory.qdrant.points import (
+    CREATED,
+    KEYWORDS,
+    MEANING,
+    WORDS,
+    EmbeddingSpec,
+    MemoryMetadata,
+    build_draft_metadata,
+)
 
 CLIENT_ERRORS = (
     ApiException,
@@ -43,7 +51,7 @@ CLIENT_ERRORS = (
 """The client wraps what HTTP raises. The rest is gRPC, our time limit, answers that cannot be read, a closed client."""
 
 
-class Trouble(Enum):
+class QdrantErrorKind(Enum):
     """What went wrong, said of the server."""
 
     UNREACHABLE = "does not answer"
@@ -60,14 +68,20 @@ class Trouble(Enum):
     @property
     def passes(self) -> bool:
         """Whether trying again may help. A missing collection is made again."""
-        return self not in {Trouble.TAKEN, Trouble.FORBIDDEN, Trouble.REFUSED, Trouble.UNFIT, Trouble.UNREADABLE}
+        return self not in {
+            QdrantErrorKind.TAKEN,
+            QdrantErrorKind.FORBIDDEN,
+            QdrantErrorKind.REFUSED,
+            QdrantErrorKind.UNFIT,
+            QdrantErrorKind.UNREADABLE,
+        }
 
 
 @dataclass(frozen=True)
 class _Failure:
     """How a call failed."""
 
-    trouble: Trouble
+    trouble: QdrantErrorKind
     kind: str
     """A status, or what became of the connection. Never an exception's message: that may quote a payload."""
     wait_s: float = 0.0
@@ -86,58 +100,58 @@ def failure_of(error: Exception) -> _Failure:
             return _Failure(_of_http(status), f"HTTP {status}")
         case AioRpcError():
             code = error.code()
-            return _Failure(_BY_GRPC.get(code, Trouble.REFUSED), f"gRPC {code.name}")
+            return _Failure(_BY_GRPC.get(code, QdrantErrorKind.REFUSED), f"gRPC {code.name}")
         case ResourceExhaustedResponse():
-            return _Failure(Trouble.BUSY, "HTTP 429 or gRPC RESOURCE_EXHAUSTED", error.retry_after_s)
+            return _Failure(QdrantErrorKind.BUSY, "HTTP 429 or gRPC RESOURCE_EXHAUSTED", error.retry_after_s)
         case ResponseHandlingException():
-            return _Failure(_of_exception(error.source), why_broken(error.source))
+            return _Failure(_of_exception(error.source), describe_connection_error(error.source))
         case _:
             return _Failure(_of_exception(error), type(error).__name__)
 
 
 _BY_STATUS = {
-    400: Trouble.UNFIT,
-    413: Trouble.UNFIT,
-    422: Trouble.UNFIT,
-    401: Trouble.FORBIDDEN,
-    403: Trouble.FORBIDDEN,
-    404: Trouble.MISSING,
-    408: Trouble.SLOW,
-    409: Trouble.TAKEN,
-    429: Trouble.BUSY,
+    400: QdrantErrorKind.UNFIT,
+    413: QdrantErrorKind.UNFIT,
+    422: QdrantErrorKind.UNFIT,
+    401: QdrantErrorKind.FORBIDDEN,
+    403: QdrantErrorKind.FORBIDDEN,
+    404: QdrantErrorKind.MISSING,
+    408: QdrantErrorKind.SLOW,
+    409: QdrantErrorKind.TAKEN,
+    429: QdrantErrorKind.BUSY,
 }
 _BY_GRPC = {
-    StatusCode.INVALID_ARGUMENT: Trouble.UNFIT,
-    StatusCode.UNAUTHENTICATED: Trouble.FORBIDDEN,
-    StatusCode.PERMISSION_DENIED: Trouble.FORBIDDEN,
-    StatusCode.NOT_FOUND: Trouble.MISSING,
-    StatusCode.DEADLINE_EXCEEDED: Trouble.SLOW,
-    StatusCode.ALREADY_EXISTS: Trouble.TAKEN,
-    StatusCode.RESOURCE_EXHAUSTED: Trouble.BUSY,
-    StatusCode.UNAVAILABLE: Trouble.UNREACHABLE,
-    StatusCode.INTERNAL: Trouble.BROKEN,
-    StatusCode.UNKNOWN: Trouble.BROKEN,
-    StatusCode.ABORTED: Trouble.BROKEN,
-    StatusCode.CANCELLED: Trouble.BROKEN,
+    StatusCode.INVALID_ARGUMENT: QdrantErrorKind.UNFIT,
+    StatusCode.UNAUTHENTICATED: QdrantErrorKind.FORBIDDEN,
+    StatusCode.PERMISSION_DENIED: QdrantErrorKind.FORBIDDEN,
+    StatusCode.NOT_FOUND: QdrantErrorKind.MISSING,
+    StatusCode.DEADLINE_EXCEEDED: QdrantErrorKind.SLOW,
+    StatusCode.ALREADY_EXISTS: QdrantErrorKind.TAKEN,
+    StatusCode.RESOURCE_EXHAUSTED: QdrantErrorKind.BUSY,
+    StatusCode.UNAVAILABLE: QdrantErrorKind.UNREACHABLE,
+    StatusCode.INTERNAL: QdrantErrorKind.BROKEN,
+    StatusCode.UNKNOWN: QdrantErrorKind.BROKEN,
+    StatusCode.ABORTED: QdrantErrorKind.BROKEN,
+    StatusCode.CANCELLED: QdrantErrorKind.BROKEN,
 }
 
 
-def _of_http(status: int) -> Trouble:
-    return Trouble.BROKEN if status >= 500 else _BY_STATUS.get(status, Trouble.REFUSED)
+def _of_http(status: int) -> QdrantErrorKind:
+    return QdrantErrorKind.BROKEN if status >= 500 else _BY_STATUS.get(status, QdrantErrorKind.REFUSED)
 
 
-def _of_exception(error: BaseException) -> Trouble:
+def _of_exception(error: BaseException) -> QdrantErrorKind:
     match error:
         case TimeoutError() | httpx.TimeoutException():
-            return Trouble.SLOW
+            return QdrantErrorKind.SLOW
         case OSError() | httpx.TransportError():
-            return Trouble.UNREACHABLE
+            return QdrantErrorKind.UNREACHABLE
         case QdrantException():  # a Retry-After that is no number of seconds
-            return Trouble.BUSY
+            return QdrantErrorKind.BUSY
         case ValidationError() | AssertionError():
-            return Trouble.UNREADABLE
+            return QdrantErrorKind.UNREADABLE
         case _:
-            return Trouble.REFUSED
+            return QdrantErrorKind.REFUSED
 
 
 class CollectionLayout(Value):
@@ -232,7 +246,7 @@ _INDEXES = {
 }
 
 
-async def ensure_collection(client: AsyncQdrantClient, server: QdrantServer, embedding: Embedding) -> str:
+async def ensure_collection(client: AsyncQdrantClient, server: QdrantServer, embedding: EmbeddingSpec) -> str:
     """Make the collection and its indexes where they are missing. Several workers may do so at once.
 
     Its name behind the alias, where there is one: who goes on with that after the alias was given away is told so.
@@ -244,7 +258,7 @@ async def ensure_collection(client: AsyncQdrantClient, server: QdrantServer, emb
     """
     name = server.collection
     if not await client.collection_exists(name):
-        await _create(client, name, MadeWith(**embedding.model_dump()), server.layout)
+        await _create(client, name, MemoryMetadata(**embedding.model_dump()), server.layout)
     found = await client.get_collection(name)
     made = _made_with(name, found.config.metadata)
     made.check(embedding, f"the collection {name}")
@@ -252,7 +266,7 @@ async def ensure_collection(client: AsyncQdrantClient, server: QdrantServer, emb
     return made.kept_in or name
 
 
-async def ensure_draft(client: AsyncQdrantClient, server: QdrantServer, embedding: Embedding, *, anew: bool) -> str:
+async def ensure_draft(client: AsyncQdrantClient, server: QdrantServer, embedding: EmbeddingSpec, *, anew: bool) -> str:
     """The collection that is to be known by this name: one beside that which is, as a run before this has left it, or
     new. The one that is known by it, where it was made with this embedding and need not be made anew.
 
@@ -260,7 +274,7 @@ async def ensure_draft(client: AsyncQdrantClient, server: QdrantServer, embeddin
     """
     name = server.collection
     known = await _known(client, name)
-    made = made_beside(known or MadeWith(**embedding.model_dump()), embedding, name)
+    made = build_draft_metadata(known or MemoryMetadata(**embedding.model_dump()), embedding, name)
     draft = made.kept_in or name
     there = await client.collection_exists(draft)
     if (known is None and not there) or (known is not None and known.embedding == embedding and not anew):
@@ -271,14 +285,14 @@ async def ensure_draft(client: AsyncQdrantClient, server: QdrantServer, embeddin
     return draft
 
 
-async def publish_draft(client: AsyncQdrantClient, name: str, draft: str, embedding: Embedding) -> None:
+async def publish_draft(client: AsyncQdrantClient, name: str, draft: str, embedding: EmbeddingSpec) -> None:
     """The collection `draft` is known by this name from now on, and the one before it is gone. May be done again.
 
     Raises MemoryUnavailable and CLIENT_ERRORS, as above.
     """
     known = await _known(client, name)
     if known is not None and draft == (known.kept_in or name):  # it was filled where it stands
-        await client.delete_collection(made_beside(known, embedding, name).kept_in or name)
+        await client.delete_collection(build_draft_metadata(known, embedding, name).kept_in or name)
         return
     if known is not None and known.kept_in is None:
         await client.delete_collection(name)  # no alias can have its name before
@@ -291,13 +305,13 @@ async def publish_draft(client: AsyncQdrantClient, name: str, draft: str, embedd
     await client.delete_collection(known.kept_in)
 
 
-async def _known(client: AsyncQdrantClient, name: str) -> MadeWith | None:
+async def _known(client: AsyncQdrantClient, name: str) -> MemoryMetadata | None:
     if not await client.collection_exists(name):
         return None
     return _made_with(name, (await client.get_collection(name)).config.metadata)
 
 
-async def _create(client: AsyncQdrantClient, name: str, made: MadeWith, layout: CollectionLayout) -> None:
+async def _create(client: AsyncQdrantClient, name: str, made: MemoryMetadata, layout: CollectionLayout) -> None:
     cosine, on_disk = models.Distance.COSINE, layout.on_disk
     dense = (
         {}
@@ -316,7 +330,7 @@ async def _create(client: AsyncQdrantClient, name: str, made: MadeWith, layout: 
             metadata=made.model_dump(exclude_unset=True),
         )
     except CLIENT_ERRORS as error:
-        if failure_of(error).trouble is not Trouble.TAKEN:  # then another worker was first
+        if failure_of(error).trouble is not QdrantErrorKind.TAKEN:  # then another worker was first
             raise
 
 
@@ -326,10 +340,10 @@ async def _index(client: AsyncQdrantClient, name: str, there: Container[str]) ->
             await client.create_payload_index(name, field, field_schema=index)
 
 
-def _made_with(name: str, metadata: models.Payload | None) -> MadeWith:
+def _made_with(name: str, metadata: models.Payload | None) -> MemoryMetadata:
     """The embedder's name is in the collection's metadata, written in the moment in which the collection is made."""
     try:
-        return MadeWith.model_validate(metadata, extra="ignore")
+        return MemoryMetadata.model_validate(metadata, extra="ignore")
     except ValidationError:
         raise MemoryUnavailable(
             f"the collection {name} does not name its embedder: another program made it, or the server is older than "

@@ -25,21 +25,21 @@ from typing import Self, TypeVar
 import qdrant_edge as qe
 from pydantic import ValidationError
 
-from waystation.kernel.errors import MemoryUnavailable, PassagesRefused
-from waystation.kernel.files import close_to_others, own_folder
-from waystation.memory.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, Recalled
+from waystation.kernel.errors import MemoryUnavailable, PassagesRejectedError
+from waystation.kernel.files import close_to_others, ensure_private_folder
+from waystation.memory.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, ScoredPassage
 from waystation.memory.qdrant.points import (
     CREATED,
     DOCUMENT,
     KEYWORDS,
     MEANING,
     WORDS,
-    Embedding,
-    MadeWith,
-    WordVectors,
-    fused,
-    made_beside,
-    recalled,
+    Bm25Encoder,
+    EmbeddingSpec,
+    MemoryMetadata,
+    build_draft_metadata,
+    build_scored_passages,
+    fuse_rankings,
 )
 from waystation.security.children import environment, python
 
@@ -47,12 +47,12 @@ FIRST = "shard"
 _RECORD = "embedder.json"
 
 
-def open_shard(path: Path, embedding: Embedding) -> qe.EdgeShard:
+def open_shard(path: Path, embedding: EmbeddingSpec) -> qe.EdgeShard:
     """The shard that counts, made with its folder where there is none. Raises OtherEmbedder."""
     if not path.exists():
         _create_folder(path, embedding)
     close_to_others(path)
-    made = made_with(path)
+    made = read_memory_metadata(path)
     made.check(embedding, f"the memory in {path}")
     shard = load(path / (made.kept_in or FIRST))
     try:  # files that are damaged can be opened all the same: then what is read of them raises
@@ -63,7 +63,7 @@ def open_shard(path: Path, embedding: Embedding) -> qe.EdgeShard:
     return shard
 
 
-def open_draft(path: Path, embedding: Embedding, *, anew: bool) -> tuple[qe.EdgeShard, MadeWith]:
+def open_draft(path: Path, embedding: EmbeddingSpec, *, anew: bool) -> tuple[qe.EdgeShard, MemoryMetadata]:
     """The shard that is to count, and what is to be written down of it.
 
     The shard that counts, where it was made with this embedding and need not be made anew. Else one beside it, as a
@@ -71,10 +71,10 @@ def open_draft(path: Path, embedding: Embedding, *, anew: bool) -> tuple[qe.Edge
     """
     if not path.exists():
         _create_folder(path, embedding)
-    made = _readable(path) if anew else made_with(path)
+    made = _readable(path) if anew else read_memory_metadata(path)
     if made is not None and made.embedding == embedding and not anew:
         return open_shard(path, embedding), made
-    draft = made_beside(made, embedding, FIRST)
+    draft = build_draft_metadata(made, embedding, FIRST)
     place = path / (draft.kept_in or FIRST)
     if not place.exists():
         aside = path / f".{uuid.uuid4().hex}"
@@ -88,7 +88,7 @@ def new_place(path: Path) -> Path:
     return path / f"{FIRST}-{uuid.uuid4().hex}"
 
 
-def publish(path: Path, made: MadeWith) -> None:
+def publish(path: Path, made: MemoryMetadata) -> None:
     """The shard that it names counts from now on; every other one goes. May be done again."""
     record = path / f".{_RECORD}"
     record.write_text(made.model_dump_json())
@@ -98,7 +98,7 @@ def publish(path: Path, made: MadeWith) -> None:
             shutil.rmtree(entry)
 
 
-def create_shard(place: Path, embedding: Embedding) -> None:
+def create_shard(place: Path, embedding: EmbeddingSpec) -> None:
     """One without points."""
     vectors = (
         {} if embedding.dimension is None else {MEANING: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
@@ -116,23 +116,23 @@ def load(place: Path) -> qe.EdgeShard:
     return shard
 
 
-def made_with(path: Path) -> MadeWith:
+def read_memory_metadata(path: Path) -> MemoryMetadata:
     """What the memory in this folder was made with. Raises OSError, ValidationError."""
-    return MadeWith.model_validate_json((path / _RECORD).read_bytes())
+    return MemoryMetadata.model_validate_json((path / _RECORD).read_bytes())
 
 
-def _readable(path: Path) -> MadeWith | None:
+def _readable(path: Path) -> MemoryMetadata | None:
     with suppress(OSError, ValidationError):
-        return made_with(path)
+        return read_memory_metadata(path)
     return None
 
 
-def _create_folder(path: Path, embedding: Embedding) -> None:
+def _create_folder(path: Path, embedding: EmbeddingSpec) -> None:
     """Made aside and then renamed, so that a crash leaves no half of it, and of two processes one is first."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    own_folder(draft)
+    ensure_private_folder(draft)
     create_shard(draft / FIRST, embedding)
-    (draft / _RECORD).write_text(MadeWith(**embedding.model_dump()).model_dump_json())
+    (draft / _RECORD).write_text(MemoryMetadata(**embedding.model_dump()).model_dump_json())
     try:
         draft.rename(path)
     except OSError:
@@ -157,7 +157,7 @@ OPTIMISER = "waystation.memory.qdrant.optimiser"
 _logger = logging.getLogger(__name__)
 
 
-def copy(shard: qe.EdgeShard, place: Path, embedding: Embedding) -> int:
+def copy(shard: qe.EdgeShard, place: Path, embedding: EmbeddingSpec) -> int:
     """Write the shard's points into a new one in this folder; how many. Points may come and go meanwhile."""
     create_shard(place, embedding)
     fresh = load(place)
@@ -184,7 +184,7 @@ def _copied(shard: qe.EdgeShard, fresh: qe.EdgeShard) -> Iterator[int]:
             return
 
 
-async def optimise(place: Path) -> None:
+async def build_shard_index(place: Path) -> None:
     """Have the index of the shard in this folder made, which nobody has open.
 
     Without it a search looks at every point: where it cannot be made, that is no reason to give the shard up.
@@ -210,20 +210,22 @@ NOT_INDEXED = 20_000
 _T = TypeVar("_T")
 
 
-class QdrantEdgePoints:
-    """Implements the port `PassagePoints` over a shard."""
+class QdrantEdgeVectorStore:
+    """Implements the port `PassageVectorStore` over a shard."""
 
-    def __init__(self, shard: qe.EdgeShard, path: Path, embedding: Embedding) -> None:
+    def __init__(self, shard: qe.EdgeShard, path: Path, embedding: EmbeddingSpec) -> None:
         self._shard, self._path, self._embedding = shard, path, embedding
-        self._words = WordVectors()
+        self._words = Bm25Encoder()
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
-        """Write points; the same passage id twice is one point. Raises PassagesRefused: the engine does not say why."""
+        """Write points; the same passage id twice is one point. Raises PassagesRejectedError: the engine does not
+        say why.
+        """
         if passages:
             try:
                 await _in_thread(lambda: self._upsert(passages), f"store {len(passages)} passages")
             except MemoryUnavailable as failed:
-                raise PassagesRefused(str(failed)) from None
+                raise PassagesRejectedError(str(failed)) from None
 
     async def delete(self, passage_ids: Sequence[str]) -> None:
         """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
@@ -232,7 +234,7 @@ class QdrantEdgePoints:
             deletion = qe.UpdateOperation.delete_points(points)
             await _in_thread(lambda: self._update(deletion), f"delete {len(points)} passages")
 
-    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+    async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
         """The best passages that the query admits, scored from 0 to 1. Raises MemoryUnavailable."""
         return await _in_thread(lambda: self._search(query), "search in memory", lambda error: _kind(error) + _ANEW)
 
@@ -256,38 +258,38 @@ class QdrantEdgePoints:
 
     def _point(self, embedded: EmbeddedPassage) -> qe.Point:
         passage = embedded.passage
-        vectors: dict[str, qe.NamedVector] = {WORDS: self._words.of_passage(passage.indexed)}
+        vectors: dict[str, qe.NamedVector] = {WORDS: self._words.encode_passage(passage.indexed)}
         if embedded.dense is not None:
             vectors[MEANING] = list(embedded.dense)
         return qe.Point(uuid.UUID(passage.id), vectors, passage.model_dump(mode="json"))
 
-    def _search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+    def _search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
         where = _admitted(query)
         nearest: list[qe.Query] = []
-        if (words := self._words.of_query(query.text)).indices:
+        if (words := self._words.encode_query(query.text)).indices:
             nearest.append(qe.Query.Nearest(words, WORDS))
         if query.dense is not None:
             nearest.append(qe.Query.Nearest(list(query.dense), MEANING))
         limit = max(CANDIDATES, query.limit)
         sides = [self._shard.query(qe.QueryRequest(limit, query=one, filter=where)) for one in nearest]
-        scores = fused(sides, limit)
-        return recalled(self._shard.retrieve([*scores][: query.limit], True, False), scores)
+        scores = fuse_rankings(sides, limit)
+        return build_scored_passages(self._shard.retrieve([*scores][: query.limit], True, False), scores)
 
 
-class QdrantEdgeMemory(QdrantEdgePoints):
+class QdrantEdgeMemory(QdrantEdgeVectorStore):
     """Implements the port `Memory`. Made by `open`.
 
     It is written anew where that is asked for, and as it grows. Meanwhile it can be searched and written as ever.
     """
 
-    def __init__(self, shard: qe.EdgeShard, path: Path, embedding: Embedding) -> None:
+    def __init__(self, shard: qe.EdgeShard, path: Path, embedding: EmbeddingSpec) -> None:
         super().__init__(shard, path, embedding)
         self._writing = threading.Lock()
         """Held by the thread that writes, which goes on when nobody waits for it any longer."""
         self._renewing = asyncio.Lock()
         self._since: list[qe.UpdateOperation] | None = None
         """What was written since the shard is being written anew."""
-        self._indexed = made_with(path).indexed
+        self._indexed = read_memory_metadata(path).indexed
         self._growing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -298,7 +300,7 @@ class QdrantEdgeMemory(QdrantEdgePoints):
             MemoryUnavailable: it is open already, here or in another process; it cannot be read.
             OtherEmbedder: it was made with another one.
         """
-        embedding = Embedding(embedder=embedder_name, dimension=dimension)
+        embedding = EmbeddingSpec(embedder=embedder_name, dimension=dimension)
         opening = _in_thread(lambda: open_shard(path, embedding), f"open the memory in {path}", _why_not_open)
         return cls(await opening, path, embedding)
 
@@ -310,13 +312,13 @@ class QdrantEdgeMemory(QdrantEdgePoints):
             if points - self._indexed >= max(NOT_INDEXED, self._indexed // 2):
                 self._growing = asyncio.create_task(self._grow(points))
 
-    async def purge(self) -> None:
+    async def erase_deleted_points(self) -> None:
         """Write all of it anew: what was deleted lies in no file afterwards. Raises MemoryUnavailable."""
         async with self._renewing:
             place = new_place(self._path)
             try:
                 count = await _in_thread(lambda: self._copy(place), "write the memory anew")
-                await optimise(place)
+                await build_shard_index(place)
                 await _in_thread(lambda: self._go_on_in(place, count), "go on in the memory that was written anew")
             finally:
                 self._since = None
@@ -330,7 +332,7 @@ class QdrantEdgeMemory(QdrantEdgePoints):
 
     async def _grow(self, points: int) -> None:
         try:
-            await self.purge()
+            await self.erase_deleted_points()
         except MemoryUnavailable as failed:
             _logger.warning("the index of the memory was not made: %s", failed)
             self._indexed = points  # another attempt at once would fail, too
@@ -355,16 +357,16 @@ class QdrantEdgeMemory(QdrantEdgePoints):
             fresh = load(place)
             for operation in self._since or ():
                 fresh.update(operation)
-            made = made_with(self._path).replace(kept_in=place.name, indexed=count)
+            made = read_memory_metadata(self._path).replace(kept_in=place.name, indexed=count)
             publish(self._path, made)
             # Not closed: a search may be at work in it. It goes with the last of them, and its files are gone.
             self._shard, self._indexed = fresh, count
 
 
-class QdrantEdgeDraft(QdrantEdgePoints):
+class QdrantEdgeDraft(QdrantEdgeVectorStore):
     """Implements the port `MemoryDraft`. Made by `open_beside`."""
 
-    def __init__(self, shard: qe.EdgeShard, path: Path, made: MadeWith) -> None:
+    def __init__(self, shard: qe.EdgeShard, path: Path, made: MemoryMetadata) -> None:
         super().__init__(shard, path, made.embedding)
         self._made = made
 
@@ -374,7 +376,7 @@ class QdrantEdgeDraft(QdrantEdgePoints):
 
         `anew`: also where this embedder made the one in `path`, which may be damaged.
         """
-        embedding = Embedding(embedder=embedder_name, dimension=dimension)
+        embedding = EmbeddingSpec(embedder=embedder_name, dimension=dimension)
         opening = _in_thread(
             lambda: open_draft(path, embedding, anew=anew), f"open the memory in {path}", _why_not_open
         )

@@ -14,11 +14,11 @@ from pydantic import field_validator
 from qdrant_edge import Bm25, Bm25Config, SparseVector
 
 from waystation.kernel.errors import OtherEmbedder
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-from waystation.memory.memory import Passage, Recalled
+from waystation.memory.memory import Passage, ScoredPassage
 
-_UNSPACED = proven(
+_UNSPACED = compile_bounded(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]+"
 )  # kana and Han characters
 
@@ -49,7 +49,7 @@ INDEXING = 1
 """1: passages are found by `Passage.indexed`. Another way to index them gets another number."""
 
 
-class Embedding(Value):
+class EmbeddingSpec(Value):
     """What vectors were made with. Those of two models cannot be compared."""
 
     embedder: str
@@ -68,7 +68,7 @@ class Embedding(Value):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
 
 
-class MadeWith(Value):
+class MemoryMetadata(Value):
     """What is written down of a memory when it is made."""
 
     embedder: str
@@ -88,11 +88,11 @@ class MadeWith(Value):
     """Of the embedded engine: points that the shard had when it was last written anew, with its index."""
 
     @property
-    def embedding(self) -> Embedding:
+    def embedding(self) -> EmbeddingSpec:
         """What all of its vectors were made with, but for those that a later release has added."""
-        return Embedding(embedder=self.embedder, dimension=self.dimension, indexing=self.indexing)
+        return EmbeddingSpec(embedder=self.embedder, dimension=self.dimension, indexing=self.indexing)
 
-    def check(self, wanted: Embedding, what: str) -> None:
+    def check(self, wanted: EmbeddingSpec, what: str) -> None:
         """Raises OtherEmbedder where vectors of the wanted embedding cannot be compared with those of `what`."""
         if (self.embedder, self.dimension) != (wanted.embedder, wanted.dimension):
             raise OtherEmbedder(
@@ -101,27 +101,27 @@ class MadeWith(Value):
             )
 
 
-def made_beside(made: MadeWith | None, embedding: Embedding, place: str) -> MadeWith:
+def build_draft_metadata(made: MemoryMetadata | None, embedding: EmbeddingSpec, place: str) -> MemoryMetadata:
     """What is written down of the memory that is to take the place of the one that is `made`, None: nobody can tell.
 
     Its name tells its embedding alone, so that a run after a crash finds it, and is not the name of the one before.
     """
     name = f"{place}-{embedding.digest}"
     taken = made is None or made.kept_in == name
-    return MadeWith(**embedding.model_dump(), kept_in=f"{name}-anew" if taken else name)
+    return MemoryMetadata(**embedding.model_dump(), kept_in=f"{name}-anew" if taken else name)
 
 
-class WordVectors:
+class Bm25Encoder:
     """BM25 as sparse vectors. Their engine weighs them by how rare each word is among its points (IDF)."""
 
     def __init__(self) -> None:
         self._bm25 = Bm25(Bm25Config(language="english"))
 
-    def of_passage(self, text: str) -> SparseVector:
+    def encode_passage(self, text: str) -> SparseVector:
         """Empty where the text has only stop words."""
         return self._bm25.embed_document(with_bigrams(text))
 
-    def of_query(self, text: str) -> SparseVector:
+    def encode_query(self, text: str) -> SparseVector:
         """Empty where the text has only stop words."""
         return self._bm25.embed_query(with_bigrams(text))
 
@@ -152,7 +152,7 @@ class _Hit(_Point, Protocol):
         ...
 
 
-def fused(sides: Sequence[Sequence[_Hit]], limit: int) -> dict[_Id, float]:
+def fuse_rankings(sides: Sequence[Sequence[_Hit]], limit: int) -> dict[_Id, float]:
     """The points that the searches found, which give their best first, by id, and how well, from 0 to 1; in the order
     of that, which is the same in each run.
 
@@ -173,11 +173,11 @@ def fused(sides: Sequence[Sequence[_Hit]], limit: int) -> dict[_Id, float]:
     return dict(sorted(found.items(), key=lambda one: (-one[1], str(one[0]))))
 
 
-def recalled(points: Iterable[_Point], scores: Mapping[_Id, float]) -> tuple[Recalled, ...]:
+def build_scored_passages(points: Iterable[_Point], scores: Mapping[_Id, float]) -> tuple[ScoredPassage, ...]:
     """The passages of the points, best first.
 
     Raises:
         ValidationError: a point holds no passage; the message quotes it.
     """
-    found = [Recalled(passage=Passage.model_validate(point.payload), score=scores[point.id]) for point in points]
+    found = [ScoredPassage(passage=Passage.model_validate(point.payload), score=scores[point.id]) for point in points]
     return tuple(sorted(found, key=lambda one: (-one.score, one.passage.id)))

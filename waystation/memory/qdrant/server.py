@@ -11,13 +11,13 @@ from typing import Self, TypeVar
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.conversions.common_types import PointId
 
-from waystation.kernel.errors import MemoryUnavailable, PassagesRefused
+from waystation.kernel.errors import MemoryUnavailable, PassagesRejectedError
 from waystation.kernel.value import Value
-from waystation.memory.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, Recalled
+from waystation.memory.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, ScoredPassage
 from waystation.memory.qdrant.collection import (
     CLIENT_ERRORS,
+    QdrantErrorKind,
     QdrantServer,
-    Trouble,
     ensure_collection,
     ensure_draft,
     failure_of,
@@ -29,10 +29,10 @@ from waystation.memory.qdrant.points import (
     KEYWORDS,
     MEANING,
     WORDS,
-    Embedding,
-    WordVectors,
-    fused,
-    recalled,
+    Bm25Encoder,
+    EmbeddingSpec,
+    build_scored_passages,
+    fuse_rankings,
 )
 
 LONGEST_WAIT_S = 2.0
@@ -40,7 +40,7 @@ LONGEST_WAIT_S = 2.0
 _T = TypeVar("_T")
 
 
-class ServerPatience(Value):
+class QdrantRetryPolicy(Value):
     """At most 19 seconds in all as it stands, which is less than the heartbeat time-out of an activity."""
 
     timeout_s: float = 5.0
@@ -48,15 +48,17 @@ class ServerPatience(Value):
     """Between tries, on average; one try more than pauses."""
 
 
-_PATIENCE = ServerPatience()
+_PATIENCE = QdrantRetryPolicy()
 
 
-async def patiently(work: Callable[[], Awaitable[_T]], purpose: str, server: str, patience: ServerPatience) -> _T:
+async def run_with_retries(
+    work: Callable[[], Awaitable[_T]], purpose: str, server: str, patience: QdrantRetryPolicy
+) -> _T:
     """What `work` gives, which must be harmless to repeat.
 
     Raises:
         MemoryUnavailable: it could not be done; the message says so by `purpose`, `server` and the kind of failure.
-        PassagesRefused: the server does not take what it was sent.
+        PassagesRejectedError: the server does not take what it was sent.
     """
     pauses = iter(patience.pauses_s)
     while True:
@@ -68,8 +70,8 @@ async def patiently(work: Callable[[], Awaitable[_T]], purpose: str, server: str
         pause_s = next(pauses, None)
         if pause_s is None or not failure.trouble.passes or failure.wait_s > LONGEST_WAIT_S:
             # Out here the client's error, which may quote a payload, is no context of ours.
-            refused = failure.trouble is Trouble.UNFIT
-            raise (PassagesRefused if refused else MemoryUnavailable)(f"cannot {purpose}: {server} {failure}")
+            refused = failure.trouble is QdrantErrorKind.UNFIT
+            raise (PassagesRejectedError if refused else MemoryUnavailable)(f"cannot {purpose}: {server} {failure}")
         await asyncio.sleep(max(failure.wait_s, pause_s * random.uniform(0.5, 1.5)))
 
 
@@ -80,8 +82,8 @@ _PAGE_POINTS = 10_000
 """Whose ids are read at once."""
 
 
-class QdrantServerPoints:
-    """Implements the port `PassagePoints`. Made by `open`.
+class QdrantServerVectorStore:
+    """Implements the port `PassageVectorStore`. Made by `open`.
 
     The collection is set up at the first use, and again after a failure: a server that is down stops no worker.
     """
@@ -90,33 +92,33 @@ class QdrantServerPoints:
         self,
         client: AsyncQdrantClient,
         server: QdrantServer,
-        embedding: Embedding,
-        patience: ServerPatience = _PATIENCE,
+        embedding: EmbeddingSpec,
+        patience: QdrantRetryPolicy = _PATIENCE,
     ) -> None:
         self._client = client
         self._server = server
         self._embedding = embedding
         self._patience = patience
-        self._words = WordVectors()
+        self._words = Bm25Encoder()
         self._collection: str | None = None
         """Once it is set up."""
 
     @classmethod
     def open(
-        cls, server: QdrantServer, embedder_name: str, dimension: int | None, patience: ServerPatience = _PATIENCE
+        cls, server: QdrantServer, embedder_name: str, dimension: int | None, patience: QdrantRetryPolicy = _PATIENCE
     ) -> Self:
         """Memory on this server. No request is made yet.
 
         Raises:
             BadInput: the server's address cannot be one.
         """
-        embedding = Embedding(embedder=embedder_name, dimension=dimension)
+        embedding = EmbeddingSpec(embedder=embedder_name, dimension=dimension)
         return cls(server.client(patience.timeout_s), server, embedding, patience)
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
-        """Write points; the same passage id twice is one point. Raises MemoryUnavailable, PassagesRefused."""
+        """Write points; the same passage id twice is one point. Raises MemoryUnavailable, PassagesRejectedError."""
         points = await asyncio.to_thread(lambda: [self._point(passage) for passage in passages])
-        for batch in point_batches(points):
+        for batch in iter_point_batches(points):
             await self._done(lambda into, batch=batch: self._write(into, batch), f"store {len(passages)} passages")
 
     async def delete(self, passage_ids: Sequence[str]) -> None:
@@ -124,7 +126,7 @@ class QdrantServerPoints:
         if passage_ids:
             await self._done(lambda of: self._delete(of, passage_ids), f"delete {len(passage_ids)} passages")
 
-    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+    async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
         """The best passages that the query admits, scored from 0 to 1. Raises MemoryUnavailable."""
         return await self._done(lambda of: self._search(of, query), "search in memory")
 
@@ -141,7 +143,7 @@ class QdrantServerPoints:
         await self._client.close()
 
     async def _done(self, work: Callable[[str], Awaitable[_T]], purpose: str) -> _T:
-        return await patiently(lambda: self._on_collection(work), purpose, self._server.name, self._patience)
+        return await run_with_retries(lambda: self._on_collection(work), purpose, self._server.name, self._patience)
 
     async def _on_collection(self, work: Callable[[str], Awaitable[_T]]) -> _T:
         """First uses at once set up at once, which is harmless; waiting for each other would add up their waits."""
@@ -162,9 +164,9 @@ class QdrantServerPoints:
         points = models.PointIdsList(points=list(passage_ids))
         await self._client.delete(collection, points, wait=True)
 
-    async def _search(self, collection: str, query: MemoryQuery) -> tuple[Recalled, ...]:
+    async def _search(self, collection: str, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
         nearest: dict[str, models.SparseVector | list[float]] = {}
-        if (words := self._words.of_query(query.text)).indices:
+        if (words := self._words.encode_query(query.text)).indices:
             nearest[WORDS] = models.SparseVector(indices=words.indices, values=words.values)
         if query.dense is not None:
             nearest[MEANING] = list(query.dense)
@@ -175,9 +177,9 @@ class QdrantServerPoints:
             models.QueryRequest(query=vector, using=side, filter=where, limit=limit) for side, vector in nearest.items()
         ]
         answers = await self._client.query_batch_points(collection, asked)
-        scores = fused([answer.points for answer in answers], limit)
+        scores = fuse_rankings([answer.points for answer in answers], limit)
         best = [*scores][: query.limit]
-        return recalled(await self._client.retrieve(collection, best) if best else [], scores)
+        return build_scored_passages(await self._client.retrieve(collection, best) if best else [], scores)
 
     async def _count(self, collection: str, tenant: str) -> int:
         counted = await self._client.count(collection, count_filter=_of_tenant(tenant), exact=True)
@@ -186,21 +188,21 @@ class QdrantServerPoints:
     def _point(self, embedded: EmbeddedPassage) -> models.PointStruct:
         passage = embedded.passage
         vectors: dict[str, models.Vector] = {}
-        if (words := self._words.of_passage(passage.indexed)).indices:
+        if (words := self._words.encode_passage(passage.indexed)).indices:
             vectors[WORDS] = models.SparseVector(indices=words.indices, values=words.values)
         if embedded.dense is not None:
             vectors[MEANING] = list(embedded.dense)
         return models.PointStruct(id=passage.id, vector=vectors, payload=passage.model_dump(mode="json"))
 
 
-class QdrantServerMemory(QdrantServerPoints):
+class QdrantServerMemory(QdrantServerVectorStore):
     """Implements the port `Memory`."""
 
-    async def purge(self) -> None:
+    async def erase_deleted_points(self) -> None:
         """Nothing: the server's own optimiser writes segments anew, when enough of their points were deleted."""
 
 
-class QdrantServerDraft(QdrantServerPoints):
+class QdrantServerDraft(QdrantServerVectorStore):
     """Implements the port `MemoryDraft`, beside the collection that workers use."""
 
     anew = False
@@ -235,7 +237,7 @@ class QdrantServerDraft(QdrantServerPoints):
         return [str(record.id) for record in records], following
 
 
-def point_batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
+def iter_point_batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
     """The points in order, in batches within BATCH_POINTS and BATCH_BYTES; one that is larger goes alone."""
     batch: list[models.PointStruct] = []
     room = BATCH_BYTES

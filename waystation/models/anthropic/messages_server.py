@@ -28,7 +28,7 @@ from pydantic import JsonValue, TypeAdapter
 from waystation.context.transcript import STATUS_CLOSE, STATUS_OPEN, Block, RedactedThinking, Thinking
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.sse import StreamEvent, error_event, events
-from waystation.models.ports import ModelReply
+from waystation.models.ports import ModelResponse
 
 LIFE = timedelta(minutes=5)
 _LEAST_TOKENS = 1_024
@@ -42,7 +42,7 @@ _Part = Literal["tools", "system", "messages"]
 Cause = Literal["tools changed", "system changed", "messages changed", "expired", "too far back"]
 
 
-class Break(NamedTuple):
+class CacheMissEvent(NamedTuple):
     """A request that read less than the request before it had left for it."""
 
     model: str
@@ -77,7 +77,7 @@ class PrefixCache:
     """What the provider remembers. Times come in; nothing here knows the clock."""
 
     least: int = _LEAST_TOKENS
-    breaks: list[Break] = field(default_factory=list[Break])
+    breaks: list[CacheMissEvent] = field(default_factory=list[CacheMissEvent])
     _dies: dict[str, datetime] = field(default_factory=dict[str, datetime])
     _requests: dict[str, list[_Request]] = field(default_factory=dict[str, list[_Request]])
 
@@ -111,7 +111,7 @@ class PrefixCache:
             before = earlier[-1].blocks[left - 1].tokens
             if before >= self.least and read < before:
                 cause = _cause(earlier[-1], request)
-                self.breaks.append(Break(model, len(earlier) + 1, cause, before - read))
+                self.breaks.append(CacheMissEvent(model, len(earlier) + 1, cause, before - read))
         earlier.append(request)
 
 
@@ -166,7 +166,7 @@ def _objects(listed: JsonValue) -> Iterator[dict[str, JsonValue]]:
 
 
 @dataclass
-class TurnNumbers:
+class TurnCounter:
     """Numbers the turns of agents, for servers that answer by turn or count them.
 
     A request does not say which turn it is, and a turn may be attempted several times. All attempts end with the same
@@ -241,7 +241,7 @@ class PrefixBinding:
                     yield f"messages.{index}.content.{place}", not broken
                 prefix.add(message["role"], block)
 
-    def signed(self, reply: ModelReply, body: Mapping[str, JsonValue]) -> ModelReply:
+    def signed(self, reply: ModelResponse, body: Mapping[str, JsonValue]) -> ModelResponse:
         """The reply to this request, with its thinking signed."""
         prefix = _Prefix(body)
         for message in _objects(body["messages"]):
@@ -250,9 +250,9 @@ class PrefixBinding:
         blocks: list[Block] = []
         for block in reply.blocks:
             if isinstance(block, Thinking):
-                block = block.replace(signature=f"{thought(block.thinking)}.{prefix.digest}")  # noqa: PLW2901
+                block = block.replace(signature=f"{hash_thinking(block.thinking)}.{prefix.digest}")  # noqa: PLW2901
             elif isinstance(block, RedactedThinking):
-                block = block.replace(data=f"{thought(block.data)}.{prefix.digest}")  # noqa: PLW2901
+                block = block.replace(data=f"{hash_thinking(block.data)}.{prefix.digest}")  # noqa: PLW2901
             prefix.add("assistant", block.model_dump(mode="json"))
             blocks.append(block)
         return reply.replace(blocks=tuple(blocks))
@@ -281,7 +281,7 @@ class _Prefix:
         return self._hash.hexdigest()[:16]
 
 
-def thought(text: str) -> str:
+def hash_thinking(text: str) -> str:
     """The first part of a signature: of what was thought."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -322,13 +322,13 @@ class ScriptedServer:
             return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
         answer = next(self._script, None)
         if answer is None:
-            return refused(400, "invalid_request_error", "the script has no more answers")
+            return build_error_response(400, "invalid_request_error", "the script has no more answers")
         if isinstance(answer, httpx2.TransportError):
             raise answer
         return answer
 
 
-def message_of(reply: ModelReply) -> StreamEvent:
+def build_message_body(reply: ModelResponse) -> StreamEvent:
     """A reply as the Messages API would send it unstreamed."""
     return {
         "id": reply.id,
@@ -347,7 +347,7 @@ def message_of(reply: ModelReply) -> StreamEvent:
     }
 
 
-def streamed(message: Mapping[str, JsonValue]) -> httpx2.Response:
+def build_stream_response(message: Mapping[str, JsonValue]) -> httpx2.Response:
     """The whole message as an event stream."""
     return _stream(events(message))
 
@@ -371,7 +371,7 @@ _SMALL = 12_000
 _CACHE_FIELDS = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-def disguised(message: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2.Response:
+def build_response_with_gaps(message: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2.Response:
     """The message as an endpoint with these gaps streams it."""
     said = {**message, "model": "another-model"} if "another model" in gaps else {**message}
     if "no cache fields" in gaps and isinstance(used := said["usage"], dict):
@@ -383,10 +383,10 @@ def disguised(message: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2
     return _stream(_without_usage(event) if "no usage" in gaps else event for event in sent)
 
 
-def endpoint_refusal(body: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2.Response | None:
+def build_gap_error_response(body: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2.Response | None:
     """What an endpoint with these gaps answers at once, in the place of a reply."""
     if "a page" in gaps:
-        return html_page("text/html", "<html>Sign in</html>")
+        return build_html_response("text/html", "<html>Sign in</html>")
     choice = body.get("tool_choice")
     forced = isinstance(choice, dict) and choice.get("type") in ("any", "tool")
     refuses: Mapping[Gap, str] = {
@@ -396,7 +396,7 @@ def endpoint_refusal(body: Mapping[str, JsonValue], gaps: Collection[Gap]) -> ht
         "small window": "the request exceeds the available context size" if len(json.dumps(body)) > _SMALL else "",
     }
     words = next((words for gap, words in refuses.items() if gap in gaps and words), None)
-    return None if words is None else refused(400, "invalid_request_error", words)
+    return None if words is None else build_error_response(400, "invalid_request_error", words)
 
 
 def _without_usage(event: bytes) -> bytes:
@@ -408,29 +408,33 @@ def _without_usage(event: bytes) -> bytes:
     return name + b"\ndata: " + json.dumps(told).encode() + b"\n\n"
 
 
-def failed_midstream(message: Mapping[str, JsonValue], kind: str, words: str = "", after: int = 2) -> httpx2.Response:
+def build_failing_stream(
+    message: Mapping[str, JsonValue], kind: str, words: str = "", after: int = 2
+) -> httpx2.Response:
     """A stream that ends with an error of this kind after so many events."""
     return _stream([*islice(events(message), after), error_event(kind, words, REQUEST_ID)])
 
 
-def cut_stream(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
+def build_truncated_stream(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
     """A stream that ends as if it were whole after so many events."""
     return _stream(islice(events(message), after))
 
 
-def dropped(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
+def build_dropped_stream(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
     """A stream whose connection breaks after so many events."""
     return _stream(islice(events(message), after), breaks=True)
 
 
-def refused(status: int, kind: str, words: str = "", headers: Mapping[str, str] | None = None) -> httpx2.Response:
+def build_error_response(
+    status: int, kind: str, words: str = "", headers: Mapping[str, str] | None = None
+) -> httpx2.Response:
     """An error response; `words` is the provider's message."""
     body = {"type": "error", "error": {"type": kind, "message": words}, "request_id": REQUEST_ID}
     sent = {"content-type": "application/json", "request-id": REQUEST_ID, **(headers or {})}
     return httpx2.Response(status, headers=sent, content=json.dumps(body))
 
 
-def html_page(content_type: str, body: str) -> httpx2.Response:
+def build_html_response(content_type: str, body: str) -> httpx2.Response:
     """What something that is no Messages server answers."""
     return httpx2.Response(200, headers={"content-type": content_type}, content=body)
 
@@ -457,7 +461,7 @@ _REQUEST: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 class CachingServer:
     """Answers each request with what `answer` says to its body, and reports what of the input came from the cache."""
 
-    answer: Callable[[dict[str, JsonValue]], ModelReply]
+    answer: Callable[[dict[str, JsonValue]], ModelResponse]
     """Its usage is replaced, but for the output."""
     now: Callable[[], datetime]
     cache: PrefixCache = field(default_factory=PrefixCache)
@@ -478,5 +482,5 @@ class CachingServer:
         reply = self.binding.signed(self.answer(body), body)
         usage = self.cache.charge(body, self.now()) + Usage(output=reply.usage.output)
         self.usages.append(usage)
-        whole = message_of(reply.replace(usage=usage))
-        return streamed({**whole, "input_transformations": dropped} if dropped else whole)
+        whole = build_message_body(reply.replace(usage=usage))
+        return build_stream_response({**whole, "input_transformations": dropped} if dropped else whole)

@@ -24,29 +24,35 @@ from anthropic.types import (
 )
 from anthropic.types import Message as WireMessage
 
-from waystation.documents.web_pages import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
-from waystation.kernel.errors import KeyRefused, ModelError, ModelRejected, ReplyUnfit
+from waystation.documents.web_pages import (
+    EVERYTHING,
+    SEARCH_OUTPUT_TOKENS,
+    DomainPolicy,
+    WebSearchResponse,
+    WebSearchResult,
+)
+from waystation.kernel.errors import InvalidReplyError, ModelAuthenticationError, ModelError, ModelRejected
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic import wire
-from waystation.models.anthropic.partial import PartialReply
+from waystation.models.anthropic.partial import StreamUsageTracker
 from waystation.models.anthropic.platforms import MessagesClient, sdk_client
 from waystation.models.anthropic.wire import usage_of
 from waystation.models.connections import (
     COUNT_SECONDS,
     CUT_OFF,
     USUAL_PATIENCE,
-    Patience,
-    VendorRefusal,
-    broken,
-    fault_of,
+    ModelTimeouts,
+    VendorErrorResponse,
+    build_read_timeout,
+    convert_connection_error,
     no_stream,
-    silence_limit,
+    parse_vendor_error,
     token_count,
 )
 from waystation.models.endpoints import ModelEndpoint
-from waystation.models.ports import ModelReply, ModelRequest
-from waystation.models.profiles import model_facts
-from waystation.security.untrusted import tagged
+from waystation.models.ports import ModelRequest, ModelResponse
+from waystation.models.profiles import get_model_profile
+from waystation.security.untrusted import wrap_untrusted
 
 _STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 
@@ -57,7 +63,7 @@ class AnthropicModel:
     def __init__(
         self,
         client: MessagesClient,
-        patience: Patience = USUAL_PATIENCE,
+        patience: ModelTimeouts = USUAL_PATIENCE,
         endpoint: ModelEndpoint | None = None,
         no_credentials: tuple[type[Exception], ...] = (),
     ) -> None:
@@ -71,16 +77,16 @@ class AnthropicModel:
         self._uncounted: set[str] = set()
         """Models whose tokens the endpoint does not count, as it has shown."""
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask once; see `ChatModel`."""
         prompt = wire.request_parameters(request, self._endpoint.of(request.model))
         # Others may refuse what they do not know.
         previous = request.previous_reply if self._endpoint.is_provider else ""
         # Behind a server of others any model may answer to a name.
-        known = self._endpoint.kind != "compatible" and model_facts(request.model).known
-        partial = PartialReply(speed_known=known)
+        known = self._endpoint.kind != "compatible" and get_model_profile(request.model).known
+        partial = StreamUsageTracker(speed_known=known)
         with _reporting(partial, request.max_output), _vendor_errors(self._no_credentials):
-            return wire.reply(await self._streamed(prompt, request.max_output, previous, partial))
+            return wire.parse_model_response(await self._streamed(prompt, request.max_output, previous, partial))
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """The provider's count of the input; see `ChatModel`. An endpoint that has none is asked once for a model."""
@@ -90,7 +96,7 @@ class AnthropicModel:
         prompt = wire.request_parameters(request, capable)
         with _vendor_errors(self._no_credentials):
             try:
-                answer = await self._client.messages.count_tokens(**prompt, timeout=silence_limit(COUNT_SECONDS))
+                answer = await self._client.messages.count_tokens(**prompt, timeout=build_read_timeout(COUNT_SECONDS))
             except APIStatusError as error:
                 if not _is_missing(error):
                     raise
@@ -105,10 +111,10 @@ class AnthropicModel:
         await self._client.close()
 
     async def _streamed(
-        self, prompt: wire.Prompt, max_output: int, previous: str, partial: PartialReply
+        self, prompt: wire.Prompt, max_output: int, previous: str, partial: StreamUsageTracker
     ) -> WireMessage:
-        """The message as it stands at `message_stop`. Raises ReplyUnfit where the stream ends before that."""
-        timeout = silence_limit(self._patience.before(thinks=wire.thinks(prompt)))
+        """The message as it stands at `message_stop`. Raises InvalidReplyError where the stream ends before that."""
+        timeout = build_read_timeout(self._patience.before(thinks=wire.is_thinking_enabled(prompt)))
         asked = DiagnosticsParam(previous_message_id=previous) if previous else omit
         raw = await self._client.messages.create(
             max_tokens=max_output, timeout=timeout, stream=True, diagnostics=asked, **prompt
@@ -125,13 +131,13 @@ class AnthropicModel:
                 return message
             if not (answered := stream.response.headers.get("content-type", "")).startswith(_STREAMS):
                 raise no_stream(answered)
-            raise ReplyUnfit(CUT_OFF)
+            raise InvalidReplyError(CUT_OFF)
 
 
 class _WithUsage(AsyncStream[RawMessageStreamEvent]):
     """A stream in which every event that has usage to report reports some, be it zero."""
 
-    def __init__(self, raw: AsyncStream[RawMessageStreamEvent], partial: PartialReply) -> None:
+    def __init__(self, raw: AsyncStream[RawMessageStreamEvent], partial: StreamUsageTracker) -> None:
         self._raw, self.response, self._partial = raw, raw.response, partial
 
     async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
@@ -147,7 +153,7 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
 
 
 @contextmanager
-def _reporting(partial: PartialReply, max_output: int) -> Generator[None]:
+def _reporting(partial: StreamUsageTracker, max_output: int) -> Generator[None]:
     """Errors of ours carry what the stream had reported before."""
     try:
         yield
@@ -161,7 +167,7 @@ def anthropic_model(
     api_key: str,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = USUAL_PATIENCE,
+    patience: ModelTimeouts = USUAL_PATIENCE,
     endpoint: ModelEndpoint | None = None,
 ) -> AnthropicModel:
     """A model behind `base_url` (by default the provider's public API)."""
@@ -171,7 +177,7 @@ def anthropic_model(
 class AnthropicSearch:
     """A `WebSearch` by the tool `web_search` of the Messages API."""
 
-    def __init__(self, client: AsyncAnthropic, model: str, domains: Domains) -> None:
+    def __init__(self, client: AsyncAnthropic, model: str, domains: DomainPolicy) -> None:
         """Take over the client: retries are switched off, and `aclose` closes it."""
         self._client = client.with_options(max_retries=0)
         self._model = model
@@ -182,14 +188,14 @@ class AnthropicSearch:
         """See `WebSearch`."""
         return self._model
 
-    async def search(self, query: str, limit: int) -> Searched:
+    async def search(self, query: str, limit: int) -> WebSearchResponse:
         """See `WebSearch`. Denied domains are not found, and only allowed ones where some are listed."""
         with _vendor_errors():
             answer = await self._client.messages.create(
                 model=self._model,
                 max_tokens=SEARCH_OUTPUT_TOKENS,
                 system=files("waystation.models.anthropic").joinpath("search.md").read_text(encoding="utf-8"),
-                messages=[{"role": "user", "content": tagged("query", query)}],
+                messages=[{"role": "user", "content": wrap_untrusted("query", query)}],
                 tools=[_tool(self._domains)],
             )
             return _searched(answer, limit)
@@ -202,16 +208,16 @@ class AnthropicSearch:
 def anthropic_search(
     api_key: str,
     model: str,
-    domains: Domains,
+    domains: DomainPolicy,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = USUAL_PATIENCE,
+    patience: ModelTimeouts = USUAL_PATIENCE,
 ) -> AnthropicSearch:
     """Search behind `base_url` (by default the provider's public API)."""
     return AnthropicSearch(sdk_client(api_key, base_url, http_client, patience), model, domains)
 
 
-def _tool(domains: Domains) -> WebSearchTool20260318Param:
+def _tool(domains: DomainPolicy) -> WebSearchTool20260318Param:
     """The provider takes one list of domains or the other, but not both."""
     tool: WebSearchTool20260318Param = {
         "type": "web_search_20260318",
@@ -226,9 +232,9 @@ def _tool(domains: Domains) -> WebSearchTool20260318Param:
     return tool
 
 
-def _searched(answer: WireMessage, limit: int) -> Searched:
+def _searched(answer: WireMessage, limit: int) -> WebSearchResponse:
     cited = _cited(answer)
-    hits: dict[str, WebHit] = {}
+    hits: dict[str, WebSearchResult] = {}
     fault = ""
     for block in answer.content:
         if not isinstance(block, WebSearchToolResultBlock):
@@ -238,9 +244,9 @@ def _searched(answer: WireMessage, limit: int) -> Searched:
             continue
         for found in block.content:
             excerpt = " … ".join(cited.get(found.url, ()))
-            hit = WebHit(url=found.url, title=found.title, excerpt=excerpt, age=found.page_age or "")
+            hit = WebSearchResult(url=found.url, title=found.title, excerpt=excerpt, age=found.page_age or "")
             hits.setdefault(found.url, hit)
-    return Searched(
+    return WebSearchResponse(
         hits=tuple(hits.values())[:limit], usage=_usage(answer), model=answer.model, fault="" if hits else fault
     )
 
@@ -282,7 +288,7 @@ def _vendor_errors(no_credentials: tuple[type[Exception], ...] = ()) -> Generato
         ModelUnavailable: worth another attempt.
         SpendingLimitReached: the provider wants money first.
         ModelRejected: another attempt changes nothing.
-        ReplyBlocked: nor does it here, but this one may have been billed.
+        ContentFilterError: nor does it here, but this one may have been billed.
     """
     try:
         yield
@@ -290,10 +296,12 @@ def _vendor_errors(no_credentials: tuple[type[Exception], ...] = ()) -> Generato
         raise _ours(error) from None
     except no_credentials as error:
         named = type(error).__name__
-        raise KeyRefused(f"this worker has no credentials that the endpoint could take ({named})") from None
+        raise ModelAuthenticationError(
+            f"this worker has no credentials that the endpoint could take ({named})"
+        ) from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         # The SDK validates nothing that it receives: a malformed stream surfaces as whatever breaks first.
-        raise ReplyUnfit(f"the model's reply could not be read ({type(error).__name__})") from None
+        raise InvalidReplyError(f"the model's reply could not be read ({type(error).__name__})") from None
 
 
 def _ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
@@ -302,23 +310,23 @@ def _ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
         case APIStatusError():
             return _refusal(error).error
         case APIConnectionError() | httpx2.HTTPError():
-            return broken(error.__cause__ or error)
+            return convert_connection_error(error.__cause__ or error)
         case _:
             return ModelRejected(f"the provider's client cannot make the call ({type(error).__name__})")
 
 
 def _is_missing(error: APIStatusError) -> bool:
     """Whether the endpoint does not have such a call: by its status, or by its words with one that says less."""
-    words = fault_of(error.body).words.lower()
+    words = parse_vendor_error(error.body).words.lower()
     return error.status_code in _NO_SUCH_CALL or (
         error.status_code == 400 and any(sign in words for sign in _UNSUPPORTED)
     )
 
 
-def _refusal(error: APIStatusError) -> VendorRefusal:
+def _refusal(error: APIStatusError) -> VendorErrorResponse:
     """Nothing that comes from there was validated: kinds and words may be anything, and in any server's shape."""
-    fault = fault_of(error.body)
+    fault = parse_vendor_error(error.body)
     kind = error.type if error.status_code < 400 else error.error_code or fault.kind
-    return VendorRefusal(
+    return VendorErrorResponse(
         error.status_code, str(kind or ""), fault.words, error.request_id or "", error.response.headers
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from anthropic.types import RawContentBlockDeltaEvent, RawContentBlockStartEvent, RawMessageStreamEvent
 
-from waystation.context.tokens import PART_OVERHEAD, most_bytes
+from waystation.context.tokens import PART_OVERHEAD, compute_max_utf8_bytes
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.wire import usage_of
 
@@ -23,7 +23,7 @@ _THINKING = ("thinking", "redacted_thinking")
 
 
 @dataclass
-class PartialReply:
+class StreamUsageTracker:
     """The events of one stream so far. Times are seconds of a clock that never goes back."""
 
     speed_known: bool = True
@@ -75,7 +75,7 @@ class PartialReply:
         block = event.content_block
         if block.type in _THINKING:
             self._hidden_since = at
-        self._bytes += PART_OVERHEAD + most_bytes(block.model_dump_json())
+        self._bytes += PART_OVERHEAD + compute_max_utf8_bytes(block.model_dump_json())
 
     def _show(self, at: float) -> None:
         """What was hidden until now is over."""
@@ -89,10 +89,10 @@ def _said(event: RawContentBlockDeltaEvent) -> int:
     delta = event.delta
     match delta.type:
         case "text_delta":
-            return most_bytes(delta.text)
+            return compute_max_utf8_bytes(delta.text)
         case "thinking_delta":
-            return most_bytes(delta.thinking)
+            return compute_max_utf8_bytes(delta.thinking)
         case "input_json_delta":
-            return most_bytes(delta.partial_json)
+            return compute_max_utf8_bytes(delta.partial_json)
         case _:
             return 0

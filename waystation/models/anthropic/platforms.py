@@ -18,7 +18,7 @@ from anthropic.lib.bedrock import AsyncAnthropicBedrock, AsyncAnthropicBedrockMa
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from waystation.kernel.errors import BadInput
-from waystation.models.connections import USUAL_PATIENCE, Patience, silence_limit, watching
+from waystation.models.connections import USUAL_PATIENCE, ModelTimeouts, build_read_timeout, install_stream_watchdog
 from waystation.models.endpoints import EndpointKind, NamedEndpoint
 
 MessagesClient = (
@@ -31,7 +31,7 @@ ENTRA_SCOPE = "https://ai.azure.com/.default"
 """What a token of Entra's is for at Foundry."""
 
 
-class Connected(NamedTuple):
+class PlatformClient(NamedTuple):
     """A client, and how its vendor's libraries say that they found no credentials."""
 
     client: MessagesClient
@@ -51,7 +51,7 @@ def sdk_client(
     api_key: str,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = USUAL_PATIENCE,
+    patience: ModelTimeouts = USUAL_PATIENCE,
 ) -> AsyncAnthropic:
     """The SDK's client of the provider's API, or of another server that takes its key in the same way."""
     _quiet()
@@ -59,7 +59,7 @@ def sdk_client(
         api_key=api_key,
         base_url=base_url,
         http_client=_watched(http_client, patience),
-        timeout=silence_limit(patience.first_byte),
+        timeout=build_read_timeout(patience.first_byte),
         open_telemetry=False,
     )
 
@@ -68,15 +68,15 @@ def platform_client(
     endpoint: NamedEndpoint,
     key: str | None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = USUAL_PATIENCE,
-) -> Connected:
+    patience: ModelTimeouts = USUAL_PATIENCE,
+) -> PlatformClient:
     """The client of a named endpoint. Raises BadInput where it finds neither packages nor a key.
 
     No credentials are looked for before the first call.
     """
     _quiet()
     made = _CLIENTS[endpoint.kind](
-        _Open(endpoint, key, _watched(http_client, patience), silence_limit(patience.first_byte))
+        _Open(endpoint, key, _watched(http_client, patience), build_read_timeout(patience.first_byte))
     )
     client = _without_headers_of_others(made.client)
     if endpoint.kind == "compatible" and endpoint.auth != "bearer":
@@ -101,11 +101,11 @@ def _quiet() -> None:
     logging.getLogger("anthropic").setLevel(logging.WARNING)
 
 
-def _watched(http_client: httpx2.AsyncClient | None, patience: Patience) -> httpx2.AsyncClient:
-    return watching(http_client or DefaultAsyncHttpxClient(), patience.stream)
+def _watched(http_client: httpx2.AsyncClient | None, patience: ModelTimeouts) -> httpx2.AsyncClient:
+    return install_stream_watchdog(http_client or DefaultAsyncHttpxClient(), patience.stream)
 
 
-def _messages(given: _Open) -> Connected:
+def _messages(given: _Open) -> PlatformClient:
     """The provider, and whoever speaks as it does. Without a key the SDK would look for one of the provider's in the
     environment, which nobody else is to see.
     """
@@ -116,10 +116,10 @@ def _messages(given: _Open) -> Connected:
         timeout=given.timeout,
         open_telemetry=False,
     )
-    return Connected(client)
+    return PlatformClient(client)
 
 
-def _bedrock(given: _Open) -> Connected:
+def _bedrock(given: _Open) -> PlatformClient:
     client = AsyncAnthropicBedrock(
         aws_region=given.endpoint.region,
         aws_profile=given.endpoint.profile or None,
@@ -129,10 +129,10 @@ def _bedrock(given: _Open) -> Connected:
         timeout=given.timeout,
         open_telemetry=False,
     )
-    return Connected(client, _errors("botocore.exceptions", "BotoCoreError", "bedrock"))
+    return PlatformClient(client, _errors("botocore.exceptions", "BotoCoreError", "bedrock"))
 
 
-def _mantle(given: _Open) -> Connected:
+def _mantle(given: _Open) -> PlatformClient:
     client = AsyncAnthropicBedrockMantle(
         aws_region=given.endpoint.region,
         aws_profile=given.endpoint.profile or None,
@@ -142,10 +142,10 @@ def _mantle(given: _Open) -> Connected:
         timeout=given.timeout,
         open_telemetry=False,
     )
-    return Connected(client, _errors("botocore.exceptions", "BotoCoreError", "bedrock"))
+    return PlatformClient(client, _errors("botocore.exceptions", "BotoCoreError", "bedrock"))
 
 
-def _vertex(given: _Open) -> Connected:
+def _vertex(given: _Open) -> PlatformClient:
     no_credentials = _errors("google.auth.exceptions", "GoogleAuthError", "vertex")
     client = AsyncAnthropicVertex(
         region=given.endpoint.region,
@@ -156,10 +156,10 @@ def _vertex(given: _Open) -> Connected:
         open_telemetry=False,
         project_id=given.endpoint.project or NOT_GIVEN,
     )
-    return Connected(client, no_credentials)
+    return PlatformClient(client, no_credentials)
 
 
-def _foundry(given: _Open) -> Connected:
+def _foundry(given: _Open) -> PlatformClient:
     """By its key, or else by Entra's tokens."""
     no_credentials: tuple[type[Exception], ...] = ()
     if given.key is None:
@@ -174,7 +174,7 @@ def _foundry(given: _Open) -> Connected:
         timeout=given.timeout,
         open_telemetry=False,
     )
-    return Connected(client, no_credentials)
+    return PlatformClient(client, no_credentials)
 
 
 def _entra_tokens() -> Callable[[], Awaitable[str]]:
@@ -187,7 +187,7 @@ def _entra_tokens() -> Callable[[], Awaitable[str]]:
     return lambda: asyncio.to_thread(token)
 
 
-_CLIENTS: Mapping[EndpointKind, Callable[[_Open], Connected]] = {
+_CLIENTS: Mapping[EndpointKind, Callable[[_Open], PlatformClient]] = {
     "anthropic": _messages,
     "compatible": _messages,
     "bedrock": _bedrock,

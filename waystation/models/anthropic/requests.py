@@ -13,7 +13,7 @@ UNIONS = frozenset({"anyOf", "oneOf", "allOf"})
 """Which no schema of a tool may have at its top."""
 
 
-class RequestRefused(Exception):
+class MessagesApiError(Exception):
     """An answer of the protocol's error form: HTTP status, error type, message. Messages carry no conversation text."""
 
     def __init__(self, message: str, status: int = 400, kind: str = "invalid_request_error") -> None:
@@ -21,16 +21,16 @@ class RequestRefused(Exception):
         self.status, self.kind = status, kind
 
 
-class CacheMark(Value):
+class CacheControl(Value):
     """The prompt up to here may be cached."""
 
     type: Literal["ephemeral"]
 
 
-class Markable(Value):
+class CacheControlMixin(Value):
     """Any part of a prompt that can end a cached stretch."""
 
-    cache_control: CacheMark | None = None
+    cache_control: CacheControl | None = None
 
 
 def _joined(content: JsonValue) -> JsonValue:
@@ -50,25 +50,25 @@ def _worded(text: str) -> str:
     return text
 
 
-class TextBlock(Text, Markable):
+class TextBlock(Text, CacheControlMixin):
     """Text on the wire."""
 
     text: Annotated[str, AfterValidator(_worded)]
 
 
-class ThinkingBlock(Thinking, Markable):
+class ThinkingBlock(Thinking, CacheControlMixin):
     """Thinking on the wire."""
 
 
-class RedactedThinkingBlock(RedactedThinking, Markable):
+class RedactedThinkingBlock(RedactedThinking, CacheControlMixin):
     """Sealed thinking on the wire."""
 
 
-class ToolUseBlock(ToolUse, Markable):
+class ToolUseBlock(ToolUse, CacheControlMixin):
     """A tool call on the wire."""
 
 
-class ToolResultBlock(ToolResult, Markable):
+class ToolResultBlock(ToolResult, CacheControlMixin):
     """A tool's result on the wire; its content may also be a list of text blocks."""
 
     content: Annotated[str, BeforeValidator(_joined)] = ""
@@ -98,7 +98,7 @@ class WireMessage(Value):
         return tuple(block for block in self.content if isinstance(block, ToolResultBlock))
 
 
-class WireTool(Markable):
+class WireTool(CacheControlMixin):
     """A tool on offer."""
 
     name: str
@@ -120,7 +120,7 @@ class ThinkingChoice(Value):
     budget_tokens: int | None = None
 
 
-class CountRequest(Markable):
+class CountRequest(CacheControlMixin):
     """What the input tokens are counted of."""
 
     model: str
@@ -151,24 +151,24 @@ class MessagesRequest(CountRequest):
 _Request = TypeVar("_Request", bound=CountRequest)
 
 
-def parsed(kind: type[_Request], body: bytes) -> _Request:
-    """The body of a model call, or of a token count. Raises RequestRefused."""
+def parse_request(kind: type[_Request], body: bytes) -> _Request:
+    """The body of a model call, or of a token count. Raises MessagesApiError."""
     try:
         request = kind.model_validate_json(body, extra="ignore")
     except ValidationError as error:
         raise _refusal(error) from None
-    for fault in documented_faults(request):
-        raise RequestRefused(fault)
+    for fault in find_request_errors(request):
+        raise MessagesApiError(fault)
     return request
 
 
-def _refusal(error: ValidationError) -> RequestRefused:
+def _refusal(error: ValidationError) -> MessagesApiError:
     fault = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in fault["loc"])
-    return RequestRefused(f"{place}: {fault['msg']}" if place else fault["msg"])
+    return MessagesApiError(f"{place}: {fault['msg']}" if place else fault["msg"])
 
 
-def documented_faults(request: CountRequest) -> Iterator[str]:
+def find_request_errors(request: CountRequest) -> Iterator[str]:
     """Errors that the protocol documents for a request whose parts have the right shape, but none about thinking."""
     yield from _message_faults(request)
     yield from _tool_faults(request)
@@ -183,7 +183,7 @@ def _message_faults(request: CountRequest) -> Iterator[str]:
     if len(ids) != len(set(ids)):
         yield "messages: `tool_use` ids must be unique"
     open_calls: list[str] = []
-    for index, message in enumerate(merged(request.messages)):
+    for index, message in enumerate(merge_same_role_messages(request.messages)):
         yield from _pairing_faults(index, message, open_calls)
         open_calls = [call.id for call in message.calls]
 
@@ -207,7 +207,7 @@ def _pairing_faults(index: int, message: WireMessage, open_calls: list[str]) -> 
         yield f"messages.{index}: `tool_result` blocks must come before other content"
 
 
-def merged(messages: tuple[WireMessage, ...]) -> Iterator[WireMessage]:
+def merge_same_role_messages(messages: tuple[WireMessage, ...]) -> Iterator[WireMessage]:
     """Messages of one role in a row count as one, as the protocol has it."""
     current = messages[0]
     for message in messages[1:]:

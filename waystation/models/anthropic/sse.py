@@ -24,21 +24,21 @@ def events(message: Mapping[str, JsonValue]) -> Iterator[bytes]:
     usage = _mapping(message["usage"])
     opening: StreamEvent = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
     opening["usage"] = {**usage, "output_tokens": 0}
-    yield encoded({"type": "message_start", "message": opening})
+    yield encode_event({"type": "message_start", "message": opening})
     for index, block in enumerate(_blocks(message["content"])):
         yield from _block_events(index, block)
     ending: StreamEvent = {"stop_reason": message["stop_reason"], "stop_sequence": message.get("stop_sequence")}
-    yield encoded({"type": "message_delta", "delta": ending, "usage": {**usage}})
-    yield encoded({"type": "message_stop"})
+    yield encode_event({"type": "message_delta", "delta": ending, "usage": {**usage}})
+    yield encode_event({"type": "message_stop"})
 
 
 def error_event(kind: str, message: str, request_id: str | None = None) -> bytes:
     """An error in the middle of a stream; `kind` is the protocol's name for it, such as `overloaded_error`."""
     error: StreamEvent = {"type": kind, "message": message}
-    return encoded({"type": "error", "error": error, "request_id": request_id}, name="error")
+    return encode_event({"type": "error", "error": error, "request_id": request_id}, name="error")
 
 
-def encoded(event: StreamEvent, name: str | None = None) -> bytes:
+def encode_event(event: StreamEvent, name: str | None = None) -> bytes:
     """One event with its `event:` line, without which clients drop it in silence."""
     body = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
     return f"event: {name or event['type']}\ndata: {body}\n\n".encode()
@@ -46,10 +46,10 @@ def encoded(event: StreamEvent, name: str | None = None) -> bytes:
 
 def _block_events(index: int, block: Mapping[str, JsonValue]) -> Iterator[bytes]:
     start, deltas = _split(block)
-    yield encoded({"type": "content_block_start", "index": index, "content_block": start})
+    yield encode_event({"type": "content_block_start", "index": index, "content_block": start})
     for delta in deltas:
-        yield encoded({"type": "content_block_delta", "index": index, "delta": delta})
-    yield encoded({"type": "content_block_stop", "index": index})
+        yield encode_event({"type": "content_block_delta", "index": index, "delta": delta})
+    yield encode_event({"type": "content_block_stop", "index": index})
 
 
 def _split(block: Mapping[str, JsonValue]) -> tuple[StreamEvent, Sequence[StreamEvent]]:

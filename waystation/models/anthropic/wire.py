@@ -24,14 +24,14 @@ from anthropic.types import Usage as WireUsage
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from waystation.context.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
-from waystation.kernel.errors import ModelRejected, ReplyUnfit
-from waystation.kernel.patterns import proven
+from waystation.kernel.errors import InvalidReplyError, ModelRejected
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.usage import Usage
-from waystation.kernel.value import sendable_fields, whole_text
+from waystation.kernel.value import replace_surrogates, sanitize_json_object
 from waystation.models.connections import token_count
 from waystation.models.endpoints import UNKNOWN, Capabilities
-from waystation.models.ports import ModelReply, ModelRequest, StopReason, ToolSpec
-from waystation.models.profiles import ModelFacts, model_facts
+from waystation.models.ports import ModelRequest, ModelResponse, StopReason, ToolSpec
+from waystation.models.profiles import ModelProfile, get_model_profile
 from waystation.models.profiles import ThinkingSetting as WayOfThinking
 
 CACHED: CacheControlEphemeralParam = {"type": "ephemeral"}
@@ -53,7 +53,7 @@ _USER_MARKS = 2
 """The end of this request is the prefix that the next call reads. The end of the last request is the one that the last
 call wrote; without a mark the provider looks only twenty blocks back for it, too few after many parallel calls."""
 
-_NAME = proven(r"\A[a-z]{1,20}(?:_[a-z]{1,20}){0,3}")
+_NAME = compile_bounded(r"\A[a-z]{1,20}(?:_[a-z]{1,20}){0,3}")
 """How the protocol calls kinds and reasons. Anything else an endpoint may have taken from the conversation."""
 
 UserBlockParam = TextBlockParam | ToolResultBlockParam
@@ -98,22 +98,22 @@ def request_parameters(request: ModelRequest, capable: Capabilities = UNKNOWN) -
     return wire
 
 
-def _facts(model: str, capable: Capabilities) -> ModelFacts:
+def _facts(model: str, capable: Capabilities) -> ModelProfile:
     """What is known of the model by its name, and over it what its endpoint was found to do."""
-    facts, forces, binds = model_facts(model), capable.forces_tools, capable.binds_thinking
+    facts, forces, binds = get_model_profile(model), capable.forces_tools, capable.binds_thinking
     return facts.replace(
         forces_tools=facts.forces_tools if forces is None else forces,
         binds_thinking=facts.binds_thinking if binds is None else binds,
     )
 
 
-def thinks(wire: Prompt) -> bool:
+def is_thinking_enabled(wire: Prompt) -> bool:
     """Whether the model is asked to think before it says anything."""
     thinking = wire.get("thinking")
     return thinking["type"] != "disabled" if thinking is not None else "thinking" in wire.get("extra_body", {})
 
 
-def _think(wire: Prompt, facts: ModelFacts, thinking: WayOfThinking | None) -> None:
+def _think(wire: Prompt, facts: ModelProfile, thinking: WayOfThinking | None) -> None:
     match thinking:
         case None | "adaptive" if facts.binds_thinking:
             wire["extra_headers"] = {"anthropic-beta": THINKING_BETA}
@@ -129,13 +129,14 @@ def _think(wire: Prompt, facts: ModelFacts, thinking: WayOfThinking | None) -> N
             wire["thinking"] = {"type": "enabled", "budget_tokens": thinking}
 
 
-def reply(message: WireMessage) -> ModelReply:
+def parse_model_response(message: WireMessage) -> ModelResponse:
     """The final message of a stream that ended as it should.
 
     With the stop reason `max_tokens` the last call of a tool may have lost the end of its input.
 
     Raises:
-        ReplyUnfit: there is no stop reason, a field is missing or malformed, two calls have one id, or there is a
+        InvalidReplyError: there is no stop reason, a field is missing or malformed, two calls have one id, or there is
+        a
             kind of block or a stop reason that this version does not know. Leaving a block out would make the next
             request differ from what the model said. The reply is billed by then, which ModelRejected would deny.
     """
@@ -143,8 +144,8 @@ def reply(message: WireMessage) -> ModelReply:
         blocks = tuple(_block(block) for block in message.content)
         calls = [block.id for block in blocks if isinstance(block, ToolUse)]
         if len(set(calls)) < len(calls):
-            raise ReplyUnfit("the model's reply gives two calls of tools one id")
-        return ModelReply(
+            raise InvalidReplyError("the model's reply gives two calls of tools one id")
+        return ModelResponse(
             blocks=blocks,
             stop=_stop(message.stop_reason),
             usage=usage_of(message),
@@ -155,7 +156,7 @@ def reply(message: WireMessage) -> ModelReply:
         )
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(str(part) for part in line["loc"]) for line in error.errors()}))
-        raise ReplyUnfit(f"the model's reply has missing or malformed fields ({fields})") from None
+        raise InvalidReplyError(f"the model's reply has missing or malformed fields ({fields})") from None
 
 
 _TRANSFORMATIONS = TypeAdapter(list[dict[str, JsonValue]])
@@ -219,7 +220,7 @@ def count_of(answer: object) -> int | None:
     return token_count(counted) or None
 
 
-def _system(request: ModelRequest, facts: ModelFacts, *, marks: bool) -> list[TextBlockParam]:
+def _system(request: ModelRequest, facts: ModelProfile, *, marks: bool) -> list[TextBlockParam]:
     system: list[TextBlockParam] = []
     if request.system:
         system.append({"type": "text", "text": request.system})
@@ -239,7 +240,7 @@ def _tools(specs: Sequence[ToolSpec], *, marks: bool) -> list[ToolParam]:
     return tools
 
 
-def _tool_choice(facts: ModelFacts, tool: str) -> ToolChoiceParam:
+def _tool_choice(facts: ModelProfile, tool: str) -> ToolChoiceParam:
     if facts.forces_tools:
         return {"type": "tool", "name": tool, "disable_parallel_tool_use": True}
     return {"type": "auto", "disable_parallel_tool_use": True}
@@ -304,25 +305,25 @@ def _block(block: ContentBlock) -> Block:
     # An unknown block arrives as the SDK's first kind, with its own `type`: only that field tells what it is.
     match block.type:
         case "text":
-            return Text(text=whole_text(block.text))
+            return Text(text=replace_surrogates(block.text))
         case "thinking":
             return Thinking(thinking=block.thinking, signature=block.signature)
         case "redacted_thinking":
             return RedactedThinking(data=block.data)
         case "tool_use":
             call = ToolUse.model_validate({"id": block.id, "name": block.name, "input": block.input})
-            return call.replace(name=whole_text(call.name), input=sendable_fields(call.input))
+            return call.replace(name=replace_surrogates(call.name), input=sanitize_json_object(call.input))
         case unknown:
-            raise ReplyUnfit(f"the model's reply has a block of the unknown type {_named(unknown)}")
+            raise InvalidReplyError(f"the model's reply has a block of the unknown type {_named(unknown)}")
 
 
 def _stop(reason: str | None) -> StopReason:
     if reason is None:
-        raise ReplyUnfit("the model's reply was cut off")
+        raise InvalidReplyError("the model's reply was cut off")
     try:
         return StopReason(reason)
     except ValueError:
-        raise ReplyUnfit(f"the model stopped for the unknown reason {_named(reason)}") from None
+        raise InvalidReplyError(f"the model stopped for the unknown reason {_named(reason)}") from None
 
 
 def _named(kind: object) -> str:

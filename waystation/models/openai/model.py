@@ -10,21 +10,21 @@ from contextlib import asynccontextmanager
 import httpx2
 from pydantic import ValidationError
 
-from waystation.kernel.errors import ReplyUnfit
+from waystation.kernel.errors import InvalidReplyError
 from waystation.models.connections import (
     USUAL_PATIENCE,
-    Patience,
-    VendorFault,
-    VendorRefusal,
-    broken,
-    fault_of,
+    ModelTimeouts,
+    VendorErrorBody,
+    VendorErrorResponse,
+    build_read_timeout,
+    convert_connection_error,
+    install_stream_watchdog,
     no_stream,
-    silence_limit,
-    watching,
+    parse_vendor_error,
 )
 from waystation.models.endpoints import OPENAI_URL, ModelEndpoint
 from waystation.models.openai import wire
-from waystation.models.ports import ModelReply, ModelRequest
+from waystation.models.ports import ModelRequest, ModelResponse
 
 _END = "[DONE]"
 _REQUEST_ID = "x-request-id"
@@ -33,26 +33,26 @@ _REQUEST_ID = "x-request-id"
 class OpenAIModel:
     """A `ChatModel` behind chat completions. It always streams, so that no connection idles through a long reply."""
 
-    def __init__(self, client: httpx2.AsyncClient, url: str, endpoint: ModelEndpoint, patience: Patience) -> None:
+    def __init__(self, client: httpx2.AsyncClient, url: str, endpoint: ModelEndpoint, patience: ModelTimeouts) -> None:
         """Take over the client, which `aclose` closes. `url`: what `/chat/completions` is put behind."""
         self._client, self._url = client, f"{url.rstrip('/')}/chat/completions"
         self._endpoint, self._patience = endpoint, patience
 
-    async def complete(self, request: ModelRequest) -> ModelReply:
+    async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask once; see `ChatModel`."""
         of_maker = self._url.startswith(OPENAI_URL)
         body = wire.request_body(request, self._endpoint.of(request.model), of_maker=of_maker)
-        timeout = silence_limit(self._patience.before(thinks=request.effort is not None))
-        reply = wire.ChatReply(thought=request.effort is not None)
+        timeout = build_read_timeout(self._patience.before(thinks=request.effort is not None))
+        reply = wire.ChatStreamAccumulator(thought=request.effort is not None)
         async with _errors(), self._client.stream("POST", self._url, json=body, timeout=timeout) as response:
             if not response.is_success:
-                raise _refusal(response, fault_of(await response.aread())).error
+                raise _refusal(response, parse_vendor_error(await response.aread())).error
             if not (answered := response.headers.get("content-type", "")).startswith("text/event-stream"):
                 raise no_stream(answered)
             async for data in _events(response):
                 chunk = wire.ChatChunk.model_validate_json(data)
                 if chunk.error is not None:
-                    raise _refusal(response, fault_of(data)).error
+                    raise _refusal(response, parse_vendor_error(data)).error
                 reply.take(chunk)
         return reply.whole()
 
@@ -69,11 +69,11 @@ def openai_model(
     key: str | None,
     url: str = OPENAI_URL,
     http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = USUAL_PATIENCE,
+    patience: ModelTimeouts = USUAL_PATIENCE,
     endpoint: ModelEndpoint | None = None,
 ) -> OpenAIModel:
     """A model behind `url`; without a key none is sent."""
-    client = watching(http_client or httpx2.AsyncClient(), patience.stream)
+    client = install_stream_watchdog(http_client or httpx2.AsyncClient(), patience.stream)
     if key:
         client.headers["authorization"] = f"Bearer {key}"
     return OpenAIModel(client, url, endpoint or ModelEndpoint(url=url, kind="openai"), patience)
@@ -91,9 +91,9 @@ async def _events(response: httpx2.Response) -> AsyncIterator[str]:
             yield data
 
 
-def _refusal(response: httpx2.Response, fault: VendorFault) -> VendorRefusal:
+def _refusal(response: httpx2.Response, fault: VendorErrorBody) -> VendorErrorResponse:
     request = response.headers.get(_REQUEST_ID, "")
-    return VendorRefusal(response.status_code, fault.kind, fault.words, request, response.headers)
+    return VendorErrorResponse(response.status_code, fault.kind, fault.words, request, response.headers)
 
 
 @asynccontextmanager
@@ -102,7 +102,7 @@ async def _errors() -> AsyncGenerator[None]:
     try:
         yield
     except httpx2.HTTPError as error:
-        raise broken(error) from None
+        raise convert_connection_error(error) from None
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(map(str, line["loc"])) for line in error.errors()})) or "no JSON"
-        raise ReplyUnfit(f"a piece of the model's reply has missing or malformed fields ({fields})") from None
+        raise InvalidReplyError(f"a piece of the model's reply has missing or malformed fields ({fields})") from None

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pydantic import BaseModel, JsonValue, ValidationError, model_validator
 
 from waystation.context.transcript import Message, Text, ToolResult, ToolUse
-from waystation.kernel.errors import ModelRejected, ReplyUnfit
+from waystation.kernel.errors import InvalidReplyError, ModelRejected
 from waystation.kernel.usage import Usage
-from waystation.kernel.value import sendable_json, whole_text
+from waystation.kernel.value import replace_surrogates, sanitize_json
 from waystation.models.connections import CUT_OFF, token_count
 from waystation.models.endpoints import UNKNOWN, Capabilities
-from waystation.models.ports import ModelReply, ModelRequest, StopReason, ToolSpec
-from waystation.models.profiles import Effort, model_facts
+from waystation.models.ports import ModelRequest, ModelResponse, StopReason, ToolSpec
+from waystation.models.profiles import Effort, get_model_profile
 
 FAILED_CALL = "This call failed: "
 _EFFORTS: Mapping[Effort, str] = {"low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "xhigh"}
@@ -53,7 +53,7 @@ def request_body(request: ModelRequest, capable: Capabilities = UNKNOWN, *, of_m
 
 
 def _forces(request: ModelRequest, capable: Capabilities) -> bool:
-    return model_facts(request.model).forces_tools if capable.forces_tools is None else capable.forces_tools
+    return get_model_profile(request.model).forces_tools if capable.forces_tools is None else capable.forces_tools
 
 
 def _tool(spec: ToolSpec) -> JsonValue:
@@ -171,7 +171,7 @@ class _Call(BaseModel):
     arguments: str = ""
 
 
-class ChatReply(BaseModel):
+class ChatStreamAccumulator(BaseModel):
     """A reply as far as it has come."""
 
     model: str = ""
@@ -207,24 +207,24 @@ class ChatReply(BaseModel):
         call.name += piece.function.name or ""
         call.arguments += piece.function.arguments or ""
 
-    def whole(self) -> ModelReply:
+    def whole(self) -> ModelResponse:
         """The reply when its stream has ended.
 
-        Raises ReplyUnfit, billed by then, where there is no stop reason or an unknown one, where arguments of a
+        Raises InvalidReplyError, billed by then, where there is no stop reason or an unknown one, where arguments of a
         call are no JSON object, and where two calls have one id. A call that the longest reply cut is left out.
         """
         if self.stop is None:
-            raise ReplyUnfit(CUT_OFF)
+            raise InvalidReplyError(CUT_OFF)
         if (stop := _STOPS.get(self.stop)) is None:
-            raise ReplyUnfit("the model stopped for an unknown reason")
+            raise InvalidReplyError("the model stopped for an unknown reason")
         calls = [*self._whole_calls(cut=stop is StopReason.MAX_TOKENS)]
         if len({call.id for call in calls}) < len(calls):
-            raise ReplyUnfit("the model's reply gives two calls of tools one id")
-        said = (Text(text=whole_text(self.text)),) if self.text.strip() else ()
+            raise InvalidReplyError("the model's reply gives two calls of tools one id")
+        said = (Text(text=replace_surrogates(self.text)),) if self.text.strip() else ()
         if stop in {StopReason.END_TURN, StopReason.TOOL_USE}:
             stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
         usage = _usage(self.used)
-        return ModelReply(blocks=(*said, *calls), stop=stop, usage=usage, model=self.model, thought=self.thought)
+        return ModelResponse(blocks=(*said, *calls), stop=stop, usage=usage, model=self.model, thought=self.thought)
 
     def _whole_calls(self, *, cut: bool) -> Iterable[ToolUse]:
         for number, call in enumerate(self.calls):
@@ -234,13 +234,13 @@ class ChatReply(BaseModel):
                 )
             except (ValueError, ValidationError, RecursionError):
                 if not (cut and number == len(self.calls) - 1):
-                    raise ReplyUnfit("arguments of a call of the model's are no JSON object") from None
+                    raise InvalidReplyError("arguments of a call of the model's are no JSON object") from None
 
 
 def _arguments(written: str) -> _Object:
     """Raises ValueError."""
     read: JsonValue = json.loads(written or "{}")
-    sendable = sendable_json(read)
+    sendable = sanitize_json(read)
     if not isinstance(sendable, dict):
         raise ValueError("no object")
     return sendable

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from waystation.plugins.evaluation.scores import MEANS, MEASURES, Compared, Evaluation, Metric, ScoredAnswer
+from waystation.plugins.evaluation.scores import MEANS, MEASURES, Evaluation, Metric, MetricComparison, ScoredAnswer
 
 _COLOURS = "#1f6f8b", "#c8553d"
 _LEFT, _WIDTH, _ROW, _RADIUS = 190, 420, 18, 5
@@ -15,7 +15,7 @@ _STYLE = (
 )
 
 
-def evaluation_page(found: Sequence[Evaluation], pairs: Sequence[Compared]) -> str:
+def render_evaluation_page(found: Sequence[Evaluation], pairs: Sequence[MetricComparison]) -> str:
     """The page: means, a plot for each measure with a dot for each question, what compaction costs, each answer."""
     parts = [
         f"<h1>{escape(found[0].set)}</h1>",
@@ -59,7 +59,7 @@ def _means(found: Sequence[Evaluation]) -> str:
     return _table(["mean", *[one.label for one in found]], rows)
 
 
-def _pairs(pairs: Sequence[Compared]) -> str:
+def _pairs(pairs: Sequence[MetricComparison]) -> str:
     rows = [
         [pair.measure, _number(pair.first), _number(pair.second), str(pair.better), str(pair.worse), f"{pair.p:.3f}"]
         for pair in pairs

@@ -8,9 +8,9 @@ import yaml
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import citable, load_documents, write_installed
+from waystation.documents.sources import load_documents, sanitize_document_name, write_installed
 from waystation.kernel.errors import BadInput
-from waystation.kernel.value import malformed
+from waystation.kernel.value import extract_validation_faults
 from waystation.plugins.evaluation.scores import GoldQuestion, QuestionSet
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -44,7 +44,7 @@ def load_set(path: Path) -> QuestionSet:
     except yaml.YAMLError as error:
         raise BadInput(f"{path}: a name in it is no word: write each as one, like `questions:`") from error
     except ValidationError as error:
-        fault = malformed(error)[0]
+        fault = extract_validation_faults(error)[0]
         found, where = _node(node, fault.place)
         raise _at(path, found, f"{where}: {fault.words}" if where else fault.words) from None
 
@@ -117,7 +117,7 @@ def _node(node: yaml.Node, place: Sequence[int | str]) -> tuple[yaml.Node, str]:
     return node, name
 
 
-class Posed(NamedTuple):
+class EvaluationQuestion(NamedTuple):
     """A question with its documents."""
 
     gold: GoldQuestion
@@ -129,14 +129,14 @@ class Posed(NamedTuple):
         return {document.name: document.text.split("\n") for document in self.documents}
 
 
-def posed(asked: QuestionSet, folder: Path, scratch: Path) -> tuple[Posed, ...]:
+def load_evaluation_questions(asked: QuestionSet, folder: Path, scratch: Path) -> tuple[EvaluationQuestion, ...]:
     """Each question with its documents, whose paths are relative to the folder. `scratch`: where descriptions of
     installed packages are written.
 
     Raises BadInput, naming the question, for what is missing, and for a gold document that is none of its documents.
     """
     shelf = _Shelf(asked, folder, scratch)
-    found: list[Posed] = []
+    found: list[EvaluationQuestion] = []
     for gold in asked.questions:
         documents = shelf.documents(_own(asked, gold))
         names = [document.name for document in documents]
@@ -150,7 +150,7 @@ def posed(asked: QuestionSet, folder: Path, scratch: Path) -> tuple[Posed, ...]:
             raise BadInput(
                 f"question {gold.id}: cites names {unknown}, which is none of its documents ({_list(names[:5])})"
             )
-        found.append(Posed(gold, tuple(documents)))
+        found.append(EvaluationQuestion(gold, tuple(documents)))
     return tuple(found)
 
 
@@ -204,4 +204,4 @@ class _Shelf:
         return found
 
     def _file(self, name: str) -> SourceDocument:
-        return self._read[self._files[name].resolve()].replace(name=citable(name))
+        return self._read[self._files[name].resolve()].replace(name=sanitize_document_name(name))

@@ -13,15 +13,15 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from waystation.documents.citations import CITATION, Citation, CitedDocument, Claim, citation_faults, claims_in
+from waystation.documents.citations import CITATION, Citation, CitedDocument, Claim, check_citations, extract_claims
 from waystation.kernel.errors import BadInput
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.privacy.policy import PLACEHOLDER
 from waystation.reports.report import SAY_NOTHING, STEM_CHARACTERS, answer_part
 from waystation.tasks.task import TaskPhase
 
-_WORD = proven(r"\d[\d.,/-]*+|[^\W\d_]++|[%$€£]")
+_WORD = compile_bounded(r"\d[\d.,/-]*+|[^\W\d_]++|[%$€£]")
 _NUMBER_WORDS = (
     *("zero", "one", "two", "three", "four", "five", "six"),
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),
@@ -40,7 +40,7 @@ HELD_SHARE = 0.5
 """Of a sentence's telling words, how many at least its cited lines have; and all of its figures."""
 
 
-def normal_words(text: str) -> tuple[str, ...]:
+def normalize_words(text: str) -> tuple[str, ...]:
     """The words and figures of a text in one writing: `1,234` is `1234`, `1.5 million` is `1500000`, `three` is `3`,
     `12 percent` is `12 %`, `$5` is `5 $`, and `22 November 2026` or `Nov 22nd, 2026` is `2026-11-22`. Versions stay
     (`3.10` is not `3.1`), and marks between words are none.
@@ -130,9 +130,9 @@ def _decimal(word: str) -> Decimal | None:
         return None
 
 
-def says(text_words: Sequence[str], phrase: str) -> bool:
+def contains_phrase(text_words: Sequence[str], phrase: str) -> bool:
     """Whether the words and figures of the phrase stand in the text, in their order and side by side."""
-    wanted = " ".join(normal_words(phrase))
+    wanted = " ".join(normalize_words(phrase))
     return bool(wanted) and f" {wanted} " in f" {' '.join(text_words)} "
 
 
@@ -165,12 +165,12 @@ class GoldQuestion(Value):
 
     @model_validator(mode="after")
     def _sound(self) -> "GoldQuestion":
-        asked = normal_words(self.question)
+        asked = normalize_words(self.question)
         for wordings in self.facts:
             for wording in wordings:
-                if not normal_words(wording):
+                if not normalize_words(wording):
                     raise ValueError(f"the fact {wording!r} has no word and no figure")
-                if says(asked, wording):
+                if contains_phrase(asked, wording):
                     raise ValueError(f"the fact {wording!r} stands in the question itself: any report would hold it")
         if not (self.facts or self.cites or self.never):
             raise ValueError("nothing is known of the answer: give facts, cites or never")
@@ -203,7 +203,7 @@ MEANS: Mapping[Metric, str] = {
 }
 
 
-class Scores(Value):
+class ReportScore(Value):
     """Of one report, each from 0 to 1; None where the question does not ask for it, or nothing is there to measure."""
 
     facts: float | None = None
@@ -241,7 +241,7 @@ class ScoredAnswer(Value):
     question: str = ""
     task_id: str = ""
     phase: TaskPhase = TaskPhase.FAILED
-    scores: Scores
+    scores: ReportScore
     tokens: int = 0
     micro_usd: int | None = 0
     seconds: float = 0
@@ -281,23 +281,25 @@ class Evaluation(Value):
         return tuple(answer for answer in self.answers if answer.fault)
 
 
-def scored(
+def score_report(
     gold: GoldQuestion, report: str, documents: Mapping[str, Sequence[str]], judged: Iterable[str] = ()
-) -> Scores:
+) -> ReportScore:
     """The report against what is known. `documents`: their lines, by name. `judged`: facts, in their first wording,
     that a model has found where code did not.
     """
     answer = answer_part(report)
     # What a document is called is not said by the report.
-    words, by_judge = normal_words(CITATION.sub(" ", answer)), set(judged)
-    missed = [wordings[0] for wordings in gold.facts if not any(says(words, wording) for wording in wordings)]
-    pointing = [claim for claim in claims_in(answer) if claim.citations]
+    words, by_judge = normalize_words(CITATION.sub(" ", answer)), set(judged)
+    missed = [
+        wordings[0] for wordings in gold.facts if not any(contains_phrase(words, wording) for wording in wordings)
+    ]
+    pointing = [claim for claim in extract_claims(answer) if claim.citations]
     cited = [claim for claim in pointing if not claim.only_points]
     there, unheld = _held(pointing, cited, documents)
     uncited = [name for name in gold.cites if name not in there]
-    said = [phrase for phrase in gold.never if says(words, phrase)]
+    said = [phrase for phrase in gold.never if contains_phrase(words, phrase)]
     still = [fact for fact in missed if fact not in by_judge]
-    return Scores(
+    return ReportScore(
         facts=_share(len(gold.facts) - len(still), len(gold.facts)),
         citations=_share(len(cited) - len(unheld), len(cited)),
         evidence=_share(len(gold.cites) - len(uncited), len(gold.cites)),
@@ -310,9 +312,9 @@ def scored(
     )
 
 
-def nothing_scored(gold: GoldQuestion) -> Scores:
+def make_zero_score(gold: GoldQuestion) -> ReportScore:
     """Of a task that has no report: 0 in everything that is asked for."""
-    return Scores(
+    return ReportScore(
         facts=0.0 if gold.facts else None,
         citations=0.0,
         evidence=0.0 if gold.cites else None,
@@ -331,26 +333,26 @@ def _held(
 ) -> tuple[set[str], list[str]]:
     """The documents with a citation that can be looked up, and the claims that their lines do not hold."""
     whole = {name: CitedDocument(lines) for name, lines in documents.items()}
-    faults = citation_faults((citation for claim in pointing for citation in claim.citations), whole)
+    faults = check_citations((citation for claim in pointing for citation in claim.citations), whole)
     there = {citation.document for citation, fault in faults.items() if fault is None}
     unheld = [
         f"{claim.text} {' '.join(map(str, claim.citations))}"
         for claim in cited
-        if any(faults[citation] for citation in claim.citations) or not holds(claim, documents)
+        if any(faults[citation] for citation in claim.citations) or not is_claim_supported(claim, documents)
     ]
     return there, unheld
 
 
-def holds(claim: Claim, documents: Mapping[str, Sequence[str]]) -> bool:
+def is_claim_supported(claim: Claim, documents: Mapping[str, Sequence[str]]) -> bool:
     """Whether the cited lines, together, have every figure of the sentence and half of its telling words. A quotation
     that is most of a sentence stands for it: what leads to it is often the writer's own count.
     """
     text = PLACEHOLDER.sub(" ", claim.text)
-    said = normal_words(text)
+    said = normalize_words(text)
     quoted = claim.citations[0].quotation or ""
-    if 2 * len(words := normal_words(PLACEHOLDER.sub(" ", quoted))) >= len(said):
+    if 2 * len(words := normalize_words(PLACEHOLDER.sub(" ", quoted))) >= len(said):
         text, said = quoted, words
-    lines = normal_words("\n".join(line for citation in claim.citations for line in _lines(citation, documents)))
+    lines = normalize_words("\n".join(line for citation in claim.citations for line in _lines(citation, documents)))
     # A small number in words may be none: `one of them`.
     digits = {figure for word in _WORD.findall(text) for figure in _figures(word)}
     figures = {word for word in said if word[0].isdecimal() and (len(word) > len("12") or word in digits)}
@@ -366,7 +368,7 @@ def _stems(words: Iterable[str]) -> set[str]:
     return {word[:STEM_CHARACTERS] for word in words if len(word) >= TELLING_LETTERS and word not in SAY_NOTHING}
 
 
-class Compared(Value):
+class MetricComparison(Value):
     """One measure of two evaluations of the same set, question by question."""
 
     measure: Metric
@@ -382,7 +384,7 @@ class Compared(Value):
     nothing, and are left out."""
 
 
-def compared(first: Evaluation, second: Evaluation) -> tuple[Compared, ...]:
+def compare_evaluations(first: Evaluation, second: Evaluation) -> tuple[MetricComparison, ...]:
     """Every measure that both have. Raises BadInput where they are not of the same questions."""
     ours, theirs = ({answer.id: answer.scores for answer in one.answers} for one in (first, second))
     if ours.keys() != theirs.keys():
@@ -391,24 +393,26 @@ def compared(first: Evaluation, second: Evaluation) -> tuple[Compared, ...]:
     return tuple(found for measure in MEASURES if (found := _compared(measure, ours, theirs)) is not None)
 
 
-def _compared(measure: Metric, ours: Mapping[str, Scores], theirs: Mapping[str, Scores]) -> Compared | None:
+def _compared(
+    measure: Metric, ours: Mapping[str, ReportScore], theirs: Mapping[str, ReportScore]
+) -> MetricComparison | None:
     each = [(one, other) for key in ours if (one := ours[key].of(measure)) is not None
             and (other := theirs[key].of(measure)) is not None]  # fmt: skip
     if not each:
         return None
     better, worse = sum(other > one for one, other in each), sum(other < one for one, other in each)
-    return Compared(
+    return MetricComparison(
         measure=measure,
         questions=len(each),
         first=sum(one for one, _ in each) / len(each),
         second=sum(other for _, other in each) / len(each),
         better=better,
         worse=worse,
-        p=sign_test(better, worse),
+        p=compute_sign_test(better, worse),
     )
 
 
-def sign_test(better: int, worse: int) -> float:
+def compute_sign_test(better: int, worse: int) -> float:
     """The exact p of two sides: twice the chance of at most as many of the rarer sign among fair coins, 1 at most."""
     tosses = better + worse
     return min(1.0, 2 * sum(comb(tosses, heads) for heads in range(min(better, worse) + 1)) / 2**tosses)

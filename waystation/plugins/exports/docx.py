@@ -17,7 +17,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from waystation.kernel.errors import BadInput
-from waystation.kernel.value import strings
+from waystation.kernel.value import iter_strings
 from waystation.reports.blocks import (
     RIGHT_TO_LEFT,
     CodeBlock,
@@ -175,7 +175,7 @@ class _Writer:
         """Level and first number of each list with numbers."""
 
     def whole(self, report: ExportedReport) -> str:
-        text = sum(len(said) for _, said in strings([block.model_dump(mode="json") for block in report.blocks]))
+        text = sum(len(said) for _, said in iter_strings([block.model_dump(mode="json") for block in report.blocks]))
         self._notes = len(report.sources) <= _MANY or text >= _ROOM * len(report.sources)
         parts = [
             self._words("Title", report.title),

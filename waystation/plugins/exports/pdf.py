@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from waystation.kernel.errors import BadInput
-from waystation.kernel.patterns import proven
-from waystation.kernel.text import counted
-from waystation.kernel.value import strings
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.text import format_count
+from waystation.kernel.value import iter_strings
 from waystation.reports.blocks import (
     CodeBlock,
     ExportedReport,
@@ -39,7 +39,7 @@ from waystation.reports.blocks import (
 _TEMPLATE = Path(__file__).with_name("report.typ")
 _PROBE = b"""#set page(width: 40pt, height: 40pt, margin: 0pt)
 #for it in json(bytes(sys.inputs.probed)) { page(text(font: "Libertinus Serif", it)) }"""
-_GLYPH = proven(r'href="#(g[0-9A-F]{1,40})"')
+_GLYPH = compile_bounded(r'href="#(g[0-9A-F]{1,40})"')
 _NOWHERE = "\U0010fffe"
 """No font has it: its glyph is the one for what is missing."""
 _EVERYWHERE = frozenset(map(chr, range(0x180)))
@@ -53,19 +53,19 @@ _MAY_BREAK = "\u200b"
 _LOWEST_HEADING = 4
 
 
-class Pdf(NamedTuple):
+class PdfResult(NamedTuple):
     """The file, and what its fonts lack; empty: nothing."""
 
     content: bytes
     lacking: str
 
 
-def report_pdf(report: ExportedReport) -> Pdf:
+def report_pdf(report: ExportedReport) -> PdfResult:
     """Raises BadInput where the typesetter is not installed."""
     if find_spec("typst") is None:
         raise BadInput("a report as PDF needs the package typst: `pip install 'waystation[reports]'`")
     written = _Writer(report.sources, str).whole(report)
-    missing = _missing({sign for _, text in strings(written) for sign in text} - _EVERYWHERE)
+    missing = _missing({sign for _, text in iter_strings(written) for sign in text} - _EVERYWHERE)
     lacking = _lacking(missing)
     shown = _Writer(report.sources, lambda text: _breakable(_described(text, missing))).whole(report)
     inputs: dict[str, JsonValue] = {"report": shown, "lacking": lacking}
@@ -73,7 +73,7 @@ def report_pdf(report: ExportedReport) -> Pdf:
     # The typesetter takes whole seconds.
     at = None if stored_at is None else stored_at.replace(microsecond=0)
     (content,) = _typeset(_TEMPLATE.read_bytes(), inputs, "pdf", at)
-    return Pdf(content, lacking)
+    return PdfResult(content, lacking)
 
 
 def _typeset(
@@ -121,7 +121,7 @@ def _description(kind: str, run: str) -> str:
         return ""
     if kind == "sign" and len(run) <= _MOST_NAMED:
         return "".join(f"‹{unicodedata.name(sign, f'U+{ord(sign):04X}').lower()}›" for sign in run)
-    return f"‹{len(run)} signs›" if kind == "sign" else f"‹{counted(len(run), f'{kind} character')}›"
+    return f"‹{len(run)} signs›" if kind == "sign" else f"‹{format_count(len(run), f'{kind} character')}›"
 
 
 def _lacking(missing: Set[str]) -> str:

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from waystation.kernel.patterns import Linear, linear, proven
+from waystation.kernel.patterns import LinearPattern, compile_bounded, compile_linear
 
-_WORD = proven(r"[^\W_]+(?:['’][^\W_]+)?")
-_POSSESSIVE = proven(r"['’]s?$")
-_CJK = proven(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
-_SENTENCE_END = proven(r"(?<=[^.\s][.!?])[\"')\]”’»]*\s+(?=[^\sa-z])|(?<=[。！？])\s*")
-_ABBREVIATED = proven(
+_WORD = compile_bounded(r"[^\W_]+(?:['’][^\W_]+)?")
+_POSSESSIVE = compile_bounded(r"['’]s?$")
+_CJK = compile_bounded(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
+_SENTENCE_END = compile_bounded(r"(?<=[^.\s][.!?])[\"')\]”’»]*\s+(?=[^\sa-z])|(?<=[。！？])\s*")
+_ABBREVIATED = compile_bounded(
     r"(?:\b(?:\w|No|Nos|Mrs?|Ms|Dr|Prof|St|Inc|Corp|Co|Ltd|Fig|Sec|Art|Abs|Nr|Bd|Abb|vs|cf|approx|ca|bzw|Jan|Feb|Aug"
     r"|Sept?|Oct|Nov|Dec))\.$"
 )
 """Ends no sentence, though it ends in a full stop: `U.S. Treasury`, `ASU No. 5`."""
-_VERSION_TAIL = proven(r"(?<=[a-z]{3})v?\d+$")
+_VERSION_TAIL = compile_bounded(r"(?<=[a-z]{3})v?\d+$")
 
 _STOP_WORDS = """
 a about above according after again all also am among an and any are as ask asked at be because been before being
@@ -64,23 +64,23 @@ _RELATED: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 """Words of general use that stand for one another in documents; the first is the name of the group."""
 
-_INTENTS: tuple[tuple[re.Pattern[str] | Linear, str], ...] = (
+_INTENTS: tuple[tuple[re.Pattern[str] | LinearPattern, str], ...] = (
     (
-        linear(
+        compile_linear(
             r"\bwhat\b.*\b(?:for(?:[^\p{L}\p{N}_ ]|$)|do(?:es)?[^\p{L}\p{N}_]*$)|\bused for\b|\bpurpose", re.IGNORECASE
         ),
         "purpose",
     ),
-    (proven(r"\b(watch out|careful|concern|risk|problem|caveat)", re.IGNORECASE), "attention"),
-    (proven(r"\bhow (?:much (?:is|was|are|were)|expensive)\b", re.IGNORECASE), "cost"),
-    (proven(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
-    (proven(r"^who\b", re.IGNORECASE), "author"),
-    (proven(r"\bcapital (?:expenditures?|spending)\b", re.IGNORECASE), "property plant equipment"),
+    (compile_bounded(r"\b(watch out|careful|concern|risk|problem|caveat)", re.IGNORECASE), "attention"),
+    (compile_bounded(r"\bhow (?:much (?:is|was|are|were)|expensive)\b", re.IGNORECASE), "cost"),
+    (compile_bounded(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
+    (compile_bounded(r"^who\b", re.IGNORECASE), "author"),
+    (compile_bounded(r"\bcapital (?:expenditures?|spending)\b", re.IGNORECASE), "property plant equipment"),
 )
 """What a way of asking is about, where its words alone do not say so: a group of related words, or these words."""
 
 _SHORT_FORMS = tuple(
-    (proven(rf"\b(?:{short})\b", re.IGNORECASE), long)
+    (compile_bounded(rf"\b(?:{short})\b", re.IGNORECASE), long)
     for short, long in (
         ("capex", "capital expenditures"),
         ("cogs", "cost of revenue"),
@@ -93,7 +93,7 @@ _SHORT_FORMS = tuple(
 )
 """Short forms of questions for figures, and what the documents write for them."""
 
-_FIGURE_ASKED = proven(
+_FIGURE_ASKED = compile_bounded(
     r"\b(?:how (?:many|much|long|high|old|far|fast|often|large|big)|what (?:percentage|share|number|amount)"
     r"|combien|cuánt[oa]s?|wie (?:viele?|hoch|lange|oft|alt|groß)"
     r"|(?:what|which|wie|was|quels?|quelles?|cuál(?:es)?) (?:was|were|is|are|war|waren|ist|sind|est|sont|era|fue|es"
@@ -103,33 +103,37 @@ _FIGURE_ASKED = proven(
     r"|property|goodwill|depreciation|amortization|tax(?:es)?|umsatz|gewinn|verlust|kosten|preis|miete|anzahl))\b",
     re.IGNORECASE,
 )
-_DATE_ASKED = proven(r"\bwhen\b|\bwhat (?:year|date)\b|\b(?:wann|quand|cuándo)\b", re.IGNORECASE)
+_DATE_ASKED = compile_bounded(r"\bwhen\b|\bwhat (?:year|date)\b|\b(?:wann|quand|cuándo)\b", re.IGNORECASE)
 _FIGURE, _DATE = "0", "00"
 """Stand for any figure among the stems of a text that has one, and for a figure that may be a date or a number of a
 place alone.
 """
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
-_PLACED = proven(
+_PLACED = compile_bounded(
     rf"\b(?:{_MONTHS}|notes?|items?|sections?|tables?|pages?|parts?|forms?|no\.)\s+\d+(?:[.,-]\w+)*+"
     r"|(?<![\d,.$€£])\b(?:19|20)\d\d\b(?![,.]\d)|\bfy\d+",
     re.IGNORECASE,
 )
 """Figures that tell when or where, and not how much."""
-_DIGIT = proven(r"\d")
-_YEAR = proven(r"(?:fy)?\d{1,9}$", re.IGNORECASE)
-_ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b|\b(?:total )?(?:amount|number)s? of\b", re.IGNORECASE)
-_RANGE = proven(r"\b(?:documents?|pages?|lines?|seiten?)\s+\d{1,9}\s?(?:to|bis|-|–)\s?\d{1,9}\b", re.IGNORECASE)
+_DIGIT = compile_bounded(r"\d")
+_YEAR = compile_bounded(r"(?:fy)?\d{1,9}$", re.IGNORECASE)
+_ADJUNCT = compile_bounded(
+    r"\b(?:before|after|when|while)\s+\w+ing\b|\b(?:total )?(?:amount|number)s? of\b", re.IGNORECASE
+)
+_RANGE = compile_bounded(
+    r"\b(?:documents?|pages?|lines?|seiten?)\s+\d{1,9}\s?(?:to|bis|-|–)\s?\d{1,9}\b", re.IGNORECASE
+)
 """Says where to look, and nothing of what is looked for."""
-_ASKS = proven(r"[,:]\s+(?=(?:what|which|how|who|whose|when|where|why)\b)", re.IGNORECASE)
-_DIRECTS = proven(
+_ASKS = compile_bounded(r"[,:]\s+(?=(?:what|which|how|who|whose|when|where|why)\b)", re.IGNORECASE)
+_DIRECTS = compile_bounded(
     r"^(?:according|based|basing|by|considering|given|taking|using|when)\b"
     r"|\b(?:answers?|answering|asked|assum(?:e|ing)|decimal|information|judge?ments?|metric|question|respon(?:d|se)|round"
     r"|solution)\b",
     re.IGNORECASE,
 )
 """Of a sentence, or of what stands before the question in one: it says how to answer, and not what is asked."""
-_UNIT_ASKED = proven(r"\((?:in|as) [^()?]{0,60}\)", re.IGNORECASE)
-_COLLECTION = proven(
+_UNIT_ASKED = compile_bounded(r"\((?:in|as) [^()?]{0,60}\)", re.IGNORECASE)
+_COLLECTION = compile_bounded(
     r"\b(?:each|every|all|these|those|jede[rsnm]?|alle[rn]?|diese[rnms]?|chaque|tous|toutes|ces|cada|todos|todas|estos|estas)"
     r"(?:\s+(?:of\s+)?(?:the\s+|these\s+|them\b)?(?P<noun>\w+))?",
     re.IGNORECASE,
@@ -142,7 +146,7 @@ _ASIDE = frozenset([*_MONTHS.split("|"), *_WHEN.split()])
 """Of a question for a figure these say when, or that it is one. The row of a table that has it says neither."""
 
 
-class Concept(NamedTuple):
+class QueryTerm(NamedTuple):
     """One thing that is looked for: the words to search with, and the stems that show it in a text."""
 
     words: tuple[str, ...]
@@ -154,7 +158,7 @@ class Concept(NamedTuple):
     """Says when, or that a figure is asked for: a text that shows nothing else says nothing of what is looked for."""
 
 
-def words(text: str) -> Iterator[str]:
+def iter_words(text: str) -> Iterator[str]:
     """The words of a text in lower case; scripts without spaces give pairs of characters."""
     for match in _WORD.finditer(text):
         word = _POSSESSIVE.sub("", match.group().casefold())
@@ -166,7 +170,7 @@ def words(text: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=20_000)
-def stem(word: str) -> str:
+def compute_stem(word: str) -> str:
     """A crude stem, for comparing only: `licences` and `licence`, `shipping` and `ship` come together."""
     root = _VERSION_TAIL.sub("", word.casefold())
     if root.endswith("ies") and len(root) > 4:
@@ -180,23 +184,23 @@ def stem(word: str) -> str:
     return root[:-1] if len(root) > 3 and root[-1] == root[-2] and root[-1] not in "sl" else root
 
 
-def stems_in(text: str) -> frozenset[str]:
+def build_stem_set(text: str) -> frozenset[str]:
     """The stems of a text's words, with one for its figures."""
-    found = frozenset(map(stem, words(text)))
+    found = frozenset(map(compute_stem, iter_words(text)))
     if not _DIGIT.search(text):
         return found
     return found | ({_DATE, _FIGURE} if _DIGIT.search(_PLACED.sub(" ", text)) else {_DATE})
 
 
-def asks_for_figure(text: str) -> bool:
+def is_figure_question(text: str) -> bool:
     """Whether a question is answered with a figure or a date: that has no exceptions to look for."""
-    text = sought(text)
+    text = normalize_question(text)
     return _FIGURE_ASKED.search(text) is not None or _DATE_ASKED.search(text) is not None
 
 
-def asked(text: str) -> str:
+def strip_answer_instructions(text: str) -> str:
     """A question without what says how to answer it: "Answer in USD millions", "Using only the balance sheet, …"."""
-    told = sentences(text)
+    told = split_sentences(text)
     asking = [sentence for sentence in told if sentence.endswith(("?", "？")) or not _DIRECTS.search(sentence)]
     return " ".join(map(_without_lead, asking)) if any(one.endswith(("?", "？")) for one in asking) else text
 
@@ -206,29 +210,29 @@ def _without_lead(sentence: str) -> str:
     return sentence[begin.end() :] if begin and _DIRECTS.search(sentence[: begin.start()]) else sentence
 
 
-def sought(text: str) -> str:
+def normalize_question(text: str) -> str:
     """A question or goal with its short forms written out, without where to look and how to answer."""
-    text = _RANGE.sub(" ", _UNIT_ASKED.sub(" ", asked(text)))
+    text = _RANGE.sub(" ", _UNIT_ASKED.sub(" ", strip_answer_instructions(text)))
     for short, long in _SHORT_FORMS:
         text = short.sub(long, text)
     return text
 
 
-def stems(text: str) -> list[str]:
+def extract_stems(text: str) -> list[str]:
     """The stems of a text's words that are no stop words, in order."""
-    return [stem(word) for word in words(text) if word not in STOP_WORDS]
+    return [compute_stem(word) for word in iter_words(text) if word not in STOP_WORDS]
 
 
-def concepts(text: str) -> tuple[Concept, ...]:
+def extract_query_terms(text: str) -> tuple[QueryTerm, ...]:
     """What a question or goal looks for, in its order, each with its synonyms.
 
     What it calls the documents ("these packages") and when it is wanted ("before shipping") are not looked for.
     """
-    text = sought(text)
-    found: dict[str, Concept] = {}
-    figure = asks_for_figure(text)
+    text = normalize_question(text)
+    found: dict[str, QueryTerm] = {}
+    figure = is_figure_question(text)
     collection = {noun.casefold() for match in _COLLECTION.finditer(text) if (noun := match["noun"])}
-    for word in words(_ADJUNCT.sub(" ", text)):
+    for word in iter_words(_ADJUNCT.sub(" ", text)):
         if word not in STOP_WORDS and word not in collection:
             concept = _concept(word)
             aside = figure and (word in _ASIDE or _YEAR.match(word))
@@ -242,27 +246,27 @@ def concepts(text: str) -> tuple[Concept, ...]:
         found = {key: concept._replace(aside=False) for key, concept in found.items()}
     if found and figure:
         kind = _DATE if _DATE_ASKED.search(text) else _FIGURE
-        found[kind] = Concept(words=(), stems=frozenset({kind}), weight=FIGURE_WEIGHT)
+        found[kind] = QueryTerm(words=(), stems=frozenset({kind}), weight=FIGURE_WEIGHT)
     return tuple(found.values())
 
 
-def proper_names(question: str) -> list[str]:
+def extract_proper_names(question: str) -> list[str]:
     """The names in an English question, as it writes them."""
-    question = sought(question)
+    question = normalize_question(question)
     found = _NAME.findall(question) if _ENGLISH.search(question) else []
-    return [name for name in dict.fromkeys(found) if not _ASIDE.union(STOP_WORDS).issuperset(words(name))]
+    return [name for name in dict.fromkeys(found) if not _ASIDE.union(STOP_WORDS).issuperset(iter_words(name))]
 
 
-_NAME = proven(r"(?<=[a-z,(] )[A-Z][A-Za-z]+(?:(?: & | of | )[A-Z][A-Za-z]+)*+")
-_ENGLISH = proven(r"\b(?:the|what|which|how|who|when|where|why|is|are|do|does|did|were)\b", re.IGNORECASE)
+_NAME = compile_bounded(r"(?<=[a-z,(] )[A-Z][A-Za-z]+(?:(?: & | of | )[A-Z][A-Za-z]+)*+")
+_ENGLISH = compile_bounded(r"\b(?:the|what|which|how|who|when|where|why|is|are|do|does|did|were)\b", re.IGNORECASE)
 """Without such a word it may be German, which writes every noun as a name."""
 
 
-def weighed(looked_for: Sequence[Concept], texts: Sequence[str]) -> tuple[Concept, ...]:
+def apply_idf_weights(looked_for: Sequence[QueryTerm], texts: Sequence[str]) -> tuple[QueryTerm, ...]:
     """The concepts with less weight for those that more of these texts show (inverse document frequency): of those that
     any of them shows, the rarest keeps its own.
     """
-    present = [stems_in(text) for text in texts]
+    present = [build_stem_set(text) for text in texts]
     counts = [sum(not concept.stems.isdisjoint(own) for own in present) for concept in looked_for]
     telling = [count for count, concept in zip(counts, looked_for, strict=True) if not concept.aside]
     most = _rarity(min(filter(None, telling or counts), default=0), len(texts))
@@ -277,12 +281,12 @@ def is_of_every_document(text: str) -> bool:
     return _COLLECTION.search(text) is not None
 
 
-def sentences(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """A text in sentences, each with single spaces."""
-    return [sentence for start, end in sentence_spans(text) if (sentence := " ".join(text[start:end].split()))]
+    return [sentence for start, end in find_sentence_spans(text) if (sentence := " ".join(text[start:end].split()))]
 
 
-def sentence_spans(text: str) -> list[tuple[int, int]]:
+def find_sentence_spans(text: str) -> list[tuple[int, int]]:
     """Where the sentences of a text begin and end, in characters."""
     cuts = [
         (match.start(), match.end())
@@ -306,8 +310,8 @@ def _rarity(shown: int, texts: int) -> float:
     return math.log(1 + (1 + texts) / (1 + shown))
 
 
-def _concept(word: str, *others: str) -> Concept:
-    root = stem(word)
-    group = others or next((group for group in _RELATED if root in {stem(member) for member in group}), ())
+def _concept(word: str, *others: str) -> QueryTerm:
+    root = compute_stem(word)
+    group = others or next((group for group in _RELATED if root in {compute_stem(member) for member in group}), ())
     known = tuple(dict.fromkeys((word, *group)))
-    return Concept(words=known, stems=frozenset(stem(member) for member in known))
+    return QueryTerm(words=known, stems=frozenset(compute_stem(member) for member in known))

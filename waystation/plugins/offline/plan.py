@@ -8,11 +8,11 @@ import re
 
 from pydantic import JsonValue
 
-from waystation.kernel.patterns import proven
-from waystation.plugins.offline.language import asked, asks_for_figure, first_words
-from waystation.plugins.offline.replies import Reply, call
+from waystation.kernel.patterns import compile_bounded
+from waystation.plugins.offline.language import first_words, is_figure_question, strip_answer_instructions
+from waystation.plugins.offline.replies import OfflineResponse, call
 from waystation.plugins.offline.research import EXCEPTIONS_TITLE
-from waystation.plugins.offline.view import View
+from waystation.plugins.offline.view import AgentRequestView
 
 MOST_CLAUSES = 3
 TITLE_WORDS = 16
@@ -23,22 +23,26 @@ _ASKING = (
     "what|which|how|who|whom|whose|when|where|why|whether|is|are|do|does|did|can|could|should|will"
     "|was|wer|wie|welche[rsmn]?|wann|wo|warum|que|qué|quel(?:le)?s?|quién|cómo|comment|où|pourquoi|quand|cuándo|dónde"
 )
-_WORD = proven(r"\w")
-_CUT = proven(
+_WORD = compile_bounded(r"\w")
+_CUT = compile_bounded(
     rf"[?？;；]++|[.。](?=\s|$)|,?(?<!\s)\s++(?:and|or|und|et|y)\s++(?=(?:{_ASKING})\b)|,\s*+(?=(?:{_ASKING})\b)",
     re.IGNORECASE,
 )
 
 
-def clauses(question: str) -> tuple[str, ...]:
+def split_clauses(question: str) -> tuple[str, ...]:
     """The parts of a question, at most three; what is over joins the last one."""
-    parts = [part for piece in _CUT.split(asked(question)) if _WORD.search(part := " ".join(piece.split()).strip(" ,"))]
+    parts = [
+        part
+        for piece in _CUT.split(strip_answer_instructions(question))
+        if _WORD.search(part := " ".join(piece.split()).strip(" ,"))
+    ]
     if len(parts) > MOST_CLAUSES:
         parts = [*parts[: MOST_CLAUSES - 1], "; ".join(parts[MOST_CLAUSES - 1 :])]
     return tuple(part[0].upper() + part[1:] for part in parts)
 
 
-def plan(view: View) -> Reply:
+def plan(view: AgentRequestView) -> OfflineResponse:
     """The plan of a question; one research step only where a plan was refused before."""
     question = view.contract.question
     research = [("Find what answers it", question)] if view.calls("submit_plan") or view.gap else _research(question)
@@ -52,16 +56,16 @@ def plan(view: View) -> Reply:
     steps.append(
         _step("writing", "writing", "Write the report", f"Write the report on: {question}", [*ids, "analysis"])
     )
-    return Reply(calls=(call("submit_plan", steps=steps),))
+    return OfflineResponse(calls=(call("submit_plan", steps=steps),))
 
 
 def _research(question: str) -> list[tuple[str, str]]:
     """Title and goal of each research step."""
-    parts = clauses(question)
+    parts = split_clauses(question)
     if len(parts) > 1:
         return [(_title(part), f"{part}?") for part in parts]
     direct = [("Direct evidence", question)]
-    return direct if asks_for_figure(question) else [*direct, (EXCEPTIONS_TITLE, f"{EXCEPTIONS_TITLE}: {question}")]
+    return direct if is_figure_question(question) else [*direct, (EXCEPTIONS_TITLE, f"{EXCEPTIONS_TITLE}: {question}")]
 
 
 def _title(clause: str) -> str:
@@ -81,14 +85,14 @@ KEPT = (
 )
 
 
-def revision(_: View) -> Reply:
+def revision(_: AgentRequestView) -> OfflineResponse:
     """Keeps the plan."""
-    return Reply(calls=(call("revise_plan", reason=KEPT),))
+    return OfflineResponse(calls=(call("revise_plan", reason=KEPT),))
 
 
-def review(view: View) -> Reply:
+def build_review_turn(view: AgentRequestView) -> OfflineResponse:
     """Adds no fault to those that code has found, except that nothing answers the question if the report says so."""
     draft = view.opening.rpartition("<draft>")[2].splitlines()
     said = [line for line in draft if line == NOTHING_ANSWERS or line.endswith(PERHAPS_NOTHING)]
     faults: list[JsonValue] = [{"kind": "uncovered", "text": line} for line in said[:1]]
-    return Reply(calls=(call("review_report", faults=faults),))
+    return OfflineResponse(calls=(call("review_report", faults=faults),))

@@ -8,22 +8,22 @@ import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice, pairwise, zip_longest
 
-from waystation.documents.documents import marked_place
-from waystation.kernel.patterns import proven
+from waystation.documents.documents import parse_place_marker
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.plugins.offline.language import (
     STOP_WORDS,
-    Concept,
+    QueryTerm,
+    apply_idf_weights,
+    build_stem_set,
+    compute_stem,
+    extract_stems,
+    find_sentence_spans,
     first_words,
-    sentence_spans,
-    sentences,
-    stem,
-    stems,
-    stems_in,
-    weighed,
-    words,
+    iter_words,
+    split_sentences,
 )
-from waystation.plugins.offline.view import Exchange
+from waystation.plugins.offline.view import ToolCallRecord
 from waystation.reports.blocks import SAY_NOTHING_ALONE
 
 QUOTE_CHARACTERS = 1_000
@@ -51,16 +51,16 @@ NAMED_SHARE = 0.5
 LEAST_WORDS = 3
 """Fewer words are a heading or a fragment, unless they are a header line."""
 
-_HEADER = proven(r"^\s*(?:[-*+•] )?([A-Za-z][\w .-]{1,39}?)\s*:\s+(\S.*)$")
-_OWN_LINE = proven(r"^\s*(?:[-*+•] |\d+[.)] |#|>|\||```|\.\. )")
-_BULLET = proven(r"^\s*(?:[-*+•] |\d+[.)] |#+ |> )\s*")
-_RULE = proven(r"^\s*([=~^*+#\-_.])\1{2,}\s*$")
-_MARKUP = proven(r"^\s*(?:!?\[!|\[[^\]]*\]:|<|\.\.|>>>|\||,)|\w::\s|::$")
-_SYMBOL = proven(r"[^\w\s.,;:'’!?|$€£%-]")
+_HEADER = compile_bounded(r"^\s*(?:[-*+•] )?([A-Za-z][\w .-]{1,39}?)\s*:\s+(\S.*)$")
+_OWN_LINE = compile_bounded(r"^\s*(?:[-*+•] |\d+[.)] |#|>|\||```|\.\. )")
+_BULLET = compile_bounded(r"^\s*(?:[-*+•] |\d+[.)] |#+ |> )\s*")
+_RULE = compile_bounded(r"^\s*([=~^*+#\-_.])\1{2,}\s*$")
+_MARKUP = compile_bounded(r"^\s*(?:!?\[!|\[[^\]]*\]:|<|\.\.|>>>|\||,)|\w::\s|::$")
+_SYMBOL = compile_bounded(r"[^\w\s.,;:'’!?|$€£%-]")
 MOST_SYMBOLS = 0.1
 """Of the characters of a quotation: with more it is code or markup rather than words."""
 MOST_IDENTIFIERS = 0.5
-_URL = proven(r"https?://\S+")
+_URL = compile_bounded(r"https?://\S+")
 _POINTERS = frozenset({"file", "url", "urls", "link", "links", "dynamic"})
 """A header line of these only points at where something is said."""
 _OF_ENVELOPES = (
@@ -68,33 +68,35 @@ _OF_ENVELOPES = (
 )
 _ENVELOPE = frozenset(_OF_ENVELOPES.split())
 """A header line of these tells of the file or the mail: no answer, unless the question says the word itself."""
-_FIGURE = proven(r"^[$€£(+-]{0,3}\d[\d.,]{0,20}(?<![.,])[)%]{0,2}$")
-_PART = proven(r"(?:item|part|note|section|chapter|appendix)\b", re.IGNORECASE)
-_PAGE = proven(r"[| ]\d{1,3}\Z")
+_FIGURE = compile_bounded(r"^[$€£(+-]{0,3}\d[\d.,]{0,20}(?<![.,])[)%]{0,2}$")
+_PART = compile_bounded(r"(?:item|part|note|section|chapter|appendix)\b", re.IGNORECASE)
+_PAGE = compile_bounded(r"[| ]\d{1,3}\Z")
 """At the end of a line of a table of contents, which begins with a part."""
 MANY_CELLS = 3
-_FIGURE_CELL = proven(
+_FIGURE_CELL = compile_bounded(
     r"^(?:[A-Z]{1,3}\b)?\W{0,5}\d[\d.,' ]{0,20}\W{0,4}(?:[KMBkmx]|bn|mn|pp|bps|pts|million|billion|thousand)?\W{0,2}$"
 )
-_IN_MARKS = proven(r'"[^"]*+"')
-_ALONE_WITH_NUMBER = proven(r"^(?:[^.!?:]{1,80} \d{1,4}|\d{1,4} [^.!?:]{1,80})$")
+_IN_MARKS = compile_bounded(r'"[^"]*+"')
+_ALONE_WITH_NUMBER = compile_bounded(r"^(?:[^.!?:]{1,80} \d{1,4}|\d{1,4} [^.!?:]{1,80})$")
 """Between blank lines, or at the end or the beginning of a page: what pages have at their foot or head."""
-_PAGE_NUMBER = proven(
+_PAGE_NUMBER = compile_bounded(
     r"^\W{0,3}(?:(?:page|seite|p\.) ?)?(?:[A-Z]-)?\d{1,4}(?: ?(?:of|/|von) ?\d{1,4})?\W{0,3}$", re.IGNORECASE
 )
-_PARTIAL = proven(r"[%]| [—–] ")
+_PARTIAL = compile_bounded(r"[%]| [—–] ")
 """In a row of a table that has shares, or nothing for a column: the row of the whole says more."""
-_OF_SHARES = frozenset(map(stem, ("percent", "percentage", "rate", "margin", "share", "ratio", "growth", "change")))
+_OF_SHARES = frozenset(
+    map(compute_stem, ("percent", "percentage", "rate", "margin", "share", "ratio", "growth", "change"))
+)
 _COLUMN_SIGNS = frozenset("$€£%()—–-|")
 _OPEN = "of the and or for to in a an by with und der die das von et de la y"
 _OPEN_WORDS = frozenset(_OPEN.split())
 _OPEN_SIGNS, _CLOSING_SIGNS = (*",;(&/–-",), (*".!?:;…。！？)]'’*_`",)
 _JSON_SIGNS = ("{", "[", '"')
-_JSON_LINE = proven(r'^\s*(?:[\[\]{}]|"[^"\\]{1,80}"\s*:)')
-_MEMBER = proven(
+_JSON_LINE = compile_bounded(r'^\s*(?:[\[\]{}]|"[^"\\]{1,80}"\s*:)')
+_MEMBER = compile_bounded(
     r'"(?P<key>[^"\\\n]{1,80})"\s{0,9}:\s{0,9}(?:"(?P<words>(?:[^"\\]|\\.)*+)"|(?P<value>-?\d[\d.eE+-]{0,40}|true|false))'
 )
-_QUOTE_MARKS = proven(r"[\"“”„«»]")
+_QUOTE_MARKS = compile_bounded(r"[\"“”„«»]")
 
 _Line = tuple[int, str]
 
@@ -111,7 +113,11 @@ class Quote(Value):
     @property
     def said(self) -> str:
         """The words with their key; a row says what it is about itself."""
-        return scored_text(self.noted) if _CELL_SIGN in self.noted else f"{self.key}: {self.text}".removeprefix(": ")
+        return (
+            strip_column_headings(self.noted)
+            if _CELL_SIGN in self.noted
+            else f"{self.key}: {self.text}".removeprefix(": ")
+        )
 
     @property
     def noted(self) -> str:
@@ -126,7 +132,7 @@ class _Scored(Value):
     unlike_prose: bool
 
 
-def best_quotes(lines: Sequence[_Line], looked_for: Sequence[Concept], several: int = 0) -> tuple[Quote, ...]:
+def best_quotes(lines: Sequence[_Line], looked_for: Sequence[QueryTerm], several: int = 0) -> tuple[Quote, ...]:
     """The quotations that say most about what is looked for, best first.
 
     `several`: so many at most, which may say the same of different things, as the rows of tables do.
@@ -153,13 +159,13 @@ def best_quotes(lines: Sequence[_Line], looked_for: Sequence[Concept], several: 
     return tuple(item.quote for item in chosen)
 
 
-def strength(text: str, looked_for: Sequence[Concept]) -> float:
+def score_quotation(text: str, looked_for: Sequence[QueryTerm]) -> float:
     """How directly a quotation speaks of what is looked for: how many of the concepts it shows, where further words of
     the same concept add a quarter each, and its form.
     """
-    noted, text = text, scored_text(text)
-    present, said = stems_in(text), stems(text)
-    headed = present | {shown for shown in stems_in(noted) if shown.strip("0")}
+    noted, text = text, strip_column_headings(text)
+    present, said = build_stem_set(text), extract_stems(text)
+    headed = present | {shown for shown in build_stem_set(noted) if shown.strip("0")}
     telling = [concept for concept in looked_for if concept.words and not concept.aside]
     named = _named(header_of(text)[0], looked_for) >= NAMED_SHARE
     if telling and not named and all(concept.stems.isdisjoint(headed) for concept in telling):
@@ -175,7 +181,7 @@ def strength(text: str, looked_for: Sequence[Concept]) -> float:
     return shown * (LACKING if lacks else 1) * _form(text, looked_for) * _of_period(noted, looked_for)
 
 
-def _of_period(noted: str, looked_for: Sequence[Concept]) -> float:
+def _of_period(noted: str, looked_for: Sequence[QueryTerm]) -> float:
     """What the headings of a row make of its score: those of the year that is asked for tell more than of another, and
     than those that part a whole.
     """
@@ -193,7 +199,7 @@ def _of_period(noted: str, looked_for: Sequence[Concept]) -> float:
 PARTED, OF_YEAR, OF_OTHER_YEAR, ALL_SHARES = 0.9, 1.05, 0.8, 0.5
 
 
-def scored_text(noted: str) -> str:
+def strip_column_headings(noted: str) -> str:
     """Of a row that was noted with the headings of its columns, the row."""
     key, headed, row = noted.removesuffix('"').partition(': "')
     if headed and row_cells(row):
@@ -201,7 +207,7 @@ def scored_text(noted: str) -> str:
     return f"{key.partition(_CELL_SIGN)[0]}{_CELL_SIGN}{row}" if headed and _CELL_SIGN in key else noted
 
 
-def entry_value(text: str, looked_for: Sequence[Concept]) -> str:
+def entry_value(text: str, looked_for: Sequence[QueryTerm]) -> str:
     """What a header line says of what its key names; empty where that is not looked for, or the text is none."""
     key, value = header_of(text)
     return value if _named(key, looked_for) >= NAMED_SHARE else ""
@@ -217,49 +223,51 @@ def header_of(text: str) -> tuple[str, str]:
 
 
 def _has_words(text: str) -> bool:
-    return len(list(islice(words(text), LEAST_WORDS))) == LEAST_WORDS
+    return len(list(islice(iter_words(text), LEAST_WORDS))) == LEAST_WORDS
 
 
-def _strength(concept: Concept, present: Set[str]) -> float:
+def _strength(concept: QueryTerm, present: Set[str]) -> float:
     found = len(concept.stems & present)
     return concept.weight * (0.75 + 0.25 * found) if found else 0.0
 
 
-def _scored(candidates: Sequence[Quote], looked_for: Sequence[Concept], code: Set[int]) -> Iterator[_Scored]:
-    rare = weighed(looked_for, [quote.said for quote in candidates])
+def _scored(candidates: Sequence[Quote], looked_for: Sequence[QueryTerm], code: Set[int]) -> Iterator[_Scored]:
+    rare = apply_idf_weights(looked_for, [quote.said for quote in candidates])
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
     for quote in candidates:
         asks = quote.text.rstrip("*_ ").endswith(("?", "？"))
         answers = not asks and quote.first_line not in code
         yield _Scored(
             quote=quote,
-            score=strength(quote.noted if quote.key and row_cells(quote.said) else quote.said, rare)
+            score=score_quotation(quote.noted if quote.key and row_cells(quote.said) else quote.said, rare)
             if answers
             else 0.0,
-            matched=wanted & stems_in(quote.said),
+            matched=wanted & build_stem_set(quote.said),
             unlike_prose=not answers or bool(header_of(quote.said)[0]),
         )
 
 
-def _named(key: str, looked_for: Sequence[Concept]) -> float:
+def _named(key: str, looked_for: Sequence[QueryTerm]) -> float:
     """Which share of a key's words, before its path narrows, names what is looked for; of an envelope's only in the
     words of the question.
     """
-    keys = list(words(key.partition(" :: ")[0]))
+    keys = list(iter_words(key.partition(" :: ")[0]))
     own = _ENVELOPE.issuperset(keys)
-    wanted = {known for concept in looked_for for known in ([*map(stem, concept.words[:1])] if own else concept.stems)}
-    return sum(stem(word) in wanted for word in keys) / max(1, len(keys))
+    wanted = {
+        known for concept in looked_for for known in ([*map(compute_stem, concept.words[:1])] if own else concept.stems)
+    }
+    return sum(compute_stem(word) in wanted for word in keys) / max(1, len(keys))
 
 
-def _form(text: str, looked_for: Sequence[Concept]) -> float:
+def _form(text: str, looked_for: Sequence[QueryTerm]) -> float:
     """What the form of a line makes of its score: header lines that name what is looked for tell most, those of
     something else nothing, markup and links little.
     """
     key, value = header_of(text)
     named = _named(key, looked_for)
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
-    keys, said = list(words(key)), list(words(value))
-    own = [word for word in said if word not in _POINTERS and stem(word) not in wanted]
+    keys, said = list(iter_words(key)), list(iter_words(value))
+    own = [word for word in said if word not in _POINTERS and compute_stem(word) not in wanted]
     short = len(own) <= DIRECT_WORDS and not (named and _has_figure(value, looked_for))
     row = [] if key else row_cells(text)
     factor = 1 / (1 + len(row[0] if row else text) / 400)
@@ -268,8 +276,8 @@ def _form(text: str, looked_for: Sequence[Concept]) -> float:
     elif row:
         factor *= IN_PART if _PARTIAL.search(text) else 1
         factor *= ALL_SHARES if all("%" in cell for cell in row[1:] if cell) and not wanted & _OF_SHARES else 1
-        label_words = [word for word in words(row[0]) if word not in STOP_WORDS]
-        factor *= 1 + 2 * sum(stem(word) in wanted for word in label_words) / max(1, len(label_words))
+        label_words = [word for word in iter_words(row[0]) if word not in STOP_WORDS]
+        factor *= 1 + 2 * sum(compute_stem(word) in wanted for word in label_words) / max(1, len(label_words))
     elif key and (_ENVELOPE.issuperset(keys) or (short and ("::" in key or len(own) == len(said)))):
         return 0.0
     if not own or not _POINTERS.isdisjoint(keys):
@@ -284,9 +292,9 @@ def _form(text: str, looked_for: Sequence[Concept]) -> float:
     return factor
 
 
-def _has_figure(text: str, looked_for: Sequence[Concept]) -> bool:
+def _has_figure(text: str, looked_for: Sequence[QueryTerm]) -> bool:
     """Whether it has the figure that is asked for; without one asked for, no."""
-    present = stems_in(text)
+    present = build_stem_set(text)
     return any(not concept.words and not concept.stems.isdisjoint(present) for concept in looked_for)
 
 
@@ -314,12 +322,12 @@ def _quotes(lines: Sequence[_Line]) -> Iterator[Quote]:
         for member in members:
             kept = max(_QUOTE_MARKS.split(member["words"] or member["value"]), key=len).strip(" \\")
             line = _line_at(starts, member.start())
-            for sentence in sentences(kept):
+            for sentence in split_sentences(kept):
                 yield Quote(text=sentence[:QUOTE_CHARACTERS], first_line=line, last_line=line, key=member["key"])
         row = row_cells(text) if len(paragraph) == 1 else []
         if row:
             yield from _row_quotes(row, paragraph[0], lines)
-        for start, end in () if members or row else sentence_spans(text):
+        for start, end in () if members or row else find_sentence_spans(text):
             yield from _pieces(text, start, end, starts)
 
 
@@ -452,10 +460,10 @@ def _parted(line: str) -> list[str]:
     return [] if cells[0][-1:].isdigit() else cells
 
 
-_EDGE = proven(r"^\|(?= *[^ |])|\|\s*$")
+_EDGE = compile_bounded(r"^\|(?= *[^ |])|\|\s*$")
 _CELL_SIGN = " | "
-_YEARS = proven(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,.]\d)")
-_LETTER, _A_YEAR = proven(r"[^\W\d_]"), proven(r"^(?:19|20)\d\d$")
+_YEARS = compile_bounded(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,.]\d)")
+_LETTER, _A_YEAR = compile_bounded(r"[^\W\d_]"), compile_bounded(r"^(?:19|20)\d\d$")
 MOST_OF_CSV = 100_000
 """Characters of a line: fewer than a cell may have for the library."""
 MOST_ABOVE = 40
@@ -488,7 +496,9 @@ def _feet(lines: Sequence[_Line]) -> frozenset[int]:
 
 
 def _says_nothing(line: str) -> bool:
-    is_mark = _RULE.match(line) is not None or _PAGE_NUMBER.match(line) is not None or marked_place(line) is not None
+    is_mark = (
+        _RULE.match(line) is not None or _PAGE_NUMBER.match(line) is not None or parse_place_marker(line) is not None
+    )
     return not line.strip() or is_mark
 
 
@@ -505,15 +515,15 @@ def _line_at(starts: Sequence[tuple[int, int]], position: int) -> int:
     return next(number for start, number in reversed(starts) if start <= position)
 
 
-CITED = proven(r"\[([^\[\]]+):(\d{1,9})-(\d{1,9})\]")
-QUOTED = proven(r"\"(.*)\"", re.DOTALL)
+CITED = compile_bounded(r"\[([^\[\]]+):(\d{1,9})-(\d{1,9})\]")
+QUOTED = compile_bounded(r"\"(.*)\"", re.DOTALL)
 TOPIC = " – "
 """Stands between the step that a conclusion belongs to and what it says."""
-_READ_HEADER = proven(r"^.+, lines \d+-\d+ of \d+$")
-_NUMBERED = proven(r"^(\d{1,9})\| (.*)$", re.MULTILINE)
-_CUT_LINE = proven(r" … \([\d,]+ characters in all[^()\n]{0,80}\)$")
-_SUMMARISED_NOTE = proven(r"\bnote \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*?)(?=; |$)", re.MULTILINE)
-_NOTE = proven(r"^\d+\. \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*)$", re.MULTILINE)
+_READ_HEADER = compile_bounded(r"^.+, lines \d+-\d+ of \d+$")
+_NUMBERED = compile_bounded(r"^(\d{1,9})\| (.*)$", re.MULTILINE)
+_CUT_LINE = compile_bounded(r" … \([\d,]+ characters in all[^()\n]{0,80}\)$")
+_SUMMARISED_NOTE = compile_bounded(r"\bnote \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*?)(?=; |$)", re.MULTILINE)
+_NOTE = compile_bounded(r"^\d+\. \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*)$", re.MULTILINE)
 
 
 class LineRange(Value):
@@ -529,14 +539,14 @@ class LineRange(Value):
         return f"[{self.document}:{self.first_line}-{self.last_line}]"
 
 
-class KeptNote(Value):
+class NoteRecord(Value):
     """A note: words of a document and their place."""
 
     text: str
     place: LineRange
 
 
-def label(document: str) -> str:
+def format_document_label(document: str) -> str:
     """A document's name as a reader would say it: without ending, and without folder where its name says something."""
     name = document.rsplit("/", 1)[-1]
     stem, dot, ending = name.rpartition(".")
@@ -545,14 +555,14 @@ def label(document: str) -> str:
     return stem if dot and stem and ending.isalpha() and len(ending) <= 8 else name
 
 
-def places(text: str) -> tuple[LineRange, ...]:
+def extract_citations(text: str) -> tuple[LineRange, ...]:
     """All citations in a text."""
     return tuple(_place(*found) for found in CITED.findall(text))
 
 
-def hits(result: str) -> tuple[LineRange, ...]:
+def parse_search_hits(result: str) -> tuple[LineRange, ...]:
     """The places of a search's passages, best first."""
-    return tuple(place for line in result.splitlines() if CITED.fullmatch(line) for place in places(line))
+    return tuple(place for line in result.splitlines() if CITED.fullmatch(line) for place in extract_citations(line))
 
 
 def read_lines(result: str) -> Sequence[_Line]:
@@ -563,33 +573,33 @@ def read_lines(result: str) -> Sequence[_Line]:
     return [(int(number), _CUT_LINE.sub("", text)) for number, text in _NUMBERED.findall(body)]
 
 
-def listed_notes(result: str) -> Iterator[KeptNote]:
+def parse_note_list(result: str) -> Iterator[NoteRecord]:
     """The notes of a page of `read_notes`."""
     for document, first, last, text in _NOTE.findall(result):
-        yield KeptNote(text=text, place=_place(document, first, last))
+        yield NoteRecord(text=text, place=_place(document, first, last))
 
 
-def summarised_notes(summary: str) -> Iterator[KeptNote]:
+def parse_summary_notes(summary: str) -> Iterator[NoteRecord]:
     """The beginnings of the notes that a summary of ours carries."""
     for document, first, last, text in _SUMMARISED_NOTE.findall(summary):
-        yield KeptNote(text=text, place=_place(document, first, last))
+        yield NoteRecord(text=text, place=_place(document, first, last))
 
 
-def handed_in_notes(result: str) -> Iterator[KeptNote]:
+def parse_subagent_notes(result: str) -> Iterator[NoteRecord]:
     """The quotations in what a subagent has handed in, one a line, with its place behind it: of one that was stopped
     they are its notes, without quotation marks.
     """
     for line in result.splitlines():
-        cited = places(line)
+        cited = extract_citations(line)
         if len(cited) == 1:
             quoted = QUOTED.search(line)
-            yield KeptNote(text=quoted[1] if quoted else line.partition(cited[0].citation)[0].strip(), place=cited[0])
+            yield NoteRecord(text=quoted[1] if quoted else line.partition(cited[0].citation)[0].strip(), place=cited[0])
 
 
-def taken_note(exchange: Exchange) -> KeptNote:
+def parse_taken_note(exchange: ToolCallRecord) -> NoteRecord:
     """The note that a call of `take_note` keeps."""
     place = _place(exchange.text("document"), exchange.number("first_line"), exchange.number("last_line"))
-    return KeptNote(text=" ".join(exchange.text("text").split()), place=place)
+    return NoteRecord(text=" ".join(exchange.text("text").split()), place=place)
 
 
 def _place(document: str, first_line: str | int, last_line: str | int) -> LineRange:

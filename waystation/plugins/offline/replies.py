@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
-from waystation.models.anthropic.requests import CountRequest, Markable, WireBlock
+from waystation.models.anthropic.requests import CacheControlMixin, CountRequest, WireBlock
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.plugins.offline.language import first_words
 
@@ -85,7 +85,7 @@ def _block_text(block: WireBlock) -> str:
     return block.text if block.type == "text" else _text(block)
 
 
-def _text(part: Markable) -> str:
+def _text(part: CacheControlMixin) -> str:
     return json.dumps(part.model_dump(mode="json", exclude={"cache_control"}), ensure_ascii=False)
 
 
@@ -105,7 +105,7 @@ class Call(Value):
         return len(self.name) + len(json.dumps(self.input, ensure_ascii=False)) + CALL_OVERHEAD
 
 
-class Reply(Value):
+class OfflineResponse(Value):
     """Some text, then calls; either may be missing."""
 
     text: str = ""
@@ -131,12 +131,12 @@ def call(tool: str, /, **arguments: JsonValue) -> Call:
     return Call(name=tool, input=arguments)
 
 
-def finding(claim: str, citations: Sequence[str]) -> JsonValue:
+def build_finding(claim: str, citations: Sequence[str]) -> JsonValue:
     """A finding or conclusion as the tools take it."""
     return {"claim": claim, "citations": [*citations]}
 
 
-def fitted(reply: Reply, max_tokens: int) -> Reply:
+def fit_to_max_tokens(reply: OfflineResponse, max_tokens: int) -> OfflineResponse:
     """The reply within `max_tokens`: without its text, then with fewer calls, then with less in its last call."""
     if reply.tokens <= max_tokens:
         return reply
@@ -147,7 +147,9 @@ def fitted(reply: Reply, max_tokens: int) -> Reply:
         bare = bare.replace(calls=_with_less(bare.calls))
     if bare.calls:
         return bare
-    return fitted(Reply(text="The reply's maximum is too small for the next tool call.", cut=True), max_tokens)
+    return fit_to_max_tokens(
+        OfflineResponse(text="The reply's maximum is too small for the next tool call.", cut=True), max_tokens
+    )
 
 
 def _with_less(calls: Sequence[Call]) -> tuple[Call, ...]:
@@ -171,7 +173,7 @@ def _smaller(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
     return {**arguments, key: texts[key].rstrip().rpartition("\n")[0].rstrip()}
 
 
-def message(reply: Reply, prompt: Usage, digest: str) -> dict[str, JsonValue]:
+def message(reply: OfflineResponse, prompt: Usage, digest: str) -> dict[str, JsonValue]:
     """The reply as the protocol's message; `digest` of the request makes the ids."""
     content: list[JsonValue] = [{"type": "text", "text": reply.text}] if reply.text else []
     for index, made in enumerate(reply.calls):

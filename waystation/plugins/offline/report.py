@@ -14,18 +14,18 @@ from typing import Literal, get_args
 
 from pydantic import JsonValue
 
-from waystation.kernel.patterns import proven
-from waystation.kernel.text import counted
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.plugins.offline.language import (
-    Concept,
-    concepts,
+    QueryTerm,
+    apply_idf_weights,
+    build_stem_set,
+    compute_stem,
+    extract_proper_names,
+    extract_query_terms,
     first_words,
-    proper_names,
-    stem,
-    stems_in,
-    weighed,
-    words,
+    iter_words,
 )
 from waystation.plugins.offline.plan import ANALYSIS_TITLE, NOTHING_ANSWERS, PERHAPS_NOTHING
 from waystation.plugins.offline.quotes import (
@@ -34,21 +34,28 @@ from waystation.plugins.offline.quotes import (
     TOPIC,
     LineRange,
     entry_value,
-    label,
-    places,
-    strength,
+    extract_citations,
+    format_document_label,
+    score_quotation,
 )
-from waystation.plugins.offline.replies import CALL_OVERHEAD, CHARACTERS_A_TOKEN, Call, Reply, call, finding
+from waystation.plugins.offline.replies import (
+    CALL_OVERHEAD,
+    CHARACTERS_A_TOKEN,
+    Call,
+    OfflineResponse,
+    build_finding,
+    call,
+)
 from waystation.plugins.offline.research import EXCEPTIONS_TITLE, names_in
-from waystation.plugins.offline.view import Need, View
+from waystation.plugins.offline.view import AgentRequestView, UpstreamStep
 
 PAGE = 40
 MOST_TRIES = 2
 """A page that was asked for this often and does not show is given up."""
 
-_HEADER = proven(r"^findings \d+-\d+ of (\d{1,9}) of step (.+)$", re.MULTILINE)
-_NONE = proven(r"^Step .+ has (\d{1,9}) findings; none")
-_LINE = proven(r"^(\d{1,9})\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
+_HEADER = compile_bounded(r"^findings \d+-\d+ of (\d{1,9}) of step (.+)$", re.MULTILINE)
+_NONE = compile_bounded(r"^Step .+ has (\d{1,9}) findings; none")
+_LINE = compile_bounded(r"^(\d{1,9})\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
 
 _Kind = Literal["claim", "open", "conclusion", "contradiction", "gap"]
 
@@ -72,7 +79,7 @@ class Entry(Value):
         return tuple(place.citation for place in self.places)
 
 
-class HandedIn(Value):
+class KnownStepResult(Value):
     """What is known of a step's result: its entries by number, and how many there are (None: not read yet)."""
 
     entries: dict[int, Entry]
@@ -88,7 +95,7 @@ class HandedIn(Value):
         return tuple(entry for _, entry in sorted(self.entries.items()) if entry.kind in kinds)
 
 
-def _handed_in(view: View, step: str) -> HandedIn:
+def _handed_in(view: AgentRequestView, step: str) -> KnownStepResult:
     """What the view shows of a step's result."""
     entries: dict[int, Entry] = {}
     total: int | None = None
@@ -102,10 +109,10 @@ def _handed_in(view: View, step: str) -> HandedIn:
         if header and header.group(2) == step:
             total = int(header.group(1))
             entries.update(_entries(exchange.result[header.end() :]))
-    return HandedIn(entries=entries, total=total)
+    return KnownStepResult(entries=entries, total=total)
 
 
-def next_page(view: View, step: str) -> Call | None:
+def next_page(view: AgentRequestView, step: str) -> Call | None:
     """The call that shows what is missing of a step's result; None where everything that can be read was read."""
     known = _handed_in(view, step)
     total = 1 if known.total is None else known.total
@@ -120,7 +127,7 @@ def next_page(view: View, step: str) -> Call | None:
 def _entries(text: str) -> dict[int, Entry]:
     entries: dict[int, Entry] = {}
     for number, kind, body in _LINE.findall(text):
-        cited = places(body)
+        cited = extract_citations(body)
         claim = _without_citations(body) if cited else body
         entries[int(number)] = Entry(kind=_kind(kind), text=claim, places=cited)
     return entries
@@ -158,11 +165,11 @@ _REMARKS: tuple[tuple[str, _Kind], ...] = (
     ("Gaps", "gap"),
     ("Open", "open"),
 )
-_KEPT = proven(r"\bsection \d+ kept: (.+?)(?=; (?:section|note) \d+ kept|$)", re.MULTILINE)
+_KEPT = compile_bounded(r"\bsection \d+ kept: (.+?)(?=; (?:section|note) \d+ kept|$)", re.MULTILINE)
 """On a line of its own in a result; in a summary one line lists them all."""
 
 
-def writing_turn(view: View) -> Reply:
+def build_writing_turn(view: AgentRequestView) -> OfflineResponse:
     """The next turn of a writing agent. What is written is known from the results of `write_section`."""
     kept = {heading.rstrip() for text in _told(view) for heading in _KEPT.findall(text)}
     tried = kept | {made.text("heading") for made in view.calls("write_section") if made.failed}
@@ -174,51 +181,51 @@ def writing_turn(view: View) -> Reply:
             return _section(view, CONCLUSIONS, ())
         for need in () if view.must_hand_in else _summarised(view):
             if (page := next_page(view, need.step)) is not None:
-                return Reply(text=f"I read what {need.step} handed in.", calls=(page,))
+                return OfflineResponse(text=f"I read what {need.step} handed in.", calls=(page,))
     if any(made.failed for made in view.calls("submit_report")):
-        return Reply(text="I could not hand in: the report was refused.")
+        return OfflineResponse(text="I could not hand in: the report was refused.")
     title = first_words(" ".join(view.contract.question.split()), _TITLE_CHARACTERS) or "Report"
-    return Reply(
+    return OfflineResponse(
         calls=(call("submit_report", title=title, summary="\n".join(_summary(view, kept)) or IN_THE_SECTIONS),)
     )
 
 
-def _sections(view: View) -> tuple[Need, ...]:
+def _sections(view: AgentRequestView) -> tuple[UpstreamStep, ...]:
     """The steps that have one; an analysis only where it is all there is, since the summary says what it says."""
     research = tuple(need for need in view.contract.needs if not _is_analysis(need))
     return research or view.contract.needs
 
 
-def _summarised(view: View) -> list[Need]:
+def _summarised(view: AgentRequestView) -> list[UpstreamStep]:
     return [need for need in view.contract.needs if need not in _sections(view)]
 
 
-def _next_section(view: View, need: Need) -> Reply:
+def _next_section(view: AgentRequestView, need: UpstreamStep) -> OfflineResponse:
     """Reads what the step handed in, then writes its section; right away where there is no budget for reading."""
     if not view.must_hand_in and (page := next_page(view, need.step)) is not None:
-        return Reply(text=f"I read what {need.step} handed in.", calls=(page,))
-    looked_for = concepts(need.title) or concepts(view.contract.question)
+        return OfflineResponse(text=f"I read what {need.step} handed in.", calls=(page,))
+    looked_for = extract_query_terms(need.title) or extract_query_terms(view.contract.question)
     lines = _lines(_handed_in(view, need.step), _above(view, need), looked_for)
     return _section(view, _heading(view, need), lines)
 
 
-def _above(view: View, need: Need) -> frozenset[_Said]:
+def _above(view: AgentRequestView, need: UpstreamStep) -> frozenset[_Said]:
     """What the sections above this one quote, as far as it is in view."""
     sections = _sections(view)
     above = sections[: sections.index(need)]
     return frozenset(_said(entry) for other in above for entry in _handed_in(view, other.step).of("claim"))
 
 
-def _told(view: View) -> Iterator[str]:
+def _told(view: AgentRequestView) -> Iterator[str]:
     yield view.earlier
     yield from (made.result for made in view.calls("write_section") if not made.failed)
 
 
-def _is_analysis(need: Need) -> bool:
+def _is_analysis(need: UpstreamStep) -> bool:
     return need.title == ANALYSIS_TITLE or "analysis" in need.step
 
 
-def _heading(view: View, need: Need) -> str:
+def _heading(view: AgentRequestView, need: UpstreamStep) -> str:
     """The step's title; with its id where two steps have the same."""
     if _is_analysis(need):
         return CONCLUSIONS
@@ -226,7 +233,7 @@ def _heading(view: View, need: Need) -> str:
     return need.title if same == 1 and need.title != CONCLUSIONS else f"{need.title} ({need.step})"
 
 
-def _section(view: View, heading: str, said: Iterable[str]) -> Reply:
+def _section(view: AgentRequestView, heading: str, said: Iterable[str]) -> OfflineResponse:
     """As many lines as the reply may hold; what is left out is said."""
     lines = list(said) or ["Nothing was found for this part."]
     room = min(SECTION_CHARACTERS, view.max_tokens * CHARACTERS_A_TOKEN - len(heading) - 3 * CALL_OVERHEAD - 120)
@@ -238,10 +245,10 @@ def _section(view: View, heading: str, said: Iterable[str]) -> Reply:
         taken.append(line)
     if len(taken) < len(lines):
         taken.append(f"- {len(lines) - len(taken)} more lines did not fit here; the step's findings have them.")
-    return Reply(calls=(call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
+    return OfflineResponse(calls=(call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
 
 
-def _lines(result: HandedIn, above: frozenset[_Said], looked_for: Sequence[Concept]) -> Iterator[str]:
+def _lines(result: KnownStepResult, above: frozenset[_Said], looked_for: Sequence[QueryTerm]) -> Iterator[str]:
     new = [entry for entry in result.of("claim") if _said(entry) not in above]
     for group in _alike(new, looked_for):
         yield _shared_bullet(group, looked_for) if len(group) > 1 else _bullet(group[0], looked_for)
@@ -261,7 +268,7 @@ def _lines(result: HandedIn, above: frozenset[_Said], looked_for: Sequence[Conce
         yield f"- {result.missing} more findings of this step were not read before the report had to be finished."
 
 
-def _alike(entries: Iterable[Entry], looked_for: Sequence[Concept]) -> list[list[Entry]]:
+def _alike(entries: Iterable[Entry], looked_for: Sequence[QueryTerm]) -> list[list[Entry]]:
     """Those of several documents that say the same, the most first, then the others in their order.
 
     `License: MIT` and `License :: MIT License` say the same where the licence is asked for.
@@ -270,12 +277,12 @@ def _alike(entries: Iterable[Entry], looked_for: Sequence[Concept]) -> list[list
     groups: dict[object, list[Entry]] = {}
     for entry in entries:
         value = entry_value(entry.quote, looked_for)
-        alike = tuple(word for word in words(value) if stem(word) not in wanted) if value else ()
+        alike = tuple(word for word in iter_words(value) if compute_stem(word) not in wanted) if value else ()
         groups.setdefault(alike or " ".join((entry.quote or entry.text).casefold().split()), []).append(entry)
     return sorted(groups.values(), key=lambda group: -len({_name(entry) for entry in group}))
 
 
-def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str:
+def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[QueryTerm]) -> str:
     """What they say in the words of the most, then who says it, with their own words where these differ; of one
     document, its words with their places.
     """
@@ -292,11 +299,11 @@ def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str
     return f'- "{said}": {", ".join(named)}'
 
 
-def _most_say(group: Sequence[Entry], looked_for: Sequence[Concept]) -> str:
+def _most_say(group: Sequence[Entry], looked_for: Sequence[QueryTerm]) -> str:
     return Counter(_shown(entry, looked_for) for entry in group).most_common(1)[0][0]
 
 
-def _shown(entry: Entry, looked_for: Sequence[Concept]) -> str:
+def _shown(entry: Entry, looked_for: Sequence[QueryTerm]) -> str:
     """The quoted words; of a header line that names what is asked for, what it says."""
     return entry_value(entry.quote, looked_for) or entry.quote or entry.text
 
@@ -310,7 +317,7 @@ def _said(entry: Entry) -> _Said:
 
 
 def _name(entry: Entry) -> str:
-    return label(entry.places[0].document) if entry.places else ""
+    return format_document_label(entry.places[0].document) if entry.places else ""
 
 
 def _by_topic(conclusions: Sequence[Entry]) -> dict[str, list[Entry]]:
@@ -328,7 +335,7 @@ def _topic(text: str) -> tuple[str, str]:
     return (topic, said) if mark and '"' not in topic else ("", text)
 
 
-def _bullet(entry: Entry, looked_for: Sequence[Concept] = ()) -> str:
+def _bullet(entry: Entry, looked_for: Sequence[QueryTerm] = ()) -> str:
     """A quotation stands directly before its citation, after the document's name."""
     name = _name(entry)
     cited = " ".join(entry.citations)
@@ -338,7 +345,7 @@ def _bullet(entry: Entry, looked_for: Sequence[Concept] = ()) -> str:
     return f"- {entry.text} {cited}".rstrip()
 
 
-def _summary(view: View, kept: set[str]) -> Iterator[str]:
+def _summary(view: AgentRequestView, kept: set[str]) -> Iterator[str]:
     """Where the quotations are from, then of each topic what its section cannot show at a glance."""
     found = {need: _handed_in(view, need.step) for need in _sections(view)}
     claims = {_said(entry): entry for result in found.values() for entry in result.of("claim")}
@@ -354,33 +361,36 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
         yield f"No quotation says {' or '.join(unsaid)}: see whether they are about that."
     if claims and not unread:
         documents = {place.document for entry in claims.values() for place in entry.places}
-        yield f"In the sections below: {counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}."
+        quotations, sources = format_count(len(claims), "quotation"), format_count(len(documents), "document")
+        yield f"In the sections below: {quotations} from {sources}."
     concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).of("conclusion")]
     for topic, entries in _by_topic(concluded).items():
         if topic == EXCEPTIONS_TITLE or not any(_QUOTED in entry.text for entry in entries):
             continue  # its section says all of it
         yield f"\n**{topic or CONCLUSIONS}**\n"
-        yield from (_bullet(entry, concepts(topic)) for entry in entries)
+        yield from (_bullet(entry, extract_query_terms(topic)) for entry in entries)
     if unwritten := [heading for need in found if (heading := _heading(view, need)) not in kept]:
         yield f"\nNot written: {', '.join(unwritten)}."
     if view.contract.accept:
         yield f"\n{NOT_JUDGED}"
 
 
-def _share(view: View, need: Need, entry: Entry) -> float:
+def _share(view: AgentRequestView, need: UpstreamStep, entry: Entry) -> float:
     """Of what its step looks for, how much a quotation shows, with the name of its document."""
-    said = stems_in(f"{entry.text} {_name(entry)}")
+    said = build_stem_set(f"{entry.text} {_name(entry)}")
     named = names_in(view.contract.question, [place.document for place in entry.places])
-    names = {stem(word) for words_of in named.values() for word in words_of}
-    every = concepts(need.title) or concepts(view.contract.question)
+    names = {compute_stem(word) for words_of in named.values() for word in words_of}
+    every = extract_query_terms(need.title) or extract_query_terms(view.contract.question)
     looked_for = [one for one in every if not one.aside and names.isdisjoint(one.stems)]
     return sum(not one.stems.isdisjoint(said) for one in looked_for) / max(1, len(looked_for)) if looked_for else 1.0
 
 
-def _unsaid_names(view: View, claims: Iterable[Entry]) -> list[str]:
+def _unsaid_names(view: AgentRequestView, claims: Iterable[Entry]) -> list[str]:
     """The names in an English question, where no quotation says any of them, nor the name of any document."""
-    told = " ".join([*(entry.text for entry in claims), *map(label, view.contract.documents)]).casefold()
-    names = [name for name in proper_names(view.contract.question) if len(name) > 2]
+    told = " ".join(
+        [*(entry.text for entry in claims), *map(format_document_label, view.contract.documents)]
+    ).casefold()
+    names = [name for name in extract_proper_names(view.contract.question) if len(name) > 2]
     return [] if any(name.casefold() in told for name in names) else names
 
 
@@ -395,27 +405,31 @@ MOST_NEAREST = 3
 MOST_CITATIONS = 5
 
 
-def analysis(view: View) -> Reply:
+def build_analysis_turn(view: AgentRequestView) -> OfflineResponse:
     """The next turn of an analysis agent: read every needed step, then hand in."""
     if not view.must_hand_in:
         for need in view.contract.needs:
             if (page := next_page(view, need.step)) is not None:
-                return Reply(text=f"I read the findings of {need.step}.", calls=(page,))
+                return OfflineResponse(text=f"I read the findings of {need.step}.", calls=(page,))
     results = [(need, _handed_in(view, need.step)) for need in view.contract.needs]
     refused = sum(made.failed for made in view.calls("submit_analysis"))
-    conclusions = [finding(text, cited) for need, result in results for text, cited in _conclusions(view, need, result)]
+    conclusions = [
+        build_finding(text, cited) for need, result in results for text, cited in _conclusions(view, need, result)
+    ]
     if refused > 1 and not conclusions[: len(conclusions) >> refused]:
-        return Reply(text="I could not hand in: every attempt was refused.")
+        return OfflineResponse(text="I could not hand in: every attempt was refused.")
     gaps: list[JsonValue] = [gap for need, result in results for gap in _gaps(need, result)]
     kept: list[JsonValue] = [*conclusions[: len(conclusions) >> refused]]
-    return Reply(calls=(call("submit_analysis", conclusions=kept, contradictions=[], gaps=gaps),))
+    return OfflineResponse(calls=(call("submit_analysis", conclusions=kept, contradictions=[], gaps=gaps),))
 
 
-def _conclusions(view: View, need: Need, result: HandedIn) -> Iterator[tuple[str, Sequence[str]]]:
+def _conclusions(
+    view: AgentRequestView, need: UpstreamStep, result: KnownStepResult
+) -> Iterator[tuple[str, Sequence[str]]]:
     """What most documents say in the same words, counted; then the findings nearest to the question."""
     claims = [entry for entry in result.of("claim") if entry.places]
     documents = {place.document for entry in claims for place in entry.places}
-    looked_for = concepts(need.title) or concepts(view.contract.question)
+    looked_for = extract_query_terms(need.title) or extract_query_terms(view.contract.question)
     groups = _alike(claims, looked_for)
     shared = [group for group in groups if len(group) > 1]
     counts = sum(map(len, shared)) * 2 >= len(claims) > _FEW
@@ -429,13 +443,13 @@ def _conclusions(view: View, need: Need, result: HandedIn) -> Iterator[tuple[str
             cited[:MOST_CITATIONS],
         )
     singles = [group[0] for group in groups if len(group) == 1 or not counts]
-    rare = weighed(looked_for, [entry.quote or entry.text for entry in singles])
-    nearest = sorted(singles, key=lambda entry: -strength(entry.quote or entry.text, rare))
+    rare = apply_idf_weights(looked_for, [entry.quote or entry.text for entry in singles])
+    nearest = sorted(singles, key=lambda entry: -score_quotation(entry.quote or entry.text, rare))
     for entry in nearest[: MOST_SINGLES if counts else MOST_NEAREST]:
         yield f"{need.title}{TOPIC}{entry.text}", entry.citations
 
 
-def _gaps(need: Need, result: HandedIn) -> Iterator[str]:
+def _gaps(need: UpstreamStep, result: KnownStepResult) -> Iterator[str]:
     yield from (f"{need.title}{TOPIC}{entry.text}" for entry in result.of("open"))
     if result.total is None or result.missing:
         yield f"{need.title}{TOPIC}not all findings of this step were in view when this was handed in."

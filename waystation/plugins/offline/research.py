@@ -11,38 +11,38 @@ from itertools import groupby, pairwise, zip_longest
 
 from pydantic import JsonValue
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.plugins.offline.language import (
     ASIDE,
     STOP_WORDS,
-    Concept,
-    asks_for_figure,
-    concepts,
+    QueryTerm,
+    apply_idf_weights,
+    build_stem_set,
+    compute_stem,
+    extract_proper_names,
+    extract_query_terms,
     first_words,
+    is_figure_question,
     is_of_every_document,
-    proper_names,
-    sought,
-    stem,
-    stems_in,
-    weighed,
-    words,
+    iter_words,
+    normalize_question,
 )
 from waystation.plugins.offline.quotes import (
     QUOTED,
-    KeptNote,
     LineRange,
+    NoteRecord,
     best_quotes,
-    handed_in_notes,
-    hits,
-    label,
-    listed_notes,
+    format_document_label,
+    parse_note_list,
+    parse_search_hits,
+    parse_subagent_notes,
+    parse_summary_notes,
+    parse_taken_note,
     read_lines,
-    strength,
-    summarised_notes,
-    taken_note,
+    score_quotation,
 )
-from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, Call, Reply, call, finding, tokens_of
-from waystation.plugins.offline.view import Exchange, View, part_text
+from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, Call, OfflineResponse, build_finding, call, tokens_of
+from waystation.plugins.offline.view import AgentRequestView, ToolCallRecord, part_text
 
 MANY_DOCUMENTS = 200
 """From so many on a research agent may have subagents read them."""
@@ -58,18 +58,18 @@ LISTED = 100
 READ_CHARACTERS = 3_000
 """Of one document at most: an agent reads its beginning, or what stands around a hit, however long it is."""
 GOAL_CHARACTERS = 4_000
-_MORE = proven(r'expand with id "([^"]+)" shows all of them')
-_CONTINUES = proven(r"continues at character (\d[\d,]{0,15})")
+_MORE = compile_bounded(r'expand with id "([^"]+)" shows all of them')
+_CONTINUES = compile_bounded(r"continues at character (\d[\d,]{0,15})")
 _SUBAGENT, _PARTIAL = "<subagent ", 'state="partial">'
-_SIZE = proven(r"^.+ \([\d,]+ lines, (\d[\d,]{0,15}) characters\)$", re.MULTILINE)
+_SIZE = compile_bounded(r"^.+ \([\d,]+ lines, (\d[\d,]{0,15}) characters\)$", re.MULTILINE)
 
 
-def divided(view: View) -> bool:
+def has_delegated(view: AgentRequestView) -> bool:
     """Whether subagents have done the reading."""
     return any(not asked.failed for asked in view.calls("delegate"))
 
 
-def ended_early(view: View) -> tuple[str, ...]:
+def list_unfinished_parts(view: AgentRequestView) -> tuple[str, ...]:
     """The parts of the documents that their subagents did not finish."""
     return tuple(asked.text("title") for asked in view.calls("delegate") if _is_partial(asked.result))
 
@@ -79,11 +79,11 @@ def _is_partial(result: str) -> bool:
     return opening.startswith(_SUBAGENT) and _PARTIAL in opening[len(_SUBAGENT) :]
 
 
-def dividing(view: View) -> Reply | None:
+def build_delegation_turn(view: AgentRequestView) -> OfflineResponse | None:
     """A look at the sizes of many documents, the subagents, then the rest of what they handed in. None: all of that is
     there, there is little to read, or nobody can be asked.
     """
-    if divided(view):
+    if has_delegated(view):
         return _expansion(view)
     listed = view.calls("list_documents")
     many = view.contract.last_document is None and view.contract.document_count >= MANY_DOCUMENTS
@@ -93,17 +93,17 @@ def dividing(view: View) -> Reply | None:
         return None
     if not listed:
         sizes = call("list_documents", first=1, count=LISTED)
-        return Reply(text="There are many documents: I look how long they are.", calls=(sizes,))
+        return OfflineResponse(text="There are many documents: I look how long they are.", calls=(sizes,))
     return _delegation(view) if _to_read(view, listed[0].result) >= PARTS * LEAST_PART else None
 
 
-def _to_read(view: View, page: str) -> int:
+def _to_read(view: AgentRequestView, page: str) -> int:
     """Tokens that reading all documents takes, judged by those on a page of the list."""
     read = [min(int(size.replace(",", "")), READ_CHARACTERS) for size in _SIZE.findall(page)]
     return tokens_of(sum(read) * view.contract.document_count // max(1, len(read)))
 
 
-def _delegation(view: View) -> Reply:
+def _delegation(view: AgentRequestView) -> OfflineResponse:
     count = view.contract.document_count
     bounds = [count * part // PARTS for part in range(PARTS + 1)]
     calls = tuple(
@@ -117,10 +117,10 @@ def _delegation(view: View) -> Reply:
         )
         for first, last in pairwise(bounds)
     )
-    return Reply(text="There is much to read: I divide the documents.", calls=calls)
+    return OfflineResponse(text="There is much to read: I divide the documents.", calls=calls)
 
 
-def _expansion(view: View) -> Reply | None:
+def _expansion(view: AgentRequestView) -> OfflineResponse | None:
     """The rest of the results that were too long to be shown, side by side."""
     seen = {(made.text("id"), made.number("first")): made.result for made in view.calls("expand")}
     calls: list[Call] = []
@@ -131,7 +131,7 @@ def _expansion(view: View) -> Reply | None:
             first = after
         if (name, first) not in seen:
             calls.append(call("expand", id=name, first=first))
-    return Reply(text="I read what was left out.", calls=tuple(calls)) if calls else None
+    return OfflineResponse(text="I read what was left out.", calls=tuple(calls)) if calls else None
 
 
 def _continues(result: str) -> int:
@@ -163,7 +163,7 @@ TABLE_WORDS = (("consolidated", "statements", "millions"), ("total",))
 _OF_PART = "first_document", "last_document"
 NAMED = 2.0
 """The weight of a quotation of it, relative to one of another document."""
-_IN_NAME = proven(r"[^\W_]+")
+_IN_NAME = compile_bounded(r"[^\W_]+")
 TELLING = 0.2
 """A quotation that says less than this share of what the best one says is not handed in."""
 FRUGAL_BELOW = 12_000
@@ -175,11 +175,11 @@ def names_in(text: str, documents: Sequence[str]) -> dict[str, frozenset[str]]:
 
     A name may stand there in several words ("Best Buy"). What most documents are called tells none of them apart.
     """
-    said = list(words(text))
+    said = list(iter_words(text))
     runs = {
         "".join(run): run for size in (1, 2, 3) for at in range(len(said)) if len(run := said[at : at + size]) == size
     }
-    own = {name: frozenset(_IN_NAME.findall(label(name).casefold())) for name in documents}
+    own = {name: frozenset(_IN_NAME.findall(format_document_label(name).casefold())) for name in documents}
     counts = Counter(word for parts in own.values() for word in parts)
     telling = {
         word for word in runs if not word.isdecimal() and word not in STOP_WORDS and counts[word] * 2 <= len(own)
@@ -189,52 +189,54 @@ def names_in(text: str, documents: Sequence[str]) -> dict[str, frozenset[str]]:
     return {name: frozenset(one for word in own[name] & telling for one in (word, *runs[word])) for name in named}
 
 
-def research(view: View) -> Reply:
+def build_research_turn(view: AgentRequestView) -> OfflineResponse:
     """The next turn of a research agent."""
-    return Researcher(view).next_turn()
+    return ResearchTurnBuilder(view).next_turn()
 
 
-class Researcher:
+class ResearchTurnBuilder:
     """One request of a research agent: what is known, and what that leads to."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: AgentRequestView) -> None:
         self._view = view
-        goal = concepts(view.contract.goal)
-        self._looked_for: Sequence[Concept] = goal or concepts(view.contract.question)
+        goal = extract_query_terms(view.contract.goal)
+        self._looked_for: Sequence[QueryTerm] = goal or extract_query_terms(view.contract.question)
         asked = f"{view.contract.goal} {view.contract.question}"
         self._named = {**names_in(asked, view.contract.documents), **self._told_of()}
         self._names = frozenset[str]().union(*self._named.values())
-        self._own = concepts(view.contract.question) if view.contract.goal.startswith(EXCEPTIONS_TITLE) else ()
+        self._own = (
+            extract_query_terms(view.contract.question) if view.contract.goal.startswith(EXCEPTIONS_TITLE) else ()
+        )
         self._every_document = is_of_every_document(view.contract.goal)
         self._beginnings = self._every_document or is_of_every_document(view.contract.question)
         self._enough = ENOUGH_OF_EVERY if self._beginnings else ENOUGH_DOCUMENTS
         self._notes = tuple(dict.fromkeys(_visible_notes(view)))
         self._noted = frozenset(note.place.document for note in self._notes)
 
-    def next_turn(self) -> Reply:
+    def next_turn(self) -> OfflineResponse:
         """Notes first where they may be hidden; much to read is divided among subagents; else quote and read on;
         then search again; then hand in.
         """
         if (page := self._hidden_notes()) is not None:
-            return Reply(text="I look up my notes.", calls=(page,))
+            return OfflineResponse(text="I look up my notes.", calls=(page,))
         must_hand_in = self._view.must_hand_in
-        if not must_hand_in and (shared := dividing(self._view)) is not None:
+        if not must_hand_in and (shared := build_delegation_turn(self._view)) is not None:
             return shared
-        if must_hand_in or divided(self._view):
+        if must_hand_in or has_delegated(self._view):
             return self._hand_in()
         if not self._view.gap:
             if not self._view.exchanges and (searches := tuple(map(_search_of_name, self._unknown_names))):
-                return Reply(text="I search the names in the question.", calls=searches)
+                return OfflineResponse(text="I search the names in the question.", calls=searches)
             named = [made for made in self._view.exchanges if made.text("query") in self._unknown_names]
             if len(self._view.exchanges) == len(named) and (searches := self._named_searches()):
-                return Reply(text="I search the documents that the question names.", calls=searches)
+                return OfflineResponse(text="I search the documents that the question names.", calls=searches)
         quoting = self._quoting()
         enough = len(self._noted) + len({str(made.input["document"]) for made in quoting}) >= self._enough
         reading = () if enough else self._reading()
         if quoting or reading:
-            return Reply(text="I keep what matters and read on.", calls=(*quoting, *reading))
+            return OfflineResponse(text="I keep what matters and read on.", calls=(*quoting, *reading))
         if not enough and (search := self._searching()) is not None:
-            return Reply(text="I search the documents.", calls=(search,))
+            return OfflineResponse(text="I search the documents.", calls=(search,))
         return self._hand_in()
 
     def _hidden_notes(self) -> Call | None:
@@ -244,7 +246,7 @@ class Researcher:
         pages = [made for made in self._view.exchanges[self._view.after_gap :] if made.name == "read_notes"]
         if not pages:
             return call("read_notes", first=1, count=NOTES_A_PAGE)
-        listed = sum(1 for _ in listed_notes(pages[-1].result))
+        listed = sum(1 for _ in parse_note_list(pages[-1].result))
         more = listed == NOTES_A_PAGE or "continues at note" in pages[-1].result
         return (
             call("read_notes", first=pages[-1].number("first") + listed, count=NOTES_A_PAGE)
@@ -259,7 +261,7 @@ class Researcher:
         for read in self._view.calls("read_document"):
             if not read.failed:
                 lines.setdefault(read.text("name"), {}).update(read_lines(read.result))
-        rare = weighed(self._told_by_text, ["\n".join(known.values()) for known in lines.values()])
+        rare = apply_idf_weights(self._told_by_text, ["\n".join(known.values()) for known in lines.values()])
         return tuple(
             call(
                 "take_note",
@@ -296,7 +298,7 @@ class Researcher:
         """
         found: dict[str, LineRange] = {}
         named: dict[str, list[LineRange]] = {name: [] for name in self._named}
-        searches = [hits(search.result) for search in self._view.calls("search_documents")]
+        searches = [parse_search_hits(search.result) for search in self._view.calls("search_documents")]
         # The best hits of each search come before the next ones of any.
         for hit in (hit for rank in zip_longest(*searches) for hit in rank if hit is not None):
             if len(known := named.get(hit.document, [])) < MOST_PLACES and hit not in known:
@@ -326,19 +328,21 @@ class Researcher:
     def _unknown_names(self) -> list[str]:
         """The names in a question for a figure that no document is called by: of a company, whose reports they are."""
         contract = self._view.contract
-        called = " ".join(map(label, contract.documents)).casefold()
-        several = contract.document_count > 1 and contract.last_document is None and asks_for_figure(contract.question)
-        names = proper_names(contract.question) if several else []
-        return [name for name in names if not any(word in called for word in words(name))][:MOST_NAMED]
+        called = " ".join(map(format_document_label, contract.documents)).casefold()
+        several = (
+            contract.document_count > 1 and contract.last_document is None and is_figure_question(contract.question)
+        )
+        names = extract_proper_names(contract.question) if several else []
+        return [name for name in names if not any(word in called for word in iter_words(name))][:MOST_NAMED]
 
     def _told_of(self) -> dict[str, frozenset[str]]:
         """The documents that say a name most often, with its words."""
         said: dict[str, frozenset[str]] = {}
         for search in self._view.calls("search_documents"):
             if (name := search.text("query")) in self._unknown_names:
-                counts = Counter(hit.document for hit in hits(search.result))
+                counts = Counter(hit.document for hit in parse_search_hits(search.result))
                 most = max(counts.values(), default=0)
-                said |= {one: frozenset(words(name)) for one, count in counts.items() if 2 * count >= most}
+                said |= {one: frozenset(iter_words(name)) for one, count in counts.items() if 2 * count >= most}
         return said
 
     def _named_searches(self) -> tuple[Call, ...]:
@@ -375,7 +379,7 @@ class Researcher:
     def _queries(self) -> list[str]:
         """What is looked for in its own words, then in related words, then in the words of title and question."""
         own, related = self._search_words()
-        context = words(sought(f"{self._view.contract.title} {self._view.contract.question}"))
+        context = iter_words(normalize_question(f"{self._view.contract.title} {self._view.contract.question}"))
         pool = list(dict.fromkeys([*own, *related]))
         context = [word for word in dict.fromkeys(context) if word not in STOP_WORDS and word not in pool]
         lots = [pool[at : at + WORDS_A_QUERY] for at in range(0, len(pool), WORDS_A_QUERY)]
@@ -392,42 +396,47 @@ class Researcher:
         left = self._view.budget_left
         return self._view.gap or (left is not None and left < FRUGAL_BELOW)
 
-    def _hand_in(self) -> Reply:
+    def _hand_in(self) -> OfflineResponse:
         """The findings; after a refusal fewer of them, and none that the refusal names."""
         refusals = [made.result for made in self._view.calls("submit_findings") if made.failed]
         notes = [note for note in self._notes if self._bears(note)] or ([] if self._own else self._notes)
-        rare = weighed(self._told_by_text, [note.text for note in notes])
-        rated = [(strength(one.text, rare) * (NAMED if one.place.document in self._named else 1), one) for one in notes]
+        rare = apply_idf_weights(self._told_by_text, [note.text for note in notes])
+        rated = [
+            (score_quotation(one.text, rare) * (NAMED if one.place.document in self._named else 1), one)
+            for one in notes
+        ]
         best = max((rating for rating, _ in rated), default=0.0)
         rated.sort(key=lambda item: (0 if self._every_document else -round(item[0], 1), item[1].place.document))
         telling = [note for rating, note in rated if rating >= TELLING * best > 0]
         kept = [note for note in telling if not any(note.place.citation in refusal for refusal in refusals)]
         kept = kept[: len(kept) >> max(0, len(refusals) - 1)]
         if refusals and not kept and len(refusals) > 1:
-            return Reply(text="I could not hand in: every attempt was refused.")
+            return OfflineResponse(text="I could not hand in: every attempt was refused.")
         findings: list[JsonValue] = []
         room = self._view.max_tokens * CHARACTERS_A_TOKEN - OPEN_QUESTIONS_CHARACTERS
         for note in kept:
             quoted = note.text if QUOTED.search(note.text) else f'"{note.text}"'
-            findings.append(finding(f"{label(note.place.document)}: {quoted}", [note.place.citation]))
+            findings.append(
+                build_finding(f"{format_document_label(note.place.document)}: {quoted}", [note.place.citation])
+            )
             room -= len(json.dumps(findings[-1], ensure_ascii=False)) + 2
             if room < 0:
                 findings.pop()
                 break
         open_questions: list[JsonValue] = [*self._open_questions(kept[: len(findings)], len(kept) - len(findings))]
-        return Reply(calls=(call("submit_findings", findings=findings, open_questions=open_questions),))
+        return OfflineResponse(calls=(call("submit_findings", findings=findings, open_questions=open_questions),))
 
     @property
-    def _told_by_text(self) -> Sequence[Concept]:
+    def _told_by_text(self) -> Sequence[QueryTerm]:
         """What is looked for in the text of a document: what it is called says no more there."""
-        names = {stem(name) for name in self._names}
+        names = {compute_stem(name) for name in self._names}
         told = [one for one in self._looked_for if names.isdisjoint(one.stems)]
         aside = [one._replace(weight=ASIDE, aside=True) for one in self._looked_for if not names.isdisjoint(one.stems)]
         return [*told, *aside] if told else self._looked_for
 
-    def _bears(self, note: KeptNote) -> bool:
+    def _bears(self, note: NoteRecord) -> bool:
         """Whether it is about what the question names, and an exception of what the question says."""
-        present = stems_in(note.text)
+        present = build_stem_set(note.text)
         own = sum(not one.stems.isdisjoint(present) for one in self._own)
         named = (
             not self._named or note.place.document in self._named or not self._proper or bool(self._proper & present)
@@ -438,12 +447,12 @@ class Researcher:
     def _proper(self) -> frozenset[str]:
         """The stems of names that are written as names: what does not say them is about something else."""
         asked = _IN_NAME.findall(self._view.contract.question)[1:]
-        return frozenset(stem(word) for word in asked if not word.islower() and word.casefold() in self._names)
+        return frozenset(compute_stem(word) for word in asked if not word.islower() and word.casefold() in self._names)
 
-    def _open_questions(self, told: Sequence[KeptNote], untold: int) -> Iterator[str]:
+    def _open_questions(self, told: Sequence[NoteRecord], untold: int) -> Iterator[str]:
         total = self._view.contract.document_count
         quoted = len({note.place.document for note in told})
-        unfinished = ended_early(self._view)
+        unfinished = list_unfinished_parts(self._view)
         if untold:
             yield f"{untold} more quotations did not fit into the reply; they are among the notes of this step."
         elif not told and not unfinished:
@@ -452,7 +461,11 @@ class Researcher:
         if unfinished:
             yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."
         for name in self._unknown_names if told else ():
-            subject = [label(one) for one, said in self._told_of().items() if said == frozenset(words(name))]
+            subject = [
+                format_document_label(one)
+                for one, said in self._told_of().items()
+                if said == frozenset(iter_words(name))
+            ]
             if subject:
                 yield f"Taken to be about {name}, because it is said most often there: {', '.join(subject[:FEW])}."
         if told and quoted < total:
@@ -465,7 +478,7 @@ class Researcher:
     def _others(self, quoted: Set[str]) -> str:
         """By name where they are few."""
         contract = self._view.contract
-        names = [label(name) for name in contract.documents if name not in quoted]
+        names = [format_document_label(name) for name in contract.documents if name not in quoted]
         if contract.last_document is not None or not 0 < contract.document_count - len(quoted) == len(names) <= FEW:
             return "the others were"
         return (
@@ -477,14 +490,14 @@ def _search_of_name(name: str) -> Call:
     return call("search_documents", query=name, limit=SEARCH_LIMIT)
 
 
-def _visible_notes(view: View) -> Iterator[KeptNote]:
+def _visible_notes(view: AgentRequestView) -> Iterator[NoteRecord]:
     if view.stalled:
-        yield from summarised_notes(view.earlier)
-    exchanges: Sequence[Exchange] = view.exchanges
+        yield from parse_summary_notes(view.earlier)
+    exchanges: Sequence[ToolCallRecord] = view.exchanges
     for exchange in exchanges:
         if exchange.name == "take_note" and not exchange.failed:
-            yield taken_note(exchange)
+            yield parse_taken_note(exchange)
         elif exchange.name == "read_notes":
-            yield from listed_notes(exchange.result)
+            yield from parse_note_list(exchange.result)
         elif exchange.name in {"delegate", "expand"}:
-            yield from handed_in_notes(exchange.result)
+            yield from parse_subagent_notes(exchange.result)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from waystation.documents.documents import marked_place
-from waystation.kernel.patterns import Enclosed, proven
+from waystation.documents.documents import parse_place_marker
+from waystation.kernel.patterns import DelimitedPattern, compile_bounded
 from waystation.kernel.value import Value
-from waystation.plugins.offline.language import first_words, sentences, stems
-from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, Reply
+from waystation.plugins.offline.language import extract_stems, first_words, split_sentences
+from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, OfflineResponse
 from waystation.plugins.offline.view import NOTHING_NEW, STALLED
 
 LEAST_TOKENS, MOST_TOKENS = 400, 2_000
@@ -35,14 +35,16 @@ DONE = "[DONE] "
 SNAPSHOT_CHARACTERS = 400
 """What the parts of a snapshot need besides the lists."""
 
-_RANGE = proven(r"(?<![\d,])(\d[\d,]{0,29}+)\s{0,9}+(?:to|-|–)\s{0,9}+(\d[\d,]{0,29}+)\s{0,9}+tokens")
+_RANGE = compile_bounded(r"(?<![\d,])(\d[\d,]{0,29}+)\s{0,9}+(?:to|-|–)\s{0,9}+(\d[\d,]{0,29}+)\s{0,9}+tokens")
 _CONVERSATION, _CONVERSATION_END = "<conversation>", "</conversation>"
-_EARLIER = Enclosed(r"<earlier_conversation[^>]{0,300}+>\n?", r"</earlier_conversation>")
-_ENTRY = proven(r"^\[(\S+) (user|assistant calls|assistant|result of)(?: ([\w-]+))?\] ?", re.MULTILINE)
-_KEPT = proven(r"^(?:note \d+ kept|section \d+ kept: .*)$", re.MULTILINE)
-_PAGE = proven(r"^(.+, lines \d+-\d+) of \d+$|^(findings \d+-\d+ of \d+ of step .+)$", re.MULTILINE)
-_FAULT = proven(r"\b(?:error|fail(?:ed|s|ure)?|cannot|could not|refused|outcome unknown|there is no)\b", re.IGNORECASE)
-_NUMBER = proven(r"^\d+\| ")
+_EARLIER = DelimitedPattern(r"<earlier_conversation[^>]{0,300}+>\n?", r"</earlier_conversation>")
+_ENTRY = compile_bounded(r"^\[(\S+) (user|assistant calls|assistant|result of)(?: ([\w-]+))?\] ?", re.MULTILINE)
+_KEPT = compile_bounded(r"^(?:note \d+ kept|section \d+ kept: .*)$", re.MULTILINE)
+_PAGE = compile_bounded(r"^(.+, lines \d+-\d+) of \d+$|^(findings \d+-\d+ of \d+ of step .+)$", re.MULTILINE)
+_FAULT = compile_bounded(
+    r"\b(?:error|fail(?:ed|s|ure)?|cannot|could not|refused|outcome unknown|there is no)\b", re.IGNORECASE
+)
+_NUMBER = compile_bounded(r"^\d+\| ")
 _ARGUMENTS = TypeAdapter(dict[str, JsonValue])
 
 
@@ -52,7 +54,7 @@ class _Part(Value):
     text: str
 
 
-def condensed(prompt: str, max_tokens: int, *, snapshot: bool = False) -> Reply:
+def build_summary_response(prompt: str, max_tokens: int, *, snapshot: bool = False) -> OfflineResponse:
     """The summary that `prompt` asks for, on request in the parts of a snapshot."""
     asked = _RANGE.findall(prompt)
     most = int(asked[-1][1].replace(",", "")) if asked else MOST_TOKENS
@@ -62,7 +64,7 @@ def condensed(prompt: str, max_tokens: int, *, snapshot: bool = False) -> Reply:
     room = min(most, max_tokens, max(len(conversation) // 2 // CHARACTERS_A_TOKEN, 40)) * CHARACTERS_A_TOKEN
     room = max(0, room - SNAPSHOT_CHARACTERS) if snapshot else room
     earlier = [stretch.inside.strip() for stretch in _EARLIER.finditer(conversation)]
-    new = _EARLIER.taken_out(conversation)[1].strip()
+    new = _EARLIER.extract_delimited(conversation)[1].strip()
     parts = _parts(new) if new or not earlier else []
     lists = _lists(parts, earlier)
     lines = _within(lists, room)
@@ -72,7 +74,7 @@ def condensed(prompt: str, max_tokens: int, *, snapshot: bool = False) -> Reply:
         lines.append(STALLED if again else NOTHING_NEW)
     left = min(room, (least + most) // 2 * CHARACTERS_A_TOKEN) - sum(len(line) + 1 for line in lines)
     lines += _key_sentences(parts, earlier, left)
-    return Reply(text=_snapshot(lines, room) if snapshot else first_words("\n".join(lines), room))
+    return OfflineResponse(text=_snapshot(lines, room) if snapshot else first_words("\n".join(lines), room))
 
 
 def _conversation(prompt: str) -> str:
@@ -128,7 +130,7 @@ def _lists(parts: Sequence[_Part], earlier: Sequence[str]) -> dict[str, list[str
 def _happened(part: _Part) -> Iterator[tuple[str, str]]:
     match part.who:
         case "user":
-            for sentence in sentences(part.text)[:20]:
+            for sentence in split_sentences(part.text)[:20]:
                 yield "Asked", first_words(sentence, KEY_SENTENCE_CHARACTERS)
         case "assistant calls":
             yield from _called(part)
@@ -173,10 +175,10 @@ def _key_sentences(parts: Sequence[_Part], earlier: Sequence[str], room: int) ->
     """The sentences whose words come up most and were not said yet, in their order, as many as fit."""
     told = [line.removeprefix(BULLET) for text in earlier for line in text.splitlines() if line.startswith(BULLET)]
     lines = [line for part in parts if part.who in {"assistant", "result of"} for line in part.text.splitlines()]
-    content = (text for line in lines if marked_place(text := _NUMBER.sub("", line)) is None)
-    said = (sentence for text in content for sentence in sentences(text))
+    content = (text for line in lines if parse_place_marker(text := _NUMBER.sub("", line)) is None)
+    said = (sentence for text in content for sentence in split_sentences(text))
     candidates = {
-        sentence: frozenset(stems(sentence))
+        sentence: frozenset(extract_stems(sentence))
         for sentence in dict.fromkeys([*told, *said])
         if len(sentence) <= KEY_SENTENCE_CHARACTERS
     }

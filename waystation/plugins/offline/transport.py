@@ -12,14 +12,20 @@ from typing import TypeVar
 import httpx2
 from pydantic import JsonValue
 
-from waystation.models.anthropic.requests import CountRequest, MessagesRequest, RequestRefused, TextBlock, parsed
+from waystation.models.anthropic.requests import (
+    CountRequest,
+    MessagesApiError,
+    MessagesRequest,
+    TextBlock,
+    parse_request,
+)
 from waystation.models.anthropic.sse import events
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.offline.plan import plan, review, revision
-from waystation.plugins.offline.replies import PromptCache, Reply, fitted, input_tokens, message
-from waystation.plugins.offline.report import analysis, writing_turn
-from waystation.plugins.offline.research import research
-from waystation.plugins.offline.summary import condensed
+from waystation.plugins.offline.plan import build_review_turn, plan, revision
+from waystation.plugins.offline.replies import OfflineResponse, PromptCache, fit_to_max_tokens, input_tokens, message
+from waystation.plugins.offline.report import build_analysis_turn, build_writing_turn
+from waystation.plugins.offline.research import build_research_turn
+from waystation.plugins.offline.summary import build_summary_response
 from waystation.plugins.offline.view import view_of
 
 WINDOW = 200_000
@@ -29,28 +35,28 @@ WITHOUT_WORK = "No LLM is configured, and the built-in model has nothing to say 
 _WORK = {
     "submit_plan": plan,
     "revise_plan": revision,
-    "submit_findings": research,
-    "submit_analysis": analysis,
-    "submit_report": writing_turn,
-    "review_report": review,
+    "submit_findings": build_research_turn,
+    "submit_analysis": build_analysis_turn,
+    "submit_report": build_writing_turn,
+    "review_report": build_review_turn,
 }
 """What the tool that ends the work says about its kind."""
 _CONDENSING, _SNAPSHOT = "You condense", "<state_snapshot>"
 
 
-def reply_to(request: MessagesRequest) -> Reply:
+def build_offline_response(request: MessagesRequest) -> OfflineResponse:
     """The reply; it depends on nothing but the request, and fits into its `max_tokens`.
 
     Raises:
-        RequestRefused: the request forces a tool that this model has no work for.
+        MessagesApiError: the request forces a tool that this model has no work for.
     """
-    return fitted(_reply(request), request.max_tokens)
+    return fit_to_max_tokens(_reply(request), request.max_tokens)
 
 
-def _reply(request: MessagesRequest) -> Reply:
+def _reply(request: MessagesRequest) -> OfflineResponse:
     forced = request.forced_tool
     if forced is not None and forced not in _WORK:
-        raise RequestRefused(f"tool_choice.name: the offline model cannot be made to call {forced!r}")
+        raise MessagesApiError(f"tool_choice.name: the offline model cannot be made to call {forced!r}")
     offered = [forced] if forced else [tool.name for tool in request.tools]
     for name, work in _WORK.items():
         if name in offered:
@@ -58,8 +64,8 @@ def _reply(request: MessagesRequest) -> Reply:
     told = "\n".join(block.text for block in request.system)
     if _CONDENSING in told:
         prompt = "\n".join(block.text for block in request.messages[-1].content if isinstance(block, TextBlock))
-        return condensed(prompt, request.max_tokens, snapshot=_SNAPSHOT in told)
-    return Reply(text=WITHOUT_WORK)
+        return build_summary_response(prompt, request.max_tokens, snapshot=_SNAPSHOT in told)
+    return OfflineResponse(text=WITHOUT_WORK)
 
 
 _Request = TypeVar("_Request", bound=CountRequest)
@@ -74,7 +80,7 @@ _MODEL: dict[str, JsonValue] = {
 }
 
 
-def offline_transport() -> httpx2.AsyncBaseTransport:
+def create_offline_transport() -> httpx2.AsyncBaseTransport:
     """A transport for `httpx2.AsyncClient` that answers Messages requests for `OFFLINE_MODEL` in process."""
     return OfflineTransport()
 
@@ -96,7 +102,7 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
         request_id = f"req_{digest[:24]}"
         try:
             response = await asyncio.to_thread(self._answer, request.method, request.url.path, body, digest)
-        except RequestRefused as refusal:
+        except MessagesApiError as refusal:
             fault: JsonValue = {"type": refusal.kind, "message": str(refusal)}
             error: JsonValue = {"type": "error", "error": fault, "request_id": request_id}
             response = httpx2.Response(refusal.status, json=error)
@@ -115,15 +121,15 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
             case "GET", _ if path == f"/v1/models/{OFFLINE_MODEL}":
                 return httpx2.Response(200, json=_MODEL)
             case _:
-                raise RequestRefused(f"{method} {path} is not served offline", status=404, kind="not_found_error")
+                raise MessagesApiError(f"{method} {path} is not served offline", status=404, kind="not_found_error")
 
     def _message(self, request: MessagesRequest, digest: str) -> httpx2.Response:
         if request.max_tokens > MAX_OUTPUT:
-            raise RequestRefused(f"max_tokens: Input should be less than or equal to {MAX_OUTPUT}")
+            raise MessagesApiError(f"max_tokens: Input should be less than or equal to {MAX_OUTPUT}")
         length = input_tokens(request)
         if length + request.max_tokens > WINDOW:
-            raise RequestRefused(f"prompt is too long: {length} tokens > {WINDOW - request.max_tokens} maximum")
-        reply = reply_to(request)
+            raise MessagesApiError(f"prompt is too long: {length} tokens > {WINDOW - request.max_tokens} maximum")
+        reply = build_offline_response(request)
         with self._cache_lock:
             prompt = self._cache.charge(request)
         whole = message(reply, prompt, digest)
@@ -133,9 +139,9 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
 
 
 def _taken(kind: type[_Request], body: bytes) -> _Request:
-    request = parsed(kind, body)
+    request = parse_request(kind, body)
     if request.model != OFFLINE_MODEL:
-        raise RequestRefused(f"model: {request.model}", status=404, kind="not_found_error")
+        raise MessagesApiError(f"model: {request.model}", status=404, kind="not_found_error")
     return request
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.models.anthropic.requests import MessagesRequest, TextBlock, ToolResultBlock, ToolUseBlock
 
@@ -18,12 +18,12 @@ STALLED = "Nothing new was kept in the last two parts."
 """What the next such summary says: the window is too small to go on, so the agent hands in."""
 
 _PARTS = ("question", "accept", "step", "context", "documents", "needs")
-_TITLE = proven(r'title="(.*)"')
-_NEED = proven(r"^- step (\S+?)(?: \((.*)\))?:", re.MULTILINE)
-_DOCUMENT = proven(r"^- (.+) \([\d,]+ lines\)$", re.MULTILINE)
-_COUNT = proven(r"\d{1,9}")
-_PART = proven(r"documents (\d{1,9}) to (\d{1,9}) of the list")
-_BUDGET = proven(r"budget left (\d[\d,]{0,29}+) tokens(?P<asks>[^;\n<]{0,300}more is asked for)?")
+_TITLE = compile_bounded(r'title="(.*)"')
+_NEED = compile_bounded(r"^- step (\S+?)(?: \((.*)\))?:", re.MULTILINE)
+_DOCUMENT = compile_bounded(r"^- (.+) \([\d,]+ lines\)$", re.MULTILINE)
+_COUNT = compile_bounded(r"\d{1,9}")
+_PART = compile_bounded(r"documents (\d{1,9}) to (\d{1,9}) of the list")
+_BUDGET = compile_bounded(r"budget left (\d[\d,]{0,29}+) tokens(?P<asks>[^;\n<]{0,300}more is asked for)?")
 
 
 class _Tagged(NamedTuple):
@@ -34,14 +34,14 @@ class _Tagged(NamedTuple):
     body: str
 
 
-class Need(Value):
+class UpstreamStep(Value):
     """An earlier step whose findings this agent builds on."""
 
     step: str
     title: str
 
 
-class Contract(Value):
+class TaskBrief(Value):
     """What the first message says."""
 
     question: str = ""
@@ -50,13 +50,13 @@ class Contract(Value):
     accept: str = ""
     documents: tuple[str, ...] = ()
     document_count: int = 0
-    needs: tuple[Need, ...] = ()
+    needs: tuple[UpstreamStep, ...] = ()
     first_document: int = 1
     last_document: int | None = None
     """A subagent keeps to a part of the documents; None: all of them."""
 
 
-class Exchange(Value):
+class ToolCallRecord(Value):
     """One tool call with its result."""
 
     name: str
@@ -75,13 +75,13 @@ class Exchange(Value):
         return value if isinstance(value, int) else 0
 
 
-class View(Value):
+class AgentRequestView(Value):
     """An agent's request, read."""
 
-    contract: Contract
+    contract: TaskBrief
     opening: str = ""
     """The whole first message."""
-    exchanges: tuple[Exchange, ...] = ()
+    exchanges: tuple[ToolCallRecord, ...] = ()
     after_gap: int = 0
     """Index of the first exchange after the last place where something may be hidden."""
     gap: bool = False
@@ -95,7 +95,7 @@ class View(Value):
     tools: frozenset[str] = frozenset()
     max_tokens: int
 
-    def calls(self, name: str) -> tuple[Exchange, ...]:
+    def calls(self, name: str) -> tuple[ToolCallRecord, ...]:
         """The visible calls of a tool, oldest first."""
         return tuple(exchange for exchange in self.exchanges if exchange.name == name)
 
@@ -115,13 +115,13 @@ class View(Value):
         return self.stalled or (self.budget_left is not None and self.budget_left < HAND_IN_BELOW)
 
 
-def contract_of(text: str) -> Contract:
+def parse_task_brief(text: str) -> TaskBrief:
     """The parts of a contract; absent ones stay empty."""
     found = {name: part for name in _PARTS if (part := _tagged(text, name))}
     body = {name: part.body.strip() for name, part in found.items()}
     title = _TITLE.search(found["step"].head) if "step" in found else None
     count = _COUNT.search(found["documents"].head) if "documents" in found else None
-    return Contract(
+    return TaskBrief(
         question=body.get("question", ""),
         goal=body.get("step", ""),
         title=title.group(1) if title else "",
@@ -129,7 +129,7 @@ def contract_of(text: str) -> Contract:
         documents=tuple(_DOCUMENT.findall(body.get("documents", ""))),
         document_count=int(count.group()) if count else 0,
         **_part(body.get("context", "")),
-        needs=tuple(Need(step=step, title=name or step) for step, name in _NEED.findall(body.get("needs", ""))),
+        needs=tuple(UpstreamStep(step=step, title=name or step) for step, name in _NEED.findall(body.get("needs", ""))),
     )
 
 
@@ -161,11 +161,11 @@ def _part(context: str) -> dict[str, int]:
     return {"first_document": int(found[1]), "last_document": int(found[2])} if found else {}
 
 
-def view_of(request: MessagesRequest) -> View:
+def view_of(request: MessagesRequest) -> AgentRequestView:
     """The request as an agent sees it."""
     blocks = [block for message in request.messages for block in message.content]
     first = blocks[0].text if isinstance(blocks[0], TextBlock) else ""
-    exchanges: list[Exchange] = []
+    exchanges: list[ToolCallRecord] = []
     calls: dict[str, ToolUseBlock] = {}
     summaries: list[str] = []
     after_gap, gap = 0, False
@@ -183,8 +183,8 @@ def view_of(request: MessagesRequest) -> View:
                 pass
     statuses = [block.text for block in blocks if isinstance(block, TextBlock) and _is_status(block.text)]
     budget = _BUDGET.search(statuses[-1]) if statuses else None
-    return View(
-        contract=contract_of(first),
+    return AgentRequestView(
+        contract=parse_task_brief(first),
         opening=first,
         exchanges=tuple(exchanges),
         after_gap=after_gap,
@@ -208,5 +208,5 @@ def _told(request: MessagesRequest) -> Sequence[TextBlock | ToolUseBlock | ToolR
     ]
 
 
-def _exchange(made: ToolUseBlock, result: ToolResultBlock) -> Exchange:
-    return Exchange(name=made.name, input=made.input, result=result.content, failed=result.is_error)
+def _exchange(made: ToolUseBlock, result: ToolResultBlock) -> ToolCallRecord:
+    return ToolCallRecord(name=made.name, input=made.input, result=result.content, failed=result.is_error)

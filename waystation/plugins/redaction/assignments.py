@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.plugins.redaction.finds import MASK
-from waystation.plugins.redaction.formats import Hinted, Hit
+from waystation.plugins.redaction.formats import PrefilteredPattern, RecognizerMatch
 from waystation.plugins.redaction.people import NO_SECRETS, PROSE, SAID_OF_SECRETS
 
 PASSWORD = (
@@ -49,13 +49,13 @@ CARD = (
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
-def lower(text: str) -> str:
+def to_lower_same_length(text: str) -> str:
     """The text in lower case, with every character in its place."""
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
 
 
-_STAND_IN = proven(
+_STAND_IN = compile_bounded(
     r"\A(?:[*.x•…#_=?-]+|(?![$@<](?=[^\n]*\d)(?=[^\n]*[!#^*~@])[\w!#^*~@-]{6,40}\Z)[$%{<\[@].*"
     r"|(?:your|my|the|some|example|dummy|test|fake|sample|change|replace|insert)"
     r"(?:[a-z]*|[_ .-][\w .-]*)"
@@ -67,17 +67,19 @@ _STAND_IN = proven(
 _FIVE_CONSONANTS = r"(?:[b-df-hj-np-tv-xz]{5}|[B-DF-HJ-NP-TV-XZ]{5})"
 UNLIKE_A_WORD = rf"(?=[A-Za-z]*{_FIVE_CONSONANTS})(?:[a-z]{{10,}}|[A-Z]{{10,}})"
 """Letters alone as a generator draws them, and hardly any language."""
-_UNLIKE_A_WORD = proven(rf"\A{UNLIKE_A_WORD}\Z")
-_MIXED_LETTERS = proven(r"\A[A-Za-z]{16,200}\Z")
-_CAPITALS, _CASE_CHANGES = proven(r"[A-Z]{2,200}+"), proven(r"(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
-_DRAWN = proven(r"\A(?=[^\n]*[A-Z])(?=[^\n]*[a-z])(?=[^\n]*\d)[\w!#$%^&*?~+@=-]{8,100}+\Z")
-_DIGITS_INSIDE = proven(r"(?<=[A-Za-z])\d{1,8}(?=[A-Za-z])")
-_OF_CRYPTOGRAPHY = proven(r"sha|pbkdf|hmac|aes|base|md5|crypt|argon|oauth|utf|rsa", re.IGNORECASE)
-_TYPE_NAME = proven(r"\A[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Str|String|Field|Type|Text|Bytes|Input|Model|Schema|Callback)\Z")
-_DOTTED = proven(r"\A(?!(?:\D*\d){3})[A-Za-z_]\w*+(?:(?:\.|::|->)[A-Za-z_]\w*+)++\.?\Z")
-_NAME = proven(r"\A[A-Za-z_][\w.]*\Z")
-_CALL = proven(r"[\w\]]\(")
-_EXPRESSION_GOES_ON = proven(r"[(\[{]|\s?(?:==|!=|\?\?|\|\||&&|\+)|\.\w|\s=\s")
+_UNLIKE_A_WORD = compile_bounded(rf"\A{UNLIKE_A_WORD}\Z")
+_MIXED_LETTERS = compile_bounded(r"\A[A-Za-z]{16,200}\Z")
+_CAPITALS, _CASE_CHANGES = compile_bounded(r"[A-Z]{2,200}+"), compile_bounded(r"(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
+_DRAWN = compile_bounded(r"\A(?=[^\n]*[A-Z])(?=[^\n]*[a-z])(?=[^\n]*\d)[\w!#$%^&*?~+@=-]{8,100}+\Z")
+_DIGITS_INSIDE = compile_bounded(r"(?<=[A-Za-z])\d{1,8}(?=[A-Za-z])")
+_OF_CRYPTOGRAPHY = compile_bounded(r"sha|pbkdf|hmac|aes|base|md5|crypt|argon|oauth|utf|rsa", re.IGNORECASE)
+_TYPE_NAME = compile_bounded(
+    r"\A[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Str|String|Field|Type|Text|Bytes|Input|Model|Schema|Callback)\Z"
+)
+_DOTTED = compile_bounded(r"\A(?!(?:\D*\d){3})[A-Za-z_]\w*+(?:(?:\.|::|->)[A-Za-z_]\w*+)++\.?\Z")
+_NAME = compile_bounded(r"\A[A-Za-z_][\w.]*\Z")
+_CALL = compile_bounded(r"[\w\]]\(")
+_EXPRESSION_GOES_ON = compile_bounded(r"[(\[{]|\s?(?:==|!=|\?\?|\|\||&&|\+)|\.\w|\s=\s")
 
 
 @lru_cache(1_024)
@@ -122,12 +124,12 @@ def in_code(text: str, start: int) -> bool:
     return text.count("(", line, start) > closed and len(_CALL.findall(text, line, start)) > closed
 
 
-_LABEL = proven(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
+_LABEL = compile_bounded(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
 _WHOSE = (
     r"(?:\s{1,2}\(?(?:for|of|to|on|in|at|für|vom|von|zum|zur|de|del|della|da|do|pour|para|van|per)\s"
     r"(?:\w{1,6}\s)?[\w@.-]{1,40}\)?|\s{1,2}\(\w{1,20}\))"
 )
-_IS = proven(
+_IS = compile_bounded(
     rf"\d?(?P<sign>\\?[\"'`\]]{{0,2}}\*{{0,2}}{_WHOSE}?\*{{0,2}}\s{{0,3}}(?:\[\d{{0,4}}\]\s?|string\s)?(?P<operator>=>|->|[-–—](?=\s)|:{{0,3}}=|[.?+]=|[:|])(?![:=])\*{{0,2}}\s{{0,8}})"
     rf"|{_WHOSE}?(?:['’]s(?=\s)|\s{{1,3}}(?:(?:is|was)\s(?:now|(?:set|changed|reset)\sto)|is|was|lautet|ist|war|est|c['’]est|était|es|era|è|é|foi|är|er|jest|to)"
     r"|\s{0,2}(?:是|为|為|は|는|은))(?P<said>\s?:\s{0,3}|\s{1,3}|(?<=[是为為は는은]))"
@@ -138,44 +140,44 @@ _AMPERSAND = r"&(?![\w.%\[\]-]{0,60}=|#?\w{1,8};|[&\s]|\Z)"
 """Within a value: not before the next field of a query, as a character's name of HTML, or as the shell has it."""
 _PLAIN = r"[^\s\"'`\\,;()<>&|。、]"
 _LONGEST_VALUE = 400
-_VALUE = proven(
+_VALUE = compile_bounded(
     r"[fbru]{0,2}(?:(?P<plain>[\"'`])(?P<escaped>(?:(?!(?P=plain))[^\n\\]|\\[^\n]){1,400}+)(?P=plain)"
     r"|\\(?P<inner>[\"'])(?P<nested>(?:[^\"'\n\\]|\\\\(?:\\[\"']|[^\n\"'])){1,400}+)\\(?P=inner)"
     r"|(?P<quote>\\[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote))"
     rf"|\*{{0,2}}(?P<bare>(?:{_PLAIN}{{1,400}}+|{_AMPERSAND})(?:{_AMPERSAND}{_PLAIN}{{0,400}}+){{0,40}}+)"
 )
-_REST = proven(rf"{_PLAIN}*+")
-_BYPASS = proven(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
+_REST = compile_bounded(rf"{_PLAIN}*+")
+_BYPASS = compile_bounded(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
 _NOT_ITS_END = ".,;:*}]"
-_DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
-_SYMBOL = proven(r"[^\w.:/-]")
-_SIGN = proven(r"[!#$%^&*?~+@]")
-_WITH_DIGITS_INSIDE = proven(r"\A(?=[\w-]*?[A-Za-z]\d{1,4}[A-Za-z])[\w-]{8,100}+\Z")
+_DIGIT, _LETTER = compile_bounded(r"\d"), compile_bounded(r"[^\W\d_]")
+_SYMBOL = compile_bounded(r"[^\w.:/-]")
+_SIGN = compile_bounded(r"[!#$%^&*?~+@]")
+_WITH_DIGITS_INSIDE = compile_bounded(r"\A(?=[\w-]*?[A-Za-z]\d{1,4}[A-Za-z])[\w-]{8,100}+\Z")
 """As no name of a test has them."""
-_HYPHENED = proven(r"\A[A-Z][a-z]{2,30}+-[a-z]{2,30}+\Z")
-_CJK = proven(r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]")
-_LAST_ON_LINE = proven(
+_HYPHENED = compile_bounded(r"\A[A-Z][a-z]{2,30}+-[a-z]{2,30}+\Z")
+_CJK = compile_bounded(r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]")
+_LAST_ON_LINE = compile_bounded(
     r"[.,;*]{0,3}[ \t]{0,400}+(?:\\[rn]|[\r\n#\"'<]|\Z|//|[,;] \w{1,40}\s?[:=]"
     r"|\|[ \t]{0,400}+(?:\n(?![ \t]{0,400}+\|[ \t]{0,400}+:?-)|\Z))"
 )
-_NO_KEY = proven(
+_NO_KEY = compile_bounded(
     r"\A(?:v?\d+(?:\.\d+)+|.*\.(?:json|pem|key|ya?ml|txt|crt|py|ts|js|toml|md)|\d{4}-\d\d-\d\d.*)\Z", re.IGNORECASE
 )
-_PATH = proven(r"\A(?:[~.]{0,2}/|~$|[A-Za-z]:/).*\Z")
+_PATH = compile_bounded(r"\A(?:[~.]{0,2}/|~$|[A-Za-z]:/).*\Z")
 _CELLS_BEFORE = 2
 """A word in the third column or later stands in a heading, or under one, as a cell beside it does not."""
-_ARGUMENT_LINE = proven(r",[ \t]{0,400}+(?:\n|\Z)")
-_SPACE = proven(r"\s")
-_KEY_CHARACTERS = proven(r"\A[\w.~+/=:%-]+\Z")
-_WORD = proven(r"\A(?!\w+\.\w)\S*[^\s:]\Z")
+_ARGUMENT_LINE = compile_bounded(r",[ \t]{0,400}+(?:\n|\Z)")
+_SPACE = compile_bounded(r"\s")
+_KEY_CHARACTERS = compile_bounded(r"\A[\w.~+/=:%-]+\Z")
+_WORD = compile_bounded(r"\A(?!\w+\.\w)\S*[^\s:]\Z")
 _SHORTEST_PASSWORD = 4
-_PHRASE = proven(
+_PHRASE = compile_bounded(
     r"^[ \t>*|-]*+(?:\d++[.|)]?[ \t]++)?[\"'*_]*+(?:[^\W\d]{1,60}[ _-])?"
     rf"(?:{PASSWORD}|(?<=[_-])pass(?=[\"']?\s?[:=]))(?<!s)"
     r"[\"'*_]{0,9}+[ \t]?[:=]\*{0,2}[ \t]++(?P<secret>[\w'’-]{2,30}(?: [\w'’-]{2,30}){1,7})[ \t]*+$",
     re.MULTILINE,
 )
-_OWN = proven(
+_OWN = compile_bounded(
     r"\b(?:my|our|mein|unser|mon|notre|mi|nuestra|la mia|la nostra|a minha|a nossa|minha|nossa|mijn|ons|moje|mitt)\s"
     r"(?:[\w-]{1,20}\s){0,2}?"
     rf"(?:{PASSWORD}|pw)(?:\s(?:for|of|to|on|at|für|de|pour|para|per)\s[\w@.-]{{1,40}})?"
@@ -185,19 +187,19 @@ _OWN = proven(
 """Behind these any word is one, but those that say something of it."""
 _WORDS_OF_PHRASES = frozenset({"correct", "here", "open", "work", "wrong", "strong", "weak", "private"})
 """Words of manuals that are as good as any other in a phrase."""
-_LONE = proven(r"\A[A-Za-z0-9]{20,400}\Z")
-_FILE_LINE = proven(
+_LONE = compile_bounded(r"\A[A-Za-z0-9]{20,400}\Z")
+_FILE_LINE = compile_bounded(
     r"^[ \t]*+(?:(?:export|set|env|ARG|ENV|-)[ \t]++)?[\w.-]{0,60}?(?:PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|SECRET|TOKEN"
     r"|(?:API|ACCESS|PRIVATE|SECRET|AUTH|ENCRYPTION|SIGNING)_?KEY|CREDENTIALS?)="
     r"(?P<secret>(?!\S*&\w+=)[^\s\"'`]{4,400})[ \t]*+$",
     re.MULTILINE,
 )
-_PROPERTY_LINE = proven(
+_PROPERTY_LINE = compile_bounded(
     r"^[ \t]*+[\w.-]{0,60}(?:password|passwd|passphrase|passwort)="
     r"(?P<secret>(?!\S*&\w+=)[^\s\"'`]{4,400}(?<![,()]))[ \t]*+$",
     re.MULTILINE | re.IGNORECASE,
 )
-_ENVIRONMENT = proven(
+_ENVIRONMENT = compile_bounded(
     r"\b[A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|_PASS|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
     r"=(?P<secret>[^\s\"'`\\,;()<>&|$]{4,200})"
 )
@@ -205,9 +207,9 @@ _UUID = r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
 _NO_KEYS = (
     "primary|foreign|partition|cache|sort|row|idempotency|dedup|routing|object|public|message|record|sharding|event"
 )
-_BARE_KEY = Hinted(
+_BARE_KEY = PrefilteredPattern(
     ("key",),
-    proven(
+    compile_bounded(
         rf"(?:(?<![\w-])(?P<name>[A-Z][A-Z0-9_]{{0,60}}_KEY|KEY)"
         r"|\b(?:const|let|var|val|final|static|string)[ \t]{1,8}"
         r"(?P<declared>[A-Za-z][A-Za-z0-9_]{0,60}(?:Key|_KEY|_key))"
@@ -216,23 +218,23 @@ _BARE_KEY = Hinted(
     ),
 )
 """A UUID is a key where a setting says so; keys of tables and messages are UUIDs, too."""
-_KEY_OF_ROWS = proven(rf"(?:{_NO_KEYS})_?key\Z", re.IGNORECASE)
-_SONAR_LOGIN = Hinted(
+_KEY_OF_ROWS = compile_bounded(rf"(?:{_NO_KEYS})_?key\Z", re.IGNORECASE)
+_SONAR_LOGIN = PrefilteredPattern(
     ("sonar",),
-    proven(
+    compile_bounded(
         r"\bsonar[._-]?(?:login|token)[\"']?[ \t]{0,8}[:?]{0,3}[=:][ \t]{0,8}[\"']?(?P<secret>[0-9a-z]{40})(?!\w)",
         re.IGNORECASE,
     ),
 )
-_GEM_SERVER = Hinted(
+_GEM_SERVER = PrefilteredPattern(
     ("bundle_",),
-    proven(
+    compile_bounded(
         r"\bBUNDLE_[A-Z0-9]{1,40}(?:_{1,3}[A-Z0-9]{1,40}){0,8}__[A-Z0-9]{2,20}[ \t]{0,8}[:=][ \t]{0,8}[\"']?"
         r"(?P<secret>[^\s\"':;&$<>@/]{2,100}:[^\s\"':;&$<>@/]{2,200})"
     ),
 )
 """Bundler's user and password for a server, whose dots are written as two underscores."""
-_NEXT_COMMAND = proven(r"[ \t]{0,80}+&&[ \t]{0,80}+[a-z./]")
+_NEXT_COMMAND = compile_bounded(r"[ \t]{0,80}+&&[ \t]{0,80}+[a-z./]")
 """Behind an assignment of the shell's."""
 
 
@@ -247,53 +249,53 @@ class _Value(NamedTuple):
     end: int
 
 
-def assigned(text: str) -> Iterator[Hit]:
+def find_assigned_secrets(text: str) -> Iterator[RecognizerMatch]:
     """Every secret that a word announces; the same characters may be found more than once."""
     covered = 0
-    for label in _LABEL.finditer(lower(text)):
+    for label in _LABEL.finditer(to_lower_same_length(text)):
         found = _value_of(text, label)
         if found is None or found.end <= covered or not _counts(text, found):
             continue
         end = _end_of_long(text, found)
-        yield Hit("SECRET", found.start, end, 0.9)
+        yield RecognizerMatch("SECRET", found.start, end, 0.9)
         # What was masked in part is not taken: then a value within it may be.
         if MASK not in text[found.start : end]:
             covered = end
-    for phrase in _PHRASE.finditer(lower(text)):
+    for phrase in _PHRASE.finditer(to_lower_same_length(text)):
         if (PROSE - _WORDS_OF_PHRASES).isdisjoint(phrase["secret"].split()):
-            yield Hit("SECRET", *phrase.span("secret"), 0.9)
+            yield RecognizerMatch("SECRET", *phrase.span("secret"), 0.9)
     yield from _own(text)
     yield from _on_lines(text)
     yield from _of_programs(text)
 
 
-def _of_programs(text: str) -> Iterator[Hit]:
+def _of_programs(text: str) -> Iterator[RecognizerMatch]:
     """What settings of certain programs hold, and keys that are UUIDs."""
-    lowered = lower(text)
+    lowered = to_lower_same_length(text)
     for key in _BARE_KEY.matches(text, lowered):
         if not _KEY_OF_ROWS.search(key["name"] or key["declared"] or ""):
-            yield Hit("SECRET", *key.span("secret"), 0.9)
+            yield RecognizerMatch("SECRET", *key.span("secret"), 0.9)
     for pattern in (_SONAR_LOGIN, _GEM_SERVER):
         for match in pattern.matches(text, lowered):
             if not is_stand_in(match["secret"]):
-                yield Hit("SECRET", *match.span("secret"), 0.9)
+                yield RecognizerMatch("SECRET", *match.span("secret"), 0.9)
 
 
-def _own(text: str) -> Iterator[Hit]:
-    for own in _OWN.finditer(lower(text)):
+def _own(text: str) -> Iterator[RecognizerMatch]:
+    for own in _OWN.finditer(to_lower_same_length(text)):
         start = own.start("secret")
         value = text[start : own.end("secret")].rstrip(_NOT_ITS_END)
         if value.rstrip("!?").lower() not in SAID_OF_SECRETS and not is_stand_in(value):
-            yield Hit("SECRET", start, start + len(value), 0.9)
+            yield RecognizerMatch("SECRET", start, start + len(value), 0.9)
 
 
-def _on_lines(text: str) -> Iterator[Hit]:
+def _on_lines(text: str) -> Iterator[RecognizerMatch]:
     for pattern in (_FILE_LINE, _PROPERTY_LINE, _ENVIRONMENT):
         for match in pattern.finditer(text):
             start, end = match.span("secret")
             code = is_code(text, start, end) and not (pattern is _ENVIRONMENT and _NEXT_COMMAND.match(text, end))
             if not (code or is_stand_in(text[start:end]) or _PATH.match(text[start:end])):
-                yield Hit("SECRET", start, end, 0.9)
+                yield RecognizerMatch("SECRET", start, end, 0.9)
 
 
 def _value_of(text: str, label: re.Match[str]) -> _Value | None:

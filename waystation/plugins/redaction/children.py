@@ -11,21 +11,21 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from waystation.kernel.errors import RedactionFailed, TextNotRedacted
-from waystation.plugins.redaction.rules import Rules
+from waystation.kernel.errors import RedactionFailed, TextRedactionError
+from waystation.plugins.redaction.rules import DetectionConfig
 from waystation.plugins.redaction.stretches import (
     LOADING_SECONDS,
-    Lane,
-    Loading,
-    NotHeld,
-    NotSearched,
-    SearchedStretch,
-    Stretch,
+    ChunkSearchRequest,
+    ChunkSearchResult,
+    LoadRulesRequest,
+    SearchFailure,
+    SerialThreadRunner,
+    TextRequiredResponse,
     TimeLimit,
-    answer_of,
-    request_bytes,
+    decode_search_answer,
+    encode_search_request,
 )
-from waystation.security.children import Child, ChildFailed, ChildHung
+from waystation.security.children import ChildFailed, ChildTimeoutError, ConfinedProcess
 
 STUCK_SECONDS = 5.0
 """Where every child is at one stretch for so long and others wait, one more is begun for them."""
@@ -41,14 +41,14 @@ _TRIES = 2
 _PROGRAM = "waystation.plugins.redaction.text_search"
 
 
-class _Gone(TextNotRedacted):
+class _Gone(TextRedactionError):
     """The child died, maybe of this text."""
 
 
-class Children:
-    """A `Searcher`: as many processes as are wanted. To be used within one event loop."""
+class SearchProcessPool:
+    """A `SearchBackend`: as many processes as are wanted. To be used within one event loop."""
 
-    def __init__(self, rules: Rules, count: int) -> None:
+    def __init__(self, rules: DetectionConfig, count: int) -> None:
         self._begun: Callable[[], _Searching] = lambda: _Searching(rules, self._threads)
         self._count = count
         self._threads = ThreadPoolExecutor(count + MOST_SPARES, "redaction")
@@ -68,12 +68,12 @@ class Children:
         """Begin all of them. Raises RedactionFailed."""
         await asyncio.gather(*(child.load() for child in self._all))
 
-    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
-        """See `Searcher`.
+    async def search(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
+        """See `SearchBackend`.
 
         Raises:
-            TextTookTooLong: it was killed since there was no time left. Waiting for a turn takes none.
-            TextNotRedacted: two children died one after the other.
+            RedactionTimeoutError: it was killed since there was no time left. Waiting for a turn takes none.
+            TextRedactionError: two children died one after the other.
             RedactionFailed: none can search now.
         """
         for _ in range(_TRIES - 1):
@@ -90,7 +90,7 @@ class Children:
             child.end()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _searched(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
+    async def _searched(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
         child = await self._turn()
         # Who waits may be cancelled; the child is asked to the end, and then free for others.
         asking = asyncio.create_task(self._asked(child, text, stretch, limit))
@@ -102,8 +102,8 @@ class Children:
         return outcome
 
     async def _asked(
-        self, child: "_Searching", text: str, stretch: Stretch, limit: TimeLimit
-    ) -> SearchedStretch | RedactionFailed:
+        self, child: "_Searching", text: str, stretch: ChunkSearchRequest, limit: TimeLimit
+    ) -> ChunkSearchResult | RedactionFailed:
         try:
             return await child.search(text, stretch, limit)
         except RedactionFailed as failed:
@@ -176,9 +176,9 @@ class Children:
 class _Searching:
     """One process, begun when it is first asked, and never asked again after its end: an answer might be late."""
 
-    def __init__(self, rules: Rules, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, rules: DetectionConfig, threads: ThreadPoolExecutor) -> None:
         self._rules, self._threads = rules, threads
-        self._child: Child | None = None
+        self._child: ConfinedProcess | None = None
         self._loaded = asyncio.Lock(), asyncio.Event()
         self.asked_at = float("inf")
         """On the monotonic clock."""
@@ -197,51 +197,55 @@ class _Searching:
                 return
             try:
                 # By the thread of the event loop: on Linux it ends with the one that starts it.
-                self._child = self._child or Child(_PROGRAM)
-                await self._ask(self._child, request_bytes(Loading.of(self._rules)), "", LOADING_SECONDS)
+                self._child = self._child or ConfinedProcess(_PROGRAM)
+                await self._ask(
+                    self._child, encode_search_request(LoadRulesRequest.of(self._rules)), "", LOADING_SECONDS
+                )
             except (ChildFailed, OSError):
                 self.end()
                 raise RedactionFailed("a process of redaction could not be started") from None
             loaded.set()
 
-    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
+    async def search(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
         """What is found. Raises RedactionFailed."""
         await self.load()
         self.asked_at = time.monotonic()
         try:
             return await self._found(text, stretch, limit)
-        except ChildHung:
-            raise limit.passed() from None
+        except ChildTimeoutError:
+            raise limit.make_timeout_error() from None
         except ChildFailed:
             raise _Gone("a process of redaction ended while it searched this text") from None
         finally:
-            limit.spend(time.monotonic() - self.asked_at)
+            limit.charge(time.monotonic() - self.asked_at)
             self.asked_at = float("inf")
 
-    async def _found(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
+    async def _found(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
         assert self._child is not None
         is_there = len(text) > LONG and (stretch.first, stretch.view) != (0, 0)
         for given in (None, text) if is_there else (text,):
-            answer = await self._ask(self._child, request_bytes(stretch, given), text, limit.left)
-            if isinstance(answer, SearchedStretch):
+            answer = await self._ask(self._child, encode_search_request(stretch, given), text, limit.left)
+            if isinstance(answer, ChunkSearchResult):
                 return answer
         raise _Gone("a process of redaction lost this text")
 
-    async def _ask(self, child: Child, request: bytes, text: str, seconds: float) -> SearchedStretch | NotHeld:
+    async def _ask(
+        self, child: ConfinedProcess, request: bytes, text: str, seconds: float
+    ) -> ChunkSearchResult | TextRequiredResponse:
         """Raises ChildFailed: it has ended; RedactionFailed: it says so."""
         if self.ended:
             raise ChildFailed
         loop = asyncio.get_running_loop()
         try:
             said = await loop.run_in_executor(self._threads, child.ask, request, seconds)
-            answer = answer_of(said, text)
+            answer = decode_search_answer(said, text)
         except ChildFailed:
             self.end()
             raise
         except (ValueError, RuntimeError):  # it says what makes no sense, or the threads are closed
             self.end()
             raise ChildFailed from None
-        if isinstance(answer, NotSearched):
+        if isinstance(answer, SearchFailure):
             raise answer.error
         return answer
 
@@ -257,24 +261,24 @@ if TYPE_CHECKING:
 
 
 class LocalSearch:
-    """A `Searcher`. One thread computes; what hangs is left behind in it, since no thread can be ended."""
+    """A `SearchBackend`. One thread computes; what hangs is left behind in it, since no thread can be ended."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: DetectionConfig) -> None:
         self._rules = rules
-        self._lane = Lane()
+        self._lane = SerialThreadRunner()
 
     async def load(self) -> None:
-        """See `Searcher`."""
+        """See `SearchBackend`."""
         await self._lane.run(self._load, TimeLimit(LOADING_SECONDS))
 
-    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
-        """See `Searcher`."""
+    async def search(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
+        """See `SearchBackend`."""
         searched = await self._lane.run(lambda: self._search.searched(stretch, text), limit)
-        assert not isinstance(searched, NotHeld)
+        assert not isinstance(searched, TextRequiredResponse)
         return searched
 
     def close(self) -> None:
-        """See `Searcher`."""
+        """See `SearchBackend`."""
         self._lane.close()
 
     def _load(self) -> None:

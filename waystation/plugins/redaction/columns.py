@@ -15,7 +15,7 @@ from itertools import chain, pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
-from waystation.kernel.patterns import literals, proven
+from waystation.kernel.patterns import compile_bounded, compile_literals
 from waystation.plugins.redaction.assignments import (
     ACCESS,
     CARD,
@@ -24,10 +24,10 @@ from waystation.plugins.redaction.assignments import (
     PHONE,
     UNLIKE_A_WORD,
     is_stand_in,
-    lower,
+    to_lower_same_length,
 )
-from waystation.plugins.redaction.finds import Found
-from waystation.plugins.redaction.formats import Hit
+from waystation.plugins.redaction.finds import Detection
+from waystation.plugins.redaction.formats import RecognizerMatch
 from waystation.plugins.redaction.people import (
     CALLED_AFTER_PEOPLE,
     CAPITALISED,
@@ -37,15 +37,15 @@ from waystation.plugins.redaction.people import (
     OF_A_PERSON,
     PERSON_SAYS,
     STANDING_APART,
-    Word,
+    NameWord,
 )
 
 _NAME = rf"[\w .-]{{0,40}}?(?:(?P<password>{PASSWORD})|(?P<key>{ACCESS}|{KEY}))"
-_HEADING = proven(
+_HEADING = compile_bounded(
     rf"\A(?:{_NAME}|(?P<short>pass|pw|pass[ _-]word)|(?P<code>pin|cv[vc]2?)"
     rf"|[\w .-]{{0,20}}?(?:(?P<phone>{PHONE})|(?P<card>{CARD}))(?:[ -](?:numbers?|no\.?))?)\Z"
 )
-_ANY_NAME = proven(
+_ANY_NAME = compile_bounded(
     rf"{PASSWORD}|\b(?:pass|pw|pin|cv[vc]2?|pass[ _-]word)\b|{ACCESS}|{KEY}"
     r"|phone|fax|mobil|telef|\btel\b|handy|card|kart"
 )
@@ -53,28 +53,30 @@ _AROUND_A_HEADING = "\"'*_` \t\r\n"
 _SEPARATORS = "|│┃\t;,"
 _BLANKS = "  "
 """The separator of tables whose cells are parted by two blanks or more."""
-_GAP = proven(r" {2,}+|\t++")
+_GAP = compile_bounded(r" {2,}+|\t++")
 _QUOTABLE = "\t;,"
 """Between these, cells in quotes may hold them, and ends of lines."""
 _END_OF_DUMP = "\\."
 _LONGEST_ROW = 4_000
 """Characters: as far is the end of a cell in quotes looked for."""
-_FIELD_NAME = proven(
+_FIELD_NAME = compile_bounded(
     r"\A(?:\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*"
     r"|[A-Za-z_][\w.-]* [\w.-]+\s*|[A-Z][\w.-]*(?: [\w.-]++){2,3}\s*)\Z"
 )
 """Two words, and more with a capital, count where no blank is before them, as there is behind a comma of a sentence."""
-_RULE = proven(r"\A[ \t|│┃:+]*+[-=─━═┼╪├╞][\s|│┃:+=─━═┼╪├┤╞╡-]*+\Z")
-_CODE = proven(r"\A\d{3,8}\Z")
-_LEAST_KEY = proven(
+_RULE = compile_bounded(r"\A[ \t|│┃:+]*+[-=─━═┼╪├╞][\s|│┃:+=─━═┼╪├┤╞╡-]*+\Z")
+_CODE = compile_bounded(r"\A\d{3,8}\Z")
+_LEAST_KEY = compile_bounded(
     rf"\A(?:(?=[^\s]*\d)(?=[^\s]*[a-z])\S{{6,}}|{UNLIKE_A_WORD}|(?-i:(?=\S*[a-z][A-Z])[\w+/=-]{{24,}}))\Z",
     re.IGNORECASE,
 )
-_PHONE = proven(r"\A(?=(?:\D*\d){7,15}\D*\Z)(?![1-9]\d{0,8}\Z|\d+\.\d+\Z|\d{4}-\d\d-\d\d\Z)[+(]?\d[\d ()./-]*\d\Z")
+_PHONE = compile_bounded(
+    r"\A(?=(?:\D*\d){7,15}\D*\Z)(?![1-9]\d{0,8}\Z|\d+\.\d+\Z|\d{4}-\d\d-\d\d\Z)[+(]?\d[\d ()./-]*\d\Z"
+)
 """A few digits without a sign may be a count, of calls from mobiles, say."""
-_CARD = proven(r"\A\d(?:[ -]?\d){12,18}\Z")
-_ANYTHING = proven(r"\A(?=..)\S++(?: \S++){0,5}\Z")
-_TELLING = proven(r"\A(?=\S*[\d!#$%^&*?~+@])\S{4,}\Z")
+_CARD = compile_bounded(r"\A\d(?:[ -]?\d){12,18}\Z")
+_ANYTHING = compile_bounded(r"\A(?=..)\S++(?: \S++){0,5}\Z")
+_TELLING = compile_bounded(r"\A(?=\S*[\d!#$%^&*?~+@])\S{4,}\Z")
 
 
 _FITS = MappingProxyType(
@@ -90,7 +92,7 @@ _FITS = MappingProxyType(
 """By the group of the heading: what the column holds, and the form of it."""
 
 
-_MARKS = MappingProxyType({mark: literals([mark, '"']) for mark in _SEPARATORS})
+_MARKS = MappingProxyType({mark: compile_literals([mark, '"']) for mark in _SEPARATORS})
 
 
 class _Column(NamedTuple):
@@ -99,9 +101,9 @@ class _Column(NamedTuple):
     fits: re.Pattern[str]
 
 
-def in_columns(text: str) -> Iterator[Hit]:
+def find_column_values(text: str) -> Iterator[RecognizerMatch]:
     """The cells under such a heading, down to the first line of another form."""
-    lowered = lower(text)
+    lowered = to_lower_same_length(text)
     read = 0
     for name in _ANY_NAME.finditer(lowered):
         if name.start() < read:
@@ -141,7 +143,7 @@ def _columns(names: Sequence[str], separator: str) -> list[_Column]:
 
 
 def _meaning(name: str) -> re.Match[str] | None:
-    return _HEADING.match(lower(name).strip(_AROUND_A_HEADING).replace("_", " "))
+    return _HEADING.match(to_lower_same_length(name).strip(_AROUND_A_HEADING).replace("_", " "))
 
 
 def _goes_on(text: str, start: int, separator: str) -> bool:
@@ -182,7 +184,9 @@ def _row_end(text: str, position: int, separator: str) -> int:
     return longer if quotes % 2 == 0 and longer <= last else end
 
 
-def _cells_below(text: str, position: int, form: _Form, columns: Sequence[_Column]) -> Generator[Hit, None, int]:
+def _cells_below(
+    text: str, position: int, form: _Form, columns: Sequence[_Column]
+) -> Generator[RecognizerMatch, None, int]:
     """Ends with the place behind the table."""
     while position < len(text):
         end = _row_end(text, position, form.separator)
@@ -198,20 +202,22 @@ def _cells_below(text: str, position: int, form: _Form, columns: Sequence[_Colum
     return position
 
 
-def _cells(row: str, cells: Sequence[tuple[int, int]], columns: Sequence[_Column], position: int) -> Iterator[Hit]:
+def _cells(
+    row: str, cells: Sequence[tuple[int, int]], columns: Sequence[_Column], position: int
+) -> Iterator[RecognizerMatch]:
     for number, type_, fits in columns:
         value = row[slice(*cells[number])].strip().strip("\"'`")
         if fits.match(value) and not is_stand_in(value):
             start = position + row.index(value, cells[number][0])
-            yield Hit(type_, start, start + len(value), 0.9)
+            yield RecognizerMatch(type_, start, start + len(value), 0.9)
 
 
-_COPY = proven(
+_COPY = compile_bounded(
     r"\bcopy\s++[^\s(]{1,200}+\s*+\((?P<columns>[^()]{1,2000}+)\)\s*+from\s++stdin[^\n]{0,200}+\n", re.IGNORECASE
 )
 
 
-def _copied(text: str, lowered: str) -> Iterator[Hit]:
+def _copied(text: str, lowered: str) -> Iterator[RecognizerMatch]:
     """Rows of PostgreSQL's dumps, whose columns the statement before them names."""
     copy = _COPY.search(text) if "stdin" in lowered else None
     while copy:
@@ -222,15 +228,15 @@ def _copied(text: str, lowered: str) -> Iterator[Hit]:
         copy = _COPY.search(text, position)
 
 
-_NAMES_AND_VALUES = proven(
+_NAMES_AND_VALUES = compile_bounded(
     r"^[ \t|│\"']{0,40}+(?:key|name|variable|setting|parameter|property|field)[\"']?"
     r"(?:[ \t]{0,80}+(?P<mark>[|│,;])[ \t]{0,80}+|[ \t]{1,80}+)[\"']?value[\"']?[ \t|│\r]{0,80}+$",
     re.MULTILINE,
 )
-_NAME_AND_VALUE = proven(r"\A[ \t]*+(?P<name>\S++)[ \t]++(?P<value>\S++)[ \t\r]*+\Z")
+_NAME_AND_VALUE = compile_bounded(r"\A[ \t]*+(?P<name>\S++)[ \t]++(?P<value>\S++)[ \t\r]*+\Z")
 
 
-def _in_pairs(text: str, lowered: str) -> Iterator[Hit]:
+def _in_pairs(text: str, lowered: str) -> Iterator[RecognizerMatch]:
     """Values beside names of secrets, under a heading that says *name* and *value*."""
     read = 0
     for heading in _NAMES_AND_VALUES.finditer(lowered):
@@ -244,7 +250,7 @@ def _in_pairs(text: str, lowered: str) -> Iterator[Hit]:
         read = position
 
 
-def _pair(row: str, mark: str | None, position: int) -> Iterator[Hit]:
+def _pair(row: str, mark: str | None, position: int) -> Iterator[RecognizerMatch]:
     if mark is None:
         found = _NAME_AND_VALUE.match(row)
         cells = [found.span("name"), found.span("value")] if found else []
@@ -258,57 +264,57 @@ def _pair(row: str, mark: str | None, position: int) -> Iterator[Hit]:
 
 _SCORE = 0.5
 _ONE, _LAST = rf"(?P<name>{CAPITALISED})", rf"(?P<last>{CAPITALISED})"
-_SAYING = proven(rf"{STANDING_APART}{_ONE}(?={PERSON_SAYS})")
-_SPOKEN_TO = proven(
+_SAYING = compile_bounded(rf"{STANDING_APART}{_ONE}(?={PERSON_SAYS})")
+_SPOKEN_TO = compile_bounded(
     r"\b(?i:thanks|thank you|thx|cheers|hi|hello|hey|dear|(?:kind |best )?regards|sincerely|greetings|good morning)"
     rf",?[ \n]{_ONE}(?=[ \t]{{0,8}}+(?:[\n,.!?;:)]|\Z))"
 )
-_SPOKEN_OF = proven(
+_SPOKEN_OF = compile_bounded(
     r"\b(?i:ask(?:ed|s|ing)?|tell|told|ping(?:ed)?|e-?mail(?:ed)?|met(?: with)?|remind(?:ed)?|assigned to|thanks to"
     rf"|sp(?:oke|eak) (?:to|with)|talk(?:ed)? (?:to|with)|according to|says|said) {_ONE}(?! [A-Z])"
 )
-_ITEM = proven(rf"^[ \t]{{0,20}}+(?:[-*+]|\d{{1,3}}[.)])[ \t]\[[ xX]\][ \t]{_ONE}:[ \t]", re.MULTILINE)
+_ITEM = compile_bounded(rf"^[ \t]{{0,20}}+(?:[-*+]|\d{{1,3}}[.)])[ \t]\[[ xX]\][ \t]{_ONE}:[ \t]", re.MULTILINE)
 _AROUND_ONE = (_SPOKEN_TO, _SPOKEN_OF, _ITEM)
 _SHORTEST = 3
-_CELL_BEFORE_AN_ADDRESS = proven(
+_CELL_BEFORE_AN_ADDRESS = compile_bounded(
     rf"(?:^|(?<=[,;\t|\"]))[\" ]{{0,2}}{_ONE}\"?[,;\t|][ \"]{{0,2}}(?:(?P<local>[\w.+-]{{1,64}})@|<EMAIL_)",
     re.MULTILINE,
 )
-_SIDE_BY_SIDE = proven(
+_SIDE_BY_SIDE = compile_bounded(
     rf"(?:^|(?<=[,;\t|(\[]))[ \"']{{0,2}}{_ONE}[\"']?[ ]?[,;\t|][ \"']{{0,2}}{_LAST}"
     r"(?=[\"']?[ ]?(?:[,;\t|)\]\r\n]|\Z))",
     re.MULTILINE,
 )
-_ALONE = proven(
+_ALONE = compile_bounded(
     r"(?:<(?:td|th|dd|li|span|p|b|strong|name|author)>[ \t]{0,8}|\b(?:for|by|from|with|says|said|asked|user) )"
     rf"{_ONE} {_LAST}(?!\.?\w| [A-Z])"
 )
-_IN_CAPITALS = proven(
+_IN_CAPITALS = compile_bounded(
     r"(?<![\w.$/`'’-])(?<![A-Z] )(?P<name>[A-Z]{3,20})(?P<comma>,)? (?P<last>[A-Z]{3,20}(?:-[A-Z]{3,20})?)"
     r"(?![\w(./=`-]| [A-Z]{2})"
 )
-_NAMES_A_FILE = proven(
+_NAMES_A_FILE = compile_bounded(
     rf"{STANDING_APART}{_ONE} (?P<last>[^\W\d_a-z][^\W\d_]{{1,40}}+)"
     r"(?=\.(?:md|txt|pdf|docx?|xlsx?|csv|html?|eml|rtf|odt)\b)"
 )
 
 
-def saying_people(text: str, start: int, end: int) -> Iterator[Found]:
+def find_speaker_names(text: str, start: int, end: int) -> Iterator[Detection]:
     """Single names before what people do, or before an address, in this stretch of the text."""
     for match in _SAYING.finditer(text, start, end):
-        word = Word.of(text, *match.span("name"))
+        word = NameWord.of(text, *match.span("name"))
         if word.is_listed:
-            yield Found("PERSON", word.start, word.end, _SCORE)
+            yield Detection("PERSON", word.start, word.end, _SCORE)
 
 
-def people_around(text: str, start: int, end: int) -> Iterator[Found]:
+def find_people_by_context(text: str, start: int, end: int) -> Iterator[Detection]:
     """People in this stretch of the text, each of whom a list has a name of."""
     for begin, behind in chain(_single(text, start, end), _beside_each_other(text, start, end)):
-        yield Found("PERSON", begin, behind, _SCORE)
+        yield Detection("PERSON", begin, behind, _SCORE)
     for pattern, fits in ((_ALONE, _family_behind), (_NAMES_A_FILE, _family_behind), (_IN_CAPITALS, _in_capitals)):
         for match in pattern.finditer(text, start, end):
             if fits(match):
-                yield Found("PERSON", match.start("name"), match.end("last"), _SCORE)
+                yield Detection("PERSON", match.start("name"), match.end("last"), _SCORE)
     if not text[start:end].isascii():
         yield from _in_other_scripts(text, start, end)
 
@@ -316,11 +322,11 @@ def people_around(text: str, start: int, end: int) -> Iterator[Found]:
 def _single(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     for pattern in _AROUND_ONE:
         for match in pattern.finditer(text, start, end):
-            word = Word.of(text, *match.span("name"))
+            word = NameWord.of(text, *match.span("name"))
             if word.is_listed and len(word.part) >= _SHORTEST:
                 yield word.start, word.end
     for match in _CELL_BEFORE_AN_ADDRESS.finditer(text, start, end):
-        word = Word.of(text, *match.span("name"))
+        word = NameWord.of(text, *match.span("name"))
         is_of_address = word.part and word.is_only_a_name and (match["local"] or "").lower().startswith(word.part)
         if word.is_listed or is_of_address:
             yield word.start, word.end
@@ -329,12 +335,12 @@ def _single(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _beside_each_other(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Each of two cells."""
     for match in _SIDE_BY_SIDE.finditer(text, start, end):
-        words = [Word.of(text, *match.span(group)) for group in ("name", "last")]
+        words = [NameWord.of(text, *match.span(group)) for group in ("name", "last")]
         if _given_and_family(text, words) and all(word.is_listed and word.may_follow for word in words):
             yield from ((word.start, word.end) for word in words)
 
 
-def _given_and_family(text: str, words: Sequence[Word]) -> bool:
+def _given_and_family(text: str, words: Sequence[NameWord]) -> bool:
     """In either order; not the `NaN` of figures."""
     if not all(text[word.end - 1].islower() for word in words):
         return False
@@ -343,7 +349,7 @@ def _given_and_family(text: str, words: Sequence[Word]) -> bool:
 
 def _family_behind(match: re.Match[str]) -> bool:
     """Whether a list has the last word for a family name, and nothing speaks against the first."""
-    first, last = (Word.of(match.string, *match.span(group)) for group in ("name", "last"))
+    first, last = (NameWord.of(match.string, *match.span(group)) for group in ("name", "last"))
     if not first.may_begin or first.owns or last.part in CALLED_AFTER_PEOPLE or last.part.title() in CITIES:
         return False
     return last.part in FAMILY_NAMES and last.may_follow
@@ -351,7 +357,7 @@ def _family_behind(match: re.Match[str]) -> bool:
 
 def _in_capitals(match: re.Match[str]) -> bool:
     """`JOHN SMITH`, `SMITH, JOHN`; where nothing else is on the line, a list need not have the given name."""
-    first, last = (Word.of(match[group].title(), 0, len(match[group])) for group in ("name", "last"))
+    first, last = (NameWord.of(match[group].title(), 0, len(match[group])) for group in ("name", "last"))
     given, family = (last, first) if match["comma"] else (first, last)
     if family.part not in FAMILY_NAMES or not family.may_follow or family.part.title() in CITIES:
         return False
@@ -366,38 +372,38 @@ def _in_capitals(match: re.Match[str]) -> bool:
 _CYRILLIC = r"[А-ЯЁІЇЄҐ][а-яёіїєґ]{1,25}+(?:-[А-ЯЁІЇЄҐ][а-яёіїєґ]{1,25}+)?"
 _GREEK = r"[Α-ΩΆΈΉΊΌΎΏ][α-ωάέήίόύώϊϋΐΰ]{1,25}+"
 _IN_ONE_SCRIPT = rf"(?:{_CYRILLIC}(?: {_CYRILLIC}){{0,2}}|{_GREEK}(?: {_GREEK}){{0,2}})(?!\w)"
-_OTHER_SCRIPT = proven(rf"(?<!\w){_IN_ONE_SCRIPT}")
-_ENDS_AS_NAMES_DO = proven(
+_OTHER_SCRIPT = compile_bounded(rf"(?<!\w){_IN_ONE_SCRIPT}")
+_ENDS_AS_NAMES_DO = compile_bounded(
     r"(?:[оеё]в|[иы]н|[оеё]в[ауы]|[иы]н[ауы]|[оеёиы][вн]ым|[оеё]вой|[сц]к(?:ий|ая|ого|ому|им|ой|ую)|енко|чук|швили|дзе"
     r"|[оеё]вич(?:а|у|ем)?|[оеё]вн[аыу]|ичн[аыу]|όπουλος|οπούλου|ίδης|ίδου|άκης|άκη|ιάδης|ιάδου)\Z"
 )
-_NAMED = proven(rf"(?:(?:[Мм]еня|[Мм]ене) (?:зовут|звати)|(?:ФИО|[Ии]мя|Ім['’]я):) (?P<name>{_IN_ONE_SCRIPT})")
+_NAMED = compile_bounded(rf"(?:(?:[Мм]еня|[Мм]ене) (?:зовут|звати)|(?:ФИО|[Ии]мя|Ім['’]я):) (?P<name>{_IN_ONE_SCRIPT})")
 _OF_CHINA = (
     "(?:欧阳|歐陽|司马|司馬|诸葛|諸葛|[王李张張刘劉陈陳杨楊赵趙黄黃周吴吳徐孙孫胡朱高林何郭马馬罗羅梁宋郑鄭谢謝韩韓唐冯馮于"
     "董萧蕭程曹袁邓鄧许許傅沈曾彭吕呂苏蘇卢盧蒋蔣蔡贾賈丁魏薛叶葉阎閻余潘杜戴夏钟鍾汪田任姜范方石姚谭譚廖邹鄒熊金陆陸郝孔白崔康毛邱"
     "秦江史顾顧侯邵孟龙龍万萬段雷钱錢汤湯尹黎易常武乔喬贺賀赖賴龚龔])"
 )
-_CHINESE = proven(
+_CHINESE = compile_bounded(
     rf"(?:(?:我叫|名叫|名字(?:是|叫)|姓名(?:是|为|為)|(?:姓名|联系人|聯絡人|作者|负责人|負責人)[:：][ ]?"
     rf"|\b(?i:{OF_A_PERSON}|name)[ ]?[:=][ ]?[\"']?)(?P<name>{_OF_CHINA}[一-鿿]{{1,2}})"
     rf"|(?<![一-鿿])(?P<titled>{_OF_CHINA}[一-鿿]{{0,2}}?)(?=先生|女士|小姐))"
 )
 
 
-def _in_other_scripts(text: str, start: int, end: int) -> Iterator[Found]:
+def _in_other_scripts(text: str, start: int, end: int) -> Iterator[Detection]:
     """Where no list has names: by endings of Russian and Greek ones, and by who says that one follows."""
     for match in _OTHER_SCRIPT.finditer(text, start, end):
         if " " in match[0] and any(map(_ENDS_AS_NAMES_DO.search, match[0].split())):
-            yield Found("PERSON", *match.span(), _SCORE)
+            yield Detection("PERSON", *match.span(), _SCORE)
     for pattern in (_NAMED, _CHINESE):
         for match in pattern.finditer(text, start, end):
-            yield Found("PERSON", *match.span(match.lastgroup or 0), _SCORE)
+            yield Detection("PERSON", *match.span(match.lastgroup or 0), _SCORE)
 
 
 _LONGEST_NAME = 60
 
 
-def whole_name(text: str, find: Found) -> Found:
+def expand_to_full_name(text: str, find: Detection) -> Detection:
     """The find, and the other capitalised words of its script beside it: the language model sees half of such names."""
     if text[find.start : find.end].isascii():
         return find
@@ -409,18 +415,18 @@ def whole_name(text: str, find: Found) -> Found:
 
 
 _SIGNED_WORD = r"[^\W\d_a-z][^\W\d_]{1,40}(?:['’-][^\W\d_]{1,40}){0,3}"
-_SIGNED = proven(
+_SIGNED = compile_bounded(
     rf"\b(?:Author|Committer|(?:Signed-off|Co-authored|Reported|Reviewed|Acked|Tested)-by):[ \t]+"
     rf"(?P<name>{_SIGNED_WORD}(?: {_SIGNED_WORD}){{1,3}})"
 )
-_BESIDE_AN_ADDRESS = proven(
+_BESIDE_AN_ADDRESS = compile_bounded(
     rf"(?P<name>(?<![\w'’-]){_SIGNED_WORD} {_SIGNED_WORD})(?: at)? "
     rf"(?:(?<=at )[\w.+-]{{1,64}}@\w|<(?:EMAIL_[0-9a-f]{{12}}>|[\w.+-]{{1,64}}@\w))"
 )
 
 
-def signed(text: str, start: int, end: int) -> Iterator[Found]:
+def find_signature_names(text: str, start: int, end: int) -> Iterator[Detection]:
     """The names in this stretch of the text."""
     for pattern in (_SIGNED, _BESIDE_AN_ADDRESS):
         for match in pattern.finditer(text, start, end):
-            yield Found("PERSON", *match.span("name"), _SCORE)
+            yield Detection("PERSON", *match.span("name"), _SCORE)

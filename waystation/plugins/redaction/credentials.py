@@ -10,41 +10,41 @@ import base64
 import re
 from collections.abc import Iterator, Sequence
 
-from waystation.kernel.patterns import proven
-from waystation.plugins.redaction.assignments import is_drawn, is_stand_in, lower
-from waystation.plugins.redaction.formats import Hinted, Hit
+from waystation.kernel.patterns import compile_bounded
+from waystation.plugins.redaction.assignments import is_drawn, is_stand_in, to_lower_same_length
+from waystation.plugins.redaction.formats import PrefilteredPattern, RecognizerMatch
 
 _Span = tuple[int, int]
-_MARKER = proven(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")
-_PRIVATE = proven(r"\A(?:.* )?PRIVATE KEY(?: BLOCK)?\Z")
+_MARKER = compile_bounded(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")
+_PRIVATE = compile_bounded(r"\A(?:.* )?PRIVATE KEY(?: BLOCK)?\Z")
 _REACH = 40_000
 """Characters from a marker in which its key is looked for: the longest in use, behind time stamps."""
-_LINE = proven(r"(?:\\[nr])++|(?P<line>(?:[^\r\n\\]++|\\(?![nr]))++)")
-_A_CHARACTER = proven(r"[^\W_]")
-_BETWEEN = proven(r"(?:\s++|\\[nr])*+")
+_LINE = compile_bounded(r"(?:\\[nr])++|(?P<line>(?:[^\r\n\\]++|\\(?![nr]))++)")
+_A_CHARACTER = compile_bounded(r"[^\W_]")
+_BETWEEN = compile_bounded(r"(?:\s++|\\[nr])*+")
 _CHARACTERS = "[A-Za-z0-9+/=]"
 _AFTER = r"[\"'`,;|+*\\\s]{0,12}\Z"
-_WORDS = proven(rf"{_CHARACTERS}++(?: {_CHARACTERS}++)*+")
-_ENDS = proven(_AFTER)
-_LONG_WORD = proven(
+_WORDS = compile_bounded(rf"{_CHARACTERS}++(?: {_CHARACTERS}++)*+")
+_ENDS = compile_bounded(_AFTER)
+_LONG_WORD = compile_bounded(
     rf"(?<!{_CHARACTERS})(?:{_CHARACTERS}{{40}}|(?=[A-Za-z+/=]{{0,38}}\d){_CHARACTERS}{{16,39}}(?!{_CHARACTERS}))"
 )
-_TAIL = proven(rf"(?<![\w+/=])(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
-_CUT_OFF = proven(rf"\A[^A-Za-z+/=]*?(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
-_NO_BODY = proven(r"\A(?:[^A-Za-z]*\Z|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): )")
+_TAIL = compile_bounded(rf"(?<![\w+/=])(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
+_CUT_OFF = compile_bounded(rf"\A[^A-Za-z+/=]*?(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
+_NO_BODY = compile_bounded(r"\A(?:[^A-Za-z]*\Z|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): )")
 """Lines that may stand in the block beside the key: empty ones, and headers."""
 
 
-_IN_BASE64 = proven(
+_IN_BASE64 = compile_bounded(
     r"(?<![A-Za-z0-9+/=])LS0tL(?P<first>[A-Za-z0-9+/]{31,79})"
     r"(?P<rest>[A-Za-z0-9+/]*+(?:[ \t]{0,40}+(?:\\n|\r?\n)[ \t]{0,40}+[A-Za-z0-9+/]{16,}+)*+=*+)"
 )
 """Dashes at the beginning of what is encoded."""
-_PUTTY = proven(r"\bPrivate-Lines:[ \t]{0,8}+(?P<count>\d{1,4})[ \t\r]{0,80}+(?=\n|\\[nr]|\Z)")
-_PUTTY_MAC = proven(r"\bPrivate-(?:MAC|Hash):[ \t]{0,8}(?P<secret>[0-9a-f]{40,128})")
+_PUTTY = compile_bounded(r"\bPrivate-Lines:[ \t]{0,8}+(?P<count>\d{1,4})[ \t\r]{0,80}+(?=\n|\\[nr]|\Z)")
+_PUTTY_MAC = compile_bounded(r"\bPrivate-(?:MAC|Hash):[ \t]{0,8}(?P<secret>[0-9a-f]{40,128})")
 
 
-_LONG_TOKEN = proven(
+_LONG_TOKEN = compile_bounded(
     r"(?:token|secret|key|passw(?:or)?d|credentials?|assertion|session|auth|cookie)\d{0,2}\\?[\"'`\]]{0,2}[ \t]{0,8}"
     r"(?::?=|[:>])[ \t\n]{0,8}\\?[\"'`]?(?P<secret>(?=[A-Za-z_.~+/%-]{0,200}\d)[\w.~+/%-]{200,40000}+={0,2})",
     re.IGNORECASE,
@@ -52,33 +52,33 @@ _LONG_TOKEN = proven(
 """Its characters have no `=` and no `:`: what is read behind one name holds no other."""
 
 
-def private_keys(text: str) -> Iterator[Hit]:
+def find_private_keys(text: str) -> Iterator[RecognizerMatch]:
     """Every private key, as one secret where only white space is between its lines, else line by line; and tokens that
     are longer than any password.
     """
     yield from _of_putty(text)
     for token in _LONG_TOKEN.finditer(text):
-        yield Hit("SECRET", *token.span("secret"), 0.9)
+        yield RecognizerMatch("SECRET", *token.span("secret"), 0.9)
     for encoded in _IN_BASE64.finditer(text):
         written = f"LS0tL{encoded['first']}"
         if b"PRIVATE" in base64.b64decode(written[: len(written) // 4 * 4]):
-            yield Hit("SECRET", *encoded.span(), 1.0)
+            yield RecognizerMatch("SECRET", *encoded.span(), 1.0)
     markers = list(_MARKER.finditer(text))
     private = [number for number, marker in enumerate(markers) if _PRIVATE.match(marker["of"])]
     body = {span for number in private for span in _beside(text, markers, number)}
     for start, end in _joined(text, body, [markers[number].span() for number in private]):
-        yield Hit("SECRET", start, end, 1.0)
+        yield RecognizerMatch("SECRET", start, end, 1.0)
 
 
-def _of_putty(text: str) -> Iterator[Hit]:
+def _of_putty(text: str) -> Iterator[RecognizerMatch]:
     """The private lines of a key of PuTTY's, whose header says how many they are, and their checksum."""
     for header in _PUTTY.finditer(text):
         lines = _lines(text, header.end(), min(len(text), header.end() + _REACH))[: int(header["count"])]
         body = {(offset + found[0], offset + found[1]) for line, offset in lines if (found := _body(line))}
         for start, end in _joined(text, body, []):
-            yield Hit("SECRET", start, end, 1.0)
+            yield RecognizerMatch("SECRET", start, end, 1.0)
     for mac in _PUTTY_MAC.finditer(text):
-        yield Hit("SECRET", *mac.span("secret"), 1.0)
+        yield RecognizerMatch("SECRET", *mac.span("secret"), 1.0)
 
 
 def _beside(text: str, markers: Sequence[re.Match[str]], number: int) -> Iterator[_Span]:
@@ -150,23 +150,23 @@ def _joined(text: str, body: set[_Span], markers: Sequence[_Span]) -> Iterator[_
         yield start, end
 
 
-_NAMED_KEY = Hinted(
+_NAMED_KEY = PrefilteredPattern(
     ("key",),
-    proven(
+    compile_bounded(
         r"(?<![\w.-])(?P<name>[A-Za-z](?:[\w.-]{0,60}?(?:[_.-][Kk]ey|_KEY|[a-z0-9]Key)|\w{1,30}key))\d{0,2}"
         r"(?:[ \t]string)?\\?[\"'`\]]{0,2}[ \t]{0,8}(?::?=|:|=>)[ \t]{0,8}\\?[\"'`]?"
         r"(?P<secret>[A-Za-z0-9_-]{20,200}+)(?![\w./@(\[-])"
     ),
 )
-_SAID_KEY = Hinted(
+_SAID_KEY = PrefilteredPattern(
     ("key is", "key was", "key: ", "key - "),
-    proven(
+    compile_bounded(
         r"(?P<name>\w{1,40}[ \t]key)(?:[ \t](?:is|was)(?:[ \t]now)?:?|:|[ \t]-)[ \t]{1,3}[\"'`]?"
         r"(?P<secret>[A-Za-z0-9_-]{20,200}+)(?![\w./@(\[-])",
         re.IGNORECASE,
     ),
 )
-_OPENS_NOTHING = proven(
+_OPENS_NOTHING = compile_bounded(
     r"(?:primary|foreign|partition|cache|sort|row|idempotency|dedup\w{0,12}|routing|object|public|pub|publishable|site|host"
     r"|message|record|shard(?:ing)?|event|content|index|group|lookup|translation|storage|s3|blob|file|image|asset|item"
     r"|join|unique|hash|dict|map|memo|state|redis|bucket|commit|issue|query|trace|build|artifact|digest|request|batch"
@@ -176,13 +176,13 @@ _OPENS_NOTHING = proven(
     r"[_. -]?key\Z",
     re.IGNORECASE,
 )
-_CHANGE = proven(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]")
+_CHANGE = compile_bounded(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]")
 _LEAST_CHANGES = 5
 """Between letters and digits: names and dates have fewer."""
-_A_UUID = proven(r"\A[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
+_A_UUID = compile_bounded(r"\A[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
 
 
-def named_keys(text: str, lowered: str) -> Iterator[Hit]:
+def find_service_keys(text: str, lowered: str) -> Iterator[RecognizerMatch]:
     """Keys by the name of the service that they are for: `sendgrid_key: …`, *your weather key is …*."""
     for pattern in (_NAMED_KEY, _SAID_KEY):
         for match in pattern.matches(text, lowered):
@@ -190,38 +190,38 @@ def named_keys(text: str, lowered: str) -> Iterator[Hit]:
             if _OPENS_NOTHING.search(match["name"]) or _A_UUID.match(value):
                 continue
             if len(_CHANGE.findall(value)) >= _LEAST_CHANGES:
-                yield Hit("SECRET", *match.span("secret"), 0.9)
+                yield RecognizerMatch("SECRET", *match.span("secret"), 0.9)
 
 
 _CODE = r"(?:[0-9a-z]{4,5}-[0-9a-z]{4,5}|\d{4} \d{4}|\d{8})(?!\w)"
-_RECOVERY_CODES = Hinted(
+_RECOVERY_CODES = PrefilteredPattern(
     ("backup code", "recovery code", "scratch code", "backup-code", "recovery-code"),
-    proven(
+    compile_bounded(
         r"\b(?:backup|recovery|scratch)[ -]codes?[\"'*]{0,3}(?:[ \t](?:is|are))?[:=]?"
         rf"(?P<secret>(?:(?:[ \t,;\"'\[*•-]|\r?\n|\d{{1,2}}[.)] ){{1,8}}{_CODE}){{1,20}}+)",
         re.IGNORECASE,
     ),
 )
-_RECOVERY_KEY = Hinted(
+_RECOVERY_KEY = PrefilteredPattern(
     ("recovery key", "recovery-key", "recoverykey", "product key", "activation"),
-    proven(
+    compile_bounded(
         r"\b(?:recovery|product|activation)[ _-]?(?:key|code)[\"'*]{0,3}(?:[ \t]is)?[:=]?[ \t\r\n\"']{1,8}"
         r"(?P<secret>(?=[A-Z-]{0,40}\d)[0-9A-Z]{4,6}(?:-[0-9A-Z]{4,6}){2,12})(?![\w-])",
         re.IGNORECASE,
     ),
 )
-_OF_BITLOCKER = proven(r"(?<![\w-])\d{6}(?:-\d{6}){7}(?![\w-])")
-_PHRASE = Hinted(
+_OF_BITLOCKER = compile_bounded(r"(?<![\w-])\d{6}(?:-\d{6}){7}(?![\w-])")
+_PHRASE = PrefilteredPattern(
     ("seed", "phrase", "mnemonic"),
-    proven(
+    compile_bounded(
         r"\b(?:seed(?: phrase)?|(?:recovery|backup|secret|mnemonic)[ -]phrase|mnemonic)[\"'*]{0,3}(?: is)?[ \t]?[:=]"
         r"\s{0,4}[\"'`]?(?P<secret>[a-z]{3,8}(?: [a-z]{3,8}){11}(?:(?: [a-z]{3,8}){3}){0,4})(?![ \t]?[\w,])",
         re.IGNORECASE,
     ),
 )
-_DOOR = Hinted(
+_DOOR = PrefilteredPattern(
     (" code", "combination"),
-    proven(
+    compile_bounded(
         r"\b(?:(?:front )?door|gate|entry|garage|keypad|lockbox|key ?safe|safe|building)[ -](?:code|combination)"
         r"(?:[ \t](?:is|was)|[ \t]?[:=])?[ \t]{1,3}(?P<secret>\d{4,8}|\d{2}-\d{2}-\d{2})(?![\w-]|[.,:]\d)",
         re.IGNORECASE,
@@ -229,38 +229,38 @@ _DOOR = Hinted(
 )
 
 
-def recovery(text: str, lowered: str) -> Iterator[Hit]:
+def find_recovery_secrets(text: str, lowered: str) -> Iterator[RecognizerMatch]:
     """What opens something without its key or password: codes and keys of recovery, phrases of wallets, door codes."""
     for match in _OF_BITLOCKER.finditer(text):
-        yield Hit("SECRET", *match.span(), 1.0)
+        yield RecognizerMatch("SECRET", *match.span(), 1.0)
     for pattern in (_RECOVERY_CODES, _RECOVERY_KEY, _PHRASE, _DOOR):
         for match in pattern.matches(text, lowered):
             blank = len(match["secret"]) - len(match["secret"].lstrip(" \t\r\n,;\"'[*•-"))
-            yield Hit("SECRET", match.start("secret") + blank, match.end("secret"), 0.9)
+            yield RecognizerMatch("SECRET", match.start("secret") + blank, match.end("secret"), 0.9)
 
 
 _IS_CODE = r"\\?[\"']?\s{0,2}(?:(?:is|was|lautet|ist|es|est|is:|was:)\s|[:=#]|是|は)?\s{0,2}[\"']?"
 _NO_MORE = r"(?![\w]|[.,:/-]\d)"
 _CODES = (
-    Hinted(
+    PrefilteredPattern(
         ("cvv", "cvc", "card security", "prüf"),
-        proven(
+        compile_bounded(
             rf"\b(?:CVV2?|CVC2?|card security code|Kartenprüfnummer|Prüfziffer){_IS_CODE}(?P<code>\d{{3,4}}){_NO_MORE}",
             re.I,
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("pin",),
-        proven(
+        compile_bounded(
             r"(?<![\w-])pin(?:[ -]?(?:code|number|nummer))?\\?[\"']?"
             rf"(?:\s{{0,2}}[:=]\s{{0,2}}[\"']?|\s(?:is|was|lautet|ist|es|est)\s)(?P<code>\d{{4,8}}){_NO_MORE}",
             re.IGNORECASE,
         ),
     ),
-    Hinted(("pin",), proven(rf"(?<![\w-])PIN (?P<code>\d{{4}}){_NO_MORE}(?! ?\d)")),
-    Hinted(
+    PrefilteredPattern(("pin",), compile_bounded(rf"(?<![\w-])PIN (?P<code>\d{{4}}){_NO_MORE}(?! ?\d)")),
+    PrefilteredPattern(
         ("otp", "puk", "code", "códi", "codi", "time pass", "验证码", "驗證碼", "認証", "暗証", "인증"),
-        proven(
+        compile_bounded(
             r"(?:\b(?:OTP|PUK|one[ -]time (?:code|pass(?:word|code))"
             r"|(?:verification|security|2FA|MFA|auth(?:entication)?|login) code"
             r"|Bestätigungscode|Sicherheitscode|código de (?:verificación|seguridad|verificação)"
@@ -273,54 +273,56 @@ _CODES = (
 )
 
 
-def codes(text: str) -> Iterator[Hit]:
+def find_access_codes(text: str) -> Iterator[RecognizerMatch]:
     """Every short number that opens something, of a card, a telephone or a login, behind what it is called."""
-    lowered = lower(text)
+    lowered = to_lower_same_length(text)
     for pattern in _CODES:
         for match in pattern.matches(text, lowered):
-            yield Hit("SECRET", *match.span("code"), 0.9)
+            yield RecognizerMatch("SECRET", *match.span("code"), 0.9)
 
 
 _IN_FIELDS = (
-    Hinted(
+    PrefilteredPattern(
         ("<input",),
-        proven(
+        compile_bounded(
             r"<input\b(?=[^<>]{0,400}\btype=[\"']?password)[^<>]{0,400}?\bvalue=(?P<quote>[\"'])(?P<secret>[^\"'<>\n]{3,200})"
             r"(?P=quote)",
             re.IGNORECASE,
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("protectinmemory", "protected="),
-        proven(r"<Value\b[^<>]{0,100}\bProtect(?:ed|InMemory)=[\"']True[\"'][^<>]{0,100}>(?P<secret>[^<>\n]{1,400})<"),
+        compile_bounded(
+            r"<Value\b[^<>]{0,100}\bProtect(?:ed|InMemory)=[\"']True[\"'][^<>]{0,100}>(?P<secret>[^<>\n]{1,400})<"
+        ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("_salt", "nonce_key", "logged_in_key", "auth_key"),
-        proven(
+        compile_bounded(
             r"\b(?:SECURE_AUTH|AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)[\"']?[ \t]{0,8}[,=:][ \t]{0,8}(?P<quote>[\"'])"
             r"(?P<secret>(?:(?!(?P=quote))[^\n]){16,200})(?P=quote)"
         ),
     ),
 )
 _BESIDE = (
-    Hinted(
+    PrefilteredPattern(
         ("@",),
-        proven(
+        compile_bounded(
             r"^[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}[ \t]{1,8}(?P<secret>\S{8,64})[ \t]{0,8}\r?$",
             re.MULTILINE,
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("wifi", "wi-fi", "wlan", "ssid"),
-        proven(
+        compile_bounded(
             r"\b(?:wi-?fi|wlan|ssid)\b[ \t]?[:=]?[ \t]{1,2}[\w.-]{1,40}(?: [\w.-]{1,40}){0,2}[ \t]{0,2}[/|,][ \t]{0,2}"
             r"(?P<secret>[^\s,;]{8,64})",
             re.IGNORECASE,
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("credentials are", "logins are", "login is"),
-        proven(
+        compile_bounded(
             r"\b(?:credentials are|logins? (?:is|are)):?[ \t]{1,2}[\w.+@-]{2,100}[ \t](?:and|/|\+|with)[ \t][\"'`]?"
             r"(?P<secret>[^\s\"'`,;]{8,64})",
             re.IGNORECASE,
@@ -329,15 +331,15 @@ _BESIDE = (
 )
 
 
-def in_fields(text: str, lowered: str) -> Iterator[Hit]:
+def find_field_secrets(text: str, lowered: str) -> Iterator[RecognizerMatch]:
     """What is a password by the field that it is in; what nobody takes for a word, beside an address or a network."""
     for pattern in _IN_FIELDS:
         for match in pattern.matches(text, lowered):
             if not is_stand_in(match["secret"]):
-                yield Hit("SECRET", *match.span("secret"), 0.9)
+                yield RecognizerMatch("SECRET", *match.span("secret"), 0.9)
     for pattern in _BESIDE:
         for match in pattern.matches(text, lowered):
             start = match.start("secret")
             value = match["secret"].rstrip(".:")
             if is_drawn(value):
-                yield Hit("SECRET", start, start + len(value), 0.9)
+                yield RecognizerMatch("SECRET", start, start + len(value), 0.9)

@@ -21,10 +21,10 @@ from presidio_analyzer.predefined_recognizers import (
 )
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from waystation.kernel.errors import TextNotRedacted
-from waystation.kernel.patterns import proven
+from waystation.kernel.errors import TextRedactionError
+from waystation.kernel.patterns import compile_bounded
 from waystation.plugins.redaction import rules
-from waystation.plugins.redaction.formats import LABEL_REACH, FormatRecognizer, Hit, label_before
+from waystation.plugins.redaction.formats import LABEL_REACH, FormatRecognizer, RecognizerMatch, compile_label_pattern
 from waystation.plugins.redaction.identifiers import (
     CardRecognizer,
     EmailAddressRecognizer,
@@ -34,36 +34,36 @@ from waystation.plugins.redaction.identifiers import (
     LabelledIdRecognizer,
     MistypedNumberRecognizer,
 )
-from waystation.plugins.redaction.national import PhoneFormatRecognizer, recognisers_of
-from waystation.plugins.redaction.rules import CLEAR_SCORE, OwnKind, OwnRegex, Rules
+from waystation.plugins.redaction.national import PhoneFormatRecognizer, build_country_recognizers
+from waystation.plugins.redaction.rules import CLEAR_SCORE, CustomPatternMatcher, CustomRecognizerSpec, DetectionConfig
 from waystation.plugins.redaction.secrets import SecretRecognizer
 
 
-class OwnRecognizer(FormatRecognizer):
+class CustomRecognizer(FormatRecognizer):
     """Finds what one recogniser of the file describes."""
 
     TYPES = ()
 
-    def __init__(self, kind: OwnKind) -> None:
+    def __init__(self, kind: CustomRecognizerSpec) -> None:
         super().__init__(types=(kind.supported_entity,))
         self._kind = kind
-        self._label = label_before(kind.context) if kind.context else None
+        self._label = compile_label_pattern(kind.context) if kind.context else None
         listed = [(_any_of(kind.deny_list), kind.deny_list_score)] if kind.deny_list else []
         written = [(pattern.regex, pattern.score) for pattern in kind.patterns]
-        self._patterns = [(OwnRegex(pattern), score) for pattern, score in (*written, *listed)]
+        self._patterns = [(CustomPatternMatcher(pattern), score) for pattern, score in (*written, *listed)]
 
-    def hits(self, text: str) -> Iterator[Hit]:
-        """Every find in the text. Raises TextNotRedacted for a pattern that takes too long."""
+    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+        """Every find in the text. Raises TextRedactionError for a pattern that takes too long."""
         for pattern, score in self._patterns:
             for start, end in self._spans(pattern, text):
                 if score >= CLEAR_SCORE or self._is_labelled(text, start):
-                    yield Hit(self._kind.supported_entity, start, end, max(score, CLEAR_SCORE))
+                    yield RecognizerMatch(self._kind.supported_entity, start, end, max(score, CLEAR_SCORE))
 
-    def _spans(self, pattern: OwnRegex, text: str) -> list[tuple[int, int]]:
+    def _spans(self, pattern: CustomPatternMatcher, text: str) -> list[tuple[int, int]]:
         try:
             return pattern.spans(text)
         except TimeoutError:
-            raise TextNotRedacted(
+            raise TextRedactionError(
                 f"the recogniser {self._kind.name!r} of your own took over {rules.SECONDS_PER_CHUNK:g} s for one "
                 "stretch of text: simplify its pattern, where repetitions stand inside repetitions"
             ) from None
@@ -84,7 +84,7 @@ _UNUSED_PIPES = ("tagger", "morphologizer", "parser", "senter", "attribute_ruler
 _NAME_LABELS = {"PERSON": "PERSON", "PER": "PERSON", "GPE": "LOCATION", "LOC": "LOCATION"}
 
 
-def format_recognisers(rules: Rules) -> list[Recogniser]:
+def format_recognisers(rules: DetectionConfig) -> list[Recogniser]:
     """What finds secrets, direct identifiers, and what the rules add.
 
     They are asked one by one: the engine would look for words around each find, for every recogniser anew, and ours
@@ -105,8 +105,8 @@ def format_recognisers(rules: Rules) -> list[Recogniser]:
         EthereumAddressRecognizer(),
         IpAddressRecognizer(),
         MacAddressRecognizer(),
-        *recognisers_of(rules.countries),
-        *(OwnRecognizer(kind) for kind in rules.own.kinds),
+        *build_country_recognizers(rules.countries),
+        *(CustomRecognizer(kind) for kind in rules.own.kinds),
     ]
 
 
@@ -144,7 +144,7 @@ def _identifier() -> LanguageIdentifier:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)  # pyright: ignore[reportUnknownMemberType]
 
 
-def language_of(text: str) -> str | None:
+def detect_language(text: str) -> str | None:
     """ISO 639-1 code; None where it is not clear, as in code, tables and a few words.
 
     Codes of three letters are no language (`zxx`), or one without a model, like Nigerian Pidgin for short English.
@@ -156,8 +156,8 @@ def language_of(text: str) -> str | None:
 Chunk = tuple[int, int]
 CHUNK_CHARACTERS = 2_000
 _OVERLAP = 200
-_SENTENCE_END = proven(r"(?<=[.!?])\s")
-_SPACE = proven(r"\s")
+_SENTENCE_END = compile_bounded(r"(?<=[.!?])\s")
+_SPACE = compile_bounded(r"\s")
 
 
 def chunk_spans(text: str) -> Iterator[tuple[int, int]]:

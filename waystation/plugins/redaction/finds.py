@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.privacy.policy import NAME_TYPES
 from waystation.security.confusables import UNSEEN
 
 SECRET = "SECRET"
 MASK = "\ufffc"
-_A_WORD = proven(r"\w[^\n]*\w")
+_A_WORD = compile_bounded(r"\w[^\n]*\w")
 
 
-class Found(NamedTuple):
+class Detection(NamedTuple):
     """One find, in characters of the text. `type` is one of ours (`placeholders.SHORT_TYPES`)."""
 
     type: str
@@ -38,7 +38,7 @@ class Found(NamedTuple):
         return severity, self.end - self.start, self.score
 
 
-def without_overlaps(text: str, finds: Iterable[Found]) -> tuple[Found, ...]:
+def without_overlaps(text: str, finds: Iterable[Detection]) -> tuple[Detection, ...]:
     """Finds in the order of the text, none touching another's characters.
 
     Secrets that reach into each other are one: each is a part of what stands there. A name that reaches into a stronger
@@ -47,13 +47,13 @@ def without_overlaps(text: str, finds: Iterable[Found]) -> tuple[Found, ...]:
     return tuple(find for group in _overlapping(finds) for find in _winners(text, group))
 
 
-_TOKEN, _WORD_OR_MORE = proven(r"[\w-]++"), proven(r"[^\s\"'`<>,;()\[\]{}]++")
-_DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
+_TOKEN, _WORD_OR_MORE = compile_bounded(r"[\w-]++"), compile_bounded(r"[^\s\"'`<>,;()\[\]{}]++")
+_DIGIT, _LETTER = compile_bounded(r"\d"), compile_bounded(r"[^\W\d_]")
 _LEAST_REPEATED = 10
 """Characters. A shorter secret may be a word of the text, too."""
 
 
-def repeated(text: str, finds: Iterable[Found]) -> Iterator[Found]:
+def find_repeated_secrets(text: str, finds: Iterable[Detection]) -> Iterator[Detection]:
     """Where secrets stand once more, without what they were found by: the password of a setting, in the log below."""
     values = {text[find.start : find.end] for find in finds if find.type == SECRET}
     known = {value for value in values if len(value) >= _LEAST_REPEATED and _is_mixed(value)}
@@ -61,7 +61,7 @@ def repeated(text: str, finds: Iterable[Found]) -> Iterator[Found]:
         for token in pattern.finditer(text):
             for value in {token[0], token[0].rstrip(".:!?"), token[0].rpartition("=")[2]} & known:
                 start = token.start() + token[0].rindex(value)
-                yield Found(SECRET, start, start + len(value), 0.5)
+                yield Detection(SECRET, start, start + len(value), 0.5)
 
 
 def _is_mixed(value: str) -> bool:
@@ -71,9 +71,9 @@ def _is_mixed(value: str) -> bool:
 _START = attrgetter("start")
 
 
-def _overlapping(finds: Iterable[Found]) -> Iterator[list[Found]]:
+def _overlapping(finds: Iterable[Detection]) -> Iterator[list[Detection]]:
     """Groups of finds that hang together, so that a long text is not compared pair by pair."""
-    group: list[Found] = []
+    group: list[Detection] = []
     end = 0
     for find in sorted(finds, key=_START):
         if group and find.start >= end:
@@ -85,8 +85,8 @@ def _overlapping(finds: Iterable[Found]) -> Iterator[list[Found]]:
         yield group
 
 
-def _winners(text: str, group: Sequence[Found]) -> list[Found]:
-    kept: list[Found] = []
+def _winners(text: str, group: Sequence[Detection]) -> list[Detection]:
+    kept: list[Detection] = []
     for find in sorted(_united(group), key=lambda find: find.rank, reverse=True):
         # What is kept stands in the order of the text and does not touch: the rivals of a find are neighbours.
         first = bisect_right(kept, find.start, key=lambda other: other.end)
@@ -99,10 +99,10 @@ def _winners(text: str, group: Sequence[Found]) -> list[Found]:
     return kept
 
 
-def _united(group: Sequence[Found]) -> list[Found]:
+def _united(group: Sequence[Detection]) -> list[Detection]:
     """The group, which is in the order of the text, with secrets that overlap as one."""
-    united: list[Found] = []
-    secrets: list[Found] = []
+    united: list[Detection] = []
+    secrets: list[Detection] = []
     for find in group:
         if find.type != SECRET:
             united.append(find)
@@ -114,7 +114,7 @@ def _united(group: Sequence[Found]) -> list[Found]:
     return united + secrets
 
 
-def _outside(text: str, find: Found, rivals: Sequence[Found]) -> list[Found]:
+def _outside(text: str, find: Detection, rivals: Sequence[Detection]) -> list[Detection]:
     edges = [find.start]
     for rival in rivals:
         edges += [rival.start, rival.end]
@@ -125,7 +125,7 @@ def _outside(text: str, find: Found, rivals: Sequence[Found]) -> list[Found]:
     return [find._replace(start=piece.start(), end=piece.end()) for piece in pieces if piece]
 
 
-def masked(piece: str, finds: Sequence[Found]) -> str:
+def mask_detections(piece: str, finds: Sequence[Detection]) -> str:
     """The piece with its finds blotted out at the same length, and looking like placeholders from outside.
 
     The finds are in order, and none touches another's characters.
@@ -163,43 +163,43 @@ _PLAIN = {number: form for number in _BEYOND_ASCII if (form := _plain_form(chr(n
 _FOLDED = _PLAIN | _UNSEEN
 _UNSEEN_SIGNS = frozenset(map(chr, _UNSEEN))
 """Their set is asked ten times faster than a pattern of them."""
-_MAYBE_A_SPACE = proven("(?<=\\w)\u200b+(?=\\w)")
+_MAYBE_A_SPACE = compile_bounded("(?<=\\w)\u200b+(?=\\w)")
 
 
 @dataclass(frozen=True)
-class Reading:
+class NormalizedView:
     """One way to read a text. `places`: where each character stands in it; None where both are of one length."""
 
     text: str
     places: Sequence[int] | None = None
 
-    def back(self, start: int, end: int) -> tuple[int, int]:
+    def to_original_range(self, start: int, end: int) -> tuple[int, int]:
         """The stretch of the text that is read as this stretch of the view, with what cannot be seen inside of it."""
         return (start, end) if self.places is None else (self.places[start], self.places[end - 1] + 1)
 
 
-_DASH_IN_NUMBER = proven(r"(?<=\d)[\u2010-\u2014\u2212](?=\d)")
+_DASH_IN_NUMBER = compile_bounded(r"(?<=\d)[\u2010-\u2014\u2212](?=\d)")
 
 
-def views_of(text: str) -> Iterator[Reading]:
+def iter_normalized_views(text: str) -> Iterator[NormalizedView]:
     """The ways to read a text: one for nearly all.
 
     A zero-width space can hide in a word or part two, so that a text that has one between letters is read both ways.
     """
     if text.isascii():
-        yield Reading(text)
+        yield NormalizedView(text)
         return
     plain = _DASH_IN_NUMBER.sub("-", text.translate(_PLAIN))
     if _UNSEEN_SIGNS.isdisjoint(plain):
-        yield Reading(plain)
+        yield NormalizedView(plain)
         return
     seen = [place for place, character in enumerate(plain) if character not in _UNSEEN_SIGNS]
-    yield Reading("".join(plain[place] for place in seen), seen)
+    yield NormalizedView("".join(plain[place] for place in seen), seen)
     if _MAYBE_A_SPACE.search(plain):
-        yield Reading(plain)
+        yield NormalizedView(plain)
 
 
-_ESCAPE = proven(
+_ESCAPE = compile_bounded(
     r"%(?P<hex>[2-7][0-9A-Fa-f])|&(?P<name>quot|apos|amp|#34|#39|#58|#61|#x2[27]|#x3[AaDd]);|\\u00(?P<unicode>[2-7][0-9A-Fa-f])"
     r"|\\{2,8}+(?=[\"'])|\\(?=[_*])"
 )
@@ -208,7 +208,7 @@ _BEFORE_AN_ESCAPE, _BEHIND_AN_ESCAPE = 200, 400
 """Characters that are read with it."""
 
 
-class Unescaped(NamedTuple):
+class UnescapedSpan(NamedTuple):
     """A stretch of a text as whoever unpacks it reads it: with the signs that addresses, pages and JSON spell out."""
 
     text: str
@@ -216,12 +216,12 @@ class Unescaped(NamedTuple):
     ends: Sequence[int]
     """Where each character is written in the whole text, and where it ends there."""
 
-    def back(self, start: int, end: int) -> tuple[int, int]:
+    def to_original_range(self, start: int, end: int) -> tuple[int, int]:
         """The stretch of the whole text that is read as this one."""
         return self.starts[start], self.ends[end - 1]
 
 
-def unescaped(text: str) -> Iterator[Unescaped]:
+def iter_unescaped_spans(text: str) -> Iterator[UnescapedSpan]:
     """The stretches of a text around signs that are spelled out; none in nearly all texts."""
     start = end = 0
     escapes: list[re.Match[str]] = []
@@ -237,7 +237,7 @@ def unescaped(text: str) -> Iterator[Unescaped]:
         yield _unpacked(text, start, end, escapes)
 
 
-def _unpacked(text: str, start: int, end: int, escapes: Sequence[re.Match[str]]) -> Unescaped:
+def _unpacked(text: str, start: int, end: int, escapes: Sequence[re.Match[str]]) -> UnescapedSpan:
     signs: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
@@ -252,7 +252,7 @@ def _unpacked(text: str, start: int, end: int, escapes: Sequence[re.Match[str]])
             ends.append(escape.end())
         start = escape.end()
     rest = range(start, end)
-    return Unescaped("".join((*signs, text[start:end])), [*starts, *rest], [*ends, *[place + 1 for place in rest]])
+    return UnescapedSpan("".join((*signs, text[start:end])), [*starts, *rest], [*ends, *[place + 1 for place in rest]])
 
 
 def _sign(escape: re.Match[str]) -> str:
@@ -263,16 +263,16 @@ def _sign(escape: re.Match[str]) -> str:
     return "" if name is None else _NAMED_SIGNS.get(name) or chr(int(name[2:], 16))
 
 
-_STRING = proven(r"(?<!\\)\"(?P<inside>(?:[^\"\\\n]|\\.)*+)\"(?P<key>\s{0,80}+:)?")
-_ESCAPE_OF_JSON = proven(r"\\(?:u(?P<number>[0-9a-fA-F]{4})|(?P<sign>.))")
+_STRING = compile_bounded(r"(?<!\\)\"(?P<inside>(?:[^\"\\\n]|\\.)*+)\"(?P<key>\s{0,80}+:)?")
+_ESCAPE_OF_JSON = compile_bounded(r"\\(?:u(?P<number>[0-9a-fA-F]{4})|(?P<sign>.))")
 _SIGNS_OF_JSON = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": "\n"}
-_LOWER_WORD = proven(r"(?<![\w-])[^\W\d_A-Z]{2}")
+_LOWER_WORD = compile_bounded(r"(?<![\w-])[^\W\d_A-Z]{2}")
 _FEWEST_BLANKS = 2
 _MOST_LAYERS = 3
 """Of JSON within strings of JSON."""
 
 
-def prose_in_json(text: str, layers: int = _MOST_LAYERS) -> Iterator[Unescaped]:
+def extract_json_prose(text: str, layers: int = _MOST_LAYERS) -> Iterator[UnescapedSpan]:
     """The values of JSON that hold a sentence, each as whoever unpacks it reads it; also of JSON within a value."""
     end, in_value, of_array = 0, False, False
     for string in _STRING.finditer(text):
@@ -284,19 +284,19 @@ def prose_in_json(text: str, layers: int = _MOST_LAYERS) -> Iterator[Unescaped]:
         end, in_value = string.end(), in_value or string["key"] is not None
 
 
-def _prose_of(text: str, start: int, end: int, layers: int) -> Iterator[Unescaped]:
+def _prose_of(text: str, start: int, end: int, layers: int) -> Iterator[UnescapedSpan]:
     if text.count(" ", start, end) + text.count("\\n", start, end) < _FEWEST_BLANKS:
         return
     value = _unescaped_json(text, start, end)
-    inner = prose_in_json(value.text, layers - 1) if layers and "\\" in text[start:end] else ()
+    inner = extract_json_prose(value.text, layers - 1) if layers and "\\" in text[start:end] else ()
     for one in inner:
-        spans = [value.back(first, last) for first, last in zip(one.starts, one.ends, strict=True)]
-        yield Unescaped(one.text, [first for first, _ in spans], [last for _, last in spans])
+        spans = [value.to_original_range(first, last) for first, last in zip(one.starts, one.ends, strict=True)]
+        yield UnescapedSpan(one.text, [first for first, _ in spans], [last for _, last in spans])
     if value.text[:1] not in {"{", "["} and _LOWER_WORD.search(value.text):
         yield value
 
 
-def _unescaped_json(text: str, start: int, end: int) -> Unescaped:
+def _unescaped_json(text: str, start: int, end: int) -> UnescapedSpan:
     signs: list[str] = []
     starts, ends = list[int](), list[int]()
     for escape in (*_ESCAPE_OF_JSON.finditer(text, start, end), None):
@@ -309,7 +309,7 @@ def _unescaped_json(text: str, start: int, end: int) -> Unescaped:
             starts.append(escape.start())
             ends.append(escape.end())
             start = escape.end()
-    return Unescaped("".join(signs), starts, ends)
+    return UnescapedSpan("".join(signs), starts, ends)
 
 
 def _sign_of_json(escape: re.Match[str]) -> str:
@@ -320,12 +320,12 @@ def _sign_of_json(escape: re.Match[str]) -> str:
     return MASK if 0xD800 <= number < 0xE000 else chr(number)
 
 
-def folded(value: str) -> str:
+def normalize_characters(value: str) -> str:
     """The value as a reader sees it."""
     return value if value.isascii() else value.translate(_FOLDED)
 
 
-_JOINT = proven(
+_JOINT = compile_bounded(
     r"""
       (?<=[^\W_])_{1,3}(?=[(+]?\d(?:[ ._()/-]{0,2}\d){6})
     | (?<=\d{4})_(?!\d)
@@ -333,10 +333,12 @@ _JOINT = proven(
     """,
     re.VERBOSE,
 )
-_GROUPS = proven(r"(?<!\d)(?<!\d[_-])(?:\d{4}_\d{4}_\d{4}_\d{4}|\d{4}_\d{6}_\d{5}|\d{3}_\d{2,3}_\d{4})(?!\d|_\d)")
+_GROUPS = compile_bounded(
+    r"(?<!\d)(?<!\d[_-])(?:\d{4}_\d{4}_\d{4}_\d{4}|\d{4}_\d{6}_\d{5}|\d{3}_\d{2,3}_\d{4})(?!\d|_\d)"
+)
 
 
-def parted(text: str) -> str:
+def detach_joined_numbers(text: str) -> str:
     """As long a text, without what joins a number to a word: `run_212-555-0147` is one word to a pattern."""
     return _JOINT.sub(_blanks, _GROUPS.sub(_hyphened, text) if "_" in text else text)
 

@@ -13,15 +13,15 @@ from typing import ClassVar, NamedTuple
 from presidio_analyzer import LocalRecognizer, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
 
-from waystation.kernel.patterns import proven, transient
-from waystation.plugins.redaction.finds import SECRET, Found
+from waystation.kernel.patterns import compile_bounded, compile_dynamic
+from waystation.plugins.redaction.finds import SECRET, Detection
 from waystation.privacy.policy import NAME_TYPES, PLACEHOLDER
 
 LABEL_REACH = 60
 """Characters before an id in which its label is looked for."""
 
 
-class Hit(NamedTuple):
+class RecognizerMatch(NamedTuple):
     """A find in characters of the text that the recogniser was given."""
 
     type: str
@@ -30,7 +30,7 @@ class Hit(NamedTuple):
     score: float
 
 
-class Hinted(NamedTuple):
+class PrefilteredPattern(NamedTuple):
     """A pattern, and of what (in lower case) a text must hold one for the pattern to be worth its time."""
 
     hints: tuple[str, ...]
@@ -41,11 +41,11 @@ class Hinted(NamedTuple):
         return self.pattern.finditer(text) if any(hint in lowered for hint in self.hints) else iter(())
 
 
-def label_before(words: Sequence[str]) -> re.Pattern[str]:
+def compile_label_pattern(words: Sequence[str]) -> re.Pattern[str]:
     """Matches where one of these words stands before the end of what is searched, with no other number in between."""
     alternatives = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     gap = rf"(?:(?!\d{{4}})[^\n;]){{0,{LABEL_REACH}}}+"
-    return transient(rf"(?<!\w)(?:{alternatives})(?!\w){gap}\Z", re.IGNORECASE)
+    return compile_dynamic(rf"(?<!\w)(?:{alternatives})(?!\w){gap}\Z", re.IGNORECASE)
 
 
 class FormatRecognizer(LocalRecognizer):
@@ -64,7 +64,7 @@ class FormatRecognizer(LocalRecognizer):
         """Nothing to load."""
 
     @abstractmethod
-    def hits(self, text: str) -> Iterator[Hit]:
+    def hits(self, text: str) -> Iterator[RecognizerMatch]:
         """Every find in the text."""
 
     def analyze(
@@ -81,7 +81,7 @@ class FormatRecognizer(LocalRecognizer):
         ]
 
 
-_REFERENCES = proven(
+_REFERENCES = compile_bounded(
     r"""
       (?P<citation>\[(?:(?<=\w\[)|(?![0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]{0,80}:))  # not [2001:db8::1]
       [^\[\]\n@]{1,200}:)\d{1,7}(?:-\d{1,7})?\]             # a citation, [name.md:12-18]
@@ -93,8 +93,8 @@ _REFERENCES = proven(
     """,
     re.VERBOSE,
 )
-_ADDRESSES = proven(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"']{1,500}")
-_CODE = proven(
+_ADDRESSES = compile_bounded(r"\b[a-z][a-z0-9+.-]{1,20}://[^\s<>\"']{1,500}")
+_CODE = compile_bounded(
     r"""
       `[^`\n]{1,200}`
     | \b[a-z][a-z0-9+.-]{1,20}://[^\s<>"']{1,500}
@@ -105,7 +105,7 @@ _CODE = proven(
 )
 
 
-class KeptStretches:
+class ProtectedSpanIndex:
     """The stretches of one text that stay: placeholders always, references except for secrets, addresses and IBANs in
     them, code and paths only against names.
     """
@@ -123,14 +123,14 @@ class KeptStretches:
     def _code(self) -> "_Stretches":
         return _Stretches(match.span() for match in _CODE.finditer(self._text))
 
-    def between(self, start: int, end: int) -> Iterator[Found]:
+    def between(self, start: int, end: int) -> Iterator[Detection]:
         """What is no placeholder of this stretch, as secrets."""
         for first, last in (*self._placeholders.within(start, end), (end, end)):
             if start < first:
-                yield Found(SECRET, start, first, 1.0)
+                yield Detection(SECRET, start, first, 1.0)
             start = max(start, last)
 
-    def cover(self, find: Found, *, though_a_reference: bool = False) -> bool:
+    def should_keep(self, find: Detection, *, though_a_reference: bool = False) -> bool:
         """Whether the find must be left in the text. `though_a_reference`: only placeholders cover it."""
         if self._placeholders.touch(find):
             return True
@@ -140,7 +140,7 @@ class KeptStretches:
             return self._references.touch(find) or self._code.touch(find, from_its_beginning=True)
         return self._numbers.touch(find) or self._ids.hold(find)
 
-    def cover_joined(self, find: Found, *, in_file_name: bool) -> bool:
+    def should_keep_joined_name(self, find: Detection, *, in_file_name: bool) -> bool:
         """The same of a person or place whose words are joined: in the name of a file in code and paths, too."""
         if not in_file_name and self._code.touch(find):
             return True
@@ -161,12 +161,12 @@ class _Stretches:
         first = max(0, bisect_right(self._starts, start) - 1)
         return [span for span in self._spans[first : bisect_right(self._starts, end - 1)] if span[1] > start]
 
-    def hold(self, find: Found) -> bool:
+    def hold(self, find: Detection) -> bool:
         """Whether all of the find is within one of them."""
         last = bisect_right(self._starts, find.start) - 1
         return last >= 0 and self._spans[last][1] >= find.end
 
-    def touch(self, find: Found, *, from_its_beginning: bool = False) -> bool:
+    def touch(self, find: Detection, *, from_its_beginning: bool = False) -> bool:
         """Whether one has characters of the find; `from_its_beginning`: and does not begin behind that.
 
         The name of a file that has blanks begins before what looks like one: `Ada Lovelace.md`.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.plugins.redaction.assignments import (
     ACCESS,
     KEY,
@@ -20,9 +20,9 @@ from waystation.plugins.redaction.assignments import (
     is_drawn,
     is_stand_in,
     is_unlike_a_word,
-    lower,
+    to_lower_same_length,
 )
-from waystation.plugins.redaction.formats import Hit
+from waystation.plugins.redaction.formats import RecognizerMatch
 
 _Span = tuple[int, int]
 
@@ -48,58 +48,58 @@ _WORDS_BEHIND = (
     r"(?:[ _.-]?(?:lists?|maps?|dict|table|array|by|for|of|per|from|old|new|prod|production|staging|dev|test)"
     r"(?:[ _-]?[^\W_]{1,20}+){0,3}+)?+\d{0,3}+"
 )
-_LABEL = proven(_WORDS)
-_KEY_OF_HEADING = proven(rf"{_WORDS}{_WORDS_BEHIND}\Z")
+_LABEL = compile_bounded(_WORDS)
+_KEY_OF_HEADING = compile_bounded(rf"{_WORDS}{_WORDS_BEHIND}\Z")
 _CONSTRUCTOR = (
     r"(?:(?:new[ \t]{1,4}|&)?(?:map\[\w{1,20}\]\w{1,20}"
     r"|[\w.]{0,30}?(?:map|list|set|array|dict|freeze|tuple|of|qw|vec!|hashmap!)(?:<[^<>\n]{0,60}>)?"
     r"|\[\d{0,4}\]\w{1,20})[ \t]{0,4})?"
 )
-_OPENS = proven(
+_OPENS = compile_bounded(
     rf"{_WORDS_BEHIND}[\"'`\]]{{0,2}}[ \t]{{0,8}}(?::[^\n={{}}()\"';]{{0,60}}=|=>|->|:=|[:=])(?!=)\s{{0,80}}"
     rf"{_CONSTRUCTOR}(?P<bracket>[{{\[(])",
     re.IGNORECASE,
 )
-_ENDS_LINE = proven(
+_ENDS_LINE = compile_bounded(
     rf"{_WORDS_BEHIND}[\"']?[ \t]{{0,8}}:[ \t]{{0,8}}(?:[&!][\w!.:-]{{1,60}}[ \t]{{0,8}}){{0,2}}"
     r"(?:#[^\n]{0,200})?\r?\n",
     re.IGNORECASE,
 )
-_ENDS_SECTION = proven(
+_ENDS_SECTION = compile_bounded(
     rf"{_WORDS_BEHIND}(?:[.:/ \"'][^\[\]\n]{{0,80}})?[\"']?\]{{1,2}}[ \t]{{0,40}}(?:[#;][^\n]{{0,200}})?\r?\n",
     re.IGNORECASE,
 )
-_ENDS_TITLE = proven(rf"{_WORDS_BEHIND}[*_:#\t ]{{0,20}}\r?\n", re.IGNORECASE)
-_BEFORE_KEY = proven(
+_ENDS_TITLE = compile_bounded(rf"{_WORDS_BEHIND}[*_:#\t ]{{0,20}}\r?\n", re.IGNORECASE)
+_BEFORE_KEY = compile_bounded(
     r"\A(?P<indent>[ \t]*+(?:[-?][ \t]{1,8}){0,4}+)"
     r"(?!(?:if|elif|for|while|with|class|def|case|except|async|switch|when|unless|until)\s)[\"']?[\w .@/-]{0,80}\Z"
 )
 """Not what begins a block of code."""
-_BEFORE_SECTION = proven(r"\A[ \t]{0,8}\[{1,2}[^\[\]\n]{0,80}\Z")
-_BEFORE_TITLE = proven(r"\A#{1,6}[ \t][^\n]{0,80}\Z")
+_BEFORE_SECTION = compile_bounded(r"\A[ \t]{0,8}\[{1,2}[^\[\]\n]{0,80}\Z")
+_BEFORE_TITLE = compile_bounded(r"\A#{1,6}[ \t][^\n]{0,80}\Z")
 _LONGEST_KEY = 100
 _LONGEST_VALUE = 4_000
 _QUOTED = r"(?P<quote>\"|`|'(?<![^\W_]{2}'))(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\[^\n]){0,4000}+)(?P=quote)"
-_TOKEN = proven(
+_TOKEN = compile_bounded(
     rf"\\[^\n]|{_QUOTED}|(?P<open>[{{\[(])|(?P<close>[}}\])])|(?P<part>[,;\n])|(?P<bare>[^\s,;{{}}\[\]()\"'`\\]++)"
 )
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
-_SIGN_FIRST = proven(r"\A(?:=>|->|:=|[:=])")
-_LINE = proven(
+_SIGN_FIRST = compile_bounded(r"\A(?:=>|->|:=|[:=])")
+_LINE = compile_bounded(
     r"(?P<indent>[ \t]*+)(?P<comment>(?:[#;]++|//)[ \t]*+)?(?P<dashes>(?:(?:[-*+?]|\d{1,3}[.)])[ \t]++)*+)"
     r"(?P<rest>[^\n]*+)(?:\n|\Z)"
 )
-_KEY_OF_LINE = proven(
+_KEY_OF_LINE = compile_bounded(
     r"(?:\*\*|__)?(?:(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{1,100}+)(?P=quote)"
     r"|(?P<plain>[^\s\"'`:=,{}\[\]()][^\n\"'`:={}\[\]()]{0,98}+))"
     r"(?:\*\*|__)?[ \t]{0,8}(?:=>|:=|[:=])(?![:=]|//)(?:\*\*|__)?[ \t]{0,8}(?:&\w{1,40}[ \t]{1,8})?"
 )
-_VALUE_OF_LINE = proven(rf"{_QUOTED}|(?P<bare>[^\s\"'`](?:[^\n#]|(?<!\s)#){{0,4000}}+)")
-_NEXT_SECTION = proven(
+_VALUE_OF_LINE = compile_bounded(rf"{_QUOTED}|(?P<bare>[^\s\"'`](?:[^\n#]|(?<!\s)#){{0,4000}}+)")
+_NEXT_SECTION = compile_bounded(
     r"^[ \t]{0,8}\[{1,2}[^\[\]\n]{0,200}+\]{1,2}[ \t]{0,40}+(?:[#;][^\n]{0,200}+)?\r?(?:\n|\Z)", re.MULTILINE
 )
-_NEXT_TITLE = proven(r"#{1,6}[ \t]")
-_PATH = proven(
+_NEXT_TITLE = compile_bounded(r"#{1,6}[ \t]")
+_PATH = compile_bounded(
     rf"s?(?![ \t\"'`]{{0,9}}(?:=|:[\s\"'=])){_WORDS_BEHIND}"
     r"(?:(?:[./-]|_{1,2}|:(?=[A-Za-z][\w:]{0,60}(?:[\"']|\s?=)))[^\W_]{1,60}+"
     r"|\[\\?[\"']?[\w@.-]{1,60}\\?[\"']?\]){0,12}+[\"'`]?[ \t]{0,8}(?:=>|:=|[:=])(?![:=])[ \t]{0,8}"
@@ -107,20 +107,22 @@ _PATH = proven(
     r"|(?P<bare>[^\s\"'`,;<>(){}\[\]\\&]{4,400}+))",
     re.IGNORECASE,
 )
-_NAME_BEHIND_PATH = proven(r"[\w@-]{1,60}(?=\\?[\"']?\]?[\"'`]?[ \t]{0,8}[:=])")
+_NAME_BEHIND_PATH = compile_bounded(r"[\w@-]{1,60}(?=\\?[\"']?\]?[\"'`]?[ \t]{0,8}[:=])")
 
-_TAG = proven(
+_TAG = compile_bounded(
     r"<(?P<closes>/)?(?P<tag>[A-Za-z][\w:.-]{0,80}+)(?P<attributes>(?:\s[^<>]{0,1000}+)?)>"
     r"(?:\s{0,80}+(?:<!\[CDATA\[)?(?P<text>[^<>\s][^<>]{0,4000}))?"
 )
-_ATTRIBUTE = proven(r"(?P<key>[\w:.-]{1,60}+)\s{0,8}=\s{0,8}(?P<quote>[\"'])(?P<secret>[^\"'<>\n]{1,400}+)(?P=quote)")
+_ATTRIBUTE = compile_bounded(
+    r"(?P<key>[\w:.-]{1,60}+)\s{0,8}=\s{0,8}(?P<quote>[\"'])(?P<secret>[^\"'<>\n]{1,400}+)(?P=quote)"
+)
 _VOID = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 )
 _NAMING = frozenset({"name", "id", "key"})
 
-_HUMP = proven(r"(?<=[a-z\d])(?=[A-Z])")
-_WORD_OF_KEY = proven(r"[^\W_]++")
+_HUMP = compile_bounded(r"(?<=[a-z\d])(?=[A-Z])")
+_WORD_OF_KEY = compile_bounded(r"[^\W_]++")
 _OF_WEB_KEYS = frozenset(["n", "e", "x", "y"])
 """Parts of public keys, in a list that is called `keys`."""
 _IDS_TEXT = (
@@ -147,7 +149,7 @@ _FILES = (
     r"(?:json|ya?ml|pem|key|txt|crt|cer|pub|asc|gpg|p12|pfx|jks|py|tsx?|jsx?|toml|md|env|ini|cfg|conf|xml|csv|log|html?|php"
     r"|sh|sql|lock|com|org|net|io|dev|local|internal|example|test|svc|cluster)"
 )
-_HARMLESS = proven(
+_HARMLESS = compile_bounded(
     rf"\A(?:[~.]{{0,2}}/.*|[A-Za-z]:[\\/].*|[\w+.-]{{1,30}}://.*|[+-]?\d[\d.,_ :/-]*[%+]?"
     rf"|(?:\d{{1,9}}(?:\.\d{{1,9}})?\s?{_UNIT}){{1,4}}|-?P(?:\d{{1,6}}[YMWD]){{0,4}}(?:T(?:\d{{1,6}}[HMS]){{0,3}})?"
     r"|\d{4}-?\d\d-?\d\d(?:[T ].*)?|v?\d+(?:\.\d+)+[\w.+-]*|#[0-9a-f]{3,8}|0x[0-9a-f]{1,16}"
@@ -157,22 +159,22 @@ _HARMLESS = proven(
     re.IGNORECASE,
 )
 """Paths, addresses, references, numbers with and without units, times, versions, colours, files and rules."""
-_ALIAS = proven(r"\A[*&!][\w.:-]*\Z")
+_ALIAS = compile_bounded(r"\A[*&!][\w.:-]*\Z")
 """An anchor, an alias or a tag of YAML."""
-_BASE64 = proven(r"\A(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])[A-Za-z0-9+/]{20,4000}={0,2}\Z")
-_DIGITS_INSIDE = proven(r"(?<=[A-Za-z+/])\d{1,8}(?=[A-Za-z+/])")
-_EXPRESSION = proven(r"\$\{|\{\{|\$\(|<|>|\ufffc|\w\(|0-9|a-z|A-Z")
-_OF_CRYPTOGRAPHY = proven(
+_BASE64 = compile_bounded(r"\A(?=[^A-Z]*[A-Z])(?=[^a-z]*[a-z])[A-Za-z0-9+/]{20,4000}={0,2}\Z")
+_DIGITS_INSIDE = compile_bounded(r"(?<=[A-Za-z+/])\d{1,8}(?=[A-Za-z+/])")
+_EXPRESSION = compile_bounded(r"\$\{|\{\{|\$\(|<|>|\ufffc|\w\(|0-9|a-z|A-Z")
+_OF_CRYPTOGRAPHY = compile_bounded(
     r"sha|pbkdf|hmac|aes|base|md5|crypt|argon|oauth|utf|rsa|ed25519|\b[hrep]s\d|x509|curve|secp|blake|chacha",
     re.IGNORECASE,
 )
-_CHANGE = proven(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]")
-_PIECE = proven(r"[^\W_]++")
-_DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
-_ANY_SIGN, _SURE_SIGN = proven(r"[!#$%^&*?~+@]"), proven(r"[!$%^~]|(?<!\A)#")
-_WITH_SIGNS = proven(r"\A[\w!#$%^&*?~+@=.,:;-]+\Z")
-_UUID = proven(r"\A[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z", re.IGNORECASE)
-_LONE_NUMBER = proven(r"\A\d{6,64}\Z")
+_CHANGE = compile_bounded(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]")
+_PIECE = compile_bounded(r"[^\W_]++")
+_DIGIT, _LETTER = compile_bounded(r"\d"), compile_bounded(r"[^\W\d_]")
+_ANY_SIGN, _SURE_SIGN = compile_bounded(r"[!#$%^&*?~+@]"), compile_bounded(r"[!$%^~]|(?<!\A)#")
+_WITH_SIGNS = compile_bounded(r"\A[\w!#$%^&*?~+@=.,:;-]+\Z")
+_UUID = compile_bounded(r"\A[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z", re.IGNORECASE)
+_LONE_NUMBER = compile_bounded(r"\A\d{6,64}\Z")
 _LONG_WORD = 16
 """Letters: shorter ones that are hardly a word stand among words of code, too."""
 _AROUND_VALUE = " \t\r,;*"
@@ -183,7 +185,7 @@ _MOST_WORDS = 4
 @lru_cache(4_096)
 def _kind_of(key: str) -> _Kind:
     """What a key says of the values under it."""
-    label = _KEY_OF_HEADING.search(lower(key[-_LONGEST_KEY:]))
+    label = _KEY_OF_HEADING.search(to_lower_same_length(key[-_LONGEST_KEY:]))
     return _Kind[(label.lastgroup or "none").upper()] if label else _Kind.NONE
 
 
@@ -467,9 +469,9 @@ def _of_element(
         start += len(line) + 1
 
 
-def under_headings(text: str) -> Iterator[Hit]:
+def find_secrets_under_headings(text: str) -> Iterator[RecognizerMatch]:
     """Every secret that the key of its map, list, section or element announces. For the whole text."""
-    lowered = lower(text)
+    lowered = to_lower_same_length(text)
     covered = 0
     for label in _LABEL.finditer(lowered):
         if label.start() < covered:
@@ -480,7 +482,7 @@ def under_headings(text: str) -> Iterator[Hit]:
             continue
         spans, covered = under
         for span in spans:
-            yield Hit("SECRET", *span, 0.9)
+            yield RecognizerMatch("SECRET", *span, 0.9)
     if "</" in text:
         for span in _in_elements(text):
-            yield Hit("SECRET", *span, 0.9)
+            yield RecognizerMatch("SECRET", *span, 0.9)

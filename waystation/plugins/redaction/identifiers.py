@@ -15,9 +15,9 @@ from presidio_analyzer.nlp_engine import NlpArtifacts
 from presidio_analyzer.predefined_recognizers import CreditCardRecognizer, IbanRecognizer, IpRecognizer
 from presidio_analyzer.predefined_recognizers.generic.iban_patterns import regex_per_country
 
-from waystation.kernel.patterns import proven, transient
-from waystation.plugins.redaction.assignments import CARD, lower
-from waystation.plugins.redaction.formats import FormatRecognizer, Hinted, Hit
+from waystation.kernel.patterns import compile_bounded, compile_dynamic
+from waystation.plugins.redaction.assignments import CARD, to_lower_same_length
+from waystation.plugins.redaction.formats import FormatRecognizer, PrefilteredPattern, RecognizerMatch
 from waystation.plugins.redaction.placeholders import ENCODED_AT, ENCODED_DOT, plain_address
 
 _REMEMBERED = 1_024
@@ -36,20 +36,22 @@ _LETTERS = rf"\w{_MARK}\u200c\u200d"
 """Also of scripts that write vowels as marks, and of letters whose accents are characters of their own."""
 _LABEL = rf"[{_LETTERS}]++(?:-++[{_LETTERS}]++)*+"
 _DOMAIN = rf"{_LABEL}(?:\.{_LABEL})++"
-_ADDRESS = proven(rf"(?P<mailbox>[!#$%&'*+\-/=?^`{{|}}~.{_LETTERS}]++)(?:(?<!\.)@(?P<domain>{_DOMAIN}))?+")
+_ADDRESS = compile_bounded(rf"(?P<mailbox>[!#$%&'*+\-/=?^`{{|}}~.{_LETTERS}]++)(?:(?<!\.)@(?P<domain>{_DOMAIN}))?+")
 """With or without what makes it one, so that no stretch is read twice."""
-_FIRST_LETTER = proven(rf"[{_LETTERS}]")
+_FIRST_LETTER = compile_bounded(rf"[{_LETTERS}]")
 _UNUSUAL_ADDRESSES = (
-    Hinted(('"@',), proven(rf'"[^"@\\\n]{{1,64}}"@{_DOMAIN}')),
-    Hinted(
+    PrefilteredPattern(('"@',), compile_bounded(rf'"[^"@\\\n]{{1,64}}"@{_DOMAIN}')),
+    PrefilteredPattern(
         _AT_SIGNS[2:],
-        proven(rf"\b\w[\w.+-]{{0,63}}{_SPELLED_AT}{_LABEL}(?>(?:\.|{_SPELLED_DOT}){_LABEL})++", re.IGNORECASE),
+        compile_bounded(rf"\b\w[\w.+-]{{0,63}}{_SPELLED_AT}{_LABEL}(?>(?:\.|{_SPELLED_DOT}){_LABEL})++", re.IGNORECASE),
     ),
-    Hinted(
+    PrefilteredPattern(
         _ENCODED_SIGNS,
-        proven(rf"(?<!\w)\w[\w.+-]{{0,63}}{ENCODED_AT}{_LABEL}(?>(?:\.|{ENCODED_DOT}){_LABEL})++", re.IGNORECASE),
+        compile_bounded(
+            rf"(?<!\w)\w[\w.+-]{{0,63}}{ENCODED_AT}{_LABEL}(?>(?:\.|{ENCODED_DOT}){_LABEL})++", re.IGNORECASE
+        ),
     ),
-    Hinted((_AT_IN_URL,), proven(rf"\b\w[\w.+-]{{0,63}}{_AT_IN_URL}{_DOMAIN}")),
+    PrefilteredPattern((_AT_IN_URL,), compile_bounded(rf"\b\w[\w.+-]{{0,63}}{_AT_IN_URL}{_DOMAIN}")),
 )
 
 
@@ -67,12 +69,12 @@ class EmailAddressRecognizer(FormatRecognizer):
         # A look-up in the list takes as long as all that goes before.
         self._extracted = lru_cache(_REMEMBERED)(self._suffixes.extract_str)
 
-    def hits(self, text: str) -> Iterator[Hit]:
+    def hits(self, text: str) -> Iterator[RecognizerMatch]:
         """Every address in the text; the same characters may be found more than once."""
         for start, end in _addresses(text):
             for last in (end, *_without_glued(text, start, end)):
                 if self._is_address(text[start:last]):
-                    yield Hit("EMAIL_ADDRESS", start, last, 1.0)
+                    yield RecognizerMatch("EMAIL_ADDRESS", start, last, 1.0)
                     break
 
     def _is_address(self, value: str) -> bool:
@@ -98,7 +100,7 @@ def _without_glued(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _addresses(text: str) -> Iterator[tuple[int, int]]:
-    lowered = lower(text)
+    lowered = to_lower_same_length(text)
     if not any(sign in lowered for sign in (*_AT_SIGNS, *_ENCODED_SIGNS)):
         return
     if "@" in text:
@@ -112,17 +114,19 @@ def _addresses(text: str) -> Iterator[tuple[int, int]]:
             yield address.span()
 
 
-_IP_LABEL = proven(
+_IP_LABEL = compile_bounded(
     r"(?:\b(?:ip|ipv4|addr|address|host|gateway|dns|resolver|ping|ssh|telnet|connect(?:ed|ion)?|peer|bind|listen(?:ing|s)?"
     r"|login)\b|://)[^\n]{0,24}$",
     re.IGNORECASE,
 )
-_IP_TAIL = proven(r":\d{2,5}\b|/\d{1,2}\b")
-_VERSION_LABEL = proven(
+_IP_TAIL = compile_bounded(r":\d{2,5}\b|/\d{1,2}\b")
+_VERSION_LABEL = compile_bounded(
     r"(?:\b(?:versions?|releases?|section|chapter|build|rev|tag|v|python|driver|firmware)\.?|==|[<>~^!]=?|\w[-_])\s{0,2}v?$",
     re.IGNORECASE,
 )
-_VERSION_TAIL = proven(r"[-+_.]?(?:a|b|rc|dev|post|alpha|beta|tar|zip|whl|egg|exe|msi|deb|rpm|jar)(?![A-Za-z])")
+_VERSION_TAIL = compile_bounded(
+    r"[-+_.]?(?:a|b|rc|dev|post|alpha|beta|tar|zip|whl|egg|exe|msi|deb|rpm|jar)(?![A-Za-z])"
+)
 _LOWEST_FIRST_OCTET = 10
 """Under this, four numbers with dots count as a version or a section unless something nearby speaks of a network."""
 _FEWEST_IPV6_GROUPS = 3
@@ -134,7 +138,7 @@ _IPV4_IN_IPV6 = Pattern(
 _IPV6_IN_BRACKETS = Pattern(
     "IPv6 in brackets", r"(?<=\[)(?<![\w)\]]\[)(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?=\](?::\d|/|\s|$))", 0.6
 )
-_DIGITS_BEFORE, _DIGITS_AFTER = proven(r"\d\.$"), proven(r"\.\d")
+_DIGITS_BEFORE, _DIGITS_AFTER = compile_bounded(r"\d\.$"), compile_bounded(r"\.\d")
 
 
 class IpAddressRecognizer(IpRecognizer):
@@ -196,22 +200,22 @@ def _is_version(text: str, start: int, end: int, address: ipaddress.IPv4Address)
 
 
 _NUMBER_IS = r"(?:\s?(?:numbers?|nos?\.?|num\.?|nr\.?|#|id))?(?:\s(?:is|was))?\s{0,2}[:=#]?\s{0,2}"
-_LABELLED_SSN = proven(
+_LABELLED_SSN = compile_bounded(
     rf"\b(?:ssn|itin|social security){_NUMBER_IS}(?P<number>\d{{3}}[ .-]?\d{{2}}[ .-]?\d{{4}})(?!\w)", re.I
 )
-_SSN = proven(r"(?:(?<![\w.+-])|(?<=[a-z]{2}[-_]))(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
+_SSN = compile_bounded(r"(?:(?<![\w.+-])|(?<=[a-z]{2}[-_]))(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
 _JOINT = r"(?:[-./]| (?=\d{2}))?"
 """Between groups of an id: a blank only before digits, or words behind it would be a part."""
 _LABELLED = (
     (
         "PASSPORT",
-        proven(
+        compile_bounded(
             rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]{{0,6}}[ -]?\d)[A-Z0-9](?:{_JOINT}[A-Z0-9]){{5,8}})(?!\w)", re.I
         ),
     ),
     (
         "BANK_ACCOUNT",
-        proven(
+        compile_bounded(
             rf"\b(?:(?:bank|checking|savings)\s)?(?:account|acct\.?){_NUMBER_IS}"
             r"(?P<number>\d(?:[ -]?\d){7,16})(?!\w)",
             re.I,
@@ -219,7 +223,7 @@ _LABELLED = (
     ),
     (
         "DRIVER_LICENSE",
-        proven(
+        compile_bounded(
             rf"\b(?:driver['’]?s?['’]?|driving)\s(?:licen[cs]e|permit){_NUMBER_IS}"
             rf"(?P<number>(?=[A-Z]{{0,6}}[ -]?\d)[A-Z0-9](?:{_JOINT}[A-Z0-9]){{5,19}})(?!\w)",
             re.I,
@@ -233,12 +237,12 @@ class SocialSecurityRecognizer(FormatRecognizer):
 
     TYPES = ("US_SSN",)
 
-    def hits(self, text: str) -> Iterator[Hit]:
+    def hits(self, text: str) -> Iterator[RecognizerMatch]:
         """Every number in the text; the same characters may be found more than once."""
         for match in _SSN.finditer(text):
-            yield Hit("US_SSN", match.start(), match.end(), 0.85)
+            yield RecognizerMatch("US_SSN", match.start(), match.end(), 0.85)
         for match in _LABELLED_SSN.finditer(text):
-            yield Hit("US_SSN", *match.span("number"), 0.85)
+            yield RecognizerMatch("US_SSN", *match.span("number"), 0.85)
 
 
 class LabelledIdRecognizer(FormatRecognizer):
@@ -246,32 +250,32 @@ class LabelledIdRecognizer(FormatRecognizer):
 
     TYPES = ("PASSPORT", "BANK_ACCOUNT", "DRIVER_LICENSE")
 
-    def hits(self, text: str) -> Iterator[Hit]:
+    def hits(self, text: str) -> Iterator[RecognizerMatch]:
         """Every id in the text; the same characters may be found more than once."""
         for type_, pattern in _LABELLED:
             for match in pattern.finditer(text):
-                yield Hit(type_, *match.span("number"), 0.85)
+                yield RecognizerMatch(type_, *match.span("number"), 0.85)
 
 
-_CARD_ISSUERS = proven(
+_CARD_ISSUERS = compile_bounded(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"
     r"|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|35\d{14}|6(?:011|2\d\d|5\d\d|4[4-9]\d)\d{12}"
 )
-_LABELLED_CARD = proven(
+_LABELLED_CARD = compile_bounded(
     rf"(?:{CARD})\\?[\"']?\s{{0,2}}(?:(?:is|was|lautet|ist|est|es|è|é)\s|[:=#|])?[\s\"']{{0,3}}"
     r"(?P<number>\d(?:[ -]?\d){12,18})(?![\w]|[.-]\d)"
 )
-_POINT, _EITHER = proven(r"\d\.\Z"), proven(r"(?:\d\.|(?:(?<!\d)0|[ \t(]\d{1,9}),)\Z")
+_POINT, _EITHER = compile_bounded(r"\d\.\Z"), compile_bounded(r"(?:\d\.|(?:(?<!\d)0|[ \t(]\d{1,9}),)\Z")
 """What stands before decimals. With a comma that is `0,…` or a figure in a sentence: else it parts two cells of CSV."""
-_IBAN_LABEL = proven(r"\biban\b[^\n\d]{0,24}\Z", re.IGNORECASE)
+_IBAN_LABEL = compile_bounded(r"\biban\b[^\n\d]{0,24}\Z", re.IGNORECASE)
 _LABEL_REACH = 32
-_WRITTEN = proven(
+_WRITTEN = compile_bounded(
     r"(?<![A-Za-z0-9])(?:[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?"
     r"|[a-z]{2}\d{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?)(?![A-Za-z0-9])"
 )
-_IN_FOURS = proven(r"\w{4}(?:[ -]\w{4}){2,7}(?:[ -]\w{1,3})?")
-_LAST_GROUP_WITH_DIGIT = proven(r"\A(?>.*\d)[A-Za-z0-9]*+")
-_ETHEREUM = proven(r"(?<!\w)0x(?!0{36})[0-9A-Fa-f]{40}(?!\w)")
+_IN_FOURS = compile_bounded(r"\w{4}(?:[ -]\w{4}){2,7}(?:[ -]\w{1,3})?")
+_LAST_GROUP_WITH_DIGIT = compile_bounded(r"\A(?>.*\d)[A-Za-z0-9]*+")
+_ETHEREUM = compile_bounded(r"(?<!\w)0x(?!0{36})[0-9A-Fa-f]{40}(?!\w)")
 _CAPITALS = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 """Unlike `str.upper` it keeps the length of any text."""
 
@@ -332,10 +336,10 @@ class EthereumAddressRecognizer(FormatRecognizer):
 
     TYPES = ("CRYPTO",)
 
-    def hits(self, text: str) -> Iterator[Hit]:
+    def hits(self, text: str) -> Iterator[RecognizerMatch]:
         """Every address in the text."""
         for match in _ETHEREUM.finditer(text):
-            yield Hit("CRYPTO", match.start(), match.end(), 0.85)
+            yield RecognizerMatch("CRYPTO", match.start(), match.end(), 0.85)
 
 
 class MistypedNumberRecognizer(FormatRecognizer):
@@ -343,20 +347,20 @@ class MistypedNumberRecognizer(FormatRecognizer):
 
     TYPES = ("CREDIT_CARD", "IBAN_CODE")
 
-    def hits(self, text: str) -> Iterator[Hit]:
+    def hits(self, text: str) -> Iterator[RecognizerMatch]:
         """Numbers behind their label, and what is grouped as an IBAN of its country is."""
-        for match in _LABELLED_CARD.finditer(lower(text)):
-            yield Hit("CREDIT_CARD", *match.span("number"), 0.6)
+        for match in _LABELLED_CARD.finditer(to_lower_same_length(text)):
+            yield RecognizerMatch("CREDIT_CARD", *match.span("number"), 0.6)
         for match in _WRITTEN.finditer(text):
             end = _end_of_iban(text, match)
             if end is not None:
-                yield Hit("IBAN_CODE", match.start(), end, 0.6)
+                yield RecognizerMatch("IBAN_CODE", match.start(), end, 0.6)
 
 
 @cache
 def _form_in(country: str) -> re.Pattern[str] | None:
     form = regex_per_country.get(country)
-    return transient(form.removeprefix("^").removesuffix("$")) if form else None
+    return compile_dynamic(form.removeprefix("^").removesuffix("$")) if form else None
 
 
 def _end_of_iban(text: str, written: re.Match[str]) -> int | None:

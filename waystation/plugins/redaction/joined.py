@@ -8,43 +8,43 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from waystation.kernel.patterns import proven
-from waystation.plugins.redaction.finds import Unescaped
-from waystation.plugins.redaction.people import GIVEN_NAMES, Word
+from waystation.kernel.patterns import compile_bounded
+from waystation.plugins.redaction.finds import UnescapedSpan
+from waystation.plugins.redaction.people import GIVEN_NAMES, NameWord
 
 _PART = r"[^\W_]{1,60}+(?:['’][^\W\d_]{1,40}+)?+"
 _JOINTS = r"(?:%20|[_~+,;./-]){1,3}+"
-_TOKEN = proven(rf"(?<![^\W_]){_PART}(?:{_JOINTS}{_PART}){{0,30}}+")
-_FILE = proven(
+_TOKEN = compile_bounded(rf"(?<![^\W_]){_PART}(?:{_JOINTS}{_PART}){{0,30}}+")
+_FILE = compile_bounded(
     r"\.(?:pdf|docx?|docm|odt|rtf|pages|xls[xmb]?|ods|numbers|csv|tsv|parquet|pptx?|odp|key|epub|mobi|txt|text|md|rst|tex"
     r"|html?|xhtml|mht|mhtml|eml|msg|mbox|ics|vcf|json|jsonl|ya?ml|xml|zip|png|jpe?g|gif|tiff?|heic|webp|svg"
     r"|mp[34]|m4a|wav|mov|avi|webm|log|bak)\Z",
     re.IGNORECASE,
 )
-_SOURCE = proven(
+_SOURCE = compile_bounded(
     r"\.(?:py|pyi|ipynb|[jt]sx?|mjs|go|rs|java|kt|scala|swift|c|cc|cpp|cs|h|hpp|rb|php|pl|lua|r|sql|sh|ps1|toml|lock)\Z",
     re.IGNORECASE,
 )
 """Files of programs are called as what they define."""
-_JOINT = proven(r"%20|[_~+,;./-]")
-_CAPITALISED = proven(r"\A[^\W\d_a-z](?:[^\W\d_]{0,60}[a-zß-öø-ÿ][^\W\d_]{0,60}|['’][^\W\d_]{2,40})?\Z")
-_CAMEL_JOINT = proven(r"(?<=[a-zß-öø-ÿ])(?=[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ])")
-_PLAIN_JOINTS = proven(r"\A(?:%20|[_~])+\Z")
-_NOUN = proven(r" [a-z]")
+_JOINT = compile_bounded(r"%20|[_~+,;./-]")
+_CAPITALISED = compile_bounded(r"\A[^\W\d_a-z](?:[^\W\d_]{0,60}[a-zß-öø-ÿ][^\W\d_]{0,60}|['’][^\W\d_]{2,40})?\Z")
+_CAMEL_JOINT = compile_bounded(r"(?<=[a-zß-öø-ÿ])(?=[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ])")
+_PLAIN_JOINTS = compile_bounded(r"\A(?:%20|[_~])+\Z")
+_NOUN = compile_bounded(r" [a-z]")
 _FEWEST = 2
 
 
-class JoinedWords(NamedTuple):
+class JoinedWordSpan(NamedTuple):
     """Words that may be or hold a name, read with blanks for their joints."""
 
-    reading: Unescaped
+    reading: UnescapedSpan
     is_file: bool
     """Whether it ends as names of files do: Presidio alone decides who is named there. Identifiers of programs have
     joints, too, so that elsewhere the lists must know one of the words.
     """
 
 
-def joined_words(text: str, start: int, end: int) -> Iterator[JoinedWords]:
+def find_joined_words(text: str, start: int, end: int) -> Iterator[JoinedWordSpan]:
     """What begins in this stretch of the text and may hold a name."""
     for token in _TOKEN.finditer(text, start, end):
         if _SOURCE.search(text, *token.span()):
@@ -54,14 +54,14 @@ def joined_words(text: str, start: int, end: int) -> Iterator[JoinedWords]:
         words = list(_split(_JOINT, text, *stem))
         if suffix is None:
             if len(words) >= _FEWEST and _may_name_somebody(text, words):
-                yield JoinedWords(_spaced(text, words), is_file=False)
+                yield JoinedWordSpan(_spaced(text, words), is_file=False)
             continue
         parts = [part for word in words for part in _split(_CAMEL_JOINT, text, *word)]
         capitalised = [part for part in parts if _CAPITALISED.match(text[part[0] : part[1]])]
         if len(capitalised) >= _FEWEST and (
-            len(parts) == len(words) or any(Word.of(text, *part).is_listed for part in capitalised)
+            len(parts) == len(words) or any(NameWord.of(text, *part).is_listed for part in capitalised)
         ):
-            yield JoinedWords(_spaced(text, parts), is_file=True)
+            yield JoinedWordSpan(_spaced(text, parts), is_file=True)
 
 
 def _split(joint: re.Pattern[str], text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -81,7 +81,7 @@ def _may_name_somebody(text: str, words: Sequence[tuple[int, int]]) -> bool:
     for before, behind in pairwise(words):
         if not all(_CAPITALISED.match(text[first:last]) for first, last in (before, behind)):
             continue
-        first, second = Word.of(text, *before), Word.of(text, *behind)
+        first, second = NameWord.of(text, *before), NameWord.of(text, *behind)
         if first.part in GIVEN_NAMES and first.is_only_a_name:
             if _PLAIN_JOINTS.match(text[before[1] : behind[0]]) or not _NOUN.match(text, words[-1][1]):
                 return True
@@ -92,7 +92,7 @@ def _may_name_somebody(text: str, words: Sequence[tuple[int, int]]) -> bool:
     return False
 
 
-def _spaced(text: str, words: Sequence[tuple[int, int]]) -> Unescaped:
+def _spaced(text: str, words: Sequence[tuple[int, int]]) -> UnescapedSpan:
     """The words with one blank between two, whatever stands there; it may be nothing."""
     signs, starts, ends = list[str](), list[int](), list[int]()
     last = words[0][0]
@@ -105,4 +105,4 @@ def _spaced(text: str, words: Sequence[tuple[int, int]]) -> Unescaped:
         starts += range(start, end)
         ends += range(start + 1, end + 1)
         last = end
-    return Unescaped("".join(signs), starts, ends)
+    return UnescapedSpan("".join(signs), starts, ends)

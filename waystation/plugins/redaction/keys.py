@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from waystation.kernel.errors import BadInput
-from waystation.kernel.files import private_folder
+from waystation.kernel.files import create_private_folder
 
 KEY_BYTES = 32
 CHECK_CHARACTERS = 16
@@ -60,7 +60,7 @@ def load_or_create_key(path: Path) -> bytes:
 
 
 def _create(path: Path) -> None:
-    private_folder(path.parent)
+    create_private_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

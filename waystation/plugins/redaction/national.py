@@ -40,9 +40,9 @@ from presidio_analyzer.predefined_recognizers import (
     ZaIdNumberRecognizer,
 )
 
-from waystation.kernel.patterns import proven
-from waystation.plugins.redaction.assignments import PHONE, lower
-from waystation.plugins.redaction.formats import LABEL_REACH, FormatRecognizer, Hit, label_before
+from waystation.kernel.patterns import compile_bounded
+from waystation.plugins.redaction.assignments import PHONE, to_lower_same_length
+from waystation.plugins.redaction.formats import LABEL_REACH, FormatRecognizer, RecognizerMatch, compile_label_pattern
 from waystation.plugins.redaction.identifiers import SocialSecurityRecognizer
 
 
@@ -52,7 +52,7 @@ class _Form(NamedTuple):
     """Its form or its check digit leaves little else that it could be, so that it needs no label."""
 
 
-_TEN_WITH_A_LETTER_AND_FOUR_DIGITS = proven(
+_TEN_WITH_A_LETTER_AND_FOUR_DIGITS = compile_bounded(
     r"\b(?=[\w@#$%^?~-]{0,9}?[a-zA-Z])(?=[\w@#$%^?~-]{0,6}?[0-9]{4})[\w@#$%^?~-]{10}\b"
 )
 
@@ -109,13 +109,13 @@ _LEAST_SCORE = 0.5
 """Of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check digits."""
 _LONGEST_ID = 20
 """Characters, with some to spare: Italy's fiscal code and a British driving licence have 16."""
-_WHOLE = proven(r"[^\W_]|[-_.](?=\w)")
-_GROUPS = proven(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
-_BETWEEN_GROUPS = proven(r"[ .\-/]")
-_ANY_DIGIT = proven(r"\d")
+_WHOLE = compile_bounded(r"[^\W_]|[-_.](?=\w)")
+_GROUPS = compile_bounded(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
+_BETWEEN_GROUPS = compile_bounded(r"[ .\-/]")
+_ANY_DIGIT = compile_bounded(r"\d")
 
 
-def recognisers_of(countries: Sequence[str]) -> list[FormatRecognizer]:
+def build_country_recognizers(countries: Sequence[str]) -> list[FormatRecognizer]:
     """The recognisers of these countries."""
     found: list[FormatRecognizer] = [SocialSecurityRecognizer()] if "us" in countries else []
     return found + [IdRecognizer(form) for country in countries for form in FORMS.get(country, ())]
@@ -129,11 +129,11 @@ class IdRecognizer(FormatRecognizer):
     def __init__(self, form: _Form) -> None:
         self._recogniser = form.recogniser()
         self._unmistakable = form.unmistakable
-        self._label = label_before(self._recogniser.context)
+        self._label = compile_label_pattern(self._recogniser.context)
         self._names = [word.lower() for word in self._recogniser.context]
         super().__init__(types=tuple(self._recogniser.supported_entities))
 
-    def hits(self, text: str) -> Iterator[Hit]:
+    def hits(self, text: str) -> Iterator[RecognizerMatch]:
         """Every id of this kind in the text."""
         if not _ANY_DIGIT.search(text):
             return
@@ -151,9 +151,9 @@ class IdRecognizer(FormatRecognizer):
                 self._unmistakable and found.score >= _LEAST_SCORE and not value.isdigit() and value == value.upper()
             )
             if clear or self._is_labelled(text, found.start):
-                yield Hit(found.entity_type, found.start, found.end, max(found.score, _LEAST_SCORE))
+                yield RecognizerMatch(found.entity_type, found.start, found.end, max(found.score, _LEAST_SCORE))
 
-    def _in_groups(self, text: str) -> Iterator[Hit]:
+    def _in_groups(self, text: str) -> Iterator[RecognizerMatch]:
         """Ids behind their label, parted by blanks, dots or dashes as officials write them."""
         for groups in _GROUPS.finditer(text):
             # The label may look like a group itself, and what follows the id like one more.
@@ -165,14 +165,14 @@ class IdRecognizer(FormatRecognizer):
             if start is not None:
                 yield from self._whole_in(text, start, [groups.end(), *reversed(inner)])
 
-    def _whole_in(self, text: str, start: int, ends: Sequence[int]) -> Iterator[Hit]:
+    def _whole_in(self, text: str, start: int, ends: Sequence[int]) -> Iterator[RecognizerMatch]:
         for end in ends:
             value = _BETWEEN_GROUPS.sub("", text[start:end])
             if len(value) > _LONGEST_ID or not _ANY_DIGIT.search(value):
                 continue
             found = self._recogniser.analyze(value, list(self._recogniser.supported_entities))
             if any(hit.start == 0 and hit.end == len(value) and hit.score > 0 for hit in found):
-                yield Hit(self._recogniser.supported_entities[0], start, end, _LEAST_SCORE)
+                yield RecognizerMatch(self._recogniser.supported_entities[0], start, end, _LEAST_SCORE)
                 return
 
     def _is_labelled(self, text: str, start: int) -> bool:
@@ -213,21 +213,21 @@ _GLUED_EXTENSION = (
     r"(?:[ \t]{0,2}[;,]?[ \t]{0,2}(?:[xX]|#|(?i:ext(?:ension|n)?|xtn|poste|durchwahl|dw|доб))"
     r"[ \t.:=#]{0,3}\d{1,7}(?!\d))"
 )
-_EXTENSION = proven(_GLUED_EXTENSION)
-_AFTER_PAUSE = proven(r",{1,3}[ \t]?\d{1,7}#?(?![\w,]|[.]\d)")
+_EXTENSION = compile_bounded(_GLUED_EXTENSION)
+_AFTER_PAUSE = compile_bounded(r",{1,3}[ \t]?\d{1,7}#?(?![\w,]|[.]\d)")
 """Digits that a telephone dials later: in prose alone, since a comma parts cells of CSV, too."""
-_BEFORE_CELL = proven(r"(?:\A|[\n,;\t|\"'])[ \t]?\Z")
+_BEFORE_CELL = compile_bounded(r"(?:\A|[\n,;\t|\"'])[ \t]?\Z")
 _ENDS = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.-]\d))"
 _ENDS_NO_PATH = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[./-]\d))"
 _ENDS_IN_PROSE = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.,:/-]\d| \d))"
-_INTERNATIONAL = proven(
+_INTERNATIONAL = compile_bounded(
     r"(?<![\w+])(?:\((?:\+|00)[1-9]\d{0,2}\)|(?:\+|00(?=[1-9]))\d{1,3})[ .\-/]?(?:\(\d{1,5}\)[ .\-/]?)?"
     rf"\d{{1,12}}(?:[ .\-/]\d{{2,10}}){{0,5}}{_ENDS}"
 )
-_BRACKETED = proven(rf"(?<![\w.])(?:1[ .-]?)?\((?:\d{{3}}|0\d{{2,5}})\)[ -]?\d{{3,4}}[ .-]?\d{{3,5}}{_ENDS}")
-_NORTH_AMERICAN = proven(rf"(?<![\w.+/-])(?:1[ .-])?[02-9]\d{{2}}([.-])\d{{3}}\1\d{{4}}{_ENDS_NO_PATH}")
-_BEHIND_A_WORD = proven(rf"(?<=[a-z]{{2}}[-_])[2-9]\d{{2}}-[2-9]\d{{2}}-\d{{4}}{_ENDS_NO_PATH}")
-_CALLED = proven(
+_BRACKETED = compile_bounded(rf"(?<![\w.])(?:1[ .-]?)?\((?:\d{{3}}|0\d{{2,5}})\)[ -]?\d{{3,4}}[ .-]?\d{{3,5}}{_ENDS}")
+_NORTH_AMERICAN = compile_bounded(rf"(?<![\w.+/-])(?:1[ .-])?[02-9]\d{{2}}([.-])\d{{3}}\1\d{{4}}{_ENDS_NO_PATH}")
+_BEHIND_A_WORD = compile_bounded(rf"(?<=[a-z]{{2}}[-_])[2-9]\d{{2}}-[2-9]\d{{2}}-\d{{4}}{_ENDS_NO_PATH}")
+_CALLED = compile_bounded(
     r"(?:(?<!\w)(?:call|ring|dial|text|phone|whatsapp|reach|anruf(?:en)?|ruf(?:en)?|rufe|appelez|appelle|llam[ae]|llamar|chiam[ai]|chiamare|ligue|liga|ligar"
     r"|zadzwoń|dzwoń|dzwonić|ring|telefone|звони(?:те)?|позвони(?:те)?|набери(?:те)?)"
     r"(?:\s(?:me|us|him|her|them|my|number|at|on|to|under|unter|an|al|au|il|lo|na|pod|nr|по|номер(?:у)?|för|para|o|a|Sie|sie)){0,3}\s{0,2}:?\s{1,3}"
@@ -235,21 +235,21 @@ _CALLED = proven(
     rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.,:-]\d))"
 )
 """Words for calling somebody, and a number without a country code right behind."""
-_SPACED = proven(rf"(?<![\w.,:+/-])(?<!\d )[2-9]\d{{2}} [2-9]\d{{2}} \d{{4}}{_ENDS_IN_PROSE}")
-_TRUNK_ZERO = proven(rf"(?<![\w.,:+/-])(?<!\d )0\d{{1,4}}(?:[ /-]\d{{3,8}}){{1,3}}{_ENDS_IN_PROSE}")
-_PAIRS = proven(
+_SPACED = compile_bounded(rf"(?<![\w.,:+/-])(?<!\d )[2-9]\d{{2}} [2-9]\d{{2}} \d{{4}}{_ENDS_IN_PROSE}")
+_TRUNK_ZERO = compile_bounded(rf"(?<![\w.,:+/-])(?<!\d )0\d{{1,4}}(?:[ /-]\d{{3,8}}){{1,3}}{_ENDS_IN_PROSE}")
+_PAIRS = compile_bounded(
     r"(?<![\w.:+/-])(?<!\d )0[1-9](?:([ .])\d{2})(?:\1\d{2}){3}" rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.:/-]\d| \d))"
 )
-_LABELLED = proven(PHONE)
-_AFTER_LABEL = proven(rf"[^\d\n+(]{{0,20}}(?P<number>\(?\d[\d ().\-/]{{4,20}}\d){_ENDS}")
-_OTHER_LABEL = proven(
+_LABELLED = compile_bounded(PHONE)
+_AFTER_LABEL = compile_bounded(rf"[^\d\n+(]{{0,20}}(?P<number>\(?\d[\d ().\-/]{{4,20}}\d){_ENDS}")
+_OTHER_LABEL = compile_bounded(
     r"\b(?:order|invoice|ticket|case|ref|reference|isbn|issn|sku|part|serial|lines?|pages?|rows?|columns?|bytes|items|records|offsets?|version|build|commit)"
     r"\b[\s:#._-]{0,3}(?:(?:no|number|id)\b[\s:#.]{0,3})?$"
     r"|\b(?:file|filing|docket|registration|accession|identification|patent|permit|contract|purchase|project|catalogue?|model|lot|batch|tracking)"
     r"\s(?:no|nos|numbers?|id)\b[\s:#.)]{0,3}$",
     re.IGNORECASE,
 )
-_DATE = proven(r"(?:19|20)\d{2}([-./]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)")
+_DATE = compile_bounded(r"(?:19|20)\d{2}([-./]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)")
 
 
 class PhoneFormatRecognizer(FormatRecognizer):
@@ -257,12 +257,12 @@ class PhoneFormatRecognizer(FormatRecognizer):
 
     TYPES = ("PHONE_NUMBER",)
 
-    def hits(self, text: str) -> Iterator[Hit]:
+    def hits(self, text: str) -> Iterator[RecognizerMatch]:
         """Every phone number in the text, with its extension; the same characters may be found more than once."""
         for hit in self._numbers(text):
             yield hit._replace(end=_end_of_extension(text, hit.start, hit.end))
 
-    def _numbers(self, text: str) -> Iterator[Hit]:
+    def _numbers(self, text: str) -> Iterator[RecognizerMatch]:
         for pattern, must_be_assigned in (
             (_INTERNATIONAL, False),
             (_BRACKETED, False),
@@ -274,15 +274,15 @@ class PhoneFormatRecognizer(FormatRecognizer):
         ):
             for match in pattern.finditer(text):
                 if _plausible(text, match.start(), match.end(), must_be_assigned=must_be_assigned):
-                    yield Hit("PHONE_NUMBER", match.start(), match.end(), 0.75)
-        for called in _CALLED.finditer(lower(text)):
+                    yield RecognizerMatch("PHONE_NUMBER", match.start(), match.end(), 0.75)
+        for called in _CALLED.finditer(to_lower_same_length(text)):
             start, end = called.span("number")
             if _plausible(text, start, end, must_be_assigned=False) and _is_of(text[start:end], _REGIONS_OF_CALLS):
-                yield Hit("PHONE_NUMBER", start, end, 0.75)
-        for label in _LABELLED.finditer(lower(text)):
+                yield RecognizerMatch("PHONE_NUMBER", start, end, 0.75)
+        for label in _LABELLED.finditer(to_lower_same_length(text)):
             match = _AFTER_LABEL.match(text, label.end())
             if match and _plausible(text, *match.span("number"), must_be_assigned=False):
-                yield Hit("PHONE_NUMBER", *match.span("number"), 0.75)
+                yield RecognizerMatch("PHONE_NUMBER", *match.span("number"), 0.75)
 
 
 def _end_of_extension(text: str, start: int, end: int) -> int:

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
-from waystation.kernel.patterns import proven
-from waystation.plugins.redaction.finds import Found
+from waystation.kernel.patterns import compile_bounded
+from waystation.plugins.redaction.finds import Detection
 
 
 def _words(file_name: str) -> frozenset[str]:
@@ -67,12 +67,12 @@ _AROUND = 240
 """Characters before and after a name in which a text shows that it is code: about three lines each."""
 _FEWEST_MARKS = 2
 _SHORTEST, _SHORTEST_STEM = 3, 3
-_PREFIX = proven(r"\A(?:un|re|in|non|de|dis|pre|sub|multi|auto|over)")
+_PREFIX = compile_bounded(r"\A(?:un|re|in|non|de|dis|pre|sub|multi|auto|over)")
 _BEFORE, _AFTER = 40, 70
-_PART = proven(r"[^\W\d_]+\.?")
-_BEGINS_SENTENCE = proven(r"(?:\A|[\n.!?:;#*/>\"'“‘(-])[ \t]{0,20}+\Z")
-_NEXT = proven(r" (?=[^\W\d_])")
-_CODE = proven(
+_PART = compile_bounded(r"[^\W\d_]+\.?")
+_BEGINS_SENTENCE = compile_bounded(r"(?:\A|[\n.!?:;#*/>\"'“‘(-])[ \t]{0,20}+\Z")
+_NEXT = compile_bounded(r" (?=[^\W\d_])")
+_CODE = compile_bounded(
     r"""
       ^[ \t]{0,40}+(?:
           \#(?![\w#])(?!\ [A-Z][^\n]{0,60}+$) | // | /\* | --\  | ;; | >>>\  | \.\.\.\  | \$\  | @\w | :\w{1,20}:
@@ -87,14 +87,14 @@ _CODE = proven(
     re.MULTILINE | re.VERBOSE,
 )
 """What prose does not have: on the line of a name one is enough."""
-_PERHAPS_CODE = proven(r"[abd-z][A-Z]|(?<!M)(?<!Ma)c[A-Z]|\d\d:\d\d:\d\d")
+_PERHAPS_CODE = compile_bounded(r"[abd-z][A-Z]|(?<!M)(?<!Ma)c[A-Z]|\d\d:\d\d:\d\d")
 """CamelCase, which products have, too, and times, which chats have."""
 _TITLES = (
     r"\b(?:Mr|Mrs|Ms|Miss|Mx|Dr|Prof|Professor|Sir|Dame|Lord|Lady|Herrn?|Frau|Mme|Monsieur|Madame|Se[ñn]ora?|Sra?"
     r"|Signora?|Pani?)\.?\s"
 )
-_TITLE, _TITLED = proven(rf"{_TITLES}\Z"), proven(_TITLES)
-_CREDIT = proven(
+_TITLE, _TITLED = compile_bounded(rf"{_TITLES}\Z"), compile_bounded(_TITLES)
+_CREDIT = compile_bounded(
     r"(?:\b(?:by|from|thanks\sto|thank\syou|courtesy\sof|due\sto)\s"
     r"|\b(?:authors?|maintainers?|contributors?|committers?|reviewers?|contact|assignee|reporter|credits?|cc|owner|moderator"
     r"|(?:first|last|full|given|family|display|sur)_?name|signed|dear|hello|hi|attn)\b[\s:=\"'*_>-]{1,6}"
@@ -106,7 +106,7 @@ PERSON_SAYS = (
     r"(?:,?\s(?:said|says|wrote|writes|told|asked|suggested|noticed|reported|pointed|proposed|contributed|thinks|agreed)\b"
     r"|['’]?\s?[<(][\w.+-]{1,64}(?:@|\sat\s)|['’]?\s?<EMAIL_)"
 )
-_SAID = proven(PERSON_SAYS)
+_SAID = compile_bounded(PERSON_SAYS)
 
 
 class _Words(NamedTuple):
@@ -121,8 +121,12 @@ class _Words(NamedTuple):
         """The words of this name, without acronyms beside them that are no names."""
         words = [word.rstrip(".") for word in _PART.findall(name)]
         long = [word for word in words if len(word) > 1]
-        parts = [unaccented(word) for word in long if not word.isupper() or _is_known(unaccented(word))]
-        return cls(parts or [unaccented(word) for word in long], len(words) - len(long))
+        parts = [
+            strip_accents_and_case(word)
+            for word in long
+            if not word.isupper() or _is_known(strip_accents_and_case(word))
+        ]
+        return cls(parts or [strip_accents_and_case(word) for word in long], len(words) - len(long))
 
     @property
     def all_ordinary(self) -> bool:
@@ -147,9 +151,9 @@ class _Words(NamedTuple):
         return len(self.parts) > 1 and self.parts[0] in GIVEN_NAMES and self.parts[-1] in FAMILY_NAMES
 
 
-def people(text: str, names: Iterable[Found]) -> Iterator[Found]:
+def filter_person_names(text: str, names: Iterable[Detection]) -> Iterator[Detection]:
     """Those of the names that are of people; all of them are in this text, and already have the form of names."""
-    doubted, sure, perhaps = list[tuple[Found, _Words]](), set[str](), set[str]()
+    doubted, sure, perhaps = list[tuple[Detection, _Words]](), set[str](), set[str]()
     for whole in names:
         name = _without_verb(text, whole)
         words = _Words.of(text[name.start : name.end])
@@ -173,16 +177,16 @@ CAPITALISED = (
 )
 _FURTHER = rf" (?:(?:{_PARTICLES}) ){{0,2}}(?:[ae]l-)?{CAPITALISED}"
 STANDING_APART = r"(?<![\w`/\\.@#$~-])"
-_SEVERAL_WORDS = proven(rf"{STANDING_APART}{CAPITALISED}(?:{_FURTHER}){{1,5}}")
-_ONE_WORD = proven(rf"{STANDING_APART}(?<![\w]['’]){CAPITALISED}")
-_WORD_OF_SEVERAL = proven(CAPITALISED)
-_OWNED, _NEW = proven(r"['’]s\Z"), proven(r"\b[Nn]ew \Z")
+_SEVERAL_WORDS = compile_bounded(rf"{STANDING_APART}{CAPITALISED}(?:{_FURTHER}){{1,5}}")
+_ONE_WORD = compile_bounded(rf"{STANDING_APART}(?<![\w]['’]){CAPITALISED}")
+_WORD_OF_SEVERAL = compile_bounded(CAPITALISED)
+_OWNED, _NEW = compile_bounded(r"['’]s\Z"), compile_bounded(r"\b[Nn]ew \Z")
 _MOST_FOLLOWING, _LONGEST_CITY = 3, 4
 _NO_GIVEN_NAMES, CALLED_AFTER_PEOPLE = _words("no_given_names.txt"), _words("called_after_people.txt")
 """Lists have the former, and other things begin with them; the latter say of names before them that it is no person."""
 
 
-class Word(NamedTuple):
+class NameWord(NamedTuple):
     """A capitalised word among others."""
 
     start: int
@@ -193,14 +197,16 @@ class Word(NamedTuple):
     """Whether an `'s` followed."""
 
     @classmethod
-    def of(cls, text: str, start: int, end: int) -> "Word":
+    def of(cls, text: str, start: int, end: int) -> "NameWord":
         """The word there, without the `'s`."""
         owned = _OWNED.search(text, start, end)
         end = owned.start() if owned else end
         first = _PART.match(text, start, end)
         word = first[0].rstrip(".") if first else ""
         is_acronym = len(word) > 1 and text[start:end].isupper()
-        return cls(start, end, "" if is_acronym or text[start].islower() else unaccented(word), owned is not None)
+        return cls(
+            start, end, "" if is_acronym or text[start].islower() else strip_accents_and_case(word), owned is not None
+        )
 
     @property
     def is_initial(self) -> bool:
@@ -239,13 +245,13 @@ def without_names(text: str) -> str:
     return _SEVERAL_WORDS.sub(lambda several: "" if several[0][0].isupper() else several[0], text)
 
 
-def listed_people(text: str, start: int, end: int, *, by_all_words: bool = False) -> Iterator[Found]:
+def find_listed_people(text: str, start: int, end: int, *, by_all_words: bool = False) -> Iterator[Detection]:
     """Names in full, of which a list has the given or the family name, in this stretch of the text.
 
     `by_all_words`: the whole name, where a capital may just as well begin any other word.
     """
     for several in _SEVERAL_WORDS.finditer(text, start, end):
-        words = [Word.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, *several.span())]
+        words = [NameWord.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, *several.span())]
         past = 0
         for first, word in enumerate(words):
             if first < past or _NEW.search(text, max(0, word.start - len(" new ")), word.start):
@@ -254,11 +260,11 @@ def listed_people(text: str, start: int, end: int, *, by_all_words: bool = False
             if past == first and word.may_begin and (last := _last_of_name(words, first)) > first:
                 if by_all_words and not all(one.is_initial or one.is_listed for one in words[first : last + 1]):
                     continue
-                yield Found("PERSON", word.start, words[last].end, _SCORE)
+                yield Detection("PERSON", word.start, words[last].end, _SCORE)
                 past = last + 1
 
 
-def _words_of_city(text: str, words: Sequence[Word]) -> int:
+def _words_of_city(text: str, words: Sequence[NameWord]) -> int:
     """How many words the name of a city takes that begins with the first, if it is more than one."""
     for count in range(min(len(words), _LONGEST_CITY), 1, -1):
         if text[words[0].start : words[count - 1].end] in CITIES:
@@ -266,7 +272,7 @@ def _words_of_city(text: str, words: Sequence[Word]) -> int:
     return 0
 
 
-def _last_of_name(words: Sequence[Word], first: int) -> int:
+def _last_of_name(words: Sequence[NameWord], first: int) -> int:
     """The place of the last word of the name that begins there; of the first itself, where no name does."""
     last = first
     for place in range(first + 1, min(first + 1 + _MOST_FOLLOWING, len(words))):
@@ -280,14 +286,14 @@ def _last_of_name(words: Sequence[Word], first: int) -> int:
     return last if _is_listed(name) and not _is_called_after(name, behind) else first
 
 
-def _is_listed(name: Sequence[Word]) -> bool:
+def _is_listed(name: Sequence[NameWord]) -> bool:
     first, *rest = name
     if first.part in GIVEN_NAMES and first.is_only_a_name:
         return True
     return any(word.part in FAMILY_NAMES and word.is_only_a_name for word in rest)
 
 
-def _is_called_after(name: Sequence[Word], behind: Sequence[Word]) -> bool:
+def _is_called_after(name: Sequence[NameWord], behind: Sequence[NameWord]) -> bool:
     """`Ada Lovelace Institute`, `Petra Lindqvist Street`. People are called Hall and Park, too, behind given names."""
     *givens, last = name
     is_family = last.part in FAMILY_NAMES and all(word.part in GIVEN_NAMES or word.is_initial for word in givens)
@@ -304,24 +310,24 @@ OF_A_PERSON = (
     r"|(?:user|person|people|customer|client|patient|employee|author|member|contact)\(name)"
 )
 _FIELD, _NAME_FIELD = (
-    proven(
+    compile_bounded(
         rf"(?<![^\W_])(?i:{key})[\"']?[ \t]{{0,4}}+(?:[:=]|=>)[ \t]{{0,4}}+(?P<quote>[\"']?){_STATED_NAME}(?P=quote)"
         r"(?:(?<=[\"'])|(?=[ \t]{0,20}+(?:[\n\"',;)}\]<(|&]|\Z|(?<=[ \t])[\w.-]{1,40}+=)))"
     )
     for key in (OF_A_PERSON, "name")
 )
-_LEFT_TO = proven(rf"\b(?i:todo|fixme|xxx|hack)\({_STATED_NAME}\)")
-_INTRODUCED = proven(rf"\b[Mm]y (?:full )?name(?: is|['’]s) {_STATED_NAME}")
+_LEFT_TO = compile_bounded(rf"\b(?i:todo|fixme|xxx|hack)\({_STATED_NAME}\)")
+_INTRODUCED = compile_bounded(rf"\b[Mm]y (?:full )?name(?: is|['’]s) {_STATED_NAME}")
 
 
-def stated_people(text: str, start: int, end: int) -> Iterator[Found]:
+def find_stated_people(text: str, start: int, end: int) -> Iterator[Detection]:
     """What stands as the value of a person's field, apart from the code around it, and how somebody is introduced."""
     for pattern in (_FIELD, _NAME_FIELD, _LEFT_TO, _INTRODUCED):
         for match in pattern.finditer(text, start, end):
             words = _Words.of(match["name"])
             introduced = pattern is _INTRODUCED and not words.any_ordinary
             if introduced or _may_be_called(words, of_a_person=pattern is not _NAME_FIELD):
-                yield Found("PERSON", *match.span("name"), _STATED)
+                yield Detection("PERSON", *match.span("name"), _STATED)
 
 
 def _may_be_called(words: _Words, *, of_a_person: bool) -> bool:
@@ -335,12 +341,12 @@ def _may_be_called(words: _Words, *, of_a_person: bool) -> bool:
     return words.any_known or (of_a_person and not words.any_ordinary)
 
 
-def named_again(text: str, people: Iterable[Found], start: int, end: int) -> Iterator[Found]:
+def find_repeated_names(text: str, people: Iterable[Detection], start: int, end: int) -> Iterator[Detection]:
     """Words of the names of these people, wherever else they stand in this stretch of the text."""
     known = {text[word.start : word.end] for person in people for word in _words_kept(text, person)}
-    last: Found | None = None
+    last: Detection | None = None
     for match in _ONE_WORD.finditer(text, start, end) if known else ():
-        word = Word.of(text, *match.span())
+        word = NameWord.of(text, *match.span())
         if text[word.start : word.end] not in known:
             continue
         if last and text[last.end : word.start] == " ":
@@ -348,13 +354,13 @@ def named_again(text: str, people: Iterable[Found], start: int, end: int) -> Ite
             continue
         if last:
             yield last
-        last = Found("PERSON", word.start, word.end, _SCORE)
+        last = Detection("PERSON", word.start, word.end, _SCORE)
     if last:
         yield last
 
 
-def _words_kept(text: str, person: Found) -> Iterator[Word]:
-    words = [Word.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, person.start, person.end)]
+def _words_kept(text: str, person: Detection) -> Iterator[NameWord]:
+    words = [NameWord.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, person.start, person.end)]
     for word in words if len(words) > 1 or (words and words[0].is_listed and words[0].part in GIVEN_NAMES) else ():
         is_name = word.is_listed or (word is words[-1] and word.may_follow and word.is_only_a_name)
         if is_name and len(word.part) >= _SHORTEST:
@@ -362,27 +368,27 @@ def _words_kept(text: str, person: Found) -> Iterator[Word]:
 
 
 _DETERMINER = r"(?:the|an?|this|that|these|those|each|every|all|any|both|my|your|our|their|its)"
-_USED_AS_A_WORD = proven(rf" (?:(?:(?:up|out|off|down|for) )?{_DETERMINER}|[a-z]{{2,20}}ing)\b")
+_USED_AS_A_WORD = compile_bounded(rf" (?:(?:(?:up|out|off|down|for) )?{_DETERMINER}|[a-z]{{2,20}}ing)\b")
 
 
-def _begins_sentence(text: str, name: Found) -> bool:
+def _begins_sentence(text: str, name: Detection) -> bool:
     return _BEGINS_SENTENCE.search(text, max(0, name.start - _BEFORE), name.start) is not None
 
 
-def _without_verb(text: str, name: Found) -> Found:
+def _without_verb(text: str, name: Detection) -> Detection:
     """`Suppose Alice`, `Ask Kubiak`: the language model takes what begins a sentence for a part of the name."""
     first = _PART.match(text, name.start, name.end)
     rest = _NEXT.match(text, first.end(), name.end) if first else None
     if not first or not rest or _TITLE.search(text, name.start, rest.end()):
         return name
-    word = unaccented(first[0])
+    word = strip_accents_and_case(first[0])
     if _is_known(word) or not _is_ordinary(word) or len(word) == 1 or name.end - rest.end() < _SHORTEST:
         return name
     begins = _begins_sentence(text, name) or _is_in_code(text, name)
     return name._replace(start=rest.end()) if begins else name
 
 
-def _is_person(text: str, name: Found, words: _Words) -> bool:
+def _is_person(text: str, name: Detection, words: _Words) -> bool:
     if not words.parts or not all(part.isascii() or _is_latin(part) for part in words.parts):
         return True
     if name.score >= _STATED or (words.surely and not words.any_ordinary):
@@ -404,7 +410,7 @@ def _several_are_a_person(words: _Words, *, in_code: bool) -> bool:
     return not words.any_ordinary or not in_code or words.initials > 0
 
 
-def _is_said_to_be_one(text: str, name: Found, words: _Words) -> bool:
+def _is_said_to_be_one(text: str, name: Detection, words: _Words) -> bool:
     before = max(0, name.start - _BEFORE), name.start
     if _TITLE.search(text, *before) or _TITLED.match(text, name.start, name.end):
         return True
@@ -413,7 +419,7 @@ def _is_said_to_be_one(text: str, name: Found, words: _Words) -> bool:
     return _CREDIT.search(text, *before) is not None or _SAID.match(text, name.end, name.end + _AFTER) is not None
 
 
-def _is_in_code(text: str, name: Found) -> bool:
+def _is_in_code(text: str, name: Detection) -> bool:
     around = max(0, name.start - _AROUND), name.end + _AROUND
     marks = 0
     for mark in _CODE.finditer(text, *around):
@@ -437,7 +443,7 @@ def _is_ordinary(part: str) -> bool:
     return len(stem) >= _SHORTEST_STEM and stem in ORDINARY_WORDS
 
 
-def unaccented(word: str) -> str:
+def strip_accents_and_case(word: str) -> str:
     """In lower case and without accents, as the lists have it."""
     folded = word.casefold()
     if folded.isascii():

@@ -5,8 +5,8 @@ import hmac
 import re
 from types import MappingProxyType
 
-from waystation.kernel.patterns import proven
-from waystation.plugins.redaction.finds import folded, without_unseen
+from waystation.kernel.patterns import compile_bounded
+from waystation.plugins.redaction.finds import normalize_characters, without_unseen
 from waystation.privacy.policy import NAME_TYPES
 
 SHORT_TYPES = MappingProxyType(
@@ -40,12 +40,12 @@ ENCODED_AT = r"(?:\\{1,2}(?:u0040|x40)|&(?:amp;)?(?:#0{0,4}64|#x0{0,4}40|commat)
 ENCODED_DOT = r"(?:\\{1,2}(?:u002e|x2e)|&(?:amp;)?(?:#0{0,4}46|#x0{0,4}2e|period);)"
 """As JSON, programs and HTML write them."""
 _AT, _DOT = (
-    proven(rf"\s?[\[(]\s?{word}\s?[\])]\s?|{encoded}", re.IGNORECASE)
+    compile_bounded(rf"\s?[\[(]\s?{word}\s?[\])]\s?|{encoded}", re.IGNORECASE)
     for word, encoded in (("(?:at|@)", ENCODED_AT), (r"(?:dot|\.)", ENCODED_DOT))
 )
-_JOINTS = proven(r"%20|[_~+,/]")
+_JOINTS = compile_bounded(r"%20|[_~+,/]")
 """Names of files join the words of a name: it is the same one."""
-_NO_LETTER_OR_DIGIT = proven(r"[\W_]+")
+_NO_LETTER_OR_DIGIT = compile_bounded(r"[\W_]+")
 
 
 def placeholder(key: bytes, tenant: str, short_type: str, value: str) -> str:
@@ -63,7 +63,7 @@ def _normal(short_type: str, value: str) -> str:
     if short_type in _VERBATIM:
         value = without_unseen(value)
         return value.lower() if short_type == "WALLET" and value.startswith("0x") else value
-    value = folded(value)
+    value = normalize_characters(value)
     if short_type == "EMAIL":
         value = plain_address(value)
     if short_type in NAME_TYPES:

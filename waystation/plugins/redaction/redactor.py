@@ -11,15 +11,28 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
-from waystation.kernel.errors import RedactionFailed, TextNotRedacted
-from waystation.plugins.redaction.children import Children, LocalSearch
-from waystation.plugins.redaction.finds import Found, masked, repeated, without_overlaps
+from waystation.kernel.errors import RedactionFailed, TextRedactionError
+from waystation.plugins.redaction.children import LocalSearch, SearchProcessPool
+from waystation.plugins.redaction.finds import Detection, find_repeated_secrets, mask_detections, without_overlaps
 from waystation.plugins.redaction.placeholders import placeholder
-from waystation.plugins.redaction.rules import Rules
-from waystation.plugins.redaction.stretches import Lane, SearchedStretch, Searcher, Stretch, TimeLimit
-from waystation.privacy.policy import Place, Redacted, Span, Treatment, treatment, with_placeholders
+from waystation.plugins.redaction.rules import DetectionConfig
+from waystation.plugins.redaction.stretches import (
+    ChunkSearchRequest,
+    ChunkSearchResult,
+    SearchBackend,
+    SerialThreadRunner,
+    TimeLimit,
+)
+from waystation.privacy.policy import (
+    RedactionLevel,
+    RedactionResult,
+    Span,
+    TextDestination,
+    get_redaction_level,
+    with_placeholders,
+)
 
-_Key = tuple[bytes, Treatment, str]
+_Key = tuple[bytes, RedactionLevel, str]
 
 
 class RedactionCache:
@@ -28,24 +41,24 @@ class RedactionCache:
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._characters = 0
-        self._results: OrderedDict[_Key, Redacted] = OrderedDict()
+        self._results: OrderedDict[_Key, RedactionResult] = OrderedDict()
 
-    def get(self, text: str, wanted: Treatment, tenant: str) -> Redacted | None:
+    def get(self, text: str, wanted: RedactionLevel, tenant: str) -> RedactionResult | None:
         """The result for this text, if it is still known."""
         key = _key(text, wanted, tenant)
         if key in self._results:
             self._results.move_to_end(key)
         return self._results.get(key)
 
-    def put(self, text: str, wanted: Treatment, tenant: str, result: Redacted) -> None:
+    def put(self, text: str, wanted: RedactionLevel, tenant: str, result: RedactionResult) -> None:
         """Keep the result, and that redacting it again changes nothing: a placeholder can make a recogniser see a name
         beside it that it did not see before.
         """
         self._keep(_key(text, wanted, tenant), result)
         if result.spans:
-            self._keep(_key(result.text, wanted, tenant), Redacted(text=result.text))
+            self._keep(_key(result.text, wanted, tenant), RedactionResult(text=result.text))
 
-    def _keep(self, key: _Key, result: Redacted) -> None:
+    def _keep(self, key: _Key, result: RedactionResult) -> None:
         if key in self._results:
             return
         self._results[key] = result
@@ -55,7 +68,7 @@ class RedactionCache:
             self._characters -= len(oldest.text)
 
 
-def _key(text: str, wanted: Treatment, tenant: str) -> _Key:
+def _key(text: str, wanted: RedactionLevel, tenant: str) -> _Key:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), wanted, tenant
 
 
@@ -73,37 +86,44 @@ class PresidioRedactor:
     """
 
     def __init__(
-        self, key: bytes, rules: Rules | None = None, *, seconds: float = REDACTION_SECONDS, processes: int = 0
+        self,
+        key: bytes,
+        rules: DetectionConfig | None = None,
+        *,
+        seconds: float = REDACTION_SECONDS,
+        processes: int = 0,
     ) -> None:
         self._key = key
-        self._rules = rules or Rules()
+        self._rules = rules or DetectionConfig()
         self._seconds = seconds
-        self._searcher: Searcher = Children(self._rules, processes) if processes else LocalSearch(self._rules)
+        self._searcher: SearchBackend = (
+            SearchProcessPool(self._rules, processes) if processes else LocalSearch(self._rules)
+        )
         self._at_once = max(1, processes)
-        self._lane = Lane()
+        self._lane = SerialThreadRunner()
         self._cache = RedactionCache(_CACHED_CHARACTERS)
 
     @property
     def processes(self) -> frozenset[int]:
         """Ids of the child processes that run."""
-        return self._searcher.pids if isinstance(self._searcher, Children) else frozenset()
+        return self._searcher.pids if isinstance(self._searcher, SearchProcessPool) else frozenset()
 
     async def warm_up(self) -> None:
         """Load the engines now (a few seconds) instead of with the first text. Raises RedactionFailed."""
         await self._searcher.load()
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         """One result for each text, in order. What this returned before comes back unchanged.
 
         Raises:
-            TextNotRedacted: one of the texts could not be, or took too long; the message holds nothing of it.
+            TextRedactionError: one of the texts could not be, or took too long; the message holds nothing of it.
             RedactionFailed: none can be now.
         """
-        wanted = treatment(place, self._rules.policy)
-        if wanted in {Treatment.ORIGINAL, Treatment.NO_TEXT}:
+        wanted = get_redaction_level(place, self._rules.policy)
+        if wanted in {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}:
             raise RedactionFailed(f"no redacted text goes to this place: {place}")
         waiting = iter(dict.fromkeys(texts))
-        done: dict[str, Redacted] = {}
+        done: dict[str, RedactionResult] = {}
 
         async def in_turn() -> None:
             # All take from the same: there may be thousands, and a task for each would hold up the loop.
@@ -118,7 +138,7 @@ class PresidioRedactor:
         self._lane.close()
         self._searcher.close()
 
-    async def _redact_one(self, text: str, wanted: Treatment, tenant: str) -> Redacted:
+    async def _redact_one(self, text: str, wanted: RedactionLevel, tenant: str) -> RedactionResult:
         known = self._cache.get(text, wanted, tenant)
         if known:
             return known
@@ -131,9 +151,9 @@ class PresidioRedactor:
         self._cache.put(text, wanted, tenant, result)
         return result
 
-    async def _found(self, text: str, wanted: Treatment, limit: TimeLimit) -> Sequence[SearchedStretch]:
+    async def _found(self, text: str, wanted: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:
         """What is to be replaced, in places of the text, however it is read."""
-        found, rest = list[SearchedStretch](), text
+        found, rest = list[ChunkSearchResult](), text
         for _ in range(MOST_READINGS):
             fresh = await self._found_in_views(rest, wanted, limit)
             found += fresh
@@ -142,18 +162,22 @@ class PresidioRedactor:
                 return found
             # What one way of reading found is gone for the other, which may see more now: so twice changes nothing.
             rest = await self._lane.run(partial(_masked, rest, finds), limit)
-        raise TextNotRedacted(f"each of {MOST_READINGS} readings found more than the one before: it was made for that")
+        raise TextRedactionError(
+            f"each of {MOST_READINGS} readings found more than the one before: it was made for that"
+        )
 
-    async def _found_in_views(self, text: str, wanted: Treatment, limit: TimeLimit) -> Sequence[SearchedStretch]:
+    async def _found_in_views(self, text: str, wanted: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:
         """What is found in every way to read the text."""
-        begin = Stretch.of(text, wanted)
+        begin = ChunkSearchRequest.of(text, wanted)
         found = [one async for one in self._found_in(text, begin, limit)]
         for view in range(1, found[0].views):
             more = begin.replace(view=view)
             found += [one async for one in self._found_in(text, more, limit)]
         return found
 
-    async def _found_in(self, text: str, begin: Stretch, limit: TimeLimit) -> AsyncIterator[SearchedStretch]:
+    async def _found_in(
+        self, text: str, begin: ChunkSearchRequest, limit: TimeLimit
+    ) -> AsyncIterator[ChunkSearchResult]:
         """Stretch by stretch, so that a long text lets shorter ones in between."""
         first = await self._searcher.search(text, begin, limit)
         yield first
@@ -163,7 +187,7 @@ class PresidioRedactor:
             for one in await asyncio.gather(*(self._searcher.search(text, stretch, limit) for stretch in batch)):
                 yield one
 
-    def _replace(self, text: str, finds: Sequence[Found], tenant: str) -> Redacted:
+    def _replace(self, text: str, finds: Sequence[Detection], tenant: str) -> RedactionResult:
         spans = tuple(
             Span(
                 type=find.type,
@@ -172,10 +196,10 @@ class PresidioRedactor:
                 score=find.score,
                 placeholder=placeholder(self._key, tenant, find.type, text[find.start : find.end]),
             )
-            for find in without_overlaps(text, (*finds, *repeated(text, finds)))
+            for find in without_overlaps(text, (*finds, *find_repeated_secrets(text, finds)))
         )
         return with_placeholders(text, spans)
 
 
-def _masked(text: str, finds: Iterable[Found]) -> str:
-    return masked(text, without_overlaps(text, finds))
+def _masked(text: str, finds: Iterable[Detection]) -> str:
+    return mask_detections(text, without_overlaps(text, finds))

@@ -29,8 +29,8 @@ from pydantic import (
     model_validator,
 )
 
-from waystation.kernel.errors import BadInput, TextNotRedacted
-from waystation.kernel.patterns import Linear, proven
+from waystation.kernel.errors import BadInput, TextRedactionError
+from waystation.kernel.patterns import LinearPattern, compile_bounded
 from waystation.kernel.value import OURS
 from waystation.privacy.policy import Policy
 
@@ -38,7 +38,7 @@ _LINEAR_FLAGS = re.DOTALL | re.MULTILINE | re.IGNORECASE
 FLAGS = regex.DOTALL | regex.MULTILINE | regex.IGNORECASE
 """Presidio's for recognisers from a file; `(?-i:…)` inside a pattern heeds case."""
 SECONDS_PER_CHUNK = 2.0
-_BRACES_OF_REGEX = proven(r"(?<!\\[pP])\{(?!\d{1,4}(?:,\d{0,4})?\})")
+_BRACES_OF_REGEX = compile_bounded(r"(?<!\\[pP])\{(?!\d{1,4}(?:,\d{0,4})?\})")
 """`{,3}` and `{e<=1}`, which RE2 takes for the characters themselves."""
 _SPACES_OF_REGEX = frozenset("\v\x1c\x1d\x1e\x1f")
 CLEAR_SCORE = 0.4
@@ -58,7 +58,7 @@ def _compiles(pattern: str) -> str:
 _Regex = Annotated[str, Field(min_length=1, max_length=2_000), AfterValidator(_compiles)]
 
 
-class OwnPattern(BaseModel):
+class CustomPatternSpec(BaseModel):
     """One pattern of a recogniser."""
 
     model_config = _SHAPE
@@ -68,7 +68,7 @@ class OwnPattern(BaseModel):
     score: float = Field(ge=0, le=1)
 
 
-class OwnKind(BaseModel):
+class CustomRecognizerSpec(BaseModel):
     """One recogniser: patterns, words, or both. Languages are accepted and make no difference: it sees every text."""
 
     model_config = _SHAPE
@@ -77,7 +77,7 @@ class OwnKind(BaseModel):
     supported_entity: str = Field(pattern=r"^[A-Z]+(_[A-Z]+)*$", max_length=40)
     type: Literal["custom"] = "custom"
     enabled: bool = True
-    patterns: tuple[OwnPattern, ...] = ()
+    patterns: tuple[CustomPatternSpec, ...] = ()
     deny_list: tuple[Annotated[str, Field(min_length=1)], ...] = ()
     deny_list_score: float = Field(default=1.0, ge=CLEAR_SCORE, le=1)
     context: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -115,15 +115,15 @@ _Allowed = Annotated[
 class _File(BaseModel):
     model_config = _SHAPE
 
-    recognizers: tuple[OwnKind, ...] = ()
+    recognizers: tuple[CustomRecognizerSpec, ...] = ()
     allow: tuple[_Allowed, ...] = ()
 
 
 @dataclass(frozen=True)
-class OwnRules:
+class CustomDetectionConfig:
     """What a file adds to what is found, and what it lets stay."""
 
-    kinds: Sequence[OwnKind] = ()
+    kinds: Sequence[CustomRecognizerSpec] = ()
     values: frozenset[str] = frozenset()
     patterns: Sequence[str] = ()
 
@@ -133,14 +133,14 @@ class OwnRules:
         return frozenset(kind.supported_entity for kind in self.kinds)
 
     def allow(self, value: str) -> bool:
-        """Whether this find stays in the text. Raises TextNotRedacted for a pattern that takes too long."""
+        """Whether this find stays in the text. Raises TextRedactionError for a pattern that takes too long."""
         return value in self.values or any(_fits(pattern, value) for pattern in self.patterns)
 
 
-NO_RULES = OwnRules()
+NO_RULES = CustomDetectionConfig()
 
 
-class OwnRegex:
+class CustomPatternMatcher:
     """A pattern of somebody's own, on the engine that suits the text.
 
     RE2 knows no lookarounds, and letters and digits of ASCII alone; for what it cannot read there is `regex`.
@@ -165,12 +165,12 @@ class OwnRegex:
         return self._any.fullmatch(value, timeout=SECONDS_PER_CHUNK) is not None
 
 
-_own_regex = cache(OwnRegex)
+_own_regex = cache(CustomPatternMatcher)
 
 
-def _linear(source: str) -> Linear | None:
+def _linear(source: str) -> LinearPattern | None:
     try:
-        return None if _BRACES_OF_REGEX.search(source) else Linear(source, _LINEAR_FLAGS)
+        return None if _BRACES_OF_REGEX.search(source) else LinearPattern(source, _LINEAR_FLAGS)
     except ValueError:
         return None
 
@@ -179,7 +179,7 @@ def _means_the_same(text: str) -> bool:
     return text.isascii() and _SPACES_OF_REGEX.isdisjoint(text)
 
 
-def read_own_rules(path: Path) -> OwnRules:
+def read_own_rules(path: Path) -> CustomDetectionConfig:
     """The rules in a YAML file. Raises BadInput, which names file, line and field, and not what stands there."""
     written = ""
     try:
@@ -200,7 +200,9 @@ def read_own_rules(path: Path) -> OwnRules:
         raise BadInput(f"the recognisers {path}, line {line}: {field}: {fault}") from None
     values = frozenset(item for item in file.allow if isinstance(item, str))
     patterns = tuple(item.regex for item in file.allow if isinstance(item, AllowedPattern))
-    return OwnRules(kinds=tuple(kind for kind in file.recognizers if kind.enabled), values=values, patterns=patterns)
+    return CustomDetectionConfig(
+        kinds=tuple(kind for kind in file.recognizers if kind.enabled), values=values, patterns=patterns
+    )
 
 
 def _composed(written: str) -> yaml.Node | None:
@@ -229,7 +231,7 @@ def _fits(pattern: str, value: str) -> bool:
     try:
         return _own_regex(pattern).fits(value)
     except TimeoutError:
-        raise TextNotRedacted(
+        raise TextRedactionError(
             f"a pattern under `allow` took over {SECONDS_PER_CHUNK:g} s for one value: simplify it"
         ) from None
 
@@ -245,16 +247,16 @@ _SIZES = ("lg", "md", "sm")
 
 
 @dataclass(frozen=True)
-class Rules:
+class DetectionConfig:
     """What is looked for. `models`: a spaCy model for each language; the first is for texts of no clear language."""
 
     policy: Policy = Policy.STANDARD
     models: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"en": ENGLISH_MODEL}))
     countries: Sequence[str] = DEFAULT_COUNTRIES
-    own: OwnRules = NO_RULES
+    own: CustomDetectionConfig = NO_RULES
 
 
-def checked_countries(countries: Sequence[str]) -> tuple[str, ...]:
+def validate_countries(countries: Sequence[str]) -> tuple[str, ...]:
     """The countries, if each is known. Raises BadInput."""
     unknown = [country for country in countries if country not in COUNTRIES]
     if unknown:
@@ -265,7 +267,7 @@ def checked_countries(countries: Sequence[str]) -> tuple[str, ...]:
     return tuple(countries)
 
 
-def models_for(languages: Sequence[str]) -> dict[str, str]:
+def resolve_spacy_models(languages: Sequence[str]) -> dict[str, str]:
     """The spaCy model of each language, written `de` or `de=de_core_news_md`. Raises BadInput for one without."""
     return dict(_with_model(written) for written in languages)
 

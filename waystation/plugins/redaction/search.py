@@ -17,31 +17,36 @@ from typing import NamedTuple
 from presidio_analyzer import AnalyzerEngine, BatchAnalyzerEngine, RecognizerResult
 
 from waystation.kernel.errors import RedactionFailed
-from waystation.kernel.patterns import proven
-from waystation.plugins.redaction.columns import people_around, saying_people, signed, whole_name
+from waystation.kernel.patterns import compile_bounded
+from waystation.plugins.redaction.columns import (
+    expand_to_full_name,
+    find_people_by_context,
+    find_signature_names,
+    find_speaker_names,
+)
 from waystation.plugins.redaction.engines import (
     LANGUAGE,
     Chunk,
     Recogniser,
     chunk_spans,
+    detect_language,
     format_recognisers,
-    language_of,
     name_engine,
 )
 from waystation.plugins.redaction.finds import (
     MASK,
     SECRET,
-    Found,
-    Reading,
-    Unescaped,
-    masked,
-    parted,
-    prose_in_json,
-    unescaped,
+    Detection,
+    NormalizedView,
+    UnescapedSpan,
+    detach_joined_numbers,
+    extract_json_prose,
+    iter_unescaped_spans,
+    mask_detections,
     without_overlaps,
 )
-from waystation.plugins.redaction.formats import FormatRecognizer, Hit, KeptStretches
-from waystation.plugins.redaction.joined import JoinedWords, joined_words
+from waystation.plugins.redaction.formats import FormatRecognizer, ProtectedSpanIndex, RecognizerMatch
+from waystation.plugins.redaction.joined import JoinedWordSpan, find_joined_words
 from waystation.plugins.redaction.people import (
     CITIES,
     GIVEN_NAMES,
@@ -50,34 +55,34 @@ from waystation.plugins.redaction.people import (
     ORDINARY_WORDS,
     TECHNOLOGY,
     TERMS,
-    listed_people,
-    named_again,
-    people,
-    stated_people,
-    unaccented,
+    filter_person_names,
+    find_listed_people,
+    find_repeated_names,
+    find_stated_people,
+    strip_accents_and_case,
     without_names,
 )
 from waystation.plugins.redaction.placeholders import SHORT_TYPES
-from waystation.plugins.redaction.rules import Rules
-from waystation.plugins.redaction.secrets import SecretRecognizer, hits_of_the_whole
-from waystation.privacy.policy import Treatment
+from waystation.plugins.redaction.rules import DetectionConfig
+from waystation.plugins.redaction.secrets import SecretRecognizer, find_whole_text_matches
+from waystation.privacy.policy import RedactionLevel
 
-_LAST_OF_NAME = proven(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
+_LAST_OF_NAME = compile_bounded(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
 _BEHIND_NAMES = " \t\n'’"
 """The language model takes the quote that closes behind a name for a part of it."""
 _PARTICLE = r"(?:van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|of|the|y|e|zu|ter|ten)"
-_A_PARTICLE = proven(rf"\A{_PARTICLE}\Z")
+_A_PARTICLE = compile_bounded(rf"\A{_PARTICLE}\Z")
 _WORD = r"[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+\.?"
-_SHAPE = proven(rf"\A(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}(?:[ae]l-)?{_WORD}){{0,4}}\Z")
-_WORD_OF_A_NAME = proven(r"(?<![\w`/\\.@#$~-])[^\W\d_a-z](?:\.|['’-]?[^\W\d_]++)(?![\w(@/\\`])")
-_WORDS = proven(r"[^\W\d_]+")
-_LOWER_WORD = proven(r"(?<![\w'’@./-])[a-z]{2,30}(?![\w@/]|\.\w)")
-_CAMEL_CASE = proven(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
-_NAME_WITH_INNER_CAPITAL = proven(r"\A(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+\Z")
-_GLUED_BEFORE = proven(r"[`_/\\.@#$~-]$|\w$")
-_GLUED_AFTER = proven(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
-_BEHIND = proven(r"(?P<owned>['’]s)? (?P<noun>[A-Za-z][a-z]{2,20}+)(?![\w'’-])")
-_MAKER = proven(r"\b(?:Amazon|AWS|Apache|Azure|Eclipse|IBM|Microsoft|Mozilla|Oracle) \Z")
+_SHAPE = compile_bounded(rf"\A(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}(?:[ae]l-)?{_WORD}){{0,4}}\Z")
+_WORD_OF_A_NAME = compile_bounded(r"(?<![\w`/\\.@#$~-])[^\W\d_a-z](?:\.|['’-]?[^\W\d_]++)(?![\w(@/\\`])")
+_WORDS = compile_bounded(r"[^\W\d_]+")
+_LOWER_WORD = compile_bounded(r"(?<![\w'’@./-])[a-z]{2,30}(?![\w@/]|\.\w)")
+_CAMEL_CASE = compile_bounded(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_NAME_WITH_INNER_CAPITAL = compile_bounded(r"\A(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+\Z")
+_GLUED_BEFORE = compile_bounded(r"[`_/\\.@#$~-]$|\w$")
+_GLUED_AFTER = compile_bounded(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
+_BEHIND = compile_bounded(r"(?P<owned>['’]s)? (?P<noun>[A-Za-z][a-z]{2,20}+)(?![\w'’-])")
+_MAKER = compile_bounded(r"\b(?:Amazon|AWS|Apache|Azure|Eclipse|IBM|Microsoft|Mozilla|Oracle) \Z")
 _BEFORE = 20
 
 
@@ -91,11 +96,11 @@ class NameFilter:
     def _lower_words(self) -> frozenset[str]:
         return frozenset(_LOWER_WORD.findall(self._text)) - NAMES_THAT_ARE_WORDS
 
-    def may_be_in(self, start: int, end: int) -> bool:
+    def has_candidate_in(self, start: int, end: int) -> bool:
         """Whether anything there has the form of a name: if not, the language model need not read it."""
         return _WORD_OF_A_NAME.search(self._text, start, end) is not None
 
-    def name_in(self, find: Found) -> Found | None:
+    def name_in(self, find: Detection) -> Detection | None:
         """The part of the find that is a name; None if it is none."""
         cut = _LAST_OF_NAME.search(self._text, find.start, find.end)
         end = cut.start() if cut else find.end
@@ -118,7 +123,7 @@ class NameFilter:
         nouns = {noun, noun.removesuffix("s")}
         if behind["owned"] is None:
             return not TERMS.isdisjoint(nouns)
-        return not LAWS.isdisjoint(nouns) and unaccented(name) not in GIVEN_NAMES
+        return not LAWS.isdisjoint(nouns) and strip_accents_and_case(name) not in GIVEN_NAMES
 
     def _is_glued(self, start: int, end: int) -> bool:
         before = _GLUED_BEFORE.search(self._text, max(0, start - 1), start)
@@ -139,10 +144,10 @@ class NameFilter:
 _SCORE = 0.5
 """Under the language model's: `Florence` and `Austin` are people where it says so."""
 _MOST_WORDS = 4
-_CAPITALISED = proven(r"(?<!\w)[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+")
+_CAPITALISED = compile_bounded(r"(?<!\w)[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+")
 
 
-def known_places(text: str, start: int, end: int) -> Iterator[Found]:
+def find_cities(text: str, start: int, end: int) -> Iterator[Detection]:
     """Cities in this stretch of the text, the longest name that stands there."""
     words = [word.span() for word in _CAPITALISED.finditer(text, start, end)]
     position = start
@@ -151,12 +156,12 @@ def known_places(text: str, start: int, end: int) -> Iterator[Found]:
             continue
         for _, last in reversed(words[first : first + _MOST_WORDS]):
             if text[begin:last] in CITIES:
-                yield Found("LOCATION", begin, last, _SCORE)
+                yield Detection("LOCATION", begin, last, _SCORE)
                 position = last
                 break
 
 
-_SEPARATOR = proven(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
+_SEPARATOR = compile_bounded(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
 """The comma of CSV: the language model takes `17,Ada Lovelace,4` for one word, and finds the name between line ends."""
 _ANY_DIGIT = "0"
 """Makes every recogniser compile its patterns, which Presidio's do when they are first used."""
@@ -173,26 +178,26 @@ class SearchedText:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.kept = KeptStretches(text)
+        self.kept = ProtectedSpanIndex(text)
         self.names = NameFilter(text)
 
     @cached_property
-    def _prose(self) -> Sequence[Unescaped]:
+    def _prose(self) -> Sequence[UnescapedSpan]:
         """Of its JSON, in pieces, in the order in which they begin."""
         values = (
-            Unescaped(value.text[start:end], value.starts[start:end], value.ends[start:end])
-            for value in prose_in_json(self.text)
+            UnescapedSpan(value.text[start:end], value.starts[start:end], value.ends[start:end])
+            for value in extract_json_prose(self.text)
             for start, end in chunk_spans(value.text)
         )
         return sorted(values, key=_first_place)
 
-    def prose_in(self, start: int, end: int) -> Sequence[Unescaped]:
+    def get_json_prose(self, start: int, end: int) -> Sequence[UnescapedSpan]:
         """The sentences in values of JSON that begin in this stretch."""
         first, last = (bisect_left(self._prose, place, key=_first_place) for place in (start, end))
         return self._prose[first:last]
 
 
-def _first_place(prose: Unescaped) -> int:
+def _first_place(prose: UnescapedSpan) -> int:
     return prose.starts[0]
 
 
@@ -202,34 +207,36 @@ class _Part(NamedTuple):
     searched: SearchedText
     start: int
     end: int
-    quoted: Unescaped | None = None
+    quoted: UnescapedSpan | None = None
 
     @classmethod
-    def of_quoted(cls, quoted: Unescaped) -> "_Part":
+    def from_quoted(cls, quoted: UnescapedSpan) -> "_Part":
         """As a text of its own."""
         return cls(SearchedText(quoted.text), 0, len(quoted.text), quoted)
 
 
-class Finds(NamedTuple):
+class DetectionResult(NamedTuple):
     """What was found in chunks of a text."""
 
-    finds: list[Found]
+    finds: list[Detection]
     not_sought: frozenset[str]
     """Languages of chunks in which names were looked for by lists alone, since there is no model."""
 
-    def and_also(self, more: "Finds") -> "Finds":
+    def and_also(self, more: "DetectionResult") -> "DetectionResult":
         """Both together."""
-        return Finds(self.finds + more.finds, self.not_sought | more.not_sought)
+        return DetectionResult(self.finds + more.finds, self.not_sought | more.not_sought)
 
-    def seen_in(self, view: Reading) -> "Finds":
+    def map_to_original(self, view: NormalizedView) -> "DetectionResult":
         """The same, in places of the text that the view is of."""
-        return Finds([_between(find, *view.back(find.start, find.end)) for find in self.finds], self.not_sought)
+        return DetectionResult(
+            [_between(find, *view.to_original_range(find.start, find.end)) for find in self.finds], self.not_sought
+        )
 
 
 class PresidioSearch:
     """Presidio's engines, loaded when they are first needed. Not for several threads at once."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: DetectionConfig) -> None:
         self._rules = rules
         self._unclear = next(iter(rules.models))
         self._formats: list[Recogniser] = []
@@ -239,24 +246,26 @@ class PresidioSearch:
         """Load what is needed of most texts. Raises RedactionFailed if the spaCy model is not installed."""
         self._formats_in(_ANY_DIGIT, secrets_only=False)
         if with_names:
-            language_of("")
+            detect_language("")
             self._name_engine(self._unclear)
 
-    def whole(self, text: str, wanted: Treatment) -> Finds:
-        """What only the text as a whole shows. Raises TextNotRedacted."""
-        hits = (Found(*hit) for hit in (*hits_of_the_whole(text), *_hits_in_escapes(text)))
-        finds = (find for find in hits if find.type == SECRET or wanted is not Treatment.SECRETS)
-        return Finds([find for find in finds if not self._rules.own.allow(text[find.start : find.end])], frozenset())
+    def whole(self, text: str, wanted: RedactionLevel) -> DetectionResult:
+        """What only the text as a whole shows. Raises TextRedactionError."""
+        hits = (Detection(*hit) for hit in (*find_whole_text_matches(text), *_hits_in_escapes(text)))
+        finds = (find for find in hits if find.type == SECRET or wanted is not RedactionLevel.SECRETS)
+        return DetectionResult(
+            [find for find in finds if not self._rules.own.allow(text[find.start : find.end])], frozenset()
+        )
 
-    def finds(self, searched: SearchedText, chunks: Sequence[Chunk], wanted: Treatment) -> Finds:
+    def finds(self, searched: SearchedText, chunks: Sequence[Chunk], wanted: RedactionLevel) -> DetectionResult:
         """Everything that is to be replaced in these chunks. Raises RedactionFailed."""
-        formats = self.formats(searched, chunks, secrets_only=wanted is Treatment.SECRETS)
-        if wanted is not Treatment.NAMES:
-            return Finds(formats, frozenset())
+        formats = self.find_formats(searched, chunks, secrets_only=wanted is RedactionLevel.SECRETS)
+        if wanted is not RedactionLevel.NAMES:
+            return DetectionResult(formats, frozenset())
         names = self.names(searched, chunks)
-        return Finds(formats + names.finds, names.not_sought)
+        return DetectionResult(formats + names.finds, names.not_sought)
 
-    def formats(self, searched: SearchedText, chunks: Sequence[Chunk], *, secrets_only: bool) -> list[Found]:
+    def find_formats(self, searched: SearchedText, chunks: Sequence[Chunk], *, secrets_only: bool) -> list[Detection]:
         """Secrets, and direct identifiers too where they are wanted.
 
         What was found is masked and its chunk searched again until nothing more comes: next to another number a phone
@@ -264,7 +273,7 @@ class PresidioSearch:
         A chunk in which each find uncovers one more was made for that, as was one that has a find every ten characters:
         what is left of it goes as a whole.
         """
-        finds, dense = list[Found](), list[Chunk]()
+        finds, dense = list[Detection](), list[Chunk]()
         pieces = [(start, searched.text[start:end]) for start, end in chunks]
         for _ in range(MOST_ROUNDS):
             searched_again: list[tuple[int, str]] = []
@@ -274,12 +283,14 @@ class PresidioSearch:
                     dense.append((offset, offset + len(piece)))
                 elif found:
                     finds += [_moved(hit, offset) for hit in found]
-                    searched_again.append((offset, masked(piece, found)))
+                    searched_again.append((offset, mask_detections(piece, found)))
             pieces = searched_again
         dense += [(offset, offset + len(piece)) for offset, piece in pieces]
         return finds + [rest for start, end in dense for rest in searched.kept.between(start, end)]
 
-    def _formats_of(self, searched: SearchedText, offset: int, piece: str, *, secrets_only: bool) -> tuple[Found, ...]:
+    def _formats_of(
+        self, searched: SearchedText, offset: int, piece: str, *, secrets_only: bool
+    ) -> tuple[Detection, ...]:
         """What counts in a piece, in places of it, and was not found in it before."""
         fresh = (
             hit
@@ -288,16 +299,16 @@ class PresidioSearch:
         )
         return without_overlaps(piece, fresh)
 
-    def names(self, searched: SearchedText, chunks: Sequence[Chunk]) -> Finds:
+    def names(self, searched: SearchedText, chunks: Sequence[Chunk]) -> DetectionResult:
         """Names of people and places, in the languages that have a model.
 
         Raises RedactionFailed if a spaCy model is not installed.
         """
         by_language: dict[str, list[_Part]] = {}
-        quoted = (_Part.of_quoted(one) for start, end in chunks for one in searched.prose_in(start, end))
+        quoted = (_Part.from_quoted(one) for start, end in chunks for one in searched.get_json_prose(start, end))
         for part in (*(_Part(searched, start, end) for start, end in chunks), *quoted):
-            if part.searched.names.may_be_in(part.start, part.end):
-                language = language_of(without_names(part.searched.text[part.start : part.end])) or self._unclear
+            if part.searched.names.has_candidate_in(part.start, part.end):
+                language = detect_language(without_names(part.searched.text[part.start : part.end])) or self._unclear
                 by_language.setdefault(language, []).append(part)
         not_sought = frozenset(by_language) - frozenset(self._rules.models)
         finds = [
@@ -305,17 +316,17 @@ class PresidioSearch:
             for language, parts in by_language.items()
             for find in self._names_in(searched, parts, None if language in not_sought else language)
         ]
-        return Finds(finds + self._joined_names(searched, chunks), not_sought)
+        return DetectionResult(finds + self._joined_names(searched, chunks), not_sought)
 
-    def _joined_names(self, searched: SearchedText, chunks: Sequence[Chunk]) -> list[Found]:
+    def _joined_names(self, searched: SearchedText, chunks: Sequence[Chunk]) -> list[Detection]:
         """Names in the names of files, and others whose words are joined in that way. They say nothing of a language:
         the first model reads them. Each is read once, however often it stands there.
         """
-        by_text: dict[str, list[JoinedWords]] = {}
-        for joined in (one for start, end in chunks for one in joined_words(searched.text, start, end)):
+        by_text: dict[str, list[JoinedWordSpan]] = {}
+        for joined in (one for start, end in chunks for one in find_joined_words(searched.text, start, end)):
             by_text.setdefault(joined.reading.text, []).append(joined)
-        parts = [_Part.of_quoted(same[0].reading) for same in by_text.values()]
-        names = list[Found]()
+        parts = [_Part.from_quoted(same[0].reading) for same in by_text.values()]
+        names = list[Detection]()
         for part, finds, same in zip(parts, self._seen_in(parts, self._unclear), by_text.values(), strict=True):
             text = part.searched.text
             both = (*finds, *_listed(text, part.start, part.end, self._unclear))
@@ -325,19 +336,21 @@ class PresidioSearch:
                     continue
                 for one in same if name.type == "PERSON" else [one for one in same if one.is_file]:
                     found = _of_quoted(name, one.reading)
-                    if not searched.kept.cover_joined(found, in_file_name=one.is_file):
+                    if not searched.kept.should_keep_joined_name(found, in_file_name=one.is_file):
                         names.append(found)
         return [one for one in names if not self._allows(searched, one)]
 
-    def _names_in(self, searched: SearchedText, parts: Sequence[_Part], language: str | None) -> list[Found]:
+    def _names_in(self, searched: SearchedText, parts: Sequence[_Part], language: str | None) -> list[Detection]:
         """By the model of this language, if there is one, and by what holds in all."""
-        seen = self._seen_in(parts, language) if language else [list[Found]() for _ in parts]
-        own, names = list[Found](), list[Found]()
+        seen = self._seen_in(parts, language) if language else [list[Detection]() for _ in parts]
+        own, names = list[Detection](), list[Detection]()
         for part, finds in zip(parts, seen, strict=True):
             text = part.searched.text
             both = (*finds, *_listed(text, part.start, part.end, language))
             candidates = [name for find in both if (name := part.searched.names.name_in(find))]
-            around = [find for find in people_around(text, part.start, part.end) if self._counts(part.searched, find)]
+            around = [
+                find for find in find_people_by_context(text, part.start, part.end) if self._counts(part.searched, find)
+            ]
             if part.quoted is None:
                 own += candidates
                 names += around
@@ -347,47 +360,47 @@ class PresidioSearch:
         names += self._people_and_places(searched, own)
         persons = [name for name in names if name.type == "PERSON"]
         chunks = ((part.start, part.end) for part in parts if part.quoted is None)
-        again = (person for start, end in chunks for person in named_again(searched.text, persons, start, end))
+        again = (person for start, end in chunks for person in find_repeated_names(searched.text, persons, start, end))
         names += [name for find in again if (name := searched.names.name_in(find))]
         called = {searched.text[one.start : one.end] for one in persons}
         names = [one._replace(type="PERSON") if searched.text[one.start : one.end] in called else one for one in names]
         return [name for name in names if self._counts(searched, name)]
 
-    def _seen_in(self, parts: Sequence[_Part], language: str) -> list[list[Found]]:
+    def _seen_in(self, parts: Sequence[_Part], language: str) -> list[list[Detection]]:
         """Of each part, what the model takes for names in it."""
         pieces = [_SEPARATOR.sub("\n", part.searched.text[part.start : part.end]) for part in parts]
         answers = _analyse(self._name_engine(language), pieces)
         return [[_moved(hit, part.start) for hit in hits] for part, hits in zip(parts, answers, strict=True)]
 
-    def _people_and_places(self, searched: SearchedText, candidates: Sequence[Found]) -> list[Found]:
-        persons = people(searched.text, (name for name in candidates if name.type == "PERSON"))
+    def _people_and_places(self, searched: SearchedText, candidates: Sequence[Detection]) -> list[Detection]:
+        persons = filter_person_names(searched.text, (name for name in candidates if name.type == "PERSON"))
         names = (
-            *(whole_name(searched.text, name) for name in persons),
+            *(expand_to_full_name(searched.text, name) for name in persons),
             *(name for name in candidates if name.type != "PERSON"),
         )
         return [name for name in names if self._counts(searched, name)]
 
-    def _counts(self, searched: SearchedText, find: Found) -> bool:
+    def _counts(self, searched: SearchedText, find: Detection) -> bool:
         """Whether it is to be replaced. What a recogniser of one's own found may lie in a reference."""
-        if searched.kept.cover(find, though_a_reference=find.type in self._rules.own.types):
+        if searched.kept.should_keep(find, though_a_reference=find.type in self._rules.own.types):
             return False
         return not self._allows(searched, find)
 
-    def _allows(self, searched: SearchedText, find: Found) -> bool:
+    def _allows(self, searched: SearchedText, find: Detection) -> bool:
         return self._rules.own.allow(searched.text[find.start : find.end])
 
-    def _formats_in(self, piece: str, *, secrets_only: bool) -> list[Found]:
+    def _formats_in(self, piece: str, *, secrets_only: bool) -> list[Detection]:
         found = [
             hit
             for recogniser in self._recognisers()
             if not secrets_only or SECRET in recogniser.supported_entities
             for hit in _found_by(recogniser, piece, recogniser.supported_entities)
         ]
-        if not secrets_only and (apart := parted(piece)) != piece:
+        if not secrets_only and (apart := detach_joined_numbers(piece)) != piece:
             found += self._numbers_in(apart)
         return found
 
-    def _numbers_in(self, piece: str) -> Iterator[Found]:
+    def _numbers_in(self, piece: str) -> Iterator[Detection]:
         for recogniser in self._recognisers():
             if types := _NUMBERS.intersection(recogniser.supported_entities):
                 yield from _found_by(recogniser, piece, list(types))
@@ -405,11 +418,11 @@ class PresidioSearch:
 _SECRETS = SecretRecognizer()
 
 
-def _hits_in_escapes(text: str) -> Iterator[Hit]:
+def _hits_in_escapes(text: str) -> Iterator[RecognizerMatch]:
     """Secrets whose names, quotes or signs are spelled out, as in JSON within JSON and in encoded addresses."""
-    for stretch in unescaped(text):
-        for hit in chain(hits_of_the_whole(stretch.text), _SECRETS.hits(stretch.text)):
-            start, end = stretch.back(hit.start, hit.end)
+    for stretch in iter_unescaped_spans(text):
+        for hit in chain(find_whole_text_matches(stretch.text), _SECRETS.hits(stretch.text)):
+            start, end = stretch.to_original_range(hit.start, hit.end)
             yield hit._replace(start=start, end=end)
 
 
@@ -420,43 +433,43 @@ def _names_by(spacy_model: str) -> AnalyzerEngine:
         raise RedactionFailed(f"the spaCy model {spacy_model} is not installed") from None
 
 
-def _analyse(engine: BatchAnalyzerEngine, pieces: list[str]) -> list[list[Found]]:
+def _analyse(engine: BatchAnalyzerEngine, pieces: list[str]) -> list[list[Detection]]:
     # Its keyword arguments have no types.
     answers = engine.analyze_iterator(pieces, LANGUAGE, len(pieces))  # pyright: ignore[reportUnknownMemberType]
     return [[_found(hit) for hit in hits] for hits in answers]
 
 
-def _found_by(recogniser: Recogniser, piece: str, types: list[str]) -> Iterator[Found]:
+def _found_by(recogniser: Recogniser, piece: str, types: list[str]) -> Iterator[Detection]:
     """Ours are asked as they are: Presidio makes an object and a line of its log of each find."""
     if isinstance(recogniser, FormatRecognizer):
         for kind, start, end, score in recogniser.hits(piece):
             if kind in types:
-                yield Found(SHORT_TYPES.get(kind, kind), start, end, score)
+                yield Detection(SHORT_TYPES.get(kind, kind), start, end, score)
     else:
         yield from (_found(hit) for hit in recogniser.analyze(piece, types) if hit.score > 0)
 
 
-def _listed(text: str, start: int, end: int, language: str | None) -> Iterator[Found]:
+def _listed(text: str, start: int, end: int, language: str | None) -> Iterator[Detection]:
     """What lists and patterns find in this stretch. They were made with English in view."""
-    yield from signed(text, start, end)
-    yield from stated_people(text, start, end)
-    yield from listed_people(text, start, end, by_all_words=language is None)
+    yield from find_signature_names(text, start, end)
+    yield from find_stated_people(text, start, end)
+    yield from find_listed_people(text, start, end, by_all_words=language is None)
     if language:
-        yield from known_places(text, start, end)
-        yield from saying_people(text, start, end)
+        yield from find_cities(text, start, end)
+        yield from find_speaker_names(text, start, end)
 
 
-def _found(hit: RecognizerResult) -> Found:
-    return Found(SHORT_TYPES.get(hit.entity_type, hit.entity_type), hit.start, hit.end, hit.score)
+def _found(hit: RecognizerResult) -> Detection:
+    return Detection(SHORT_TYPES.get(hit.entity_type, hit.entity_type), hit.start, hit.end, hit.score)
 
 
-def _of_quoted(find: Found, quoted: Unescaped) -> Found:
-    return _between(find, *quoted.back(find.start, find.end))
+def _of_quoted(find: Detection, quoted: UnescapedSpan) -> Detection:
+    return _between(find, *quoted.to_original_range(find.start, find.end))
 
 
-def _moved(find: Found, offset: int) -> Found:
+def _moved(find: Detection, offset: int) -> Detection:
     return _between(find, find.start + offset, find.end + offset)
 
 
-def _between(find: Found, start: int, end: int) -> Found:
-    return Found(find.type, start, end, find.score)
+def _between(find: Detection, start: int, end: int) -> Detection:
+    return Detection(find.type, start, end, find.score)

@@ -15,113 +15,131 @@ from collections.abc import Iterator
 from itertools import chain
 from math import log2
 
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.plugins.redaction.assignments import (
     ACCESS,
     KEY,
     PASSWORD,
-    assigned,
+    find_assigned_secrets,
     is_code,
     is_stand_in,
     is_unlike_a_word,
-    lower,
+    to_lower_same_length,
 )
-from waystation.plugins.redaction.columns import in_columns
-from waystation.plugins.redaction.credentials import codes, in_fields, named_keys, private_keys, recovery
-from waystation.plugins.redaction.formats import FormatRecognizer, Hinted, Hit
-from waystation.plugins.redaction.headings import under_headings
-from waystation.plugins.redaction.structures import inserted, paired, structured
+from waystation.plugins.redaction.columns import find_column_values
+from waystation.plugins.redaction.credentials import (
+    find_access_codes,
+    find_field_secrets,
+    find_private_keys,
+    find_recovery_secrets,
+    find_service_keys,
+)
+from waystation.plugins.redaction.formats import FormatRecognizer, PrefilteredPattern, RecognizerMatch
+from waystation.plugins.redaction.headings import find_secrets_under_headings
+from waystation.plugins.redaction.structures import (
+    find_login_passwords,
+    find_sql_insert_passwords,
+    find_structural_secrets,
+)
 
 _END = r"\s\"'`\\,;<>"
-_AUTHORIZATION = Hinted(
+_AUTHORIZATION = PrefilteredPattern(
     ("authorization",),
-    proven(
+    compile_bounded(
         r"(?:proxy-)?authorization\\?[\"']?\s{0,3}[:=,]\s{0,3}[fb]?\\?[\"'`]?"
         r"(?!digest\b|aws4)(?:[a-z][\w-]{1,30}[ \t]{1,3})?(?:(?:auth|token|key|credential|apikey)=\"?)?"
         rf"(?P<secret>[^{_END}]{{6,4000}})",
         re.IGNORECASE,
     ),
 )
-_SCHEME = Hinted(
+_SCHEME = PrefilteredPattern(
     ("bearer", "basic"),
-    proven(
+    compile_bounded(
         r"\b(?:bearer|basic)\s{1,3}(?P<secret>(?:(?=[\w.~+/-]{0,80}\d)[\w.~+/-]{16,}|[\w+/]{10,}(?==))={0,2})", re.I
     ),
 )
-_SIGNED = Hinted(
+_SIGNED = PrefilteredPattern(
     ("response=", "signature="),
-    proven(r"\b(?:response=\"(?P<response>[0-9a-f]{32,128})\"|Signature=(?P<secret>[0-9a-fA-F]{32,128}))"),
+    compile_bounded(r"\b(?:response=\"(?P<response>[0-9a-f]{32,128})\"|Signature=(?P<secret>[0-9a-fA-F]{32,128}))"),
 )
-_HEADER_OPTION = Hinted(
+_HEADER_OPTION = PrefilteredPattern(
     ("-h", "--header"),
-    proven(
+    compile_bounded(
         r"\s(?:-H|--header)[ =]?(?P<quote>[\"'])[\w-]{0,40}(?:key|token|secret|auth|password)[\w-]{0,20}:\s{0,3}"
         r"(?P<secret>(?:(?!(?P=quote))\S){4,4000})(?P=quote)",
         re.IGNORECASE,
     ),
 )
-_COOKIES = Hinted(
+_COOKIES = PrefilteredPattern(
     ("cookie", "-b"),
-    proven(
+    compile_bounded(
         r"(?:cookie2?\\?[\"']?\s{0,2}[:=,]\s{0,2}\[?\\?[\"']?|\s(?:-b|--cookie)[ =]?[\"'])"
         r"(?=[\w.$%-]{1,60}=)(?P<all>[^\n]{1,8000})",
         re.IGNORECASE,
     ),
 )
-_COOKIE = proven(rf"(?P<name>[\w.$%-]{{1,60}})=(?P<secret>[^{_END}]{{4,4000}})")
-_OF_A_SESSION = proven(r"sess|sid|token|auth|jwt|csrf|xsrf|remember|ticket|secret|pass|login", re.IGNORECASE)
-_KNOWN_COOKIE = Hinted(
+_COOKIE = compile_bounded(rf"(?P<name>[\w.$%-]{{1,60}})=(?P<secret>[^{_END}]{{4,4000}})")
+_OF_A_SESSION = compile_bounded(r"sess|sid|token|auth|jwt|csrf|xsrf|remember|ticket|secret|pass|login", re.IGNORECASE)
+_KNOWN_COOKIE = PrefilteredPattern(
     ("sess", "sid=", "csrf", "token=", ".aspnetcore.", "wordpress"),
-    proven(
+    compile_bounded(
         r"(?:\b(?:JSESSIONID|PHPSESSID|ASPSESSIONID\w{0,12}|ASP\.NET_SessionId|CFTOKEN|connect\.sid|laravel_session|_gh_sess"
         r"|csrftoken|XSRF-TOKEN|sessionid|sid|ssid|wordpress_logged_in_\w{1,40})|\.AspNetCore\.\w{1,40})="
         rf"(?=[^{_END}&]{{0,60}}\d)(?P<secret>[^{_END}&?)]{{8,4000}})",
         re.IGNORECASE,
     ),
 )
-_IN_QUERY = Hinted(
+_IN_QUERY = PrefilteredPattern(
     ("?", "&", ";"),
-    proven(
+    compile_bounded(
         r"[?&;](?:amp;)?(?:(?P<sure>[\w.-]{0,30}?(?:api_?-?key|access_?token|password|passwd|pwd|client_?secret|sig|signature))"
         r"|[\w.-]{0,30}?(?:key|token|secret|pass|auth|sid|session|otp|code_verifier|jwt|ticket))="
         r"(?P<secret>[^&#\s\"'`\\<>);,]{4,4000})",
         re.IGNORECASE,
     ),
 )
-_GIVEN_ONCE = Hinted(
+_GIVEN_ONCE = PrefilteredPattern(
     ("code=", "appid=", "/reset", "reset/", "/invit", "/activat", "/magic", "/verify", "/confirm"),
-    proven(
+    compile_bounded(
         r"(?:[?&](?:code|appid)=|/(?:(?:password[-_])?reset(?:[-_]password)?|invit(?:e|ation)s?|activat(?:e|ion)|magic(?:[-_]?link)?"
         r"|verify|confirm)/)(?P<secret>(?=[A-Za-z_-]{0,40}\d)(?=[\d_-]{0,40}[A-Za-z])[\w-]{20,400}+)(?![./])"
     ),
 )
 """Of a link that opens something to whoever follows it."""
-_IN_URL = Hinted(
+_IN_URL = PrefilteredPattern(
     ("://",),
-    proven(
+    compile_bounded(
         r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,30}://[^\s:/@<>]{0,200}:"
         r"(?P<secret>[^\s/@]{1,200}(?:@[^\s/@,;?&=#()\"'`<>]{1,100}){0,3})@"
     ),
 )
-_KEY_IN_URL = Hinted(("://",), proven(r"://(?P<secret>(?=[\w-]{0,100}\d)[\w-]{20,200})@(?=[\w.-]{1,250}\.\w)"))
-_WIFI = Hinted(
-    ("wifi:",),
-    proven(r"\bWIFI:(?>[A-OQ-Z]:(?:\\.|[^;\\\s]){0,200}+;){0,8}+P:(?P<secret>(?:\\.|[^;\\\n]){1,200});", re.IGNORECASE),
+_KEY_IN_URL = PrefilteredPattern(
+    ("://",), compile_bounded(r"://(?P<secret>(?=[\w-]{0,100}\d)[\w-]{20,200})@(?=[\w.-]{1,250}\.\w)")
 )
-_ORACLE = Hinted(
+_WIFI = PrefilteredPattern(
+    ("wifi:",),
+    compile_bounded(
+        r"\bWIFI:(?>[A-OQ-Z]:(?:\\.|[^;\\\s]){0,200}+;){0,8}+P:(?P<secret>(?:\\.|[^;\\\n]){1,200});", re.IGNORECASE
+    ),
+)
+_ORACLE = PrefilteredPattern(
     ("sqlplus", "jdbc:oracle"),
-    proven(r"\b(?:sqlplus\s(?:-\w\s){0,3}|jdbc:oracle:\w{1,10}:)[\w$#]{1,60}/(?P<secret>[^\s/@\"']{1,100})@"),
+    compile_bounded(r"\b(?:sqlplus\s(?:-\w\s){0,3}|jdbc:oracle:\w{1,10}:)[\w$#]{1,60}/(?P<secret>[^\s/@\"']{1,100})@"),
 )
 _SHORTEST_KEY, _LONG_COOKIE = 6, 16
-_DIGIT = proven(r"\d")
-_INNER_CAPITAL, _CAPITALS, _SMALL = proven(r"[a-z][A-Z]"), proven(r"[A-Z]{2}"), proven(r"[a-z]")
+_DIGIT = compile_bounded(r"\d")
+_INNER_CAPITAL, _CAPITALS, _SMALL = (
+    compile_bounded(r"[a-z][A-Z]"),
+    compile_bounded(r"[A-Z]{2}"),
+    compile_bounded(r"[a-z]"),
+)
 
 
-def carried(text: str) -> Iterator[Hit]:
+def find_http_secrets(text: str) -> Iterator[RecognizerMatch]:
     """Every secret in a header, cookie or address; the same characters may be found more than once."""
-    for start, end in _spans(text, lower(text)):
+    for start, end in _spans(text, to_lower_same_length(text)):
         if not is_stand_in(text[start:end]):
-            yield Hit("SECRET", start, end, 0.9)
+            yield RecognizerMatch("SECRET", start, end, 0.9)
 
 
 def _spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
@@ -162,40 +180,40 @@ def _cookies(text: str, lowered: str) -> Iterator[tuple[int, int]]:
                 yield match.span("secret")
 
 
-_NAME = proven(
+_NAME = compile_bounded(
     rf"(?:(?P<password>{PASSWORD}|(?<=[_.-])(?:pass|pw)|(?<=[\"'.])pass)|{ACCESS}|{KEY})"
     r"(?:_?\d{1,3})?(?![\w.-]{1,60}[\"'])(?!\w)"
 )
 _REACH = 120
 """Characters before a name in which it is seen whether it is one of the environment's."""
-_LOOKED_UP = proven(
+_LOOKED_UP = compile_bounded(
     r"(?:env\w{0,20}|(?:env\w{0,20}|config\w{0,10}|settings?|prop(?:ertie)?s)\.(?:get\w{0,20}|fetch|value)|config|settings?"
     r"|default|property)\(\s?[\"'][\w.-]{0,60}\Z"
 )
-_OF_ENVIRONMENT = proven(r"(?:\benv(?:iron)?\b[\w.]{0,20}\(?\[?[\"']?|getenv\([\"'])[\w.-]{0,60}\Z")
-_EXPANDED = proven(r"\$\{[\w.-]{0,60}\Z")
+_OF_ENVIRONMENT = compile_bounded(r"(?:\benv(?:iron)?\b[\w.]{0,20}\(?\[?[\"']?|getenv\([\"'])[\w.-]{0,60}\Z")
+_EXPANDED = compile_bounded(r"\$\{[\w.-]{0,60}\Z")
 _QUOTED = r"(?P<quote>[\"'`])(?P<secret>(?:(?!(?P=quote))[^\n\\]){3,400}+)(?P=quote)"
-_SECOND_ARGUMENT = proven(
+_SECOND_ARGUMENT = compile_bounded(
     rf"[\"']\s{{0,20}},\s{{0,80}}(?:(?:default|fallback|default_value|defaultvalue)\s?[=:]\s?)?{_QUOTED}"
 )
-_OR_ELSE = proven(rf"[\"']?[\])]{{0,2}}\s{{0,40}}(?:\|\||\?\?|\?:|or\b)\s{{0,40}}{_QUOTED}")
-_IN_BRACES = proven(r"(?::?[-=]|:(?![?+]|\d{1,4}(?::|\})))(?P<secret>[^\s{}$\"'`<>]{3,400}+)\}")
+_OR_ELSE = compile_bounded(rf"[\"']?[\])]{{0,2}}\s{{0,40}}(?:\|\||\?\?|\?:|or\b)\s{{0,40}}{_QUOTED}")
+_IN_BRACES = compile_bounded(r"(?::?[-=]|:(?![?+]|\d{1,4}(?::|\})))(?P<secret>[^\s{}$\"'`<>]{3,400}+)\}")
 _FORMS = (
     (_LOOKED_UP, _SECOND_ARGUMENT),
     (_OF_ENVIRONMENT, _OR_ELSE),
     (_EXPANDED, _IN_BRACES),
 )
 """What stands before the name, and what behind it."""
-_CONTEXT = proven(r"env|config|setting|default|propert|props\.|\$\{")
+_CONTEXT = compile_bounded(r"env|config|setting|default|propert|props\.|\$\{")
 """In lower case: with one of them begins whatever looks something up."""
-_ONE_DIGIT, _LETTER, _SPACE = proven(r"\d"), proven(r"[^\W\d_]"), proven(r"\s")
-_PLACE = proven(r"\A(?:https?://|[~.]{0,2}/)|\A[\w-]+\.(?:json|pem|key|ya?ml|txt|crt)\Z", re.IGNORECASE)
+_ONE_DIGIT, _LETTER, _SPACE = compile_bounded(r"\d"), compile_bounded(r"[^\W\d_]"), compile_bounded(r"\s")
+_PLACE = compile_bounded(r"\A(?:https?://|[~.]{0,2}/)|\A[\w-]+\.(?:json|pem|key|ya?ml|txt|crt)\Z", re.IGNORECASE)
 _SHORTEST = {"password": 4, "key": 8}
 
 
-def fallbacks(text: str) -> Iterator[Hit]:
+def find_environment_fallbacks(text: str) -> Iterator[RecognizerMatch]:
     """Every value that stands in for a secret of the environment."""
-    lowered = lower(text)
+    lowered = to_lower_same_length(text)
     names = (name for stretch in _stretches(lowered) for name in _NAME.finditer(lowered, *stretch))
     for name in names:
         before = lowered[max(0, name.start() - _REACH) : name.start()]
@@ -204,7 +222,7 @@ def fallbacks(text: str) -> Iterator[Hit]:
             if value is not None and first.search(before) is not None:
                 start, end = value.span("secret")
                 if _counts(text, start, end, "password" if name["password"] else "key"):
-                    yield Hit("SECRET", start, end, 0.9)
+                    yield RecognizerMatch("SECRET", start, end, 0.9)
 
 
 def _stretches(lowered: str) -> Iterator[tuple[int, int]]:
@@ -230,7 +248,7 @@ def _counts(text: str, start: int, end: int, kind: str) -> bool:
     return kind == "password" or mixed or is_unlike_a_word(value)
 
 
-_ISSUED = proven(
+_ISSUED = compile_bounded(
     r"""(?<![A-Za-z0-9])(?:
       sk-ant-[\w-]{8,}
     | sk-(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{20,}
@@ -281,7 +299,7 @@ _ISSUED = proven(
     """,
     re.VERBOSE,
 )
-_GLUED = proven(
+_GLUED = compile_bounded(
     r"""(?<=[A-Za-z0-9])(?:
       A(?:KIA|SIA)(?:(?<=[a-z]A[KS]IA)|(?=[A-Z]{0,15}[0-9]))[A-Z0-9]{16}
     | gh[pousr]_[A-Za-z0-9]{36} | github_pat_[A-Za-z0-9]{22}_\w{30,}
@@ -297,9 +315,9 @@ _GLUED = proven(
     re.VERBOSE,
 )
 """Keys whose format no word has, without a border before or behind them: `BackupAKIA…`, `AKIA…Backup`."""
-_MADE_UP = proven(r"[xX*]{8}|(?<=[a-z])_TOKEN|-my-")
+_MADE_UP = compile_bounded(r"[xX*]{8}|(?<=[a-z])_TOKEN|-my-")
 """As manuals write a key that is none."""
-_HOOK_ADDRESS = proven(
+_HOOK_ADDRESS = compile_bounded(
     r"\bhttps?://(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/"
     r"|(?:\w{1,10}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{1,30}/"
     r"|(?:outlook\.office(?:365)?\.com|[\w-]{1,80}\.webhook\.office\.com)/webhook(?:b2)?/|hooks\.zapier\.com/hooks/catch/"
@@ -310,14 +328,14 @@ _HOOK_ADDRESS = proven(
 )
 
 
-def issued(text: str) -> Iterator[Hit]:
+def find_known_token_formats(text: str) -> Iterator[RecognizerMatch]:
     """Keys, tokens and hashes of passwords, and the secret part of the address of a webhook."""
     for pattern in (_ISSUED, _GLUED):
         for match in pattern.finditer(text):
             if not _MADE_UP.search(match[0]):
-                yield Hit("SECRET", match.start(), match.end(), 1.0)
+                yield RecognizerMatch("SECRET", match.start(), match.end(), 1.0)
     for match in _HOOK_ADDRESS.finditer(text):
-        yield Hit("SECRET", *match.span("secret"), 0.9)
+        yield RecognizerMatch("SECRET", *match.span("secret"), 0.9)
 
 
 _WORD = r"(?P<quote>[\"'])?(?P<secret>(?(quote)(?!(?P=quote))[^\n]|[^\s;|&)`\"']){1,200})(?(quote)(?P=quote))"
@@ -325,101 +343,110 @@ _TO = r"[^\n|;&]{0,200}?\s"
 _TO_LATER_LINES = r"(?:[^\n|;]|(?<=\\)\n){0,300}?\s"
 """Commands with addresses and bodies go on over lines that end in a backslash."""
 _COMMANDS = (
-    Hinted(
+    PrefilteredPattern(
         ("pass", "token", "key", "secret"),
-        proven(
+        compile_bounded(
             r"(?<!\S)--?(?:[\w-]{0,30}-)?(?:password|passwd|passphrase|pass|token|api-?key|secret|secret-key|access-key|client-secret)"
             rf"(?:[= ]|[ \t]{{1,20}}+\\\r?\n[ \t]{{0,80}}+)(?!\\\r?\n){_WORD}"
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("curl",),
-        proven(
+        compile_bounded(
             rf"\bcurl\b{_TO_LATER_LINES}(?:-u|--user|--proxy-user|-U)[ =]{{0,3}}(?:"
             r"[\"'](?P<token>[^\s:\"'<$]{8,100}):[\"']"
             r"|[\"']?[^\s:\"'<$]{0,100}[\"']?:[\"']?(?P<secret>[^\s\"'>]{1,100}))"
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("mysql", "mariadb", "mycli"),
-        proven(rf"\b(?:mysql\w{{0,40}}|mariadb\w{{0,40}}|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}"),
+        compile_bounded(rf"\b(?:mysql\w{{0,40}}|mariadb\w{{0,40}}|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}"),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("sshpass", "redis-cli", "zip", "sqlcmd", "7z"),
-        proven(
+        compile_bounded(
             rf"\b(?:sshpass\b{_TO}?-p|redis-cli\b{_TO}-a|(?:un)?zip\b{_TO}-P|sqlcmd\b{_TO}-P"
             rf"|7z\b{_TO}-p(?=\S)) ?{_WORD}"
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("login",),
-        proven(rf"\b(?:(?:docker|podman|helm|az|oc|skopeo|buildah)\b[^\n|;&]{{0,60}}?\slogin\b{_TO}-p) {_WORD}"),
+        compile_bounded(
+            rf"\b(?:(?:docker|podman|helm|az|oc|skopeo|buildah)\b[^\n|;&]{{0,60}}?\slogin\b{_TO}-p) {_WORD}"
+        ),
     ),
-    Hinted(("mongo", "ldap"), proven(rf"\b(?:(?:mongo(?:sh|dump|restore)?\b{_TO}-p|ldap\w{{1,40}}\b{_TO}-w)) {_WORD}")),
-    Hinted(
+    PrefilteredPattern(
+        ("mongo", "ldap"),
+        compile_bounded(rf"\b(?:(?:mongo(?:sh|dump|restore)?\b{_TO}-p|ldap\w{{1,40}}\b{_TO}-w)) {_WORD}"),
+    ),
+    PrefilteredPattern(
         ("htpasswd", "/user:"),
-        proven(
+        compile_bounded(
             rf"\b(?:htpasswd\s-(?=\w{{0,20}}b)\w{{1,40}}+\s\S{{1,100}}\s\S{{1,60}}"
             rf"|net\suse\s\S{{1,100}}(?:\s\\\\\S{{1,100}})?(?=[^\n]{{0,80}}/user:)) {_WORD}"
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("smb", "rpcclient", "winexe"),
-        proven(
+        compile_bounded(
             r"\b(?:smbclient|rpcclient|winexe|smbmap)\b[^\n]{0,120}?\s-U ?[\"']?[^\s%\"']{1,60}%"
             r"(?P<secret>[^\s\"']{1,100})"
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("useradd", "usermod"),
-        proven(rf"\b(?:useradd|usermod)\b{_TO}-p {_WORD}"),
+        compile_bounded(rf"\b(?:useradd|usermod)\b{_TO}-p {_WORD}"),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("--auth", "-a "),
-        proven(rf"\bhttps?(?=[ \t]){_TO}(?:-a|--auth)[ =][\"']?[^\s:\"'<$]{{1,100}}:(?P<secret>[^\s\"'>]{{1,100}})"),
+        compile_bounded(
+            rf"\bhttps?(?=[ \t]){_TO}(?:-a|--auth)[ =][\"']?[^\s:\"'<$]{{1,100}}:(?P<secret>[^\s\"'>]{{1,100}})"
+        ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("sudo -", "-stdin", "passwd"),
-        proven(
+        compile_bounded(
             r"\b(?:echo|printf)\s(?:-\w{1,3}\s)?[\"']?(?P<secret>[^\s\"'|]{3,200})[\"']?\s?\|\s?(?:sudo\s(?:-\w{1,3}\s)?-\w{0,3}S"
             r"|(?:sudo\s)?\w{0,10}passwd|[^\n|]{0,120}?--password-stdin)"
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         ("requirepass", "masterauth", "bindpw", "rootpw"),
-        proven(
+        compile_bounded(
             r"^[ \t]{0,20}(?:requirepass|masterauth|bindpw|(?:olc)?rootpw:{0,2})[ \t]{1,8}[\"']?"
             r"(?P<secret>[^\s\"'#]{3,200})",
             re.IGNORECASE | re.MULTILINE,
         ),
     ),
-    Hinted(("pass:",), proven(r"(?<!\S)-?-pass(?:in|out)? (?:pass:)(?P<secret>[^\s\"']{1,200})")),
-    Hinted(
+    PrefilteredPattern(("pass:",), compile_bounded(r"(?<!\S)-?-pass(?:in|out)? (?:pass:)(?P<secret>[^\s\"']{1,200})")),
+    PrefilteredPattern(
         ("passw",),
-        proven(
+        compile_bounded(
             r"\b(?:login|user|account)\s{1,8}(?!(?:or|and)\s)\S{1,100}\s{1,8}passw(?:or)?d\s{1,8}(?P<secret>\S{1,200})(?=[^\S\n]{0,80}+(?:\Z|[\n\"'`]|machine\b|account\b))"
         ),
     ),
-    Hinted(
+    PrefilteredPattern(
         (":",),
-        proven(r"^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,60}:[^:\s]{1,60}:(?P<secret>[^:\s]{1,100})$", re.MULTILINE),
+        compile_bounded(
+            r"^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,60}:[^:\s]{1,60}:(?P<secret>[^:\s]{1,100})$", re.MULTILINE
+        ),
     ),
 )
-_NO_VALUE = proven(r"\A(?:-.*|[|&;]|\$\(.*|\\+)\Z")
+_NO_VALUE = compile_bounded(r"\A(?:-.*|[|&;]|\$\(.*|\\+)\Z")
 
 
-def typed(text: str) -> Iterator[Hit]:
+def find_command_line_secrets(text: str) -> Iterator[RecognizerMatch]:
     """Every password that is an argument; the same characters may be found more than once."""
-    lowered = lower(text)
+    lowered = to_lower_same_length(text)
     for pattern in _COMMANDS:
         for match in pattern.matches(text, lowered):
             # A token may stand where a user does, without a password.
             group = "secret" if match["secret"] is not None else "token"
             if not (is_stand_in(match[group].rstrip(",.")) or _NO_VALUE.match(match[group])):
-                yield Hit("SECRET", *match.span(group), 0.9)
+                yield RecognizerMatch("SECRET", *match.span(group), 0.9)
 
 
-_LIKELY = proven(
+_LIKELY = compile_bounded(
     r"(?:\b|_)(?:secrets?|tokens?|keys?|credentials?|passwords?|passphrase|pat)\b[^\n]{0,40}?"
     r"(?<![\w/.@-])(?P<secret>(?=[\w+/=-]{0,60}\d)[A-Za-z0-9+/=_-]{20,200})(?![\w@.-])",
     re.IGNORECASE,
@@ -428,9 +455,15 @@ _LEAST_ENTROPY = 3.7
 """Bits a character. Identifiers of code and paths have less or lack capitals or digits in between."""
 
 
-def hits_of_the_whole(text: str) -> Iterator[Hit]:
+def find_whole_text_matches(text: str) -> Iterator[RecognizerMatch]:
     """Secrets, and numbers in tables, that a chunk may part from what names them."""
-    return chain(private_keys(text), structured(text), under_headings(text), inserted(text), in_columns(text))
+    return chain(
+        find_private_keys(text),
+        find_structural_secrets(text),
+        find_secrets_under_headings(text),
+        find_sql_insert_passwords(text),
+        find_column_values(text),
+    )
 
 
 class SecretRecognizer(FormatRecognizer):
@@ -441,16 +474,24 @@ class SecretRecognizer(FormatRecognizer):
 
     TYPES = ("SECRET",)
 
-    def hits(self, text: str) -> Iterator[Hit]:
+    def hits(self, text: str) -> Iterator[RecognizerMatch]:
         """Every secret in the text; the same characters may be found more than once."""
-        lowered = lower(text)
+        lowered = to_lower_same_length(text)
         yield from chain(
-            issued(text), assigned(text), carried(text), typed(text), codes(text), paired(text), fallbacks(text)
+            find_known_token_formats(text),
+            find_assigned_secrets(text),
+            find_http_secrets(text),
+            find_command_line_secrets(text),
+            find_access_codes(text),
+            find_login_passwords(text),
+            find_environment_fallbacks(text),
         )
-        yield from chain(named_keys(text, lowered), recovery(text, lowered), in_fields(text, lowered))
+        yield from chain(
+            find_service_keys(text, lowered), find_recovery_secrets(text, lowered), find_field_secrets(text, lowered)
+        )
         for match in _LIKELY.finditer(text):
             if _is_random(match["secret"]):
-                yield Hit("SECRET", *match.span("secret"), 0.6)
+                yield RecognizerMatch("SECRET", *match.span("secret"), 0.6)
 
 
 def _is_random(value: str) -> bool:

@@ -17,11 +17,11 @@ from weakref import WeakKeyDictionary
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from waystation.kernel.errors import RedactionFailed, TextNotRedacted, TextTookTooLong
+from waystation.kernel.errors import RedactionFailed, RedactionTimeoutError, TextRedactionError
 from waystation.kernel.value import Value, text_hash
-from waystation.plugins.redaction.finds import Found
-from waystation.plugins.redaction.rules import OwnKind, OwnRules, Rules
-from waystation.privacy.policy import Policy, Treatment
+from waystation.plugins.redaction.finds import Detection
+from waystation.plugins.redaction.rules import CustomDetectionConfig, CustomRecognizerSpec, DetectionConfig
+from waystation.privacy.policy import Policy, RedactionLevel
 
 CHARACTERS_A_SECOND = 2_000
 """What redaction is granted time for: a tenth of what one busy core does."""
@@ -39,7 +39,7 @@ class Outcome(Generic[_T]):
 
 
 @dataclass(frozen=True)
-class FailedStretch:
+class WorkFailure:
     """What came of one that did. The error says nothing of the text."""
 
     error: RedactionFailed
@@ -48,19 +48,19 @@ class FailedStretch:
 class _Caught(AbstractContextManager["_Caught"]):
     """Takes any error, to be told by its name alone: message and chain may quote the text."""
 
-    failure: FailedStretch | None = None
+    failure: WorkFailure | None = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         if isinstance(error, RedactionFailed):
-            self.failure = FailedStretch(type(error)(*error.args))
+            self.failure = WorkFailure(type(error)(*error.args))
         elif error is not None:
-            self.failure = FailedStretch(TextNotRedacted(f"redaction failed with {type(error).__name__}"))
+            self.failure = WorkFailure(TextRedactionError(f"redaction failed with {type(error).__name__}"))
         return True
 
 
-def outcome_of(work: Callable[[], _T]) -> Outcome[_T] | FailedStretch:
+def run_capturing_errors(work: Callable[[], _T]) -> Outcome[_T] | WorkFailure:
     """Do it, and say what came of it."""
     caught = _Caught()
     with caught:
@@ -86,54 +86,54 @@ class TimeLimit:
         """Seconds."""
         return max(0, self.seconds - self._spent)
 
-    def spend(self, seconds: float) -> None:
+    def charge(self, seconds: float) -> None:
         """So long it was computed."""
         self._spent += seconds
 
-    def passed(self) -> TextTookTooLong:
+    def make_timeout_error(self) -> RedactionTimeoutError:
         """That there is no time left."""
-        return TextTookTooLong(
+        return RedactionTimeoutError(
             f"redaction took over {self.seconds:g} s and was given up (the setting redaction_seconds)"
         )
 
     async def wait_for(self, done: asyncio.Future[_T]) -> None:
-        """Wait as long as there is time. Raises TextTookTooLong when there is none left."""
+        """Wait as long as there is time. Raises RedactionTimeoutError when there is none left."""
         start = time.monotonic()
         try:
             finished, _ = await asyncio.wait({done}, timeout=self.left)
         finally:
-            self.spend(time.monotonic() - start)
+            self.charge(time.monotonic() - start)
         if not finished:
-            raise self.passed()
+            raise self.make_timeout_error()
 
 
 async def in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:
     """The result of work in a thread of its own, which does not keep the process from ending.
 
-    Raises RedactionFailed, and TextNotRedacted for any other error and where it takes too long: the thread is left
+    Raises RedactionFailed, and TextRedactionError for any other error and where it takes too long: the thread is left
     behind then.
     """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Outcome[_T] | FailedStretch] = loop.create_future()
+    done: asyncio.Future[Outcome[_T] | WorkFailure] = loop.create_future()
 
-    def settle(outcome: Outcome[_T] | FailedStretch) -> None:
+    def settle(outcome: Outcome[_T] | WorkFailure) -> None:
         if not done.done():
             done.set_result(outcome)
 
     def run() -> None:
-        outcome = outcome_of(work)
+        outcome = run_capturing_errors(work)
         with suppress(RuntimeError):  # nobody waits any longer: the loop is closed
             loop.call_soon_threadsafe(settle, outcome)
 
     Thread(target=run, name="redaction", daemon=True).start()
     await limit.wait_for(done)
     outcome = done.result()
-    if isinstance(outcome, FailedStretch):
+    if isinstance(outcome, WorkFailure):
         raise outcome.error from None
     return outcome.result
 
 
-class Lane:
+class SerialThreadRunner:
     """Threads for one piece of work after another. One that hangs is left behind, since no thread can be ended.
 
     It may serve one event loop after the other, as where a script calls `asyncio.run` more than once.
@@ -177,41 +177,41 @@ LONGEST_REASON = 400
 _ENCODED = ("utf-8", "surrogatepass")
 
 
-class Stretch(Value):
-    """Chunks of one way to read a text (`folding.views_of`), in which something is wanted."""
+class ChunkSearchRequest(Value):
+    """Chunks of one way to read a text (`folding.iter_normalized_views`), in which something is wanted."""
 
     kind: Literal["stretch"] = "stretch"
     digest: str
     """Names the text."""
-    wanted: Treatment
+    wanted: RedactionLevel
     view: int = 0
     first: int = 0
     """With the first chunk comes what only the whole text shows."""
 
     @classmethod
-    def of(cls, text: str, wanted: Treatment) -> "Stretch":
+    def of(cls, text: str, wanted: RedactionLevel) -> "ChunkSearchRequest":
         """The beginning of a text."""
         return cls(digest=text_hash(text), wanted=wanted)
 
-    def others(self, chunks: int) -> Sequence["Stretch"]:
+    def others(self, chunks: int) -> Sequence["ChunkSearchRequest"]:
         """All that come after it in a view of so many chunks."""
         starts = range(self.first + STRETCH_CHUNKS, chunks, STRETCH_CHUNKS)
         return [self.replace(first=start) for start in starts]
 
 
-class Loading(Value):
+class LoadRulesRequest(Value):
     """The first request to a child: what to look for, and to load what that needs."""
 
     kind: Literal["loading"] = "loading"
     policy: Policy
     models: dict[str, str]
     countries: tuple[str, ...]
-    kinds: tuple[OwnKind, ...]
+    kinds: tuple[CustomRecognizerSpec, ...]
     values: frozenset[str]
     patterns: tuple[str, ...]
 
     @classmethod
-    def of(cls, rules: Rules) -> "Loading":
+    def of(cls, rules: DetectionConfig) -> "LoadRulesRequest":
         """These rules."""
         own = rules.own
         return cls(
@@ -224,10 +224,10 @@ class Loading(Value):
         )
 
     @property
-    def rules(self) -> Rules:
+    def rules(self) -> DetectionConfig:
         """The rules that it is of."""
-        own = OwnRules(self.kinds, self.values, self.patterns)
-        return Rules(self.policy, self.models, self.countries, own)
+        own = CustomDetectionConfig(self.kinds, self.values, self.patterns)
+        return DetectionConfig(self.policy, self.models, self.countries, own)
 
 
 _Type = Annotated[str, Field(pattern=r"^[A-Z]+(_[A-Z]+)*$", max_length=40)]
@@ -235,7 +235,7 @@ _Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]
 _Place = Annotated[int, Field(ge=0)]
 
 
-class SearchedStretch(Value):
+class ChunkSearchResult(Value):
     """What was found in a stretch, in places of the text, and how much more of the text there is."""
 
     kind: Literal["searched"] = "searched"
@@ -246,25 +246,25 @@ class SearchedStretch(Value):
     """Of this view."""
     views: Annotated[int, Field(ge=0, le=2)] = 1
 
-    def checked(self, text: str) -> "SearchedStretch":
+    def checked(self, text: str) -> "ChunkSearchResult":
         """The same, if it can be of this text. Raises ValueError."""
         if not all(start < end <= len(text) for _, start, end, _ in self.finds) or self.chunks > len(text):
             raise ValueError("finds outside of the text")
         return self
 
     @property
-    def found(self) -> list[Found]:
+    def found(self) -> list[Detection]:
         """The finds."""
-        return [Found(*find) for find in self.finds]
+        return [Detection(*find) for find in self.finds]
 
 
-class NotHeld(Value):
+class TextRequiredResponse(Value):
     """The text is to be sent, too."""
 
     kind: Literal["not held"] = "not held"
 
 
-class NotSearched(Value):
+class SearchFailure(Value):
     """Why not: for a reason in this very text, or none can be searched."""
 
     kind: Literal["not searched"] = "not searched"
@@ -272,31 +272,31 @@ class NotSearched(Value):
     this_text: bool
 
     @classmethod
-    def of(cls, error: RedactionFailed) -> "NotSearched":
+    def of(cls, error: RedactionFailed) -> "SearchFailure":
         """That this failed, which says nothing of the text."""
-        return cls(reason=str(error)[:LONGEST_REASON], this_text=isinstance(error, TextNotRedacted))
+        return cls(reason=str(error)[:LONGEST_REASON], this_text=isinstance(error, TextRedactionError))
 
     @property
     def error(self) -> RedactionFailed:
         """What it failed with."""
-        return (TextNotRedacted if self.this_text else RedactionFailed)(" ".join(self.reason.split()))
+        return (TextRedactionError if self.this_text else RedactionFailed)(" ".join(self.reason.split()))
 
 
-Request = Annotated[Stretch | Loading, Field(discriminator="kind")]
-_Answer = Annotated[SearchedStretch | NotHeld | NotSearched, Field(discriminator="kind")]
-_REQUEST = TypeAdapter[Stretch | Loading](Request)
-_ANSWER = TypeAdapter[SearchedStretch | NotHeld | NotSearched](_Answer)
+Request = Annotated[ChunkSearchRequest | LoadRulesRequest, Field(discriminator="kind")]
+_Answer = Annotated[ChunkSearchResult | TextRequiredResponse | SearchFailure, Field(discriminator="kind")]
+_REQUEST = TypeAdapter[ChunkSearchRequest | LoadRulesRequest](Request)
+_ANSWER = TypeAdapter[ChunkSearchResult | TextRequiredResponse | SearchFailure](_Answer)
 
 
-class Searcher(Protocol):
+class SearchBackend(Protocol):
     """Looks for what is private."""
 
     async def load(self) -> None:
         """Load now what most texts need. Raises RedactionFailed."""
         ...
 
-    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
-        """What is found in a stretch of a text. Raises RedactionFailed, and TextNotRedacted."""
+    async def search(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
+        """What is found in a stretch of a text. Raises RedactionFailed, and TextRedactionError."""
         ...
 
     def close(self) -> None:
@@ -304,22 +304,22 @@ class Searcher(Protocol):
         ...
 
 
-def request_bytes(request: Stretch | Loading, text: str | None = None) -> bytes:
+def encode_search_request(request: ChunkSearchRequest | LoadRulesRequest, text: str | None = None) -> bytes:
     """A request with its text, if that is to be sent."""
     head = request.model_dump_json().encode() + b"\n"
     return head if text is None else head + b"t" + text.encode(*_ENCODED)
 
 
-def request_of(message: bytes) -> tuple[Stretch | Loading, str | None]:
-    """What `request_bytes` was given."""
+def decode_search_request(message: bytes) -> tuple[ChunkSearchRequest | LoadRulesRequest, str | None]:
+    """What `encode_search_request` was given."""
     head, _, rest = message.partition(b"\n")
     return _REQUEST.validate_json(head), rest[1:].decode(*_ENCODED) if rest else None
 
 
-def answer_of(message: bytes, text: str) -> SearchedStretch | NotHeld | NotSearched:
+def decode_search_answer(message: bytes, text: str) -> ChunkSearchResult | TextRequiredResponse | SearchFailure:
     """A child's answer about this text. Raises ValueError: it makes no sense, so the child is not to be trusted."""
     try:
         answer = _ANSWER.validate_json(message)
     except ValidationError:
         raise ValueError("no answer") from None  # the error quotes what it validates
-    return answer.checked(text) if isinstance(answer, SearchedStretch) else answer
+    return answer.checked(text) if isinstance(answer, ChunkSearchResult) else answer

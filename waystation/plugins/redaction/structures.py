@@ -9,42 +9,42 @@ import re
 from base64 import b64decode
 from collections.abc import Iterator
 
-from waystation.kernel.patterns import proven
-from waystation.plugins.redaction.assignments import ACCESS, PASSWORD, is_code, is_stand_in, lower
-from waystation.plugins.redaction.formats import Hinted, Hit
+from waystation.kernel.patterns import compile_bounded
+from waystation.plugins.redaction.assignments import ACCESS, PASSWORD, is_code, is_stand_in, to_lower_same_length
+from waystation.plugins.redaction.formats import PrefilteredPattern, RecognizerMatch
 from waystation.plugins.redaction.people import PROSE
 
 _SECRET_NAME = rf"(?:[\w .:-]{{0,40}}?(?:{PASSWORD}|{ACCESS}|secret|token|credential|passwort)|pass|pw|pin|cvv|cvc)"
-_MANIFEST = proven(r"^kind:[ \t]*[\"']?(?:Sealed)?Secret[\"']?[ \t]*$", re.MULTILINE)
-_SECRET_FIELDS = proven(
+_MANIFEST = compile_bounded(r"^kind:[ \t]*[\"']?(?:Sealed)?Secret[\"']?[ \t]*$", re.MULTILINE)
+_SECRET_FIELDS = compile_bounded(
     r"^([ \t]*+)(?:data|stringData):[ \t]*+\n(?P<fields>(?>\1[ \t][^\n]*+(?:\n|\Z))++)", re.MULTILINE
 )
-_FIELD = proven(
+_FIELD = compile_bounded(
     r"^[ \t]++[\"']?[\w.-]++[\"']?:[ \t]*+[\"']?(?P<secret>[^\s\"'|>][^\n\"']*+)(?P<end>[\"']?)[ \t]*+$", re.MULTILINE
 )
-_ELEMENT = proven(
+_ELEMENT = compile_bounded(
     rf"<(?P<tag>{_SECRET_NAME})(?:\s[^<>\n]{{0,200}})?>\s{{0,80}}(?:<!\[CDATA\[)?(?P<secret>[^<>\s]"
     rf"[^<>\n]{{0,400}}?)(?:\]\]>)?\s{{0,80}}</(?P=tag)>",
     re.IGNORECASE,
 )
-_NAMED = proven(
+_NAMED = compile_bounded(
     rf"\b(?:name|key|id)\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}\\?[\"']?{_SECRET_NAME}\\?[\"']?[\s,]{{1,40}}\\?[\"']?val(?:ue)?\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}"
     r"(?P<quote>\\?[\"']?)(?P<secret>(?:(?!(?P=quote)[\s,/>}])[^\n<>]){1,400})(?P=quote)",
     re.IGNORECASE,
 )
 _QUOTED = r"(?:\"[^\"\n]{1,200}+\"|'[^'\n]{1,200}+')"
 _PASSWORDS = r"(?:passwords|passphrases|passcodes|passw[oö]rter|contraseñas)\\?[\"']?\s?[:=]"
-_IN_BRACKETS = proven(
+_IN_BRACKETS = compile_bounded(
     rf"{_PASSWORDS}\s?\[(?P<items>(?>\s{{0,200}}+(?:{_QUOTED}|[^\s\"'\[\](){{}},]{{1,200}}+)"
     rf"\s{{0,200}}+,?){{1,200}}+)\]",
     re.IGNORECASE,
 )
-_UNDER_EACH_OTHER = proven(
+_UNDER_EACH_OTHER = compile_bounded(
     rf"{_PASSWORDS}[ \t]{{0,200}}+\n(?P<items>"
     rf"(?>[ \t]{{0,200}}+-[ \t]{{1,200}}+(?:{_QUOTED}|[^\s\"'#:]{{1,200}}+)[ \t]{{0,200}}+(?:\n|\Z)){{1,500}}+)",
     re.IGNORECASE,
 )
-_ITEM = proven(r"(?P<quote>[\"'])(?P<quoted>[^\"'\n]++)(?P=quote)|(?P<bare>[^\s\"',-][^\s\"',]*+)")
+_ITEM = compile_bounded(r"(?P<quote>[\"'])(?P<quoted>[^\"'\n]++)(?P=quote)|(?P<bare>[^\s\"',-][^\s\"',]*+)")
 _LISTS = (
     "passwords",
     "passphrases",
@@ -55,94 +55,100 @@ _LISTS = (
     "credentials",
     "zugangsdaten",
 )
-_ITEMS_OF_MARKDOWN = proven(
+_ITEMS_OF_MARKDOWN = compile_bounded(
     rf"^[ \t]{{0,8}}+(?:#{{1,6}}[ \t]++|\*\*|__)?(?:[\w-]{{1,30}}[ \t]){{0,3}}(?:{'|'.join(_LISTS)})"
     r"(?:\*\*|__)?:?(?:\*\*|__)?[ \t]{0,80}+\n(?:[ \t]{0,80}+\n){0,2}+"
     r"(?P<items>(?>[ \t]{0,40}+(?:[-*+]|\d{1,3}[.)])[ \t]{1,8}+[^\n]{1,300}+(?:\n|\Z)(?:[ \t]{0,40}+\n)?+){1,500}+)",
     re.IGNORECASE | re.MULTILINE,
 )
-_ITEM_OF_MARKDOWN = proven(
+_ITEM_OF_MARKDOWN = compile_bounded(
     r"^[ \t]*+(?:[-*+]|\d{1,3}[.)])[ \t]++(?:[\w@.*`\" -]{1,60}?(?::\**[ \t]{1,4}|[ \t](?:[-–—/]|->|=)[ \t]))?"
     r"(?P<mark>\*\*|`|\"|')?(?P<secret>[^\s`*\"']{4,200}?)(?(mark)(?P=mark))[ \t]*+$",
     re.MULTILINE,
 )
-_KEY = proven(rf"{PASSWORD}|{ACCESS}|secret|token|\b(?:pass|pw)(?=[\"']?\s?[:=])")
-_BLOCK = proven(
+_KEY = compile_bounded(rf"{PASSWORD}|{ACCESS}|secret|token|\b(?:pass|pw)(?=[\"']?\s?[:=])")
+_BLOCK = compile_bounded(
     r"[\"']?:[ \t]{0,40}+[|>][+-]?\d?[+-]?[ \t]{0,40}+\n(?P<lines>(?>[ \t]++[^\s#][^\n]{0,4000}+(?:\n|\Z)){1,100}+)"
 )
-_LINE = proven(r"^(?P<indent>[ \t]*+)(?P<secret>\S[^\n]*+)", re.MULTILINE)
-_CONTINUED = proven(
+_LINE = compile_bounded(r"^(?P<indent>[ \t]*+)(?P<secret>\S[^\n]*+)", re.MULTILINE)
+_CONTINUED = compile_bounded(
     r"[ \t]{0,8}[=:][ \t]{0,8}"
     r"(?P<secret>[^\s\\\"'#()]{0,400}+(?:\\\r?\n[ \t]{0,200}+[^\s\\\"'#()]{1,400}+){1,20}+)[ \t]{0,80}+(?=\n|\Z)"
 )
-_CONTINUATION = proven(r"\A\\\s*+")
-_OVER_LINES = proven(rf"[ \t]{{0,8}}[=:][ \t]{{0,8}}\((?P<items>(?>\s{{0,200}}+{_QUOTED}){{1,40}}+)\s{{0,200}}+\)")
-_LONG_QUOTES = proven(
+_CONTINUATION = compile_bounded(r"\A\\\s*+")
+_OVER_LINES = compile_bounded(
+    rf"[ \t]{{0,8}}[=:][ \t]{{0,8}}\((?P<items>(?>\s{{0,200}}+{_QUOTED}){{1,40}}+)\s{{0,200}}+\)"
+)
+_LONG_QUOTES = compile_bounded(
     r"[ \t]{0,8}[=:][ \t]{0,8}[rbf]?(?P<quote>\"{3}|'{3})\s{0,80}+"
     r"(?P<secret>(?!(?P=quote))\S(?:(?!\s{0,80}(?P=quote))[\s\S]){0,400}+)\s{0,80}(?P=quote)"
 )
-_HERE = proven(
+_HERE = compile_bounded(
     r"[ \t]{0,8}=[ \t]{0,8}<<[-~]?\s?[\"']?(?P<end>\w{1,20})[\"']?[ \t\r]{0,8}\n[ \t]{0,80}+"
     r"(?P<secret>\S[^\n]{1,400})\n[ \t]{0,80}+(?P=end)\b"
 )
-_INDENT = proven(r"[ \t]*+")
-_TELLING = proven(r"[\d!#$%^&*?~+@]|[a-z][A-Z]")
-_SET_BY_NAME = proven(
+_INDENT = compile_bounded(r"[ \t]*+")
+_TELLING = compile_bounded(r"[\d!#$%^&*?~+@]|[a-z][A-Z]")
+_SET_BY_NAME = compile_bounded(
     rf"(?:set|put|add|append|update|with)\w{{0,20}}\(\s?[\"'](?P<name>{_SECRET_NAME})[\"'],\s?(?P<quote>[\"'])"
     r"(?P<secret>[^\s\"']{4,400})(?P=quote)\s?\)",
     re.IGNORECASE,
 )
 
 
-_NAMED_ELEMENT = proven(
+_NAMED_ELEMENT = compile_bounded(
     rf"<(?P<tag>[A-Za-z][\w:.-]{{0,40}})\s(?:[^<>]{{0,200}}\s)?(?:name|key|id)"
     rf"\s?=\s?(?P<sign>[\"']){_SECRET_NAME}(?P=sign)[^<>/]{{0,200}}>"
     r"\s{0,80}(?:<!\[CDATA\[)?(?P<secret>[^<>\s][^<>\n]{0,400}?)(?:\]\]>)?\s{0,80}</(?P=tag)>",
     re.IGNORECASE,
 )
-_OF_PLIST = proven(
+_OF_PLIST = compile_bounded(
     rf"<key>{_SECRET_NAME}</key>\s{{0,80}}<(?P<tag>string|data)>\s{{0,80}}(?P<secret>[^<>\s][^<>\n]{{0,400}}?)"
     rf"\s{{0,80}}</(?P=tag)>",
     re.IGNORECASE,
 )
-_IN_A_PAIR = proven(
+_IN_A_PAIR = compile_bounded(
     rf"\[\s?\\?(?P<quote>[\"']){_SECRET_NAME}\\?(?P=quote),\s?\\?(?P=quote)"
     rf"(?P<secret>[^\s\"'\\]{{4,400}})\\?(?P=quote)\s?\]",
     re.IGNORECASE,
 )
-_SECURE_STRING = proven(
+_SECURE_STRING = compile_bounded(
     r"ConvertTo-SecureString\s{1,3}(?:-String\s{1,3})?(?P<quote>[\"']?)(?P<secret>(?!-)[^\s\"']{2,400})(?P=quote)",
     re.IGNORECASE,
 )
-_MEMBER = proven(r"</name>\s{0,80}<value>\s{0,80}<(?P<tag>string|base64)>(?P<secret>[^<>\s][^<>\n]{0,400}?)</(?P=tag)>")
-_BESIDE_ELEMENT = proven(
+_MEMBER = compile_bounded(
+    r"</name>\s{0,80}<value>\s{0,80}<(?P<tag>string|base64)>(?P<secret>[^<>\s][^<>\n]{0,400}?)</(?P=tag)>"
+)
+_BESIDE_ELEMENT = compile_bounded(
     r"[ \w-]{0,12}\s?:?\s{0,20}</(?:dt|th|td|label|b|strong|span|p)>\s{0,80}"
     r"<(?P<tag>dd|td|code|span|kbd|samp|b|strong|p)(?:\s[^<>\n]{0,200})?>\s{0,80}(?P<secret>[^<>\s]{4,400})"
     r"\s{0,80}</(?P=tag)>"
 )
-_SETTER = proven(r"\w{0,10}\(\s?[@rb]?(?P<quote>[\"'])(?P<secret>[^\s\"']{4,400})(?P=quote)\s?\)")
-_SETS = proven(r"(?:set|with|use)\w{0,30}\Z")
-_DEFINED = proven(r"[\"'],\s?(?P<quote>[\"'])(?P<secret>[^\s\"']{4,400})(?P=quote)\s?\)")
-_DEFINES = proven(r"\bdefine\(\s?[\"']\w{0,40}\Z")
-_DECLARED = proven(
+_SETTER = compile_bounded(r"\w{0,10}\(\s?[@rb]?(?P<quote>[\"'])(?P<secret>[^\s\"']{4,400})(?P=quote)\s?\)")
+_SETS = compile_bounded(r"(?:set|with|use)\w{0,30}\Z")
+_DEFINED = compile_bounded(r"[\"'],\s?(?P<quote>[\"'])(?P<secret>[^\s\"']{4,400})(?P=quote)\s?\)")
+_DEFINES = compile_bounded(r"\bdefine\(\s?[\"']\w{0,40}\Z")
+_DECLARED = compile_bounded(
     r"(?:_?\d{1,3})?\s?(?::\s?[A-Za-z][\w.<>\[\]]{0,40}[?!]?\s?)?:?=\s?(?:@|r#{1,3}|[RLu]|q\(|qq?\{|\{)?"
     r"(?P<quote>(?<=q\()|(?<=[{])|[\"'])(?P<secret>[^\s\"'(){}<>]{4,400})[\"'){}]"
 )
-_OF_VARIABLE = proven(
+_OF_VARIABLE = compile_bounded(
     r"\w{0,20}\"\s{0,4}\{(?:[^{}\n]{0,200}+\n){0,8}?[ \t]{0,40}+default[ \t]{0,40}+=[ \t]{0,8}"
     r"\"(?P<secret>[^\s\"]{4,400})\""
 )
-_VARIABLE = proven(r"\bvariable\s{1,4}\"\w{0,40}\Z")
-_OF_A_ROUTER = proven(r"[ \t][05-9][ \t](?P<secret>[^\s\"'<>]{4,200})(?=[ \t\r]{0,40}(?:\n|\Z))")
-_ON_A_LATER_LINE = proven(
+_VARIABLE = compile_bounded(r"\bvariable\s{1,4}\"\w{0,40}\Z")
+_OF_A_ROUTER = compile_bounded(r"[ \t][05-9][ \t](?P<secret>[^\s\"'<>]{4,200})(?=[ \t\r]{0,40}(?:\n|\Z))")
+_ON_A_LATER_LINE = compile_bounded(
     r"(?:\*\*|__|[\"'`])?[ \t]{0,3}(?:is|:{1,2})?(?:\*\*|__)?[ \t\r]{0,8}\n"
     r"(?:[ \t>|+*#=_~\r-]{0,80}+\n){0,3}+[ \t]{0,40}+(?:[>|+*-]{1,3}[ \t]{1,40}+|\d{1,6}[:|.)-]"
     r"[ \t]{1,40}+|[\d:.,TZ/-]{8,40}[ \t][^\n]{0,60}?[ \t])?"
     r"[\"'`]?(?P<secret>[^\s\"'`<>,;|]{6,200})[\"'`]?[ \t\r]{0,40}(?=\n|\Z)"
 )
 """Behind what a quotation, a list, a listing or a log puts before each line."""
-_NOT_IN_A_ROW = proven(r"(?:\A|\n)[^,;|\t\n]{0,60}\Z")
-_BEHIND_A_SIGN = proven(r"(?:[ \t]?(?:→|⇒|::)[ \t]?|[ \t]\(|\\tab[ \t]|\{)(?P<secret>[^\s\"'`<>(){}\\]{6,200})")
+_NOT_IN_A_ROW = compile_bounded(r"(?:\A|\n)[^,;|\t\n]{0,60}\Z")
+_BEHIND_A_SIGN = compile_bounded(
+    r"(?:[ \t]?(?:→|⇒|::)[ \t]?|[ \t]\(|\\tab[ \t]|\{)(?P<secret>[^\s\"'`<>(){}\\]{6,200})"
+)
 _BESIDE_A_KEY = (
     (None, _MEMBER),
     (None, _BESIDE_ELEMENT),
@@ -157,54 +163,58 @@ _BESIDE_A_KEY = (
 """What stands before the word, and what behind it."""
 _BEFORE_A_KEY = 80
 """Characters."""
-_VALUE_FIRST = Hinted(
+_VALUE_FIRST = PrefilteredPattern(
     ('val"', "val'", "val=", 'value"', 'value\\"', "value'", "value=", "value:"),
-    proven(
+    compile_bounded(
         r"[\s{,<]\\?[\"']?val(?:ue)?\\?[\"']?\s{0,2}[:=]\s{0,2}(?P<quote>\\?[\"'])(?P<secret>[^\s\"'\\<>]{4,400})(?P=quote)"
         rf"[\s,]{{1,40}}\\?[\"']?(?:name|key|id)\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}\\?[\"']{_SECRET_NAME}\\?[\"']",
         re.IGNORECASE,
     ),
 )
-_SET_BY_SHELL = Hinted(
+_SET_BY_SHELL = PrefilteredPattern(
     ("env ", "setenv", "set -"),
-    proven(
+    compile_bounded(
         r"^[ \t]{0,40}+(?:ENV|setenv|set[ \t]-\w{0,3}x)[ \t]{1,8}\w{0,60}?"
         r"(?:PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)\w{0,10}[ \t]{1,8}"
         r"(?P<quote>[\"']?)(?P<secret>[^\s\"'$=]{4,400})(?P=quote)[ \t\r]{0,40}+$",
         re.MULTILINE,
     ),
 )
-_COMMUNITY = Hinted(
+_COMMUNITY = PrefilteredPattern(
     ("snmp-server",),
-    proven(r"\bsnmp-server[ \t]community[ \t](?P<secret>[^\s\"'<>]{3,100})(?=[ \t]{1,8}R[OW]\b|[ \t\r]{0,8}(?:\n|\Z))"),
+    compile_bounded(
+        r"\bsnmp-server[ \t]community[ \t](?P<secret>[^\s\"'<>]{3,100})(?=[ \t]{1,8}R[OW]\b|[ \t\r]{0,8}(?:\n|\Z))"
+    ),
 )
-_OF_DIRECTORY = Hinted(
+_OF_DIRECTORY = PrefilteredPattern(
     ("userpassword", "{sha", "{ssha", "{md5", "{smd5", "{crypt"),
-    proven(
+    compile_bounded(
         r"\buserPassword::?[ \t]{0,4}(?P<secret>[A-Za-z0-9+/]{12,400}={0,2})(?=\s|\Z)"
         r"|\{S?(?:SHA\d{0,3}|MD5|CRYPT)\}(?P<hash>[\w+/=$.]{12,200})",
         re.IGNORECASE,
     ),
 )
-_JOSE = Hinted(('"kty"',), proven(r"\"(?:d|k|p|q|dp|dq|qi)\"\s?:\s?\"(?P<secret>[\w-]{20,2000})\""))
-_OF_A_REGISTRY = Hinted(
+_JOSE = PrefilteredPattern(
+    ('"kty"',), compile_bounded(r"\"(?:d|k|p|q|dp|dq|qi)\"\s?:\s?\"(?P<secret>[\w-]{20,2000})\"")
+)
+_OF_A_REGISTRY = PrefilteredPattern(
     ('auth"', "_auth", "auth=", "auth:"),
-    proven(r"\b_?auth\"?\s{0,4}[:=]\s{0,4}\"?(?P<secret>[A-Za-z0-9+/]{8,400}={0,2})(?![\w+/=])"),
+    compile_bounded(r"\b_?auth\"?\s{0,4}[:=]\s{0,4}\"?(?P<secret>[A-Za-z0-9+/]{8,400}={0,2})(?![\w+/=])"),
 )
 
 
-def structured(text: str) -> Iterator[Hit]:
+def find_structural_secrets(text: str) -> Iterator[RecognizerMatch]:
     """Every secret that its place in the text makes one."""
     for start, end in _spans(text):
         if end - start > 1 and not is_stand_in(text[start:end].strip()):
-            yield Hit("SECRET", start, end, 0.9)
+            yield RecognizerMatch("SECRET", start, end, 0.9)
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
     for pattern in (_ELEMENT, _OF_PLIST, _NAMED, _IN_A_PAIR, _SET_BY_NAME, _SECURE_STRING):
         for match in pattern.finditer(text):
             yield match.span("secret")
-    yield from _of_formats(text, lower(text))
+    yield from _of_formats(text, to_lower_same_length(text))
     yield from (element.span("secret") for element in _NAMED_ELEMENT.finditer(text) if not _is_said(element))
     for pattern in (_IN_BRACKETS, _UNDER_EACH_OTHER):
         for passwords in pattern.finditer(text):
@@ -258,7 +268,7 @@ def _is_said(element: re.Match[str]) -> bool:
 
 
 def _over_lines(text: str) -> Iterator[tuple[int, int]]:
-    lowered = lower(text)
+    lowered = to_lower_same_length(text)
     if any(name in lowered for name in _LISTS):
         for passwords in _ITEMS_OF_MARKDOWN.finditer(text):
             for item in _ITEM_OF_MARKDOWN.finditer(text, *passwords.span("items")):
@@ -302,25 +312,25 @@ def _manifest(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             yield field.start("secret"), field.start("secret") + len(secret)
 
 
-_INSERT = proven(
+_INSERT = compile_bounded(
     r"\b(?:insert|replace)\s++(?:ignore\s++)?into\s++[^\s(]{1,200}+\s*+\((?P<columns>[^()]{1,2000}+)"
     r"\)\s*+values(?=\s*+\()",
     re.IGNORECASE,
 )
-_PASSWORD = proven(rf"\A(?:(?:(?!{PASSWORD})[\w.-]){{0,200}}+(?:{PASSWORD})[\w.-]*+|pass|pw)\Z", re.IGNORECASE)
+_PASSWORD = compile_bounded(rf"\A(?:(?:(?!{PASSWORD})[\w.-]){{0,200}}+(?:{PASSWORD})[\w.-]*+|pass|pw)\Z", re.IGNORECASE)
 _AROUND_A_NAME = "\"'`[] \t\r\n"
 _VALUE = (
     r"(?>\s*+'(?:[^'\\]++|''|\\.)*+'\s*+|\s*+\"(?:[^\"\\]++|\\.)*+\"\s*+"
     r"|[^,()'\"]*+(?:\([^()]*+\)\s*+)?)"
 )
-_ROW = proven(rf"(?<!\s)\s*+(?:,\s*+)?\({_VALUE}(?:,{_VALUE})*+\)")
+_ROW = compile_bounded(rf"(?<!\s)\s*+(?:,\s*+)?\({_VALUE}(?:,{_VALUE})*+\)")
 _LONGEST_ROW = 40_000
 """Characters: else a row without an end would be read to the end of the text, once for each statement in it."""
-_CELL = proven(rf"[(,]({_VALUE})")
-_WRITTEN = proven(r"(?<!\s)\s*+N?(?P<quote>['\"])(?P<secret>.{2,400})(?P=quote)\s*+", re.DOTALL)
+_CELL = compile_bounded(rf"[(,]({_VALUE})")
+_WRITTEN = compile_bounded(r"(?<!\s)\s*+N?(?P<quote>['\"])(?P<secret>.{2,400})(?P=quote)\s*+", re.DOTALL)
 
 
-def inserted(text: str) -> Iterator[Hit]:
+def find_sql_insert_passwords(text: str) -> Iterator[RecognizerMatch]:
     """Every password among the values, where it is written out."""
     for insert in _INSERT.finditer(text):
         columns = [bool(_PASSWORD.match(name.strip(_AROUND_A_NAME))) for name in insert["columns"].split(",")]
@@ -334,20 +344,20 @@ def _row(text: str, start: int) -> re.Match[str] | None:
     return _ROW.match(text, start, start + _LONGEST_ROW)
 
 
-def _passwords(text: str, row: re.Match[str], columns: list[bool]) -> Iterator[Hit]:
+def _passwords(text: str, row: re.Match[str], columns: list[bool]) -> Iterator[RecognizerMatch]:
     begin = text.index("(", row.start())
     for is_password, cell in zip(columns, _CELL.finditer(text, begin, row.end()), strict=False):
         value = _WRITTEN.fullmatch(text, *cell.span(1)) if is_password else None
         if value and not is_stand_in(value["secret"]):
-            yield Hit("SECRET", *value.span("secret"), 0.9)
+            yield RecognizerMatch("SECRET", *value.span("secret"), 0.9)
 
 
 _USER = r"[\w.+-]{2,64}+(?:@[\w.-]{1,100}+)?"
 _SECRET = r"(?P<secret>[^\s\"'`<>,;|()\[\]{}]{4,100})"
 _ACCOUNTS = "admin|administrator|root|superuser|sa|sysadmin|sysdba"
-_ANNOUNCED = Hinted(
+_ANNOUNCED = PrefilteredPattern(
     ("login", "log-in", "logon", "cred", "user", "account", "zugang", "anmeld", "usuario", "utilisateur", "utente"),
-    proven(
+    compile_bounded(
         r"(?<![^\W_])(?<!/)(?:login|log-?in|logon|credentials?|creds?|user(?:name)?|account|zugang(?:sdaten)?|anmeldung|usuario|utilisateur"
         r"|utente)(?:s?[ \t]?(?:/|and|und|&|\+|y|et|e)[ \t]?(?:pass(?:word|wort)?|pw|pwd|passwort|contraseña|mdp))?"
         r"[\"'*]{0,3}(?:[ \t]{0,3}[:=]|[ \t](?:is|are|ist|lauten?))[ \t*\"'`]{0,4}+"
@@ -355,9 +365,9 @@ _ANNOUNCED = Hinted(
         re.IGNORECASE,
     ),
 )
-_WITH_A_WORD = Hinted(
+_WITH_A_WORD = PrefilteredPattern(
     (" pw", " pass", " pwd", " mdp", " with ", " mit "),
-    proven(
+    compile_bounded(
         r"(?<![^\W_])(?:(?:user(?:name)?|login|account|benutzer|usuario|utilisateur|utente)[ \t]{0,2}[:=]?[ \t]{1,3}"
         rf"{_USER}[ \t]{{0,2}}[,;/]?"
         r"[ \t]{1,3}(?:(?:and|und|y|et|with|mit)[ \t])?(?:pw|pass|pwd|password|passwort|mdp)[ \t]{0,2}[:=]?"
@@ -365,40 +375,41 @@ _WITH_A_WORD = Hinted(
         re.IGNORECASE,
     ),
 )
-_AT_A_HOST = Hinted(
+_AT_A_HOST = PrefilteredPattern(
     ("@",),
-    proven(
+    compile_bounded(
         r"(?<![\w/.:@+-])(?P<user>[A-Za-z][\w.-]{1,31}):(?P<secret>[^\s\"'`<>,;|()\[\]{}/@:]{4,64})"
         r"@(?P<host>[A-Za-z\d](?:[\w-]|\.(?=\w)){1,100}+)(?!@)"
     ),
 )
-_KNOWN_ACCOUNT = Hinted(
+_KNOWN_ACCOUNT = PrefilteredPattern(
     tuple(f"{account}:" for account in _ACCOUNTS.split("|")),
-    proven(rf"(?<![\w/.:@$-])(?:{_ACCOUNTS}):(?P<secret>[^\s\"'`<>,;|()\[\]{{}}@]{{4,100}})"),
+    compile_bounded(rf"(?<![\w/.:@$-])(?:{_ACCOUNTS}):(?P<secret>[^\s\"'`<>,;|()\[\]{{}}@]{{4,100}})"),
 )
 _ARGUMENT = r"(?:\"[^\"\n]{0,200}+\"|'[^'\n]{0,200}+'|[\w.:/-]{1,100}+)"
 _LAST = r",\s?(?P<quote>[\"'])(?P<secret>[^\s\"']{4,200}+)(?P=quote)"
-_IN_A_CALL = Hinted(
+_IN_A_CALL = PrefilteredPattern(
     ("auth", "credential", "login"),
-    proven(
+    compile_bounded(
         rf"(?:auth\s?[=:]\s?|auth|credentials?|authentication|log_?in)\(\s?{_ARGUMENT}{_LAST}",
         re.IGNORECASE,
     ),
 )
-_OF_A_CONNECTION = Hinted(
-    ("connect", "pdo("), proven(rf"(?:connect(?:ion)?|PDO)\(\s?{_ARGUMENT},\s?{_ARGUMENT}{_LAST}", re.IGNORECASE)
+_OF_A_CONNECTION = PrefilteredPattern(
+    ("connect", "pdo("),
+    compile_bounded(rf"(?:connect(?:ion)?|PDO)\(\s?{_ARGUMENT},\s?{_ARGUMENT}{_LAST}", re.IGNORECASE),
 )
-_AS_THE_PASSWORD = Hinted(
+_AS_THE_PASSWORD = PrefilteredPattern(
     (" as the pass", " as your pass"),
-    proven(
+    compile_bounded(
         r"\buse[ \t][\"'`]?(?P<secret>[^\s\"'`]{4,100})[\"'`]?[ \t]as[ \t](?:the|your)[ \t]pass(?:word|phrase|code)",
         re.IGNORECASE,
     ),
 )
-_OF_TWILIO = proven(r"\b(?:AC|SK)[0-9a-f]{32}:(?P<secret>[0-9A-Za-z]{32})\b")
-_DUMPED = Hinted(
+_OF_TWILIO = compile_bounded(r"\b(?:AC|SK)[0-9a-f]{32}:(?P<secret>[0-9A-Za-z]{32})\b")
+_DUMPED = PrefilteredPattern(
     ("@",),
-    proven(
+    compile_bounded(
         r"^[\"']?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}[\"']?(?:[:;|\t]|[ \t]{1,3}[|/]"
         r"[ \t]{1,3}|,[ \t]?)[\"']?"
         r"(?P<secret>[^\s\"':;|,<>@]{4,64})[\"']?[ \t\r]{0,8}$",
@@ -410,22 +421,22 @@ _NO_USERS = (
     "acct bcc cc contact docker e-mail email from git github image mail mailto npm pkg reply-to sender sip to xmpp"
 )
 _NO_USER = frozenset(_NO_USERS.split())
-_NO_HOST = proven(r"\A(?:sha\d{3}|md5|v?\d+(?:\.\d+){0,2}|latest|next|beta)\Z")
-_DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
-_SYMBOL = proven(r"[!#$%^&*?=~+]")
-_NO_PASSWORD = proven(r"\A(?:v?\d++(?:\.\d++)++[\w.-]*+|\d++-[a-z]++|[\d.:x-]++|[\w./-]*\.[a-z]\w{0,4})\Z")
+_NO_HOST = compile_bounded(r"\A(?:sha\d{3}|md5|v?\d+(?:\.\d+){0,2}|latest|next|beta)\Z")
+_DIGIT, _LETTER = compile_bounded(r"\d"), compile_bounded(r"[^\W\d_]")
+_SYMBOL = compile_bounded(r"[!#$%^&*?=~+]")
+_NO_PASSWORD = compile_bounded(r"\A(?:v?\d++(?:\.\d++)++[\w.-]*+|\d++-[a-z]++|[\d.:x-]++|[\w./-]*\.[a-z]\w{0,4})\Z")
 """Versions, numbers and files."""
 _NOT_ITS_END = ".,;:*"
 
 
-def paired(text: str) -> Iterator[Hit]:
+def find_login_passwords(text: str) -> Iterator[RecognizerMatch]:
     """Every password beside its user; the same characters may be found more than once."""
     for token in _OF_TWILIO.finditer(text):
-        yield Hit("SECRET", *token.span("secret"), 1.0)
-    for start, end in _pair_spans(text, lower(text)):
+        yield RecognizerMatch("SECRET", *token.span("secret"), 1.0)
+    for start, end in _pair_spans(text, to_lower_same_length(text)):
         value = text[start:end]
         if _is_password(value) and not (is_stand_in(value) or is_code(text, start, end)):
-            yield Hit("SECRET", start, end, 0.9)
+            yield RecognizerMatch("SECRET", start, end, 0.9)
 
 
 def _pair_spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:

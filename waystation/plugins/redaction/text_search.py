@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from waystation.kernel.errors import RedactionFailed
-from waystation.plugins.redaction.engines import Chunk, chunk_spans, language_of
-from waystation.plugins.redaction.finds import Reading, views_of
-from waystation.plugins.redaction.rules import Rules
+from waystation.plugins.redaction.engines import Chunk, chunk_spans, detect_language
+from waystation.plugins.redaction.finds import NormalizedView, iter_normalized_views
+from waystation.plugins.redaction.rules import DetectionConfig
 from waystation.plugins.redaction.search import PresidioSearch, SearchedText
 from waystation.plugins.redaction.stretches import (
     STRETCH_CHUNKS,
-    FailedStretch,
-    Loading,
-    NotHeld,
-    NotSearched,
-    SearchedStretch,
-    Stretch,
-    outcome_of,
-    request_of,
+    ChunkSearchRequest,
+    ChunkSearchResult,
+    LoadRulesRequest,
+    SearchFailure,
+    TextRequiredResponse,
+    WorkFailure,
+    decode_search_request,
+    run_capturing_errors,
 )
 from waystation.privacy.policy import Policy
 
@@ -30,7 +30,7 @@ HELD_CHARACTERS = 5_000_000
 class _Read:
     """One way to read a text."""
 
-    def __init__(self, view: Reading) -> None:
+    def __init__(self, view: NormalizedView) -> None:
         self.view = view
 
     @cached_property
@@ -51,7 +51,7 @@ class _Held:
 class TextSearch:
     """Not for several threads at once."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: DetectionConfig) -> None:
         self._rules = rules
         self._search = PresidioSearch(rules)
         self._held: OrderedDict[str, _Held] = OrderedDict()
@@ -60,11 +60,11 @@ class TextSearch:
         """Load what most texts need. Raises RedactionFailed."""
         self._search.load(with_names=self._rules.policy is not Policy.SECRETS_ONLY)
 
-    def searched(self, stretch: Stretch, text: str | None) -> SearchedStretch | NotHeld:
+    def searched(self, stretch: ChunkSearchRequest, text: str | None) -> ChunkSearchResult | TextRequiredResponse:
         """What is found there. `text` may be left out where it was given before. Raises RedactionFailed."""
         held = self._held.get(stretch.digest)
         if held is None and text is None:
-            return NotHeld()
+            return TextRequiredResponse()
         held = held or self._hold(stretch.digest, text or "")
         self._held.move_to_end(stretch.digest)
         read = held.reads[stretch.view]
@@ -73,8 +73,8 @@ class TextSearch:
         )
         if stretch.first == 0:
             found = self._search.whole(read.view.text, stretch.wanted).and_also(found)
-        finds = found.seen_in(read.view).finds
-        return SearchedStretch(
+        finds = found.map_to_original(read.view).finds
+        return ChunkSearchResult(
             finds=tuple([(find.type, find.start, find.end, find.score) for find in finds]),
             not_sought=found.not_sought,
             chunks=len(read.chunks),
@@ -82,7 +82,7 @@ class TextSearch:
         )
 
     def _hold(self, digest: str, text: str) -> _Held:
-        self._held[digest] = held = _Held(len(text), [_Read(view) for view in views_of(text)])
+        self._held[digest] = held = _Held(len(text), [_Read(view) for view in iter_normalized_views(text)])
         while len(self._held) > 1 and sum(one.characters for one in self._held.values()) > HELD_CHARACTERS:
             self._held.popitem(last=False)
         return held
@@ -93,12 +93,12 @@ class _Service:
 
     search: TextSearch | None = None
 
-    def answer(self, message: bytes) -> SearchedStretch | NotHeld:
-        request, text = request_of(message)
-        if isinstance(request, Loading):
+    def answer(self, message: bytes) -> ChunkSearchResult | TextRequiredResponse:
+        request, text = decode_search_request(message)
+        if isinstance(request, LoadRulesRequest):
             self.search = TextSearch(request.rules)
             self.search.load()
-            return SearchedStretch()
+            return ChunkSearchResult()
         if self.search is None:
             raise RedactionFailed("a process of redaction was not told what to look for")
         return self.search.searched(request, text)
@@ -109,11 +109,11 @@ _SERVICE = _Service()
 
 def prepare() -> None:
     """Load what tells languages, which passes through a file."""
-    language_of("")
+    detect_language("")
 
 
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
     """A child's answer (`waystation.security.confinement`): of `stretches.Answer`, as JSON."""
-    outcome = outcome_of(lambda: _SERVICE.answer(request))
-    said = NotSearched.of(outcome.error) if isinstance(outcome, FailedStretch) else outcome.result
+    outcome = run_capturing_errors(lambda: _SERVICE.answer(request))
+    said = SearchFailure.of(outcome.error) if isinstance(outcome, WorkFailure) else outcome.result
     return said.model_dump_json().encode()

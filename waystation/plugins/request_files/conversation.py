@@ -3,17 +3,24 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from waystation.context.history import view, with_record
+from waystation.context.history import build_model_view, with_record
 from waystation.context.outcome import Status
-from waystation.context.pipeline import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
+from waystation.context.pipeline import (
+    CannotFitDecision,
+    MaskDecision,
+    NoopDecision,
+    SummariseDecision,
+    TruncateDecision,
+    select_next_stage,
+)
 from waystation.context.policy import CompactionPolicy
-from waystation.context.restoration import Restorable, recent_files, with_files
-from waystation.context.stages import masking
+from waystation.context.restoration import RestorableFile, find_covered_files, with_files
+from waystation.context.stages import mask_tool_results
 from waystation.context.strategies import STRATEGIES
 from waystation.context.summary_validator import Accepted, Rejected
-from waystation.context.tokens import Measure
-from waystation.context.transcript import Compaction, Summarised, Transcript
-from waystation.context.units import layout
+from waystation.context.tokens import TokenEstimator
+from waystation.context.transcript import Compaction, SummaryRecord, Transcript
+from waystation.context.units import build_layout
 from waystation.kernel.value import Value
 
 
@@ -24,10 +31,10 @@ class NoSummary(Value):
 
 
 Verdict = Accepted | Rejected | NoSummary
-Judge = Callable[[Transcript, Summarise], Awaitable[Verdict]]
+Judge = Callable[[Transcript, SummariseDecision], Awaitable[Verdict]]
 
 
-class RungTried(Value):
+class StageAttempt(Value):
     """One rung that was tried. Tokens are of the whole request."""
 
     status: Status
@@ -40,7 +47,7 @@ class RungTried(Value):
     compaction_id: str = ""
 
 
-def _unchanged(_: Restorable) -> bool:
+def _unchanged(_: RestorableFile) -> bool:
     return False
 
 
@@ -49,21 +56,21 @@ class Conversation:
     """A conversation, and what was done to make room in it."""
 
     transcript: Transcript
-    measure: Measure
+    measure: TokenEstimator
     policy: CompactionPolicy
     rereadable: frozenset[str]
     """Tools whose calls can be repeated."""
     readers: Mapping[str, str]
     """Tools that read files, each with the argument that names the file."""
-    has_changed: Callable[[Restorable], bool] = _unchanged
+    has_changed: Callable[[RestorableFile], bool] = _unchanged
     """Whether a file is not what it was when it was read."""
-    attempts: list[RungTried] = field(default_factory=list[RungTried])
+    attempts: list[StageAttempt] = field(default_factory=list[StageAttempt])
     notes: list[str] = field(default_factory=list[str])
 
     @property
     def tokens(self) -> int:
         """Of the whole request, as the view has it now."""
-        return self.measure.request(view(self.transcript))
+        return self.measure.request(build_model_view(self.transcript))
 
     @property
     def status(self) -> Status:
@@ -83,39 +90,41 @@ class Conversation:
             self._offload(offloaded)
         summaries = True
         while (before := self.tokens) >= self.policy.trigger:
-            rung = next_rung(self.transcript, self.measure, self.policy, self.rereadable, skip_summary=not summaries)
+            rung = select_next_stage(
+                self.transcript, self.measure, self.policy, self.rereadable, skip_summary=not summaries
+            )
             match rung:
-                case Nothing():
+                case NoopDecision():
                     self._attempt(rung.status, before)
                     return
-                case CannotFit():
+                case CannotFitDecision():
                     self._cannot_fit(rung)
                     return
-                case Mask():
+                case MaskDecision():
                     self._commit(Status.MASKED, rung.record)
-                case Truncate():
+                case TruncateDecision():
                     self._commit(Status.TRUNCATED, rung.record)
-                case Summarise():
+                case SummariseDecision():
                     summaries = await self._summarise(ask, rung)
 
-    async def summarise_now(self, ask: Judge) -> bool:
+    async def force_summary(self, ask: Judge) -> bool:
         """A manual compaction, however full the context is; whether there was something to summarise.
 
         A summary that is refused leaves everything as it was.
         """
         forced = self.policy.for_crowd(self.tokens)
-        rung = next_rung(self.transcript, self.measure, forced, frozenset())
-        if isinstance(rung, Summarise):
+        rung = select_next_stage(self.transcript, self.measure, forced, frozenset())
+        if isinstance(rung, SummariseDecision):
             await self._summarise(ask, rung)
-        return isinstance(rung, Summarise)
+        return isinstance(rung, SummariseDecision)
 
-    def mask_now(self) -> None:
+    def force_masking(self) -> None:
         """Masks what can be masked, however full the context is."""
-        masks = masking(self.transcript, layout(self.transcript), self.policy, self.rereadable)
+        masks = mask_tool_results(self.transcript, build_layout(self.transcript), self.policy, self.rereadable)
         if masks is not None:
             self._commit(Status.MASKED, masks.record)
 
-    async def _summarise(self, ask: Judge, rung: Summarise) -> bool:
+    async def _summarise(self, ask: Judge, rung: SummariseDecision) -> bool:
         """Whether the summary was good."""
         verdict = await ask(self.transcript, rung)
         match verdict:
@@ -128,12 +137,13 @@ class Conversation:
                 self._attempt(Status.FAILED_SUMMARISER, self.tokens, reason=verdict.reason)
         return False
 
-    def _record(self, rung: Summarise, accepted: Accepted) -> Summarised:
+    def _record(self, rung: SummariseDecision, accepted: Accepted) -> SummaryRecord:
         record = rung.record(accepted, self.policy.strategy)
         if not STRATEGIES[self.policy.strategy].restores_files:
             return record
         files = [
-            file.replace(changed=self.has_changed(file)) for file in recent_files(self.transcript, record, self.readers)
+            file.replace(changed=self.has_changed(file))
+            for file in find_covered_files(self.transcript, record, self.readers)
         ]
         return with_files(self.transcript, record, files, self.measure, self.policy.target)
 
@@ -150,9 +160,9 @@ class Conversation:
 
     def _attempt(self, status: Status, before: int, **why: str) -> None:
         after = self.tokens
-        self.attempts.append(RungTried(status=status, tokens_before=before, tokens_after=after, **why))
+        self.attempts.append(StageAttempt(status=status, tokens_before=before, tokens_after=after, **why))
 
-    def _cannot_fit(self, rung: CannotFit) -> None:
+    def _cannot_fit(self, rung: CannotFitDecision) -> None:
         parts = {
             "system prompt and tools": rung.fixed,
             "the first request": rung.contract,

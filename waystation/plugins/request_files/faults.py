@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from waystation.context.legality import violations
+from waystation.context.legality import find_violations
 from waystation.context.transcript import Block, Message, Opaque, Speaker
 from waystation.kernel.errors import BadInput
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-from waystation.plugins.request_files.json_text import Node, dotted
+from waystation.plugins.request_files.json_text import Node, join_json_path
 from waystation.plugins.request_files.request_body import (
     MESSAGES,
-    place,
+    parse_message_index,
     read_block,
     read_message,
     read_system,
@@ -19,8 +19,8 @@ from waystation.plugins.request_files.request_body import (
 
 MOST_CACHE_MARKS = 4
 RESULT_PARTS = frozenset({"text", "image", "document", "search_result", "tool_reference", "browser_state"})
-_CALL_ID = proven(r"[a-zA-Z0-9_-]+")
-_TOOL_NAME = proven(r"[a-zA-Z0-9_-]{1,128}")
+_CALL_ID = compile_bounded(r"[a-zA-Z0-9_-]+")
+_TOOL_NAME = compile_bounded(r"[a-zA-Z0-9_-]{1,128}")
 
 
 class _Fault(Value):
@@ -32,7 +32,7 @@ class _Fault(Value):
     @property
     def index(self) -> int | None:
         """Of the message; None where it is about none."""
-        return place(self.path.partition("]")[0] + "]")
+        return parse_message_index(self.path.partition("]")[0] + "]")
 
 
 def request_faults(raw: bytes) -> tuple[_Fault, ...]:
@@ -44,7 +44,7 @@ def request_faults(raw: bytes) -> tuple[_Fault, ...]:
         found.append(_Fault(path=MESSAGES, rule="must not be empty"))
     messages = [_message(node, found) for node in nodes]
     # Without a place, and of calls only: those that occur twice are looked for below, with theirs.
-    found += (_fault(line) for line in violations(messages) if ": " in line)
+    found += (_fault(line) for line in find_violations(messages) if ": " in line)
     found += _of_calls(nodes)
     found += _of_parts(nodes)
     found += _of_marks(root, nodes)
@@ -139,7 +139,7 @@ def _of_marks(root: Node, nodes: Sequence[Node]) -> Iterator[_Fault]:
 def _listed(node: Node, key: str) -> list[Node]:
     """The items of an object's array, where it is one."""
     items = node.value.get(key) if isinstance(node.value, dict) else None
-    return Node(items, dotted(node.path, key)).items if isinstance(items, list) else []
+    return Node(items, join_json_path(node.path, key)).items if isinstance(items, list) else []
 
 
 def _fault(line: str) -> _Fault:

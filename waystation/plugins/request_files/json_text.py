@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from waystation.kernel.errors import BadInput
-from waystation.kernel.patterns import proven
-from waystation.kernel.value import named_twice
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.value import find_duplicate_key
 
 _MOST_BYTES = 256 * 1024 * 1024
-_ESCAPED_SURROGATE = proven(r"\\u[dD][89a-fA-F]")
-_SURROGATE = proven("[\ud800-\udfff]")
+_ESCAPED_SURROGATE = compile_bounded(r"\\u[dD][89a-fA-F]")
+_SURROGATE = compile_bounded("[\ud800-\udfff]")
 
 
 class _Doubled(dict[str, JsonValue]):
@@ -45,7 +45,7 @@ def read_json(raw: bytes) -> JsonValue:
     return value
 
 
-def dotted(path: str, key: str) -> str:
+def join_json_path(path: str, key: str) -> str:
     """The path of an object's value."""
     return f"{path}.{key}" if path else key
 
@@ -64,7 +64,7 @@ def _parsed(text: str) -> tuple[JsonValue, bool]:
 
     def made(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
         value = dict(pairs)
-        if (twice := named_twice(pairs)) is None:
+        if (twice := find_duplicate_key(pairs)) is None:
             return value
         found = _Doubled(value)
         found.twice = twice
@@ -101,7 +101,7 @@ def _walk(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
         path, found = waiting.pop()
         yield path, found
         if isinstance(found, dict):
-            waiting += [(dotted(path, key), inner) for key, inner in reversed(found.items())]
+            waiting += [(join_json_path(path, key), inner) for key, inner in reversed(found.items())]
         elif isinstance(found, list):
             waiting += [(f"{path}[{index}]", inner) for index, inner in reversed(list(enumerate(found)))]
 
@@ -162,16 +162,16 @@ class Node:
     def find(self, key: str) -> "Node | None":
         """A value of the object; None where it has none, or null."""
         found = self.object.get(key)
-        return None if found is None else Node(found, dotted(self.path, key))
+        return None if found is None else Node(found, join_json_path(self.path, key))
 
     def at(self, key: str) -> "Node":
         """A value that the object must have."""
         found = self.find(key)
         if found is None:
-            raise BadInput(f"{dotted(self.path, key)}: is missing")
+            raise BadInput(f"{join_json_path(self.path, key)}: is missing")
         return found
 
-    def flag(self, key: str) -> bool:
+    def get_bool(self, key: str) -> bool:
         """A boolean of the object; false where it has none."""
         found = self.find(key)
         if found is None:

@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from waystation.context.history import pinned_ids
-from waystation.context.restoration import Restorable, differs
-from waystation.context.stages import END_CHARACTERS, ends, is_too_large
+from waystation.context.history import get_pinned_message_ids
+from waystation.context.restoration import RestorableFile, has_file_changed
+from waystation.context.stages import END_CHARACTERS, is_too_large, truncate_middle
 from waystation.context.transcript import Block, Message, ToolResult, Transcript
 from waystation.kernel.errors import BadInput
-from waystation.kernel.files import private_folder, write_private
+from waystation.kernel.files import create_private_folder, write_private_file
 
 _LEAST_CHARACTERS = 2 * END_CHARACTERS + 500
 """A shorter text is about as long as a preview; nor is a preview shortened again."""
 
 
 @dataclass(frozen=True)
-class Offloading:
+class ResultOffloader:
     """Where the whole results go: into files of this folder, or nowhere but the file that they are in already."""
 
     folder: Path | None
 
-    def previewed(self, transcript: Transcript, window: int) -> Transcript:
+    def replace_with_previews(self, transcript: Transcript, window: int) -> Transcript:
         """The transcript with previews of the results that are too large for this window; itself without such.
 
         Raises BadInput where the folder cannot be written to: then nothing is hidden.
         """
-        pinned = pinned_ids(transcript)
+        pinned = get_pinned_message_ids(transcript)
         messages = tuple(
             message if message.id in pinned else self._message(message, window) for message in transcript.messages
         )
@@ -54,14 +54,14 @@ class Offloading:
 
     def _preview(self, message_id: str, text: str) -> str:
         place = f"{message_id} of the file that was compacted" if self.folder is None else self._kept(text)
-        return ends(text, f"All its {len(text):,} characters are in {place}")
+        return truncate_middle(text, f"All its {len(text):,} characters are in {place}")
 
     def _kept(self, text: str) -> str:
         raw = text.encode()
         path = Path(self.folder or ".") / f"{sha256(raw).hexdigest()[:20]}.txt"
         try:
-            private_folder(path.parent)
-            write_private(path, raw)
+            create_private_folder(path.parent)
+            write_private_file(path, raw)
         except OSError as error:
             raise BadInput(f"--originals {self.folder} cannot be written to: {error.strerror}") from error
         return str(path)
@@ -78,7 +78,7 @@ _MOST_BYTES = 10_000_000
 
 
 @dataclass(frozen=True)
-class FilesOnDisk:
+class FileChangeDetector:
     """The folder. A conversation may come from anywhere: no name in it leads out of here, nor does a link."""
 
     folder: Path
@@ -88,13 +88,13 @@ class FilesOnDisk:
         if not self.folder.is_dir():
             raise BadInput(f"--files {self.folder} is no folder: name the one that the conversation's files are in")
 
-    def has_changed(self, file: Restorable) -> bool:
+    def has_changed(self, file: RestorableFile) -> bool:
         """Whether the file is there and does not have what was read of it. False for what cannot be known."""
         try:
             path = Path(os.path.realpath(self.folder / file.name))
             inside = path.is_relative_to(os.path.realpath(self.folder))
             if not inside or not path.is_file() or path.stat().st_size > _MOST_BYTES:
                 return False
-            return differs(file.text, path.read_text(encoding="utf-8", errors="replace"))
+            return has_file_changed(file.text, path.read_text(encoding="utf-8", errors="replace"))
         except (OSError, ValueError):
             return False

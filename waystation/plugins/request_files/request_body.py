@@ -22,22 +22,22 @@ from waystation.context.tokens import estimate_text
 from waystation.context.transcript import (
     OPERATORS,
     Block,
-    Masked,
+    MaskRecord,
     Message,
     Opaque,
-    Pinned,
+    PinRecord,
     Record,
     RedactedThinking,
     Speaker,
-    Summarised,
+    SummaryRecord,
     Text,
     Thinking,
     ToolResult,
     ToolUse,
     Transcript,
-    Truncated,
+    TruncationRecord,
 )
-from waystation.kernel.patterns import proven
+from waystation.kernel.patterns import compile_bounded
 from waystation.plugins.request_files.json_text import Node, read_json
 
 JsonObject = dict[str, JsonValue]
@@ -68,13 +68,13 @@ def read_opaque(node: Node) -> Opaque:
     """A block that nothing looks into."""
     kind = node.at("type").name
     try:
-        return Opaque(kind=kind, tokens=block_tokens(node), body=node.object)
+        return Opaque(kind=kind, tokens=estimate_block_tokens(node), body=node.object)
     except ValidationError:
         raise node.fault("is nested too deeply") from None
 
 
 def _read_result(node: Node) -> ToolResult:
-    call, content, is_error = node.at("tool_use_id").name, node.find("content"), node.flag("is_error")
+    call, content, is_error = node.at("tool_use_id").name, node.find("content"), node.get_bool("is_error")
     said = content.text_or_items if content else ""
     if isinstance(said, str):
         return ToolResult(tool_use_id=call, content=said, is_error=is_error)
@@ -87,7 +87,7 @@ def _read_result(node: Node) -> ToolResult:
     )
 
 
-def block_json(block: Block) -> JsonObject:
+def serialize_block(block: Block) -> JsonObject:
     """The block as the Messages API takes it."""
     match block:
         case Text():
@@ -113,9 +113,9 @@ def result_json(result: ToolResult) -> JsonObject:
 
 MESSAGES = "messages"
 _ROLES: dict[str, Speaker] = {"user": "user", "assistant": "assistant"}
-_PLACE = proven(r"(?:[st]-)?messages\[(\d{1,9})\]")
-_MARKER = proven(r"\A\[[\d,]++ earlier messages are hidden here\b")
-_MARKERS_LEDGER = proven(r"\]\s*+<ledger>")
+_PLACE = compile_bounded(r"(?:[st]-)?messages\[(\d{1,9})\]")
+_MARKER = compile_bounded(r"\A\[[\d,]++ earlier messages are hidden here\b")
+_MARKERS_LEDGER = compile_bounded(r"\]\s*+<ledger>")
 _GONE = Opaque(kind=OPERATORS, tokens=0, body={})
 """What an earlier summary or marker stands for: gone from the file. It is not the user's word."""
 
@@ -144,7 +144,7 @@ class RequestBody:
     """The whole body; of an array of messages, an object with these alone."""
 
 
-def place(message_id: str) -> int | None:
+def parse_message_index(message_id: str) -> int | None:
     """Index in the file of the message with this id, or of the earlier summary or marker; None of a new one."""
     found = _PLACE.fullmatch(message_id)
     return int(found[1]) if found else None
@@ -223,31 +223,31 @@ def _transcript(read: Sequence[Message], written: JsonValue) -> Transcript:
         record = _stand_in(message) or _pin_of_operator(message)
         if record is not None:
             records.append(record.replace(after=len(read)))
-        is_stand_in = isinstance(record, Summarised | Truncated)
+        is_stand_in = isinstance(record, SummaryRecord | TruncationRecord)
         messages.append(message.replace(blocks=(_GONE,)) if is_stand_in else message)
     digest = sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
     return Transcript(run_id=f"file-{digest[:16]}", messages=tuple(messages), records=tuple(records))
 
 
-def _stand_in(message: Message) -> Summarised | Truncated | None:
+def _stand_in(message: Message) -> SummaryRecord | TruncationRecord | None:
     """The record of an earlier compaction that left this message."""
     if message.role != "user" or len(message.blocks) != 1:
         return None
     text = message.text.strip()
     if text.startswith(OPEN) and text.endswith(CLOSE):
         summary = message.replace(id=f"{ID_PREFIX}{message.id}")
-        return Summarised(id=summary.id, strategy="earlier", covered=(message.id,), summary=summary)
+        return SummaryRecord(id=summary.id, strategy="earlier", covered=(message.id,), summary=summary)
     if _is_marker(text):
         marker = message.replace(id=f"{MARKER_PREFIX}{message.id}")
-        return Truncated(id=marker.id, covered=(message.id,), marker=marker)
+        return TruncationRecord(id=marker.id, covered=(message.id,), marker=marker)
     return None
 
 
-def _pin_of_operator(message: Message) -> Pinned | None:
+def _pin_of_operator(message: Message) -> PinRecord | None:
     """What the operator demands is never compacted, and counts towards nobody's cap of pins."""
     block = message.blocks[0] if message.blocks else None
     if isinstance(block, Opaque) and block.kind == OPERATORS:
-        return Pinned(id=f"p-{message.id}", message_id=message.id)
+        return PinRecord(id=f"p-{message.id}", message_id=message.id)
     return None
 
 
@@ -260,7 +260,7 @@ def _is_marker(text: str) -> bool:
     return ledger is not None and text.endswith("</ledger>")
 
 
-def written_messages(body: RequestBody, view: Iterable[Message]) -> list[JsonObject]:
+def serialize_messages(body: RequestBody, view: Iterable[Message]) -> list[JsonObject]:
     """The view's messages. What is in the file is equal to it, with all its fields."""
     known = _Known(body)
     return [known.message_json(message) for message in view]
@@ -272,7 +272,7 @@ class _Known:
     def __init__(self, body: RequestBody) -> None:
         self._messages: dict[str, _Original] = {original.message.id: original for original in body.originals}
         for record in body.transcript.compactions:
-            if not isinstance(record, Masked):
+            if not isinstance(record, MaskRecord):
                 (covered,) = record.covered
                 shown = record.summary if record.type == "summarised" else record.marker
                 self._messages[shown.id] = self._messages[covered]
@@ -297,7 +297,7 @@ class _Known:
             return written
         if isinstance(block, ToolResult) and block.tool_use_id in self._results:
             return {**self._results[block.tool_use_id], **result_json(block)}
-        return block_json(block)
+        return serialize_block(block)
 
 
 def _pairs(original: _Original) -> list[tuple[Block, JsonObject]]:
@@ -374,10 +374,10 @@ PAGE_BYTES = 50_000
 """Where a PDF does not tell its pages, one is taken to have so many bytes."""
 _HEAD_CHARACTERS = 400_000
 """Base64 of the first 300,000 bytes: a camera writes a preview of some ten thousand before the size."""
-_PAGE = proven(rb"/Type\s{0,9}/Page(?![A-Za-z])")
+_PAGE = compile_bounded(rb"/Type\s{0,9}/Page(?![A-Za-z])")
 
 
-def block_tokens(block: Node) -> int:
+def estimate_block_tokens(block: Node) -> int:
     """Estimated tokens of a block that nothing looks into. Raises BadInput for an image without a source."""
     match block.object.get("type"):
         case "image":

@@ -24,7 +24,7 @@ from waystation.client.remote import CALLED
 from waystation.kernel.errors import BadInput
 from waystation.kernel.permissions import PERMITS, Permit
 from waystation.kernel.value import Value
-from waystation.plugins.web.principals import Identities, Principal
+from waystation.plugins.web.principals import Authenticator, Principal
 
 COOKIE = "waystation"
 ASSISTANTS = "/mcp"
@@ -66,7 +66,7 @@ HEADERS: Mapping[str, str] = {
 """Of every answer. Nothing inline runs, nothing of elsewhere is loaded, nobody frames it."""
 
 
-class Problem(Value):
+class ProblemDetails(Value):
     """An error as RFC 9457 has it."""
 
     type: Literal["about:blank"] = "about:blank"
@@ -76,25 +76,25 @@ class Problem(Value):
     """The cause and the next step, as commands say them."""
 
 
-def problem_response(status: int, title: str, detail: str) -> Response:
+def build_problem_response(status: int, title: str, detail: str) -> Response:
     """The problem as an answer."""
-    problem = Problem(title=title, status=status, detail=detail)
+    problem = ProblemDetails(title=title, status=status, detail=detail)
     return Response(problem.model_dump_json(), status, media_type=PROBLEM)
 
 
-class TurnedAway(NamedTuple):
+class RejectionInfo(NamedTuple):
     """Why somebody may not ask."""
 
     status: int
     reason: str
 
 
-def _no_address(path: str) -> TurnedAway | None:
+def _no_address(path: str) -> RejectionInfo | None:
     """What is said of a path with controls. A route ends with `$`, which fits before a line end, too: it would be found
     by what is no address to whoever compares that, and looks up its role.
     """
     if any(sign < " " for sign in path):
-        return TurnedAway(404, "no address here has control characters: leave them out")
+        return RejectionInfo(404, "no address here has control characters: leave them out")
     return None
 
 
@@ -111,7 +111,7 @@ def _without_slash(scope: Scope) -> Scope:
 _PERMITS: Mapping[str, Permit] = {role: role for role in PERMITS}
 
 
-def needed_role(method: str, path: str) -> Permit:
+def get_required_role(method: str, path: str) -> Permit:
     """What one has to be allowed for such a request."""
     if method in SAFE:
         return "read"
@@ -122,7 +122,7 @@ def needed_role(method: str, path: str) -> Permit:
     return "approve" if path.endswith(APPROVING) else "submit"
 
 
-class RequestRates:
+class RateLimiter:
     """How many requests each tenant has left for now."""
 
     def __init__(self, at_once: int = REQUESTS_AT_ONCE, a_second: float = REQUESTS_A_SECOND) -> None:
@@ -139,10 +139,10 @@ class RequestRates:
         return left >= 1
 
 
-_NO_PAGE_NAMED = TurnedAway(403, "a change that a browser asks for names its page in `Origin`")
+_NO_PAGE_NAMED = RejectionInfo(403, "a change that a browser asks for names its page in `Origin`")
 
 
-class SignIn(Value):
+class AccessPolicy(Value):
     """Who may ask, for one run of the server."""
 
     token: str
@@ -181,27 +181,29 @@ class SignIn(Value):
         """Whether this is the token."""
         return not self.names and _same(given, self.token)
 
-    def cookie_of(self, key_id: str) -> str:
+    def make_key_cookie(self, key_id: str) -> str:
         """What a browser keeps of an API key: which one it is, in our hand."""
         return f"{key_id}.{self._derived(f'key {key_id}')}"
 
-    def key_of(self, cookie: str) -> str:
+    def get_key_id_from_cookie(self, cookie: str) -> str:
         """Which key a cookie is of; empty where it is not one of ours."""
         key_id = cookie.partition(".")[0]
-        return key_id if _same(cookie, self.cookie_of(key_id)) else ""
+        return key_id if _same(cookie, self.make_key_cookie(key_id)) else ""
 
     def is_mark(self, given: str) -> bool:
         """Whether a form is ours."""
         return _same(given, self.mark)
 
-    def refused_from(self, headers: Headers) -> TurnedAway | None:
+    def check_host_and_origin(self, headers: Headers) -> RejectionInfo | None:
         """Where the request comes from another site, or for another."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self.hosts:
-            return TurnedAway(421, f"this server is asked as {' or '.join(sorted(self.hosts))}, and by no other name")
+            return RejectionInfo(
+                421, f"this server is asked as {' or '.join(sorted(self.hosts))}, and by no other name"
+            )
         # From elsewhere somebody stands in front who speaks TLS.
         if any(origin.lower() not in {f"http://{hosts[0]}", *self._over_tls(hosts[0])} for origin in origins):
-            return TurnedAway(403, "pages of other sites may not ask here")
+            return RejectionInfo(403, "pages of other sites may not ask here")
         return None
 
     def is_for_assistants(self, path: str, given: str) -> bool:
@@ -250,20 +252,20 @@ _WRONG_KEY = (
 _TOO_MANY_TRIES = "too many wrong keys came from this address: try again in a minute"
 
 
-def own_path(given: str) -> str:
+def sanitize_redirect_path(given: str) -> str:
     """The page of ours that is meant; the first one where it could be another site's."""
     ours = given.startswith("/") and not given.startswith("//") and "\\" not in given
     return given if ours and given.isascii() and given.isprintable() else "/"
 
 
-def wanted_page(scope: Scope) -> str:
+def get_redirect_path(scope: Scope) -> str:
     """Where to go on once somebody has signed in: the page that was asked for, unless it was to change something."""
     query = bytes(scope["query_string"]).decode("latin-1")
     if scope["path"] == SIGN_IN:
-        return own_path(_fields(query).get("to", "/"))
+        return sanitize_redirect_path(_fields(query).get("to", "/"))
     if scope["method"] not in SAFE or "token=" in query:
         return "/"
-    return own_path(f"{scope['path']}{'?' if query else ''}{query}")
+    return sanitize_redirect_path(f"{scope['path']}{'?' if query else ''}{query}")
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -283,15 +285,15 @@ class Guard:
     def __init__(
         self,
         app: ASGIApp,
-        access: SignIn,
-        identities: Identities | None = None,
+        access: AccessPolicy,
+        identities: Authenticator | None = None,
         told: Callable[[Request, int, str, str], Response] | None = None,
     ) -> None:
         self._app = app
         self._access = access
         self._identities = identities
         self._told = told
-        self._rates, self._tries = RequestRates(), RequestRates(TRIES_AT_ONCE, TRIES_A_SECOND)
+        self._rates, self._tries = RateLimiter(), RateLimiter(TRIES_AT_ONCE, TRIES_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
@@ -300,9 +302,9 @@ class Guard:
                 await self._app(scope, receive, send)
             return
         scope = _without_slash(scope)
-        receive = _bounded(receive, most_bytes(str(scope["path"])))
+        receive = _bounded(receive, get_max_body_bytes(str(scope["path"])))
         answer = _no_address(str(scope["path"])) or await self._answer(scope, receive, Headers(scope=scope))
-        if isinstance(answer, TurnedAway):
+        if isinstance(answer, RejectionInfo):
             answer = self._refusal(scope, answer)
         if answer is None:
             await self._until_stopped(scope, receive, _with_headers(send))
@@ -325,13 +327,13 @@ class Guard:
         except asyncio.CancelledError:
             if begun:
                 raise
-            left_open = outcome_left_open(Request(scope)) or "ask again when it runs (`waystation up`)"
-            await self._refusal(scope, TurnedAway(503, f"the server stops: {left_open}"))(scope, receive, send)
+            left_open = describe_unknown_outcome(Request(scope)) or "ask again when it runs (`waystation up`)"
+            await self._refusal(scope, RejectionInfo(503, f"the server stops: {left_open}"))(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive, headers: Headers) -> Response | TurnedAway | None:
+    async def _answer(self, scope: Scope, receive: Receive, headers: Headers) -> Response | RejectionInfo | None:
         """What is said without asking the routes; None where they may be asked, and by whom is known then."""
         method, path = str(scope["method"]), str(scope["path"])
-        refusal = self._access.refused_from(headers)
+        refusal = self._access.check_host_and_origin(headers)
         if refusal is not None:
             return refusal
         if method in SAFE and path.startswith(OPEN_TO_ALL):
@@ -342,28 +344,28 @@ class Guard:
                 return signing
             found = await self._asking(method, path, headers)
         except BadInput as error:
-            return TurnedAway(503, str(error))
-        if isinstance(found, TurnedAway):
+            return RejectionInfo(503, str(error))
+        if isinstance(found, RejectionInfo):
             return found
         still = partial(self._still, path, headers, found)
         scope.setdefault("state", {}).update(principal=found, still=still)
         length = headers.get("content-length", "0")
-        most = most_bytes(path)
+        most = get_max_body_bytes(path)
         if len(length) > len(str(most)) or not length.isdecimal() or int(length) > most:
-            return TurnedAway(413, too_large(most))
+            return RejectionInfo(413, build_body_too_large_message(most))
         return None
 
-    def _refusal(self, scope: Scope, refusal: TurnedAway) -> Response:
+    def _refusal(self, scope: Scope, refusal: RejectionInfo) -> Response:
         """As a page for a browser that wants one, else as a problem."""
         title = {401: "Sign in", 404: "Not found", 413: "Too large", 503: "Not reachable"}.get(
             refusal.status, "Refused"
         )
         wants_page = "text/html" in Headers(scope=scope).get("accept", "")
         if self._told is None or not wants_page or str(scope["path"]).startswith(("/v1/", ASSISTANTS)):
-            return problem_response(refusal.status, "Refused" if title == "Sign in" else title, refusal.reason)
+            return build_problem_response(refusal.status, "Refused" if title == "Sign in" else title, refusal.reason)
         return self._told(Request(scope), refusal.status, title, refusal.reason)
 
-    async def _signing(self, request: Request, method: str, path: str) -> Response | TurnedAway | None:
+    async def _signing(self, request: Request, method: str, path: str) -> Response | RejectionInfo | None:
         """Signing in by the address that was printed or by the form, and out; None where something else is asked.
 
         An address takes the token of this run alone, which no other page knows: one with an API key would sign whoever
@@ -384,36 +386,38 @@ class Guard:
             case _:
                 return None
 
-    async def _by_form(self, request: Request) -> Response | TurnedAway:
+    async def _by_form(self, request: Request) -> Response | RejectionInfo:
         """Signed in with the key that the form has."""
         body = b""
         try:
             async for part in request.stream():
                 body += part
                 if len(body) > MOST_SIGN_IN_BYTES:
-                    return TurnedAway(413, f"a key has less than {MOST_SIGN_IN_BYTES:,} bytes")
+                    return RejectionInfo(413, f"a key has less than {MOST_SIGN_IN_BYTES:,} bytes")
         except HTTPException as error:
-            return TurnedAway(error.status_code, error.detail)
+            return RejectionInfo(error.status_code, error.detail)
         cookie = self._cookie_for(_fields(body.decode("latin-1")).get("key", "").strip(), _address(request))
-        return self._with_cookie(cookie, wanted_page(request.scope)) if isinstance(cookie, str) else cookie
+        return self._with_cookie(cookie, get_redirect_path(request.scope)) if isinstance(cookie, str) else cookie
 
-    async def _asking(self, method: str, path: str, headers: Headers) -> Principal | TurnedAway:
+    async def _asking(self, method: str, path: str, headers: Headers) -> Principal | RejectionInfo:
         """Who asks, where they may ask for this now; or a browser does not say which page changes something."""
         known = await self._known(path, headers)
         if known is None:
-            return TurnedAway(401, _HOW_TO_SIGN_IN if not self._access.names else _HOW_TO_SIGN_IN_ELSEWHERE)
+            return RejectionInfo(401, _HOW_TO_SIGN_IN if not self._access.names else _HOW_TO_SIGN_IN_ELSEWHERE)
         if not _bearer(headers) and method not in SAFE and not headers.getlist("origin"):
             return _NO_PAGE_NAMED
-        wanted = needed_role(method, path)
+        wanted = get_required_role(method, path)
         if path == ASSISTANTS:
             if known.proof and (known.role != "assistant" or known.tenant != self._access.tenant):
-                return TurnedAway(403, _HOW_ASSISTANTS_ASK)
+                return RejectionInfo(403, _HOW_ASSISTANTS_ASK)
         elif known.role == "assistant":
-            return TurnedAway(403, _FOR_ASSISTANTS_ALONE)
-        elif not known.may(wanted):
-            return TurnedAway(403, f"this takes the role {wanted!r}, and yours is {known.role!r}")
+            return RejectionInfo(403, _FOR_ASSISTANTS_ALONE)
+        elif not known.has_permission(wanted):
+            return RejectionInfo(403, f"this takes the role {wanted!r}, and yours is {known.role!r}")
         if not self._rates.taken(known.tenant, monotonic()):
-            return TurnedAway(429, f"the tenant has asked too often: {REQUESTS_A_SECOND:.0f} requests a second go on")
+            return RejectionInfo(
+                429, f"the tenant has asked too often: {REQUESTS_A_SECOND:.0f} requests a second go on"
+            )
         return known
 
     async def _still(self, path: str, headers: Headers, before: Principal) -> bool:
@@ -433,7 +437,7 @@ class Guard:
             return None if self._identities is None else await self._identities.holder(bearer)
         if not self._access.names and _same(cookie, self._access.cookie):
             return owner
-        key_id = self._access.key_of(cookie) if self._identities is not None else ""
+        key_id = self._access.get_key_id_from_cookie(cookie) if self._identities is not None else ""
         key = self._identities.keys.valid(key_id) if key_id and self._identities is not None else None
         return None if key is None else key.principal
 
@@ -449,21 +453,21 @@ class Guard:
         answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", path="/", secure=elsewhere)
         return answer
 
-    def _cookie_for(self, given: str, address: str) -> str | TurnedAway:
+    def _cookie_for(self, given: str, address: str) -> str | RejectionInfo:
         if self._access.is_token(given):
             return self._access.cookie
         holder = self._identities.keys.holder(given) if self._identities is not None else None
-        if holder is None or not holder.may("read"):
+        if holder is None or not holder.has_permission("read"):
             few = self._tries.taken(address, monotonic())
-            return TurnedAway(401, _WRONG_KEY) if few else TurnedAway(429, _TOO_MANY_TRIES)
-        return self._access.cookie_of(given.split("_")[1])
+            return RejectionInfo(401, _WRONG_KEY) if few else RejectionInfo(429, _TOO_MANY_TRIES)
+        return self._access.make_key_cookie(given.split("_")[1])
 
 
 _HANDS_IN = ("/v1/tasks", "/fork", "/submit")
 _AT_MOST_ONCE = ("/approve", "/deny", "/limit", "/cancel")
 
 
-def outcome_left_open(request: Request) -> str:
+def describe_unknown_outcome(request: Request) -> str:
     """What a broken-off request that changes something leaves open, and how to go on; nothing of one that reads."""
     path, keyed = request.url.path, "idempotency-key" in request.headers
     if request.method in SAFE:
@@ -476,12 +480,14 @@ def outcome_left_open(request: Request) -> str:
     return f"{unknown}: look at the tasks before you ask again, since it could be done twice"
 
 
-def most_bytes(path: str) -> int:
+def get_max_body_bytes(path: str) -> int:
     """Of a body: only what is handed in is large."""
-    return MOST_CALL_BYTES if path.startswith(CALLED) and needed_role("POST", path) != "submit" else MOST_BODY_BYTES
+    return (
+        MOST_CALL_BYTES if path.startswith(CALLED) and get_required_role("POST", path) != "submit" else MOST_BODY_BYTES
+    )
 
 
-def too_large(most: int) -> str:
+def build_body_too_large_message(most: int) -> str:
     """What is said of a body beyond the bound."""
     return f"a request has at most {most:,} bytes here: hand larger documents in by `waystation submit` at the store"
 
@@ -502,7 +508,7 @@ def _bounded(receive: Receive, most: int) -> Receive:
             until = None  # what comes now is the end of the connection, as late as that may be
         taken += len(message.get("body", b""))
         if taken > most:
-            raise HTTPException(413, too_large(most))
+            raise HTTPException(413, build_body_too_large_message(most))
         return message
 
     return bounded
@@ -517,7 +523,7 @@ def _with_headers(send: Send) -> Send:
     return sending
 
 
-def principal_of(request: Request) -> Principal:
+def get_principal(request: Request) -> Principal:
     """Who asks, as the guard found out."""
     found = request.state.principal
     if not isinstance(found, Principal):
@@ -525,4 +531,4 @@ def principal_of(request: Request) -> Principal:
     return found
 
 
-Who = Annotated[Principal, Depends(principal_of)]
+Who = Annotated[Principal, Depends(get_principal)]

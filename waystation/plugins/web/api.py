@@ -12,39 +12,39 @@ from starlette.responses import StreamingResponse
 
 from waystation import __version__
 from waystation.client import Client
-from waystation.client.context import FoundJson, MemoryWish
+from waystation.client.context import MemoryMatchJson, MemorySearchRequest
 from waystation.client.exports import load_report
 from waystation.client.remote import CALLS, VERSION_HEADER
 from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, task_json
-from waystation.context.audit import ShownTranscript, shown
-from waystation.context.history import view
+from waystation.context.audit import TranscriptView, build_transcript_view
+from waystation.context.history import build_model_view
 from waystation.documents.documents import Document
 from waystation.kernel.clock import utc_now
 from waystation.kernel.permissions import Permit
 from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.memory import Excerpt
-from waystation.plugins.web.access import PROBLEM, Problem, Who
+from waystation.plugins.web.access import PROBLEM, ProblemDetails, Who
 from waystation.plugins.web.bodies import (
     Asking,
-    ByTenant,
     Denial,
     Grant,
     NewEdit,
     NewFork,
+    NewMessage,
     NewTask,
-    NewWords,
     RequestKey,
     SessionLimit,
     TaskPath,
+    TenantProvider,
     call_for,
-    change,
+    deny_task_request,
+    edit_agent_context,
     fork_off,
     grant,
     limit_session,
-    refuse,
+    raise_if_refused,
     stop,
-    take_in,
-    unless_refused,
+    submit_new_task,
 )
 from waystation.plugins.web.exports import FILES, Making, ReportForm
 from waystation.plugins.web.listeners import EVENT_STREAM, Feed
@@ -59,9 +59,9 @@ MOST_ON_A_PAGE = 100
 LAST_NUMBER = 10**15 - 1
 
 
-async def feed_of(request: Request, who: Who) -> Feed:
+async def get_tenant_feed(request: Request, who: Who) -> Feed:
     """Where all listeners of the tenant hear of the same."""
-    tenants: ByTenant = request.app.state.tenants
+    tenants: TenantProvider = request.app.state.tenants
     return await tenants.feed(who.tenant)
 
 
@@ -81,14 +81,16 @@ Heartbeat = Annotated[
         description="After so many seconds without an event, an event `alive`: scripts of pages do not see comments.",
     ),
 ]
-Feeding = Annotated[Feed, Depends(feed_of)]
+Feeding = Annotated[Feed, Depends(get_tenant_feed)]
 From = Annotated[int | None, Depends(first_number)]
 AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of the agent's step, like research-1.")]
 
 
-async def recalled_for(request: Request, client: Client, who: Principal, wish: MemoryWish) -> tuple[Excerpt, ...]:
+async def recall_for_tenant(
+    request: Request, client: Client, who: Principal, wish: MemorySearchRequest
+) -> tuple[Excerpt, ...]:
     """What agents of that tenant would recall. Raises BadInput, UnknownTask, MemoryUnavailable, Unreachable."""
-    tenants: ByTenant = request.app.state.tenants
+    tenants: TenantProvider = request.app.state.tenants
     return await tenants.recall(await wish.meant(who.tenant, client.resolve), wish.tokens)
 
 
@@ -105,7 +107,7 @@ _REASONS = {
     503: "The server, or the store, is away.",
 }
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    status: {"description": why, "content": {PROBLEM: {"schema": Problem.model_json_schema()}}}
+    status: {"description": why, "content": {PROBLEM: {"schema": ProblemDetails.model_json_schema()}}}
     for status, why in _REASONS.items()
 }
 v1 = APIRouter(prefix="/v1", tags=["v1"], responses=_RESPONSES)
@@ -142,7 +144,7 @@ async def post_submit(
     idempotency_key: RequestKey = None,
 ) -> Submitted:
     """Hand in a task. The same `Idempotency-Key` finds the same task."""
-    return await take_in(client, who.tenant, new, idempotency_key or secrets.token_hex(8))
+    return await submit_new_task(client, who.tenant, new, idempotency_key or secrets.token_hex(8))
 
 
 @v1.get("/tasks/{task}")
@@ -159,15 +161,15 @@ async def post_cancel(client: Asking, task: TaskPath) -> CancelJson:
 
 
 @v1.post("/tasks/{task}/tell")
-async def post_tell(client: Asking, who: Who, task: TaskPath, words: NewWords) -> Answer:
+async def post_tell(client: Asking, who: Who, task: TaskPath, words: NewMessage) -> Answer:
     """Tell the agents of a running task something."""
-    return unless_refused(await client.tell(await client.resolve(task), words.message, who.name or words.by))
+    return raise_if_refused(await client.tell(await client.resolve(task), words.message, who.name or words.by))
 
 
 @v1.post("/tasks/{task}/edit")
 async def post_edit(client: Asking, who: Who, task: TaskPath, wanted: NewEdit) -> Answer:
     """Compact, pin, unpin, restore or rewind an agent's context; a rewind of a task that is over makes it go on."""
-    return unless_refused(await change(client, task, wanted, who))
+    return raise_if_refused(await edit_agent_context(client, task, wanted, who))
 
 
 @v1.post("/tasks/{task}/fork", status_code=201)
@@ -179,13 +181,13 @@ async def post_fork(client: Asking, task: TaskPath, wanted: NewFork, idempotency
 @v1.post("/tasks/{task}/approve")
 async def post_approve(client: Asking, who: Who, task: TaskPath, given: Grant) -> Answer:
     """Grant a request, or let its agent call a tool, once. 409 where it has been answered."""
-    return unless_refused(await grant(client, task, given, who))
+    return raise_if_refused(await grant(client, task, given, who))
 
 
 @v1.post("/tasks/{task}/deny")
 async def post_deny(client: Asking, who: Who, task: TaskPath, given: Denial) -> Answer:
     """Refuse a request. 409 where it has been answered."""
-    return unless_refused(await refuse(client, task, given, who))
+    return raise_if_refused(await deny_task_request(client, task, given, who))
 
 
 @v1.get("/tasks/{task}/report", response_model=ReportJson, responses=FILES)
@@ -226,16 +228,16 @@ async def get_compactions(client: Asking, task: TaskPath) -> tuple[AgentAudits, 
 
 
 @v1.get("/tasks/{task}/agents/{agent}/transcript")
-async def get_transcript(client: Asking, task: TaskPath, agent: AgentPath) -> ShownTranscript:
+async def get_transcript(client: Asking, task: TaskPath, agent: AgentPath) -> TranscriptView:
     """Everything that one agent said and was told, with what hides and masks it now."""
-    return shown(await client.transcript(await client.resolve(task), agent))
+    return build_transcript_view(await client.transcript(await client.resolve(task), agent))
 
 
 @v1.get("/tasks/{task}/agents/{agent}/view")
 async def get_agent_view(client: Asking, task: TaskPath, agent: AgentPath) -> ViewJson:
     """What the model sees of it now."""
     found = await client.transcript(await client.resolve(task), agent)
-    return ViewJson(run_id=found.run_id, messages=view(found))
+    return ViewJson(run_id=found.run_id, messages=build_model_view(found))
 
 
 @v1.get(
@@ -293,13 +295,13 @@ async def get_spending(client: Asking, query: Annotated[SpendingQuery, Query()])
 
 @v1.get("/memory")
 async def get_search_memory(
-    request: Request, client: Asking, who: Who, wish: Annotated[MemoryWish, Query()]
-) -> tuple[FoundJson, ...]:
+    request: Request, client: Asking, who: Who, wish: Annotated[MemorySearchRequest, Query()]
+) -> tuple[MemoryMatchJson, ...]:
     """What agents would recall, the best first; names stay replaced. Where none `has_words` of the query, perhaps none
     of it fits.
     """
-    found = await recalled_for(request, client, who, wish)
-    return await run_in_threadpool(lambda: tuple(FoundJson.of(one, wish.query) for one in found))
+    found = await recall_for_tenant(request, client, who, wish)
+    return await run_in_threadpool(lambda: tuple(MemoryMatchJson.of(one, wish.query) for one in found))
 
 
 First = Annotated[int, Query(ge=0, le=10_000)]

@@ -47,7 +47,7 @@ from waystation.kernel.errors import (
     MemoryUnavailable,
     RequestConflict,
     StoreUnavailable,
-    TextMissing,
+    TextNotFoundError,
     UnknownTask,
     Unreachable,
     WaystationError,
@@ -56,16 +56,16 @@ from waystation.memory.memory import Excerpt, MemoryQuery
 from waystation.plugins.web.access import (
     ASSISTANTS,
     MOST_BODY_BYTES,
+    AccessPolicy,
     Guard,
-    SignIn,
-    outcome_left_open,
-    problem_response,
+    build_problem_response,
+    describe_unknown_outcome,
 )
-from waystation.plugins.web.bodies import faults_line, shaped_fault
-from waystation.plugins.web.exports import ReportMaker
+from waystation.plugins.web.bodies import format_body_fault, format_faults
+from waystation.plugins.web.exports import ReportExporter
 from waystation.plugins.web.listeners import Feed
 from waystation.plugins.web.patience import PatientProtocol
-from waystation.plugins.web.principals import Identities, address_here, new_token
+from waystation.plugins.web.principals import Authenticator, build_local_sign_in_url, new_token
 from waystation.security.untrusted import plain
 from workers.memory import MemoryReader
 
@@ -79,7 +79,7 @@ LEAST_PACKED_BYTES, PACKING_LEVEL = 2_000, 5
 NO_GUARD = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
-class Site(NamedTuple):
+class SiteConfig(NamedTuple):
     """What is served: routes for programs and for people, files, and how a page tells of an error."""
 
     api: APIRouter
@@ -90,10 +90,10 @@ class Site(NamedTuple):
     """Asked at /mcp."""
 
 
-class Tenants:
+class TenantRegistry:
     """Clients by tenant, opened when somebody of one first asks, and what listeners of each hear of."""
 
-    def __init__(self, client: Client, tenant: str, asked: "LetIn") -> None:
+    def __init__(self, client: Client, tenant: str, asked: "ServerDeps") -> None:
         self._clients = {tenant: client}
         self._feeds = {tenant: Feed(client)}
         self._opener = asked.opener
@@ -127,19 +127,19 @@ class Tenants:
                 await client.aclose()
 
 
-class LetIn(NamedTuple):
+class ServerDeps(NamedTuple):
     """Whom the server lets in, and how it gets at what is theirs."""
 
-    access: SignIn
-    identities: Identities | None = None
+    access: AccessPolicy
+    identities: Authenticator | None = None
     opener: Callable[[str], Awaitable[Client]] | None = None
     memory: MemoryReader | None = None
     """None: nothing is remembered here."""
 
 
-def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIApp:
+def create_app(site: SiteConfig, client: Client, tenant: str, asked: ServerDeps) -> ASGIApp:
     """Everything that is served, behind its guard."""
-    tenants = Tenants(client, tenant, asked)
+    tenants = TenantRegistry(client, tenant, asked)
 
     @asynccontextmanager
     async def lasting(_: FastAPI) -> AsyncGenerator[None]:
@@ -159,7 +159,7 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
         redirect_slashes=False,
         lifespan=lasting,
     )
-    app.state.tenants, app.state.access, app.state.reports = tenants, signs_in, ReportMaker()
+    app.state.tenants, app.state.access, app.state.reports = tenants, signs_in, ReportExporter()
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))
@@ -171,15 +171,17 @@ def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIAp
     return Guard(app, signs_in, asked.identities, site.failed)
 
 
-def _tell_errors(app: FastAPI, site: Site) -> None:
+def _tell_errors(app: FastAPI, site: SiteConfig) -> None:
     async def told(request: Request, error: Exception) -> Response:
         """The error as a problem, and on a page where a page was asked for."""
-        problem = problem_of(error)
+        problem = convert_exception_to_problem(error)
         if isinstance(error, Unreachable) and not isinstance(error, Busy):
             status, title, detail = problem
-            left_open = "" if "unknown whether" in detail else outcome_left_open(request)
+            left_open = "" if "unknown whether" in detail else describe_unknown_outcome(request)
             problem = status, title, "; ".join(filter(None, (detail, left_open)))
-        return problem_response(*problem) if request.url.path.startswith("/v1/") else site.failed(request, *problem)
+        return (
+            build_problem_response(*problem) if request.url.path.startswith("/v1/") else site.failed(request, *problem)
+        )
 
     async def broken(request: Request, error: Exception) -> Response:
         """The same of what nobody foresaw: the server ends the connection behind it, and so it has to say so."""
@@ -207,11 +209,11 @@ def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
     ).routes
     for route in routes:
         assert isinstance(route, Route)
-        route.app = MessagesOnly(route.app)
+        route.app = JsonRpcValidationMiddleware(route.app)
     return routes
 
 
-class MessagesOnly:
+class JsonRpcValidationMiddleware:
     """Stands before the SDK's application: answers what that would take for a notification although somebody waits for
     an answer, and batches.
     """
@@ -272,14 +274,14 @@ def _invalid_request(why: str) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=INVALID_REQUEST, message=why))
 
 
-def problem_of(error: Exception) -> tuple[int, str, str]:
+def convert_exception_to_problem(error: Exception) -> tuple[int, str, str]:
     """Status, title and detail of an answer that tells of this error."""
     match error:
         case HTTPException():
             return _refusal(error.status_code, str(error.detail))
         case RequestValidationError() | ValidationError():
             return _faults(error)
-        case UnknownTask() | TextMissing():
+        case UnknownTask() | TextNotFoundError():
             return 404, "Not found", _line(error)
         case RequestConflict():
             return 409, "Conflict", _line(error)
@@ -312,19 +314,19 @@ def _refusal(status: int, why: str) -> tuple[int, str, str]:
 def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, str]:
     """What is wrong, by place, without what was given. An address that can be no task's is none."""
     faults = [
-        (tuple(map(str, fault["loc"])), shaped_fault(str(fault["type"]), str(fault["msg"]), fault["loc"]))
+        (tuple(map(str, fault["loc"])), format_body_fault(str(fault["type"]), str(fault["msg"]), fault["loc"]))
         for fault in error.errors()
     ]
     if any(place[:1] == ("path",) for place, _ in faults):
         return 404, "Not found", "there is nothing at this address"
-    return 422, "Cannot be used", faults_line(faults)
+    return 422, "Cannot be used", format_faults(faults)
 
 
 def _line(error: Exception) -> str:
     return plain(" ".join(str(error).split()))
 
 
-class WithoutMessages(logging.Formatter):
+class RedactingFormatter(logging.Formatter):
     """Errors by their kind and the code that they came from: a message may quote anything that is kept."""
 
     def formatException(self, ei: Any) -> str:
@@ -336,7 +338,7 @@ class WithoutMessages(logging.Formatter):
 LOGS = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"brief": {"()": WithoutMessages, "format": "%(levelname)s: %(message)s"}},
+    "formatters": {"brief": {"()": RedactingFormatter, "format": "%(levelname)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "brief"}},
     "loggers": {"uvicorn": {"handlers": ["stderr"], "propagate": False}},
 }
@@ -352,7 +354,7 @@ class _Terse(logging.Formatter):
         return f"waystation mcp: {record.msg}{kind}"
 
 
-def logs_without_words() -> None:
+def configure_mcp_logging() -> None:
     """The logs of the SDK for MCP go to the terminal without what they are about, and nothing else is set up for it."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Terse())
@@ -365,7 +367,7 @@ def logs_without_words() -> None:
 
 
 @contextmanager
-def own_input() -> Generator[AsyncFile[str]]:
+def open_exclusive_stdin() -> Generator[AsyncFile[str]]:
     """The standard input, for whoever speaks MCP over it: nothing else in this process, and no child, reads of it
     meanwhile. As the SDK's `stdio_server` does it, which parses what it reads before anybody else could see it.
     """
@@ -380,7 +382,7 @@ def own_input() -> Generator[AsyncFile[str]]:
         os.dup2(own, 0)
 
 
-async def messages_of(lines: AsyncIterable[str]) -> AsyncGenerator[SessionMessage | Exception]:
+async def parse_session_messages(lines: AsyncIterable[str]) -> AsyncGenerator[SessionMessage | Exception]:
     """What each line says, or why it is no message: `ValidationError`, or `UnusableId`."""
     async for line in lines:
         try:
@@ -401,7 +403,7 @@ class UnusableId(ValueError):
 Sends = Callable[[SessionMessage], Awaitable[None]]
 
 
-async def pass_on(
+async def forward_messages(
     lines: AsyncIterable[SessionMessage | Exception],
     heard: MemoryObjectSendStream[SessionMessage | Exception],
     to: Sends,
@@ -412,9 +414,9 @@ async def pass_on(
             async for item in lines:
                 match item:
                     case ValidationError():
-                        refusal = refused_line(item)
+                        refusal = build_invalid_line_response(item)
                     case UnusableId():
-                        refusal = RefusedLine(_invalid_request(UNUSABLE_ID), to_client=True)
+                        refusal = InvalidLineResponse(_invalid_request(UNUSABLE_ID), to_client=True)
                     case _:
                         refusal = None
                 if refusal is None:
@@ -423,7 +425,7 @@ async def pass_on(
                     await (to if refusal.to_client else heard.send)(SessionMessage(refusal.error))
 
 
-class RefusedLine(NamedTuple):
+class InvalidLineResponse(NamedTuple):
     """What is said of a line that is no message."""
 
     error: JSONRPCError
@@ -431,7 +433,7 @@ class RefusedLine(NamedTuple):
     """False: it was to answer us, and whoever waits for that here hears that it cannot be read."""
 
 
-def refused_line(fault: ValidationError) -> RefusedLine | None:
+def build_invalid_line_response(fault: ValidationError) -> InvalidLineResponse | None:
     """The error, under the line's id where it has one. None where nobody waits: it is blank, or asks for no answer."""
     faults = fault.errors(include_url=False, include_context=False)
     line = faults[0]["input"] if faults[0]["type"] == "json_invalid" else None
@@ -447,7 +449,7 @@ def refused_line(fault: ValidationError) -> RefusedLine | None:
     )
     number = _sendable(said.get("id"))
     answers = number is not None and "method" not in said and not said.keys().isdisjoint({"result", "error"})
-    return RefusedLine(JSONRPCError(jsonrpc="2.0", id=number, error=error), to_client=not answers)
+    return InvalidLineResponse(JSONRPCError(jsonrpc="2.0", id=number, error=error), to_client=not answers)
 
 
 _OBJECT = TypeAdapter(dict[str, Any])
@@ -497,7 +499,7 @@ class SiteServer(uvicorn.Server):
         """None: the process has its own."""
         yield
 
-    async def until_cancelled(self, listener: socket) -> None:
+    async def serve_until_cancelled(self, listener: socket) -> None:
         """Answer what comes there. Requests that are at work get a moment to end."""
         serving = asyncio.create_task(self.serve(sockets=[listener]))
         try:
@@ -507,18 +509,18 @@ class SiteServer(uvicorn.Server):
             await serving
 
 
-def sign_in(port: int, names: tuple[str, ...] = ()) -> SignIn:
+def create_access_policy(port: int, names: tuple[str, ...] = ()) -> AccessPolicy:
     """For one run of the server, with a token that was never there before."""
-    return SignIn(token=new_token(), port=port, names=names)
+    return AccessPolicy(token=new_token(), port=port, names=names)
 
 
-def printed_address(access: SignIn) -> str:
+def get_sign_in_url(access: AccessPolicy) -> str:
     """Where a person signs in."""
     if access.names:
         return f"https://{access.names[0]}/"
-    return address_here(access.port, access.token)
+    return build_local_sign_in_url(access.port, access.token)
 
 
-def printed_for_assistants(access: SignIn) -> str:
+def format_assistant_endpoint(access: AccessPolicy) -> str:
     """Where an assistant asks, and what it sends."""
     return f"http://127.0.0.1:{access.port}{ASSISTANTS} Authorization: Bearer {access.assistants_token}"

@@ -13,25 +13,25 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from waystation.client import Client
-from waystation.client.context import FoundJson
-from waystation.client.lookups import document_as_shown, version_of
+from waystation.client.context import MemoryMatchJson
+from waystation.client.lookups import document_as_shown, get_report_version
 from waystation.client.task_json import VersionJson, report_json
 from waystation.config.settings import Settings
-from waystation.documents.citations import citations_in
-from waystation.documents.documents import LeftOut, SourceDocument
-from waystation.documents.procedures import GivenProcedure
-from waystation.documents.sources import Loaded, apart, load_documents, load_skills
-from waystation.kernel.amount import Amount, Limit, amount_text, limit_text, read_limit
+from waystation.documents.citations import parse_citations
+from waystation.documents.documents import SkippedItem, SourceDocument
+from waystation.documents.procedures import ProcedureSource
+from waystation.documents.sources import DocumentLoadResult, assign_unique_names, load_documents, load_skills
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, read_limit
 from waystation.kernel.errors import BadInput, UnknownTask, Unreachable
-from waystation.kernel.files import opened_private, private_folder
+from waystation.kernel.files import create_private_folder, open_private_file
 from waystation.kernel.value import Value
 from waystation.memory.memory import MemoryQuery
 from waystation.plugins.web.bodies import AtOnce
-from waystation.plugins.web.principals import AssistantRights
+from waystation.plugins.web.principals import AssistantPolicy
 from waystation.reports.blocks import Imprint, NumberedSource, stored_report
 from waystation.reports.markdown import exported_report, section_of, sections_of
 from waystation.runtime.temporal.connect import find_target
-from waystation.security.untrusted import ServerNames, one_line
+from waystation.security.untrusted import ServerNames, sanitize_line
 from waystation.tasks.signals import Answer
 from waystation.tasks.task import TaskPhase, TaskProgress, TaskRequest, session_hash, tenant_hash
 from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, pending
@@ -70,7 +70,7 @@ class GivenDocument(Value):
         return self
 
 
-class Handing(Value):
+class SubmitResearchRequest(Value):
     """What is handed over."""
 
     question: str
@@ -155,7 +155,7 @@ class Assistant:
         self,
         client: Client,
         settings: Settings,
-        rights: AssistantRights,
+        rights: AssistantPolicy,
         memory: MemoryReader,
         page: str | None = None,
     ) -> None:
@@ -190,13 +190,13 @@ class Assistant:
         """The report, or a section of it. Raises as `task` does, BadInput."""
         task_id = await self.task(task)
         progress = await self.client.reported(task_id)
-        found = version_of(progress, version)
+        found = get_report_version(progress, version)
         whole = report_json(progress, found, await self.client.report_text(found))
         stored = stored_report(whole.report)
         exported = exported_report(stored, Imprint(task_id=task_id, phase=whole.phase))
         sections = await asyncio.to_thread(sections_of, stored.body)
         part = whole.report if section is None else section_of(sections, section)
-        cited = {(one.document, one.first_line, one.last_line) for one in citations_in(part)}
+        cited = {(one.document, one.first_line, one.last_line) for one in parse_citations(part)}
         return ReportPart(
             task_id=whole.task_id,
             phase=whole.phase,
@@ -234,7 +234,7 @@ class Assistant:
 
     # ------------------------------------------------------------------------------------------------------- handing in
 
-    async def hand_in(self, given: Handing) -> AcceptedTask:
+    async def hand_in(self, given: SubmitResearchRequest) -> AcceptedTask:
         """Submit it, if its budget fits. Raises BadInput, and as `Client.submit` does."""
         loaded = _with_names([await self._read(one) for one in given.documents])
         request = TaskRequest(
@@ -245,7 +245,7 @@ class Assistant:
             request_id=given.request_id,
             budget=given.budget,
             left_out=loaded.left_out,
-            servers=self.rights.named_servers(given.servers),
+            servers=self.rights.resolve_servers(given.servers),
             procedures=await asyncio.to_thread(self._skills, given.skills),
         )
         row = await self.client.prepare(request)
@@ -262,28 +262,28 @@ class Assistant:
             warnings=(*submitted.warnings, *skipped),
         )
 
-    def _skills(self, wanted: Sequence[str]) -> tuple[GivenProcedure, ...]:
+    def _skills(self, wanted: Sequence[str]) -> tuple[ProcedureSource, ...]:
         """As they are in their folders now. Raises BadInput for what it may not name, or cannot be followed."""
         there = {one.name: one for one in load_skills(self.rights.skills).given} if wanted else {}
         if beyond := [name for name in wanted if name not in there]:
             names = ", ".join(there) or "none"
             raise BadInput(
-                f"{self.rights.name} may not name the skill {one_line(beyond[0])!r}: it may name {names} "
+                f"{self.rights.name} may not name the skill {sanitize_line(beyond[0])!r}: it may name {names} "
                 "(WAYSTATION_MCP_SKILLS)"
             )
         return tuple(there[name] for name in dict.fromkeys(wanted))
 
-    async def _read(self, one: GivenDocument) -> Loaded:
+    async def _read(self, one: GivenDocument) -> DocumentLoadResult:
         if one.text is not None:
-            return Loaded(documents=(SourceDocument(name=one.name, text=one.text),))
+            return DocumentLoadResult(documents=(SourceDocument(name=one.name, text=one.text),))
         if one.path is not None:
             return await self._from_files(one.path, one.name)
         address = _address(one.uri or "")
         if address.scheme == "file" and address.netloc.lower() in {"", "localhost"} and address.path.startswith("/"):
             return await self._from_files(unquote(address.path), one.name)
-        return Loaded(documents=await self._from_task(one, address))
+        return DocumentLoadResult(documents=await self._from_task(one, address))
 
-    async def _from_files(self, written: str, name: str) -> Loaded:
+    async def _from_files(self, written: str, name: str) -> DocumentLoadResult:
         path = self.rights.readable(written)
         loaded = await asyncio.to_thread(load_documents, (path,), without=self.rights.home)
         if path.is_dir():
@@ -330,25 +330,26 @@ class Assistant:
         )
         if unlimited:
             raise BadInput(
-                f"{self.rights.name} may spend {limit_text(limit)} in all: give a budget in the same unit, or set "
+                f"{self.rights.name} may spend {format_limit(limit)} in all: give a budget in the same unit, or set "
                 "WAYSTATION_MCP_BUDGET in that of tasks"
             )
         await self._require(wanted.amount, but)
 
     async def _require(self, wanted: Amount, but: str = "") -> None:
         used, limit = await self.used(but), self.rights.budget
-        if not limit.covers(used + wanted):
+        if not limit.can_cover(used + wanted):
             raise BadInput(
-                f"{amount_text(limit.counted(wanted))} more are beyond what {self.rights.name} may spend: of "
-                f"{limit_text(limit)} {limit_text(limit.after(used))} are left, since its tasks at work count with all "
+                f"{format_amount(limit.counted(wanted))} more are beyond what {self.rights.name} may spend: of "
+                f"{format_limit(limit)} {format_limit(limit.after(used))} are left, since its tasks at work count "
+                "with all "
                 "they may spend. Ask for less, or have a person raise WAYSTATION_MCP_BUDGET"
             )
 
     @asynccontextmanager
     async def _counting(self) -> AsyncGenerator[None]:
         """One after the other, in all processes of this home folder: what two count at once would fit twice."""
-        path = private_folder(self._settings.home) / f"mcp-{self.rights.name}.lock"
-        with opened_private(path) as lock:
+        path = create_private_folder(self._settings.home) / f"mcp-{self.rights.name}.lock"
+        with open_private_file(path) as lock:
             await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
             yield
 
@@ -398,14 +399,14 @@ class Assistant:
             return await self.deny(one, said.note)
         return await self.approve(one, said.amount, said.note)
 
-    async def recall(self, query: str, tokens: int) -> tuple[FoundJson, ...]:
+    async def recall(self, query: str, tokens: int) -> tuple[MemoryMatchJson, ...]:
         """What agents of its tasks would recall. Raises BadInput, Unreachable, MemoryUnavailable."""
         if not query.strip():
             raise BadInput("there is nothing to look for: give a few words")
         tenant, session = self.rights.tenant, self.rights.session
         wanted = MemoryQuery(tenant=tenant_hash(tenant), session=session_hash(tenant, session), text=query, dense=None)
         found = await self._memory.search(wanted, tokens)
-        return await asyncio.to_thread(lambda: tuple(FoundJson.of(one, query) for one in found))
+        return await asyncio.to_thread(lambda: tuple(MemoryMatchJson.of(one, query) for one in found))
 
 
 def _address(written: str) -> SplitResult:
@@ -418,7 +419,7 @@ def _address(written: str) -> SplitResult:
 
 def _no_resource(written: str) -> BadInput:
     return BadInput(
-        f"{one_line(written)!r} is no resource that can be read here: give file:///… below a named folder, "
+        f"{sanitize_line(written)!r} is no resource that can be read here: give file:///… below a named folder, "
         f"{SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
     )
 
@@ -428,7 +429,7 @@ def _not_waiting(progress: TaskProgress, request_id: str | None) -> str:
     asked = next((one for one in progress.approvals if one.request_id == request_id), None)
     if asked is None:
         return "" if request_id is None else "there is no request of this id. "
-    return f"{asked.request_id} was already {asked.decision}{f' by {one_line(asked.by)}' if asked.by else ''}. "
+    return f"{asked.request_id} was already {asked.decision}{f' by {sanitize_line(asked.by)}' if asked.by else ''}. "
 
 
 def _written(text: str) -> Limit:
@@ -439,16 +440,16 @@ def _written(text: str) -> Limit:
         raise BadInput(str(error)) from error
 
 
-def budget_of(text: str | None) -> Limit | None:
+def parse_optional_budget(text: str | None) -> Limit | None:
     """A budget as people write it; None: what the settings say. Raises BadInput."""
     return _written(text) if text is not None and text.strip() else None
 
 
-def _with_names(parts: Sequence[Loaded]) -> Loaded:
+def _with_names(parts: Sequence[DocumentLoadResult]) -> DocumentLoadResult:
     """All of them together, under names that no two share and that a citation can have."""
     documents = [one for part in parts for one in part.documents]
-    left_out: list[LeftOut] = [one for part in parts for one in part.left_out]
-    return Loaded(
-        documents=apart(documents),
+    left_out: list[SkippedItem] = [one for part in parts for one in part.left_out]
+    return DocumentLoadResult(
+        documents=assign_unique_names(documents),
         left_out=tuple(left_out),
     )

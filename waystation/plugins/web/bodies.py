@@ -15,19 +15,25 @@ from starlette.exceptions import HTTPException
 from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD, Mode
 from waystation.client import Client
 from waystation.client.remote import ClientCall
-from waystation.client.sessions import CONTROL, ForkWish
+from waystation.client.sessions import CONTROL, ForkRequest
 from waystation.client.task_json import CancelJson
-from waystation.documents.documents import MOST_OF_A_TASK, LeftOut, SourceDocument
+from waystation.documents.documents import MOST_OF_A_TASK, SkippedItem, SourceDocument
 from waystation.documents.procedures import Procedures
-from waystation.documents.sources import Loaded, Named, citable, load_documents, unique_names
-from waystation.kernel.amount import UNLIMITED, Amount, Limit, bounded_limit, read_limit
+from waystation.documents.sources import (
+    DocumentLoadResult,
+    DocumentNamePair,
+    load_documents,
+    sanitize_document_name,
+    unique_names,
+)
+from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, read_limit
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.kernel.value import OURS, Value, plain_fault
 from waystation.memory.memory import Excerpt, MemoryQuery
 from waystation.plugins.web.access import Who
 from waystation.plugins.web.listeners import Feed
 from waystation.plugins.web.principals import Principal
-from waystation.security.untrusted import ServerNames, is_blank, one_line, plain, seen_on_one_line
+from waystation.security.untrusted import ServerNames, is_blank, plain, sanitize_line, strip_invisible_characters
 from waystation.tasks.approvals import Verified
 from waystation.tasks.details import fields_of_grant
 from waystation.tasks.signals import Action, Answer, EditInput
@@ -43,8 +49,8 @@ LONGEST_UPLOAD_NAME, LONGEST_READ_NAME = 200, 100
 """Bytes of what a document is called after, of which file systems take 255; characters under which it is read."""
 
 
-class ByTenant(Protocol):
-    """What is a tenant's: see `app.Tenants`."""
+class TenantProvider(Protocol):
+    """What is a tenant's: see `app.TenantRegistry`."""
 
     async def client(self, tenant: str) -> Client:
         """Its client."""
@@ -59,13 +65,13 @@ class ByTenant(Protocol):
         ...
 
 
-async def client_of(request: Request, who: Who) -> Client:
+async def get_tenant_client(request: Request, who: Who) -> Client:
     """The client of the tenant whose principal asks."""
-    tenants: ByTenant = request.app.state.tenants
+    tenants: TenantProvider = request.app.state.tenants
     return await tenants.client(who.tenant)
 
 
-Asking = Annotated[Client, Depends(client_of)]
+Asking = Annotated[Client, Depends(get_tenant_client)]
 TaskPath = Annotated[str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its beginning.")]
 RequestKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
@@ -120,7 +126,7 @@ class Denial(Value):
     note: str = Field(default="", max_length=2_000)
 
 
-class NewWords(Value):
+class NewMessage(Value):
     """What agents are told."""
 
     message: str = Field(min_length=1, max_length=20_000)
@@ -158,7 +164,7 @@ class SessionLimit(Value):
     budget: str | None = Field(min_length=1, max_length=60)
 
 
-def fault_words(message: str) -> str:
+def format_fault_message(message: str) -> str:
     """What pydantic says is wrong, in our words where they are ours."""
     return plain(message.removeprefix(OURS))
 
@@ -173,7 +179,7 @@ _SHAPES: Mapping[str, str] = {
 _KINDS = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type", "tuple_type", "list_type"})
 
 
-def shaped_fault(kind: str, message: str, place: Sequence[int | str]) -> str:
+def format_body_fault(kind: str, message: str, place: Sequence[int | str]) -> str:
     """What pydantic says is wrong in a body, in our words; of a value of another kind, which is wanted there."""
     named = next((part for part in place if part in _SHAPES), None)
     if named is not None and (kind in _KINDS or (kind == "string_type" and place[-1] != "text")):
@@ -185,17 +191,17 @@ def shaped_fault(kind: str, message: str, place: Sequence[int | str]) -> str:
     return plain(plain_fault(kind, message))
 
 
-def faults_line(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
+def format_faults(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
     """What is wrong, by place; names of fields are whatever was sent, and faults as many as somebody made."""
     told = [
-        f"{'.'.join(one_line(str(part)) for part in place)}: {words}" if place else words
+        f"{'.'.join(sanitize_line(str(part)) for part in place)}: {words}" if place else words
         for place, words in faults[:MOST_FAULTS]
     ]
     more = len(faults) - len(told)
     return "; ".join((*told, f"and {more:,} more") if more else told)
 
 
-def written_limit(text: str | None) -> Limit | None:
+def parse_optional_limit(text: str | None) -> Limit | None:
     """As it was written. Raises BadInput."""
     if not text:
         return None
@@ -205,15 +211,15 @@ def written_limit(text: str | None) -> Limit | None:
         raise BadInput(str(error)) from error
 
 
-async def uploaded(files: Sequence[UploadFile]) -> Loaded:
+async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
     """Their texts, read as those of `submit --docs` are, and what of them cannot be used, by the names that they came
     with. Raises BadInput where nothing can be used.
 
     Folders in a file's name lead nowhere; they only tell files of the same name apart.
     """
     if not files:
-        return Loaded(documents=())
-    given = [file_path(file.filename or "") for file in files]
+        return DocumentLoadResult(documents=())
+    given = [sanitize_upload_path(file.filename or "") for file in files]
     with TemporaryDirectory() as folder:
         for number, file in enumerate(files):
             own = File(folder) / str(number)
@@ -224,11 +230,11 @@ async def uploaded(files: Sequence[UploadFile]) -> Loaded:
         except BadInput as error:
             raise BadInput(_as_given(str(error), folder, len(files))) from None
     paths = [given[_number(one.name)] for one in loaded.documents]
-    names = unique_names([Named(path.rpartition("/")[2], path) for path in paths])
+    names = unique_names([DocumentNamePair(path.rpartition("/")[2], path) for path in paths])
     documents = [one.replace(name=name) for one, name in zip(loaded.documents, names, strict=True)]
     called = {one.name: name for one, name in zip(loaded.documents, names, strict=True)}
     left_out = [one.replace(name=_left_out_name(one.name, called, given)) for one in loaded.left_out]
-    return Loaded(documents=tuple(documents), left_out=tuple(left_out))
+    return DocumentLoadResult(documents=tuple(documents), left_out=tuple(left_out))
 
 
 def _short(name: str) -> str:
@@ -246,7 +252,7 @@ def _left_out_name(name: str, called: Mapping[str, str], given: Sequence[str]) -
     for document, its_name in called.items():
         if name.startswith(f"{document}, "):
             return f"{its_name}{name.removeprefix(document)}"
-    return citable(given[_number(name)])
+    return sanitize_document_name(given[_number(name)])
 
 
 def _as_given(words: str, folder: str, files: int) -> str:
@@ -257,7 +263,7 @@ def _as_given(words: str, folder: str, files: int) -> str:
     return words
 
 
-def file_path(given: str) -> str:
+def sanitize_upload_path(given: str) -> str:
     """What a browser called a file, with the folders that it named, without signs that lead elsewhere or hide it."""
     *folders, last = plain(given).replace("\\", "/").split("/")
     kept = [part for folder in folders if (part := _path_part(folder))]
@@ -269,14 +275,14 @@ def _path_part(given: str) -> str:
     return kept.encode(errors="replace")[-LONGEST_UPLOAD_NAME:].decode(errors="ignore").lstrip(".")
 
 
-async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) -> Submitted:
+async def submit_new_task(client: Client, tenant: str, new: NewTask, request_id: str) -> Submitted:
     """Submit it. Raises BadInput where there is nothing to work on, and as `Client.submit` does."""
     session = own_session(request_id) if new.session is None else new.session
-    documents = await documents_for(client, session, new.documents)
-    return await client.submit(request_for(tenant, new, session, request_id), documents)
+    documents = await resolve_documents(client, session, new.documents)
+    return await client.submit(build_task_request(tenant, new, session, request_id), documents)
 
 
-async def documents_for(client: Client, session: str, given: Sequence[SourceDocument]) -> Sequence[SourceDocument]:
+async def resolve_documents(client: Client, session: str, given: Sequence[SourceDocument]) -> Sequence[SourceDocument]:
     """Those that were given, else those of the session's newest task. Raises BadInput where there are none, and for one
     in which nobody can read anything.
     """
@@ -284,12 +290,14 @@ async def documents_for(client: Client, session: str, given: Sequence[SourceDocu
     if not documents:
         raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
     if blank := next((one for one in given if is_blank(one.text)), None):
-        raise BadInput(f"the document {seen_on_one_line(blank.name)} is blank: leave it out, or give its text")
+        raise BadInput(
+            f"the document {strip_invisible_characters(blank.name)} is blank: leave it out, or give its text"
+        )
     return documents
 
 
-def request_for(
-    tenant: str, new: NewTask, session: str, request_id: str, left_out: Sequence[LeftOut] = ()
+def build_task_request(
+    tenant: str, new: NewTask, session: str, request_id: str, left_out: Sequence[SkippedItem] = ()
 ) -> TaskRequest:
     """What is submitted. `left_out`: what was given with the documents and is in none. Raises BadInput, ValidationError
     for its budget.
@@ -299,11 +307,11 @@ def request_for(
     )
     whose = {"tenant": tenant, "session": session, "request_id": request_id}
     return TaskRequest.model_validate(
-        {**told, **whose, "budget": written_limit(new.budget), "left_out": tuple(left_out)}
+        {**told, **whose, "budget": parse_optional_limit(new.budget), "left_out": tuple(left_out)}
     )
 
 
-async def usual_terms(client: Client, tenant: str) -> TaskTerms | None:
+async def get_default_task_config(client: Client, tenant: str) -> TaskTerms | None:
     """Those of a task of which nothing is said; None where the settings allow none."""
     try:
         request = TaskRequest.model_validate({"question": "?", "tenant": tenant, "request_id": "usual"})
@@ -314,7 +322,7 @@ async def usual_terms(client: Client, tenant: str) -> TaskTerms | None:
 
 async def limit_session(client: Client, session: str, budget: str | None) -> Limit:
     """What all tasks of a session may spend together from now on; without a budget no limit. Raises BadInput."""
-    limit = session_limit(budget)
+    limit = parse_session_limit(budget)
     await client.set_session_limit(session, limit)
     return limit
 
@@ -322,19 +330,19 @@ async def limit_session(client: Client, session: str, budget: str | None) -> Lim
 _LEAST_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
 
 
-def session_limit(budget: str | None) -> Limit:
+def parse_session_limit(budget: str | None) -> Limit:
     """As it was written; nothing or `unlimited`: no limit. Raises BadInput."""
     if budget is None or budget == UNLIMITED:
         return Limit()
     return _bounded("a session's budget", budget, _LEAST_BUDGET)
 
 
-def task_budget(written: str) -> Limit | None:
+def parse_task_budget(written: str) -> Limit | None:
     """As it was written; nothing: what the settings say. Raises BadInput."""
     return _bounded("a budget", written, _LEAST_BUDGET) if written else None
 
 
-def granted_limit(written: str) -> Limit | None:
+def parse_grant_limit(written: str) -> Limit | None:
     """As it was written; nothing: what was asked for. Raises BadInput."""
     if not written:
         return None
@@ -345,7 +353,7 @@ def granted_limit(written: str) -> Limit | None:
 
 def _bounded(what: str, written: str, least: Amount) -> Limit:
     try:
-        return bounded_limit(written, least)
+        return parse_bounded_limit(written, least)
     except ValueError as error:
         raise BadInput(f"{what} is {error}") from error
 
@@ -358,12 +366,12 @@ async def stop(client: Client, task: str) -> CancelJson:
 
 async def grant(client: Client, task: str, given: Grant, who: Principal) -> Answer:
     """Approve one request, by its id."""
-    limit, by = written_limit(given.add), who.signed(given.by)
+    limit, by = parse_optional_limit(given.add), who.signed(given.by)
     task_id, amount = await client.resolve(task), None if limit is None else limit.amount
     return await client.approve(task_id, request_id=given.request_id, amount=amount, by=by, note=given.note)
 
 
-async def refuse(client: Client, task: str, given: Denial, who: Principal) -> Answer:
+async def deny_task_request(client: Client, task: str, given: Denial, who: Principal) -> Answer:
     """Deny one request, by its id."""
     task_id, by = await client.resolve(task), who.signed(given.by)
     return await client.deny(task_id, request_id=given.request_id, finish=given.finish, note=given.note, by=by)
@@ -380,7 +388,7 @@ async def grant_each(
         return dict.fromkeys(request_ids, _failed(error))
 
 
-async def refuse_each(
+async def deny_task_requests(
     client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
 ) -> Mapping[str, Answer]:
     """Deny these requests of one task in one moment; by id what became of each."""
@@ -394,7 +402,7 @@ async def refuse_each(
 AnswersEach = Callable[[Client, str, Sequence[str], Grant, Principal], Awaitable[Mapping[str, Answer]]]
 
 
-class AnswerToOne(NamedTuple):
+class RequestAnswerResult(NamedTuple):
     """What became of one of several answers."""
 
     task_id: str
@@ -404,14 +412,14 @@ class AnswerToOne(NamedTuple):
 
 async def answer_chosen(
     client: Client, chosen: Sequence[str], said: Grant, who: Principal, answer_each: AnswersEach
-) -> tuple[AnswerToOne, ...]:
+) -> tuple[RequestAnswerResult, ...]:
     """Answer all these requests, named by task and id, those of different tasks at once; what became of each."""
     by_task: dict[str, list[str]] = {}
     for task, _, request_id in (one.partition("/") for one in dict.fromkeys(chosen)):
         by_task.setdefault(task, []).append(request_id)
     found = await asyncio.gather(*(answer_each(client, task, ids, said, who) for task, ids in by_task.items()))
     return tuple(
-        AnswerToOne(task, request_id, answer)
+        RequestAnswerResult(task, request_id, answer)
         for task, answers in zip(by_task, found, strict=True)
         for request_id, answer in answers.items()
     )
@@ -462,7 +470,7 @@ def _stay_in_bounds(name: str, value: object) -> None:
             _amount_in_bounds(name, value)
         case str() if name in NAMES and (not value or len(value) > LONGEST_NAME or CONTROL.search(value)):
             raise BadInput(f"{name}: it is one line of at most {LONGEST_NAME} characters")
-        case Loaded() if len(value.documents) > MOST_DOCUMENTS:
+        case DocumentLoadResult() if len(value.documents) > MOST_DOCUMENTS:
             raise BadInput(f"{len(value.documents):,} documents are more than {MOST_DOCUMENTS:,}")
         case list() | tuple() if len(cast("Sequence[object]", value)) > MOST_DOCUMENTS:
             raise BadInput(f"{name}: more than {MOST_DOCUMENTS:,} at once")
@@ -493,7 +501,7 @@ async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:
     return made
 
 
-async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> Answer:
+async def edit_agent_context(client: Client, task: str, wanted: NewEdit, who: Principal) -> Answer:
     """Edit an agent's context. Raises BadInput for what does not fit the action."""
     try:
         edit = EditInput(
@@ -506,18 +514,18 @@ async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> 
             note=wanted.note,
         )
     except ValidationError as error:
-        raise BadInput("; ".join(fault_words(str(fault["msg"])) for fault in error.errors())) from error
+        raise BadInput("; ".join(format_fault_message(str(fault["msg"])) for fault in error.errors())) from error
     return await client.edit(await client.resolve(task), edit, wanted.instructions)
 
 
 async def fork_off(client: Client, task: str, wanted: NewFork, request_id: str) -> Submitted:
     """Begin a new task with what one that is over has finished."""
-    limit = written_limit(wanted.budget)
-    wish = ForkWish(step=wanted.step, request_id=request_id, instructions=wanted.instructions, budget=limit)
+    limit = parse_optional_limit(wanted.budget)
+    wish = ForkRequest(step=wanted.step, request_id=request_id, instructions=wanted.instructions, budget=limit)
     return await client.fork(await client.resolve(task), wish)
 
 
-def unless_refused(answer: Answer) -> Answer:
+def raise_if_refused(answer: Answer) -> Answer:
     """The answer, unless it was refused: somebody else was first, or nothing waits for it. Raises HTTPException."""
     if answer.outcome == "refused":
         raise HTTPException(409, answer.reason)

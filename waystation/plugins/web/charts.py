@@ -8,8 +8,8 @@ from datetime import date, datetime
 from functools import reduce
 from typing import Literal, NamedTuple
 
-from waystation.kernel.amount import Amount, Limit, amount_text, dollars, short_tokens, used_text
-from waystation.plugins.web.pictures import LEFT, WIDTH, TimeAxis, line_of
+from waystation.kernel.amount import Amount, Limit, format_amount, format_tokens_short, format_usd, format_used_amount
+from waystation.plugins.web.pictures import LEFT, WIDTH, TimeAxis, format_polyline_points
 from waystation.tasks.progress import Payments, Spending, SpentBy, SpentLine, spent_by
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskProgress
 
@@ -25,7 +25,7 @@ class Bar(NamedTuple):
     words: str
 
 
-def bar(budget: BudgetProgress | StepProgress) -> Bar:
+def build_budget_bar(budget: BudgetProgress | StepProgress) -> Bar:
     """Of the unit that is closer to its end."""
     held = budget.reserved if isinstance(budget, BudgetProgress) else Amount()
     parts = [
@@ -38,11 +38,11 @@ def bar(budget: BudgetProgress | StepProgress) -> Bar:
     ]
     spent, reserved = max(parts, default=(0.0, 0.0))
     spent = min(spent, 1.0)
-    words = used_text(budget.spent, budget.limit)
+    words = format_used_amount(budget.spent, budget.limit)
     return Bar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
 
 
-class Curve(NamedTuple):
+class SpendingChart(NamedTuple):
     """What a task spent over time, in one unit."""
 
     name: str
@@ -77,7 +77,7 @@ class _Unit(NamedTuple):
         return Limit(tokens=limit.tokens) if self.name == "tokens" else Limit(micro_usd=limit.micro_usd)
 
     def short(self, count: int) -> str:
-        return short_tokens(count) if self.name == "tokens" else dollars(count)
+        return format_tokens_short(count) if self.name == "tokens" else format_usd(count)
 
 
 class _Rise(NamedTuple):
@@ -87,13 +87,13 @@ class _Rise(NamedTuple):
     by: int
 
 
-def curves(payments: Payments, progress: TaskProgress, axis: TimeAxis) -> tuple[Curve, ...]:
+def build_spending_charts(payments: Payments, progress: TaskProgress, axis: TimeAxis) -> tuple[SpendingChart, ...]:
     """One for tokens, and one for dollars where they were spent or are limited; none before anything was paid."""
     drawn = (_curve(payments, progress, axis, unit) for unit in (_Unit("tokens"), _Unit("dollars")))
     return tuple(curve for curve in drawn if curve is not None)
 
 
-def _curve(payments: Payments, progress: TaskProgress, axis: TimeAxis, unit: _Unit) -> Curve | None:
+def _curve(payments: Payments, progress: TaskProgress, axis: TimeAxis, unit: _Unit) -> SpendingChart | None:
     certain = [_Rise(one.charge.at, unit.of(one.charge.amount)) for one in payments.paid]
     unsure = [_Rise(one.intent.at, unit.of(one.intent.worst_case)) for one in payments.unanswered]
     paid, beyond = (sum(one.by for one in rises) for rises in (certain, unsure))
@@ -108,18 +108,20 @@ def _curve(payments: Payments, progress: TaskProgress, axis: TimeAxis, unit: _Un
         if one.decision == "approved"
     ]
     first = most - sum(one.by for one in raises)
-    words = used_text(unit.amount(paid), allowed)
-    return Curve(
+    words = format_used_amount(unit.amount(paid), allowed)
+    return SpendingChart(
         name=unit.name,
         width=WIDTH,
         height=CURVE_HEIGHT + 2,
         left=LEFT,
-        spent=line_of(heights.steps(0, certain, axis)),
+        spent=format_polyline_points(heights.steps(0, certain, axis)),
         possibly=heights.between(certain, [*certain, *unsure], axis) if beyond else "",
-        limit=line_of(heights.steps(*((first, raises) if first >= 0 else (most, ())), axis)) if most else "",
+        limit=format_polyline_points(heights.steps(*((first, raises) if first >= 0 else (most, ())), axis))
+        if most
+        else "",
         limit_y=heights.y(most),
         limit_words=unit.short(most),
-        words=f"{words}, at most {amount_text(unit.amount(beyond))} more possibly billed" if beyond else words,
+        words=f"{words}, at most {format_amount(unit.amount(beyond))} more possibly billed" if beyond else words,
     )
 
 
@@ -142,8 +144,8 @@ class _Heights(NamedTuple):
 
     def between(self, lower: Iterable[_Rise], upper: Iterable[_Rise], axis: TimeAxis) -> str:
         """Points around what lies between two such lines."""
-        back = line_of(self.steps(0, lower, axis)).split()
-        return " ".join([line_of(self.steps(0, upper, axis)), *reversed(back)])
+        back = format_polyline_points(self.steps(0, lower, axis)).split()
+        return " ".join([format_polyline_points(self.steps(0, upper, axis)), *reversed(back)])
 
 
 DAYS_HEIGHT, DAYS_LEFT, DAYS_FOOT = 220, 84, 24
@@ -162,7 +164,7 @@ class SpentGroup(NamedTuple):
     colour: int
 
 
-class Stack(NamedTuple):
+class BarSegment(NamedTuple):
     """A part of a day's bar."""
 
     colour: int
@@ -177,12 +179,12 @@ class DayBar(NamedTuple):
     day: date
     x: float
     width: float
-    stacks: tuple[Stack, ...]
+    stacks: tuple[BarSegment, ...]
     spent: SpentLine
     label: str
 
 
-class SpentDays(NamedTuple):
+class DailySpendingChart(NamedTuple):
     """The whole picture, in dollars if any price is known, else in fresh tokens."""
 
     width: int
@@ -208,14 +210,14 @@ class _Scale(NamedTuple):
         return line.cost_micro_usd if self.in_dollars else line.usage.fresh
 
     def words(self, amount: int) -> str:
-        return dollars(amount) if self.in_dollars else f"{amount:,} tokens"
+        return format_usd(amount) if self.in_dollars else f"{amount:,} tokens"
 
     def y(self, amount: int) -> float:
         foot = DAYS_HEIGHT - DAYS_FOOT
         return round(foot - (foot - 14) * amount / (self.step * self.steps), 1)
 
 
-def spent_days(spending: Spending, by: SpentBy) -> SpentDays:
+def build_daily_spending_chart(spending: Spending, by: SpentBy) -> DailySpendingChart:
     """A bar for each day, with nothing where nothing was spent."""
     by_day: defaultdict[date, list[SpentLine]] = defaultdict(list)
     for line in spending.lines:
@@ -243,9 +245,11 @@ def spent_days(spending: Spending, by: SpentBy) -> SpentDays:
     amounts = [number * scale.step for number in range(scale.steps + 1)]
     # What is too long for its room beside the picture would lose its first digits.
     steps = tuple(
-        (scale.y(one), dollars(one) if scale.in_dollars else f"{short_tokens(one)} tokens") for one in amounts
+        (scale.y(one), format_usd(one) if scale.in_dollars else f"{format_tokens_short(one)} tokens") for one in amounts
     )
-    return SpentDays(WIDTH, DAYS_HEIGHT, DAYS_LEFT, DAYS_HEIGHT - DAYS_FOOT, bars, steps, tuple(groups.values()))
+    return DailySpendingChart(
+        WIDTH, DAYS_HEIGHT, DAYS_LEFT, DAYS_HEIGHT - DAYS_FOOT, bars, steps, tuple(groups.values())
+    )
 
 
 def _scale(spending: Spending, by_day: Iterable[Sequence[SpentLine]]) -> _Scale:
@@ -262,14 +266,14 @@ def _sum(lines: Iterable[SpentLine], day: date) -> SpentLine:
 
 def _stacks(
     day: date, spent: Mapping[str, SpentLine], groups: Mapping[str, SpentGroup], scale: _Scale
-) -> tuple[Stack, ...]:
+) -> tuple[BarSegment, ...]:
     """The dearest group of all days at the foot."""
-    found: list[Stack] = []
+    found: list[BarSegment] = []
     under = 0
     for name in (name for name in groups if name in spent and scale.size(spent[name])):
         amount = scale.size(spent[name])
         y, below = scale.y(under + amount), scale.y(under)
         title = f"{day:%d %b}, {groups[name].label}: {scale.words(amount)}"
-        found.append(Stack(groups[name].colour, y, round(below - y, 1), title))
+        found.append(BarSegment(groups[name].colour, y, round(below - y, 1), title))
         under += amount
     return tuple(found)

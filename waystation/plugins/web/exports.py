@@ -28,7 +28,7 @@ _BINARY: Mapping[Literal["pdf", "docx"], str] = {"pdf": PDF, "docx": DOCX}
 ReportForm = Annotated[Literal["json", "markdown", "html", "pdf", "docx"], Query()]
 
 
-class ReportMaker:
+class ReportExporter:
     """Makes drafts one at a time, since each loads models for redaction, and files a few at a time."""
 
     def __init__(self) -> None:
@@ -58,12 +58,12 @@ class ReportMaker:
                 return Response(file.content, media_type=_BINARY[form], headers={"content-disposition": named})
 
 
-def maker_of(request: Request) -> ReportMaker:
+def get_report_exporter(request: Request) -> ReportExporter:
     """That of the server."""
     maker = request.app.state.reports
-    if not isinstance(maker, ReportMaker):
+    if not isinstance(maker, ReportExporter):
         raise TypeError("the application makes no reports")
     return maker
 
 
-Making = Annotated[ReportMaker, Depends(maker_of)]
+Making = Annotated[ReportExporter, Depends(get_report_exporter)]

@@ -9,10 +9,10 @@ from pydantic import ValidationError
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
-from waystation.documents.documents import LeftOut
+from waystation.documents.documents import SkippedItem
 from waystation.kernel.errors import BadInput
-from waystation.plugins.web.bodies import fault_words
-from waystation.security.untrusted import one_line
+from waystation.plugins.web.bodies import format_fault_message
+from waystation.security.untrusted import sanitize_line
 
 WHOLE = ""
 """In the place of a field: what is wrong with none of them, such as a server that is away."""
@@ -40,7 +40,7 @@ class SentForm:
     typed: Mapping[str, str] = field(default_factory=dict[str, str])
     faults: Mapping[str, str] = field(default_factory=dict[str, str])
     """By name of the field, as sentences."""
-    left_out: Sequence[LeftOut] = ()
+    left_out: Sequence[SkippedItem] = ()
     """Files that cannot be used, and parts of files: the others would be taken."""
     status: int = 0
     """Of the answer that has it; 0: none was sent."""
@@ -53,7 +53,7 @@ class SentForm:
 
     def fault(self, form: str, name: str = WHOLE) -> str:
         """What is wrong there; empty: nothing."""
-        return sentence(self.faults.get(name, "")) if form == self.form else ""
+        return format_sentence(self.faults.get(name, "")) if form == self.form else ""
 
     @property
     def shown(self) -> Mapping[str, str]:
@@ -64,10 +64,10 @@ class SentForm:
 NOTHING_SENT = SentForm()
 
 
-class FormRefused(HTTPException):
+class FormValidationError(HTTPException):
     """A form of which something cannot be used."""
 
-    def __init__(self, faults: Mapping[str, str], left_out: Sequence[LeftOut] = (), status: int = 400) -> None:
+    def __init__(self, faults: Mapping[str, str], left_out: Sequence[SkippedItem] = (), status: int = 400) -> None:
         """The faults by name of the field."""
         super().__init__(status, "; ".join(faults.values()))
         self.faults, self.left_out = faults, left_out
@@ -76,12 +76,12 @@ class FormRefused(HTTPException):
 _T = TypeVar("_T")
 
 
-class Faults:
+class FormErrorCollector:
     """Collects what is wrong with the fields of a form, so that a person hears all of it at once."""
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
-        self.left_out: Sequence[LeftOut] = ()
+        self.left_out: Sequence[SkippedItem] = ()
 
     @contextmanager
     def at(self, name: str) -> Generator[None]:
@@ -92,54 +92,54 @@ class Faults:
             self._found.setdefault(name, str(error))
 
     def valid(self, make: Callable[[], _T]) -> _T:
-        """What is made of the fields. Raises FormRefused with all faults, if there are any."""
+        """What is made of the fields. Raises FormValidationError with all faults, if there are any."""
         try:
             made = make()
         except ValidationError as error:
-            self._found = {**faults_of(error), **self._found}
+            self._found = {**extract_field_faults(error), **self._found}
             raise self.refusal from None
         self.refuse()
         return made
 
     @property
-    def refusal(self) -> FormRefused:
+    def refusal(self) -> FormValidationError:
         """All that was found."""
-        return FormRefused(self._found, self.left_out)
+        return FormValidationError(self._found, self.left_out)
 
     def refuse(self) -> None:
-        """Raise FormRefused if there are any."""
+        """Raise FormValidationError if there are any."""
         if self._found:
             raise self.refusal
 
 
-def faults_of(error: ValidationError) -> dict[str, str]:
+def extract_field_faults(error: ValidationError) -> dict[str, str]:
     """By name of the field, without what was given; of fields that nobody sees, of the form as a whole."""
     found: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
         place = str(fault["loc"][0]) if fault["loc"] else WHOLE
-        words = fault_words(str(fault["msg"]))
+        words = format_fault_message(str(fault["msg"]))
         words = "this is empty" if words == _EMPTY else words
-        found.setdefault(*((place, words) if place in _LABELS else (WHOLE, f"{one_line(place)}: {words}")))
+        found.setdefault(*((place, words) if place in _LABELS else (WHOLE, f"{sanitize_line(place)}: {words}")))
     return found
 
 
-def sentence(words: str) -> str:
+def format_sentence(words: str) -> str:
     """The same as a sentence of its own."""
     if not words:
         return ""
     return f"{words[0].upper()}{words[1:]}{'' if words.endswith(('.', '!', '?')) else '.'}"
 
 
-def typed_in(form: FormData) -> dict[str, str]:
+def extract_form_texts(form: FormData) -> dict[str, str]:
     """Texts of a form, by name."""
     return {name: value for name, value in form.items() if isinstance(value, str) and name != "mark"}
 
 
-def came_back(form: str, typed: Mapping[str, str], error: Exception, status: int, reason: str) -> SentForm:
+def build_rejected_form(form: str, typed: Mapping[str, str], error: Exception, status: int, reason: str) -> SentForm:
     """The form with what is wrong with it. `reason`: the error in words."""
     faults, left_out = {WHOLE: reason}, ()
-    if isinstance(error, FormRefused):
+    if isinstance(error, FormValidationError):
         faults, left_out = error.faults, error.left_out
     elif isinstance(error, ValidationError):
-        faults = faults_of(error)
+        faults = extract_field_faults(error)
     return SentForm(form, typed, faults, left_out, status, reason)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 from waystation.client import Client
 from waystation.kernel.errors import BadInput, WaystationError
-from waystation.plugins.web.access import Problem
+from waystation.plugins.web.access import ProblemDetails
 from waystation.security.untrusted import plain
 from waystation.tasks.events import EventPage, TaskEvent
 
@@ -38,12 +38,12 @@ StillMay = Callable[[], Awaitable[bool]]
 """Whether who listens may ask as when that began: keys are revoked, and tokens expire."""
 
 
-async def always() -> bool:
+async def is_always_allowed() -> bool:
     """Yes."""
     return True
 
 
-class KnownEvents:
+class TaskEventCache:
     """All events of the tasks that were looked at last: from the store come those that are new since."""
 
     def __init__(self, client: Client) -> None:
@@ -70,7 +70,7 @@ class Feed:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.known = KnownEvents(client)
+        self.known = TaskEventCache(client)
         self._recent: deque[TaskEvent] = deque()
         self._since = self._upto = 0
         """Of the tenant's events, `_recent` has those behind the first number and up to the second."""
@@ -93,7 +93,7 @@ class Feed:
         return asked
 
     async def stream(
-        self, after: int, task_id: str | None, still: StillMay = always, heartbeat: float | None = None
+        self, after: int, task_id: str | None, still: StillMay = is_always_allowed, heartbeat: float | None = None
     ) -> AsyncGenerator[bytes]:
         """Events of all tasks; or of one, until it ends. Where the store goes away, or whoever listens may ask no more,
         that is said, and it ends. `heartbeat`: after so many seconds without an event, an event says so.
@@ -120,7 +120,7 @@ class Feed:
         except WaystationError as error:
             # The answer has begun: what went wrong can only be said in it.
             status = 401 if isinstance(error, _NotKnown) else 503
-            problem = Problem(title="No more events", status=status, detail=plain(" ".join(str(error).split())))
+            problem = ProblemDetails(title="No more events", status=status, detail=plain(" ".join(str(error).split())))
             yield b"event: problem\ndata: %s\n\n" % problem.model_dump_json().encode()
 
     async def _is_last(self, page: EventPage, task_id: str) -> bool:

@@ -37,37 +37,42 @@ from pydantic import AnyUrl, Field, ValidationError
 from waystation import __version__
 from waystation.client.context import RecalledJson
 from waystation.client.task_json import CancelJson, TaskJson, task_json
-from waystation.context.audit import shown
+from waystation.context.audit import build_transcript_view
 from waystation.kernel.errors import BadInput, WaystationError
-from waystation.plugins.web.app import logs_without_words, messages_of, own_input, pass_on
+from waystation.plugins.web.app import (
+    configure_mcp_logging,
+    forward_messages,
+    open_exclusive_stdin,
+    parse_session_messages,
+)
 from waystation.plugins.web.assistants import (
     SCHEME,
     AcceptedTask,
     AnsweredRequest,
     Assistant,
     GivenDocument,
-    Handing,
     PersonsGrant,
     ReportPart,
-    budget_of,
+    SubmitResearchRequest,
+    parse_optional_budget,
 )
 from waystation.plugins.web.listeners import ALIVE_SECONDS, StillMay
 from waystation.plugins.web.mcp_tasks import (
     SUBMITS,
-    FollowedTasks,
-    doing_line,
-    faults_text,
-    filled_in,
-    made_plain,
-    not_to_approve,
-    only_declared,
-    shows_forms,
-    status_text,
-    text_with,
-    told_in_short,
+    TasksExtension,
+    build_tool_result,
+    can_show_forms,
+    format_progress_line,
+    format_task_status,
+    format_validation_faults,
+    get_approval_block_reason,
+    get_form_answer,
+    require_declared_extension,
+    sanitize_tool_result,
+    truncate_mcp_errors,
 )
-from waystation.plugins.web.task_page import asking_text
-from waystation.security.untrusted import ServerNames, one_line, plain, plain_json
+from waystation.plugins.web.task_page import format_approval_request
+from waystation.security.untrusted import ServerNames, plain, plain_json, sanitize_line
 from waystation.tasks.signals import Answer
 from waystation.tasks.view import PendingApproval, TaskView, Waiting, pending
 
@@ -87,7 +92,7 @@ Task = Annotated[str, Field(max_length=100, description="Id of the task, as subm
 RequestId = Annotated[str | None, Field(max_length=200, description="Of the request; needed where several wait.")]
 
 
-def assistant_of(ctx: Ctx) -> Assistant:
+def get_assistant(ctx: Ctx) -> Assistant:
     """Whose server this is."""
     server = ctx.mcp_server
     if not isinstance(server, AssistantServer):
@@ -115,11 +120,11 @@ async def submit_research(
     ] = None,
 ) -> AcceptedTask:
     """Hand a question over with documents. Returns at once with the task's id; the work takes minutes to hours."""
-    return await assistant_of(ctx).hand_in(
-        Handing(
+    return await get_assistant(ctx).hand_in(
+        SubmitResearchRequest(
             question=question,
             documents=documents,
-            budget=budget_of(budget),
+            budget=parse_optional_budget(budget),
             instructions=instructions,
             servers=servers,
             skills=skills,
@@ -130,7 +135,7 @@ async def submit_research(
 
 async def task_status(ctx: Ctx, task: Task) -> Annotated[CallToolResult, TaskJson]:
     """How a task stands: its phase, steps, money, and what it asks for."""
-    return _status(await assistant_of(ctx).view(task))
+    return _status(await get_assistant(ctx).view(task))
 
 
 async def wait_for_task(
@@ -139,14 +144,14 @@ async def wait_for_task(
     seconds: Annotated[int, Field(ge=1, le=LONGEST_WAIT, description="How long to wait at most.")] = USUAL_WAIT,
 ) -> Annotated[CallToolResult, TaskJson]:
     """Wait until a task is over or asks for something, or the time is up; tells its progress meanwhile."""
-    assistant, clock = assistant_of(ctx), asyncio.get_running_loop().time
+    assistant, clock = get_assistant(ctx), asyncio.get_running_loop().time
     task_id, began, told = await assistant.task(task), clock(), ""
     while True:
         view = await assistant.client.progress(task_id)
         waited = clock() - began
         if view.progress.phase.over or pending(view.progress) or waited >= seconds:
             return _status(view)
-        if (line := doing_line(view)) != told:
+        if (line := format_progress_line(view)) != told:
             told = line
             await ctx.report_progress(waited, seconds, line)
         await asyncio.sleep(min(LOOK_AGAIN_SECONDS, seconds - waited))
@@ -154,40 +159,40 @@ async def wait_for_task(
 
 async def list_approvals(ctx: Ctx) -> Waiting:
     """What tasks wait for: more budget, a call of a tool, a plan to be agreed to. The most urgent first."""
-    return Waiting(requests=await assistant_of(ctx).requests())
+    return Waiting(requests=await get_assistant(ctx).requests())
 
 
-async def looked_up_request(ctx: Ctx, task: str, request_id: str | None) -> PendingApproval:
+async def find_approval_request(ctx: Ctx, task: str, request_id: str | None) -> PendingApproval:
     """Looked up once a call: what is granted is what the form was about, whatever waits when it comes back."""
-    return await assistant_of(ctx).request(task, request_id)
+    return await get_assistant(ctx).request(task, request_id)
 
 
-RequestMeant = Annotated[PendingApproval, Resolve(looked_up_request)]
+RequestMeant = Annotated[PendingApproval, Resolve(find_approval_request)]
 
 
-async def form_for(ctx: Ctx, one: RequestMeant) -> Elicit[PersonsGrant] | None:
+async def build_approval_form(ctx: Ctx, one: RequestMeant) -> Elicit[PersonsGrant] | None:
     """A form for a person; None where the assistant may answer for itself. Raises ToolError where nobody can."""
-    assistant = assistant_of(ctx)
+    assistant = get_assistant(ctx)
     answers = assistant.rights.answers
-    why_not = not_to_approve(one, answers, forms=shows_forms(ctx.client_capabilities))
+    why_not = get_approval_block_reason(one, answers, forms=can_show_forms(ctx.client_capabilities))
     if why_not is not None:
         raise ToolError(why_not)
-    return Elicit(asking_text(one), PersonsGrant) if answers == "person" else None
+    return Elicit(format_approval_request(one), PersonsGrant) if answers == "person" else None
 
 
 async def approve_request(
     ctx: Ctx,
     task: Task,
     one: RequestMeant,
-    form: Annotated[ElicitationResult[PersonsGrant], Resolve(form_for)],
+    form: Annotated[ElicitationResult[PersonsGrant], Resolve(build_approval_form)],
     request_id: RequestId = None,
     amount: Annotated[str, Field(max_length=60, description="Only where assistants may answer: 50k, or $0.25.")] = "",
     note: Annotated[str, Field(max_length=2_000, description="Only where assistants may answer.")] = "",
 ) -> AnsweredRequest:
     """Grant what a task asks for. Where the client can, this shows the person a form: ask nobody beforehand."""
-    del task, request_id  # by these `looked_up_request` has found it
-    said = filled_in(form) or PersonsGrant(amount=amount, note=note)
-    return _answered(one, await assistant_of(ctx).approve(one, said.amount, said.note))
+    del task, request_id  # by these `find_approval_request` has found it
+    said = get_form_answer(form) or PersonsGrant(amount=amount, note=note)
+    return _answered(one, await get_assistant(ctx).approve(one, said.amount, said.note))
 
 
 async def deny_request(
@@ -200,7 +205,7 @@ async def deny_request(
     note: Annotated[str, Field(max_length=2_000, description="Kept with the answer; the agent reads it.")] = "",
 ) -> AnsweredRequest:
     """Refuse what a task asks for, for good: the agent ends with what it has, or goes on without the call."""
-    assistant = assistant_of(ctx)
+    assistant = get_assistant(ctx)
     one = await assistant.request(task, request_id)
     return _answered(one, await assistant.deny(one, note, finish))
 
@@ -212,32 +217,32 @@ async def read_report(
     version: Annotated[int | None, Field(description="Another version than the newest.")] = None,
 ) -> Annotated[CallToolResult, ReportPart]:
     """The report of a task that is over, whole or by section, with the places that it cites."""
-    part = await assistant_of(ctx).report(task, section, version)
-    return text_with(part.report, part)
+    part = await get_assistant(ctx).report(task, section, version)
+    return build_tool_result(part.report, part)
 
 
-async def recall_for(
+async def recall_memory(
     ctx: Ctx,
     query: Annotated[str, Field(max_length=2_000, description="A few words.")],
     tokens: Annotated[int, Field(ge=100, le=20_000, description="At most so many.")] = RECALLED,
 ) -> RecalledJson:
     """Search what earlier tasks read, said and found."""
-    return RecalledJson.of(await assistant_of(ctx).recall(query, tokens))
+    return RecalledJson.of(await get_assistant(ctx).recall(query, tokens))
 
 
-async def tell_agents(
+async def send_task_message(
     ctx: Ctx,
     task: Task,
     message: Annotated[str, Field(min_length=1, max_length=20_000, description="What its agents shall know.")],
 ) -> Answer:
     """Tell the agents of a running task something; each hears it at its next turn."""
-    assistant = assistant_of(ctx)
+    assistant = get_assistant(ctx)
     return _unless_refused(await assistant.client.tell(await assistant.task(task), message, assistant.rights.signature))
 
 
 async def cancel_task(ctx: Ctx, task: Task) -> CancelJson:
     """Stop a task. It cannot be undone; what it has found stays readable."""
-    assistant = assistant_of(ctx)
+    assistant = get_assistant(ctx)
     task_id = await assistant.task(task)
     return CancelJson.of(task_id, await assistant.client.cancel(task_id))
 
@@ -252,8 +257,8 @@ TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
     "approve": (approve_request, ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=True)),
     "deny": (deny_request, _ENDS),
     "get_report": (read_report, _READS),
-    "recall": (recall_for, _READS),
-    "tell": (tell_agents, ToolAnnotations(destructive_hint=False, idempotent_hint=False, open_world_hint=False)),
+    "recall": (recall_memory, _READS),
+    "tell": (send_task_message, ToolAnnotations(destructive_hint=False, idempotent_hint=False, open_world_hint=False)),
     "cancel": (cancel_task, _ENDS),
 }
 """By name, with what each does to the world: reads, ends something for good, may be repeated, goes elsewhere."""
@@ -263,7 +268,7 @@ TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
 
 
 def _status(view: TaskView) -> CallToolResult:
-    return text_with(status_text(view), task_json(view, None))
+    return build_tool_result(format_task_status(view), task_json(view, None))
 
 
 def _unless_refused(answer: Answer) -> Answer:
@@ -288,19 +293,19 @@ LOOKED_UP = ResourceSecurity(exempt_params={"name"})
 
 async def report_of(task: str, ctx: Ctx) -> str:
     """The report of a task, as Markdown."""
-    assistant = assistant_of(ctx)
+    assistant = get_assistant(ctx)
     return await assistant.client.report(await assistant.task(task))
 
 
 async def transcript_of(task: str, agent: str, ctx: Ctx) -> str:
     """Everything that an agent said and was told, with what hides it from the agent now, as JSON."""
-    assistant = assistant_of(ctx)
-    return shown(await assistant.client.transcript(await assistant.task(task), agent)).model_dump_json()
+    assistant = get_assistant(ctx)
+    return build_transcript_view(await assistant.client.transcript(await assistant.task(task), agent)).model_dump_json()
 
 
 async def document_of(task: str, name: str, ctx: Ctx) -> str:
     """A document of a task, as its agents saw it; a citation gives lines of it."""
-    return await assistant_of(ctx).document(task, name)
+    return await get_assistant(ctx).document(task, name)
 
 
 RESOURCES: tuple[tuple[str, Callable[..., Any], str], ...] = (
@@ -316,7 +321,7 @@ def research_question(topic: str, purpose: str = "") -> str:
     return (PROMPTS / "question.md").read_text(encoding="utf-8").format(topic=topic, purpose=what_for)
 
 
-async def while_let_in(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+async def cancel_if_access_revoked(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """Over HTTP, whoever asks for what takes long is looked at again meanwhile. Raises MCPError where it ends so."""
     state = getattr(ctx.request, "state", None)
     with CancelScope() as scope:
@@ -340,15 +345,15 @@ class AssistantServer(MCPServer[Any]):
     """The SDK's server for one assistant: our errors as sentences, and its reports as the resources that there are."""
 
     def __init__(self, assistant: Assistant) -> None:
-        logs_without_words()
+        configure_mcp_logging()
         super().__init__(
             "waystation",
             title="Waystation",
             instructions=INSTRUCTIONS,
             version=__version__,
             log_level="WARNING",
-            extensions=[FollowedTasks(assistant)],
-            middleware=[told_in_short, while_let_in, only_declared],
+            extensions=[TasksExtension(assistant)],
+            middleware=[truncate_mcp_errors, cancel_if_access_revoked, require_declared_extension],
         )
         self.assistant = assistant
         for name, (tool, annotations) in TOOLS.items():
@@ -364,10 +369,10 @@ class AssistantServer(MCPServer[Any]):
         """
         heard, messages = create_memory_object_stream[SessionMessage | Exception]()
         nothing = wrap_file(StringIO())  # for the SDK to read
-        with own_input() as lines:
+        with open_exclusive_stdin() as lines:
             async with stdio_server(stdin=nothing) as (read, write), create_task_group() as group:
                 await read.aclose()
-                group.start_soon(pass_on, messages_of(lines), heard, write.send)
+                group.start_soon(forward_messages, parse_session_messages(lines), heard, write.send)
                 server = self._lowlevel_server
                 await server.run(messages, write, server.create_initialization_options())
 
@@ -377,7 +382,7 @@ class AssistantServer(MCPServer[Any]):
             Resource(
                 uri=f"{SCHEME}://tasks/{view.progress.task_id}/report",
                 name=view.progress.task_id,
-                title=one_line(view.progress.title),
+                title=sanitize_line(view.progress.title),
                 mime_type="text/markdown",
             )
             for view in await self.assistant.tasks()
@@ -397,7 +402,7 @@ class AssistantServer(MCPServer[Any]):
         """See base class, to which a wrong argument is a fault of the server."""
         known = {prompt.name: prompt.arguments or [] for prompt in await self.list_prompts()}
         if name not in known:
-            raise MCPError(INVALID_PARAMS, f"there is no prompt {one_line(name)!r}: there is {', '.join(known)}")
+            raise MCPError(INVALID_PARAMS, f"there is no prompt {sanitize_line(name)!r}: there is {', '.join(known)}")
         takes = [one.name for one in known[name]]
         needed = [one.name for one in known[name] if one.required]
         if not set(needed) <= (arguments or {}).keys() <= set(takes):
@@ -409,14 +414,16 @@ class AssistantServer(MCPServer[Any]):
     ) -> CallToolResult | InputRequiredResult:
         """See base class. The SDK would pass over an argument that is spelled wrong: a budget, or a reason."""
         if name not in TOOLS:
-            raise ToolError(f"there is no tool {one_line(name)!r}: there is {', '.join(TOOLS)}")
+            raise ToolError(f"there is no tool {sanitize_line(name)!r}: there is {', '.join(TOOLS)}")
         taken = next(tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name)
         if unknown := sorted(arguments.keys() - taken.keys()):
-            raise ToolError(f"{name} has no argument {one_line(unknown[0])!r}: it takes {', '.join(taken) or 'none'}")
+            raise ToolError(
+                f"{name} has no argument {sanitize_line(unknown[0])!r}: it takes {', '.join(taken) or 'none'}"
+            )
         try:
             said = await super().call_tool(name, arguments, context)
-            # A form is one of `asking_text`, which is plain.
-            return said if isinstance(said, InputRequiredResult) else made_plain(said)
+            # A form is one of `format_approval_request`, which is plain.
+            return said if isinstance(said, InputRequiredResult) else sanitize_tool_result(said)
         except ToolError as error:
             if (said := _sentence(error)) is None:
                 raise
@@ -444,12 +451,13 @@ def _sentence(error: ToolError | ResourceError) -> str | None:
     """What is wrong and what to do, where it is known; values that were given are not repeated."""
     match error.__cause__:
         case ValidationError() as faults:
-            return faults_text(faults)
+            return format_validation_faults(faults)
         case (
             ToolError(__cause__=ValidationError() as faults)
             | ToolError(__cause__=ValueError(__cause__=ValidationError() as faults))
         ):
-            return f"the form came back with what it does not take, and nothing was granted: {faults_text(faults)}"
+            what = format_validation_faults(faults)
+            return f"the form came back with what it does not take, and nothing was granted: {what}"
         case WaystationError() | ToolError() as known if not isinstance(known, UnexpectedToolError):
             return plain(str(known))
         case _:

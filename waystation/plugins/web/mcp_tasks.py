@@ -32,14 +32,14 @@ from mcp.types import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 
-from waystation.kernel.amount import used_text
+from waystation.kernel.amount import format_used_amount
 from waystation.kernel.errors import BadInput, Unreachable, WaystationError
-from waystation.kernel.value import every_name, malformed, mapped
+from waystation.kernel.value import accept_every_name, extract_validation_faults, map_strings
 from waystation.plugins.web.assistants import AcceptedTask, Assistant, PersonsAnswer, PersonsGrant
-from waystation.plugins.web.bodies import faults_line
+from waystation.plugins.web.bodies import format_faults
 from waystation.plugins.web.principals import Answers
-from waystation.plugins.web.task_page import asking_text
-from waystation.security.untrusted import one_line, plain, plain_json
+from waystation.plugins.web.task_page import format_approval_request
+from waystation.security.untrusted import plain, plain_json, sanitize_line
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import PendingApproval, TaskView, pending
 
@@ -55,55 +55,57 @@ _Request = ServerRequestContext[Any, Any]
 # ------------------------------------------------------------------------------------------------------- in a few lines
 
 
-def status_text(view: TaskView) -> str:
+def format_task_status(view: TaskView) -> str:
     """A task in a few lines: what an assistant needs to go on."""
     progress = view.progress
-    title = one_line(progress.title)
-    lines = [f"{progress.task_id} is {progress.phase}{f': {title}' if title else ''}", doing_line(view)]
+    title = sanitize_line(progress.title)
+    lines = [f"{progress.task_id} is {progress.phase}{f': {title}' if title else ''}", format_progress_line(view)]
     lines += [f"step {step.id}: {step.state}" for step in progress.steps]
-    lines += [f"note: {one_line(note)}" for note in (*progress.notes, *view.waits)]
-    lines += [f"asks, request_id {one.approval.request_id}: {asking_text(one)}" for one in pending(progress)]
+    lines += [f"note: {sanitize_line(note)}" for note in (*progress.notes, *view.waits)]
+    lines += [
+        f"asks, request_id {one.approval.request_id}: {format_approval_request(one)}" for one in pending(progress)
+    ]
     if progress.phase.over and progress.readable is not None:
         lines.append("its report: get_report")
     return "\n".join(filter(None, lines))
 
 
-def doing_line(view: TaskView) -> str:
+def format_progress_line(view: TaskView) -> str:
     """Numbers and names of tools; no text of the work."""
     budget = view.progress.budget
     at_work = ", ".join(f"{one.agent} at {one.tool or one.what}" for one in view.doing)
     done = sum(step.state == "done" for step in view.progress.steps)
     steps = f"{done} of {len(view.progress.steps)} steps done; " if view.progress.steps else ""
-    return f"{steps}{used_text(budget.spent, budget.limit)} spent{f'; {at_work}' if at_work else ''}"
+    return f"{steps}{format_used_amount(budget.spent, budget.limit)} spent{f'; {at_work}' if at_work else ''}"
 
 
-def text_with(text: str, content: BaseModel) -> CallToolResult:
+def build_tool_result(text: str, content: BaseModel) -> CallToolResult:
     """What a tool says, in words and as data."""
     return CallToolResult(content=[TextContent(text=plain(text))], structured_content=content.model_dump(mode="json"))
 
 
-def made_plain(said: CallToolResult) -> CallToolResult:
+def sanitize_tool_result(said: CallToolResult) -> CallToolResult:
     """Data as text: a model reads what no person sees."""
     texts = [TextContent(text=plain_json(one.text)) for one in said.content if isinstance(one, TextContent)]
-    seen = mapped(said.structured_content, plain, every_name)
+    seen = map_strings(said.structured_content, plain, accept_every_name)
     return said.__replace__(content=[*texts], structured_content=seen)
 
 
-def faults_text(faults: ValidationError) -> str:
+def format_validation_faults(faults: ValidationError) -> str:
     """What is wrong with what was given, where; values are not repeated."""
-    return faults_line([(fault.place, plain(fault.words)) for fault in malformed(faults)])
+    return format_faults([(fault.place, plain(fault.words)) for fault in extract_validation_faults(faults)])
 
 
 # ---------------------------------------------------------------------------------------------------------- who answers
 
 
-def shows_forms(capabilities: ClientCapabilities | None) -> bool:
+def can_show_forms(capabilities: ClientCapabilities | None) -> bool:
     """Whether a client with these shows its person forms."""
     able = capabilities.elicitation if capabilities is not None else None
     return able is not None and (able.form is not None or able.url is None)
 
 
-def filled_in(form: ElicitationResult[PersonsGrant]) -> PersonsGrant | None:
+def get_form_answer(form: ElicitationResult[PersonsGrant]) -> PersonsGrant | None:
     """What a person wrote; None where nobody had to be asked. Raises BadInput: it was closed without an answer."""
     if form.action == "accept":
         return form.data
@@ -114,7 +116,7 @@ def filled_in(form: ElicitationResult[PersonsGrant]) -> PersonsGrant | None:
     )
 
 
-def not_to_approve(one: PendingApproval, answers: Answers, *, forms: bool) -> str | None:
+def get_approval_block_reason(one: PendingApproval, answers: Answers, *, forms: bool) -> str | None:
     """Why nobody approves this through the client, and who does; None where it can be."""
     elsewhere = f"`waystation approve {one.task_id} --request {one.approval.request_id}`, or on the task's page"
     match answers:
@@ -141,7 +143,7 @@ class _Answers(_OfTask):
     """By the key of the request, which is the id of ours."""
 
 
-class FollowedTasks(Extension):
+class TasksExtension(Extension):
     """Tasks of one assistant by the extension; see its specification for what a client may rely on."""
 
     identifier = EXTENSION
@@ -205,11 +207,11 @@ class FollowedTasks(Extension):
         times = [view.submitted_at, view.ended_at]
         times += [moment for one in progress.approvals for moment in (one.requested_at, one.answered_at)]
         known = [f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" for moment in times if moment is not None]
-        asks = bool(pending(progress)) and not barred and shows_forms(ctx.session.client_capabilities)
+        asks = bool(pending(progress)) and not barred and can_show_forms(ctx.session.client_capabilities)
         return {
             "taskId": progress.task_id,
             "status": _status(progress.phase, asks=asks),
-            "statusMessage": plain("\n".join(filter(None, (status_text(view), *barred, *more)))),
+            "statusMessage": plain("\n".join(filter(None, (format_task_status(view), *barred, *more)))),
             "createdAt": min(known),
             "lastUpdatedAt": max(known),
             "ttlMs": None,
@@ -217,24 +219,24 @@ class FollowedTasks(Extension):
         }
 
     def _why_not(self, one: PendingApproval, ctx: _Request) -> str | None:
-        forms = shows_forms(ctx.session.client_capabilities)
-        return not_to_approve(one, self._assistant.rights.answers, forms=forms)
+        forms = can_show_forms(ctx.session.client_capabilities)
+        return get_approval_block_reason(one, self._assistant.rights.answers, forms=forms)
 
     async def _inlined(self, status: str, view: TaskView) -> dict[str, Any]:
         if status == "input_required":
             return {"inputRequests": {one.approval.request_id: _form(one) for one in pending(view.progress)}}
         if status != "completed":
             return {}
-        result = made_plain(await self._result(view))
+        result = sanitize_tool_result(await self._result(view))
         return {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
     async def _result(self, view: TaskView) -> CallToolResult:
         """What the call would have returned, had it waited: the report with what it cites."""
-        status = status_text(view)
+        status = format_task_status(view)
         try:
             if view.progress.phase != TaskPhase.FAILED:
                 finished = await self._assistant.finished(view)
-                return text_with(f"{status}\n\n{finished.report}", finished)
+                return build_tool_result(f"{status}\n\n{finished.report}", finished)
         except BadInput as without:
             status = f"{status}\n{without}"
         return CallToolResult(content=[TextContent(text=plain(status))], is_error=True)
@@ -247,7 +249,7 @@ class FollowedTasks(Extension):
                 return ""
             person = PersonsAnswer.model_validate(form.content or {}, extra="ignore")
         except ValidationError as faults:
-            return faults_text(faults)
+            return format_validation_faults(faults)
         why_not = self._why_not(one, ctx)
         if person.decision == "approve" and why_not is not None:
             return why_not
@@ -262,7 +264,7 @@ class FollowedTasks(Extension):
         return reason if any(each.approval.request_id == one.approval.request_id for each in still) else ""
 
 
-async def only_declared(ctx: _Request, call_next: CallNext) -> HandlerResult:
+async def require_declared_extension(ctx: _Request, call_next: CallNext) -> HandlerResult:
     """Who wants to hear of tasks without declaring them is refused. Nothing is sent of them: clients ask."""
     wanted = (ctx.params or {}).get("notifications")
     if ctx.method == "subscriptions/listen" and isinstance(wanted, Mapping) and "taskIds" in wanted:
@@ -270,15 +272,15 @@ async def only_declared(ctx: _Request, call_next: CallNext) -> HandlerResult:
     return await call_next(ctx)
 
 
-async def told_in_short(ctx: _Request, call_next: CallNext) -> HandlerResult:
+async def truncate_mcp_errors(ctx: _Request, call_next: CallNext) -> HandlerResult:
     """The SDK repeats methods and addresses that it does not know, however long they are."""
     try:
         return await call_next(ctx)
     except MCPError as error:
         if len(error.message) <= MOST_TOLD and len(str(error.data)) <= MOST_TOLD:
             raise
-        shown = error.data if error.data is None else mapped(error.data, one_line)
-        raise MCPError(error.code, one_line(error.message, MOST_TOLD), shown) from None
+        shown = error.data if error.data is None else map_strings(error.data, sanitize_line)
+        raise MCPError(error.code, sanitize_line(error.message, MOST_TOLD), shown) from None
 
 
 def _declares(ctx: _Request) -> bool:
@@ -307,7 +309,7 @@ _FORM = render_elicitation_schema(PersonsAnswer)
 
 
 def _form(one: PendingApproval) -> dict[str, Any]:
-    asked = ElicitRequest(params=ElicitRequestFormParams(message=asking_text(one), requested_schema=_FORM))
+    asked = ElicitRequest(params=ElicitRequestFormParams(message=format_approval_request(one), requested_schema=_FORM))
     return asked.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

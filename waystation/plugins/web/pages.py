@@ -17,16 +17,24 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from waystation.client import Client
-from waystation.client.context import MOST_QUERY, NOTHING_FITS, MemoryWish, where
+from waystation.client.context import MOST_QUERY, NOTHING_FITS, MemorySearchRequest, format_passage_origin
 from waystation.client.lookups import NEWEST
-from waystation.context.audit import shown
+from waystation.context.audit import build_transcript_view
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import Loaded
+from waystation.documents.sources import DocumentLoadResult
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, UnknownTask, Unreachable, WaystationError
 from waystation.memory.memory import Excerpt
-from waystation.plugins.web.access import MOST_BODY_BYTES, SAFE, SIGN_IN, SignIn, Who, principal_of, wanted_page
+from waystation.plugins.web.access import (
+    MOST_BODY_BYTES,
+    SAFE,
+    SIGN_IN,
+    AccessPolicy,
+    Who,
+    get_principal,
+    get_redirect_path,
+)
 from waystation.plugins.web.api import (
     LAST_NUMBER,
     MOST_ON_A_PAGE,
@@ -35,48 +43,56 @@ from waystation.plugins.web.api import (
     First,
     SpendingQuery,
     TaskQuery,
-    recalled_for,
+    recall_for_tenant,
 )
-from waystation.plugins.web.app import problem_of
+from waystation.plugins.web.app import convert_exception_to_problem
 from waystation.plugins.web.bodies import (
     Asking,
     Denial,
     Grant,
     NewEdit,
     NewFork,
+    NewMessage,
     NewTask,
-    NewWords,
     TaskPath,
     answer_chosen,
-    change,
-    documents_for,
+    build_task_request,
+    deny_task_request,
+    deny_task_requests,
+    edit_agent_context,
     fork_off,
+    get_default_task_config,
     grant,
     grant_each,
-    granted_limit,
-    refuse,
-    refuse_each,
-    request_for,
-    session_limit,
+    load_uploads,
+    parse_grant_limit,
+    parse_session_limit,
+    parse_task_budget,
+    resolve_documents,
     stop,
-    task_budget,
-    uploaded,
-    usual_terms,
 )
-from waystation.plugins.web.charts import spent_days
+from waystation.plugins.web.charts import build_daily_spending_chart
 from waystation.plugins.web.exports import Making
-from waystation.plugins.web.forms import NOTHING_SENT, WHOLE, Faults, FormRefused, SentForm, came_back, typed_in
+from waystation.plugins.web.forms import (
+    NOTHING_SENT,
+    WHOLE,
+    FormErrorCollector,
+    FormValidationError,
+    SentForm,
+    build_rejected_form,
+    extract_form_texts,
+)
 from waystation.plugins.web.listeners import Feed
 from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
 from waystation.plugins.web.task_page import (
-    Links,
-    cited_lines,
-    exported,
-    exported_of,
-    rendered,
-    report_markup,
+    LinkBuilder,
+    build_task_page_view,
+    export_found_report,
+    extract_cited_lines,
+    load_exported_report,
+    render_report_markup,
+    render_template,
     run_file,
-    shown_task,
 )
 from waystation.tasks.approvals import is_about_amount
 from waystation.tasks.progress import SpentBy
@@ -98,9 +114,9 @@ NEW_TASK = "new-task"
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
-def _access(request: Request) -> SignIn:
+def _access(request: Request) -> AccessPolicy:
     access = request.app.state.access
-    if not isinstance(access, SignIn):
+    if not isinstance(access, AccessPolicy):
         raise TypeError("the application has no access")
     return access
 
@@ -109,11 +125,11 @@ def _page(
     request: Request, name: str, status: int = 200, back: SentForm = NOTHING_SENT, **shown_there: object
 ) -> HTMLResponse:
     """`back`: a form of it that was not taken, which is shown as it was sent."""
-    who, status = principal_of(request), back.status or status
-    return HTMLResponse(rendered(name, mark=_access(request).mark, who=who, back=back, **shown_there), status)
+    who, status = get_principal(request), back.status or status
+    return HTMLResponse(render_template(name, mark=_access(request).mark, who=who, back=back, **shown_there), status)
 
 
-def error_page(
+def render_error_page(
     request: Request, status: int, title: str, detail: str, typed: Mapping[str, str] = MappingProxyType({})
 ) -> Response:
     """What went wrong and what to do, with the way back; or the form for a key, where nobody is signed in.
@@ -123,10 +139,12 @@ def error_page(
     """
     who = request.scope.get("state", {}).get("principal", UNKNOWN_PRINCIPAL)
     if status != HTTPStatus.UNAUTHORIZED:
-        return HTMLResponse(rendered("error.html", title=title, detail=detail, who=who, typed=typed), status)
+        return HTMLResponse(render_template("error.html", title=title, detail=detail, who=who, typed=typed), status)
     tried = request.url.path == SIGN_IN
     remark = detail if tried else "" if request.method in SAFE else _NOT_TAKEN
-    return HTMLResponse(rendered("sign_in.html", remark=remark, who=who, to=wanted_page(request.scope)), status)
+    return HTMLResponse(
+        render_template("sign_in.html", remark=remark, who=who, to=get_redirect_path(request.scope)), status
+    )
 
 
 Act = Callable[[FormData], Awaitable[Response]]
@@ -141,22 +159,22 @@ async def _taken(request: Request, act: Act, again: Again | None = None, named: 
     `named`: the form's id on that page, or how it follows from the fields.
     """
     async with request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS) as form:
-        typed = typed_in(form)
+        typed = extract_form_texts(form)
         try:
             if not _access(request).is_mark(_field(form, "mark")):
                 raise HTTPException(403, "this form is of another run of the server: look it over, and send it again")
             return await act(form)
         except (WaystationError, ValidationError, HTTPException) as error:
-            status, title, reason = problem_of(error)
+            status, title, reason = convert_exception_to_problem(error)
             name = named if isinstance(named, str) else named(typed)
-            sent = came_back(name, typed, error, status, reason)
+            sent = build_rejected_form(name, typed, error, status, reason)
     if again is not None:
         try:
             return await again(sent)
         except (WaystationError, HTTPException) as error:
             if not isinstance(error, UnknownTask):
-                reason = f"{reason}; nor can its page be shown: {problem_of(error)[2]}"
-    return error_page(request, status, title, reason, sent.shown)
+                reason = f"{reason}; nor can its page be shown: {convert_exception_to_problem(error)[2]}"
+    return render_error_page(request, status, title, reason, sent.shown)
 
 
 def _field(form: FormData, name: str) -> str:
@@ -178,7 +196,9 @@ class TasksPageQuery(TaskQuery):
 
 
 @pages.get("/")
-async def front(request: Request, client: Asking, who: Who, query: Annotated[TasksPageQuery, Query()]) -> HTMLResponse:
+async def render_home_page(
+    request: Request, client: Asking, who: Who, query: Annotated[TasksPageQuery, Query()]
+) -> HTMLResponse:
     """What waits for a person, the newest tasks or those that are looked for, and the form for another."""
     return await _front(request, client, who, query)
 
@@ -209,12 +229,12 @@ async def _front(
         most_bytes=MOST_BODY_BYTES,
         most_files=MOST_FILES,
         now=utc_now(),
-        terms=await usual_terms(client, who.tenant),
+        terms=await get_default_task_config(client, who.tenant),
     )
 
 
 @pages.get("/answers")
-async def answers_page(
+async def render_answers_page(
     request: Request,
     client: Asking,
     chosen: Annotated[tuple[str, ...], Query(alias="request", max_length=AT_ONCE)] = (),
@@ -242,7 +262,7 @@ async def answer_by_form(request: Request, client: Asking, who: Who) -> Response
     async def act(form: FormData) -> Response:
         chosen.extend([one for one in form.getlist("request") if isinstance(one, str)])
         said = Grant(**_answer_of(form) | {"request_id": "each"})
-        answer_each = grant_each if request.url.path.endswith("/approve") else refuse_each
+        answer_each = grant_each if request.url.path.endswith("/approve") else deny_task_requests
         return _page(request, "answered.html", each=await answer_chosen(client, chosen, said, who, answer_each))
 
     return await _taken(request, act, lambda sent: _answers(request, client, chosen, sent), "answers")
@@ -260,7 +280,7 @@ class SpendingPageQuery(SpendingQuery):
 
 
 @pages.get("/spending")
-async def spending_page(
+async def render_spending_page(
     request: Request,
     client: Asking,
     query: Annotated[SpendingPageQuery, Query()],
@@ -274,13 +294,13 @@ async def spending_page(
         back = SentForm("days", typed, {"since": str(error)}, status=400)
         asked = query.replace(since=None, until=None)
         spending = await asked.answer(client)
-    days = spent_days(spending, query.by)
+    days = build_daily_spending_chart(spending, query.by)
     session = query.session or ""
     return _page(request, "spending.html", back=back, spending=spending, days=days, by=query.by, session=session)
 
 
 @pages.get("/sessions")
-async def sessions_page(request: Request, client: Asking, first: First = 0) -> HTMLResponse:
+async def render_sessions_page(request: Request, client: Asking, first: First = 0) -> HTMLResponse:
     """Lines of work, those with the newest tasks before others."""
     found = await client.sessions(first, MOST_ON_A_PAGE + 1)
     behind = first + MOST_ON_A_PAGE if len(found) > MOST_ON_A_PAGE else None
@@ -291,7 +311,7 @@ SessionName = Annotated[str, Query(min_length=1, max_length=200)]
 
 
 @pages.get("/session")
-async def session_page(request: Request, client: Asking, name: SessionName) -> HTMLResponse:
+async def render_session_page(request: Request, client: Asking, name: SessionName) -> HTMLResponse:
     """One line of work: its newest tasks, what they spent, and the form for what all of them may spend."""
     return await _session(request, client, name)
 
@@ -310,10 +330,10 @@ async def session_limit_by_form(request: Request, client: Asking) -> Response:
     """Set what all tasks of a session may spend together; nothing given: without a limit."""
 
     async def act(form: FormData) -> Response:
-        name, faults = _field(form, "name"), Faults()
+        name, faults = _field(form, "name"), FormErrorCollector()
         limit = Limit()
         with faults.at("budget"):
-            limit = session_limit(_field(form, "budget") or None)
+            limit = parse_session_limit(_field(form, "budget") or None)
         faults.refuse()
         await client.set_session_limit(name, limit)
         return await _session(request, client, name, limit)
@@ -323,7 +343,7 @@ async def session_limit_by_form(request: Request, client: Asking) -> Response:
     )
 
 
-class FoundStretch(NamedTuple):
+class MemoryMatchView(NamedTuple):
     """What memory found, for people."""
 
     where: str
@@ -335,7 +355,7 @@ class FoundStretch(NamedTuple):
 
 
 @pages.get("/memory")
-async def memory_page(
+async def render_memory_page(
     request: Request,
     client: Asking,
     who: Who,
@@ -344,13 +364,13 @@ async def memory_page(
 ) -> HTMLResponse:
     """What agents would recall."""
     asked = query.strip()
-    wish = MemoryWish(query=asked, session=session.strip() or None) if asked else None
+    wish = MemorySearchRequest(query=asked, session=session.strip() or None) if asked else None
     found, status, remark = (), 200, ""
     try:
-        found = () if wish is None else await recalled_for(request, client, who, wish)
+        found = () if wish is None else await recall_for_tenant(request, client, who, wish)
     except (BadInput, MemoryUnavailable, Unreachable) as error:
-        status, _, remark = problem_of(error)
-    hits = await run_in_threadpool(lambda: [with_matches(asked, one) for one in found])
+        status, _, remark = convert_exception_to_problem(error)
+    hits = await run_in_threadpool(lambda: [build_memory_match_view(asked, one) for one in found])
     if found and not any(matched for hit in hits for _, matched in hit.parts):
         remark = NOTHING_FITS
     return _page(
@@ -358,22 +378,24 @@ async def memory_page(
     )
 
 
-def with_matches(query: str, found: Excerpt) -> FoundStretch:
+def build_memory_match_view(query: str, found: Excerpt) -> MemoryMatchView:
     """One stretch, with the words that match apart."""
     # The libraries that tell words apart take a while to load.
-    from waystation.documents.search_terms import matches  # noqa: PLC0415
+    from waystation.documents.search_terms import find_term_spans  # noqa: PLC0415
 
     parts: list[tuple[str, bool]] = []
     read = 0
-    for start, end in matches(query, found.text):
+    for start, end in find_term_spans(query, found.text):
         parts += [(found.text[read:start], False), (found.text[start:end], True)]
         read = end
     best = found.best.passage
-    return FoundStretch(where(best), best.created, found.best.score, best.task_id, (*parts, (found.text[read:], False)))
+    return MemoryMatchView(
+        format_passage_origin(best), best.created, found.best.score, best.task_id, (*parts, (found.text[read:], False))
+    )
 
 
 @pages.get("/tasks/{task}")
-async def task_page(
+async def render_task_page(
     request: Request,
     client: Asking,
     feed: Feeding,
@@ -396,13 +418,13 @@ async def _task(
 ) -> Response:
     task_id = await client.resolve(task)
     seen = await client.newest_event()
-    parts = await shown_task(client, task_id, await feed.known.of(task_id))
+    parts = await build_task_page_view(client, task_id, await feed.known.of(task_id))
     progress = parts.view.progress
     follows, waiting = not progress.phase.over or (since is not None and parts.ended <= since), pending(progress)
     forms = {f"answer-{task_id}-{one.approval.request_id}" for one in waiting}
     forms |= {"fork" if progress.phase.over else "tell"}
     if back.form and back.form not in forms:
-        return error_page(request, back.status, "Not taken", back.reason, back.shown)
+        return render_error_page(request, back.status, "Not taken", back.reason, back.shown)
     return _page(
         request,
         "task.html",
@@ -416,7 +438,7 @@ async def _task(
 
 
 @pages.get("/tasks/{task}/run.html")
-async def run_page(client: Asking, task: TaskPath) -> Response:
+async def render_run_page(client: Asking, task: TaskPath) -> Response:
     """The whole run as one file, to keep or to send."""
     task_id = await client.resolve(task)
     named = {"content-disposition": f'attachment; filename="{task_id}.html"'}
@@ -424,19 +446,19 @@ async def run_page(client: Asking, task: TaskPath) -> Response:
 
 
 @pages.get("/tasks/{task}/report")
-async def report_page_beside(
+async def render_report_page(
     request: Request, client: Asking, task: TaskPath, source: Annotated[int, Query(ge=0, le=100_000)] = 0
 ) -> HTMLResponse:
     """The report, and beside it what one of its citations leads to."""
     task_id = await client.resolve(task)
-    report = await exported_of(client, await client.last_known(task_id))
+    report = await load_exported_report(client, await client.last_known(task_id))
     if report is None:
         raise BadInput(f"{task_id} has no report yet")
     cited = next((one for one in report.sources if one.number == source), None)
     lines, remark = (), ""
     if cited is not None:
         try:
-            lines = cited_lines(await client.document_text(task_id, cited.document), cited)
+            lines = extract_cited_lines(await client.document_text(task_id, cited.document), cited)
         except BadInput as gone:
             remark = str(gone)
     return _page(
@@ -444,7 +466,7 @@ async def report_page_beside(
         "report.html",
         task_id=task_id,
         title=report.title,
-        report=await report_markup(report, task_id),
+        report=await render_report_markup(report, task_id),
         source=cited,
         lines=lines,
         remark=remark,
@@ -452,7 +474,7 @@ async def report_page_beside(
 
 
 @pages.get("/tasks/{task}/draft")
-async def draft_page(request: Request, client: Asking, making: Making, task: TaskPath) -> HTMLResponse:
+async def render_draft_page(request: Request, client: Asking, making: Making, task: TaskPath) -> HTMLResponse:
     """What the task would deliver if it ended now."""
     found = await making.draft(client, await client.resolve(task))
     return _page(
@@ -460,25 +482,27 @@ async def draft_page(request: Request, client: Asking, making: Making, task: Tas
         "draft.html",
         task_id=found.report.task_id,
         phase=found.report.phase,
-        report=await report_markup(await run_in_threadpool(exported, found), found.report.task_id, "file"),
+        report=await render_report_markup(
+            await run_in_threadpool(export_found_report, found), found.report.task_id, "file"
+        ),
     )
 
 
 @pages.get("/tasks/{task}/agents/{agent}")
-async def agent_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
+async def render_agent_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
     """Everything that one agent said and was told."""
     task_id = await client.resolve(task)
-    log = shown(await client.transcript(task_id, agent))
-    over, links = await client.is_over(task_id), Links(task_id, "pages")
+    log = build_transcript_view(await client.transcript(task_id, agent))
+    over, links = await client.is_over(task_id), LinkBuilder(task_id, "pages")
     return _page(request, "agent.html", task_id=task_id, agent=agent, log=log, over=over, links=links)
 
 
 @pages.get("/tasks/{task}/agents/{agent}/compactions")
-async def compactions_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
+async def render_compactions_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
     """What of that the compactions of the agent kept, and what they lost. To find it takes a while."""
     task_id = await client.resolve(task)
     audits = [one for found in await client.audits(task_id, agent) for one in found.compactions]
-    links = Links(task_id, "pages")
+    links = LinkBuilder(task_id, "pages")
     return _page(request, "compactions.html", task_id=task_id, agent=agent, audits=audits, links=links)
 
 
@@ -493,17 +517,21 @@ async def submit_by_form(request: Request, client: Asking, who: Who) -> Response
 
 
 async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
-    """Raises FormRefused, and as `Client.submit` does."""
+    """Raises FormValidationError, and as `Client.submit` does."""
     files = [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
-    request_id, faults, loaded = _field(form, "request_id") or token_hex(8), Faults(), Loaded(documents=())
+    request_id, faults, loaded = (
+        _field(form, "request_id") or token_hex(8),
+        FormErrorCollector(),
+        DocumentLoadResult(documents=()),
+    )
     session = _field(form, "session") or own_session(request_id)
     documents: Sequence[SourceDocument] = ()
     with faults.at("documents"):
-        loaded = await uploaded(files)
-        documents = await documents_for(client, session, loaded.documents)
+        loaded = await load_uploads(files)
+        documents = await resolve_documents(client, session, loaded.documents)
     faults.left_out = loaded.left_out
     with faults.at("budget"):
-        task_budget(_field(form, "budget"))
+        parse_task_budget(_field(form, "budget"))
     new = faults.valid(
         lambda: NewTask(
             question=_field(form, "question"),
@@ -512,10 +540,10 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
             review_plan=True if _field(form, "review_plan") else None,
         )
     )
-    asked = request_for(who.tenant, new, session, request_id, loaded.left_out)
+    asked = build_task_request(who.tenant, new, session, request_id, loaded.left_out)
     if cause := await _impossible(client, asked):
         about_budget = asked.budget and not await _impossible(client, asked.replace(budget=None))
-        raise FormRefused({"budget" if about_budget else WHOLE: cause}, loaded.left_out)
+        raise FormValidationError({"budget" if about_budget else WHOLE: cause}, loaded.left_out)
     submitted = await client.submit(asked, documents)
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 
@@ -539,9 +567,9 @@ async def approve_by_form(request: Request, client: Asking, feed: Feeding, who: 
     """Grant the one request that the form names."""
 
     async def act(form: FormData) -> Response:
-        faults = Faults()
+        faults = FormErrorCollector()
         with faults.at("add"):
-            granted_limit(_field(form, "add"))
+            parse_grant_limit(_field(form, "add"))
         given = faults.valid(lambda: Grant(**_answer_of(form), add=_field(form, "add") or None))
         return _after(task, await grant(client, task, given, who))
 
@@ -553,18 +581,18 @@ async def deny_by_form(request: Request, client: Asking, feed: Feeding, who: Who
     """Refuse the one request that the form names."""
 
     async def act(form: FormData) -> Response:
-        return _after(task, await refuse(client, task, Denial.model_validate(_answer_of(form)), who))
+        return _after(task, await deny_task_request(client, task, Denial.model_validate(_answer_of(form)), who))
 
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), _answers_form(task))
 
 
 @pages.post("/tasks/{task}/tell")
-async def tell_by_form(request: Request, client: Asking, feed: Feeding, who: Who, task: TaskPath) -> Response:
+async def send_message_by_form(request: Request, client: Asking, feed: Feeding, who: Who, task: TaskPath) -> Response:
     """Tell the task's agents something."""
 
     async def act(form: FormData) -> Response:
-        task_id, faults = await client.resolve(task), Faults()
-        said = faults.valid(lambda: NewWords(message=_field(form, "message"), by=_field(form, "by")))
+        task_id, faults = await client.resolve(task), FormErrorCollector()
+        said = faults.valid(lambda: NewMessage(message=_field(form, "message"), by=_field(form, "by")))
         with faults.at("message"):
             return _after(task, await client.tell(task_id, said.message, who.name or said.by))
         raise faults.refusal
@@ -582,7 +610,7 @@ async def edit_by_form(request: Request, client: Asking, who: Who, task: TaskPat
         )
         task_id, since = await client.resolve(task), await client.newest_event()
         over = await client.is_over(task_id)
-        answer = await change(client, task_id, wanted, who)
+        answer = await edit_agent_context(client, task_id, wanted, who)
         if answer.outcome == "refused" or not over:
             return _after(task, answer)
         await _going_on(client, task_id, since)
@@ -604,9 +632,9 @@ async def fork_by_form(request: Request, client: Asking, feed: Feeding, task: Ta
     """A new task with what this one has finished, from a step on."""
 
     async def act(form: FormData) -> Response:
-        faults = Faults()
+        faults = FormErrorCollector()
         with faults.at("budget"):
-            task_budget(_field(form, "budget"))
+            parse_task_budget(_field(form, "budget"))
         wanted = faults.valid(lambda: NewFork(step=_field(form, "step"), budget=_field(form, "budget") or None))
         submitted = await fork_off(client, task, wanted, _field(form, "request_id") or token_hex(8))
         return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
@@ -625,8 +653,8 @@ async def cancel_by_form(request: Request, client: Asking, task: TaskPath) -> Re
 
 
 def _after(task: str, answer: Answer) -> Response:
-    """The way back to the task. Raises FormRefused where the answer had no effect."""
+    """The way back to the task. Raises FormValidationError where the answer had no effect."""
     if answer.outcome == "refused":
         about = "add" if is_about_amount(answer.reason) else WHOLE
-        raise FormRefused({about: answer.reason}, status=HTTPStatus.CONFLICT)
+        raise FormValidationError({about: answer.reason}, status=HTTPStatus.CONFLICT)
     return RedirectResponse(f"/tasks/{task}", 303)

@@ -52,7 +52,7 @@ class Edge(NamedTuple):
     y2: int
 
 
-class Picture(NamedTuple):
+class PlanDiagram(NamedTuple):
     """The plan as boxes, those that need others to the right of them."""
 
     width: int
@@ -61,7 +61,7 @@ class Picture(NamedTuple):
     lines: tuple[Edge, ...]
 
 
-def picture(version: PlanVersion, states: dict[str, str]) -> Picture:
+def build_plan_diagram(version: PlanVersion, states: dict[str, str]) -> PlanDiagram:
     """Where each step of a plan stands. Plans have no circles."""
     column: dict[str, int] = {}
     for _ in version.plan.steps:
@@ -79,14 +79,14 @@ def picture(version: PlanVersion, states: dict[str, str]) -> Picture:
     lines = tuple(_edge(boxes[need], boxes[step.id]) for step in version.plan.steps for need in step.needs)
     width = (max(filled, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X + 4
     height = max(filled.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y + 4
-    return Picture(width, height, tuple(boxes.values()), lines)
+    return PlanDiagram(width, height, tuple(boxes.values()), lines)
 
 
 def _edge(first: Box, then: Box) -> Edge:
     return Edge(first.x + BOX_WIDTH, first.y + BOX_HEIGHT // 2, then.x, then.y + BOX_HEIGHT // 2)
 
 
-class Mark(NamedTuple):
+class TimelineSpan(NamedTuple):
     """A stretch, or a moment, in a lane. `message` is where its link leads; empty: it has none."""
 
     kind: MarkKind
@@ -96,17 +96,17 @@ class Mark(NamedTuple):
     message: str = ""
 
 
-class AgentLane(NamedTuple):
+class AgentTimeline(NamedTuple):
     """One agent."""
 
     agent: str
     y: int
-    marks: tuple[Mark, ...]
+    marks: tuple[TimelineSpan, ...]
     context: str
     """Points of a line: how full the context was, by call; empty under two calls."""
 
 
-class Tick(NamedTuple):
+class AxisTick(NamedTuple):
     """A moment over the lanes."""
 
     x: float
@@ -119,8 +119,8 @@ class Timeline(NamedTuple):
     width: int
     height: int
     left: int
-    lanes: tuple[AgentLane, ...]
-    ticks: tuple[Tick, ...]
+    lanes: tuple[AgentTimeline, ...]
+    ticks: tuple[AxisTick, ...]
 
 
 class TimeAxis(NamedTuple):
@@ -135,17 +135,17 @@ class TimeAxis(NamedTuple):
         return round(LEFT + (WIDTH - LEFT - 10) * (moment - self.first).total_seconds() / whole, 1)
 
 
-def time_axis(events: Sequence[TaskEvent], now: datetime | None) -> TimeAxis:
+def build_time_axis(events: Sequence[TaskEvent], now: datetime | None) -> TimeAxis:
     """From a task's first event to its last one, or to `now` while it is not over."""
     return TimeAxis(events[0].at, max([events[-1].at, *([now] if now else [])]))
 
 
-def timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | None:
+def build_timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | None:
     """The picture of a task's events; `now` while it is not over. None where no agent has begun."""
     of_agents = [one for one in events if one.agent]
     if not of_agents:
         return None
-    clock = time_axis(events, now)
+    clock = build_time_axis(events, now)
     by_agent: defaultdict[str, list[TaskEvent]] = defaultdict(list)
     for one in events:
         agent = one.agent or (PLANNING_ID if one.kind == "planned" and PLANNING_ID in by_agent else "")
@@ -153,24 +153,26 @@ def timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | No
             by_agent[agent].append(one)
     fullest = max([one.context for one in of_agents]) or 1
     lanes = tuple(
-        AgentLane(agent, TOP + row * ROW, _marks(own, clock, now), _context(own, clock, TOP + row * ROW, fullest))
+        AgentTimeline(agent, TOP + row * ROW, _marks(own, clock, now), _context(own, clock, TOP + row * ROW, fullest))
         for row, (agent, own) in enumerate(by_agent.items())
     )
     return Timeline(WIDTH, TOP + len(lanes) * ROW + 6, LEFT, lanes, _ticks(clock))
 
 
-def _marks(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> tuple[Mark, ...]:
+def _marks(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> tuple[TimelineSpan, ...]:
     found = [*_legs(events, clock, now), *_pauses(events, clock, now), *_calls(events, clock)]
     for one in events:
         if one.kind in {"compacted", "rewound"}:
             kind: MarkKind = "rewound" if one.kind == "rewound" else "compacted"
-            found.append(Mark(kind, clock.at(one.at), THINNEST, f"{one.detail}, {one.reference}", f"c-{one.reference}"))
+            found.append(
+                TimelineSpan(kind, clock.at(one.at), THINNEST, f"{one.detail}, {one.reference}", f"c-{one.reference}")
+            )
     return tuple(found)
 
 
-def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[Mark]:
+def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[TimelineSpan]:
     """From the attempt that took the agent over to the leg's end."""
-    found: list[Mark] = []
+    found: list[TimelineSpan] = []
     began: datetime | None = None
     passed_on = False
     for one in events:
@@ -178,7 +180,9 @@ def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) ->
             case "taken":
                 if began is not None and not passed_on:
                     # The attempt before it was killed, or lost its worker.
-                    found.append(Mark("again", clock.at(one.at), THINNEST, f"taken over by attempt {one.reference}"))
+                    found.append(
+                        TimelineSpan("again", clock.at(one.at), THINNEST, f"taken over by attempt {one.reference}")
+                    )
                 began, passed_on = began or one.at, False
             case "compacted" | "edited" | "rewound":
                 # Who did it between two legs had taken the agent over for that.
@@ -197,9 +201,9 @@ def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) ->
     return found
 
 
-def _pauses(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[Mark]:
+def _pauses(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[TimelineSpan]:
     """From a request to its answer."""
-    found: list[Mark] = []
+    found: list[TimelineSpan] = []
     asked: datetime | None = None
     for one in events:
         if one.kind == "asked":
@@ -212,9 +216,9 @@ def _pauses(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) 
     return found
 
 
-def _calls(events: Sequence[TaskEvent], clock: TimeAxis) -> list[Mark]:
+def _calls(events: Sequence[TaskEvent], clock: TimeAxis) -> list[TimelineSpan]:
     """From each call to its reply; one that was never answered is told apart."""
-    found: list[Mark] = []
+    found: list[TimelineSpan] = []
     called: TaskEvent | None = None
     for one in events:
         if one.kind == "called":
@@ -231,7 +235,7 @@ def _calls(events: Sequence[TaskEvent], clock: TimeAxis) -> list[Mark]:
     return _together(found)
 
 
-def _together(calls: Sequence[Mark]) -> list[Mark]:
+def _together(calls: Sequence[TimelineSpan]) -> list[TimelineSpan]:
     """At most so many of those that were answered, each with what the first of its calls leads to."""
     answered = [one for one in calls if one.kind == "call"]
     size = -(-len(answered) // MOST_CALLS)
@@ -246,19 +250,21 @@ def _together(calls: Sequence[Mark]) -> list[Mark]:
     return found
 
 
-def _stretch(kind: MarkKind, first: datetime, last: datetime, clock: TimeAxis, title: str, message: str = "") -> Mark:
+def _stretch(
+    kind: MarkKind, first: datetime, last: datetime, clock: TimeAxis, title: str, message: str = ""
+) -> TimelineSpan:
     x = clock.at(first)
-    return Mark(kind, x, max(THINNEST, round(clock.at(last) - x, 1)), title, message)
+    return TimelineSpan(kind, x, max(THINNEST, round(clock.at(last) - x, 1)), title, message)
 
 
 def _context(events: Sequence[TaskEvent], clock: TimeAxis, y: int, fullest: int) -> str:
     calls = [one for one in events if one.context]
     if len(calls) < 2:
         return ""
-    return line_of((clock.at(one.at), y + ROW - 4 - (ROW - 8) * one.context / fullest) for one in calls)
+    return format_polyline_points((clock.at(one.at), y + ROW - 4 - (ROW - 8) * one.context / fullest) for one in calls)
 
 
-def line_of(points: Iterable[tuple[float, float]]) -> str:
+def format_polyline_points(points: Iterable[tuple[float, float]]) -> str:
     """The points of a line, without those that stand where the one before them does; the last is kept."""
     found: list[tuple[float, float]] = []
     for x, y in points:
@@ -269,10 +275,10 @@ def line_of(points: Iterable[tuple[float, float]]) -> str:
     return " ".join(f"{x:g},{round(y, 1):g}" for x, y in found)
 
 
-def _ticks(clock: TimeAxis) -> tuple[Tick, ...]:
+def _ticks(clock: TimeAxis) -> tuple[AxisTick, ...]:
     """At round moments: what was rounded for its words alone would stand at the wrong place."""
     whole = (clock.last - clock.first).total_seconds()
     step = next((one for one in TICK_STEPS if one * MOST_TICKS >= whole), whole)
     size, unit = next(one for one in TICK_UNITS if one[0] <= max(step, 1))
     each = [step * number for number in range(1 + int(whole / step))]
-    return tuple(Tick(clock.at(clock.first + timedelta(seconds=at)), f"{at / size:.4g} {unit}") for at in each)
+    return tuple(AxisTick(clock.at(clock.first + timedelta(seconds=at)), f"{at / size:.4g} {unit}") for at in each)

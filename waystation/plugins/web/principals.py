@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, TypeAdapter, ValidationError
 
 from waystation.config.settings import Settings
-from waystation.documents.sources import hidden_below
+from waystation.documents.sources import is_hidden_below
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
-from waystation.kernel.files import opened_private, private_folder, write_private
+from waystation.kernel.files import create_private_folder, open_private_file, write_private_file
 from waystation.kernel.permissions import PERMITS, Permit
 from waystation.kernel.value import Value
-from waystation.security.untrusted import USUAL, one_line
+from waystation.security.untrusted import USUAL, sanitize_line
 from waystation.tasks.approvals import Verified
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def new_token() -> str:
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
-def address_here(port: int, token: str) -> str:
+def build_local_sign_in_url(port: int, token: str) -> str:
     """Where a person of this machine signs in."""
     return f"http://127.0.0.1:{port}/?token={token}"
 
@@ -74,7 +74,7 @@ class Principal(Value):
     proof: str = ""
     """By what the name is known, in words for the audit."""
 
-    def may(self, wanted: Permit) -> bool:
+    def has_permission(self, wanted: Permit) -> bool:
         """Whether the role reaches so far."""
         return self.role != "assistant" and PERMITS.index(wanted) <= PERMITS.index(self.role)
 
@@ -107,7 +107,7 @@ class ApiKey(Value):
 _KEPT = TypeAdapter(tuple[ApiKey, ...])
 
 
-class ApiKeys:
+class ApiKeyStore:
     """The keys of one home folder."""
 
     def __init__(self, path: Path) -> None:
@@ -166,12 +166,12 @@ class ApiKeys:
     @contextmanager
     def _alone(self) -> Generator[None]:
         """Two who change it at once do so one after the other: the later would undo what the earlier has done."""
-        with opened_private(private_folder(self.path.parent) / f"{self.path.name}.lock") as lock:
+        with open_private_file(create_private_folder(self.path.parent) / f"{self.path.name}.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _keep(self, keys: tuple[ApiKey, ...]) -> None:
-        write_private(self.path, _KEPT.dump_json(keys, indent=1))
+        write_private_file(self.path, _KEPT.dump_json(keys, indent=1))
 
 
 def _digest(opened: str) -> str:
@@ -196,7 +196,7 @@ class _Claims(Value):
     role: Permit
 
 
-class OpenIdTokens:
+class OpenIdTokenVerifier:
     """Checks tokens by the keys that their provider publishes, as they were within `KEYS_KEPT`: one that was taken back
     opens nothing then.
 
@@ -261,10 +261,10 @@ def _published(address: str) -> "PyJWKClient":
     return Published(address, lifespan=KEYS_KEPT.total_seconds(), timeout=KEYS_TIMEOUT)
 
 
-class Identities:
+class Authenticator:
     """Everybody whom this server knows beside whoever has its printed token."""
 
-    def __init__(self, keys: ApiKeys, openid: OpenIdTokens | None = None) -> None:
+    def __init__(self, keys: ApiKeyStore, openid: OpenIdTokenVerifier | None = None) -> None:
         self.keys = keys
         self._openid = openid
 
@@ -288,7 +288,7 @@ Answers = Literal["person", "client", "nobody"]
 """Who approves what the tasks of an assistant ask for."""
 
 
-class AssistantRights(Value):
+class AssistantPolicy(Value):
     """What one assistant may."""
 
     name: str
@@ -333,7 +333,7 @@ class AssistantRights(Value):
         """By whom its answers and words are said to be."""
         return f"{self.name} (MCP)"
 
-    def named_servers(self, wanted: Sequence[str] | None) -> tuple[str, ...]:
+    def resolve_servers(self, wanted: Sequence[str] | None) -> tuple[str, ...]:
         """Those of a task; the usual ones where none are named, whatever others name in its session. Raises BadInput
         for what it may not name.
         """
@@ -359,7 +359,8 @@ class AssistantRights(Value):
                 return found
         listed = ", ".join(map(str, self.roots))
         raise BadInput(
-            f"{one_line(written)!r} is nothing that may be read below {listed}: give a path there, or the text itself"
+            f"{sanitize_line(written)!r} is nothing that may be read below {listed}: give a path there, or the text "
+            "itself"
         )
 
 
@@ -373,4 +374,4 @@ def _below(root: Path, written: str) -> Path | None:
             return None
     except OSError:  # too long a name
         return None
-    return None if hidden_below(root, found) else found
+    return None if is_hidden_below(root, found) else found

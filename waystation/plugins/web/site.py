@@ -9,19 +9,21 @@ from typing import Any
 
 from waystation.client import Client
 from waystation.config.settings import Settings
-from waystation.plugins.web.access import SignIn
+from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.api import v1
-from waystation.plugins.web.app import LetIn, Site, SiteServer, application
+from waystation.plugins.web.app import ServerDeps, SiteConfig, SiteServer, create_app
 from waystation.plugins.web.assistants import Assistant
 from waystation.plugins.web.mcp import AssistantServer
-from waystation.plugins.web.pages import error_page, pages
-from waystation.plugins.web.principals import AssistantRights, Identities
+from waystation.plugins.web.pages import pages, render_error_page
+from waystation.plugins.web.principals import AssistantPolicy, Authenticator
 from waystation.plugins.web.task_page import FOLDER
 from workers.memory import MemoryReader
 
 
 @asynccontextmanager
-async def opened_site(settings: Settings, identities: Identities, access: SignIn) -> AsyncGenerator[SiteServer]:
+async def open_site_server(
+    settings: Settings, identities: Authenticator, access: AccessPolicy
+) -> AsyncGenerator[SiteServer]:
     """The server of these settings' tasks, before it answers anybody. What it opens is closed at the end.
 
     Args:
@@ -41,25 +43,25 @@ async def opened_site(settings: Settings, identities: Identities, access: SignIn
         client = await stack.enter_async_context(await connected(settings.tenant))
         memory = await stack.enter_async_context(aclosing(MemoryReader(settings)))
         page = f"https://{access.names[0]}/tasks/" if access.names else f"http://127.0.0.1:{access.port}/tasks/"
-        assistant = Assistant(client, settings, AssistantRights.of(settings), memory, page)
-        site = Site(v1, pages, FOLDER / "static", error_page, AssistantServer(assistant))
-        let_in = LetIn(access, identities, connected, memory)
-        yield SiteServer(application(site, client, settings.tenant, let_in))
+        assistant = Assistant(client, settings, AssistantPolicy.of(settings), memory, page)
+        site = SiteConfig(v1, pages, FOLDER / "static", render_error_page, AssistantServer(assistant))
+        let_in = ServerDeps(access, identities, connected, memory)
+        yield SiteServer(create_app(site, client, settings.tenant, let_in))
 
 
 class SiteThread:
     """The site in a thread, with an event loop of its own: a page that takes long delays no worker."""
 
-    def __init__(self, settings: Settings, identities: Identities, listener: socket, token: str) -> None:
+    def __init__(self, settings: Settings, identities: Authenticator, listener: socket, token: str) -> None:
         """Begin to open it. It closes the listener when it ends."""
         self._settings, self._identities, self._listener = settings, identities, listener
-        self._access = SignIn(token=token, port=int(listener.getsockname()[1]))
+        self._access = AccessPolicy(token=token, port=int(listener.getsockname()[1]))
         self._stop = Future[Callable[[], object]]()
         """How it is ended, once it is open."""
         self._thread = ThreadPoolExecutor(1, "pages")
         self._ended = self._thread.submit(self._run)
 
-    async def until_ended(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Wait for as long as it answers. Raises what ended it."""
         await asyncio.wrap_future(self._ended)
 
@@ -79,8 +81,11 @@ class SiteThread:
             asyncio.run(self._serve())
 
     async def _serve(self) -> None:
-        async with opened_site(self._settings, self._identities, self._access) as server:
-            serving, loop = asyncio.create_task(server.until_cancelled(self._listener)), asyncio.get_running_loop()
+        async with open_site_server(self._settings, self._identities, self._access) as server:
+            serving, loop = (
+                asyncio.create_task(server.serve_until_cancelled(self._listener)),
+                asyncio.get_running_loop(),
+            )
 
             def stop() -> None:
                 if not loop.is_closed():

@@ -15,22 +15,30 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.concurrency import run_in_threadpool
 
-from waystation.agents.agent_run import unanswered_text
+from waystation.agents.agent_run import format_unanswered_call
 from waystation.client import Client
 from waystation.client.exports import FoundReport
-from waystation.client.sessions import unheeded_text
-from waystation.context.audit import shown
-from waystation.kernel.amount import amount_text, cents, dollars, limit_text, used_text
+from waystation.client.sessions import get_ignored_message_reason
+from waystation.context.audit import build_transcript_view
+from waystation.kernel.amount import format_amount, format_limit, format_usd, format_usd_short, format_used_amount
 from waystation.kernel.clock import utc_now
-from waystation.kernel.text import counted
+from waystation.kernel.text import format_count
 from waystation.plugins.exports.page import report_body
-from waystation.plugins.web.charts import Curve, bar, curves
-from waystation.plugins.web.listeners import KnownEvents
-from waystation.plugins.web.pictures import BOX_HEIGHT, BOX_WIDTH, Picture, Timeline, picture, time_axis, timeline
+from waystation.plugins.web.charts import SpendingChart, build_budget_bar, build_spending_charts
+from waystation.plugins.web.listeners import TaskEventCache
+from waystation.plugins.web.pictures import (
+    BOX_HEIGHT,
+    BOX_WIDTH,
+    PlanDiagram,
+    Timeline,
+    build_plan_diagram,
+    build_time_axis,
+    build_timeline,
+)
 from waystation.privacy.policy import PLACEHOLDER
 from waystation.reports.blocks import ExportedReport, Imprint, NumberedSource, stored_report
 from waystation.reports.markdown import exported_report
-from waystation.security.untrusted import one_line, plain, said_name
+from waystation.security.untrusted import plain, render_claimed_name, sanitize_line
 from waystation.tasks.approvals import plan_waits
 from waystation.tasks.details import (
     answer_text,
@@ -55,11 +63,11 @@ def _finalized(value: object) -> object:
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
+def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
     """What a person should know before answering, in rows."""
     asked = one.approval
     if asked.about_plan:
-        steps = tuple((step.role, f"{step.title}, with {limit_text(step.limit)}") for step in one.steps)
+        steps = tuple((step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps)
         return (*steps, ("if approved", "its steps begin"), ("if denied", plan_waits(asked)[1]))
     if asked.action is not None:
         return (
@@ -67,7 +75,7 @@ def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
             ("if denied", f"{asked.agent} goes on without it, and reads your note"),
             ("not shown", hidden_text(one.task_id, asked.agent, asked.action)),
         )
-    rows = [("it has spent", amount_text(asked.spent))]
+    rows = [("it has spent", format_amount(asked.spent))]
     if asked.reason:
         rows.append(("why", asked.reason))
     else:
@@ -82,23 +90,26 @@ _NO_QUOTES = str.maketrans(dict.fromkeys('“”„‟«»"', "'"))
 """A title that closes its quotation would go on as a word of ours."""
 
 
-def asking_text(one: PendingApproval) -> str:
+def format_approval_request(one: PendingApproval) -> str:
     """What is asked, in a text, the same whenever it is said: an answer counts for what the person has read."""
     request = one.approval
-    about = f"in {one.task_id}, “{one_line(one.title).translate(_NO_QUOTES)}”"
-    told = "\n".join(f"{name}: {one_line(words)}" for name, words in for_what(one) if words)
+    about = f"in {one.task_id}, “{sanitize_line(one.title).translate(_NO_QUOTES)}”"
+    told = "\n".join(f"{name}: {sanitize_line(words)}" for name, words in build_approval_rows(one) if words)
     if request.about_plan:
         return f"A {plan_waits(request)[0]} {about}.\n{told}"
     if request.action is not None:
-        called = f"{request.agent} asks to call {one_line(request.action.tool)} {about}"
+        called = f"{request.agent} asks to call {sanitize_line(request.action.tool)} {about}"
         return f"{called}:\n{plain(request.action.text)}\n{told}"
     if request.reason:
-        return f"{request.agent} {about} makes no more calls: {one_line(request.reason)}. See to that, then approve."
+        return (
+            f"{request.agent} {about} makes no more calls: {sanitize_line(request.reason)}. See to that, then approve."
+        )
     cause = request.outlook.unanswered if request.outlook is not None else ""
-    why = f"; {one_line(unanswered_text(cause))}" if cause else ""
+    why = f"; {sanitize_line(format_unanswered_call(cause))}" if cause else ""
     return (
-        f"{request.agent} asks for {amount_text(request.asked)} more {about}. It has spent "
-        f"{used_text(request.spent, request.limit)}{why}; at least {amount_text(request.needed)} are needed to go on."
+        f"{request.agent} asks for {format_amount(request.asked)} more {about}. It has spent "
+        f"{format_used_amount(request.spent, request.limit)}{why}; at least {format_amount(request.needed)} are "
+        "needed to go on."
     )
 
 
@@ -111,30 +122,30 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _SHOWN: Mapping[str, object] = {
-    "bar": bar,
-    "for_what": for_what,
+    "bar": build_budget_bar,
+    "for_what": build_approval_rows,
     "answered": partial(answer_text, over=True),
     "written": partial(json.dumps, ensure_ascii=False, indent=1),
     "moment": moment_text,
     "span": span_text,
-    "name": said_name,
-    "amount": amount_text,
-    "limit": limit_text,
-    "money": cents,
-    "exact": dollars,
-    "counted": counted,
-    "unheeded": unheeded_text,
+    "name": render_claimed_name,
+    "amount": format_amount,
+    "limit": format_limit,
+    "money": format_usd_short,
+    "exact": format_usd,
+    "counted": format_count,
+    "unheeded": get_ignored_message_reason,
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
 }
 """What every template may ask for."""
 
 
-def rendered(name: str, **shown_there: object) -> str:
+def render_template(name: str, **shown_there: object) -> str:
     """The template with these."""
     return _TEMPLATES.get_template(name, globals=dict(_SHOWN)).render(**shown_there)
 
 
-class Links(NamedTuple):
+class LinkBuilder(NamedTuple):
     """Where names of agents and marks lead: to their pages, or to places of the same file."""
 
     task_id: str
@@ -153,48 +164,48 @@ class Links(NamedTuple):
         return place if self.kind == "pages" else f"{agent}--{place}"
 
 
-class ShownTask(NamedTuple):
+class TaskPageView(NamedTuple):
     """A task as its page shows it."""
 
     view: TaskView
     now: datetime
     bill: Bill
     lanes: Timeline | None
-    curves: tuple[Curve, ...]
-    graph: Picture | None
+    curves: tuple[SpendingChart, ...]
+    graph: PlanDiagram | None
     report: Markup | None
-    links: Links
+    links: LinkBuilder
     agents: tuple[str, ...]
     """Those that have done anything, in the order in which they began."""
     ended: int
     """Number of the event with which it ended last; 0 before."""
 
 
-async def shown_task(
+async def build_task_page_view(
     client: Client, task_id: str, events: Sequence[TaskEvent], kind: Literal["pages", "file"] = "pages"
-) -> ShownTask:
+) -> TaskPageView:
     """The task as it is now; where no server answers, as the store has it. Raises UnknownTask."""
     view = await client.with_stored(await client.with_origins(await client.last_known(task_id)))
     progress, now = view.progress, utc_now()
     states = {step.id: str(step.state) for step in progress.steps}
-    exported = await exported_of(client, view)
+    exported = await load_exported_report(client, view)
     payments = await client.payments(task_id)
     until = None if progress.phase.over else now
-    return ShownTask(
+    return TaskPageView(
         view=view,
         now=now,
         bill=payments.bill,
-        lanes=timeline(events, until),
-        curves=curves(payments, progress, time_axis(events, until)) if events else (),
-        graph=picture(view.plans[-1], states) if view.plans else None,
-        report=None if exported is None else await report_markup(exported, task_id, kind),
-        links=Links(task_id, kind),
+        lanes=build_timeline(events, until),
+        curves=build_spending_charts(payments, progress, build_time_axis(events, until)) if events else (),
+        graph=build_plan_diagram(view.plans[-1], states) if view.plans else None,
+        report=None if exported is None else await render_report_markup(exported, task_id, kind),
+        links=LinkBuilder(task_id, kind),
         agents=tuple(dict.fromkeys(one.agent for one in events if one.agent)),
         ended=max([one.number for one in events if one.kind == "ended"], default=0),
     )
 
 
-async def exported_of(client: Client, view: TaskView) -> ExportedReport | None:
+async def load_exported_report(client: Client, view: TaskView) -> ExportedReport | None:
     """The report that was delivered last, as it is sent; None where there is none."""
     progress = view.progress
     if progress.readable is None:
@@ -204,12 +215,14 @@ async def exported_of(client: Client, view: TaskView) -> ExportedReport | None:
     return await run_in_threadpool(lambda: exported_report(stored_report(text), imprint))
 
 
-def exported(found: FoundReport) -> ExportedReport:
+def export_found_report(found: FoundReport) -> ExportedReport:
     """A report or a draft that was looked up. In a thread: it may be long."""
     return exported_report(stored_report(found.report.report), found.imprint)
 
 
-async def report_markup(exported: ExportedReport, task_id: str, kind: Literal["pages", "file"] = "pages") -> Markup:
+async def render_report_markup(
+    exported: ExportedReport, task_id: str, kind: Literal["pages", "file"] = "pages"
+) -> Markup:
     """In a thread: a report may be long and made to be slow. The writer escapes every word of it."""
     page = f"/tasks/{task_id}/report" if kind == "pages" else ""
     return Markup(await run_in_threadpool(report_body, exported, page))
@@ -223,7 +236,7 @@ class CitedLine(NamedTuple):
     cited: bool
 
 
-def cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, ...]:
+def extract_cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, ...]:
     """The cited lines with what stands around them."""
     lines = text.split("\n")
     first, last = max(1, source.first_line - LINES_AROUND), min(len(lines), source.last_line + LINES_AROUND)
@@ -237,11 +250,11 @@ async def run_file(client: Client, task_id: str) -> str:
     """The whole run as one HTML file that loads nothing: the page of its task, its bill, and what every agent said and
     was told, with placeholders for what was redacted. Raises UnknownTask; BadInput where it was forgotten.
     """
-    parts = await shown_task(client, task_id, await KnownEvents(client).of(task_id), "file")
-    logs = {agent: shown(await client.transcript(task_id, agent)) for agent in parts.agents}
+    parts = await build_task_page_view(client, task_id, await TaskEventCache(client).of(task_id), "file")
+    logs = {agent: build_transcript_view(await client.transcript(task_id, agent)) for agent in parts.agents}
     style = Markup((FOLDER / "static" / "style.css").read_text(encoding="utf-8"))
     return await run_in_threadpool(
-        lambda: rendered(
+        lambda: render_template(
             "run.html",
             **parts._asdict(),
             policy=FILE_POLICY,
@@ -252,7 +265,7 @@ async def run_file(client: Client, task_id: str) -> str:
     )
 
 
-def placeholders_of(page: str) -> tuple[str, ...]:
+def find_placeholders(page: str) -> tuple[str, ...]:
     """Those that a page shows, each once."""
     return tuple(dict.fromkeys(PLACEHOLDER.findall(unescape(page))))
 

@@ -22,7 +22,7 @@ from temporalio.converter import (
 
 from waystation.kernel.cipher import Cipher
 from waystation.kernel.errors import WrongKey
-from waystation.kernel.temporal_names import sealed_for
+from waystation.kernel.temporal_names import get_encryption_context
 from waystation.tasks.signals import Sealed
 
 ENCODING, KEY_ID = "encoding", "encryption-key-id"
@@ -35,7 +35,7 @@ OPENED = "waystation-opened"
 """Metadata of a payload that was decrypted, inside this process. What comes with it from outside loses it."""
 
 
-class PayloadEncryption(PayloadCodec, WithSerializationContext):
+class EncryptionCodec(PayloadCodec, WithSerializationContext):
     """Encrypts payloads with one key, and decrypts those of several. Payloads that are plain pass as they are.
 
     Each is bound to the workflow that it is for: moved to another it does not open there, whatever it says of itself.
@@ -48,7 +48,7 @@ class PayloadEncryption(PayloadCodec, WithSerializationContext):
         self._prefix = ""
         self._workflow: bytes | None = None
 
-    def within_installation(self, prefix: str) -> Self:
+    def with_installation_prefix(self, prefix: str) -> Self:
         """The same for workflows whose ids have this prefix on the server."""
         within = copy(self)
         within._prefix = prefix
@@ -80,13 +80,13 @@ class PayloadEncryption(PayloadCodec, WithSerializationContext):
         return [self._decrypted(payload) for payload in payloads]
 
     def _name(self, namespace: str, workflow_id: str) -> bytes:
-        workflow = self._prefix + sealed_for(workflow_id.removeprefix(self._prefix))
+        workflow = self._prefix + get_encryption_context(workflow_id.removeprefix(self._prefix))
         return f"{namespace}\x00{workflow}".encode(errors="replace")
 
     def _encrypted(self, payload: Payload) -> Payload:
         if self._own is None:
             return payload
-        sealed = self.ciphers[self._own].seal(payload.SerializeToString(), _context(self._workflow))
+        sealed = self.ciphers[self._own].encrypt(payload.SerializeToString(), _context(self._workflow))
         whose = {} if self._workflow is None else {WORKFLOW: self._workflow}
         return Payload(metadata={ENCODING: ENCRYPTED, KEY_ID: self._own.encode(), **whose}, data=sealed)
 
@@ -99,7 +99,7 @@ class PayloadEncryption(PayloadCodec, WithSerializationContext):
         whose = payload.metadata.get(WORKFLOW)
         if whose is not None and self._workflow is not None and whose != self._workflow:
             raise WrongKey("a payload in Temporal was encrypted for another workflow: somebody has put it here")
-        return Payload.FromString(self.ciphers[key_id].unseal(payload.data, _context(whose)))
+        return Payload.FromString(self.ciphers[key_id].decrypt(payload.data, _context(whose)))
 
     def _missing(self, key_id: str) -> str:
         there = f"the keys here are {', '.join(self.ciphers)}" if self.ciphers else "there is no key here"
@@ -113,8 +113,10 @@ def _context(workflow: bytes | None) -> bytes:
     return UNBOUND if workflow is None else UNBOUND + b"\x00" + workflow
 
 
-class MarkingEncryption(PayloadEncryption):
-    """Payloads that were decrypted are marked, so that `SealKeeping` knows them from those that came plain."""
+class MarkingEncryptionCodec(EncryptionCodec):
+    """Payloads that were decrypted are marked, so that `EncryptionAwarePayloadConverter` knows them from those that
+    came plain.
+    """
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
         """See base class."""
@@ -136,7 +138,7 @@ def _marked(payload: Payload, *, encrypted: bool) -> Payload:
     return marked
 
 
-class SealKeeping(PydanticPayloadConverter):
+class EncryptionAwarePayloadConverter(PydanticPayloadConverter):
     """JSON objects that are read without a type, as handlers of signals read them, keep that they came encrypted."""
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
@@ -159,7 +161,7 @@ _MARKERS = " ~^"
 """Lines of these alone stand below a frame's code, and say which part of it was at work."""
 
 
-class EncryptedFailures(DefaultFailureConverter):
+class EncryptedFailureConverter(DefaultFailureConverter):
     """Messages and stack traces of failures are encrypted, too, but for those about the key: whoever reads that the
     key is wrong does not have the wrong one.
     """
@@ -183,14 +185,16 @@ def _end_of(trace: str) -> str:
     return "\n".join([*(["…"] if kept else []), *lines[kept:]])
 
 
-def converter_with(codec: PayloadEncryption) -> DataConverter:
+def build_data_converter(codec: EncryptionCodec) -> DataConverter:
     """Pydantic payloads through this codec; failures encrypted where it encrypts."""
-    marking = MarkingEncryption(codec.ciphers, codec.key_id)
-    converter = replace(pydantic_data_converter, payload_codec=marking, payload_converter_class=SealKeeping)
-    return converter if codec.key_id is None else replace(converter, failure_converter_class=EncryptedFailures)
+    marking = MarkingEncryptionCodec(codec.ciphers, codec.key_id)
+    converter = replace(
+        pydantic_data_converter, payload_codec=marking, payload_converter_class=EncryptionAwarePayloadConverter
+    )
+    return converter if codec.key_id is None else replace(converter, failure_converter_class=EncryptedFailureConverter)
 
 
-def encrypts(converter: DataConverter) -> bool:
+def is_encryption_enabled(converter: DataConverter) -> bool:
     """Whether who uses this converter encrypts what is sent."""
     codec = converter.payload_codec
-    return isinstance(codec, PayloadEncryption) and codec.key_id is not None
+    return isinstance(codec, EncryptionCodec) and codec.key_id is not None

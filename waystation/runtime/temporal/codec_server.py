@@ -30,18 +30,18 @@ NOT_FOUND, TOO_LARGE, UNREADABLE = 404, 413, 422
 Code = Callable[[list[Payload]], Awaitable[list[Payload]]]
 
 
-class Listening(NamedTuple):
+class CodecServerAddress(NamedTuple):
     """Where the server listens: an IP address, and a port, 0 for any free one."""
 
     host: str = LOOPBACK
     port: int = 0
 
 
-AT_ANY_PORT = Listening()
+AT_ANY_PORT = CodecServerAddress()
 
 
 @dataclass(frozen=True)
-class Access:
+class CodecAccessPolicy:
     """Who may ask."""
 
     origins: frozenset[str]
@@ -85,7 +85,7 @@ class CodecServer:
     """Answers `POST <path>/decode`, and `POST <path>/encode` where that is wanted. Nothing is logged."""
 
     codec: PayloadCodec
-    access: Access
+    access: CodecAccessPolicy
 
     async def answer(self, request: web.Request) -> web.Response:
         """Decoded payloads, or a status from 400 on with a message in JSON."""
@@ -140,7 +140,7 @@ async def _payloads(request: web.Request) -> Payloads:
 
 
 @asynccontextmanager
-async def served_codec(server: CodecServer, listening: Listening = AT_ANY_PORT) -> AsyncGenerator[str]:
+async def run_codec_server(server: CodecServer, listening: CodecServerAddress = AT_ANY_PORT) -> AsyncGenerator[str]:
     """Answer until the block ends; yields the endpoint for the UI, which has the secret path in it.
 
     Raises BadInput where nothing can listen there, or others could ask without a token.

@@ -40,10 +40,10 @@ from waystation.kernel.temporal_names import (
     PHASE_ATTRIBUTE,
     SESSION_ATTRIBUTE,
     TOKENS_ATTRIBUTE,
-    prefixed,
+    add_installation_prefix,
 )
-from waystation.runtime.temporal.installation import Installation
-from waystation.runtime.temporal.run_file import RunFile, named_in_environment, read_run_file
+from waystation.runtime.temporal.installation import InstallationPlugin
+from waystation.runtime.temporal.run_file import RunFile, has_server_in_environment, read_run_file
 
 DEFAULT_ADDRESS = "localhost:7233"
 DEFAULT_NAMESPACE = "default"
@@ -78,7 +78,7 @@ class Target(NamedTuple):
     @property
     def address(self) -> str:
         """Host and port; empty where no server is named and none of ours runs."""
-        return self.profile.address or (DEFAULT_ADDRESS if named_in_environment() else "")
+        return self.profile.address or (DEFAULT_ADDRESS if has_server_in_environment() else "")
 
     @property
     def namespace(self) -> str:
@@ -126,7 +126,7 @@ class ServerSettings(Protocol):
 
 def find_target(settings: ServerSettings) -> Target:
     """Where to connect to."""
-    run = None if named_in_environment() else read_run_file(settings.run_file)
+    run = None if has_server_in_environment() else read_run_file(settings.run_file)
     if run is not None and run.alive:
         profile = ClientConfigProfile(address=run.address, namespace=run.namespace)
         return Target(profile=profile, ui_url=settings.temporal_ui or run.ui_url, run=run, prefix=settings.prefix)
@@ -144,7 +144,7 @@ def _named_profile() -> ClientConfigProfile:
         ) from None
 
 
-def person_identity() -> str:
+def get_client_identity() -> str:
     """What a person's program calls itself to the server, which shows it beside what that person sent: a claim."""
     try:
         user = getuser()
@@ -154,7 +154,7 @@ def person_identity() -> str:
 
 
 @cache
-def quiet_runtime() -> Runtime:
+def get_quiet_runtime() -> Runtime:
     """For programs that people look at: a call that fails is an error there, and needs no log of its retries beside."""
     quiet = LoggingConfig(filter=TelemetryFilter(core_level="ERROR", other_level="ERROR"))
     return Runtime(telemetry=TelemetryConfig(logging=quiet))
@@ -189,7 +189,7 @@ async def connect(
             data_converter=converter,
             runtime=runtime,
             identity=identity,
-            plugins=[Installation(target.prefix)],
+            plugins=[InstallationPlugin(target.prefix)],
         )
     except RuntimeError as error:
         # The bridge raises a bare RuntimeError whatever the cause: refused, unknown host, bad certificate.
@@ -217,10 +217,10 @@ async def without_retries(client: Client) -> Client:
 
 async def connect_as_person(target: Target, converter: DataConverter = pydantic_data_converter) -> Client:
     """As `connect`, for a program that a person looks at, under that person's name. Raises as it does."""
-    return await connect(target, converter, quiet_runtime(), person_identity())
+    return await connect(target, converter, get_quiet_runtime(), get_client_identity())
 
 
-async def newest_run(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
+async def describe_latest_run(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
     """The newest run of a workflow; None where the server knows no such workflow. Raises RPCError."""
     try:
         return await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)
@@ -264,7 +264,7 @@ def workflow_link(target: Target, workflow_id: str) -> str | None:
     """The page of a workflow in the Temporal UI; None where no UI is known."""
     if target.ui_url is None:
         return None
-    on_server = prefixed(target.prefix, workflow_id)
+    on_server = add_installation_prefix(target.prefix, workflow_id)
     return f"{target.ui_url.rstrip('/')}/namespaces/{target.namespace}/workflows/{on_server}"
 
 
@@ -285,7 +285,7 @@ NOT_OFFERED = REFUSED | {RPCStatusCode.UNIMPLEMENTED}
 """Temporal Cloud, for one, keeps the operator's calls to itself."""
 
 
-async def unusable_search_attributes(client: Client) -> tuple[str, ...]:
+async def list_unusable_search_attributes(client: Client) -> tuple[str, ...]:
     """Names that are not registered, with another type than ours, or not to be seen. Raises Unreachable."""
     with _answering():
         found = await _registered(client)
@@ -297,7 +297,7 @@ async def ensure_search_attributes(client: Client) -> bool:
 
     Raises Unreachable.
     """
-    missing = await unusable_search_attributes(client)
+    missing = await list_unusable_search_attributes(client)
     if not missing:
         return True
     request = AddSearchAttributesRequest(
@@ -311,7 +311,7 @@ async def ensure_search_attributes(client: Client) -> bool:
                 return False
             raise
     # Adding a name that exists with another type is answered with success: only listing again tells.
-    return not await unusable_search_attributes(client)
+    return not await list_unusable_search_attributes(client)
 
 
 async def _registered(client: Client) -> Mapping[str, IndexedValueType.ValueType]:

@@ -24,10 +24,17 @@ from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError
 
 from waystation.kernel.errors import Unreachable
-from waystation.kernel.files import FOLDER_MODE, close_to_others, is_own, opened_private, own_folder, private_folder
-from waystation.runtime.temporal.connect import DEFAULT_NAMESPACE, Target, connect, quiet_runtime
-from waystation.runtime.temporal.die_with_parent import ending_with_us
-from waystation.runtime.temporal.ui_proxy import PortTaken, UiAddress, proxied_ui
+from waystation.kernel.files import (
+    FOLDER_MODE,
+    close_to_others,
+    create_private_folder,
+    ensure_private_folder,
+    is_private_folder,
+    open_private_file,
+)
+from waystation.runtime.temporal.connect import DEFAULT_NAMESPACE, Target, connect, get_quiet_runtime
+from waystation.runtime.temporal.die_with_parent import build_parent_bound_command
+from waystation.runtime.temporal.ui_proxy import PortInUseError, UiAddress, run_ui_proxy
 from waystation.security.children import environment
 
 HOST = "127.0.0.1"
@@ -94,8 +101,8 @@ async def running_dev_server(
             server = None
             for _ in range(_STARTS):
                 # Between the look for a free port and the server's bind, any process of the machine can take it.
-                with suppress(PortTaken):
-                    started = _started(database, log, free_port(port), free_port(ui_port), codec, prefix)
+                with suppress(PortInUseError):
+                    started = _started(database, log, find_free_port(port), find_free_port(ui_port), codec, prefix)
                     server = await life.enter_async_context(started)
                     break
             if server is None:
@@ -107,11 +114,11 @@ async def running_dev_server(
 async def _started(
     database: Path, log: Path, port: int, ui_port: int, codec: CodecForUi | None, prefix: str
 ) -> AsyncGenerator[DevServer]:
-    behind = hidden_ui()
+    behind = select_private_ui_address()
     ui_url = f"http://{HOST}:{ui_port}" if behind else None
     async with AsyncExitStack() as life:
         if behind:
-            await life.enter_async_context(proxied_ui(UiAddress(HOST, ui_port), behind))
+            await life.enter_async_context(run_ui_proxy(UiAddress(HOST, ui_port), behind))
         endpoint = await life.enter_async_context(codec(ui_url)) if codec and ui_url else None
         # The server is not told: its arguments, and what its UI publishes, are everybody's on this machine.
         guarded = _guarded_ports()
@@ -133,7 +140,7 @@ async def _starting_alone(home: Path) -> AsyncGenerator[None]:
     """One server of this person's starts at a time, from the look for a port until it serves: two that found the same
     port free would end with one server, and the other's tasks on it.
     """
-    with opened_private(lock_folder(home) / "waystation-dev-server.lock") as lock:
+    with open_private_file(lock_folder(home) / "waystation-dev-server.lock") as lock:
         # Nobody waits for ever: without the lock, all is as likely to go well as it was.
         with suppress(TimeoutError):
             async with asyncio.timeout(2 * _START_SECONDS):
@@ -147,12 +154,12 @@ def lock_folder(home: Path) -> Path:
     place, the server's own folder: then only those that start there wait for each other.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    if runtime and is_own(Path(runtime)):
+    if runtime and is_private_folder(Path(runtime)):
         return Path(runtime)
     shared = Path(tempfile.gettempdir()) / f"waystation-{os.geteuid()}"
     with suppress(OSError):
         shared.mkdir(mode=FOLDER_MODE)
-    return shared if is_own(shared) else private_folder(home)
+    return shared if is_private_folder(shared) else create_private_folder(home)
 
 
 def _locked(lock: IO[bytes]) -> bool:
@@ -164,7 +171,7 @@ def _locked(lock: IO[bytes]) -> bool:
     return True
 
 
-def free_port(usual: int) -> int:
+def find_free_port(usual: int) -> int:
     """The usual port if nobody listens there, else any free one."""
     for port in (usual, 0):
         with socket.socket() as probe:
@@ -178,7 +185,7 @@ def free_port(usual: int) -> int:
     raise Unreachable(f"no free port on {HOST}")
 
 
-def hidden_ui() -> UiAddress | None:
+def select_private_ui_address() -> UiAddress | None:
     """Where the server's own UI listens, which only the proxy asks; None if there is no free port for it. On Linux the
     whole of 127.0.0.0/8 is loopback, so that servers do not compete for the few ports.
     """
@@ -241,17 +248,17 @@ def _remarks(behind: UiAddress | None, guarded: _GuardedPorts) -> tuple[str, ...
 
 def _start(database: Path, log: Path, port: int, more: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
     """The server's process, and how many bytes its log had before."""
-    private_folder(database.parent)
-    own_folder(log.parent)
+    create_private_folder(database.parent)
+    ensure_private_folder(log.parent)
     for beside in ("", "-wal", "-shm", "-journal"):
         close_to_others(database.with_name(database.name + beside))
     server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), *more]
     options = ["--db-filename", str(database), "--ui-disable-news-fetch", "--log-level", "error"]
-    with opened_private(log) as output:
+    with open_private_file(log) as output:
         before = os.fstat(output.fileno()).st_size
         # A process group of its own: Ctrl-C reaches us alone, and the server outlives the workers that still need it.
         process = subprocess.Popen(
-            ending_with_us([*server, *options]),
+            build_parent_bound_command([*server, *options]),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -276,14 +283,14 @@ async def _wait_until_serving(process: subprocess.Popen[bytes], target: Target, 
     finally:
         answer.cancel()
     if _TAKEN in await asyncio.to_thread(_written, log, before):
-        raise PortTaken
+        raise PortInUseError
     raise Unreachable(f"the dev server ended with exit code {process.returncode}: {log}")
 
 
 async def _answer(target: Target) -> Client:
     while True:
         try:
-            client = await connect(target, runtime=quiet_runtime())
+            client = await connect(target, runtime=get_quiet_runtime())
             await client.count_workflows()
         except (Unreachable, RPCError):
             await asyncio.sleep(POLL_SECONDS)

@@ -55,11 +55,11 @@ from temporalio.worker import (
 )
 from temporalio.worker import StartActivityInput as WorkflowStartsActivityInput
 
-from waystation.kernel.temporal_names import WORKFLOWS_QUEUE, prefixed
-from waystation.runtime.temporal.codec import PayloadEncryption
+from waystation.kernel.temporal_names import WORKFLOWS_QUEUE, add_installation_prefix
+from waystation.runtime.temporal.codec import EncryptionCodec
 
 
-class Installation(SimplePlugin):
+class InstallationPlugin(SimplePlugin):
     """Gives a client, and the workers that are made with it, the prefix of their installation.
 
     Also where the prefix is empty: lists of workflows then leave out what other installations run in the namespace.
@@ -77,27 +77,27 @@ class Installation(SimplePlugin):
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """See base class."""
         config = super().configure_worker(config)
-        config["task_queue"] = prefixed(self.prefix, config["task_queue"])  # pyright: ignore[reportTypedDictNotRequiredAccess]: a worker always has one
+        config["task_queue"] = add_installation_prefix(self.prefix, config["task_queue"])  # pyright: ignore[reportTypedDictNotRequiredAccess]: a worker always has one
         return config
 
     def _sealing_for_prefixed_ids(self, converter: DataConverter | None) -> DataConverter:
         """Payloads are bound to the id on the server, also where a handle was made with the id without the prefix."""
         converter = converter or default()
         codec = converter.payload_codec
-        if not isinstance(codec, PayloadEncryption):
+        if not isinstance(codec, EncryptionCodec):
             return converter
-        return replace(converter, payload_codec=codec.within_installation(self.prefix))
+        return replace(converter, payload_codec=codec.with_installation_prefix(self.prefix))
 
 
-def installation_of(client: Client) -> str:
+def get_client_installation_prefix(client: Client) -> str:
     """The prefix of the client's installation."""
     plugins = client.config().get("plugins", ())
-    return next((plugin.prefix for plugin in plugins if isinstance(plugin, Installation)), "")
+    return next((plugin.prefix for plugin in plugins if isinstance(plugin, InstallationPlugin)), "")
 
 
 def id_on_server(client: Client, name: str) -> str:
     """A workflow id or queue with the prefix of the client's installation: for calls that no interceptor sees."""
-    return prefixed(installation_of(client), name)
+    return add_installation_prefix(get_client_installation_prefix(client), name)
 
 
 class _ClientPrefix(ClientInterceptor):
@@ -116,7 +116,7 @@ class _ClientCalls(OutboundInterceptor):
         self._prefix = prefix
 
     def _named(self, name: str) -> str:
-        return prefixed(self._prefix, name)
+        return add_installation_prefix(self._prefix, name)
 
     def _own(self, query: str | None) -> str:
         own = f'TaskQueue = "{self._named(WORKFLOWS_QUEUE)}"'
@@ -236,13 +236,13 @@ class _WorkflowCalls(WorkflowOutboundInterceptor):
 
     def start_activity(self, input: WorkflowStartsActivityInput) -> workflow.ActivityHandle[Any]:
         if input.task_queue is not None:
-            input.task_queue = prefixed(self._prefix, input.task_queue)
+            input.task_queue = add_installation_prefix(self._prefix, input.task_queue)
         return super().start_activity(input)
 
     async def start_child_workflow(self, input: StartChildWorkflowInput) -> workflow.ChildWorkflowHandle[Any, Any]:
-        input.id = prefixed(self._prefix, input.id)
+        input.id = add_installation_prefix(self._prefix, input.id)
         return await super().start_child_workflow(input)
 
     async def signal_external_workflow(self, input: SignalExternalWorkflowInput) -> None:
-        input.workflow_id = prefixed(self._prefix, input.workflow_id)
+        input.workflow_id = add_installation_prefix(self._prefix, input.workflow_id)
         await super().signal_external_workflow(input)

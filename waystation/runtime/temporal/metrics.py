@@ -6,7 +6,7 @@ Labels are names of models, kinds and statuses: never ids, so that their number 
 
 What the SDK's core logs, for workers: through Python's logging, without colours, and an outage in one line a minute.
 
-Each poller would tell of each of its retries; programs that people look at take `connect.quiet_runtime` instead.
+Each poller would tell of each of its retries; programs that people look at take `connect.get_quiet_runtime` instead.
 """
 
 import logging
@@ -26,7 +26,7 @@ from waystation.context.outcome import CompactionOutcome
 from waystation.context.transcript import Charge
 from waystation.kernel.errors import BadInput, ModelError, ModelUnavailable
 from waystation.models.ports import CallKind
-from waystation.privacy.policy import Place
+from waystation.privacy.policy import TextDestination
 
 SECONDS_BETWEEN = 60.0
 AWAY = "the Temporal server does not answer; it is tried again, and work goes on when it does"
@@ -63,7 +63,7 @@ def worker_runtime() -> Runtime:
     return Runtime(telemetry=TelemetryConfig(logging=plain_logging()))
 
 
-def prometheus_runtime(host: str, port: int) -> Runtime:
+def create_prometheus_runtime(host: str, port: int) -> Runtime:
     """A runtime that serves `/metrics` there for as long as it lives. Clients have to be connected with it.
 
     Args:
@@ -129,7 +129,7 @@ class TemporalMeter:
         if outcome.status.made_room:
             self._saved.add(max(0, outcome.tokens_before - outcome.tokens_after))
 
-    def redacted(self, place: Place, spans: int) -> None:
+    def redacted(self, place: TextDestination, spans: int) -> None:
         """See `Meter`."""
         self._redactions.add(spans, {"place": place.value})
 
@@ -137,10 +137,10 @@ class TemporalMeter:
         """See `Meter`."""
         self._outbox.set(count)
 
-    def tasks_paused(self, count: int) -> None:
+    def set_paused_tasks(self, count: int) -> None:
         """See `Meter`."""
         self._paused.set(count)
 
-    def not_sampled(self, gauge: str) -> None:
+    def record_sampling_failure(self, gauge: str) -> None:
         """See `Meter`."""
         self._not_sampled.add(1, {"gauge": gauge})

@@ -41,13 +41,13 @@ from waystation.kernel.temporal_names import (
     RETENTION_WORKFLOW,
     SEARCH_MEMORY,
     WORKFLOWS_QUEUE,
-    notices_id,
-    remembering_id,
-    retention_id,
+    make_indexing_workflow_id,
+    make_notification_id_prefix,
+    make_retention_workflow_id,
 )
-from waystation.memory.memory import Located, MemoryQuery, Passage, Recalled
-from waystation.runtime.temporal.connect import RPC_TIMEOUT, newest_run
-from waystation.runtime.temporal.installation import id_on_server, installation_of
+from waystation.memory.memory import MemoryQuery, Passage, ScoredPassage, ScoredPassageRef
+from waystation.runtime.temporal.connect import RPC_TIMEOUT, describe_latest_run
+from waystation.runtime.temporal.installation import get_client_installation_prefix, id_on_server
 
 
 async def forget_tasks(client: Client, order: ForgetOrder, summary: str) -> CarriedOut:
@@ -79,11 +79,11 @@ def _refused(error: WorkflowFailureError, what: str) -> BadInput:
     return BadInput(f"the workers could not {what}: {reason}")
 
 
-async def keep_retention(client: Client, store_id: str) -> None:
+async def ensure_retention_workflow(client: Client, store_id: str) -> None:
     """Have tasks of this store forgotten when their time is over. Where that is seen to, it goes on."""
     await client.start_workflow(
         RETENTION_WORKFLOW,
-        id=retention_id(store_id),
+        id=make_retention_workflow_id(store_id),
         task_queue=WORKFLOWS_QUEUE,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         static_summary="forget tasks when their time is over",
@@ -100,20 +100,20 @@ async def delete_histories(client: Client, task_ids: Iterable[str]) -> int:
 async def _delete_all_of(client: Client, task_id: str) -> int:
     """The list of executions lags behind the server: the newest ones of the ids that are known are asked for."""
     listed = {(found.id, found.run_id) async for found in client.list_workflows(_executions_of(client, task_id))}
-    newest = {(name, await _newest_run(client, name)) for name in (task_id, remembering_id(task_id))}
+    newest = {(name, await _newest_run(client, name)) for name in (task_id, make_indexing_workflow_id(task_id))}
     found = {(workflow_id, run_id) for workflow_id, run_id in listed | newest if run_id is not None}
     return sum([await delete_history(client, *execution) for execution in sorted(found)])
 
 
 def _executions_of(client: Client, task_id: str) -> str:
     """The task's own, its subagents' (their ids begin with the task's), its notices', and its documents'."""
-    beginnings = (task_id, notices_id(task_id), remembering_id(task_id))
+    beginnings = (task_id, make_notification_id_prefix(task_id), make_indexing_workflow_id(task_id))
     return " OR ".join(f'WorkflowId STARTS_WITH "{id_on_server(client, one)}"' for one in beginnings)
 
 
 async def _newest_run(client: Client, workflow_id: str) -> str | None:
     """None: the server knows no such workflow."""
-    newest = await newest_run(client, workflow_id)
+    newest = await describe_latest_run(client, workflow_id)
     return newest.run_id if newest is not None else None
 
 
@@ -192,7 +192,7 @@ async def last_erasure(client: Client, workflow_id: str) -> Erasure | None:
         raise
 
 
-async def histories_with(client: Client, own: Collection[str], count: Callable[[str], int]) -> tuple[SeenHistory, ...]:
+async def find_histories(client: Client, own: Collection[str], count: Callable[[str], int]) -> tuple[SeenHistory, ...]:
     """Histories of these workflows, or of workflows about them, in which `count` finds something.
 
     Payloads are decrypted; `own` are ids of a tenant's tasks and sessions. Raises RPCError, WrongKey.
@@ -204,7 +204,7 @@ async def histories_with(client: Client, own: Collection[str], count: Callable[[
         number = sum([count(text) async for text in _texts(client, listed)])
         if number:
             closed = listed.status != WorkflowExecutionStatus.RUNNING
-            own_id = listed.id.removeprefix(installation_of(client))
+            own_id = listed.id.removeprefix(get_client_installation_prefix(client))
             found.append(SeenHistory(workflow_id=own_id, run_id=listed.run_id, closed=closed, count=number))
     return tuple(found)
 
@@ -214,9 +214,9 @@ async def delete_seen(client: Client, seen: Collection[SeenHistory]) -> int:
     return sum([await delete_history(client, one.workflow_id, one.run_id) for one in seen])
 
 
-async def running(client: Client, workflow_id: str) -> bool:
+async def is_workflow_running(client: Client, workflow_id: str) -> bool:
     """Whether the newest run of this workflow is open. Raises RPCError."""
-    newest = await newest_run(client, workflow_id)
+    newest = await describe_latest_run(client, workflow_id)
     return newest is not None and newest.status == WorkflowExecutionStatus.RUNNING
 
 
@@ -259,23 +259,25 @@ _T = TypeVar("_T")
 
 
 class WorkersMemory:
-    """Implements the port `MemorySearch`. What is found comes back as ids; `passages_with` has the passages."""
+    """Implements the port `MemorySearch`. What is found comes back as ids; `get_passages` has the passages."""
 
     def __init__(
         self, client: Client, passages_with: Callable[[Sequence[str], Reader], Awaitable[tuple[Passage, ...]]]
     ) -> None:
         self._client, self._passages_with = client, passages_with
 
-    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+    async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
         """The best passages that the query admits. Its text must be redacted, since the server sees it.
 
         Raises Unreachable where no worker takes it, MemoryUnavailable.
         """
-        located = await self._asked(SEARCH_MEMORY, query, tuple[Located, ...])
+        located = await self._asked(SEARCH_MEMORY, query, tuple[ScoredPassageRef, ...])
         ids = [one.passage_id for one in located]
         passages = {passage.id: passage for passage in await self._passages_with(ids, query.reader)}
         return tuple(
-            Recalled(passage=passages[one.passage_id], score=one.score) for one in located if one.passage_id in passages
+            ScoredPassage(passage=passages[one.passage_id], score=one.score)
+            for one in located
+            if one.passage_id in passages
         )
 
     async def count(self, tenant: str) -> int:

@@ -7,11 +7,11 @@ from pathlib import Path
 import psutil
 from pydantic import ValidationError
 
-from waystation.kernel.files import private_folder, write_private
+from waystation.kernel.files import create_private_folder, write_private_file
 from waystation.kernel.value import Value
 
 
-class ProcessMark(Value):
+class ProcessIdentity(Value):
     """One process: pids are used again, so the moment of its start belongs to it."""
 
     pid: int
@@ -19,7 +19,7 @@ class ProcessMark(Value):
     """Seconds from the machine's start to the process's. A time of day would move whenever the clock is set."""
 
     @classmethod
-    def of(cls, pid: int) -> "ProcessMark":
+    def of(cls, pid: int) -> "ProcessIdentity":
         """The process that has this pid now. Raises psutil.NoSuchProcess."""
         return cls(pid=pid, uptime=_uptime(psutil.Process(pid)))
 
@@ -44,8 +44,8 @@ class RunFile(Value):
     address: str
     namespace: str
     ui_url: str
-    server: ProcessMark
-    workers: ProcessMark
+    server: ProcessIdentity
+    workers: ProcessIdentity
     """The process that runs the workers and that started the server."""
     started: datetime
     codec_endpoint: str | None = None
@@ -71,16 +71,16 @@ def read_run_file(path: Path) -> RunFile | None:
         return None
 
 
-def started_by_this_process(path: Path) -> bool:
+def is_started_by_this_process(path: Path) -> bool:
     """Whether the server recorded there was started by this process, and so ends with it."""
     run = read_run_file(path)
-    return run is not None and run.workers == ProcessMark.of(os.getpid())
+    return run is not None and run.workers == ProcessIdentity.of(os.getpid())
 
 
 def write_run_file(path: Path, run: RunFile) -> None:
     """Replace the run file in one step, so that a reader never sees half of it."""
-    private_folder(path.parent)
-    write_private(path, run.model_dump_json(indent=2).encode())
+    create_private_folder(path.parent)
+    write_private_file(path, run.model_dump_json(indent=2).encode())
 
 
 def remove_run_file(path: Path, run: RunFile) -> None:
@@ -90,6 +90,6 @@ def remove_run_file(path: Path, run: RunFile) -> None:
         path.unlink(missing_ok=True)
 
 
-def named_in_environment() -> bool:
+def has_server_in_environment() -> bool:
     """Whether the environment names a server, so that no other is meant."""
     return bool(os.environ.get("TEMPORAL_ADDRESS") or os.environ.get("TEMPORAL_PROFILE"))

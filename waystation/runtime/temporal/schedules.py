@@ -29,9 +29,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.kernel.errors import BadInput, Unreachable
-from waystation.kernel.temporal_names import SCHEDULED_RUN_WORKFLOW, WORKFLOWS_QUEUE, prefixed
-from waystation.runtime.temporal.connect import RPC_TIMEOUT, Target, connect_as_person, newest_run
-from waystation.runtime.temporal.installation import installation_of
+from waystation.kernel.temporal_names import SCHEDULED_RUN_WORKFLOW, WORKFLOWS_QUEUE, add_installation_prefix
+from waystation.runtime.temporal.connect import RPC_TIMEOUT, Target, connect_as_person, describe_latest_run
+from waystation.runtime.temporal.installation import get_client_installation_prefix
 from waystation.tasks.schedules import Overlap, ScheduledOutcome, ScheduledStart, SeenSchedule, Timing
 
 OVERLAPS: Mapping[Overlap, ScheduleOverlapPolicy] = {
@@ -45,15 +45,15 @@ SPREAD = timedelta(seconds=50)
 BEING_STORED = "what it asks is being stored"
 
 
-class TemporalSchedules:
+class TemporalScheduleClient:
     """Schedules on one server. Every method raises Unreachable where it does not answer."""
 
     def __init__(self, client: Client, target: Target) -> None:
         self._client, self._target = client, target
 
     @classmethod
-    async def connect(cls, target: Target, converter: DataConverter) -> "TemporalSchedules":
-        """As `TemporalTasks` does."""
+    async def connect(cls, target: Target, converter: DataConverter) -> "TemporalScheduleClient":
+        """As `TemporalTaskClient` does."""
         return cls(await connect_as_person(target, converter), target)
 
     async def create(self, start: ScheduledStart, timing: Timing) -> None:
@@ -121,12 +121,12 @@ class TemporalSchedules:
             return await self.look(schedule_id)
         return None
 
-    async def named_like(self, beginning: str) -> tuple[str, ...]:
+    async def list_schedule_ids(self, beginning: str) -> tuple[str, ...]:
         """Ids that begin so. A list lags a moment behind the server."""
         async with self._answering():
             listed = await self._client.list_schedules(rpc_timeout=RPC_TIMEOUT)
-            prefix = installation_of(self._client)
-            begins = prefixed(prefix, beginning)
+            prefix = get_client_installation_prefix(self._client)
+            begins = add_installation_prefix(prefix, beginning)
             return tuple(sorted([one.id.removeprefix(prefix) async for one in listed if one.id.startswith(begins)]))
 
     def _handle(self, schedule_id: str) -> ScheduleHandle:
@@ -155,7 +155,7 @@ class TemporalSchedules:
         action = info.recent_actions[-1].action if info.recent_actions else None
         if not isinstance(action, ScheduleActionExecutionStartWorkflow):
             return ""
-        found = await newest_run(self._client, action.workflow_id)
+        found = await describe_latest_run(self._client, action.workflow_id)
         if found is None:
             return ""
         if found.status == WorkflowExecutionStatus.RUNNING:

@@ -39,23 +39,23 @@ from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.agents.activity import Doing
+from waystation.agents.activity import AgentStatus
 from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, Busy, Unreachable, WaystationError
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
-from waystation.runtime.temporal.codec import encrypts
+from waystation.runtime.temporal.codec import is_encryption_enabled
 from waystation.runtime.temporal.connect import (
     REFUSED,
     RPC_TIMEOUT,
     Target,
     connect_as_person,
-    newest_run,
+    describe_latest_run,
     without_retries,
     workflow_link,
 )
-from waystation.runtime.temporal.installation import id_on_server, installation_of
+from waystation.runtime.temporal.installation import get_client_installation_prefix, id_on_server
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, SentAnswer, SentFields
 from waystation.tasks.continuation import TaskRewind
 from waystation.tasks.details import limit_fields
@@ -71,29 +71,31 @@ AT_WORK = frozenset(
 """One that waits for another attempt still has the last words of the one before."""
 
 
-async def waits(described: WorkflowExecutionDescription, converter: DataConverter) -> tuple[str, ...]:
+async def describe_retries(described: WorkflowExecutionDescription, converter: DataConverter) -> tuple[str, ...]:
     """A sentence for each: our errors hold values, never content. Raises WrongKey."""
     failed = [one for one in described.raw_description.pending_activities if one.HasField("last_failure")]
     return tuple([f"{one.activity_type.name} is tried again: {await _why(one, converter)}" for one in failed])
 
 
-async def doings(described: WorkflowExecutionDescription, converter: DataConverter) -> tuple[Doing, ...]:
+async def list_agent_statuses(
+    described: WorkflowExecutionDescription, converter: DataConverter
+) -> tuple[AgentStatus, ...]:
     """What agents are at, as far as their activities have said so. Raises WrongKey."""
     working = [one for one in described.raw_description.pending_activities if one.state in AT_WORK]
     said = [await _doing(one, converter) for one in working if one.heartbeat_details.payloads]
     return tuple([doing for doing in said if doing is not None])
 
 
-def subagents(described: WorkflowExecutionDescription) -> tuple[str, ...]:
+def list_subagent_ids(described: WorkflowExecutionDescription) -> tuple[str, ...]:
     """Ids of the workflows in which subagents of this task work now."""
     children = (child.workflow_id for child in described.raw_description.pending_children)
     return tuple(sorted(child for child in children if child.startswith(f"{described.id}/")))
 
 
-async def _doing(pending: PendingActivityInfo, converter: DataConverter) -> Doing | None:
+async def _doing(pending: PendingActivityInfo, converter: DataConverter) -> AgentStatus | None:
     """None for details of another release."""
     with suppress(ValidationError, TypeError, RuntimeError):
-        (doing,) = await converter.decode(pending.heartbeat_details.payloads, [Doing])
+        (doing,) = await converter.decode(pending.heartbeat_details.payloads, [AgentStatus])
         seen = pending.last_heartbeat_time.ToDatetime(UTC) if pending.HasField("last_heartbeat_time") else None
         return doing.replace(seen=seen)
     return None
@@ -113,7 +115,7 @@ _MOST_PAGES = 20
 _FIELDS: TypeAdapter[tuple[SentFields, ...]] = TypeAdapter(tuple[SentFields, ...])
 
 
-async def sent_answers(client: Client, task_id: str, since: datetime) -> tuple[SentAnswer, ...]:
+async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> tuple[SentAnswer, ...]:
     """Every answer that was sent to the task since then, the newest first, also to earlier runs of its workflow.
 
     Raises RPCError.
@@ -269,13 +271,13 @@ class TaskRun(Value):
     """None where no worker answers, and where the workflow ended without a result."""
     waits: tuple[str, ...] = ()
     """Why work is tried again, a sentence each."""
-    doing: tuple[Doing, ...] = ()
+    doing: tuple[AgentStatus, ...] = ()
     """What agents are at, those of subagents included."""
     ended: TaskPhase | None = None
     """Set where the workflow ended without a result."""
 
 
-class TemporalTasks:
+class TemporalTaskClient:
     """Sessions and tasks on one Temporal server. Every method raises Unreachable when the server does not answer."""
 
     def __init__(self, client: Client, target: Target) -> None:
@@ -284,7 +286,7 @@ class TemporalTasks:
         self._impatient: Client | None = None
 
     @classmethod
-    async def connect(cls, target: Target, converter: DataConverter = pydantic_data_converter) -> "TemporalTasks":
+    async def connect(cls, target: Target, converter: DataConverter = pydantic_data_converter) -> "TemporalTaskClient":
         """Connect to the server, under the name of whoever runs this program. Raises Unreachable, BadInput.
 
         Where payloads are encrypted and `converter` has not the key, what reads one raises WrongKey.
@@ -293,7 +295,7 @@ class TemporalTasks:
 
     def _begun(self, start: SessionStart) -> SessionStart:
         """What a session is started with: one that is started by who encrypts takes only what was encrypted."""
-        sealed = encrypts(self._client.data_converter)
+        sealed = is_encryption_enabled(self._client.data_converter)
         return start.replace(state=start.state.replace(sealed=sealed))
 
     @property
@@ -370,7 +372,7 @@ class TemporalTasks:
         """Whether the server runs the task already. False where it does not say so at once."""
         with suppress(TimeoutError, Unreachable, RPCError):
             async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
-                found = await newest_run(self._client, task_id)
+                found = await describe_latest_run(self._client, task_id)
                 return found is not None and found.status == WorkflowExecutionStatus.RUNNING
         return False
 
@@ -455,10 +457,10 @@ class TemporalTasks:
 
     async def _at_work(self, run: TaskRun, task: WorkflowExecutionDescription) -> TaskRun:
         """What its activities are at, and why they are tried again: its own, and those of its subagents."""
-        children = await asyncio.gather(*map(self._describe, subagents(task)))
+        children = await asyncio.gather(*map(self._describe, list_subagent_ids(task)))
         found, converter = [task, *(child for child in children if child is not None)], self._client.data_converter
-        why = [sentence for one in found for sentence in await waits(one, converter)]
-        doing = [said for one in found for said in await doings(one, converter)]
+        why = [sentence for one in found for sentence in await describe_retries(one, converter)]
+        doing = [said for one in found for said in await list_agent_statuses(one, converter)]
         doing.sort(key=lambda said: said.agent)
         return run.replace(waits=tuple(why), doing=tuple(doing))
 
@@ -469,7 +471,7 @@ class TemporalTasks:
 
     async def _describe(self, task_id: str) -> WorkflowExecutionDescription | None:
         async with self._answering():
-            return await newest_run(self._client, task_id)
+            return await describe_latest_run(self._client, task_id)
 
     async def ask(self, task_id: str) -> TaskProgress | None:
         """What the workflow itself says; None where no worker answers for it."""
@@ -491,11 +493,11 @@ class TemporalTasks:
         async with self._answering(task_id):
             await self._handle(task_id).signal(signal, answer, rpc_timeout=RPC_TIMEOUT)
 
-    async def sent_answers(self, task_id: str, since: datetime) -> tuple[SentAnswer, ...]:
+    async def list_sent_answers(self, task_id: str, since: datetime) -> tuple[SentAnswer, ...]:
         """Answers that were sent to the task since then; none where the server has forgotten it."""
         try:
             async with self._answering():
-                return await sent_answers(self._client, task_id, since)
+                return await fetch_sent_answers(self._client, task_id, since)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return ()
@@ -520,7 +522,7 @@ class TemporalTasks:
                 rpc_timeout=RPC_TIMEOUT,
             )
 
-    async def waiting_tasks(self) -> tuple[str, ...]:
+    async def list_waiting_task_ids(self) -> tuple[str, ...]:
         """Ids of running tasks that wait for an answer; of all running tasks where the server cannot tell."""
         try:
             return await self._ids(WAITING)
@@ -536,7 +538,7 @@ class TemporalTasks:
 
     async def _ids(self, query: str) -> tuple[str, ...]:
         async with self._answering():
-            prefix = installation_of(self._client)
+            prefix = get_client_installation_prefix(self._client)
             return tuple([found.id.removeprefix(prefix) async for found in self._client.list_workflows(query)])
 
     def _handle(self, task_id: str) -> WorkflowHandle[object, TaskProgress]:

@@ -46,25 +46,25 @@ class UiAddress(NamedTuple):
     port: int
 
 
-class PortTaken(Exception):
+class PortInUseError(Exception):
     """Another process listens there."""
 
 
 @asynccontextmanager
-async def proxied_ui(listening: UiAddress, ui: UiAddress) -> AsyncGenerator[None]:
+async def run_ui_proxy(listening: UiAddress, ui: UiAddress) -> AsyncGenerator[None]:
     """Forward requests to the UI until the block ends. Refused are those under any name but that of this address, and
     those of pages of other sites.
 
     Raises:
-        PortTaken: another process listens there.
+        PortInUseError: another process listens there.
     """
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
     async with aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout, auto_decompress=False
     ) as session:
-        idle = IdleConnections()
-        app = web.Application(middlewares=[idle.middleware, only_own_pages(listening.port)])
+        idle = IdleConnectionReaper()
+        app = web.Application(middlewares=[idle.middleware, create_same_origin_middleware(listening.port)])
         app.router.add_route("*", "/{path:.*}", _Forwarder(session, ui).answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSE_SECONDS)
         await runner.setup()
@@ -74,7 +74,7 @@ async def proxied_ui(listening: UiAddress, ui: UiAddress) -> AsyncGenerator[None
                 accepting = await asyncio.get_running_loop().create_server(partial(idle.accept, runner), *listening)
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
-                    raise PortTaken from error
+                    raise PortInUseError from error
                 raise
             yield
         finally:
@@ -83,7 +83,7 @@ async def proxied_ui(listening: UiAddress, ui: UiAddress) -> AsyncGenerator[None
             await runner.cleanup()
 
 
-class IdleConnections:
+class IdleConnectionReaper:
     """Connections without a request: each is closed after some seconds, and those that have waited longest sooner where
     they are too many. aiohttp closes one that is idle behind an answer after an hour, and no other.
     """
@@ -131,7 +131,7 @@ class IdleConnections:
         connection.force_close()
 
 
-def only_own_pages(port: int) -> Middleware:
+def create_same_origin_middleware(port: int) -> Middleware:
     """A middleware of a server on loopback: requests name it as `127.0.0.1` or `localhost`, and no other site sends
     them.
     """
