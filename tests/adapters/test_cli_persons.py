@@ -198,11 +198,11 @@ class Order:
     refused: str = "never"
     """A part of the question that is answered with no."""
 
-    def found_lines(self, _: PersonFound) -> str:
+    def format_found_places(self, _: PersonFound) -> str:
         self.happened.append("shown")
         return ""
 
-    async def confirmed(self, question: str) -> bool:
+    async def ask_confirmation(self, question: str) -> bool:
         self.happened.append("asked")
         return self.refused not in question
 
@@ -223,7 +223,7 @@ async def nobody_objects(*_: object) -> None:
 def order(monkeypatch: pytest.MonkeyPatch, task_id: str) -> Order:
     assert task_id
     order = Order()
-    for name in ("found_lines", "confirmed", "erase"):
+    for name in ("format_found_places", "ask_confirmation", "erase"):
         monkeypatch.setattr(f"waystation.cli.privacy.{name}", getattr(order, name))
     for name in ("require_at_rest", "require_workers"):
         monkeypatch.setattr(f"waystation.cli.privacy.{name}", nobody_objects)

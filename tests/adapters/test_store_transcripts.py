@@ -19,7 +19,7 @@ from waystation.runtime.sql_store import SqlStore
 FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
     "record_intent": lambda store, fence: store.record_intent(fence, intent("turn-9")),
     "drop_intent": lambda store, fence: store.drop_intent(fence, "turn-1"),
-    "lower_intent": lambda store, fence: store.update_intent(fence, "turn-1", Amount()),
+    "update_intent": lambda store, fence: store.update_intent(fence, "turn-1", Amount()),
     "commit_reply": lambda store, fence: store.commit_reply(fence, 2, reply(9), charge("turn-9")),
     "a repeated commit_reply": lambda store, fence: store.commit_reply(fence, 1, reply(1), charge("turn-1")),
     "commit_message": lambda store, fence: store.commit_message(fence, 2, question(9)),

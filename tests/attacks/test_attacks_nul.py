@@ -8,7 +8,7 @@ from sqlalchemy import literal, select
 from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, served
 from tests.readers import ANYONE, TASK_1
 from waystation.config.settings import Settings
-from waystation.kernel.scopes import SessionContextInterceptor
+from waystation.kernel.scopes import SessionScope
 from waystation.runtime.sql_store import SqlStore
 
 ODD = ["a\x00b", "\x00", "a\ud83db", "\udfff"]
@@ -22,7 +22,7 @@ async def test_a_text_that_a_database_refuses_is_compared_and_written_without_wh
         found = (await connection.execute(select(literal(text)))).scalar_one()
     assert found == text.replace("\x00", "\ufffd").replace("\ud83d", "\ufffd").replace("\udfff", "\ufffd")
     assert await store.find_tasks(text, ANYONE) == ()
-    assert await store.tasks(SessionContextInterceptor(tenant=text, session=text)) == ()
+    assert await store.tasks(SessionScope(tenant=text, session=text)) == ()
     blob = await store.put_text(text, TASK_1)
     kept = text if "\x00" in text else found  # UTF-8 has NUL
     assert await store.get_text(blob, TASK_1) == kept

@@ -24,7 +24,7 @@ from waystation.documents.text_repository import content_hash
 from waystation.erasure.removal import ForgetOrder, Sought
 from waystation.kernel.errors import StoreError, TextNotFoundError, UnknownTask, WrongKey
 from waystation.kernel.refs import RunRef
-from waystation.kernel.scopes import Reader, SessionContextInterceptor, SystemScope, TaskScope, TenantScope
+from waystation.kernel.scopes import Reader, SessionScope, SystemScope, TaskScope, TenantScope
 from waystation.memory.passages import make_results_run_id
 from waystation.planning.plan import Plan, Step
 from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel
@@ -146,22 +146,22 @@ READS: dict[str, Read] = {
     "find_tasks": lambda store, kept, reader: store.find_tasks(kept.ref.task_id[:12], reader),
     "plan": lambda store, kept, reader: store.plan(kept.ref.task_id, reader),
     "plan_versions": lambda store, kept, reader: store.plan_versions(kept.ref.task_id, reader),
-    "audit_trail": lambda store, kept, reader: store.list_audit_entries(kept.ref.task_id, reader),
+    "list_audit_entries": lambda store, kept, reader: store.list_audit_entries(kept.ref.task_id, reader),
     "tellings": lambda store, kept, reader: store.tellings(kept.ref.task_id, reader),
     "document_updates": lambda store, kept, reader: store.document_updates(kept.ref.task_id, reader),
     "load": messages_of,
     "run_ids": lambda store, kept, reader: store.run_ids(kept.ref.task_id, reader),
     "outcome": lambda store, kept, reader: store.outcome(f"{kept.ref.task_id}/w", 1, reader),
     "notes": lambda store, kept, reader: store.notes(kept.ref.task_id, reader),
-    "deliverable": lambda store, kept, reader: store.get_deliverable(f"{kept.ref.task_id}/w", reader),
-    "deliverables": lambda store, kept, reader: store.get_deliverables(kept.ref.task_id, reader),
+    "get_deliverable": lambda store, kept, reader: store.get_deliverable(f"{kept.ref.task_id}/w", reader),
+    "get_deliverables": lambda store, kept, reader: store.get_deliverables(kept.ref.task_id, reader),
     "payments": lines_of,
     "spending": spent_on,
     "sessions": session_of,
     "events": happened_to,
-    "passages_named": lambda store, kept, reader: store.find_passages(passage_id(kept)[:8], reader),
-    "passages_with": lambda store, kept, reader: store.get_passages([passage_id(kept)], reader),
-    "passages_of": lambda store, kept, reader: store.list_task_passages(kept.ref.task_id, reader),
+    "find_passages": lambda store, kept, reader: store.find_passages(passage_id(kept)[:8], reader),
+    "get_passages": lambda store, kept, reader: store.get_passages([passage_id(kept)], reader),
+    "list_task_passages": lambda store, kept, reader: store.list_task_passages(kept.ref.task_id, reader),
 }
 EMPTY_HERE = {"document_updates"}
 """What these tasks have nothing of."""
@@ -170,16 +170,16 @@ WITHOUT_READER = {
     "key_check": "a check of the key",
     "totals": "amounts of one run, for its own accounting",
     "waiting": "the outbox, on its way to memory, where each query says its tenant",
-    "count_waiting": "a number",
+    "count_pending_passages": "a number",
     "refused": "ids that are shown to whoever was shown the task",
-    "taken_back": "ids of the outbox",
+    "list_passage_ids_to_delete": "ids of the outbox",
     "passage_ids": "ids of the outbox",
-    "gone_passage_ids": "ids of the outbox",
+    "list_deleted_passage_ids": "ids of the outbox",
     "newest_event": "a number, of the tenant that asks",
-    "oldest_waiting": "a moment",
+    "get_oldest_pending_time": "a moment",
     "unsent_traces": "places of every tenant, for the process that sends their spans",
     "traced_task": "names its tenant by the place, for the same process",
-    "spent_by_agent": "amounts, which are added to a task that was shown",
+    "get_usage_by_agent": "amounts, which are added to a task that was shown",
 }
 """Reads that name nobody, and why they need not."""
 COUNTED = {"count_stored"}
@@ -197,7 +197,7 @@ def readers(tasks: Sequence[TaskRow]) -> list[Reader]:
     """All honest ones, and every mixture of one's tenant, another's session and a third's task."""
     own = [one.ref.reader for one in tasks]
     mixed = [TaskScope(tenant=a.tenant, session=b.session, task_id=c.task_id) for a in own for b in own for c in own]
-    sessions = [SessionContextInterceptor(tenant=a.tenant, session=b.session) for a in own for b in own]
+    sessions = [SessionScope(tenant=a.tenant, session=b.session) for a in own for b in own]
     return [*mixed, *sessions, *(TenantScope(tenant=one.tenant) for one in own), TenantScope(tenant=""), SystemScope()]
 
 
@@ -229,7 +229,8 @@ async def test_what_is_foreign_is_answered_as_what_is_unknown(store: SqlStore) -
 def test_every_read_of_the_store_names_who_asks() -> None:
     """A read without an owner must be argued for above, by name."""
     source = {name: inspect.getsource(method) for name, method in inspect.getmembers(SqlStore, inspect.isfunction)}
-    reads = {name for name, text in source.items() if re.match(r"\s*@reading\b", text) and not name.startswith("_")}
+    marked = {name for name, text in source.items() if re.match(r"\s*@read_transaction\b", text)}
+    reads = {name for name in marked if not name.startswith("_")}
     ports = {"plan", "store_id"}
     assert reads | ports == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT | COUNTED
     for name in READS.keys() | COUNTED:
@@ -284,7 +285,7 @@ EACH_AND_ALL = [*([one] for one in GIVEN), ["tasks", "runs", "text_owners"]]
 async def taken(store: SqlStore, victim: TaskRow, thief: TaskRow) -> list[str]:
     """Reads by which the thief gets what is the victim's."""
     got: list[str] = []
-    of_session = SessionContextInterceptor(tenant=thief.ref.tenant, session=thief.ref.session)
+    of_session = SessionScope(tenant=thief.ref.tenant, session=thief.ref.session)
     for name, read in READS.items():
         for reader in (thief.ref.reader, of_session, tenant_of(thief)):
             for of in (victim, thief):

@@ -15,13 +15,13 @@ class TenantScope(Value):
     tenant: str
 
 
-class SessionContextInterceptor(TenantScope):
+class SessionScope(TenantScope):
     """What the tasks of one session share, which is a hash: their memory, and the reports of those that are over."""
 
     session: str
 
 
-class TaskScope(SessionContextInterceptor):
+class TaskScope(SessionScope):
     """One task and the agents that work for it. New content belongs to one of these."""
 
     task_id: str
@@ -30,7 +30,7 @@ class TaskScope(SessionContextInterceptor):
         """What memory shows an agent of the task under its terms: that of its session, or of its whole tenant."""
         if scope == "team":
             return TenantScope(tenant=self.tenant)
-        return SessionContextInterceptor(tenant=self.tenant, session=self.session)
+        return SessionScope(tenant=self.tenant, session=self.session)
 
 
 class SystemScope(Value):

@@ -25,7 +25,7 @@ from waystation.documents.redacted import RedactedDocumentStore, document_names,
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import MemoryUnavailable, PassagesRejectedError, RedactionFailed, WrongKey
 from waystation.kernel.refs import RunRef, TaskRef
-from waystation.kernel.scopes import SessionContextInterceptor, SystemScope, TaskScope
+from waystation.kernel.scopes import SessionScope, SystemScope, TaskScope
 from waystation.kernel.value import Value
 from waystation.memory.memory import (
     CALIBRATED,
@@ -448,9 +448,7 @@ class MemoryRecall:
         """As a model may see them: people call sessions after people."""
         if self.store is None or not sessions:
             return [*sessions]
-        rows = [
-            await self.store.tasks(SessionContextInterceptor(tenant=tenant, session=one), limit=1) for one in sessions
-        ]
+        rows = [await self.store.tasks(SessionScope(tenant=tenant, session=one), limit=1) for one in sessions]
         names = [row[0].request.session if row else session for row, session in zip(rows, sessions, strict=True)]
         return [
             one.replace('"', "'") for one in await redact_names(names, self.redactor, tenant, TextDestination.CONTRACT)

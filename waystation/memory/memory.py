@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import is_question, looks_like_label
 from waystation.kernel.patterns import compile_bounded
-from waystation.kernel.scopes import SessionContextInterceptor, TenantScope
+from waystation.kernel.scopes import SessionScope, TenantScope
 from waystation.kernel.value import Value
 from waystation.privacy.policy import PLACEHOLDER, restore_originals
 from waystation.security.untrusted import SafeMarkup, join_safe_markup, plain_words, sanitize_line, wrap_untrusted
@@ -144,9 +144,7 @@ class MemoryQuery(Value):
     def reader(self) -> TenantScope:
         """Whose passages these are."""
         everywhere = TenantScope(tenant=self.tenant)
-        return (
-            everywhere if self.session is None else SessionContextInterceptor(tenant=self.tenant, session=self.session)
-        )
+        return everywhere if self.session is None else SessionScope(tenant=self.tenant, session=self.session)
 
     @property
     def only(self) -> Mapping[str, tuple[str, ...]]:

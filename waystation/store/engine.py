@@ -36,7 +36,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, WaystationError, WrongStore
-from waystation.kernel.scopes import Reader, SessionContextInterceptor, SystemScope, TaskScope
+from waystation.kernel.scopes import Reader, SessionScope, SystemScope, TaskScope
 from waystation.store.dialects import BEGIN, create_postgresql_engine, create_sqlite_engine
 from waystation.store.seals import PLAIN, EncryptionConfig, get_encryption, set_encryption
 from waystation.tasks.event_repository import announce, begin_telling, number
@@ -314,7 +314,7 @@ def build_owner_filter(table: FromClause, reader: Reader) -> ColumnElement[bool]
         case TaskScope():
             own = (table.c.tenant == reader.tenant, table.c.session == reader.session)
             return and_(*own, table.c.task_id == reader.task_id)
-        case SessionContextInterceptor():
+        case SessionScope():
             return and_(table.c.tenant == reader.tenant, table.c.session == reader.session)
         case _:
             return table.c.tenant == reader.tenant

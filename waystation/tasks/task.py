@@ -26,7 +26,7 @@ from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.ids import short_hash
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import SessionContextInterceptor, TenantScope
+from waystation.kernel.scopes import SessionScope, TenantScope
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.memory.memory import MemoryScope
@@ -201,7 +201,7 @@ def reader_of(tenant: str, session: str | None = None) -> TenantScope:
     """A person of this tenant, who looks at all of it, or at one session."""
     if session is None:
         return TenantScope(tenant=tenant_hash(tenant))
-    return SessionContextInterceptor(tenant=tenant_hash(tenant), session=session_hash(tenant, session))
+    return SessionScope(tenant=tenant_hash(tenant), session=session_hash(tenant, session))
 
 
 def session_workflow_id(tenant: str, session: str) -> str:

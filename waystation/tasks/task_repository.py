@@ -37,7 +37,7 @@ from waystation.documents.text_repository import add_documents, add_texts, load_
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import Reader, SessionContextInterceptor, TenantScope
+from waystation.kernel.scopes import Reader, SessionScope, TenantScope
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import PLANNING_ID, Plan, PlanVersion
 from waystation.store.engine import (
@@ -152,7 +152,7 @@ class SqlTasks(StorePart):
         # On PostgreSQL two transactions would each count without the other's row.
         await lock_session(connection, SessionKey(tenant=row.ref.tenant, session=row.ref.session))
         first = month.at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        whole = SessionContextInterceptor(tenant=row.ref.tenant, session=row.ref.session)
+        whole = SessionScope(tenant=row.ref.tenant, session=row.ref.session)
         of_month = select(tasks).where(build_owner_filter(tasks, whole), tasks.c.submitted_at >= first)
         others = [task_row(found) for found in (await connection.execute(of_month)).all()]
         if all(other.ref.task_id != row.ref.task_id for other in others) and (
@@ -329,7 +329,7 @@ class SqlBills(StorePart):
 
 
 async def _session(connection: AsyncConnection, newest: TaskRow, reader: Reader) -> KnownSession:
-    whole = SessionContextInterceptor(tenant=newest.ref.tenant, session=newest.ref.session)
+    whole = SessionScope(tenant=newest.ref.tenant, session=newest.ref.session)
     of_tasks, of_runs = [
         (build_owner_filter(table, whole), build_owner_filter(table, reader)) for table in (tasks, runs)
     ]

@@ -108,7 +108,7 @@ class Tool(ABC):
     ends_run: ClassVar[bool] = False
     """A successful call hands in the agent's result."""
     permission: ClassVar[Permission] = "read"
-    """What an agent must have for it. Tools of `submit_and_report` are always shown."""
+    """What an agent must have for it. Tools of `hand_in` are always shown."""
     urgency: Urgency = make_urgency(LATER)
     """In which phases it is shown, and how urgently, where definitions are more than their budget."""
 

@@ -36,7 +36,7 @@ def prepare() -> None:
 
 
 def answer(request: bytes, files: Sequence[int]) -> bytes:
-    """An `ExtractedText` or a `ExtractionFailure` as JSON, for a `FileGiven`, the open file, and where attachments
+    """An `ExtractedText` or an `ExtractionFailure` as JSON, for a `FileGiven`, the open file, and where attachments
     are announced.
     """
     file, begun = files

@@ -15,7 +15,7 @@ def prepare() -> None:
 
 
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
-    """An `EngineResponse` as JSON, for an `CompactionOptions`."""
+    """An `EngineResponse` as JSON, for an `EngineRequest`."""
     return _answered(EngineRequest.model_validate_json(request)).model_dump_json().encode()
 
 
