@@ -278,9 +278,7 @@ def reindex(
     ] = False,
     anew: Annotated[
         bool,
-        typer.Option(
-            "--anew", help="All of it, though this embedder made what is there; format_passage_origin that is damaged."
-        ),
+        typer.Option("--anew", help="All of it, though this embedder made what is there; where that is damaged."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -83,7 +83,7 @@ def redact(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A text in UTF-8; - reads it from stdin.")],
     policy: Annotated[
         Policy | None,
-        typer.Option("--policy", help="How much is replaced; by default what the settings print_message."),
+        typer.Option("--policy", help="How much is replaced; by default what the settings say."),
     ] = None,
     place: Annotated[
         str,

@@ -330,9 +330,7 @@ def transcript(
     ] = None,
     only_view: Annotated[
         bool,
-        typer.Option(
-            "--build_model_view", help="Print what the model sees of it now: with summaries, without what they hide."
-        ),
+        typer.Option("--view", help="Print what the model sees of it now: with summaries, without what they hide."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
