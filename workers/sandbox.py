@@ -8,8 +8,27 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 OF_WORKFLOWS = ("agent_runner", "approvals", "board", "delivery", "options", "payload_limit", "stored_state")
 """Helper modules of the workflows. Modules that define a workflow type are imported again for each instance."""
+CAPABILITIES = (
+    "agents",
+    "budgets",
+    "config",
+    "context",
+    "documents",
+    "erasure",
+    "kernel",
+    "mcp",
+    "memory",
+    "models",
+    "planning",
+    "privacy",
+    "reports",
+    "security",
+    "store",
+    "tasks",
+)
+"""The core's folders; not what runs processes, serves pages or talks to people."""
 SHARED = (
-    "waystation",
+    *(f"waystation.{capability}" for capability in CAPABILITIES),
     "activities",
     "pydantic",
     *(f"workflows.{module}" for module in OF_WORKFLOWS),

@@ -6,17 +6,11 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 
 from waystation.security.untrusted import TAGS
+from workers.sandbox import CAPABILITIES
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("waystation", "workflows", "activities", "workers")
-BELOW_AGENTS = ("kernel", "store", "privacy", "security", "budgets", "context", "models", "mcp", "documents", "memory")
-CORE = (
-    "workflows",
-    *(
-        f"waystation/{folder}"
-        for folder in (*BELOW_AGENTS, "agents", "planning", "tasks", "config", "reports", "erasure")
-    ),
-)
+CORE = ("workflows", *(f"waystation/{capability}" for capability in CAPABILITIES))
 NONE: frozenset[str] = frozenset()
 VENDORS: dict[str, Set[str]] = {
     r"^workflows/": {"temporalio"},
@@ -45,6 +39,12 @@ VENDORS: dict[str, Set[str]] = {
     r"^waystation/reports/markdown": {"markdown_it"},
 }
 """Where packages of others are imported in the core: modules by patterns of their paths, the first that fits."""
+ADAPTERS = re.compile(
+    r"waystation/\w+/(\w+_repository$|anthropic/|openai/|embedders/|qdrant/|readers/|table_engine/|engine$|web$)"
+    # What opens files, and what says which version of the schema a store has.
+    r"|waystation/(documents/sources|store/schema_version)$"
+)
+"""Modules of the core that talk to what is outside the process, or read its files."""
 ENTRY_POINTS = {"waystation/cli/main.py", "workers/__main__.py"}
 ENGINES = {"re", "re2", "regex", "sre_compile", "_sre"}
 RE_FUNCTIONS = {"compile", "match", "search", "sub", "subn", "split", "findall", "finditer", "fullmatch", "template"}
@@ -144,6 +144,31 @@ def test_vendors_are_imported_by_the_modules_that_adapt_them() -> None:
     strays = {name: vendors - allowed[name] for name, vendors in found.items() if vendors - allowed[name]}
     assert strays == {}
     assert [place for place in VENDORS if not any(found[name] for name in found if re.search(place, name))] == []
+
+
+def _modules_imported(tree: ast.AST) -> Iterator[str]:
+    """Paths, without their ending, of what a module imports from us. A name may be a module, too: both read alike."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] in PACKAGES:
+                yield module.replace(".", "/")
+                yield from (f"{module.replace('.', '/')}/{alias.name}" for alias in names)
+            case ast.Import(names=names):
+                yield from (alias.name.replace(".", "/") for alias in names if alias.name.split(".")[0] in PACKAGES)
+            case _:
+                pass
+
+
+def test_the_core_reaches_its_adapters_through_ports() -> None:
+    """What runs a process wires them; the rest of the core, workflows and activities included, does not name them."""
+    found = [
+        (name, imported)
+        for name, text in python_files(*CORE, "activities")
+        for imported in _modules_imported(ast.parse(text))
+        if ADAPTERS.match(imported) and (ROOT / f"{imported}.py").exists()
+    ]
+    assert len(found) > 50
+    assert [(name, imported) for name, imported in found if not ADAPTERS.match(name.removesuffix(".py"))] == []
 
 
 def test_workflows_load_no_vendor_but_temporal() -> None:
