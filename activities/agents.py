@@ -16,7 +16,7 @@ from waystation.agents.loop import AgentLoop
 from waystation.agents.ports import Meter
 from waystation.context.outcome import CompactionOutcome, CompactionRequest, EditOutcome, EditRequest
 from waystation.kernel.roles import AgentActivity
-from waystation.tasks.context_editor import Editor
+from waystation.tasks.context_editor import ContextEditor
 
 
 class AgentActivities:
@@ -26,17 +26,17 @@ class AgentActivities:
         self._loop = loop
 
     @activity.defn(name="RunResearchAgent")
-    async def research(self, request: LegRequest) -> LegOutcome:
+    async def run_research_leg(self, request: LegRequest) -> LegOutcome:
         """One leg of a research agent."""
         return await self._leg(request)
 
     @activity.defn(name="RunAnalysisAgent")
-    async def analysis(self, request: LegRequest) -> LegOutcome:
+    async def run_analysis_leg(self, request: LegRequest) -> LegOutcome:
         """One leg of an analysis agent."""
         return await self._leg(request)
 
     @activity.defn(name="RunWritingAgent")
-    async def writing(self, request: LegRequest) -> LegOutcome:
+    async def run_writing_leg(self, request: LegRequest) -> LegOutcome:
         """One leg of a writing agent."""
         return await self._leg(request)
 
@@ -47,9 +47,9 @@ class AgentActivities:
 
 
 LEGS: Mapping[AgentActivity, Callable[[AgentActivities, LegRequest], Awaitable[LegOutcome]]] = {
-    "RunResearchAgent": AgentActivities.research,
-    "RunAnalysisAgent": AgentActivities.analysis,
-    "RunWritingAgent": AgentActivities.writing,
+    "RunResearchAgent": AgentActivities.run_research_leg,
+    "RunAnalysisAgent": AgentActivities.run_analysis_leg,
+    "RunWritingAgent": AgentActivities.run_writing_leg,
 }
 """By the names that rows of roles have."""
 
@@ -68,8 +68,8 @@ class ContextActivities:
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with heartbeating():
             with translating_errors():
-                outcome = await self._condenser.compress(request.replace(give_up_summary=tried))
-        self._meter.compacted(outcome)
+                outcome = await self._condenser.compact(request.replace(give_up_summary=tried))
+        self._meter.record_compaction(outcome)
         return outcome
 
     @activity.defn(name="EditContext")
@@ -78,7 +78,7 @@ class ContextActivities:
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with heartbeating():
             with translating_errors():
-                outcome = await Editor(self._condenser).edit(request.replace(give_up_summary=tried))
+                outcome = await ContextEditor(self._condenser).edit(request.replace(give_up_summary=tried))
         if outcome.compaction is not None:
-            self._meter.compacted(outcome.compaction)
+            self._meter.record_compaction(outcome.compaction)
         return outcome

@@ -40,7 +40,14 @@ def get_current_attempt() -> int:
     return activity.info().attempt if activity.in_activity() else 1
 
 
-FINAL = (BadInput, ModelRejected, RequestConflict, RedactionAbandonedError, WebhookRejectedError, WrongStore)
+NON_RETRYABLE_ERRORS = (
+    BadInput,
+    ModelRejected,
+    RequestConflict,
+    RedactionAbandonedError,
+    WebhookRejectedError,
+    WrongStore,
+)
 """Trying again changes nothing. StaleFenceError is none of them: the server listens only to the newest attempt, so that
 the one which took the fence away was given up before, and the next attempt takes it back."""
 _BUSY = (ModelUnavailable, WebhookUnavailable)
@@ -77,7 +84,7 @@ def to_application_error(error: WaystationError) -> ApplicationError:
     return ApplicationError(
         str(error),
         type=type(error).__name__,
-        non_retryable=isinstance(error, FINAL),
+        non_retryable=isinstance(error, NON_RETRYABLE_ERRORS),
         next_retry_delay=timedelta(seconds=delay) if delay is not None else None,
         category=_category(error),
     )
@@ -88,9 +95,9 @@ def _category(error: WaystationError) -> ApplicationErrorCategory:
     return ApplicationErrorCategory.BENIGN if isinstance(error, _BUSY) else ApplicationErrorCategory.UNSPECIFIED
 
 
-INTERVAL = timedelta(seconds=4)
+HEARTBEAT_INTERVAL = timedelta(seconds=4)
 """Between two heartbeats in the process. How many of them reach the server, the worker decides."""
-BREATH = 0.5
+MIN_HEARTBEAT_GAP_SECONDS = 0.5
 """Seconds between two heartbeats, however much happens. The SDK sends one in an interval, with the newest details."""
 
 
@@ -106,7 +113,7 @@ _PULSE: ContextVar[HeartbeatState] = ContextVar("pulse")
 
 
 @asynccontextmanager
-async def heartbeating(interval: timedelta = INTERVAL) -> AsyncGenerator[None]:
+async def heartbeating(interval: timedelta = HEARTBEAT_INTERVAL) -> AsyncGenerator[None]:
     """Heartbeat in the background, with a few words as details: they live in the workflow's mutable state."""
     pulse = HeartbeatState()
     before = _PULSE.set(pulse)
@@ -133,7 +140,7 @@ async def _beat(pulse: HeartbeatState, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await pulse.changed.wait()
-        await asyncio.sleep(min(BREATH, seconds))
+        await asyncio.sleep(min(MIN_HEARTBEAT_GAP_SECONDS, seconds))
 
 
 def is_worker_shutting_down() -> bool:

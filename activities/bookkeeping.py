@@ -13,9 +13,9 @@ from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.scopes import SystemScope, TaskScope
 from waystation.kernel.value import Value
 from waystation.store.ports import Store
-from waystation.tasks.signals import Words
-from waystation.tasks.state_pieces import load_piece, store_piece
-from waystation.tasks.task import MAX_TELLING, Approval, AuditEntry, Refusal, Telling
+from waystation.tasks.signals import PendingMessage
+from waystation.tasks.state_pieces import load_state_chunk, store_state_chunk
+from waystation.tasks.task import MAX_MESSAGE_CHARACTERS, ApprovalRequest, AuditEntry, RejectedMessage, TaskMessage
 
 
 class AuditRequest(Value):
@@ -24,8 +24,8 @@ class AuditRequest(Value):
     task_id: str
     entries: tuple[AuditEntry, ...] = ()
     """Requests, answers, refused messages and edits. Until there were more of them they came by their kinds."""
-    approvals: tuple[Approval, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    approvals: tuple[ApprovalRequest, ...] = ()
+    refusals: tuple[RejectedMessage, ...] = ()
     edits: tuple[ContextEdit, ...] = ()
 
 
@@ -36,25 +36,25 @@ class LedgerActivities:
         self._store = store
 
     @activity.defn(name="ReadTotals")
-    async def totals(self, run: RunRef) -> RunUsage:
+    async def read_run_totals(self, run: RunRef) -> RunUsage:
         """What a run has cost: settles a leg that failed, timed out or was cancelled."""
         with translating_errors():
-            return await self._store.totals(run.run_id)
+            return await self._store.get_run_usage(run.run_id)
 
     @activity.defn(name="TakeOverRun")
-    async def take_over(self, run: RunRef) -> RunUsage:
+    async def take_over_run(self, run: RunRef) -> RunUsage:
         """What a run has cost, and will have: an attempt that nobody has stopped yet writes nothing from here on."""
         with translating_errors():
             await self._store.open_run(run)
-            await self._store.take_fence(run.run_id)
-            return await self._store.totals(run.run_id)
+            await self._store.acquire_fence(run.run_id)
+            return await self._store.get_run_usage(run.run_id)
 
     @activity.defn(name="RecordAudit")
-    async def audit(self, request: AuditRequest) -> None:
+    async def record_audit_entries(self, request: AuditRequest) -> None:
         """Keep what was asked, answered, refused and edited. Kept twice, it stands once."""
         with translating_errors():
             for entry in (*request.entries, *request.approvals, *request.refusals, *request.edits):
-                await self._store.audit(request.task_id, entry)
+                await self._store.add_audit_entry(request.task_id, entry)
 
 
 class StoreStateChunkRequest(Value):
@@ -78,16 +78,16 @@ class StateActivities:
         self._store = store
 
     @activity.defn(name="StoreStatePiece")
-    async def store(self, request: StoreStateChunkRequest) -> str:
+    async def store_state_chunk(self, request: StoreStateChunkRequest) -> str:
         """Store it and return its content hash."""
         with translating_errors():
-            return await store_piece(self._store, request.piece, request.ref.reader)
+            return await store_state_chunk(self._store, request.piece, request.ref.scope)
 
     @activity.defn(name="LoadStatePiece")
-    async def load(self, request: StateChunkRef) -> JsonChunk:
+    async def load_state_chunk(self, request: StateChunkRef) -> JsonChunk:
         """Load it."""
         with translating_errors():
-            return await load_piece(self._store, request.blob, request.ref.reader)
+            return await load_state_chunk(self._store, request.blob, request.ref.scope)
 
 
 UNKNOWN_MESSAGE = (
@@ -103,17 +103,17 @@ class StoreMessageRequest(Value):
     """What is to be kept for which task."""
 
     task_id: str
-    words: Words
+    words: PendingMessage
 
 
 class StoreMessageResult(Value):
     """The telling with its words; or why they cannot be had."""
 
-    telling: Telling
+    telling: TaskMessage
     reason: str = ""
 
 
-class UpdateRequest(Value):
+class UpdateDocumentsRequest(Value):
     """Which update of which task."""
 
     task_id: str
@@ -127,18 +127,18 @@ class DocumentsUpdateResult(Value):
     reason: str = ""
 
 
-class SentActivities:
+class MessageActivities:
     """What people send that names something in the store: their words, and what their documents are now."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     @activity.defn(name="KeepTelling")
-    async def keep(self, request: StoreMessageRequest) -> StoreMessageResult:
+    async def store_message(self, request: StoreMessageRequest) -> StoreMessageResult:
         """Into the audit trail, where agents find it at their next turn. Kept twice, it stands once."""
         telling, words = request.words.telling, request.words
         with translating_errors():
-            task = (await self._store.task(request.task_id, SystemScope())).ref.reader
+            task = (await self._store.get_task(request.task_id, SystemScope())).ref.scope
             if words.text is not None:
                 blob = await self._store.put_text(words.text, task)
             else:
@@ -146,7 +146,7 @@ class SentActivities:
                 if reason := await self._fault(blob, task):
                     return StoreMessageResult(telling=telling, reason=reason)
             kept = telling.replace(text=blob)
-            await self._store.audit(request.task_id, kept)
+            await self._store.add_audit_entry(request.task_id, kept)
         return StoreMessageResult(telling=kept)
 
     async def _fault(self, blob: str, task: TaskScope) -> str:
@@ -154,20 +154,20 @@ class SentActivities:
             text = await self._store.get_text(blob, task)
         except TextNotFoundError:
             return UNKNOWN_MESSAGE
-        if len(text) > MAX_TELLING:
-            return f"the message has {len(text):,} characters; it may have {MAX_TELLING:,}"
+        if len(text) > MAX_MESSAGE_CHARACTERS:
+            return f"the message has {len(text):,} characters; it may have {MAX_MESSAGE_CHARACTERS:,}"
         return ""
 
     @activity.defn(name="UpdateDocuments")
-    async def update(self, request: UpdateRequest) -> DocumentsUpdateResult:
+    async def update_documents(self, request: UpdateDocumentsRequest) -> DocumentsUpdateResult:
         """From then on agents read the new versions, and hear of them at their next turns. Twice is once."""
         with translating_errors():
-            task = (await self._store.task(request.task_id, SystemScope())).ref.reader
+            task = (await self._store.get_task(request.task_id, SystemScope())).ref.scope
             given = await self._given(request.update.given, task)
             if given is None:
                 return DocumentsUpdateResult(update=request.update, reason=UNKNOWN_DOCUMENTS)
             kept = await self._store.update_documents(request.task_id, request.update, given)
-        return DocumentsUpdateResult(update=kept.counted)
+        return DocumentsUpdateResult(update=kept.without_names)
 
     async def _given(self, blob: str, task: TaskScope) -> DocumentSet | None:
         """None where it, or a text that it names, is not there."""

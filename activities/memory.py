@@ -23,21 +23,21 @@ class MemoryActivities:
         self._archive = archive
 
     @activity.defn(name="StorePendingPassages")
-    async def drain(self) -> DrainResult:
+    async def drain_outbox(self) -> DrainResult:
         """Write what waits. Qdrant being down is no failure here: the passages wait on, and the answer says so."""
         async with heartbeating():
             with translating_errors():
                 return await self._archive.drain()
 
     @activity.defn(name=SEARCH_MEMORY)
-    async def search(self, query: MemoryQuery) -> tuple[ScoredPassageRef, ...]:
+    async def search_memory(self, query: MemoryQuery) -> tuple[ScoredPassageRef, ...]:
         """Which passages the query finds; its text is redacted. Theirs comes into no history."""
         with translating_errors():
             found = await self._archive.memory.search(query)
             return tuple(ScoredPassageRef(passage_id=one.passage.id, score=one.score) for one in found)
 
     @activity.defn(name=COUNT_PASSAGES)
-    async def count(self, tenant: str) -> int:
+    async def count_passages(self, tenant: str) -> int:
         """Points of a tenant."""
         with translating_errors():
             return await self._archive.memory.count(tenant)
@@ -53,11 +53,11 @@ class DocumentActivities:
         self._librarian = librarian
 
     @activity.defn(name="RememberDocuments")
-    async def remember(self, so_far: IndexingState) -> IndexingState:
+    async def index_next_slice(self, so_far: IndexingState) -> IndexingState:
         """One slice further."""
         async with heartbeating():
             with translating_errors():
-                now = await self._librarian.next_slice(so_far)
+                now = await self._librarian.index_next_slice(so_far)
         if now.done and now.left_out:
             _logger.info("%s: memory does not get %s characters of documents", now.ref.task_id, now.left_out)
         return now

@@ -15,17 +15,17 @@ from datetime import timedelta
 from temporalio import activity
 
 from activities.attempts import heartbeating, translating_errors
-from waystation.erasure.ports import Outside
+from waystation.erasure.ports import ExternalTaskData
 from waystation.erasure.removal import (
-    CarriedOut,
-    Due,
+    CleanupStep,
+    ErasureMatches,
+    ErasureQuery,
+    ErasureReceipt,
+    ExpiredTasks,
+    ForgetCounts,
     ForgetOrder,
-    Forgotten,
-    PersonOrder,
-    Sought,
-    Tidying,
-    Traces,
-    orders_of,
+    PersonErasureOrder,
+    build_forget_orders,
 )
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput
@@ -37,102 +37,104 @@ from waystation.store.ports import Store
 _logger = logging.getLogger(__name__)
 
 
-class ForgettingActivities:
+class TaskRemovalActivities:
     """All are safe to repeat."""
 
-    def __init__(self, store: Store, archive: OutboxDrainer, outside: Outside) -> None:
+    def __init__(self, store: Store, archive: OutboxDrainer, outside: ExternalTaskData) -> None:
         self._store, self._archive, self._outside = store, archive, outside
 
     @activity.defn(name="ForgetTasks")
-    async def forget(self, order: ForgetOrder) -> Forgotten:
+    async def forget_tasks(self, order: ForgetOrder) -> ForgetCounts:
         """Remove from the store what the order names."""
         async with heartbeating():
             with translating_errors():
-                return await self._store.forget(order)
+                return await self._store.forget_tasks(order)
 
     @activity.defn(name="ForgetPassages")
     async def forget_passages(self) -> int:
         """Take out of memory what the store has given up; how many points. Repeated until memory answers."""
         async with heartbeating():
             with translating_errors():
-                return await self._archive.forget_for_good()
+                return await self._archive.erase_withdrawn_points()
 
     @activity.defn(name="TidyUpAfterTasks")
-    async def tidy_up(self, tidying: Tidying) -> CarriedOut:
+    async def clean_up_after_tasks(self, tidying: CleanupStep) -> ErasureReceipt:
         """Delete histories and reports, and say what went. An attempt counts what the ones before it have left."""
         task_ids = tidying.order.task_ids
         async with heartbeating():
             with translating_errors():
-                files = self._outside.delete_reports(task_ids)
+                files = self._outside.delete_report_files(task_ids)
                 histories = await self._outside.delete_histories(task_ids)
         gone = tidying.forgotten
         _logger.info(
             "forgot %s tasks, %s passages, %s documents, %s messages, %s histories, %s reports",
             *(gone.tasks, gone.passages, gone.documents, gone.messages, histories, files),
         )
-        return CarriedOut(forgotten=gone, histories=histories, files=files)
+        return ErasureReceipt(forgotten=gone, histories=histories, files=files)
 
 
 TASKS_OF_A_TENANT = 1_000_000
 
 
-class PersonActivities:
+class PersonErasureActivities:
     """All are safe to repeat."""
 
-    def __init__(self, store: Store, archive: OutboxDrainer, vault: Vault, outside: Outside) -> None:
+    def __init__(self, store: Store, archive: OutboxDrainer, vault: Vault, outside: ExternalTaskData) -> None:
         self._store, self._archive, self._vault, self._outside = store, archive, vault, outside
 
     @activity.defn(name="FindPerson")
-    async def find(self, order: PersonOrder) -> Traces:
+    async def find_person(self, order: PersonErasureOrder) -> ErasureMatches:
         """Where the store has the person, and how often."""
         async with heartbeating():
             with translating_errors():
-                return Traces(traces=await self._store.traces(order.tenant, await self._sought(order)))
+                return ErasureMatches(
+                    traces=await self._store.find_erasure_matches(order.tenant, await self._sought(order))
+                )
 
     @activity.defn(name="EraseFromStore")
-    async def erase(self, order: PersonOrder) -> None:
+    async def erase_from_store(self, order: PersonErasureOrder) -> None:
         """Take the person out of the store's texts."""
         async with heartbeating():
             with translating_errors():
-                await self._store.erase(order, await self._sought(order))
+                await self._store.erase_person(order, await self._sought(order))
 
     @activity.defn(name="RewritePassages")
     async def rewrite_passages(self) -> None:
         """Have memory write over what it has of the passages that changed. Repeated until memory answers."""
         async with heartbeating():
             with translating_errors():
-                await self._archive.rewrite()
+                await self._archive.replace_rewritten_points()
 
     @activity.defn(name="RewriteReports")
-    async def rewrite_reports(self, order: PersonOrder) -> int:
+    async def rewrite_reports(self, order: PersonErasureOrder) -> int:
         """Take the person out of files of reports; how many had them."""
         async with heartbeating():
             with translating_errors():
-                rows = await self._store.tasks(TenantScope(tenant=order.tenant), TASKS_OF_A_TENANT)
+                rows = await self._store.list_tasks(TenantScope(tenant=order.tenant), TASKS_OF_A_TENANT)
                 task_ids = [row.ref.task_id for row in rows]
-                return self._outside.rewrite_reports(task_ids, await self._sought(order))
+                return self._outside.erase_from_report_files(task_ids, await self._sought(order))
 
     @activity.defn(name="DeleteHistories")
-    async def delete_histories(self, order: PersonOrder) -> int:
+    async def delete_histories(self, order: PersonErasureOrder) -> int:
         """Delete the closed histories that have the person; how many there still were."""
         async with heartbeating():
             with translating_errors():
-                return await self._outside.delete_seen(order.doomed)
+                return await self._outside.delete_found_histories(order.histories_to_delete)
 
     @activity.defn(name="DropOriginals")
-    async def drop_originals(self, order: PersonOrder) -> int:
+    async def drop_originals(self, order: PersonErasureOrder) -> int:
         """Take out of the vault what the placeholders stand for, and the value of the order; how many of the former."""
         async with heartbeating():
             with translating_errors():
-                count = await self._vault.drop(order.tenant, order.placeholders)
-                await self._vault.drop(order.tenant, [order.wanted])
+                count = await self._vault.delete_originals(order.tenant, order.placeholders)
+                await self._vault.delete_originals(order.tenant, [order.wanted])
                 return count
 
-    async def _sought(self, order: PersonOrder) -> Sought:
-        originals = await self._vault.originals(order.tenant, [order.wanted])
+    async def _sought(self, order: PersonErasureOrder) -> ErasureQuery:
+        originals = await self._vault.load_originals(order.tenant, [order.wanted])
         if order.wanted not in originals:
             raise BadInput("the vault has the value of this order no more: give the order again")
-        return Sought(originals[order.wanted], order.placeholders)
+        return ErasureQuery(originals[order.wanted], order.placeholders)
 
 
 TASKS_AT_ONCE = 5_000
@@ -150,12 +152,12 @@ class RetentionActivities:
     """Whether the workflow of this id is open."""
 
     @activity.defn(name="FindExpiredTasks")
-    async def due(self) -> Due:
+    async def find_expired_tasks(self) -> ExpiredTasks:
         """Tasks of all tenants that ended so many days ago. One that was never told to have ended may still run."""
         if self.days is None:
-            return Due(days=None)
+            return ExpiredTasks(days=None)
         with translating_errors():
             before = self.clock() - timedelta(days=self.days)
-            rows = await self.store.tasks(SystemScope(), TASKS_AT_ONCE, ended_before=before)
+            rows = await self.store.list_tasks(SystemScope(), TASKS_AT_ONCE, ended_before=before)
             over = [row.ref for row in rows if row.ended_at is not None or not await self.runs(row.ref.task_id)]
-            return Due(days=self.days, orders=orders_of(over))
+            return ExpiredTasks(days=self.days, orders=build_forget_orders(over))

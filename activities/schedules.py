@@ -14,26 +14,26 @@ from waystation.kernel.errors import BadInput, TextNotFoundError, UnknownTask
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TenantScope
 from waystation.store.ports import Store
-from waystation.tasks.ports import Intake
+from waystation.tasks.ports import TaskIntake
 from waystation.tasks.schedules import (
-    Begun,
-    Looked,
     MonthlyBudget,
-    PauseOrder,
-    RunOrder,
-    ScheduledOutcome,
-    ScheduleWish,
-    in_month,
-    last_told,
-    own_rows,
-    pause_note,
-    run_workflow_id,
+    PauseScheduleRequest,
+    ScheduleDefinition,
+    ScheduledRunBeginning,
+    ScheduledRunOrder,
+    ScheduledRunOutcome,
+    ScheduledTaskStatus,
+    filter_schedule_rows,
+    find_last_reported_task,
+    format_pause_note,
+    is_in_month,
+    make_run_workflow_id,
     would_repeat,
 )
 from waystation.tasks.session import AdmissionRequest
 from waystation.tasks.task import TaskRow
 
-MOST_TASKS = 100_000
+MAX_TASKS = 100_000
 """Of a session: a month's runs are among them."""
 RUNS_READ_AT_ONCE = 2
 """Runs of which a worker reads the documents at the same time; others wait."""
@@ -44,13 +44,13 @@ class ScheduleActivities:
     """All are safe to repeat."""
 
     store: Store
-    intake: Intake
+    intake: TaskIntake
     clock: Clock
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RUNS_READ_AT_ONCE))
     """Schedules often share a moment, and reading documents takes processors."""
 
     @activity.defn(name="BeginScheduledRun")
-    async def begin(self, order: RunOrder) -> Begun:
+    async def begin_run(self, order: ScheduledRunOrder) -> ScheduledRunBeginning:
         """Read the documents as they are now and store the task; or say why there is none."""
         async with heartbeating(), self.reading:
             with translating_errors():
@@ -64,39 +64,39 @@ class ScheduleActivities:
         with translating_errors():
             await self.intake.request_admission(request)
 
-    async def _begin(self, order: RunOrder) -> Begun:
-        wish, session = await self._wish(order), order.own.reader.get_recall_scope("session")
-        own = own_rows(await self.store.tasks(session, MOST_TASKS), order.own.task_id)
+    async def _begin(self, order: ScheduledRunOrder) -> ScheduledRunBeginning:
+        wish, session = await self._wish(order), order.own.scope.get_recall_scope("session")
+        own = filter_schedule_rows(await self.store.list_tasks(session, MAX_TASKS), order.own.task_id)
         if known := next((row for row in own if row.request.request_id == order.request_id), None):
-            return Begun(how=known.ref)
-        read = await asyncio.to_thread(self.intake.read, wish.paths)
-        last = last_told(own, wish.request.question)
+            return ScheduledRunBeginning(how=known.ref)
+        read = await asyncio.to_thread(self.intake.read_documents, wish.paths)
+        last = find_last_reported_task(own, wish.request.question)
         since = last.ref.task_id if last is not None else None
-        row = await self.intake.row(
+        row = await self.intake.build_row(
             wish.request.replace(request_id=order.request_id, left_out=read.left_out, since=since)
         )
         if last is not None and would_repeat(
-            last, row, await self.store.documents(last.ref.task_id, session), read.documents
+            last, row, await self.store.list_documents(last.ref.task_id, session), read.documents
         ):
             return _without_task("unchanged", "the same question, terms and documents", last.ref.task_id)
         month = await self._month(wish, own, session)
-        if reason := await self.store.register_scheduled(row, read.documents, month):
+        if reason := await self.store.register_scheduled_task(row, read.documents, month):
             return _without_task("over the month", reason)
-        return Begun(how=row.ref)
+        return ScheduledRunBeginning(how=row.ref)
 
-    async def _wish(self, order: RunOrder) -> ScheduleWish:
+    async def _wish(self, order: ScheduledRunOrder) -> ScheduleDefinition:
         try:
-            return ScheduleWish.model_validate_json(await self.store.get_text(order.wish, order.own.reader))
+            return ScheduleDefinition.model_validate_json(await self.store.get_text(order.wish, order.own.scope))
         except TextNotFoundError:
             raise BadInput("what this schedule asks is not in the store any more: remove it, and add it anew") from None
 
-    async def _month(self, wish: ScheduleWish, own: Sequence[TaskRow], session: TenantScope) -> MonthlyBudget:
+    async def _month(self, wish: ScheduleDefinition, own: Sequence[TaskRow], session: TenantScope) -> MonthlyBudget:
         """The budget of this month, with what its runs so far have spent or hold."""
         now, schedule = self.clock(), wish.schedule_id
         counted = {
             row.ref.task_id: await self._held(row, schedule, session)
             for row in own
-            if in_month(row, now) and not wish.monthly.unlimited
+            if is_in_month(row, now) and not wish.monthly.is_unlimited
         }
         return MonthlyBudget(schedule_id=schedule, limit=wish.monthly, at=now, counted=counted)
 
@@ -105,38 +105,40 @@ class ScheduleActivities:
         ended = row.progress.budget if row.progress is not None and row.progress.phase.over else None
         if await self._may_spend(row, schedule):
             held = row.terms.budget if ended is None else ended.limit
-            return (await self._spent(row, session)).at_least(held.amount)
+            return (await self._spent(row, session)).max_with(held.amount)
         return await self._spent(row, session) if ended is None else ended.spent
 
     async def _may_spend(self, row: TaskRow, schedule: str) -> bool:
         """Whether it is at work, or the run that registered it has yet to submit it. Asked in this order, a task that
         is submitted meanwhile is seen.
         """
-        registering = run_workflow_id(schedule, row.request.request_id)
-        return await self.intake.is_open(registering) or await self.intake.is_open(row.ref.task_id)
+        registering = make_run_workflow_id(schedule, row.request.request_id)
+        return await self.intake.is_workflow_open(registering) or await self.intake.is_workflow_open(row.ref.task_id)
 
     async def _spent(self, row: TaskRow, session: TenantScope) -> Amount:
-        runs = await self.store.run_ids(row.ref.task_id, session)
-        return sum([(await self.store.totals(run)).spent for run in runs], Amount())
+        runs = await self.store.list_run_ids(row.ref.task_id, session)
+        return sum([(await self.store.get_run_usage(run)).spent for run in runs], Amount())
 
     @activity.defn(name="LookAtScheduledTask")
-    async def look(self, ref: TaskRef) -> Looked:
+    async def get_task_status(self, ref: TaskRef) -> ScheduledTaskStatus:
         """Whether it is over, and how it ended."""
         with translating_errors():
             try:
-                row = await self.store.task(ref.task_id, ref.reader)
+                row = await self.store.get_task(ref.task_id, ref.scope)
             except UnknownTask:
-                return Looked(over=True)
+                return ScheduledTaskStatus(over=True)
             if row.progress is not None and row.progress.phase.over:
-                return Looked(over=True, phase=row.progress.phase)
-            return Looked(over=not await self.intake.is_open(ref.task_id))
+                return ScheduledTaskStatus(over=True, phase=row.progress.phase)
+            return ScheduledTaskStatus(over=not await self.intake.is_workflow_open(ref.task_id))
 
     @activity.defn(name="PauseSchedule")
-    async def pause(self, order: PauseOrder) -> None:
+    async def pause_schedule(self, order: PauseScheduleRequest) -> None:
         """With a note that tells why. One that was removed meanwhile needs none."""
         with translating_errors():
-            await self.intake.pause(order.schedule_id, pause_note(order))
+            await self.intake.pause_schedule(order.schedule_id, format_pause_note(order))
 
 
-def _without_task(outcome: Literal["unchanged", "over the month"], reason: str, task_id: str = "") -> Begun:
-    return Begun(how=ScheduledOutcome(outcome=outcome, task_id=task_id, reason=reason))
+def _without_task(
+    outcome: Literal["unchanged", "over the month"], reason: str, task_id: str = ""
+) -> ScheduledRunBeginning:
+    return ScheduledRunBeginning(how=ScheduledRunOutcome(outcome=outcome, task_id=task_id, reason=reason))

@@ -21,19 +21,19 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import SystemScope
 from waystation.kernel.value import Value
 from waystation.store.ports import Store
-from waystation.tasks.context_editor import Rewinder
+from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.tasks.continuation import TaskRewind
 from waystation.tasks.session import (
     RefusedTask,
-    SaveSession,
+    SaveSessionRequest,
     SessionKey,
-    SessionStart,
-    Settlement,
+    SessionWorkflowInput,
     StoredSession,
-    start_for,
+    TaskSettlement,
+    build_session_input_for_row,
 )
 from waystation.tasks.state import TaskState
-from waystation.tasks.state_pieces import keep_refusal, store_state
+from waystation.tasks.state_pieces import store_state, store_task_refusal
 
 TASKS_AT_ONCE = 8
 """Tasks that `ReconcileTasks` looks at concurrently."""
@@ -48,7 +48,7 @@ class ReconcileRequest(Value):
 class ReconcileResult(Value):
     """Those of them that are over, with what they spent."""
 
-    settled: tuple[Settlement, ...]
+    settled: tuple[TaskSettlement, ...]
 
 
 class SessionSignal(Value):
@@ -59,7 +59,7 @@ class SessionSignal(Value):
     message: JsonValue
 
 
-SessionSender = Callable[[SessionStart, str, JsonValue], Awaitable[None]]
+SessionSender = Callable[[SessionWorkflowInput, str, JsonValue], Awaitable[None]]
 
 
 class SessionActivities:
@@ -74,36 +74,36 @@ class SessionActivities:
         self._runs, self._store, self._send = runs, store, send
 
     @activity.defn(name="TakeOverSession")
-    async def take_over(self, key: SessionKey) -> StoredSession:
+    async def take_over_session(self, key: SessionKey) -> StoredSession:
         """The session as it was saved last. No other workflow execution saves it from here on."""
         with translating_errors():
             return await self._store.take_over_session(key)
 
     @activity.defn(name="SaveSession")
-    async def save(self, request: SaveSession) -> bool:
+    async def save_session(self, request: SaveSessionRequest) -> bool:
         """Keep the session's state. False: another workflow execution has taken the session over."""
         with translating_errors():
             return await self._store.save_session(request.key, request.stored)
 
     @activity.defn(name="SignalSession")
-    async def signal(self, request: SessionSignal) -> None:
+    async def signal_session(self, request: SessionSignal) -> None:
         """Send a task's signal to its session, which was terminated: it is started and goes on from the store."""
         with translating_errors():
-            row = await self._store.task(request.ref.task_id, request.ref.reader)
-            await self._send(start_for(row), request.name, request.message)
+            row = await self._store.get_task(request.ref.task_id, request.ref.scope)
+            await self._send(build_session_input_for_row(row), request.name, request.message)
 
     @activity.defn(name="ReconcileTasks")
-    async def reconcile(self, request: ReconcileRequest) -> ReconcileResult:
+    async def reconcile_tasks(self, request: ReconcileRequest) -> ReconcileResult:
         """Describe the tasks, several at once; those that no longer run are settled with what the store says they
         spent.
         """
         at_once = asyncio.Semaphore(TASKS_AT_ONCE)
 
-        async def settle(task_id: str) -> Settlement | None:
+        async def settle(task_id: str) -> TaskSettlement | None:
             async with at_once:
                 if await self._runs(task_id):
                     return None
-                return Settlement(task_id=task_id, spent=await self._spent(task_id))
+                return TaskSettlement(task_id=task_id, spent=await self._spent(task_id))
 
         async with heartbeating():
             with translating_errors():
@@ -111,22 +111,22 @@ class SessionActivities:
         return ReconcileResult(settled=tuple(one for one in found if one is not None))
 
     @activity.defn(name="RefuseTask")
-    async def refuse(self, refused: RefusedTask) -> None:
+    async def store_refusal(self, refused: RefusedTask) -> None:
         """Keep that the session does not take the task, and why. Nothing is kept of one of another store."""
         with translating_errors():
-            if await self._store.store_id() == refused.ref.store_id:
-                await keep_refusal(self._store, refused)
+            if await self._store.get_store_id() == refused.ref.store_id:
+                await store_task_refusal(self._store, refused)
 
     async def _spent(self, task_id: str) -> Amount:
         """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""
         return sum(
-            [await self._last_spending(run) for run in await self._store.run_ids(task_id, SystemScope())],
+            [await self._last_spending(run) for run in await self._store.list_run_ids(task_id, SystemScope())],
             Amount(),
         )
 
     async def _last_spending(self, run_id: str) -> Amount:
-        await self._store.take_fence(run_id)
-        return (await self._store.totals(run_id)).spent
+        await self._store.acquire_fence(run_id)
+        return (await self._store.get_run_usage(run_id)).spent
 
 
 class ForkActivities:
@@ -136,24 +136,24 @@ class ForkActivities:
         self._store = store
 
     @activity.defn(name="TakeOverFork")
-    async def take_over(self, ref: TaskRef) -> StateRef:
+    async def load_fork_state(self, ref: TaskRef) -> StateRef:
         """Where the state is that was stored with the task when it was forked: its steps are in the store, too."""
         with translating_errors():
-            row = await self._store.task(ref.task_id, ref.reader)
+            row = await self._store.get_task(ref.task_id, ref.scope)
             if row.progress is None or row.progress.state is None:
                 raise BadInput(f"{ref.task_id} was forked, but the store has no state for it to begin with: fork again")
-            state = TaskState.model_validate_json(await self._store.get_text(row.progress.state, ref.reader))
-            return await store_state(self._store, state, ref.reader)
+            state = TaskState.model_validate_json(await self._store.get_text(row.progress.state, ref.scope))
+            return await store_state(self._store, state, ref.scope)
 
 
 class RewindActivities:
     """Tasks that go on."""
 
-    def __init__(self, rewinder: Rewinder, store: Store) -> None:
+    def __init__(self, rewinder: TranscriptRewinder, store: Store) -> None:
         self._rewinder, self._store = rewinder, store
 
     @activity.defn(name="ReopenTask")
-    async def reopen(self, asked: TaskRewind) -> StateRef:
+    async def reopen_task(self, asked: TaskRewind) -> StateRef:
         """Take the agent back, let those that built on it start again, and store the state to go on from."""
         with translating_errors():
-            return await store_state(self._store, await self._rewinder.reopen(asked), asked.ref.reader)
+            return await store_state(self._store, await self._rewinder.reopen_task(asked), asked.ref.scope)

@@ -23,19 +23,19 @@ from waystation.kernel.pieces import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
 from waystation.models.profiles import Price
-from waystation.planning.plan import EditedPlan, PlanEdit, Revised
-from waystation.planning.planner import PlanMade, Planner
-from waystation.privacy.policy import Policy, TextDestination, truncate_redacted
+from waystation.planning.plan import PlanEdit, PlanEditResult, RevisionResult
+from waystation.planning.planner import Planner, PlanningResult
+from waystation.privacy.policy import RedactionPolicy, TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
-from waystation.reports.oversight import Reviewer, Reviser
-from waystation.reports.publisher import Published, Publisher
+from waystation.reports.oversight import PlanReviser, ReportReviewer
+from waystation.reports.publisher import PublishedReport, ReportPublisher
 from waystation.store.ports import Store
-from waystation.tasks.notices import Notice
+from waystation.tasks.notices import TaskNotification
 from waystation.tasks.ports import Notifier
-from waystation.tasks.progress import progress_of
-from waystation.tasks.reviews import Reviewed, ReviewRequest, RevisionRequest
-from waystation.tasks.session import Admitted, Equipment
-from waystation.tasks.state_pieces import load_state, without_refusal
+from waystation.tasks.progress import build_task_progress
+from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
+from waystation.tasks.session import AdmissionResult, WorkerCapabilities
+from waystation.tasks.state_pieces import clear_task_refusal, load_state
 
 _TITLE_CHARACTERS = 120
 
@@ -66,28 +66,28 @@ class PlanningActivities:
         planner: Planner,
         store: Store,
         redactor: Redactor,
-        equipment: Equipment,
+        equipment: WorkerCapabilities,
     ) -> None:
         self._planner, self._store, self._redactor = planner, store, redactor
         self._equipment = equipment
 
     @activity.defn(name="AdmitTask")
-    async def admit(self, ref: TaskRef) -> Admitted:
+    async def admit_task(self, ref: TaskRef) -> AdmissionResult:
         """What the workflows may know of a task: its terms, and its question redacted and shortened."""
         async with heartbeating():
             with translating_errors():
-                store_id = await self._store.store_id()
+                store_id = await self._store.get_store_id()
                 if store_id != ref.store_id:
                     raise WrongStore(ref.store_id, store_id)
-                row = await without_refusal(self._store, await self._store.task(ref.task_id, ref.reader))
+                row = await clear_task_refusal(self._store, await self._store.get_task(ref.task_id, ref.scope))
                 title = row.title or await self._title(row.request.question, ref.tenant)
-                await self._store.admit(ref.task_id, title)
+                await self._store.save_task_title(ref.task_id, title)
                 ended = row.progress if row.progress is not None and row.progress.phase.over else None
-                return Admitted(
+                return AdmissionResult(
                     ref=ref,
                     terms=row.terms,
                     title=title,
-                    documents=len(await self._store.documents(ref.task_id, ref.reader)),
+                    documents=len(await self._store.list_documents(ref.task_id, ref.scope)),
                     finished=ended is not None,
                     forked=row.request.forked_from is not None,
                     budget=ended.budget if ended is not None else None,
@@ -95,17 +95,17 @@ class PlanningActivities:
                 )
 
     @activity.defn(name="PlanTask")
-    async def plan(self, request: PlanRequest) -> PlanMade:
+    async def create_plan(self, request: PlanRequest) -> PlanningResult:
         """A plan that can be run, without its goals."""
         async with heartbeating():
             with translating_errors():
-                return await self._planner.plan(request.ref, request.model, request.limit, request.prices)
+                return await self._planner.create_plan(request.ref, request.model, request.limit, request.prices)
 
     @activity.defn(name="TakePlanEdit")
-    async def take_edit(self, request: EditedPlanRequest) -> EditedPlan:
+    async def apply_plan_edit(self, request: EditedPlanRequest) -> PlanEditResult:
         """The plan that a person sent, kept and without its goals; or why it cannot be run, without its words."""
         with translating_errors():
-            return await self._planner.take_edit(request.ref, request.edit, request.left)
+            return await self._planner.apply_plan_edit(request.ref, request.edit, request.left)
 
     async def _title(self, question: str, tenant: str) -> str:
         (redacted,) = await self._redactor.redact([question], TextDestination.TITLE, tenant)
@@ -116,18 +116,18 @@ class PlanningActivities:
 class OversightActivities:
     """Revisions and reviews."""
 
-    def __init__(self, reviser: Reviser, reviewer: Reviewer) -> None:
+    def __init__(self, reviser: PlanReviser, reviewer: ReportReviewer) -> None:
         self._reviser, self._reviewer = reviser, reviewer
 
     @activity.defn(name="RevisePlan")
-    async def revise(self, request: RevisionRequest) -> Revised:
+    async def revise_plan(self, request: RevisionRequest) -> RevisionResult:
         """A plan that can be run, without its goals; or none, where it is kept."""
         async with heartbeating():
             with translating_errors():
                 return await self._reviser.revise(request)
 
     @activity.defn(name="ReviewReport")
-    async def review(self, request: ReviewRequest) -> Reviewed:
+    async def review_report(self, request: ReviewRequest) -> ReviewResult:
         """How many faults there are. What they are is in the store, and its writer may know it."""
         async with heartbeating():
             with translating_errors():
@@ -141,7 +141,7 @@ class PublishRequest(Value):
     state: StateRef
     """In which the task ended, and from which it goes on if it is taken back."""
     title: str
-    privacy: Policy | None = None
+    privacy: RedactionPolicy | None = None
     at: datetime
     """When it ended."""
 
@@ -149,22 +149,22 @@ class PublishRequest(Value):
 class ReportActivities:
     """Reports."""
 
-    def __init__(self, publisher: Publisher, store: Store) -> None:
+    def __init__(self, publisher: ReportPublisher, store: Store) -> None:
         self._publisher, self._store = publisher, store
 
     @activity.defn(name="StoreReport")
-    async def store(self, request: PublishRequest) -> Published:
+    async def store_report(self, request: PublishRequest) -> PublishedReport:
         """Assemble, check and store the report, and how the task ended."""
         async with heartbeating():
             with translating_errors():
                 ref = request.ref
-                terms = (await self._store.task(ref.task_id, ref.reader)).terms
-                state = await load_state(self._store, request.state, ref.reader)
-                progress = progress_of(state, ref, terms, request.title, request.privacy)
+                terms = (await self._store.get_task(ref.task_id, ref.scope)).terms
+                state = await load_state(self._store, request.state, ref.scope)
+                progress = build_task_progress(state, ref, terms, request.title, request.privacy)
                 return await self._publisher.publish(ref, progress, state, request.at)
 
 
-class NoticeActivities:
+class NotificationActivities:
     """Tells people by a webhook and by messages."""
 
     def __init__(self, notifiers: Sequence[Notifier], link: Callable[[str], str | None]) -> None:
@@ -172,7 +172,7 @@ class NoticeActivities:
         self._notifiers, self._link = notifiers, link
 
     @activity.defn(name="SendNotice")
-    async def send(self, notice: Notice) -> None:
+    async def send_notification(self, notice: TaskNotification) -> None:
         """One attempt. Who has taken the notice is told to the server at once and is not told again, whichever worker
         has the next one. A worker without any address leaves it to that.
         """
@@ -190,7 +190,7 @@ class NoticeActivities:
                 # What may pass is tried again: one that refused for good would end that for all.
                 raise next((error for error in failed if isinstance(error, WebhookUnavailable)), failed[0])
 
-    async def _tell(self, to: Notifier, notice: Notice, taken: list[str]) -> None:
+    async def _tell(self, to: Notifier, notice: TaskNotification, taken: list[str]) -> None:
         await to.send(notice, self._link(notice.task_id))
         taken.append(to.name)
         activity.heartbeat(*taken)

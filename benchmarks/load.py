@@ -26,21 +26,21 @@ from urllib.request import urlopen
 import psutil
 from temporalio.client import Client as TemporalClient
 
-from benchmarks.budgets.tables import show
-from tests.end_to_end.messages_server import running_messages_server
-from tests.end_to_end.shell import Shell, end, until
-from tests.end_to_end.test_servers import ready, temporal
-from tests.ports import free_port
-from tests.postgres import PostgresServer, running_postgres
-from tests.qdrant_server import QdrantStub, running_qdrant
+from benchmarks.budgets.tables import print_table
+from tests.end_to_end.messages_server import run_messages_server
+from tests.end_to_end.shell import Shell, terminate, wait_until
+from tests.end_to_end.test_servers import is_health_ready, run_temporal_server
+from tests.ports import find_free_port
+from tests.postgres import PostgresServer, run_postgres_server
+from tests.qdrant_server import QdrantStub, run_qdrant_server
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import StoreUnavailable, Unreachable
-from waystation.runtime.stores import data_converter
+from waystation.runtime.stores import build_client_data_converter
 from waystation.tasks.task import TaskPhase, TaskRequest
-from waystation.tasks.view import Submitted
+from waystation.tasks.view import SubmittedTask
 
 TASKS, AT_ONCE = (int(os.environ.get(name, usual)) for name, usual in (("TASKS", "60"), ("AT_ONCE", "12")))
 QUEUES, OF_EACH = ("workflows", "agents", "context"), 2
@@ -69,7 +69,7 @@ HEARTBEATS = re.compile(
 
 
 @dataclass
-class Fleet:
+class WorkerFleet:
     """Worker processes, each of which can be killed and is then there again."""
 
     shell: Shell
@@ -85,11 +85,11 @@ class Fleet:
 
     def start(self, queue: str, number: int) -> Callable[[], bool]:
         """Begin it; whether it is ready is to be asked."""
-        health, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        health, metrics = f"127.0.0.1:{find_free_port()}", f"127.0.0.1:{find_free_port()}"
         self.metrics[queue, number] = metrics
         shell = self.shell.with_settings(WAYSTATION_HEALTH_ADDRESS=health, WAYSTATION_METRICS_ADDRESS=metrics)
         self.running[queue, number] = shell.start("worker", "--queues", queue, log=self.folder / f"{queue}.log")
-        return lambda: ready(health)
+        return lambda: is_health_ready(health)
 
     def kill(self, queue: str, number: int) -> Callable[[], bool]:
         """Without a warning; another one is begun at once. Whether that is ready is to be asked."""
@@ -99,7 +99,7 @@ class Fleet:
         self.kills += 1
         return self.start(queue, number)
 
-    def look(self) -> None:
+    def record_memory(self) -> None:
         """Note what memory they have."""
         for (queue, _), process in self.running.items():
             try:
@@ -117,7 +117,7 @@ class Fleet:
                 found += sum(int(float(count)) for count in HEARTBEATS.findall(page))
         return found
 
-    def processor(self) -> Mapping[str, float]:
+    def measure_cpu_seconds(self) -> Mapping[str, float]:
         """Seconds that each part has worked until now, its children with it: workers by queue, all else by program."""
         queues = {process.pid: queue for (queue, _), process in self.running.items()}
         seconds = defaultdict(float, {THE_REST: sum(psutil.Process().cpu_times()[:2])})
@@ -132,20 +132,20 @@ class Fleet:
 
 
 @contextmanager
-def fleet(shell: Shell, folder: Path) -> Generator[Fleet]:
+def running_fleet(shell: Shell, folder: Path) -> Generator[WorkerFleet]:
     """All of them, ready."""
-    found = Fleet(shell, folder)
+    found = WorkerFleet(shell, folder)
     try:
         waiting = [found.start(queue, number) for number in range(OF_EACH) for queue in QUEUES]
         for is_ready in waiting:
-            until(is_ready, 300, "readiness of the workers")
+            wait_until(is_ready, 300, "readiness of the workers")
         yield found
     finally:
         for process in found.running.values():
-            end(process)
+            terminate(process)
 
 
-class Round(NamedTuple):
+class RoundResult(NamedTuple):
     """What became of its tasks."""
 
     name: str
@@ -164,12 +164,14 @@ class Round(NamedTuple):
     """That it grew by."""
 
 
-async def work(shell: Shell, name: str, trouble: "Trouble") -> Round:
+async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundResult:
     """Hand in all tasks, so many of them at work at once, and wait for each."""
     settings, slots, most = Settings(), asyncio.Semaphore(AT_ONCE), 0
-    server = await TemporalClient.connect(shell.settings["TEMPORAL_ADDRESS"], data_converter=data_converter(settings))
-    disturbing = asyncio.create_task(trouble.go_on()) if name == "killed" else None
-    before = len(await asyncio.to_thread(shell.paid_turns))
+    server = await TemporalClient.connect(
+        shell.settings["TEMPORAL_ADDRESS"], data_converter=build_client_data_converter(settings)
+    )
+    disturbing = asyncio.create_task(trouble.run()) if name == "killed" else None
+    before = len(await asyncio.to_thread(shell.list_paid_turns))
     async with await Client.connect(settings) as client:
 
         async def one(number: int) -> tuple[TaskPhase, int, int]:
@@ -182,32 +184,32 @@ async def work(shell: Shell, name: str, trouble: "Trouble") -> Round:
                     budget=BUDGET,
                     window=WINDOW,
                 )
-                handle = server.get_workflow_handle((await handed_in(client, asked)).task_id)
+                handle = server.get_workflow_handle((await submit_with_retry(client, asked)).task_id)
                 await handle.result()
                 seen = (await handle.describe()).raw_description.workflow_execution_info
-                phase = (await client.progress(handle.id)).progress.phase
+                phase = (await client.get_task(handle.id)).progress.phase
                 return phase, seen.history_size_bytes, seen.history_length
 
-        began, worked, size = time.perf_counter(), trouble.fleet.processor(), database_bytes(trouble.postgres)
+        began, worked, size = time.perf_counter(), trouble.fleet.measure_cpu_seconds(), database_bytes(trouble.postgres)
         heard = trouble.fleet.heartbeats()
         working = asyncio.gather(*(one(number) for number in range(TASKS)))
         while not working.done():
-            most = max(most, await asyncio.to_thread(connections, trouble.postgres))
-            trouble.fleet.look()
+            most = max(most, await asyncio.to_thread(count_connections, trouble.postgres))
+            trouble.fleet.record_memory()
             await asyncio.wait([working], timeout=LOOK)
         phases, sizes, events = zip(*(await working), strict=True)
         took = time.perf_counter() - began
-        worked = {name: after - worked.get(name, 0.0) for name, after in trouble.fleet.processor().items()}
+        worked = {name: after - worked.get(name, 0.0) for name, after in trouble.fleet.measure_cpu_seconds().items()}
         heard = trouble.fleet.heartbeats() - heard
     if disturbing is not None:
         disturbing.cancel()
         await asyncio.gather(disturbing, return_exceptions=True)
-    turns = len(await asyncio.to_thread(shell.paid_turns)) - before
+    turns = len(await asyncio.to_thread(shell.list_paid_turns)) - before
     grown = database_bytes(trouble.postgres) - size
-    return Round(name, took, turns, phases, sizes, events, most, worked, heard, grown)
+    return RoundResult(name, took, turns, phases, sizes, events, most, worked, heard, grown)
 
 
-async def handed_in(client: Client, asked: TaskRequest) -> Submitted:
+async def submit_with_retry(client: Client, asked: TaskRequest) -> SubmittedTask:
     """The task, also where the database or a worker was away for a moment: the same request finds the same task."""
     while True:
         try:
@@ -217,15 +219,15 @@ async def handed_in(client: Client, asked: TaskRequest) -> Submitted:
 
 
 @dataclass
-class Trouble:
+class FaultInjector:
     """Kills workers in turn, and once each fails what they stand on."""
 
-    fleet: Fleet
+    fleet: WorkerFleet
     postgres: PostgresServer
     qdrant: QdrantStub
     turn: int = 0
 
-    async def go_on(self) -> None:
+    async def run(self) -> None:
         """Until it is cancelled."""
         kinds = [(queue, number) for number in range(OF_EACH) for queue in QUEUES]
         while True:
@@ -237,10 +239,10 @@ class Trouble:
                 await asyncio.to_thread(self.postgres.run, cut)
             if self.turn == 3:
                 self.qdrant.fail_next(REFUSED_REQUESTS, 503)
-            await asyncio.to_thread(until, back, 300, "readiness of the worker that was killed")
+            await asyncio.to_thread(wait_until, back, 300, "readiness of the worker that was killed")
 
 
-def connections(postgres: PostgresServer) -> int:
+def count_connections(postgres: PostgresServer) -> int:
     """That the database has, ours left out."""
     return int(postgres.run("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")) - 1
 
@@ -253,9 +255,9 @@ def database_bytes(postgres: PostgresServer) -> int:
 def measure(folder: Path) -> None:
     """Both rounds, and the table."""
     with ExitStack() as stack:
-        model = stack.enter_context(running_messages_server(delay=0.0))
-        postgres = stack.enter_context(running_postgres())
-        qdrant = stack.enter_context(running_qdrant())
+        model = stack.enter_context(run_messages_server(delay=0.0))
+        postgres = stack.enter_context(run_postgres_server())
+        qdrant = stack.enter_context(run_qdrant_server())
         settings = {
             "ANTHROPIC_API_KEY": "a-key-for-tests",
             "ANTHROPIC_BASE_URL": model.url,
@@ -263,17 +265,17 @@ def measure(folder: Path) -> None:
             "QDRANT_URL": qdrant.url,
             "WAYSTATION_QDRANT_GRPC_PORT": "0",
             "WAYSTATION_KEY": "17" * 32,
-            "TEMPORAL_ADDRESS": stack.enter_context(temporal(folder)),
+            "TEMPORAL_ADDRESS": stack.enter_context(run_temporal_server(folder)),
         }
         shell = Shell(folder / "home", settings)
         assert shell.run("store", "migrate").returncode == 0
-        with shell.as_own(), fleet(shell, folder) as workers:
-            trouble = Trouble(workers, postgres, qdrant)
-            rounds = [asyncio.run(work(shell, name, trouble)) for name in ("undisturbed", "killed")]
+        with shell.own_environment(), running_fleet(shell, folder) as workers:
+            trouble = FaultInjector(workers, postgres, qdrant)
+            rounds = [asyncio.run(run_round(shell, name, trouble)) for name in ("undisturbed", "killed")]
     _show(rounds, workers, len(model.answered))
 
 
-def _show(rounds: Sequence[Round], workers: Fleet, answered: int) -> None:
+def _show(rounds: Sequence[RoundResult], workers: WorkerFleet, answered: int) -> None:
     rates = [one.turns / one.seconds for one in rounds]
     rows = [
         (
@@ -300,14 +302,16 @@ def _show(rounds: Sequence[Round], workers: Fleet, answered: int) -> None:
         "its events",
         "connections",
     )
-    show(f"{TASKS} tasks, {AT_ONCE} at once, {OF_EACH} processes for each queue, {workers.kills} kills", head, rows)
+    print_table(
+        f"{TASKS} tasks, {AT_ONCE} at once, {OF_EACH} processes for each queue, {workers.kills} kills", head, rows
+    )
     first = rounds[0]
     costs = [
         (name, f"{seconds:.0f} s", f"{seconds / first.turns * 1_000:.0f} ms", f"{seconds / first.seconds:.2f}")
         for name, seconds in sorted(first.processor.items(), key=itemgetter(1), reverse=True)
         if seconds >= LOOK
     ]
-    show("Processor time undisturbed", ("part", "in all", "a turn", "processors"), costs)
+    print_table("Processor time undisturbed", ("part", "in all", "a turn", "processors"), costs)
     print(
         f"\n{first.heartbeats:,} heartbeats reached the server undisturbed, "
         f"{first.heartbeats / TASKS / first.seconds * 60:.1f} a task and minute."

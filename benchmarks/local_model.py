@@ -23,16 +23,16 @@ from urllib.request import urlopen
 
 from temporalio.testing import WorkflowEnvironment
 
-from waystation.budgets.budget import Mode
+from waystation.budgets.budget import BudgetMode
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.context.transcript import Message
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
-from waystation.runtime.temporal.dev_server import find_free_port, find_temporal
+from waystation.runtime.temporal.dev_server import find_free_port, find_temporal_executable
 from waystation.tasks.task import TaskProgress, TaskRequest
-from workers.wiring import running_workers
+from workers.wiring import run_configured_workers
 
 MODEL = "smollm2"
 PORT = 8_080
@@ -51,7 +51,7 @@ REQUEST = TaskRequest(
     request_id="local",
     budget=Limit(tokens=60_000),
     agent_budget=Limit(tokens=15_000),
-    mode=Mode.HARD,
+    mode=BudgetMode.HARD,
 )
 
 
@@ -74,7 +74,7 @@ def serve(port: int) -> None:
 
 
 @contextmanager
-def served() -> Generator[str]:
+def serving_model() -> Generator[str]:
     """The server in a process of its own, when it answers."""
     port = find_free_port(PORT)
     child = subprocess.Popen(
@@ -122,28 +122,28 @@ endpoint = "chat"
 """
 
 
-async def task(settings: Settings) -> None:
+async def run_task(settings: Settings) -> None:
     """One task, and what became of its calls."""
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]: a bare generic
-        dev_server_existing_path=find_temporal(), dev_server_log_level="error"
+        dev_server_existing_path=find_temporal_executable(), dev_server_log_level="error"
     ) as server:
         os.environ["TEMPORAL_ADDRESS"] = server.client.service_client.config.target_host
-        async with running_workers(settings), await Client.connect(settings) as client:
+        async with run_configured_workers(settings), await Client.connect(settings) as client:
             task_id = (await client.submit(REQUEST, [DOCUMENT])).task_id
-            seen = await followed(client, task_id)
-            bill = await client.bill(task_id)
+            seen = await follow_task(client, task_id)
+            bill = await client.get_bill(task_id)
             agents = dict.fromkeys(line.agent for line in bill.lines if line.kind == "turn")
-            transcripts = [await client.transcript(task_id, agent) for agent in agents]
+            transcripts = [await client.get_transcript(task_id, agent) for agent in agents]
     say(f"task {seen.phase}; {seen.budget.spent.tokens:,} tokens spent")
     say(f"notes: {'; '.join(seen.notes) or 'none'}")
     calls = Counter((line.model, line.kind) for line in bill.lines for _ in range(line.calls))
     for (model, kind), number in calls.items():
         say(f"  {number} x {kind} by {model}")
     say(f"possibly billed: {len(bill.possibly_billed)}; estimated: {bill.total.usage.estimated} tokens")
-    say(told_of([message for transcript in transcripts for message in transcript.messages]))
+    say(describe_tool_results([message for transcript in transcripts for message in transcript.messages]))
 
 
-async def followed(client: Client, task_id: str) -> TaskProgress:
+async def follow_task(client: Client, task_id: str) -> TaskProgress:
     """Say where the task is whenever that has changed, until it is over."""
     said = ""
     async for view in client.watch(task_id):
@@ -153,10 +153,10 @@ async def followed(client: Client, task_id: str) -> TaskProgress:
         if line != said:
             say(line)
         said = line
-    return (await client.progress(task_id)).progress
+    return (await client.get_task(task_id)).progress
 
 
-def told_of(messages: Sequence[Message]) -> str:
+def describe_tool_results(messages: Sequence[Message]) -> str:
     """What the model made of its tools."""
     replies = [message for message in messages if message.role == "assistant"]
     results = [result for message in messages for result in message.tool_results]
@@ -173,14 +173,14 @@ def say(line: str) -> None:
 
 def main(*, probes: bool = True) -> None:
     """Probe both protocols, then have a task done by them."""
-    with served() as url, tempfile.TemporaryDirectory() as folder:
+    with serving_model() as url, tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "config.toml").write_text(CONFIG.format(url=url, model=MODEL))
         changes = {"WAYSTATION_HOME": folder, "WAYSTATION_MODEL_PATIENCE": str(PATIENCE)}
         os.environ |= changes
         for endpoint in ("messages", "chat") if probes else ():
             run(["doctor", "--model", f"{endpoint}::{MODEL}", "--yes"])
-        asyncio.run(task(Settings()))
+        asyncio.run(run_task(Settings()))
     sys.stdout.flush()
     os._exit(0)  # the SDK's native runtime can crash at exit
 

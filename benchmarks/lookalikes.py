@@ -58,15 +58,15 @@ def readings(sign: str) -> frozenset[str]:
         return readings(chr(ord(sign) - TAGS))
     same = confusables().get(sign, frozenset({sign}))
     parts = unicodedata.normalize("NFKD", sign)
-    by_parts = {plain(sign)} if sign.isascii() else several(parts) if parts != sign else set[str]()
-    by_look = {plain(one) for one in same if one.isascii() and not (sign.isascii() and one == sign)}
+    by_parts = {to_ascii_letters(sign)} if sign.isascii() else read_letters(parts) if parts != sign else set[str]()
+    by_look = {to_ascii_letters(one) for one in same if one.isascii() and not (sign.isascii() and one == sign)}
     if (found := frozenset({*by_look, *by_parts} - {""})) or sign.isascii() or parts != sign:
         return found
-    if (named := by_name(sign)) or not sign.isalpha():
+    if (named := letter_from_name(sign)) or not sign.isalpha():
         return named
-    strings = union(several(one) for one in same if len(one) > 1)
-    names = union(by_name(one) for one in same if len(one) == 1)
-    other_case = (plain(one) for one in confusables().get(sign.swapcase(), ()) if one.isascii())
+    strings = union(read_letters(one) for one in same if len(one) > 1)
+    names = union(letter_from_name(one) for one in same if len(one) == 1)
+    other_case = (to_ascii_letters(one) for one in confusables().get(sign.swapcase(), ()) if one.isascii())
     return strings or names or frozenset(other_case) - {""}
 
 
@@ -75,29 +75,29 @@ def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset[str]().union(*sets)
 
 
-def several(signs: str) -> frozenset[str]:
+def read_letters(signs: str) -> frozenset[str]:
     """Letters of all that are letters: marks above and below are left out."""
     each = (readings(one) or {""} for one in signs if not unicodedata.category(one).startswith("M"))
     return frozenset(map("".join, product(*each))) - {""}
 
 
-def by_name(sign: str) -> frozenset[str]:
+def letter_from_name(sign: str) -> frozenset[str]:
     """The letter that it is called after."""
     named = _ONE_LETTER.fullmatch(unicodedata.name(sign, ""))
-    return frozenset({plain(named[1])} if named else ())
+    return frozenset({to_ascii_letters(named[1])} if named else ())
 
 
-def plain(text: str) -> str:
+def to_ascii_letters(text: str) -> str:
     """Its ASCII letters."""
     lower = (one.lower() for one in text if one.isascii() and one.isalpha())
     return "".join(SAME.get(one, one) for one in lower)
 
 
-def ends(end: str) -> list[str]:
+def find_tag_end_signs(end: str) -> list[str]:
     """What is taken for this end of a tag: by its look, by what it decomposes to, or as an angle that is not double."""
     side = {"<": "LEFT", ">": "RIGHT"}.get(end, "")
     found: list[str] = []
-    for sign in every():
+    for sign in iter_all_characters():
         same = confusables().get(sign, frozenset({sign})) | {unicodedata.normalize("NFKD", sign)}
         named = _ANGLE.fullmatch(unicodedata.name(sign, ""))
         if any(one.startswith(end) for one in same) or (named and named[1] == side):
@@ -105,7 +105,7 @@ def ends(end: str) -> list[str]:
     return [*found, chr(TAGS + ord(end))]
 
 
-def every() -> Iterable[str]:
+def iter_all_characters() -> Iterable[str]:
     """All signs but halves of them."""
     return (chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
 
@@ -113,15 +113,15 @@ def every() -> Iterable[str]:
 def main() -> None:
     """One line of the file is one of the tables."""
     rows: dict[str, list[str]] = {}
-    for sign in every():
+    for sign in iter_all_characters():
         letters = sorted(readings(sign))
-        if letters and letters != [plain(OLDEST.normalize("NFKD", sign))]:
+        if letters and letters != [to_ascii_letters(OLDEST.normalize("NFKD", sign))]:
             rows.setdefault(" ".join(letters), []).append(sign)
     signs: dict[str, Iterable[str]] = {
-        "opening": ends("<"),
-        "closing": ends(">"),
-        "separators": sorted(one for mark in ":/" for one in ends(mark) if not one.isalpha()),
-        "unseen": (one for one in every() if regex.match(r"\p{Default_Ignorable_Code_Point}", one)),
+        "opening": find_tag_end_signs("<"),
+        "closing": find_tag_end_signs(">"),
+        "separators": sorted(one for mark in ":/" for one in find_tag_end_signs(mark) if not one.isalpha()),
+        "unseen": (one for one in iter_all_characters() if regex.match(r"\p{Default_Ignorable_Code_Point}", one)),
     }
     packages = " and ".join(f"{name} {metadata.version(name)}" for name in ("homoglyphs_fork", "regex"))
     lines = [

@@ -55,7 +55,7 @@ class Module(NamedTuple):
             yield from (name for name in found if not name.startswith("_") and name not in FRAMEWORKS)
 
 
-class House:
+class CodeBase:
     """All modules of the product, as they are now."""
 
     def __init__(self) -> None:
@@ -81,12 +81,12 @@ class House:
         return found
 
     @cached_property
-    def small(self) -> tuple[Module, ...]:
+    def small_modules(self) -> tuple[Module, ...]:
         """Modules under `SMALL` lines."""
         return tuple(module for module in self.modules if module.lines < SMALL)
 
     @cached_property
-    def of_one_neighbour(self) -> tuple[Module, ...]:
+    def single_importer_modules(self) -> tuple[Module, ...]:
         """Modules that only one other imports, which is in the same folder."""
         folders = {module.name: module.folder for module in self.all}
         return tuple(
@@ -96,7 +96,7 @@ class House:
         )
 
     @cached_property
-    def names_twice(self) -> dict[str, list[str]]:
+    def duplicate_names(self) -> dict[str, list[str]]:
         """Public names that two modules define, with those modules."""
         found: defaultdict[str, list[str]] = defaultdict(list)
         for module in self.modules:
@@ -121,7 +121,7 @@ def _module(path: Path) -> Module:
 
 def main() -> None:
     """One line a module, under its folder; then the numbers."""
-    house, folder = House(), ""
+    house, folder = CodeBase(), ""
     for module in house.modules:
         if module.folder != folder:
             folder = module.folder
@@ -131,9 +131,9 @@ def main() -> None:
         "modules": len(house.modules),
         "lines": sum(module.lines for module in house.all),
         "median module, lines": statistics.median(module.lines for module in house.modules),
-        f"modules under {SMALL} lines": len(house.small),
-        "modules that only one other of their folder imports": len(house.of_one_neighbour),
-        "public names of two modules or more": len(house.names_twice),
+        f"modules under {SMALL} lines": len(house.small_modules),
+        "modules that only one other of their folder imports": len(house.single_importer_modules),
+        "public names of two modules or more": len(house.duplicate_names),
     }
     sys.stdout.write("\n" + "".join(f"{count:>8,}  {what}\n" for what, count in numbers.items()))
 

@@ -21,17 +21,17 @@ from pathlib import Path
 import httpx2
 import psutil
 
-from tests.ended_tasks import row_of
-from tests.ports import free_port
+from tests.ended_tasks import make_task_row
+from tests.ports import find_free_port
 from waystation.agents.leg import Interrupted, LegState
 from waystation.budgets.budget import RunUsage
 from waystation.config.settings import Settings
-from waystation.context.transcript import Charge, Fence, Intent, Message, Text, build_user_message
+from waystation.context.transcript import CallIntent, Charge, Fence, Message, Text, build_user_message
 from waystation.kernel.amount import Amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.usage import Usage
-from waystation.planning.plan import standard_plan
+from waystation.planning.plan import build_standard_plan
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.stores import open_store
 from waystation.tasks.task import TaskRequest
@@ -44,25 +44,25 @@ PAUSE, LAST_SECONDS = 0.1, 2
 WORDS = "Sheet 4 gives a depth of four fathoms at low water, and the bar moves with every gale from the north. "
 
 
-async def keep_long_task(store: SqlStore, settings: Settings) -> TaskRef:
+async def store_long_task(store: SqlStore, settings: Settings) -> TaskRef:
     """A task at work with so many legs and messages."""
     asked = TaskRequest(question="Which harbours are shallow?", session="pages", request_id="long")
-    row = row_of(asked, settings, await store.store_id())
-    await store.register(row, ())
-    await store.admit(row.ref.task_id, asked.question)
-    await store.save_plan(row.ref.task_id, standard_plan(asked.question))
+    row = make_task_row(asked, settings, await store.get_store_id())
+    await store.register_task(row, ())
+    await store.save_task_title(row.ref.task_id, asked.question)
+    await store.save_plan(row.ref.task_id, build_standard_plan(asked.question))
     for number in range(AGENTS):
-        await keep_agent(store, await opened(store, row.ref, f"research-{number}"))
+        await store_agent(store, await open_run(store, row.ref, f"research-{number}"))
     return row.ref
 
 
-async def opened(store: SqlStore, task: TaskRef, agent: str) -> Fence:
+async def open_run(store: SqlStore, task: TaskRef, agent: str) -> Fence:
     run = RunRef(**task.model_dump(), step_id=agent, role="research")
     await store.open_run(run)
-    return await store.take_fence(run.run_id)
+    return await store.acquire_fence(run.run_id)
 
 
-async def keep_agent(store: SqlStore, fence: Fence) -> None:
+async def store_agent(store: SqlStore, fence: Fence) -> None:
     for turn in range(TURNS):
         await commit(store, fence, turn, 2 * turn)
         await store.commit_message(fence, 2 * turn + 1, build_user_message(f"m{turn}", WORDS * 3))
@@ -73,7 +73,7 @@ async def keep_agent(store: SqlStore, fence: Fence) -> None:
 async def commit(store: SqlStore, fence: Fence, turn: int, version: int) -> float:
     """One turn; the seconds that its reply took."""
     key = f"turn-{turn}"
-    await store.record_intent(fence, Intent(key=key, model="model", worst_case=Amount(tokens=1_000), at=utc_now()))
+    await store.record_intent(fence, CallIntent(key=key, model="model", worst_case=Amount(tokens=1_000), at=utc_now()))
     usage = Usage(input=900, cache_read=9_000, output=120)
     charge = Charge(key=key, kind="turn", model="model", usage=usage, cost_micro_usd=4_000, at=utc_now())
     began = time.perf_counter()
@@ -84,9 +84,9 @@ async def commit(store: SqlStore, fence: Fence, turn: int, version: int) -> floa
 
 
 @asynccontextmanager
-async def served(home: Path) -> AsyncGenerator[tuple[httpx2.AsyncClient, psutil.Process]]:
+async def serving_pages(home: Path) -> AsyncGenerator[tuple[httpx2.AsyncClient, psutil.Process]]:
     """A client that is let in, and the server's process."""
-    port = free_port()
+    port = find_free_port()
     settings = {"WAYSTATION_HOME": str(home), "WAYSTATION_OFFLINE": "true", "TEMPORAL_ADDRESS": "127.0.0.1:9"}
     command = [sys.executable, "-m", "waystation.cli.main", "serve", "--listen", f"127.0.0.1:{port}"]
     process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **settings}, stdout=subprocess.PIPE)
@@ -105,7 +105,7 @@ async def served(home: Path) -> AsyncGenerator[tuple[httpx2.AsyncClient, psutil.
         await process.wait()
 
 
-async def looked(client: httpx2.AsyncClient, path: str) -> tuple[float, float, int]:
+async def time_request(client: httpx2.AsyncClient, path: str) -> tuple[float, float, int]:
     """Milliseconds to the first byte and to the last, and bytes as they were sent: packed."""
     began = time.perf_counter()
     async with client.stream("GET", path) as answer:
@@ -127,7 +127,7 @@ async def listen(client: httpx2.AsyncClient, ready: asyncio.Semaphore, delays: l
                 delays.append(1_000 * (utc_now() - at).total_seconds())
 
 
-async def written(store: SqlStore, fence: Fence, first: int) -> list[float]:
+async def time_commits(store: SqlStore, fence: Fence, first: int) -> list[float]:
     """Milliseconds of each commit."""
     taken: list[float] = []
     for turn in range(first, first + WRITES):
@@ -140,26 +140,28 @@ async def measure(home: Path) -> None:
     settings = Settings(home=home, offline=True)
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await open_store(settings)))
-        task = await keep_long_task(store, settings)
-        client, process = await stack.enter_async_context(served(home))
+        task = await store_long_task(store, settings)
+        client, process = await stack.enter_async_context(serving_pages(home))
         print(f"{AGENTS * LEGS} legs, {2 * AGENTS * TURNS:,} messages; {LOOKS} looks at each, medians")
         for name, path in (("task", ""), ("an agent", "/agents/research-1"), ("run as one file", "/run.html")):
-            seen = [await looked(client, f"/tasks/{task.task_id}{path}") for _ in range(LOOKS)]
+            seen = [await time_request(client, f"/tasks/{task.task_id}{path}") for _ in range(LOOKS)]
             first, last, size = (statistics.median(column) for column in zip(*seen, strict=True))
             print(f"{name:<16} first byte {first:6.0f} ms   whole {last:6.0f} ms   {size / 1_000:8.0f} kB")
         print(f"memory of `serve` after that: {process.memory_info().rss / 1e6:.0f} MB")
-        await listened(client, process, store, task)
+        await measure_listening(client, process, store, task)
 
 
-async def listened(client: httpx2.AsyncClient, process: psutil.Process, store: SqlStore, task: TaskRef) -> None:
-    fence = await opened(store, task, "writing")
-    alone = statistics.median(await written(store, fence, 0))
+async def measure_listening(
+    client: httpx2.AsyncClient, process: psutil.Process, store: SqlStore, task: TaskRef
+) -> None:
+    fence = await open_run(store, task, "writing")
+    alone = statistics.median(await time_commits(store, fence, 0))
     ready, delays = asyncio.Semaphore(0), list[float]()
     listeners = [asyncio.create_task(listen(client, ready, delays)) for _ in range(LISTENERS)]
     for _ in listeners:
         await ready.acquire()
     before = sum(process.cpu_times()[:2])
-    beside = statistics.median(await written(store, fence, WRITES))
+    beside = statistics.median(await time_commits(store, fence, WRITES))
     await asyncio.sleep(LAST_SECONDS)
     used = sum(process.cpu_times()[:2]) - before
     for one in listeners:

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from benchmarks.budgets.tables import machine
+from benchmarks.budgets.tables import describe_machine
 
 
 def run_proofs(package: str, proofs: Mapping[str, Callable[[], None]], names: Sequence[str]) -> None:
@@ -12,7 +12,7 @@ def run_proofs(package: str, proofs: Mapping[str, Callable[[], None]], names: Se
     if unknown := set(names) - set(proofs):
         sys.exit(f"there is no proof {', '.join(sorted(unknown))}: there are {', '.join(proofs)}")
     chosen = names or list(proofs)
-    print(f"`python -m {package} {' '.join(chosen)}`: {machine()}")
+    print(f"`python -m {package} {' '.join(chosen)}`: {describe_machine()}")
     for name in chosen:
         start = time.perf_counter()
         proofs[name]()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.budgets.tables import machine, show
+from benchmarks.budgets.tables import describe_machine, print_table
 from benchmarks.checkout import Checkout
 
 OFFLINE = {"WAYSTATION_OFFLINE": "true"}
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     checkouts = [Checkout(path.resolve().name, path.resolve()) for path in chosen.checkout]
     every = {checkout: Figures() for checkout in [*checkouts, Checkout("this checkout")]}
-    print(f"`python -m benchmarks.startup`: {machine()}", flush=True)
+    print(f"`python -m benchmarks.startup`: {describe_machine()}", flush=True)
     for _ in range(chosen.times):
         for checkout, figures in every.items():
             measure(checkout, figures)
@@ -87,10 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         for checkout, figures in every.items()
     ]
-    show("Start-up, and memory of all processes when idle (medians)", ("checkout", "`up`", "`list`", "memory"), rows)
+    print_table(
+        "Start-up, and memory of all processes when idle (medians)", ("checkout", "`up`", "`list`", "memory"), rows
+    )
     for checkout, figures in every.items():
         parts = [(name, f"{size / 1e6:.0f} MB") for name, size in figures.memory[-1].items()]
-        show(f"Processes of {checkout.name}", ("process", "memory"), parts)
+        print_table(f"Processes of {checkout.name}", ("process", "memory"), parts)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
-from tests.postgres import running_postgres
+from tests.postgres import run_postgres_server
 from waystation.config.settings import Settings
-from waystation.context.transcript import Charge, Intent, Message, Text
+from waystation.context.transcript import CallIntent, Charge, Message, Text
 from waystation.kernel.amount import Amount
 from waystation.kernel.refs import RunRef
 from waystation.kernel.usage import Usage
@@ -36,15 +36,17 @@ async def write(url: str, writer: str, how: str) -> None:
     """One process: says when it is ready, and then how many seconds its turns took."""
     at_rest = EncryptionConfig(AesGcmCipher(bytes(32), "rest"), seals=how == ENCRYPTED)
     store = await SqlStore.open(url, now, at_rest=at_rest)
-    run = RunRef(store_id=await store.store_id(), tenant="t", session="s", task_id=writer, step_id="x", role="research")
+    run = RunRef(
+        store_id=await store.get_store_id(), tenant="t", session="s", task_id=writer, step_id="x", role="research"
+    )
     await store.open_run(run)
-    fence = await store.take_fence(run.run_id)
+    fence = await store.acquire_fence(run.run_id)
     print("ready", flush=True)
     sys.stdin.readline()
     start = time.perf_counter()
     for turn in range(TURNS):
         key = f"turn-{turn}"
-        await store.record_intent(fence, Intent(key=key, model="model", worst_case=Amount(tokens=1_000), at=now()))
+        await store.record_intent(fence, CallIntent(key=key, model="model", worst_case=Amount(tokens=1_000), at=now()))
         charge = Charge(key=key, kind="turn", model="model", usage=Usage(output=1), cost_micro_usd=1, at=now())
         await store.commit_reply(fence, turn, Message(id=key, role="assistant", blocks=(Text(text=REPLY),)), charge)
     print(time.perf_counter() - start)
@@ -86,7 +88,7 @@ if __name__ == "__main__":
         asyncio.run(write(*sys.argv[2:]))
     else:
         with ExitStack() as stack:
-            given = sys.argv[1] if sys.argv[1:] else stack.enter_context(running_postgres()).new_database()
+            given = sys.argv[1] if sys.argv[1:] else stack.enter_context(run_postgres_server()).new_database()
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             both = (Settings(store_url=url).database_url for url in (f"sqlite:///{folder}/waystation.db", given))
             asyncio.run(compare(*both))

@@ -25,11 +25,11 @@ from waystation.agents.leg import ContextFull
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import load_documents, write_installed
+from waystation.documents.sources import load_documents, write_package_documents
 from waystation.kernel.amount import Amount, Limit
-from waystation.runtime.temporal.dev_server import find_temporal
+from waystation.runtime.temporal.dev_server import find_temporal_executable
 from waystation.tasks.task import TaskRequest
-from workers.wiring import running_workers
+from workers.wiring import run_configured_workers
 
 QUESTION = "Which licences do these packages carry?"
 DOCUMENTS = 12
@@ -39,7 +39,7 @@ STORE = "waystation/store/"
 LOOK_SECONDS = 0.2
 
 
-class Trip(NamedTuple):
+class TripSpec(NamedTuple):
     """From a call or a result to a call: functions as `folder/module:Class.function`, a result by its class."""
 
     name: str
@@ -54,15 +54,19 @@ class Trip(NamedTuple):
 
 
 ALL = (
-    Trip("from submit to the stored report", "waystation/client/client:Client.submit", f"{STORE}tasks:SqlTasks.finish"),
-    Trip(
+    TripSpec(
+        "from submit to the stored report",
+        "waystation/client/client:Client.submit",
+        f"{STORE}tasks:SqlTaskRepository.save_task_progress",
+    ),
+    TripSpec(
         "from a full context to Qdrant",
         "waystation/agents/loop:Turns._turn",
         "waystation/memory/qdrant/edge:QdrantEdgeMemory.upsert",
         result=ContextFull.__name__,
         window=12_000,
     ),
-    Trip(
+    TripSpec(
         "from an approval to the agent that goes on",
         "waystation/client/client:Client.approve",
         "waystation/agents/loop:AgentLoop.run",
@@ -72,21 +76,21 @@ ALL = (
 )
 
 
-class Traced:
+class TripTrace:
     """One trip: the modules that it has entered so far."""
 
-    def __init__(self, trip: Trip) -> None:
+    def __init__(self, trip: TripSpec) -> None:
         self.trip = trip
         self.entered: dict[str, None] = {}
         self.on = self.over = False
 
     @property
-    def crossings(self) -> int:
+    def folder_crossings(self) -> int:
         """How often the next module is in another folder."""
         folders = [Path(name).parent for name in self.entered]
         return sum(one != other for one, other in pairwise(folders))
 
-    def see(self, name: str, place: str, event: str, result: object) -> None:
+    def record(self, name: str, place: str, event: str, result: object) -> None:
         """A function of module `name` is called, or returns."""
         if self.over:
             return
@@ -102,14 +106,14 @@ class Traced:
             for folder, names in groupby(self.entered, lambda name: Path(name).parent.as_posix())
         )
         end = "" if self.over else " (NOT REACHED)"
-        return f"{self.trip.name}{end}: {len(self.entered)} modules, {self.crossings} crossings\n  {chain}\n"
+        return f"{self.trip.name}{end}: {len(self.entered)} modules, {self.folder_crossings} crossings\n  {chain}\n"
 
 
 class Tracer:
     """The trip of now, traced in every thread of this process."""
 
     def __init__(self) -> None:
-        self.now: Traced | None = None
+        self.now: TripTrace | None = None
         self._places: dict[CodeType, tuple[str, str] | None] = {}
 
     def __call__(self, frame: FrameType, event: str, result: object) -> None:
@@ -120,7 +124,7 @@ class Tracer:
         if code not in self._places:
             self._places[code] = _place(code)
         if found := self._places[code]:
-            self.now.see(*found, event, result)
+            self.now.record(*found, event, result)
 
 
 def _place(code: CodeType) -> tuple[str, str] | None:
@@ -132,18 +136,18 @@ def _place(code: CodeType) -> tuple[str, str] | None:
     return (name, f"{name}:{code.co_qualname}") if name.split("/")[0] in FOLDERS else None
 
 
-class Road:
+class TripRunner:
     """Where tasks go from question to report."""
 
     def __init__(self, client: Client, server: Temporal, documents: Sequence[SourceDocument]) -> None:
         self.client, self.server, self.documents = client, server, documents
 
-    async def work(self, trip: Trip, name: str) -> None:
+    async def run_task(self, trip: TripSpec, name: str) -> None:
         """One task. Nobody looks at it while it goes on, but until it has asked for what a trip wants to grant."""
         task = await self.client.submit(request(trip, name), self.documents)
         while (
             trip.agent_budget is not None
-            and not (found := await self.client.progress(task.task_id)).progress.phase.over
+            and not (found := await self.client.get_task(task.task_id)).progress.phase.over
         ):
             for one in found.progress.approvals:
                 if one.decision == "pending":
@@ -152,7 +156,7 @@ class Road:
         await self.server.get_workflow_handle(task.task_id).result()
 
 
-def request(trip: Trip, name: str) -> TaskRequest:
+def request(trip: TripSpec, name: str) -> TaskRequest:
     """A task on which this trip happens."""
     return TaskRequest(
         question=QUESTION,
@@ -164,24 +168,24 @@ def request(trip: Trip, name: str) -> TaskRequest:
     )
 
 
-async def traced(home: Path) -> list[Traced]:
+async def trace_trips(home: Path) -> list[TripTrace]:
     """Each trip, on the second of two equal tasks."""
-    tracer, found = Tracer(), [Traced(trip) for trip in ALL]
+    tracer, found = Tracer(), [TripTrace(trip) for trip in ALL]
     threading.setprofile(tracer)
     sys.setprofile(tracer)
-    write_installed(home / "documents")
+    write_package_documents(home / "documents")
     documents = load_documents([home / "documents"]).documents[:DOCUMENTS]
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]: a bare generic
-        dev_server_existing_path=find_temporal(), dev_server_log_level="error"
+        dev_server_existing_path=find_temporal_executable(), dev_server_log_level="error"
     ) as server:
         os.environ["TEMPORAL_ADDRESS"] = server.client.service_client.config.target_host
         settings = Settings(home=home, offline=True, tenant=TENANT)
-        async with running_workers(settings), await Client.connect(settings) as client:
-            road = Road(client, server.client, documents)
+        async with run_configured_workers(settings), await Client.connect(settings) as client:
+            road = TripRunner(client, server.client, documents)
             for one in found:
-                await road.work(one.trip, "first")
+                await road.run_task(one.trip, "first")
                 tracer.now = one
-                await road.work(one.trip, "second")
+                await road.run_task(one.trip, "second")
                 tracer.now = None
     sys.setprofile(None)
     return found
@@ -190,7 +194,7 @@ async def traced(home: Path) -> list[Traced]:
 def main() -> None:
     """Each trip with its numbers, then its modules: a folder, and what is entered there before the next folder."""
     with tempfile.TemporaryDirectory() as folder:
-        trips = asyncio.run(traced(Path(folder)))
+        trips = asyncio.run(trace_trips(Path(folder)))
     sys.stdout.write("\n".join(map(str, trips)))
     sys.stdout.flush()
     os._exit(0 if all(trip.over for trip in trips) else 1)  # the SDK's native runtime can crash at exit

@@ -11,13 +11,13 @@ from pydantic import JsonValue
 from tests.strict_server import BODY, Body
 from waystation.context.transcript import Thinking
 from waystation.models.anthropic.messages_server import PrefixBinding
-from waystation.models.anthropic.wire import request_parameters
+from waystation.models.anthropic.wire import build_request_parameters
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse
 
 _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')
 
 
-def flat(body: Body) -> list[str]:
+def flatten_request(body: Body) -> list[str]:
     """A request in the order in which the provider reads it, without cache marks: tools, system prompt, blocks."""
     return [json.dumps(part, sort_keys=True) for part in _flat(body)]
 
@@ -39,13 +39,13 @@ def _unmarked(part: Mapping[str, JsonValue]) -> JsonValue:
     return {name: value for name, value in part.items() if name != "cache_control"}
 
 
-def breaks(bodies: Sequence[Body]) -> list[int]:
+def find_prefix_breaks(bodies: Sequence[Body]) -> list[int]:
     """Which requests of one agent (from 1) are no extension of the one before, byte for byte."""
-    sent = [flat(body) for body in bodies]
+    sent = [flatten_request(body) for body in bodies]
     return [number for number, (before, now) in enumerate(pairwise(sent), 2) if now[: len(before)] != before]
 
 
-def by_agent(bodies: Sequence[Body]) -> dict[str, list[Body]]:
+def group_by_agent(bodies: Sequence[Body]) -> dict[str, list[Body]]:
     """The requests of agents, by the step that their contract names."""
     found: dict[str, list[Body]] = {}
     for body in bodies:
@@ -55,7 +55,7 @@ def by_agent(bodies: Sequence[Body]) -> dict[str, list[Body]]:
 
 
 @dataclass
-class Binding:
+class PrefixBindingModel:
     """A model that thinks before each of its replies, behind a provider that binds what it thought to its prefix."""
 
     model: ChatModel
@@ -65,13 +65,13 @@ class Binding:
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """See `ChatModel`."""
-        body = BODY.validate_python(request_parameters(request))
+        body = BODY.validate_python(build_request_parameters(request))
         self.bodies.append(body)
-        dropped = len(self.binding.check(body))
+        dropped = len(self.binding.find_dropped_thinking(body))
         reply = await self.model.complete(request)
         thought = Thinking(thinking=f"Thought {len(self.bodies)}.", signature="")
         reply = reply.replace(blocks=(thought, *reply.blocks))
-        return self.binding.signed(reply, body).replace(dropped_thinking=dropped)
+        return self.binding.sign_reply(reply, body).replace(dropped_thinking=dropped)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """See `ChatModel`."""

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import settings
 from temporalio.client import Client
 
-from tests.postgres import PostgresServer, running_postgres
+from tests.postgres import PostgresServer, run_postgres_server
 from tests.tiers import part_of, waits
 from waystation.config.settings import Settings
-from waystation.runtime.temporal.connect import Target, connect, ensure_search_attributes
-from waystation.runtime.temporal.dev_server import running_dev_server
+from waystation.runtime.temporal.connect import TemporalTarget, connect, ensure_search_attributes
+from waystation.runtime.temporal.dev_server import run_dev_server
 
 settings.register_profile("busy-machine", deadline=None)  # no test measures time: others may be at work here
 settings.register_profile("quick", deadline=None, max_examples=25)
@@ -81,10 +81,10 @@ def without_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 @pytest.fixture(scope="session")
-def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TemporalTarget]:
     folder = tmp_path_factory.mktemp("temporal")
     with asyncio.Runner() as runner:
-        server = running_dev_server(folder / "temporal.db", folder / "temporal.log", port=0, ui_port=0)
+        server = run_dev_server(folder / "temporal.db", folder / "temporal.log", port=0, ui_port=0)
         started = runner.run(server.__aenter__())
         assert runner.run(ensure_search_attributes(started.client))
         yield started.target
@@ -92,11 +92,11 @@ def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target
 
 
 @pytest.fixture
-async def temporal_client(temporal_server: Target) -> Client:
+async def temporal_client(temporal_server: TemporalTarget) -> Client:
     return await connect(temporal_server)
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    with running_postgres() as server:
+    with run_postgres_server() as server:
         yield server

@@ -8,31 +8,35 @@ from pydantic import JsonValue
 from tests.crew import (
     CALL_TOKENS,
     FINDING,
-    NOTE,
+    LARGE_WINDOW_CONFIG,
     PROMPT_TOKENS,
     REPLY_TOKENS,
-    ROOMY,
-    Call,
-    Crew,
-    Move,
-    newest,
-    step_of,
-    terms,
+    TAKE_NOTE_CALL,
+    ModelCall,
+    ScriptedCall,
+    ScriptedTaskModel,
+    find_newest_message,
+    make_task_config,
+    parse_step_id,
 )
 from waystation.agents.delegation import DelegationConfig
 from waystation.context.transcript import ToolResult, ToolUse
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse
-from waystation.tasks.task import StepProgress, TaskProgress, TaskTerms
+from waystation.tasks.task import StepProgress, TaskConfig, TaskProgress
 from waystation.testing import make_scripted_response
 
-HAND_IN: Move = ("submit_findings", {"findings": [FINDING]})
-SUBAGENT: Sequence[Sequence[Move]] = [[("read_document", {"name": "pilot.md"})], [NOTE], [HAND_IN]]
+SUBMIT_FINDINGS_CALL: ScriptedCall = ("submit_findings", {"findings": [FINDING]})
+SUBAGENT_SCRIPT: Sequence[Sequence[ScriptedCall]] = [
+    [("read_document", {"name": "pilot.md"})],
+    [TAKE_NOTE_CALL],
+    [SUBMIT_FINDINGS_CALL],
+]
 """What a subagent does, turn by turn."""
-SUBAGENT_TOKENS = CALL_TOKENS * len(SUBAGENT)
+SUBAGENT_TOKENS = CALL_TOKENS * len(SUBAGENT_SCRIPT)
 
 
-def delegate(title: str, percent: int = 20, **changes: JsonValue) -> Move:
+def make_delegate_call(title: str, percent: int = 20, **changes: JsonValue) -> ScriptedCall:
     """A call that asks for a subagent."""
     given: dict[str, JsonValue] = {
         "role": "research",
@@ -44,24 +48,26 @@ def delegate(title: str, percent: int = 20, **changes: JsonValue) -> Move:
     return "delegate", given | changes
 
 
-def four(percent: int = 20) -> list[Move]:
+def make_four_delegate_calls(percent: int = 20) -> list[ScriptedCall]:
     """Four subagents in one reply."""
-    return [delegate(title, percent) for title in ("beacons", "bars", "buoys", "bells")]
+    return [make_delegate_call(title, percent) for title in ("beacons", "bars", "buoys", "bells")]
 
 
 @dataclass
-class DelegatingCrew(Crew):
-    """As `RunnerPool`, but who has a script follows it; a subagent without one does what `SUBAGENT` says."""
+class DelegatingTaskModel(ScriptedTaskModel):
+    """As `RunnerPool`, but who has a script follows it; a subagent without one does what `SUBAGENT_SCRIPT` says."""
 
-    scripts: Mapping[str, Sequence[Sequence[Move]]] = field(default_factory=dict[str, Sequence[Sequence[Move]]])
-    heard: dict[Call, ModelRequest] = field(default_factory=dict[Call, ModelRequest])
+    scripts: Mapping[str, Sequence[Sequence[ScriptedCall]]] = field(
+        default_factory=dict[str, Sequence[Sequence[ScriptedCall]]]
+    )
+    heard: dict[ModelCall, ModelRequest] = field(default_factory=dict[ModelCall, ModelRequest])
     """Every request of an agent of the plan, and of subagents."""
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """The next reply of this agent."""
-        call = Call(step_of(request), 1 + sum(message.role == "assistant" for message in request.messages))
+        call = ModelCall(parse_step_id(request), 1 + sum(message.role == "assistant" for message in request.messages))
         self.heard[call] = request
-        script = self.scripts.get(call.step) or (SUBAGENT if "." in call.step else None)
+        script = self.scripts.get(call.step) or (SUBAGENT_SCRIPT if "." in call.step else None)
         if script is None:
             return await super().complete(request)
         self.calls.append(call)
@@ -73,17 +79,19 @@ class DelegatingCrew(Crew):
         return make_scripted_response(*uses, usage=Usage(input=PROMPT_TOKENS, output=REPLY_TOKENS))
 
 
-def delegating(budget: int = 60_000, agent_budget: int = 20_000, bounds: DelegationConfig | None = None) -> TaskTerms:
+def make_delegating_task_config(
+    budget: int = 60_000, agent_budget: int = 20_000, bounds: DelegationConfig | None = None
+) -> TaskConfig:
     """Terms under which agents delegate."""
-    given = terms(budget=budget, agent_budget=agent_budget)
-    return given.replace(agent=ROOMY.replace(delegation=bounds or DelegationConfig(depth=2, width=4)))
+    given = make_task_config(budget=budget, agent_budget=agent_budget)
+    return given.replace(agent=LARGE_WINDOW_CONFIG.replace(delegation=bounds or DelegationConfig(depth=2, width=4)))
 
 
-def steps(progress: TaskProgress) -> dict[str, StepProgress]:
+def index_steps(progress: TaskProgress) -> dict[str, StepProgress]:
     """By id."""
     return {step.id: step for step in progress.steps}
 
 
-def results(crew: DelegatingCrew, step: str, turn: int) -> list[ToolResult]:
+def find_tool_results(crew: DelegatingTaskModel, step: str, turn: int) -> list[ToolResult]:
     """What an agent was told before this turn."""
-    return list(newest(crew.heard[Call(step, turn)]).tool_results)
+    return list(find_newest_message(crew.heard[ModelCall(step, turn)]).tool_results)

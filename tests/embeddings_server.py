@@ -58,13 +58,13 @@ class EmbeddingsServer:
             headers = {} if fault.retry_after is None else {"Retry-After": fault.retry_after}
             return web.Response(status=fault.status or 200, headers=headers, text=fault.body)
         rows = [
-            {"object": "embedding", "index": place, "embedding": words_of(text, self.dimension)}
+            {"object": "embedding", "index": place, "embedding": embed_words(text, self.dimension)}
             for place, text in enumerate(self.texts[-1])
         ]
         return web.json_response({"object": "list", "data": rows[::-1], "model": body["model"]})
 
 
-def words_of(text: str, dimension: int) -> list[float]:
+def embed_words(text: str, dimension: int) -> list[float]:
     """A direction for each word, added up; longer than 1."""
     directions = [_direction(word, dimension) for word in text.lower().split()]
     return [sum(numbers) for numbers in zip(*directions, strict=True)]
@@ -75,7 +75,7 @@ def _direction(word: str, dimension: int) -> Sequence[float]:
 
 
 @asynccontextmanager
-async def running_embeddings() -> AsyncGenerator[EmbeddingsServer]:
+async def run_embeddings_server() -> AsyncGenerator[EmbeddingsServer]:
     """Serve on a free port until the block ends."""
     server = EmbeddingsServer()
     application = web.Application()

@@ -18,7 +18,7 @@ class AnyResult(Result):
     model_config = ConfigDict(extra="allow")
 
 
-class GivenHandle(Result):
+class TaskHandleResult(Result):
     """What comes in the place of a result."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
@@ -33,34 +33,34 @@ class GivenHandle(Result):
     poll_interval_ms: int
 
 
-class Follows(ClientExtension):
+class TasksClientExtension(ClientExtension):
     """Declares the extension, and takes handles."""
 
     identifier = EXTENSION
 
     def claims(self) -> Sequence[ResultClaim[Any]]:
         """See base class."""
-        return (ResultClaim(result_type="task", model=GivenHandle, resolve=_nobody_waits),)
+        return (ResultClaim(result_type="task", model=TaskHandleResult, resolve=_nobody_waits),)
 
 
-async def _nobody_waits(handle: GivenHandle, ctx: ClaimContext) -> CallToolResult:
+async def _nobody_waits(handle: TaskHandleResult, ctx: ClaimContext) -> CallToolResult:
     raise AssertionError(handle, ctx)
 
 
-class AskedOfTask(Request[dict[str, Any], str]):
+class TaskMethodRequest(Request[dict[str, Any], str]):
     """A request of the extension."""
 
     name_param = "taskId"
 
 
-async def asked(client: Client, method: str, task: str, **more: Any) -> dict[str, Any]:
+async def call_task_method(client: Client, method: str, task: str, **more: Any) -> dict[str, Any]:
     """What the server answers. Raises MCPError."""
-    request = AskedOfTask(method=method, params={"taskId": task, **more})
+    request = TaskMethodRequest(method=method, params={"taskId": task, **more})
     return (await client.session.send_request(request, AnyResult)).model_extra or {}
 
 
-async def begun(client: Client, **wanted: Any) -> GivenHandle:
+async def submit_research_task(client: Client, **wanted: Any) -> TaskHandleResult:
     """A question that was handed over, by its handle."""
     given = await client.session.call_tool("submit_research", wanted, allow_claimed=True)
-    assert isinstance(given, GivenHandle), given
+    assert isinstance(given, TaskHandleResult), given
     return given

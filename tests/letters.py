@@ -5,30 +5,30 @@ from pydantic import Field, JsonValue
 from waystation.agents.tools.tool import ToolContext, ToolInput, TypedTool
 
 
-class LetterInput(ToolInput):
+class SendLetterInput(ToolInput):
     """A letter."""
 
     to: str = Field(max_length=100)
     text: str = Field(max_length=100_000)
 
 
-class SendLetter(TypedTool[LetterInput]):
+class SendLetterTool(TypedTool[SendLetterInput]):
     """Sends a letter."""
 
     name = "send_letter"
     description = "Sends a letter."
     repeatable = False
-    input_model = LetterInput
+    input_model = SendLetterInput
 
     def __init__(self) -> None:
         self.sent: list[str] = []
         """To whom, in the order of the calls."""
 
-    def asks(self, arguments: dict[str, JsonValue]) -> str:
+    def build_approval_question(self, arguments: dict[str, JsonValue]) -> str:
         """With all of it."""
         return f"Send this letter to {arguments.get('to')}?\n{arguments.get('text')}"
 
-    async def run(self, arguments: LetterInput, at: ToolContext) -> str:
+    async def run(self, arguments: SendLetterInput, at: ToolContext) -> str:
         """Note it."""
         self.sent.append(arguments.to)
         return f"sent to {arguments.to}"

@@ -14,11 +14,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-Plain = str | int | float | bool | list[str]
+AttributeValue = str | int | float | bool | list[str]
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceivedSpan:
     """A span as it came."""
 
     name: str
@@ -28,38 +28,38 @@ class Received:
     start: int
     end: int
     """Nanoseconds since the epoch."""
-    attributes: Mapping[str, Plain]
-    events: tuple[tuple[str, Mapping[str, Plain]], ...]
+    attributes: Mapping[str, AttributeValue]
+    events: tuple[tuple[str, Mapping[str, AttributeValue]], ...]
     links: tuple[str, ...]
     """Ids of spans."""
     failed: bool
-    resource: Mapping[str, Plain]
+    resource: Mapping[str, AttributeValue]
 
     @property
     def operation(self) -> str:
         return str(self.attributes.get("gen_ai.operation.name", ""))
 
     @property
-    def ours(self) -> bool:
+    def is_task_span(self) -> bool:
         """Whether it was made of the store, and not of an attempt at an activity."""
         return not self.name.startswith("RunActivity:")
 
 
 @dataclass
-class Receiver:
+class OtlpReceiver:
     url: str
     raw: list[bytes] = field(default_factory=list[bytes])
-    spans: list[Received] = field(default_factory=list[Received])
+    spans: list[ReceivedSpan] = field(default_factory=list[ReceivedSpan])
     refuses: bool = False
     """Whether it says that it cannot now."""
     most_bytes: int | None = None
     """Of a body; a larger one is refused as too large."""
     redirects: bool = False
 
-    def of_tasks(self) -> list[Received]:
-        return [span for span in list(self.spans) if span.ours]
+    def list_task_spans(self) -> list[ReceivedSpan]:
+        return [span for span in list(self.spans) if span.is_task_span]
 
-    def take(self, body: bytes) -> None:
+    def store_request(self, body: bytes) -> None:
         self.raw.append(body)
         for group in ExportTraceServiceRequest.FromString(body).resource_spans:
             resource = _plain(group.resource.attributes)
@@ -67,8 +67,8 @@ class Receiver:
                 self.spans.extend(_received(span, resource) for span in scope.spans)
 
 
-def _received(span: Span, resource: Mapping[str, Plain]) -> Received:
-    return Received(
+def _received(span: Span, resource: Mapping[str, AttributeValue]) -> ReceivedSpan:
+    return ReceivedSpan(
         name=span.name,
         trace_id=span.trace_id.hex(),
         span_id=span.span_id.hex(),
@@ -83,11 +83,11 @@ def _received(span: Span, resource: Mapping[str, Plain]) -> Received:
     )
 
 
-def _plain(attributes: "list[KeyValue] | object") -> Mapping[str, Plain]:
+def _plain(attributes: "list[KeyValue] | object") -> Mapping[str, AttributeValue]:
     return {one.key: _value(one.value) for one in attributes}  # pyright: ignore
 
 
-def _value(value: AnyValue) -> Plain:
+def _value(value: AnyValue) -> AttributeValue:
     match value.WhichOneof("value"):
         case "string_value":
             return value.string_value
@@ -104,7 +104,7 @@ def _value(value: AnyValue) -> Plain:
 
 
 @contextmanager
-def receiving() -> Generator[Receiver]:
+def run_otlp_receiver() -> Generator[OtlpReceiver]:
     """A receiver on a port of its own, until the block ends."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -124,7 +124,7 @@ def receiving() -> Generator[Receiver]:
                 return
             assert self.path == "/v1/traces"
             assert self.headers["Content-Type"] == "application/x-protobuf"
-            receiver.take(gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body)
+            receiver.store_request(gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body)
             answer = ExportTraceServiceResponse().SerializeToString()
             self.send_response(200)
             self.send_header("Content-Type", "application/x-protobuf")
@@ -136,7 +136,7 @@ def receiving() -> Generator[Receiver]:
             """Nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    receiver = Receiver(f"http://127.0.0.1:{server.server_address[1]}")
+    receiver = OtlpReceiver(f"http://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -3,7 +3,7 @@
 import socket
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """A port that nobody listens at now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from tests.crew import NOTE, Call, Move, newest
-from tests.delegating import HAND_IN, DelegatingCrew
-from tests.letters import SendLetter
-from tests.running import Counter, Task, opened_parts, until
+from tests.crew import TAKE_NOTE_CALL, ModelCall, ScriptedCall, find_newest_message
+from tests.delegating import SUBMIT_FINDINGS_CALL, DelegatingTaskModel
+from tests.letters import SendLetterTool
+from tests.running import TaskHandle, TaskSubmitter, open_activity_deps, wait_until
 from waystation.context.transcript import ToolResult
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.privacy.ports import Redactor
-from waystation.tasks.task import Approval, TaskProgress
+from waystation.tasks.task import ApprovalRequest, TaskProgress
 from workers.outside import ToolBackends
 from workers.parts import ActivityDeps
 from workflows.task import TaskWorkflow
@@ -22,51 +22,51 @@ from workflows.task import TaskWorkflow
 PRIVATE = "ada.lovelace@example.com"
 
 
-def letter(to: str = "the keeper") -> Move:
+def make_send_letter_call(to: str = "the keeper") -> ScriptedCall:
     return "send_letter", {"to": to, "text": f"Write to {PRIVATE}."}
 
 
-ONE = {"harbours": [[NOTE, letter()], [HAND_IN]]}
+ONE_LETTER_SCRIPT = {"harbours": [[TAKE_NOTE_CALL, make_send_letter_call()], [SUBMIT_FINDINGS_CALL]]}
 
 
-class Post:
+class ToolApprovalPlatform:
     """A platform whose agents may send letters, started as often as a test wants to."""
 
-    def __init__(self, server: Client, parts: ActivityDeps, crew: DelegatingCrew) -> None:
-        self.server, self.crew, self.tool = server, crew, SendLetter()
+    def __init__(self, server: Client, parts: ActivityDeps, crew: DelegatingTaskModel) -> None:
+        self.server, self.crew, self.tool = server, crew, SendLetterTool()
         self.parts = replace(parts, reach=ToolBackends(tables=DuckDbTableEngine(), web=(self.tool,)))
-        self.counter = Counter(server, parts.store)
+        self.counter = TaskSubmitter(server, parts.store)
 
     @property
-    def task(self) -> Task:
-        return self.counter.task()
+    def task(self) -> TaskHandle:
+        return self.counter.get_task_handle()
 
     async def progress(self) -> TaskProgress:
         return await self.task.query(TaskWorkflow.progress)
 
-    async def asked(self, count: int = 1) -> tuple[Approval, ...]:
+    async def wait_for_pending_requests(self, count: int = 1) -> tuple[ApprovalRequest, ...]:
         """So many requests that are open."""
-        found: list[Approval] = []
+        found: list[ApprovalRequest] = []
 
         async def so_many() -> bool:
             found[:] = [one for one in (await self.progress()).approvals if one.decision == "pending"]
             return len(found) >= count
 
-        await until(so_many)
+        await wait_until(so_many)
         return tuple(found)
 
-    def told(self, turn: int = 2, step: str = "harbours") -> tuple[ToolResult, ...]:
+    def find_tool_results(self, turn: int = 2, step: str = "harbours") -> tuple[ToolResult, ...]:
         """What an agent was told before this turn."""
-        return newest(self.crew.heard[Call(step, turn)]).tool_results
+        return find_newest_message(self.crew.heard[ModelCall(step, turn)]).tool_results
 
 
 @asynccontextmanager
-async def post(
+async def run_tool_approval_platform(
     server: Client,
     folder: Path,
     redactor: Redactor,
-    scripts: Mapping[str, Sequence[Sequence[Move]]],
-) -> AsyncGenerator[Post]:
-    crew = DelegatingCrew(scripts=scripts)
-    async with opened_parts(folder, redactor, crew) as parts:
-        yield Post(server, parts, crew)
+    scripts: Mapping[str, Sequence[Sequence[ScriptedCall]]],
+) -> AsyncGenerator[ToolApprovalPlatform]:
+    crew = DelegatingTaskModel(scripts=scripts)
+    async with open_activity_deps(folder, redactor, crew) as parts:
+        yield ToolApprovalPlatform(server, parts, crew)

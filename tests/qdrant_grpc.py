@@ -17,7 +17,7 @@ _Answer = TypeVar("_Answer")
 _Context = ServicerContext[object, object]
 
 
-class GrpcStub(messages.CollectionsServicer, messages.PointsServicer):
+class QdrantGrpcStub(messages.CollectionsServicer, messages.PointsServicer):
     """Both services."""
 
     def __init__(self) -> None:
@@ -106,9 +106,9 @@ class GrpcStub(messages.CollectionsServicer, messages.PointsServicer):
 
 
 @asynccontextmanager
-async def running_grpc() -> AsyncGenerator[GrpcStub]:
+async def run_qdrant_grpc() -> AsyncGenerator[QdrantGrpcStub]:
     """A server on a free port of loopback, in this event loop."""
-    stub, listener = GrpcStub(), server()
+    stub, listener = QdrantGrpcStub(), server()
     messages.add_CollectionsServicer_to_server(stub, listener)
     messages.add_PointsServicer_to_server(stub, listener)
     stub.port = listener.add_insecure_port("127.0.0.1:0")

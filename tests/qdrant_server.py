@@ -59,7 +59,7 @@ class QdrantStub:
         """The next requests are not done, and answered by this status."""
         self._faults.extend([Fault(HTTPStatus(status), retry_after)] * count)
 
-    def break_off_next(self, count: int) -> None:
+    def disconnect_next(self, count: int) -> None:
         """The next requests are done, and the connection ends in the middle of the answer."""
         self._faults.extend([Fault(HTTPStatus.OK)] * count)
 
@@ -90,7 +90,7 @@ class QdrantStub:
         with self._lock:
             self._engine.upsert(name, [models.PointStruct(id=1, vector=vector, payload=payload)])
 
-    def lose_collection(self, name: str) -> None:
+    def delete_collection(self, name: str) -> None:
         with self._lock:
             self._engine.delete_collection(name)
             del self._indexes[name]
@@ -267,7 +267,7 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def running_qdrant(api_key: str | None = None) -> Generator[QdrantStub]:
+def run_qdrant_server(api_key: str | None = None) -> Generator[QdrantStub]:
     """A server on a free port of loopback, which ends with the block."""
     stub = QdrantStub(api_key)
     with _Server(("127.0.0.1", 0), partial(_Connection, stub)) as server:

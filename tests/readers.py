@@ -3,12 +3,12 @@
 from waystation.kernel.scopes import SystemScope, TaskScope
 from waystation.tasks.task import tenant_hash
 
-ANYONE = SystemScope()
+SYSTEM_SCOPE = SystemScope()
 
 
-def of_task(task_id: str) -> TaskScope:
+def make_task_scope(task_id: str) -> TaskScope:
     """A task of a store that has no others."""
     return TaskScope(tenant=tenant_hash("local"), session="session", task_id=task_id)
 
 
-TASK_1 = of_task("task-1")
+TASK_1_SCOPE = make_task_scope("task-1")

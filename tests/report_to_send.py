@@ -4,21 +4,21 @@ import asyncio
 from contextlib import aclosing
 from datetime import UTC, datetime
 
-from tests.ended_tasks import keep_ended_task
-from tests.readers import ANYONE
+from tests.ended_tasks import store_finished_task
+from tests.readers import SYSTEM_SCOPE
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
-from waystation.reports.blocks import ExportedReport, Imprint, stored_report
-from waystation.reports.markdown import exported_report
+from waystation.reports.blocks import ExportedReport, ReportMetadata, parse_stored_report
+from waystation.reports.markdown import build_report_export
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskPhase
 
-HOSTILE = (
+HOSTILE_MARKDOWN = (
     '#read("/etc/passwd") #panic("x") $ x^2 $ @ref <label> // no comment \\u{1F600} <script>alert(1)</script>\n'
     "[click](javascript:alert(1)) ![seen](https://evil.example/x.png) <javascript:alert(2)> <https://ok.example/?a&b=2>"
 )
 CODE = 'print("#let x = 1", "</pre><b>")'
-STORED = f"""\
+STORED_REPORT = f"""\
 > **No LLM wrote this.** The built-in offline model.
 
 # Häfen & <b>Silt</b>: 港口 مرفأ 🚢
@@ -27,7 +27,7 @@ STORED = f"""\
 
 Silt *closed* **it** [docs/a/__init__.py:2-3], `kept[1:2-3]` [docs/b/__init__.py:8-8].
 
-{HOSTILE}
+{HOSTILE_MARKDOWN}
 
 ## Sources
 
@@ -70,26 +70,26 @@ Given with the documents, and not read:
 
 - picture.bin: it is no text
 """
-WHEN = datetime(2026, 11, 23, 7, 0, 0, 1, tzinfo=UTC)
+STORED_AT = datetime(2026, 11, 23, 7, 0, 0, 1, tzinfo=UTC)
 
 
-def to_send(markdown: str = STORED) -> ExportedReport:
-    imprint = Imprint(
-        task_id="task-0123456789abcdef", phase=TaskPhase.DONE, version=2, stored_at=WHEN, model="claude-sonnet-5-5"
+def make_export_report(markdown: str = STORED_REPORT) -> ExportedReport:
+    imprint = ReportMetadata(
+        task_id="task-0123456789abcdef", phase=TaskPhase.DONE, version=2, stored_at=STORED_AT, model="claude-sonnet-5-5"
     )
-    return exported_report(stored_report(markdown), imprint)
+    return build_report_export(parse_stored_report(markdown), imprint)
 
 
-def keep_to_send(settings: Settings) -> str:
+def store_report_task(settings: Settings) -> str:
     """Id of a task that has ended with this report."""
     return asyncio.run(_kept(settings))
 
 
 async def _kept(settings: Settings) -> str:
-    task_id = await keep_ended_task(settings)
+    task_id = await store_finished_task(settings)
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
-        row = await store.task(task_id, ANYONE)
+        row = await store.get_task(task_id, SYSTEM_SCOPE)
         assert row.progress is not None
-        blob = await store.put_text(STORED, row.ref.reader)
-        await store.finish(task_id, row.progress.replace(report=blob))
+        blob = await store.put_text(STORED_REPORT, row.ref.scope)
+        await store.save_task_progress(task_id, row.progress.replace(report=blob))
     return task_id

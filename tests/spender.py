@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING
 
-from tests.crew import Move
+from tests.crew import ScriptedCall
 from tests.prices import PRICES
 from waystation.context.tokens import compute_request_upper_bound
 from waystation.context.transcript import ToolUse
@@ -22,11 +22,11 @@ from waystation.testing import make_scripted_response
 
 MODEL = "claude-sonnet-5-5"
 """It has a price, so that what it spends is known in dollars, too."""
-SLOWEST = 0.02
+MAX_CALL_SECONDS = 0.02
 """Seconds that a call takes at most."""
 
 
-def fan(researchers: int) -> Plan:
+def make_fan_out_plan(researchers: int) -> Plan:
     """So many agents side by side, and one that writes when all are done."""
     steps = tuple(Step(id=f"part-{n + 1}", role="research", title="A part", goal="Read.") for n in range(researchers))
     write = Step(id="write", role="writing", title="Write", goal="Write.", needs=tuple(step.id for step in steps))
@@ -34,7 +34,7 @@ def fan(researchers: int) -> Plan:
 
 
 @dataclass
-class Spender:
+class BudgetExhaustingModel:
     """Spends each call's worst case; with a seed, anything up to it, of every kind of token."""
 
     plan: Plan
@@ -60,7 +60,7 @@ class Spender:
         self.most_at_once = max(self.most_at_once, self.at_once)
         if researcher and not any(message.role == "assistant" for message in request.messages):
             await self._gate.wait()
-        await asyncio.sleep(chance.uniform(0, SLOWEST))
+        await asyncio.sleep(chance.uniform(0, MAX_CALL_SECONDS))
         self.at_once -= 1
         usage = self._usage(request, chance)
         self._spend(request.model, usage)
@@ -78,11 +78,11 @@ class Spender:
         """Nothing is open."""
 
     @property
-    def spent_at_first_stop(self) -> Amount:
+    def total_spent_at_first_stop(self) -> Amount:
         """What all had spent when the first researcher had made its last call."""
         return min(self.spent_by.values(), key=lambda spent: spent.tokens)
 
-    def _move(self, request: ModelRequest, researcher: bool) -> Move:
+    def _move(self, request: ModelRequest, researcher: bool) -> ScriptedCall:
         if request.require_tool == "submit_plan":
             return ("submit_plan", self.plan.model_dump(mode="json"))
         if researcher:
@@ -112,6 +112,6 @@ class Spender:
     def _spend(self, model: str, usage: Usage) -> None:
         price = find_price(model, datetime.now(UTC).date(), PRICES)
         assert price is not None
-        cost = price.get_rates(usage.prompt).cost(usage).to_integral_value(rounding=ROUND_CEILING)
+        cost = price.get_rates(usage.prompt_tokens).compute_cost(usage).to_integral_value(rounding=ROUND_CEILING)
         self.spent += Amount(tokens=usage.fresh, micro_usd=int(cost))
         self.calls += 1

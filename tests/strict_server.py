@@ -21,7 +21,7 @@ from waystation.models.anthropic.messages_server import (
     hash_thinking,
 )
 from waystation.models.anthropic.requests import (
-    CountRequest,
+    CountTokensRequest,
     MessagesRequest,
     RedactedThinkingBlock,
     ThinkingBlock,
@@ -29,18 +29,18 @@ from waystation.models.anthropic.requests import (
     find_request_errors,
     merge_same_role_messages,
 )
-from waystation.models.anthropic.wire import THINKING_BETA, request_parameters
+from waystation.models.anthropic.wire import THINKING_BETA, build_request_parameters
 from waystation.models.ports import ChatModel, FallbackChatModel, ModelRequest, ModelResponse
-from waystation.models.profiles import LEAST_THINKING
+from waystation.models.profiles import MIN_THINKING_TOKENS
 
 Body = dict[str, JsonValue]
 BODY: TypeAdapter[Body] = TypeAdapter(Body)
-BINDS = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")
+PREFIX_BINDING_MODELS = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")
 """Sign thinking over everything before it."""
-NEVER_FORCED = ("claude-opus-5-5", "claude-sonnet-5-5")
-NO_BUDGETS = (*BINDS, "claude-opus-5", "claude-opus-4-8", "claude-opus-4-7")
+MODELS_WITHOUT_FORCED_TOOLS = ("claude-opus-5-5", "claude-sonnet-5-5")
+MODELS_WITHOUT_THINKING_BUDGET = (*PREFIX_BINDING_MODELS, "claude-opus-5", "claude-opus-4-8", "claude-opus-4-7")
 """Refuse `budget_tokens`."""
-FIELDS = frozenset(MessageCreateParamsStreaming.__annotations__) - {"betas"}
+REQUEST_FIELDS = frozenset(MessageCreateParamsStreaming.__annotations__) - {"betas"}
 """Of a request's body, as the SDK declares them; `betas` is a header on the wire."""
 
 
@@ -50,7 +50,7 @@ class StrictRequest(MessagesRequest):
     max_tokens: int = Field(ge=1)
 
 
-def refusal(body: Body, beta: str = "") -> str:
+def find_refusal(body: Body, beta: str = "") -> str:
     """What the API would say to this request in the place of a reply; empty where it is fine."""
     try:
         request = StrictRequest.model_validate(body, extra="ignore")
@@ -58,28 +58,28 @@ def refusal(body: Body, beta: str = "") -> str:
         fault = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
     faults = chain(
-        unknown_fields(body),
-        protocol_faults(request),
-        _of_the_model(request, body, beta),
-        _of_signatures(request, body),
+        find_unknown_fields(body),
+        find_protocol_errors(request),
+        _find_model_errors(request, body, beta),
+        _find_signature_errors(request, body),
     )
     return next(faults, "")
 
 
-def unknown_fields(body: Body) -> Iterator[str]:
+def find_unknown_fields(body: Body) -> Iterator[str]:
     """A fault for each field that the API does not have."""
-    for name in sorted(body.keys() - FIELDS):
+    for name in sorted(body.keys() - REQUEST_FIELDS):
         yield f"{name}: extra inputs are not permitted"
 
 
-def protocol_faults(request: CountRequest) -> Iterator[str]:
+def find_protocol_errors(request: CountTokensRequest) -> Iterator[str]:
     """All that the protocol documents as an error of a request whose parts have the right shape, thinking too."""
     yield from find_request_errors(request)
     yield from _thinking_faults(request)
 
 
-def _thinking_faults(request: CountRequest) -> Iterator[str]:
-    if request.forces and request.thinking is not None and request.thinking.type != "disabled":
+def _thinking_faults(request: CountTokensRequest) -> Iterator[str]:
+    if request.forces_any_tool and request.thinking is not None and request.thinking.type != "disabled":
         yield "thinking may not be enabled when tool_choice forces tool use"
     if request.thinking is not None:
         yield from _budget_faults(request.thinking, request)
@@ -96,27 +96,27 @@ def _thinking_faults(request: CountRequest) -> Iterator[str]:
         yield "messages: expected thinking or redacted_thinking: the reply whose calls are open must begin with it"
 
 
-def _budget_faults(thinking: ThinkingChoice, request: CountRequest) -> Iterator[str]:
+def _budget_faults(thinking: ThinkingChoice, request: CountTokensRequest) -> Iterator[str]:
     longest = request.max_tokens if isinstance(request, MessagesRequest) else None
     match thinking.type, thinking.budget_tokens:
         case "enabled", None:
             yield "thinking.budget_tokens: field required"
         case "enabled", int(tokens):
-            if tokens < LEAST_THINKING or (longest is not None and tokens >= longest):
-                yield f"thinking.budget_tokens: it must be {LEAST_THINKING:,} or more, and less than max_tokens"
+            if tokens < MIN_THINKING_TOKENS or (longest is not None and tokens >= longest):
+                yield f"thinking.budget_tokens: it must be {MIN_THINKING_TOKENS:,} or more, and less than max_tokens"
         case _, int():
             yield "thinking.budget_tokens: extra inputs are not permitted"
         case _:
             pass
 
 
-def _of_the_model(request: StrictRequest, body: Body, beta: str) -> Iterator[str]:
+def _find_model_errors(request: StrictRequest, body: Body, beta: str) -> Iterator[str]:
     asked = request.thinking
-    if request.forces and request.model in NEVER_FORCED:
+    if request.forces_any_tool and request.model in MODELS_WITHOUT_FORCED_TOOLS:
         yield "tool_choice: this model takes auto and none only"
-    if asked is not None and asked.type == "enabled" and request.model in NO_BUDGETS:
+    if asked is not None and asked.type == "enabled" and request.model in MODELS_WITHOUT_THINKING_BUDGET:
         yield "thinking.budget_tokens: this model thinks adaptively"
-    if _binding(body) and (THINKING_BETA not in beta or request.model not in BINDS):
+    if _binding(body) and (THINKING_BETA not in beta or request.model not in PREFIX_BINDING_MODELS):
         yield "thinking.block_binding: extra inputs are not permitted"
 
 
@@ -125,14 +125,14 @@ def _binding(body: Body) -> bool:
     return isinstance(thinking, dict) and "block_binding" in thinking
 
 
-def _of_signatures(request: StrictRequest, body: Body) -> Iterator[str]:
+def _find_signature_errors(request: StrictRequest, body: Body) -> Iterator[str]:
     """Thinking that this server did not sign, or not behind what stands before it now where that counts."""
     for index, message in enumerate(request.messages):
         for block in message.content if message.role == "assistant" else ():
             if isinstance(block, ThinkingBlock) and block.signature.partition(".")[0] != hash_thinking(block.thinking):
                 yield f"messages.{index}: invalid signature: thinking blocks cannot be modified"
-    if request.model in BINDS and not _binding(body):
-        for path, fits in PrefixBinding().thinking(body):
+    if request.model in PREFIX_BINDING_MODELS and not _binding(body):
+        for path, fits in PrefixBinding().iter_thinking_blocks(body):
             if not fits:
                 yield f"{path}: what stands before this thinking block is not what it was signed behind"
 
@@ -159,31 +159,35 @@ class StrictServer:
         """The reply, or the refusal."""
         counts, body = request.url.path.endswith("/count_tokens"), BODY.validate_json(request.content)
         asked: Mapping[str, JsonValue] = {"max_tokens": 1_000_000, **body} if counts else body
-        if words := refusal({**asked}, request.headers.get("anthropic-beta", "")):
+        if words := find_refusal({**asked}, request.headers.get("anthropic-beta", "")):
             self.refusals.append(words)
             return build_error_response(400, "invalid_request_error", words)
         if counts:
             return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
         self.answered += 1
         self.bodies.append(body)
-        dropped = self.binding.check(body) if body["model"] in BINDS else []
-        whole = build_message_body(self.binding.signed(self.answer(body), body))
+        dropped = self.binding.find_dropped_thinking(body) if body["model"] in PREFIX_BINDING_MODELS else []
+        whole = build_message_body(self.binding.sign_reply(self.answer(body), body))
         return build_stream_response({**whole, "input_transformations": dropped} if dropped else whole)
 
 
 @dataclass
-class Checked:
+class RequestCheckingModel:
     """A model whose every request is looked at as the API would. Signatures are its script's: they are not."""
 
     model: ChatModel
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """See `ChatModel`. Raises AssertionError for what the API would refuse: no test means that."""
-        parameters = {**request_parameters(request), "max_tokens": request.max_output}
+        parameters = {**build_request_parameters(request), "max_tokens": request.max_output}
         headers, extra = parameters.pop("extra_headers", {}), parameters.pop("extra_body", {})
         body = BODY.validate_python({**parameters, **BODY.validate_python(extra)})
         whole = StrictRequest.model_validate(body, extra="ignore")
-        faults = [*unknown_fields(body), *protocol_faults(whole), *_of_the_model(whole, body, str(headers))]
+        faults = [
+            *find_unknown_fields(body),
+            *find_protocol_errors(whole),
+            *_find_model_errors(whole, body, str(headers)),
+        ]
         assert faults == []
         return await self.model.complete(request)
 
@@ -197,16 +201,20 @@ class Checked:
 
 
 @dataclass
-class CheckedWithFallbacks(Checked):
+class RequestCheckingFallbackModel(RequestCheckingModel):
     """The same for one that knows who may answer in its place."""
 
     others: FallbackChatModel
 
-    def fallbacks(self, model: str) -> tuple[str, ...]:
+    def list_fallbacks(self, model: str) -> tuple[str, ...]:
         """See `FallbackChatModel`."""
-        return self.others.fallbacks(model)
+        return self.others.list_fallbacks(model)
 
 
-def checked(model: ChatModel) -> ChatModel:
+def check_requests(model: ChatModel) -> ChatModel:
     """The model, looked at with every request."""
-    return CheckedWithFallbacks(model, model) if isinstance(model, FallbackChatModel) else Checked(model)
+    return (
+        RequestCheckingFallbackModel(model, model)
+        if isinstance(model, FallbackChatModel)
+        else RequestCheckingModel(model)
+    )

@@ -17,10 +17,10 @@ from pydantic import JsonValue, TypeAdapter
 
 from waystation.kernel.errors import ModelError, ModelUnavailable
 from waystation.models.anthropic.messages_server import build_error_response, build_message_body, build_stream_response
-from waystation.models.anthropic.sse import events
+from waystation.models.anthropic.sse import iter_message_events
 from waystation.models.ports import ModelResponse
 
-Said = ModelResponse | ModelError | httpx2.Response
+ScriptedAnswer = ModelResponse | ModelError | httpx2.Response
 BODY: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 AWS_KEY, AWS_SECRET, REGION = "AKIDEXAMPLE", "wJalrXUtnFEMI", "eu-west-1"
 MODEL = "claude-sonnet-5-5"
@@ -31,7 +31,7 @@ _PROJECT = "projects/harbours/locations/europe-west1"
 class VendorServer:
     """Answers from its script, in order, what the vendor's own endpoint would answer."""
 
-    script: Sequence[Said]
+    script: Sequence[ScriptedAnswer]
     requests: list[httpx2.Request] = field(default_factory=list[httpx2.Request])
     counts_at: ClassVar[str | None] = "/v1/messages/count_tokens"
     asked_at: ClassVar[str] = "/v1/messages"
@@ -51,58 +51,60 @@ class VendorServer:
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append(request)
-        if fault := self.unauthorised(request):
-            return self.refusal(401, "authentication_error", fault)
+        if fault := self.find_auth_error(request):
+            return self.make_error_response(401, "authentication_error", fault)
         if self.counts_at is not None and request.url.path.endswith(self.counts_at):
             return httpx2.Response(200, json={"input_tokens": len(request.content) // 4})
         if not request.url.path.endswith(self.asked_at):
-            return self.refusal(404, "not_found_error", f"no such path: {request.url.path}")
+            return self.make_error_response(404, "not_found_error", f"no such path: {request.url.path}")
         match next(self._answers, None):
             case None:
-                return self.refusal(400, "invalid_request_error", "the script has no more answers")
+                return self.make_error_response(400, "invalid_request_error", "the script has no more answers")
             case httpx2.Response() as whole:
                 return whole
             case ModelResponse() as reply:
-                return self.reply(reply)
+                return self.make_reply_response(reply)
             case ModelUnavailable() as later:
                 named = {} if later.retry_after is None else {"retry-after": str(later.retry_after)}
-                return self.refusal(429, "rate_limit_error", "slow down", named)
+                return self.make_error_response(429, "rate_limit_error", "slow down", named)
             case _:
-                return self.refusal(403, "permission_error", "not for you")
+                return self.make_error_response(403, "permission_error", "not for you")
 
-    def unauthorised(self, request: httpx2.Request) -> str:
+    def find_auth_error(self, request: httpx2.Request) -> str:
         """Why this request is nobody's; empty where it is authorised."""
         return "" if request.headers.get("authorization") == "Bearer key" else "no key"
 
-    def refusal(self, status: int, kind: str, words: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+    def make_error_response(
+        self, status: int, kind: str, words: str, headers: Mapping[str, str] | None = None
+    ) -> httpx2.Response:
         """A refusal in the vendor's shape."""
         return build_error_response(status, kind, words, headers)
 
-    def reply(self, reply: ModelResponse) -> httpx2.Response:
+    def make_reply_response(self, reply: ModelResponse) -> httpx2.Response:
         """A reply in the vendor's shape."""
         return build_stream_response(build_message_body(reply))
 
 
 @dataclass
-class ByHeader(VendorServer):
+class HeaderKeyServer(VendorServer):
     """A server of the Messages protocol that takes its key in other headers."""
 
     headers: Sequence[str] = ("x-api-key",)
 
-    def unauthorised(self, request: httpx2.Request) -> str:
+    def find_auth_error(self, request: httpx2.Request) -> str:
         given = {name for name in ("authorization", "x-api-key", "api-key") if name in request.headers}
         keys = {request.headers[name].removeprefix("Bearer ") for name in given}
         return "" if given == {*self.headers} and keys == {"key"} else f"keys in {sorted(given)}"
 
 
 @dataclass
-class SignedServer(VendorServer):
+class AwsSignatureServer(VendorServer):
     """One that takes AWS's signatures, version 4."""
 
     service: str = "bedrock-mantle"
     session_token: str = ""
 
-    def unauthorised(self, request: httpx2.Request) -> str:
+    def find_auth_error(self, request: httpx2.Request) -> str:
         given = request.headers.get("authorization", "")
         signed = re.fullmatch(
             r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/([^/]+)/aws4_request, "
@@ -130,45 +132,47 @@ class SignedServer(VendorServer):
 
 
 @dataclass
-class BedrockServer(SignedServer):
+class BedrockServer(AwsSignatureServer):
     """Bedrock's older door: the model in the path, and the reply in AWS's event stream."""
 
     service: str = "bedrock"
     counts_at: ClassVar[str | None] = None
     asked_at: ClassVar[str] = "/invoke-with-response-stream"
 
-    def refusal(self, status: int, kind: str, words: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+    def make_error_response(
+        self, status: int, kind: str, words: str, headers: Mapping[str, str] | None = None
+    ) -> httpx2.Response:
         named = {429: "ThrottlingException", 403: "AccessDeniedException", 400: "ValidationException"}
         sent = {"x-amzn-errortype": named.get(status, "ResourceNotFoundException"), **(headers or {})}
         return httpx2.Response(status, headers=sent, json={"message": words})
 
-    def reply(self, reply: ModelResponse) -> httpx2.Response:
+    def make_reply_response(self, reply: ModelResponse) -> httpx2.Response:
         said = BODY.validate_json(b'{"message": {}}') | {"message": build_message_body(reply)}
         assert isinstance(said["message"], dict)
-        return framed([_data(event) for event in events(said["message"])])
+        return make_event_stream_response([_data(event) for event in iter_message_events(said["message"])])
 
 
 def _data(event: bytes) -> bytes:
     return event.partition(b"\ndata: ")[2].strip()
 
 
-def framed(parts: Sequence[bytes], failure: tuple[str, str] | None = None) -> httpx2.Response:
+def make_event_stream_response(parts: Sequence[bytes], failure: tuple[str, str] | None = None) -> httpx2.Response:
     """Events in AWS's framing, and then an exception, where there is one."""
 
     async def sent() -> AsyncIterator[bytes]:
         for part in parts:
             payload = json.dumps({"bytes": base64.b64encode(part).decode()}).encode()
-            yield frame({":event-type": "chunk", ":message-type": "event"}, payload)
+            yield encode_event_stream_frame({":event-type": "chunk", ":message-type": "event"}, payload)
         if failure is not None:
             name, words = failure
             payload = json.dumps({"message": words}).encode()
-            yield frame({":exception-type": name, ":message-type": "exception"}, payload)
+            yield encode_event_stream_frame({":exception-type": name, ":message-type": "exception"}, payload)
 
     headers = {"content-type": "application/vnd.amazon.eventstream", "x-amzn-requestid": "req-1"}
     return httpx2.Response(200, headers=headers, content=sent())
 
 
-def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
+def encode_event_stream_frame(headers: Mapping[str, str], payload: bytes) -> bytes:
     """One message of AWS's event stream: lengths, their checksum, headers, payload, checksum."""
     named = {**headers, ":content-type": "application/json"}
     head = b"".join(
@@ -189,7 +193,7 @@ class VertexServer(VendorServer):
         f"/v1/projects/harbours/locations/europe-west1/publishers/anthropic/models/{MODEL}:streamRawPredict"
     )
 
-    def unauthorised(self, request: httpx2.Request) -> str:
+    def find_auth_error(self, request: httpx2.Request) -> str:
         return "" if request.headers.get("authorization") == "Bearer token-of-google" else "no token"
 
 
@@ -197,7 +201,7 @@ class VertexServer(VendorServer):
 class EntraServer(VendorServer):
     """Foundry by a token of Entra's, and no key beside it."""
 
-    def unauthorised(self, request: httpx2.Request) -> str:
+    def find_auth_error(self, request: httpx2.Request) -> str:
         given = [request.headers.get(name) for name in ("authorization", "x-api-key", "api-key")]
         return "" if given == ["Bearer token-of-entra", None, None] else "no token"
 
@@ -210,18 +214,20 @@ class ChatServer(VendorServer):
     asked_at: ClassVar[str] = "/v1/chat/completions"
     reports_usage: bool = True
 
-    def refusal(self, status: int, kind: str, words: str, headers: Mapping[str, str] | None = None) -> httpx2.Response:
+    def make_error_response(
+        self, status: int, kind: str, words: str, headers: Mapping[str, str] | None = None
+    ) -> httpx2.Response:
         error = {"message": words, "type": kind, "param": None, "code": None}
         return httpx2.Response(status, headers={"x-request-id": "req-1", **(headers or {})}, json={"error": error})
 
-    def reply(self, reply: ModelResponse) -> httpx2.Response:
-        return chat_stream(chat_chunks(reply, reports_usage=self.reports_usage))
+    def make_reply_response(self, reply: ModelResponse) -> httpx2.Response:
+        return make_chat_stream_response(make_chat_chunks(reply, reports_usage=self.reports_usage))
 
 
 STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
 
 
-def chat_chunks(reply: ModelResponse, *, reports_usage: bool = True) -> Iterator[dict[str, JsonValue]]:
+def make_chat_chunks(reply: ModelResponse, *, reports_usage: bool = True) -> Iterator[dict[str, JsonValue]]:
     """The pieces of a reply, texts and arguments in several."""
     yield _chunk(reply, {"role": "assistant", "content": ""})
     calls = 0
@@ -245,7 +251,7 @@ def chat_chunks(reply: ModelResponse, *, reports_usage: bool = True) -> Iterator
     yield _chunk(reply, {}, STOPS[reply.stop.value])
     if reports_usage:
         used: JsonValue = {
-            "prompt_tokens": reply.usage.prompt,
+            "prompt_tokens": reply.usage.prompt_tokens,
             "completion_tokens": reply.usage.output,
             "prompt_tokens_details": {"cached_tokens": reply.usage.cache_read},
         }
@@ -257,7 +263,7 @@ def _chunk(reply: ModelResponse, delta: dict[str, JsonValue], stop: str | None =
     return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": reply.model, "choices": [choice]}
 
 
-def chat_stream(
+def make_chat_stream_response(
     chunks: Iterator[dict[str, JsonValue]] | Sequence[dict[str, JsonValue]], *, done: bool = True
 ) -> httpx2.Response:
     """The pieces as a server sends them."""

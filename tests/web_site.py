@@ -10,17 +10,17 @@ from ipaddress import ip_network
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from waystation.documents.readers.reader import BytesReader
+from waystation.documents.readers.reader import SubprocessPageReader
 from waystation.documents.web import DirectWebPageFetcher, WebFetchConfig
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+SiteHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-HERE, WITHIN = "127.0.0.1", "127.0.0.2"
+ALLOWED_ADDRESS, FORBIDDEN_ADDRESS = "127.0.0.1", "127.0.0.2"
 """Addresses of loopback: tests may reach the first, and must not reach the second."""
 
 
 @dataclass
-class Site:
+class FakeSite:
     """What a site was asked."""
 
     port: int
@@ -30,7 +30,7 @@ class Site:
     now: int = 0
     most_at_once: int = 0
 
-    def url(self, path: str, host: str = HERE) -> str:
+    def url(self, path: str, host: str = ALLOWED_ADDRESS) -> str:
         return f"http://{host}:{self.port}{path}"
 
     @property
@@ -39,7 +39,7 @@ class Site:
         return [path for visit in self.visits if (path := visit.partition(" ")[2]) != "/robots.txt"]
 
 
-def answering(body: str | bytes, content_type: str = "text/plain", status: int = 200, **headers: str) -> Answer:
+def respond_with(body: str | bytes, content_type: str = "text/plain", status: int = 200, **headers: str) -> SiteHandler:
     """Always the same answer; underscores in names of headers are hyphens."""
 
     async def answer(_: web.Request) -> web.Response:
@@ -50,15 +50,17 @@ def answering(body: str | bytes, content_type: str = "text/plain", status: int =
     return answer
 
 
-def leading_to(target: str) -> Answer:
+def redirect_to(target: str) -> SiteHandler:
     """A redirect."""
-    return answering("", status=302, Location=target)
+    return respond_with("", status=302, Location=target)
 
 
 @asynccontextmanager
-async def running_site(pages: Mapping[str, Answer], host: str = HERE, port: int = 0) -> AsyncGenerator[Site]:
+async def run_site(
+    pages: Mapping[str, SiteHandler], host: str = ALLOWED_ADDRESS, port: int = 0
+) -> AsyncGenerator[FakeSite]:
     """Serve these paths until the block ends. A site without `/robots.txt` answers 404 for it, as for all else."""
-    site = Site(port)
+    site = FakeSite(port)
 
     async def answer(request: web.Request) -> web.StreamResponse:
         site.visits.append(f"{request.host.rpartition(':')[0]} {request.path_qs}")
@@ -66,7 +68,7 @@ async def running_site(pages: Mapping[str, Answer], host: str = HERE, port: int 
         site.now += 1
         site.most_at_once = max(site.most_at_once, site.now)
         try:
-            return await pages.get(request.path, answering("nothing here", status=404))(request)
+            return await pages.get(request.path, respond_with("nothing here", status=404))(request)
         finally:
             site.now -= 1
 
@@ -82,7 +84,7 @@ async def running_site(pages: Mapping[str, Answer], host: str = HERE, port: int 
         await runner.cleanup()
 
 
-class Names(AbstractResolver):
+class FakeResolver(AbstractResolver):
     """Resolves these names: to each address in turn, and from then on to the last."""
 
     def __init__(self, **addresses: list[str]) -> None:
@@ -102,7 +104,7 @@ class Names(AbstractResolver):
         """Nothing is open."""
 
 
-class Slept:
+class RecordedSleep:
     """Waits for nothing, and notes for how long it should have."""
 
     def __init__(self) -> None:
@@ -113,12 +115,23 @@ class Slept:
 
 
 @asynccontextmanager
-async def fetching(
-    reader: BytesReader, names: Names | None = None, wait: Slept | None = None, /, **terms: object
+async def open_fetcher(
+    reader: SubprocessPageReader,
+    names: FakeResolver | None = None,
+    wait: RecordedSleep | None = None,
+    /,
+    **terms: object,
 ) -> AsyncGenerator[DirectWebPageFetcher]:
     """A fetcher that may reach 127.0.0.1, and nothing else of this machine."""
-    named = {"user_agent": "Waystation/1.0 (tests)", "reachable": (ip_network(f"{HERE}/32"),), "pause_s": 0, **terms}
-    fetch = DirectWebPageFetcher(reader, lambda: NOON, WebFetchConfig.model_validate(named), names, wait or Slept())
+    named = {
+        "user_agent": "Waystation/1.0 (tests)",
+        "reachable": (ip_network(f"{ALLOWED_ADDRESS}/32"),),
+        "pause_s": 0,
+        **terms,
+    }
+    fetch = DirectWebPageFetcher(
+        reader, lambda: NOON, WebFetchConfig.model_validate(named), names, wait or RecordedSleep()
+    )
     try:
         yield fetch
     finally:

@@ -14,21 +14,21 @@ SECRET = "T0000/B0000/only-we-may-post-here"
 BODY: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 
 
-class Answer(NamedTuple):
+class WebhookResponse(NamedTuple):
     """One answer. Status 0: none at all, for as long as the server runs."""
 
     status: int = 200
     headers: Mapping[str, str] = MappingProxyType({})
 
 
-HANG = Answer(0)
+NO_RESPONSE = WebhookResponse(0)
 
 
 @dataclass
 class WebhookServer:
     """Gives its answers in order, then always the last one; and without any, takes everything."""
 
-    answers: list[Answer]
+    answers: list[WebhookResponse]
     url: str = ""
     asked: list[tuple[int, dict[str, JsonValue]]] = field(default_factory=list[tuple[int, dict[str, JsonValue]]])
     """Status and body of every request."""
@@ -36,19 +36,19 @@ class WebhookServer:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def taken(self) -> list[dict[str, JsonValue]]:
+    def accepted_bodies(self) -> list[dict[str, JsonValue]]:
         """Bodies that were answered with success."""
         return [body for status, body in self.asked if 200 <= status < 300]
 
     @property
-    def told(self) -> list[JsonValue]:
+    def delivery_ids(self) -> list[JsonValue]:
         """The delivery ids of those, sorted."""
-        return sorted((payload(body)["delivery_id"] for body in self.taken), key=str)
+        return sorted((parse_event_payload(body)["delivery_id"] for body in self.accepted_bodies), key=str)
 
     async def answer(self, request: web.Request) -> web.Response:
         """Take one request."""
         self.paths.add(request.path)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else next(iter(self.answers), Answer())
+        answer = self.answers.pop(0) if len(self.answers) > 1 else next(iter(self.answers), WebhookResponse())
         self.asked.append((answer.status, BODY.validate_json(await request.read())))
         if answer.status == 0:
             await self.closing.wait()
@@ -57,7 +57,7 @@ class WebhookServer:
         )
 
 
-def payload(body: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def parse_event_payload(body: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The fields for programs."""
     metadata = body["metadata"]
     assert isinstance(metadata, dict)
@@ -65,7 +65,7 @@ def payload(body: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 @asynccontextmanager
-async def running_webhook(*answers: Answer, port: int = 0) -> AsyncGenerator[WebhookServer]:
+async def run_webhook_server(*answers: WebhookResponse, port: int = 0) -> AsyncGenerator[WebhookServer]:
     """Serve on loopback until the block ends; requests that hang are then answered, too late."""
     server = WebhookServer(list(answers))
     application = web.Application()

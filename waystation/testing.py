@@ -27,15 +27,15 @@ from waystation.kernel.usage import Usage
 from waystation.memory.memory import EmbeddedPassage, MemoryQuery, ScoredPassage
 from waystation.models.ports import CallKind, ModelRequest, ModelResponse, StopReason
 from waystation.privacy.policy import (
-    Policy,
     RedactionLevel,
+    RedactionPolicy,
     RedactionResult,
     Span,
     TextDestination,
     get_redaction_level,
 )
-from waystation.security.untrusted import USUAL, UntrustedToolResult, UntrustedTools, UntrustedToolSpec
-from waystation.tasks.notices import Notice
+from waystation.security.untrusted import DEFAULT_SERVERS, UntrustedToolResult, UntrustedTools, UntrustedToolSpec
+from waystation.tasks.notices import TaskNotification
 
 CHARACTERS_PER_TOKEN = 4
 SCRIPTED_USAGE = Usage(input=100, output=20)
@@ -123,9 +123,11 @@ class PlainRedactor:
             raise RedactionFailed("the redactor was told to fail")
         if place in self.failing_at:
             raise TextRedactionError("the redactor was told to fail at this text")
-        return tuple(_replaced(text, self._placeholders[get_redaction_level(place, Policy.STANDARD)]) for text in texts)
+        return tuple(
+            _replaced(text, self._placeholders[get_redaction_level(place, RedactionPolicy.STANDARD)]) for text in texts
+        )
 
-    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:
+    async def make_placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:
         """See `PlaceholderFactory`: those that were given, and others by a hash that anybody could make."""
         self.tenants.add(tenant)
         given = self._placeholders[RedactionLevel.NAMES]
@@ -153,7 +155,7 @@ class InMemorySlowTextStore:
         self.times: dict[str, int] = {}
         self.failing = False
 
-    async def slow_texts(self) -> Mapping[str, int]:
+    async def load_slow_texts(self) -> Mapping[str, int]:
         """A copy."""
         self._answer()
         return dict(self.times)
@@ -223,7 +225,7 @@ class ListMemory:
         for item in self.passages.values():
             fields, created = item.passage.model_dump(), item.passage.created
             in_time = (query.since is None or query.since <= created) and (query.until is None or created < query.until)
-            admitted = all(fields[field] in values for field, values in query.only.items())
+            admitted = all(fields[field] in values for field, values in query.field_filters.items())
             if in_time and admitted and item.passage.blob not in query.without:
                 yield item
 
@@ -264,23 +266,23 @@ class RecordingMeter:
         self.missed: Counter[str] = Counter()
         """How often a gauge could not be read."""
 
-    def answered(self, charge: Charge) -> None:
+    def record_model_reply(self, charge: Charge) -> None:
         """See `Meter`."""
         self.charges.append(charge)
 
-    def failed(self, kind: CallKind, model: str, error: ModelError) -> None:
+    def record_model_failure(self, kind: CallKind, model: str, error: ModelError) -> None:
         """See `Meter`."""
         self.failures.append((kind, model, error))
 
-    def compacted(self, outcome: CompactionOutcome) -> None:
+    def record_compaction(self, outcome: CompactionOutcome) -> None:
         """See `Meter`."""
         self.compactions.append(outcome)
 
-    def redacted(self, place: TextDestination, spans: int) -> None:
+    def record_redactions(self, place: TextDestination, spans: int) -> None:
         """See `Meter`."""
         self.redactions[place] += spans
 
-    def passages_waiting(self, count: int) -> None:
+    def set_pending_passages(self, count: int) -> None:
         """See `Meter`."""
         self.gauges["passages_waiting"] = count
 
@@ -298,12 +300,12 @@ class RecordingNotifier:
 
     def __init__(self) -> None:
         self.name = "the list"
-        self.sent: list[tuple[Notice, str | None]] = []
+        self.sent: list[tuple[TaskNotification, str | None]] = []
         """Every notice that was taken, with the link that came with it."""
         self.failing = False
         """Set to True: it does not answer any more."""
 
-    async def send(self, notice: Notice, link: str | None) -> None:
+    async def send(self, notice: TaskNotification, link: str | None) -> None:
         """See `Notifier`."""
         if self.failing:
             raise WebhookUnavailable("the notifier was told to fail")
@@ -336,16 +338,18 @@ class FixedToolServers:
         self.called: list[tuple[str, dict[str, JsonValue]]] = []
         """Name of the tool, as the model has it, and arguments."""
 
-    async def tools(
+    async def list_tools(
         self,
         taken: Collection[str] = (),  # noqa: ARG002
         servers: Sequence[str] | None = None,
     ) -> UntrustedTools:
         """See `ToolServers`; under the names that they have. All are usual ones."""
-        wanted = [one for one in self._tools if servers is None or not {one.server, USUAL}.isdisjoint(servers)]
+        wanted = [
+            one for one in self._tools if servers is None or not {one.server, DEFAULT_SERVERS}.isdisjoint(servers)
+        ]
         return UntrustedTools(tools=tuple(wanted))
 
-    async def call(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
+    async def call_tool(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
         """See `ToolServers`."""
         self.called.append((spec.name, arguments))
         result = self._results.pop(0)

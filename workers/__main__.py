@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, StoreUnavailable, Unreachable, WaystationError
-from waystation.security.untrusted import plain
+from waystation.security.untrusted import replace_control_characters
 from workers.wiring import serve
 
 
@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def _say(sentence: str) -> None:
-    sys.stderr.write(f"{plain(sentence)}\n")
+    sys.stderr.write(f"{replace_control_characters(sentence)}\n")
     sys.stderr.flush()
 
 

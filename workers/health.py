@@ -53,11 +53,11 @@ async def check_store(store: SqlStore) -> None:
 
 
 OK, UNAVAILABLE = 200, 503
-SETTING = "WAYSTATION_HEALTH_ADDRESS"
+HEALTH_ADDRESS_SETTING = "WAYSTATION_HEALTH_ADDRESS"
 
 
 @dataclass(frozen=True)
-class Health:
+class HealthCheck:
     """What is looked at."""
 
     client: Client
@@ -70,7 +70,7 @@ class Health:
         """The event loop runs."""
         return web.json_response({"live": True})
 
-    async def ready(self, _request: web.Request) -> web.Response:
+    async def handle_readyz(self, _request: web.Request) -> web.Response:
         """Each part by name: whether it is there. No words of errors: they might quote an address or a key."""
         temporal, store, memory = await asyncio.gather(
             is_responding(check_temporal(self.client)), is_responding(check_store(self.store)), self._memory_answers()
@@ -86,18 +86,20 @@ class Health:
 
 
 @asynccontextmanager
-async def run_health_server(address: str, health: Health) -> AsyncGenerator[None]:
+async def run_health_server(address: str, health: HealthCheck) -> AsyncGenerator[None]:
     """Answer at this host and port until the block ends. Raises BadInput."""
-    listening = parse_listen_address(SETTING, address)
+    listening = parse_listen_address(HEALTH_ADDRESS_SETTING, address)
     app = web.Application()
-    app.add_routes([web.get("/livez", health.handle_livez), web.get("/readyz", health.ready)])
+    app.add_routes([web.get("/livez", health.handle_livez), web.get("/readyz", health.handle_readyz)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
         try:
             await web.TCPSite(runner, *listening).start()
         except OSError as error:
-            raise BadInput(f"{SETTING} is {address!r}, where nothing can listen: {error.strerror}") from error
+            raise BadInput(
+                f"{HEALTH_ADDRESS_SETTING} is {address!r}, where nothing can listen: {error.strerror}"
+            ) from error
         yield
     finally:
         await runner.cleanup()

@@ -19,10 +19,10 @@ from waystation.memory.ports import Embedder, Memory, MemoryDraft, MemorySearch
 from waystation.memory.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import data_converter, get_placeholder_key, open_store
+from waystation.runtime.stores import build_client_data_converter, get_placeholder_key, open_store
 from waystation.runtime.temporal.connect import connect_as_person, find_target
-from waystation.runtime.temporal.orders import WorkersMemory
-from waystation.tasks.task import reader_of
+from waystation.runtime.temporal.orders import WorkerMemorySearch
+from waystation.tasks.task import build_reader_scope
 from workers.health import NOT_ANSWERED
 
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 10.0, 0.05
@@ -87,7 +87,7 @@ async def _drain(archive: OutboxDrainer, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
         with suppress(*NOT_ANSWERED):  # the next time does it
-            if await archive.store.waiting(1) or await archive.store.list_passage_ids_to_delete(1):
+            if await archive.store.list_pending_passages(1) or await archive.store.list_passage_ids_to_delete(1):
                 await archive.memory.count(_NOBODY)
                 await archive.drain()
 
@@ -113,13 +113,13 @@ async def open_memory_draft(
                 yield beside
 
 
-async def memory_is_there(settings: Settings) -> bool:
+async def has_memory(settings: Settings) -> bool:
     """Whether some worker has made it already. Raises BadInput, MemoryUnavailable."""
     if settings.qdrant_url is None:
         return settings.memory_folder.exists()
-    from workers.memory_server import is_on_server  # noqa: PLC0415
+    from workers.memory_server import has_server_memory  # noqa: PLC0415
 
-    return await is_on_server(settings, settings.qdrant_url)
+    return await has_server_memory(settings, settings.qdrant_url)
 
 
 FAR_FEWER = 0.9
@@ -134,7 +134,7 @@ class PassageCounts(NamedTuple):
     """Passages. Each is a point: there are fewer only where some were lost."""
 
     @property
-    def lost(self) -> str:
+    def loss_note(self) -> str:
         """What is missing, and the next step; empty where nothing is."""
         if self.points >= self.stored:
             return ""
@@ -145,25 +145,25 @@ class PassageCounts(NamedTuple):
         )
 
     @property
-    def lost_many(self) -> str:
+    def major_loss_note(self) -> str:
         """The same where far fewer are there."""
-        return self.lost if self.points < FAR_FEWER * self.stored else ""
+        return self.loss_note if self.points < FAR_FEWER * self.stored else ""
 
 
 async def get_passage_counts(settings: Settings, store: SqlStore, memory: MemorySearch | None) -> PassageCounts:
     """`memory`: None where there is none. Raises as its `count` does."""
-    reader = reader_of(settings.tenant)
-    before = await store.count_stored(reader)
+    reader = build_reader_scope(settings.tenant)
+    before = await store.count_stored_passages(reader)
     points = 0 if memory is None else await memory.count(reader.tenant)
     # Workers bring in and forget meanwhile.
-    return PassageCounts(points, min(before, await store.count_stored(reader)))
+    return PassageCounts(points, min(before, await store.count_stored_passages(reader)))
 
 
 async def load_passage_counts(settings: Settings, store: SqlStore, embedder: Embedder) -> PassageCounts:
-    """The same of the memory that is there; a look makes none. Raises as `memory_to_search` does."""
-    if not await memory_is_there(settings):
+    """The same of the memory that is there; a look makes none. Raises as `open_memory_for_search` does."""
+    if not await has_memory(settings):
         return await get_passage_counts(settings, store, None)
-    async with memory_to_search(settings, store, embedder) as memory:
+    async with open_memory_for_search(settings, store, embedder) as memory:
         return await get_passage_counts(settings, store, memory)
 
 
@@ -173,7 +173,7 @@ async def describe_lost_passages(settings: Settings) -> str:
 
     with suppress(StoreError, BadInput, WrongKey, Unreachable, MemoryUnavailable):
         async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:
-            return (await load_passage_counts(settings, store, embedder)).lost
+            return (await load_passage_counts(settings, store, embedder)).loss_note
     return ""
 
 
@@ -247,7 +247,9 @@ def _locked(settings: Settings, suffix: str) -> IO[bytes] | None:
 
 
 @asynccontextmanager
-async def memory_to_search(settings: Settings, store: SqlStore, embedder: Embedder) -> AsyncGenerator[MemorySearch]:
+async def open_memory_for_search(
+    settings: Settings, store: SqlStore, embedder: Embedder
+) -> AsyncGenerator[MemorySearch]:
     """The memory of these settings, as far as it can be searched.
 
     Raises as `open_memory` does, and Unreachable where the process that has it open is not to be asked.
@@ -268,13 +270,13 @@ async def memory_to_search(settings: Settings, store: SqlStore, embedder: Embedd
 
 async def _of_workers(settings: Settings, store: SqlStore) -> MemorySearch:
     try:
-        client = await connect_as_person(find_target(settings), data_converter(settings))
+        client = await connect_as_person(find_target(settings), build_client_data_converter(settings))
     except Unreachable as error:
         raise Unreachable(
             f"another process has the memory of {settings.home} open, and is asked over Temporal: {error}; or stop "
             "that process, or set QDRANT_URL, so that all share a Qdrant server"
         ) from error
-    return WorkersMemory(client, store.get_passages)
+    return WorkerMemorySearch(client, store.get_passages)
 
 
 class _Opened(NamedTuple):
@@ -305,22 +307,22 @@ class MemoryReader:
     async def search(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """What agents would recall, the best first, in so many tokens; nothing where no worker has made memory yet.
 
-        Raises as `memory_to_search` does, RedactionFailed, StoreError.
+        Raises as `open_memory_for_search` does, RedactionFailed, StoreError.
         """
-        if not await memory_is_there(self._settings):
+        if not await has_memory(self._settings):
             if self._compares:
                 async with aclosing(await open_store(self._settings)) as alone:
                     await self._compare(alone, None)
             return ()
         store, embedder, redactor = await self._tools()
-        async with memory_to_search(self._settings, store, embedder) as memory:
+        async with open_memory_for_search(self._settings, store, embedder) as memory:
             found = await MemoryRecall(memory, embedder, redactor).search(wanted, tokens)
             if self._compares:
                 await self._compare(store, memory)
             return found
 
     async def _compare(self, store: SqlStore, memory: MemorySearch | None) -> None:
-        self.lost = (await get_passage_counts(self._settings, store, memory)).lost_many
+        self.lost = (await get_passage_counts(self._settings, store, memory)).major_loss_note
 
     async def _tools(self) -> _Opened:
         # The embedder and Presidio take seconds to load.

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from waystation.config.settings import Settings
 from waystation.kernel.errors import MemoryUnavailable, OtherEmbedder
 from waystation.memory.ports import Embedder, Memory, MemoryDraft
-from waystation.memory.qdrant.collection import CLIENT_ERRORS, CollectionLayout, QdrantServer, failure_of
+from waystation.memory.qdrant.collection import CLIENT_ERRORS, CollectionLayout, QdrantServerConfig, classify_failure
 from waystation.memory.qdrant.server import QdrantServerDraft, QdrantServerMemory
 
 _LOOK_SECONDS = 3
@@ -19,7 +19,7 @@ async def open_server_memory(settings: Settings, url: str, embedder: Embedder) -
 
     Raises BadInput where the URL is no address, and OtherEmbedder.
     """
-    server = memory_server(settings, url)
+    server = build_qdrant_server(settings, url)
     async with aclosing(QdrantServerMemory.open(server, embedder.name, embedder.dimension)) as memory:
         await _checked(memory)
         yield memory
@@ -39,28 +39,28 @@ async def open_server_draft(
     settings: Settings, url: str, embedder: Embedder, *, anew: bool
 ) -> AsyncGenerator[MemoryDraft]:
     """The memory that is made anew, closed at the end. Raises BadInput where the URL is no address."""
-    server = memory_server(settings, url)
+    server = build_qdrant_server(settings, url)
     async with aclosing(QdrantServerDraft.open(server, embedder.name, embedder.dimension)) as draft:
         draft.anew = anew
         yield draft
 
 
-async def is_on_server(settings: Settings, url: str) -> bool:
+async def has_server_memory(settings: Settings, url: str) -> bool:
     """Whether some worker has made the memory already. Raises BadInput, MemoryUnavailable."""
-    server = memory_server(settings, url)
-    client = server.client(_LOOK_SECONDS)
+    server = build_qdrant_server(settings, url)
+    client = server.create_client(_LOOK_SECONDS)
     try:
         return await client.collection_exists(server.collection)
     except CLIENT_ERRORS as error:
-        failure = failure_of(error)
+        failure = classify_failure(error)
     finally:
         await client.close()
     raise MemoryUnavailable(f"{server.name} {failure}")
 
 
-def memory_server(settings: Settings, url: str) -> QdrantServer:
+def build_qdrant_server(settings: Settings, url: str) -> QdrantServerConfig:
     """The Qdrant server at this URL, with what the settings say of it."""
-    return QdrantServer(
+    return QdrantServerConfig(
         url=url,
         api_key=settings.qdrant_api_key,
         grpc_port=settings.qdrant_grpc_port,

@@ -23,7 +23,7 @@ from waystation.kernel.errors import (
 from waystation.kernel.imports import pause_gc_for_imports
 from waystation.models.connections import ModelTimeouts, add_model_to_error
 from waystation.models.endpoints import PROVIDER_KEY, EndpointRegistry, ModelEndpoint, NamedEndpoint
-from waystation.models.openai.model import openai_model
+from waystation.models.openai.model import create_openai_model
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse
 from waystation.models.profiles import OFFLINE_MODEL, format_model_name, parse_model_name
 from waystation.plugins.offline.transport import create_offline_transport
@@ -88,9 +88,9 @@ class ModelRouter:
         self._rests: dict[str, float] = {}
         """Until when, by full name of a model, on the clock of the event loop."""
 
-    def fallbacks(self, model: str) -> tuple[str, ...]:
+    def list_fallbacks(self, model: str) -> tuple[str, ...]:
         """See `FallbackChatModel`."""
-        return self._places.fallbacks(model)
+        return self._places.list_fallbacks(model)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """See `ChatModel`. A call that was refused, and certainly not billed, goes to the next that may take it; one
@@ -137,7 +137,7 @@ class ModelRouter:
 
     def _rested(self, model: str, request: ModelRequest, error: ModelError) -> bool:
         """Whether others can take the calls of who did not answer, which then rests for a while."""
-        if not self.fallbacks(request.model):
+        if not self.list_fallbacks(request.model):
             return False
         self._rests[model] = _now() + REST_SECONDS
         _log.warning("%s does not answer (%s)", model, type(error).__name__)
@@ -205,23 +205,27 @@ def create_model_router(settings: Settings) -> ModelRouter:
     makers = {name: partial(_named_model, settings, name) for name in settings.named_endpoints}
     named = {name: make() if name in used else LazyChatModel(make) for name, make in makers.items()}
     keys = {"": PROVIDER_KEY, **{name: one.key_variable for name, one in settings.named_endpoints.items()}}
-    provider = None if settings.anthropic_api_key is None else _provider(settings, settings.places.at(""))
-    return ModelRouter(LazyChatModel(create_offline_model), provider, named, settings.places, keys)
+    provider = (
+        None if settings.anthropic_api_key is None else _provider(settings, settings.endpoint_registry.get_endpoint(""))
+    )
+    return ModelRouter(LazyChatModel(create_offline_model), provider, named, settings.endpoint_registry, keys)
 
 
 def create_offline_model() -> ChatModel:
     """The built-in model, behind the same adapter as the provider's."""
     with pause_gc_for_imports():
-        from waystation.models.anthropic.model import anthropic_model  # noqa: PLC0415  it loads the SDK
+        from waystation.models.anthropic.model import create_anthropic_model  # noqa: PLC0415  it loads the SDK
 
-    return anthropic_model(
+    return create_anthropic_model(
         "offline", "http://offline.invalid", httpx2.AsyncClient(transport=create_offline_transport())
     )
 
 
 def _named_model(settings: Settings, name: str) -> ChatModel:
     return create_endpoint_model(
-        settings.named_endpoints[name], settings.places.at(format_model_name(name, "-")), get_model_timeouts(settings)
+        settings.named_endpoints[name],
+        settings.endpoint_registry.get_endpoint(format_model_name(name, "-")),
+        get_model_timeouts(settings),
     )
 
 
@@ -239,15 +243,15 @@ def create_endpoint_model(
 ) -> ChatModel:
     """The models of a named endpoint. Raises BadInput where it lacks a key or packages."""
     key = os.environ.get(endpoint.key_variable) or None
-    if key is None and endpoint.needed_key:
-        raise BadInput(endpoint.keyless)
+    if key is None and endpoint.required_key_variable:
+        raise BadInput(endpoint.missing_key_message)
     if endpoint.kind == "openai":
-        return openai_model(key, endpoint.url, http_client, patience, row)
+        return create_openai_model(key, endpoint.url, http_client, patience, row)
     with pause_gc_for_imports():
         from waystation.models.anthropic.model import AnthropicModel  # noqa: PLC0415  as above
-        from waystation.models.anthropic.platforms import platform_client  # noqa: PLC0415
+        from waystation.models.anthropic.platforms import create_platform_client  # noqa: PLC0415
 
-    connected = platform_client(endpoint, key, http_client, patience)
+    connected = create_platform_client(endpoint, key, http_client, patience)
     return AnthropicModel(connected.client, patience, row, connected.no_credentials)
 
 
@@ -255,10 +259,12 @@ def _provider(settings: Settings, endpoint: ModelEndpoint) -> ChatModel:
     if settings.anthropic_api_key is None:
         raise BadInput("set ANTHROPIC_API_KEY")
     with pause_gc_for_imports():
-        from waystation.models.anthropic.model import anthropic_model  # noqa: PLC0415  as above
+        from waystation.models.anthropic.model import create_anthropic_model  # noqa: PLC0415  as above
 
     key = settings.anthropic_api_key.get_secret_value()
-    return anthropic_model(key, settings.anthropic_base_url, patience=get_model_timeouts(settings), endpoint=endpoint)
+    return create_anthropic_model(
+        key, settings.anthropic_base_url, patience=get_model_timeouts(settings), endpoint=endpoint
+    )
 
 
 def get_model_timeouts(settings: Settings) -> ModelTimeouts:

@@ -22,7 +22,7 @@ from pathlib import Path
 from pydantic import SecretStr
 from temporalio.client import Client
 
-from activities.tasks import NoticeActivities
+from activities.tasks import NotificationActivities
 from waystation import __version__
 from waystation.agents.call_ledger import MeteredSearch
 from waystation.agents.compactor import CompactionHooks
@@ -32,59 +32,59 @@ from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.web import FetchPageTool, WebSearchTool
 from waystation.config.resolver import build_task_row
 from waystation.config.settings import Settings, find_active_variable, get_config_file
-from waystation.config.values import is_address
+from waystation.config.values import is_hook_address
 from waystation.context.ports import CompactionHook
 from waystation.documents.ports import TableEngine
 from waystation.documents.redacted import RedactedDocumentStore
 from waystation.documents.sources import DocumentLoadResult, load_documents
 from waystation.documents.web_pages import DomainPolicy
-from waystation.erasure.removal import SeenHistory, Sought
-from waystation.erasure.report_files import rewritten_reports
+from waystation.erasure.removal import ErasureQuery, MatchedHistory
+from waystation.erasure.report_files import rewrite_matching_reports
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.temporal_names import ADMIT_TASK
 from waystation.mcp.ports import ToolServers
 from waystation.models.prices import load_prices
-from waystation.reports.files import without_reports
-from waystation.runtime.hooks import CommandHook, Messages, PostedHook, Webhook
+from waystation.reports.files import delete_task_files
+from waystation.runtime.hooks import AppriseNotifier, CommandCompactionHook, HttpCompactionHook, WebhookNotifier
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import tool_secrets
-from waystation.runtime.temporal.connect import Target, find_target, workflow_link
-from waystation.runtime.temporal.orders import delete_histories, delete_seen, is_workflow_running
+from waystation.runtime.stores import load_tool_secrets
+from waystation.runtime.temporal.connect import TemporalTarget, build_workflow_link, find_target
+from waystation.runtime.temporal.orders import delete_found_histories, delete_histories, is_workflow_running
 from waystation.runtime.temporal.schedules import pause_schedule
 from waystation.runtime.temporal.tasks import TemporalTaskClient
-from waystation.tasks.schedules import ReadAnew
-from waystation.tasks.session import AdmissionRequest, session_of
+from waystation.tasks.schedules import ScheduleDocuments
+from waystation.tasks.session import AdmissionRequest, build_session_input
 from waystation.tasks.task import TaskRequest, TaskRow
 
 
 @dataclass(frozen=True)
-class TemporalAndFiles:
-    """Implements the port `Outside`."""
+class ExternalDataEraser:
+    """Implements the port `ExternalTaskData`."""
 
     client: Client
     settings: Settings
 
     async def delete_histories(self, task_ids: Sequence[str]) -> int:
-        """See `Outside`. Raises RPCError."""
+        """See `ExternalTaskData`. Raises RPCError."""
         return await delete_histories(self.client, task_ids)
 
-    async def delete_seen(self, histories: Sequence[SeenHistory]) -> int:
-        """See `Outside`. Raises RPCError."""
-        return await delete_seen(self.client, histories)
+    async def delete_found_histories(self, histories: Sequence[MatchedHistory]) -> int:
+        """See `ExternalTaskData`. Raises RPCError."""
+        return await delete_found_histories(self.client, histories)
 
-    def delete_reports(self, task_ids: Sequence[str]) -> int:
-        """See `Outside`."""
-        return without_reports(self.settings.reports_folder, task_ids)
+    def delete_report_files(self, task_ids: Sequence[str]) -> int:
+        """See `ExternalTaskData`."""
+        return delete_task_files(self.settings.reports_folder, task_ids)
 
-    def rewrite_reports(self, task_ids: Sequence[str], sought: Sought) -> int:
-        """See `Outside`."""
-        return rewritten_reports(self.settings.reports_folder, task_ids, sought)
+    def erase_from_report_files(self, task_ids: Sequence[str], sought: ErasureQuery) -> int:
+        """See `ExternalTaskData`."""
+        return rewrite_matching_reports(self.settings.reports_folder, task_ids, sought)
 
 
 @dataclass(frozen=True)
 class TemporalTaskIntake:
-    """Implements the port `Intake`."""
+    """Implements the port `TaskIntake`."""
 
     client: Client
     store: SqlStore
@@ -95,8 +95,8 @@ class TemporalTaskIntake:
         """Sessions and tasks on the server. Nothing of it that waits for workflows is for activities."""
         return TemporalTaskClient(self.client, find_target(self.settings))
 
-    def read(self, paths: Sequence[str]) -> ReadAnew:
-        """See `Intake`."""
+    def read_documents(self, paths: Sequence[str]) -> ScheduleDocuments:
+        """See `TaskIntake`."""
         places = [Path(path) for path in paths]
         try:
             gone = sum(not place.exists() for place in places)
@@ -111,24 +111,24 @@ class TemporalTaskIntake:
                 f"{gone} of the places of its documents cannot be found any more on this worker's machine: `waystation "
                 "schedule list` names them"
             )
-        return ReadAnew(documents=loaded.documents, left_out=loaded.left_out)
+        return ScheduleDocuments(documents=loaded.documents, left_out=loaded.left_out)
 
-    async def row(self, request: TaskRequest) -> TaskRow:
-        """See `Intake`."""
+    async def build_row(self, request: TaskRequest) -> TaskRow:
+        """See `TaskIntake`."""
         earlier = EarlierTasks(self.store)
         prices = load_prices(self.settings.prices, published=not self.settings.uses_offline_model)
         return await build_task_row(request, self.settings, earlier, prices, utc_now())
 
     async def request_admission(self, request: AdmissionRequest) -> None:
-        """See `Intake`."""
-        await self.tasks.signal_session(session_of(request.ref), ADMIT_TASK, request)
+        """See `TaskIntake`."""
+        await self.tasks.signal_session(build_session_input(request.ref), ADMIT_TASK, request)
 
-    async def is_open(self, workflow_id: str) -> bool:
-        """See `Intake`. Raises RPCError."""
+    async def is_workflow_open(self, workflow_id: str) -> bool:
+        """See `TaskIntake`. Raises RPCError."""
         return await is_workflow_running(self.client, workflow_id)
 
-    async def pause(self, schedule_id: str, note: str) -> None:
-        """See `Intake`. Raises RPCError."""
+    async def pause_schedule(self, schedule_id: str, note: str) -> None:
+        """See `TaskIntake`. Raises RPCError."""
         await pause_schedule(self.client, schedule_id, note)
 
 
@@ -165,11 +165,11 @@ async def open_tool_backends(settings: Settings, ledgers: ToolBackendDeps) -> As
 
 
 def _web(settings: Settings, ledgers: ToolBackendDeps, stack: AsyncExitStack) -> Sequence[Tool]:
-    from waystation.documents.readers.reader import BytesReader  # noqa: PLC0415
+    from waystation.documents.readers.reader import SubprocessPageReader  # noqa: PLC0415
     from waystation.documents.web import DirectWebPageFetcher, WebFetchConfig  # noqa: PLC0415
 
     domains = DomainPolicy(allow=settings.web_allow, deny=settings.web_deny, asks=settings.web_asks)
-    reader = BytesReader()
+    reader = SubprocessPageReader()
     stack.push_async_callback(reader.aclose)
     terms = WebFetchConfig(
         user_agent=settings.web_user_agent or USER_AGENT, domains=domains, reachable=settings.web_reachable
@@ -186,11 +186,11 @@ def _web(settings: Settings, ledgers: ToolBackendDeps, stack: AsyncExitStack) ->
 def _search(
     settings: Settings, key: str, domains: DomainPolicy, ledgers: ToolBackendDeps, stack: AsyncExitStack
 ) -> Tool:
-    from waystation.models.anthropic.model import anthropic_search  # noqa: PLC0415
+    from waystation.models.anthropic.model import create_anthropic_search  # noqa: PLC0415
     from workers.models import get_model_timeouts  # noqa: PLC0415
 
     url, patience = settings.anthropic_base_url, get_model_timeouts(settings)
-    search = anthropic_search(key, settings.web_search_model, domains, url, patience=patience)
+    search = create_anthropic_search(key, settings.web_search_model, domains, url, patience=patience)
     stack.push_async_callback(search.aclose)
     prices = load_prices(settings.prices)
     metered = MeteredSearch(search, ledgers.store, utc_now, ledgers.meter, prices)
@@ -203,7 +203,7 @@ async def _servers(settings: Settings, store: SqlStore, stack: AsyncExitStack) -
     from waystation.mcp.config import list_secret_names, load_servers  # noqa: PLC0415
     from waystation.mcp.servers import McpServers  # noqa: PLC0415
 
-    kept = await tool_secrets(settings, store, list_secret_names(settings.tool_servers))
+    kept = await load_tool_secrets(settings, store, list_secret_names(settings.tool_servers))
     servers = McpServers(load_servers(settings.tool_servers, os.environ, kept))
     stack.push_async_callback(servers.aclose)
     return servers
@@ -226,34 +226,36 @@ async def open_compaction_hooks(settings: Settings) -> AsyncGenerator[Compaction
 async def _hook(setting: str, written: str | None, stack: AsyncExitStack) -> CompactionHook | None:
     if written is None:
         return None
-    if is_address(written):
-        return await stack.enter_async_context(aclosing(PostedHook(setting, SecretStr(written))))
+    if is_hook_address(written):
+        return await stack.enter_async_context(aclosing(HttpCompactionHook(setting, SecretStr(written))))
     try:
-        return CommandHook(setting, shlex.split(written))
+        return CommandCompactionHook(setting, shlex.split(written))
     except BadInput as refused:
         place = find_active_variable(setting) or f"{setting} in {get_config_file()}"
         raise BadInput(f"{place}: {refused}") from None
 
 
 @asynccontextmanager
-async def open_notification_activities(settings: Settings, target: Target) -> AsyncGenerator[NoticeActivities]:
+async def open_notification_activities(
+    settings: Settings, target: TemporalTarget
+) -> AsyncGenerator[NotificationActivities]:
     """Where nothing is set there are notices only where another worker that has it admitted the task: none is lost.
 
     Raises BadInput for an address that cannot be used.
     """
-    link = partial(task_link, settings.page, target)
+    link = partial(build_task_link, settings.page, target)
     async with AsyncExitStack() as stack:
         told = [await stack.enter_async_context(aclosing(one)) for one in create_notifiers(settings)]
-        yield NoticeActivities(told, link)
+        yield NotificationActivities(told, link)
 
 
-def task_link(page: str | None, target: Target, task_id: str) -> str | None:
+def build_task_link(page: str | None, target: TemporalTarget, task_id: str) -> str | None:
     """A task's page where it can be answered, too; else in the Temporal UI, where one is known."""
-    return f"{page}/tasks/{task_id}" if page is not None else workflow_link(target, task_id)
+    return f"{page}/tasks/{task_id}" if page is not None else build_workflow_link(target, task_id)
 
 
-def create_notifiers(settings: Settings) -> list[Webhook | Messages]:
+def create_notifiers(settings: Settings) -> list[WebhookNotifier | AppriseNotifier]:
     """Everybody who is to be told. Raises BadInput."""
     addresses = settings.notify.get_secret_value().split() if settings.notify is not None else []
-    messages = [Messages(SecretStr(one), number, settings.page) for number, one in enumerate(addresses, 1)]
-    return [*([Webhook(settings.webhook)] if settings.webhook is not None else []), *messages]
+    messages = [AppriseNotifier(SecretStr(one), number, settings.page) for number, one in enumerate(addresses, 1)]
+    return [*([WebhookNotifier(settings.webhook)] if settings.webhook is not None else []), *messages]

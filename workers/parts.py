@@ -34,15 +34,15 @@ from waystation.memory.archive import DocumentIndexer, MemoryRecall, OutboxDrain
 from waystation.memory.ports import Embedder, Memory
 from waystation.models.ports import ChatModel
 from waystation.planning.planner import Planner
-from waystation.plugins.redaction.keys import key_check
-from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.keys import compute_key_check
+from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.policy import RedactionConfig, should_show_names
 from waystation.privacy.ports import PlaceholderFactory, Redactor, Vault
-from waystation.reports.oversight import Reviewer, Reviser
-from waystation.reports.publisher import Chronicler, CitationCheck, Publisher
+from waystation.reports.oversight import PlanReviser, ReportReviewer
+from waystation.reports.publisher import CitationChecker, ReportIndexer, ReportPublisher
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.stores import build_cipher, load_oldest_key
-from waystation.tasks.context_editor import Rewinder
+from waystation.tasks.context_editor import TranscriptRewinder
 from workers.outside import ToolBackendDeps, ToolBackends, open_tool_backends
 
 DEPTH = 3
@@ -51,7 +51,7 @@ DEPTH = 3
 _PRESENT: ContextVar[str] = ContextVar("session", default="")
 
 
-def present_session() -> str:
+def get_current_session() -> str:
     """The session's hash; empty where the work belongs to none."""
     return _PRESENT.get()
 
@@ -66,7 +66,7 @@ class SessionContextInterceptor(Interceptor):
 
 class _Scoped(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> object:
-        sessions = [find_session(one) for one in list[object](input.args)]
+        sessions = [find_session_hash(one) for one in list[object](input.args)]
         token = _PRESENT.set(next(filter(None, sessions), ""))
         try:
             return await super().execute_activity(input)
@@ -74,13 +74,13 @@ class _Scoped(ActivityInboundInterceptor):
             _PRESENT.reset(token)
 
 
-def find_session(given: object, depth: int = DEPTH) -> str:
+def find_session_hash(given: object, depth: int = DEPTH) -> str:
     """That of the first reference to a run or a task in an input; empty where there is none."""
     match given:
         case RunRef() | TaskRef():
             return given.session
         case BaseModel() if depth:
-            parts = (find_session(getattr(given, name), depth - 1) for name in type(given).model_fields)
+            parts = (find_session_hash(getattr(given, name), depth - 1) for name in type(given).model_fields)
             return next(filter(None, parts), "")
         case _:
             return ""
@@ -119,12 +119,12 @@ class ActivityDeps:
             )
 
     @property
-    def metered(self) -> MeteredModel:
+    def metered_model(self) -> MeteredModel:
         """The model, with its calls announced in the store."""
         return MeteredModel(model=self.model, store=self.store, clock=utc_now, meter=self.meter, tell=set_agent_status)
 
     @property
-    def recollection(self) -> MemoryRecall:
+    def memory_recall(self) -> MemoryRecall:
         """Search in memory."""
         store = self.store
         return MemoryRecall(
@@ -137,36 +137,36 @@ class ActivityDeps:
         )
 
     @property
-    def desk(self) -> AgentDeps:
+    def agent_deps(self) -> AgentDeps:
         """What the agents' tools work with."""
         store, reach = self.store, self.reach
         return AgentDeps(
             store=store,
             search=self.search,
-            recollection=self.recollection,
+            recollection=self.memory_recall,
             redactor=self.redactor,
             redacted=self.redacted,
             vault=self.vault,
-            tables=self.tables,
+            tables=self.table_reader,
             web=reach.web if reach is not None else (),
             servers=reach.servers if reach is not None else None,
             policy=self.tool_policy,
         )
 
     @cached_property
-    def tables(self) -> RedactedTableReader | None:
+    def table_reader(self) -> RedactedTableReader | None:
         """What reads and queries tables; it keeps for a while what it redacted."""
         if self.reach is None or self.placeholders is None:
             return None
         return RedactedTableReader(self.reach.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
 
     @property
-    def archive(self) -> OutboxDrainer:
+    def outbox_drainer(self) -> OutboxDrainer:
         """The way from outbox to memory."""
         return OutboxDrainer(store=self.store, embedder=self.embedder, memory=self.memory, redactor=self.redactor)
 
     @property
-    def librarian(self) -> DocumentIndexer:
+    def document_indexer(self) -> DocumentIndexer:
         """What brings documents into memory."""
         store = self.store
         return DocumentIndexer(
@@ -174,77 +174,79 @@ class ActivityDeps:
             redactor=self.redactor,
             redacted=self.redacted,
             cut=split_into_passages,
-            archive=self.archive,
+            archive=self.outbox_drainer,
             clock=utc_now,
         )
 
     @property
-    def chronicler(self) -> Chronicler:
+    def report_indexer(self) -> ReportIndexer:
         """What brings the results of tasks into memory."""
         store = self.store
-        return Chronicler(
+        return ReportIndexer(
             store=store,
             redactor=self.redactor,
-            archive=self.archive,
+            archive=self.outbox_drainer,
             clock=utc_now,
         )
 
     @property
-    def loop(self) -> AgentLoop:
+    def agent_loop(self) -> AgentLoop:
         """The agent loop."""
         store = self.store
         contracts = BriefBuilder(
             store=store,
-            recollection=self.recollection,
+            recollection=self.memory_recall,
             redactor=self.redactor,
         )
-        return AgentLoop(model=self.metered, desk=self.desk, contracts=contracts, clock=utc_now)
+        return AgentLoop(model=self.metered_model, desk=self.agent_deps, contracts=contracts, clock=utc_now)
 
     @property
     def planner(self) -> Planner:
         """The planner."""
         store = self.store
-        return Planner(model=self.metered, store=store, redactor=self.redactor)
+        return Planner(model=self.metered_model, store=store, redactor=self.redactor)
 
     @property
-    def reviser(self) -> Reviser:
+    def reviser(self) -> PlanReviser:
         """What revises plans."""
         store = self.store
-        return Reviser(model=self.metered, store=store, redactor=self.redactor)
+        return PlanReviser(model=self.metered_model, store=store, redactor=self.redactor)
 
     @property
-    def citation_check(self) -> CitationCheck:
+    def citation_check(self) -> CitationChecker:
         """What checks citations."""
         store = self.store
-        return CitationCheck(store, self.redactor, self.redacted, self.vault)
+        return CitationChecker(store, self.redactor, self.redacted, self.vault)
 
     @property
-    def reviewer(self) -> Reviewer:
+    def reviewer(self) -> ReportReviewer:
         """What reviews reports."""
         store = self.store
-        return Reviewer(
-            model=self.metered,
+        return ReportReviewer(
+            model=self.metered_model,
             store=store,
             redactor=self.redactor,
             check=self.citation_check,
         )
 
     @property
-    def condenser(self) -> Compactor:
+    def compactor(self) -> Compactor:
         """What makes room in contexts."""
-        return Compactor(model=self.metered, desk=self.desk, archive=self.archive, clock=utc_now, hooks=self.hooks)
+        return Compactor(
+            model=self.metered_model, desk=self.agent_deps, archive=self.outbox_drainer, clock=utc_now, hooks=self.hooks
+        )
 
     @property
-    def rewinder(self) -> Rewinder:
+    def rewinder(self) -> TranscriptRewinder:
         """What takes conversations back."""
-        return Rewinder(store=self.store, archive=self.archive)
+        return TranscriptRewinder(store=self.store, archive=self.outbox_drainer)
 
     @property
-    def publisher(self) -> Publisher:
+    def publisher(self) -> ReportPublisher:
         """What makes the report."""
         store = self.store
-        return Publisher(
-            chronicler=self.chronicler,
+        return ReportPublisher(
+            chronicler=self.report_indexer,
             store=store,
             redactor=self.redactor,
             check=self.citation_check,
@@ -275,9 +277,9 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
         key = load_oldest_key(settings)
         redactor = create_redactor(settings, key, processes=settings.redaction_processes)
         stack.callback(redactor.close)
-        vault = store.vault(build_cipher(settings, "vault"))
+        vault = store.build_vault(build_cipher(settings, "vault"))
         rules = build_redaction_config(settings, key)
-        originals = VaultPlaceholderFactory(vault, partial(fingerprint, key), utc_now, present_session)
+        originals = VaultPlaceholderFactory(vault, partial(compute_fingerprint, key), utc_now, get_current_session)
         whole = TextRedactor(redactor, originals, meter, _endurance(settings, store, rules, originals), settings.titles)
         redacted = RedactedDocumentStore(store, whole, rules)
         reach = await stack.enter_async_context(open_tool_backends(settings, ToolBackendDeps(store, meter, redacted)))
@@ -290,7 +292,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
             memory=memory,
             search=Bm25DocumentSearch(store),
             meter=meter,
-            key_check=key_check(key),
+            key_check=compute_key_check(key),
             hooks=hooks,
             vault=vault,
             placeholders=originals,
@@ -303,6 +305,6 @@ def _endurance(
     settings: Settings, store: SqlStore, rules: RedactionConfig, originals: VaultPlaceholderFactory
 ) -> RedactionRetryPolicy:
     """Under other rules, and with other patience, texts that were put aside are tried again."""
-    slow = store.slow_texts(f"{rules.policy}/{rules.version}/{settings.redaction_seconds:g}")
+    slow = store.build_slow_text_store(f"{rules.policy}/{rules.version}/{settings.redaction_seconds:g}")
     most, then = settings.redaction_attempts, settings.redaction_failure
     return RedactionRetryPolicy(originals.fingerprint, slow, get_current_attempt, most, then)

@@ -24,27 +24,27 @@ from temporalio.worker import (
 )
 
 from activities.agents import AgentActivities, ContextActivities
-from activities.bookkeeping import LedgerActivities, SentActivities, StateActivities
+from activities.bookkeeping import LedgerActivities, MessageActivities, StateActivities
 from activities.memory import DocumentActivities, MemoryActivities
-from activities.removal import ForgettingActivities, PersonActivities, RetentionActivities
+from activities.removal import PersonErasureActivities, RetentionActivities, TaskRemovalActivities
 from activities.schedules import ScheduleActivities
 from activities.sessions import ForkActivities, RewindActivities, SessionActivities
-from activities.tasks import NoticeActivities, OversightActivities, PlanningActivities, ReportActivities
+from activities.tasks import NotificationActivities, OversightActivities, PlanningActivities, ReportActivities
 from waystation import __version__
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
-from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, QUEUES_BEGIN, WORKFLOWS_QUEUE
+from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUE_PREFIX, QUEUES, WORKFLOWS_QUEUE
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.codec import is_encryption_enabled
 from waystation.runtime.temporal.orders import is_workflow_running
-from waystation.tasks.session import Equipment
-from workers.outside import TemporalAndFiles, TemporalTaskIntake
+from waystation.tasks.session import WorkerCapabilities
+from workers.outside import ExternalDataEraser, TemporalTaskIntake
 from workers.parts import ActivityDeps, SessionContextInterceptor
-from workflows.notice import NoticeWorkflow
+from workflows.notice import NotificationWorkflow
 from workflows.payload_limit import PayloadLimit
-from workflows.remember import RememberWorkflow
-from workflows.removal import ErasePersonWorkflow, ForgetWorkflow, RetentionWorkflow
+from workflows.remember import IndexDocumentsWorkflow
+from workflows.removal import ErasePersonWorkflow, ForgetTasksWorkflow, RetentionWorkflow
 from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow
 from workflows.subagent import SubagentWorkflow
@@ -105,31 +105,31 @@ class WorkerContext:
     runner: WorkflowRunner
     search_attributes: bool
     """Whether workflows may set them."""
-    notices: NoticeActivities
+    notices: NotificationActivities
     timing: WorkerTiming
     attempts: Sequence[Interceptor] = ()
     """Told of every attempt at an activity."""
 
     @property
-    def outside(self) -> TemporalAndFiles:
+    def external_data_eraser(self) -> ExternalDataEraser:
         """What lies outside the store."""
-        return TemporalAndFiles(self.client, self.settings)
+        return ExternalDataEraser(self.client, self.settings)
 
     @property
-    def desk(self) -> TemporalTaskIntake:
+    def task_intake(self) -> TemporalTaskIntake:
         """Where the work of this process reaches sessions."""
         return TemporalTaskIntake(self.client, self.store, self.settings)
 
     @property
-    def schedules(self) -> ScheduleActivities:
+    def schedule_activities(self) -> ScheduleActivities:
         """What scheduled runs do."""
-        return ScheduleActivities(self.store, self.desk, utc_now)
+        return ScheduleActivities(self.store, self.task_intake, utc_now)
 
-    def planning(self, parts: ActivityDeps) -> PlanningActivities:
+    def build_planning_activities(self, parts: ActivityDeps) -> PlanningActivities:
         """Admission and plans."""
-        equipment = Equipment(
+        equipment = WorkerCapabilities(
             search_attributes=self.search_attributes,
-            notices=self.settings.tells,
+            notices=self.settings.sends_notifications,
             privacy=self.settings.privacy,
             sealed_answers=is_encryption_enabled(self.client.data_converter),
             approvers=self.settings.approvers,
@@ -137,7 +137,7 @@ class WorkerContext:
         return PlanningActivities(parts.planner, self.store, parts.redactor, equipment)
 
 
-BUILD = WorkerDeploymentConfig(
+DEPLOYMENT_CONFIG = WorkerDeploymentConfig(
     version=WorkerDeploymentVersion(deployment_name="waystation", build_id=__version__), use_worker_versioning=False
 )
 """What Temporal's histories name as the code that ran. Without it the SDK hashes every loaded module at the start."""
@@ -147,8 +147,8 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
     """Workflows, and the activities that need nothing but the store or the webhook."""
     store = shop.store
     runs = partial(is_workflow_running, shop.client)
-    ledger, sessions = LedgerActivities(store), SessionActivities(runs, store, shop.desk.tasks.signal_session)
-    sent, states, schedules = SentActivities(store), StateActivities(store), shop.schedules
+    ledger, sessions = LedgerActivities(store), SessionActivities(runs, store, shop.task_intake.tasks.signal_session)
+    sent, states, schedules = MessageActivities(store), StateActivities(store), shop.schedule_activities
     retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, runs=runs)
     return Worker(
         shop.client,
@@ -157,72 +157,72 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
             SessionWorkflow,
             TaskWorkflow,
             SubagentWorkflow,
-            NoticeWorkflow,
-            ForgetWorkflow,
+            NotificationWorkflow,
+            ForgetTasksWorkflow,
             ErasePersonWorkflow,
-            RememberWorkflow,
+            IndexDocumentsWorkflow,
             RetentionWorkflow,
             ScheduledRunWorkflow,
         ],
         activities=[
-            ledger.totals,
-            ledger.take_over,
-            ledger.audit,
-            sessions.reconcile,
-            sessions.refuse,
-            sessions.signal,
-            sessions.take_over,
-            sessions.save,
-            shop.notices.send,
-            retention.due,
-            ForkActivities(store).take_over,
-            sent.keep,
-            sent.update,
-            states.store,
-            states.load,
-            schedules.begin,
+            ledger.read_run_totals,
+            ledger.take_over_run,
+            ledger.record_audit_entries,
+            sessions.reconcile_tasks,
+            sessions.store_refusal,
+            sessions.signal_session,
+            sessions.take_over_session,
+            sessions.save_session,
+            shop.notices.send_notification,
+            retention.find_expired_tasks,
+            ForkActivities(store).load_fork_state,
+            sent.store_message,
+            sent.update_documents,
+            states.store_state_chunk,
+            states.load_state_chunk,
+            schedules.begin_run,
             schedules.request_admission,
-            schedules.look,
-            schedules.pause,
+            schedules.get_task_status,
+            schedules.pause_schedule,
         ],
         interceptors=[*shop.attempts, PayloadLimit()],
         max_heartbeat_throttle_interval=NOTICES_HEARD_WITHIN,
         workflow_runner=shop.runner,
         graceful_shutdown_timeout=shop.timing.grace,
-        deployment_config=BUILD,
+        deployment_config=DEPLOYMENT_CONFIG,
     )
 
 
 def create_agents_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
     """Legs and plans: they wait for models most of the time."""
-    agents, oversight = AgentActivities(parts.loop), OversightActivities(parts.reviser, parts.reviewer)
+    agents, oversight = AgentActivities(parts.agent_loop), OversightActivities(parts.reviser, parts.reviewer)
     taken_on = build_worker_tuning(shop.settings, shop.settings.agents_at_once)
     return Worker(
         shop.client,
         task_queue=AGENTS_QUEUE,
         interceptors=[*shop.attempts, SessionContextInterceptor()],
         activities=[
-            agents.research,
-            agents.analysis,
-            agents.writing,
-            shop.planning(parts).plan,
-            oversight.revise,
-            oversight.review,
+            agents.run_research_leg,
+            agents.run_analysis_leg,
+            agents.run_writing_leg,
+            shop.build_planning_activities(parts).create_plan,
+            oversight.revise_plan,
+            oversight.review_report,
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,
         max_heartbeat_throttle_interval=shop.timing.heartbeats,
         graceful_shutdown_timeout=shop.timing.grace,
-        deployment_config=BUILD,
+        deployment_config=DEPLOYMENT_CONFIG,
     )
 
 
 def create_context_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
     """Compaction, memory, admission and reports: what redacts and embeds."""
     taken_on = build_worker_tuning(shop.settings, shop.settings.contexts_at_once)
-    context, planning = ContextActivities(parts.condenser, parts.meter), shop.planning(parts)
-    forgetting = ForgettingActivities(shop.store, parts.archive, shop.outside)
-    memory = MemoryActivities(parts.archive)
+    context, planning = ContextActivities(parts.compactor, parts.meter), shop.build_planning_activities(parts)
+    forgetting = TaskRemovalActivities(shop.store, parts.outbox_drainer, shop.external_data_eraser)
+    memory = MemoryActivities(parts.outbox_drainer)
     return Worker(
         shop.client,
         task_queue=CONTEXT_QUEUE,
@@ -230,24 +230,24 @@ def create_context_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
         activities=[
             context.compress,
             context.edit,
-            memory.drain,
-            memory.search,
-            memory.count,
-            DocumentActivities(parts.librarian).remember,
-            ReportActivities(parts.publisher, shop.store).store,
-            RewindActivities(parts.rewinder, shop.store).reopen,
-            forgetting.forget,
+            memory.drain_outbox,
+            memory.search_memory,
+            memory.count_passages,
+            DocumentActivities(parts.document_indexer).index_next_slice,
+            ReportActivities(parts.publisher, shop.store).store_report,
+            RewindActivities(parts.rewinder, shop.store).reopen_task,
+            forgetting.forget_tasks,
             forgetting.forget_passages,
-            forgetting.tidy_up,
+            forgetting.clean_up_after_tasks,
             *_persons(shop, parts),
-            planning.admit,
-            planning.take_edit,
+            planning.admit_task,
+            planning.apply_plan_edit,
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,
         max_heartbeat_throttle_interval=shop.timing.heartbeats,
         graceful_shutdown_timeout=shop.timing.grace,
-        deployment_config=BUILD,
+        deployment_config=DEPLOYMENT_CONFIG,
     )
 
 
@@ -255,10 +255,10 @@ def _persons(shop: WorkerContext, parts: ActivityDeps) -> Sequence[Callable[...,
     """Nobody can be erased without the vault, which has the value meanwhile."""
     if parts.vault is None:
         return ()
-    persons = PersonActivities(shop.store, parts.archive, parts.vault, shop.outside)
+    persons = PersonErasureActivities(shop.store, parts.outbox_drainer, parts.vault, shop.external_data_eraser)
     return (
-        persons.find,
-        persons.erase,
+        persons.find_person,
+        persons.erase_from_store,
         persons.rewrite_passages,
         persons.rewrite_reports,
         persons.delete_histories,
@@ -266,7 +266,7 @@ def _persons(shop: WorkerContext, parts: ActivityDeps) -> Sequence[Callable[...,
     )
 
 
-WORKER_WITH_PARTS: Mapping[str, Callable[[WorkerContext, ActivityDeps], Worker]] = {
+WORKER_FACTORIES: Mapping[str, Callable[[WorkerContext, ActivityDeps], Worker]] = {
     AGENTS_QUEUE: create_agents_worker,
     CONTEXT_QUEUE: create_context_worker,
 }
@@ -278,7 +278,7 @@ def select_served_queues(settings: Settings) -> frozenset[str]:
     Raises:
         BadInput: a name that no queue has, or fewer than all with embedded memory.
     """
-    short = {queue.removeprefix(QUEUES_BEGIN): queue for queue in QUEUES}
+    short = {queue.removeprefix(QUEUE_PREFIX): queue for queue in QUEUES}
     names = [name.strip() for name in settings.queues.split(",") if name.strip()]
     if unknown := [name for name in names if name not in short]:
         raise BadInput(f"there is no queue {', '.join(unknown)}: the queues are {', '.join(short)}")

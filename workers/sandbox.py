@@ -6,7 +6,7 @@ state, and a linter bans clock, randomness and environment in them; tests run al
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-OF_WORKFLOWS = ("agent_runner", "approvals", "board", "delivery", "options", "payload_limit", "stored_state")
+SHARED_WORKFLOW_MODULES = ("agent_runner", "approvals", "board", "delivery", "options", "payload_limit", "stored_state")
 """Helper modules of the workflows. Modules that define a workflow type are imported again for each instance."""
 CAPABILITIES = (
     "agents",
@@ -27,14 +27,16 @@ CAPABILITIES = (
     "tasks",
 )
 """The core's folders; not what runs processes, serves pages or talks to people."""
-SHARED = (
+PASSTHROUGH_MODULES = (
     *(f"waystation.{capability}" for capability in CAPABILITIES),
     "activities",
     "pydantic",
-    *(f"workflows.{module}" for module in OF_WORKFLOWS),
+    *(f"workflows.{module}" for module in SHARED_WORKFLOW_MODULES),
 )
 
 
 def create_sandboxed_runner() -> SandboxedWorkflowRunner:
     """The runner that production uses."""
-    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*SHARED))
+    return SandboxedWorkflowRunner(
+        restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSTHROUGH_MODULES)
+    )

@@ -14,25 +14,25 @@ from temporalio.runtime import Runtime
 from temporalio.worker import Interceptor, Worker
 
 from waystation.agents.ports import Meter
-from waystation.agents.redaction import redactor_for
-from waystation.config.settings import Settings, TraceTarget, describe_unknown_variables, trace_target
+from waystation.agents.redaction import build_task_redactor
+from waystation.config.settings import Settings, TraceTarget, describe_unknown_variables, resolve_trace_target
 from waystation.config.values import parse_listen_address
 from waystation.kernel.files import create_private_folder
 from waystation.kernel.imports import pause_gc_for_imports
 from waystation.kernel.temporal_names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
 from waystation.privacy.policy import RedactionLevel, TextDestination, get_redaction_level
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import data_converter, load_oldest_key, open_store, require_key_of
+from waystation.runtime.stores import build_client_data_converter, load_oldest_key, open_store, require_store_key
 from waystation.runtime.temporal.connect import connect, ensure_search_attributes, find_target
-from waystation.runtime.temporal.metrics import TemporalMeter, create_prometheus_runtime, worker_runtime
+from waystation.runtime.temporal.metrics import TemporalMeter, create_prometheus_runtime, get_worker_runtime
 from waystation.runtime.temporal.orders import ensure_retention_workflow
 from waystation.runtime.temporal.tasks import TemporalTaskClient
 from waystation.tasks.spans import PROVIDERS
-from workers.health import Gauge, Health, run_gauge_sampler, run_health_server
+from workers.health import Gauge, HealthCheck, run_gauge_sampler, run_health_server
 from workers.outside import open_notification_activities
 from workers.parts import ActivityDeps, open_activity_deps
 from workers.queues import (
-    WORKER_WITH_PARTS,
+    WORKER_FACTORIES,
     WorkerContext,
     WorkerTiming,
     create_workflows_worker,
@@ -52,7 +52,7 @@ async def serve(settings: Settings, say: Callable[[str], None]) -> None:
     for sentence in describe_unknown_variables():
         say(sentence)
     try:
-        async with running_workers(settings):
+        async with run_configured_workers(settings):
             say("workers run; Ctrl-C stops")
             await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -60,7 +60,7 @@ async def serve(settings: Settings, say: Callable[[str], None]) -> None:
 
 
 @asynccontextmanager
-async def running_workers(settings: Settings, timing: WorkerTiming | None = None) -> AsyncGenerator[Client]:
+async def run_configured_workers(settings: Settings, timing: WorkerTiming | None = None) -> AsyncGenerator[Client]:
     """The workers of this process, polling; at the end they finish their turns and yield.
 
     `timing` is that of the settings unless given.
@@ -70,15 +70,15 @@ async def running_workers(settings: Settings, timing: WorkerTiming | None = None
         BadInput: a queue or an address that cannot be served; another process has the embedded memory open.
         MemoryUnavailable, StoreError: memory or store cannot be opened.
     """
-    queues, traces = select_served_queues(settings), trace_target()
+    queues, traces = select_served_queues(settings), resolve_trace_target()
     runtime = _runtime(settings)
     meter = TemporalMeter(runtime.metric_meter)
     target = find_target(settings)
-    client = await connect(target, data_converter(settings), runtime)
+    client = await connect(target, build_client_data_converter(settings), runtime)
     async with AsyncExitStack() as stack:
         create_private_folder(settings.home)
         store = await stack.enter_async_context(aclosing(await open_store(settings)))
-        await require_key_of(store, settings)
+        await require_store_key(store, settings)
         notices = await stack.enter_async_context(open_notification_activities(settings, target))
         attributes = await ensure_search_attributes(client)
         attempts = [await stack.enter_async_context(_attempts())] if traces is not None else []
@@ -86,11 +86,11 @@ async def running_workers(settings: Settings, timing: WorkerTiming | None = None
         shop = WorkerContext(client, store, settings, create_sandboxed_runner(), attributes, notices, timing, attempts)
         workers = [create_workflows_worker(shop)] if WORKFLOWS_QUEUE in queues else []
         parts: ActivityDeps | None = None
-        if with_parts := sorted(queues & WORKER_WITH_PARTS.keys()):
+        if with_parts := sorted(queues & WORKER_FACTORIES.keys()):
             parts = await stack.enter_async_context(open_activity_deps(settings, store, meter))
-            workers += [WORKER_WITH_PARTS[queue](shop, parts) for queue in with_parts]
+            workers += [WORKER_FACTORIES[queue](shop, parts) for queue in with_parts]
         if settings.health_address is not None:
-            health = Health(client, store, parts.memory if parts is not None else None, workers)
+            health = HealthCheck(client, store, parts.memory if parts is not None else None, workers)
             await stack.enter_async_context(run_health_server(settings.health_address, health))
         if settings.metrics_address is not None:
             await stack.enter_async_context(
@@ -102,12 +102,12 @@ async def running_workers(settings: Settings, timing: WorkerTiming | None = None
             if CONTEXT_QUEUE in queues:
                 from workers.memory import run_drain_loop  # noqa: PLC0415  it loads the embedded engine
 
-                await parts.archive.drain()
-                await stack.enter_async_context(run_drain_loop(parts.archive))
+                await parts.outbox_drainer.drain()
+                await stack.enter_async_context(run_drain_loop(parts.outbox_drainer))
                 if traces is not None:
                     await stack.enter_async_context(_fed(traces, settings, store, parts))
         if WORKFLOWS_QUEUE in queues and settings.retention_days is not None:
-            await ensure_retention_workflow(client, await store.store_id())
+            await ensure_retention_workflow(client, await store.get_store_id())
         await stack.enter_async_context(run_workers(workers))
         yield client
 
@@ -116,9 +116,9 @@ async def running_workers(settings: Settings, timing: WorkerTiming | None = None
 async def _attempts() -> AsyncGenerator[Interceptor]:
     """Spans of attempts at activities."""
     with pause_gc_for_imports():
-        from waystation.runtime.telemetry import open_tracing_interceptor, trace_resource  # noqa: PLC0415  it loads the SDK
+        from waystation.runtime.telemetry import build_trace_resource, open_tracing_interceptor  # noqa: PLC0415  it loads the SDK
 
-    async with open_tracing_interceptor(trace_resource()) as attempts:
+    async with open_tracing_interceptor(build_trace_resource()) as attempts:
         yield attempts
 
 
@@ -128,9 +128,9 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: 
     from waystation.runtime.telemetry import (  # noqa: PLC0415
         SdkSpanBuilder,
         TraceFeed,
+        build_trace_resource,
         create_span_exporter,
         run_trace_feed,
-        trace_resource,
     )
 
     async with AsyncExitStack() as stack:
@@ -138,9 +138,9 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: 
         stack.callback(exporter.shutdown)
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         named = {name: PROVIDERS[endpoint.kind] for name, endpoint in settings.named_endpoints.items()}
-        asked = partial(redactor_for, parts.redactor, store) if target.said else None
+        asked = partial(build_task_redactor, parts.redactor, store) if target.said else None
         people = _people(settings, parts) if target.said else None
-        feed = TraceFeed(store, exporter, SdkSpanBuilder(trace_resource()), holder, named, asked, people)
+        feed = TraceFeed(store, exporter, SdkSpanBuilder(build_trace_resource()), holder, named, asked, people)
         await stack.enter_async_context(run_trace_feed(feed))
         yield
 
@@ -148,7 +148,7 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: 
 def _people(settings: Settings, parts: ActivityDeps) -> "KnownPeopleRedactor | None":
     """Whom spans do not name; None where the policy has names shown."""
     from waystation.plugins.redaction.people import ORDINARY_WORDS  # noqa: PLC0415
-    from waystation.plugins.redaction.placeholders import fingerprint  # noqa: PLC0415
+    from waystation.plugins.redaction.placeholders import compute_fingerprint  # noqa: PLC0415
     from waystation.runtime.telemetry import KnownPeopleRedactor  # noqa: PLC0415  it loads the SDK
 
     if (
@@ -156,17 +156,17 @@ def _people(settings: Settings, parts: ActivityDeps) -> "KnownPeopleRedactor | N
         or get_redaction_level(TextDestination.TITLE, parts.redacted.rules.policy) < RedactionLevel.NAMES
     ):
         return None
-    return KnownPeopleRedactor(parts.vault, partial(fingerprint, load_oldest_key(settings)), ORDINARY_WORDS)
+    return KnownPeopleRedactor(parts.vault, partial(compute_fingerprint, load_oldest_key(settings)), ORDINARY_WORDS)
 
 
 def _runtime(settings: Settings) -> Runtime:
     if settings.metrics_address is None:
-        return worker_runtime()
+        return get_worker_runtime()
     return create_prometheus_runtime(*parse_listen_address("WAYSTATION_METRICS_ADDRESS", settings.metrics_address))
 
 
 def _gauges(shop: WorkerContext, tasks: TemporalTaskClient, meter: Meter) -> tuple[Gauge, ...]:
-    outbox = Gauge("outbox_passages", shop.store.count_pending_passages, meter.passages_waiting)
+    outbox = Gauge("outbox_passages", shop.store.count_pending_passages, meter.set_pending_passages)
     paused = Gauge("paused_tasks", tasks.count_waiting_tasks, meter.set_paused_tasks)
     # Without its attribute the server cannot tell.
     return (outbox, paused) if shop.search_attributes else (outbox,)

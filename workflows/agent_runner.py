@@ -14,9 +14,9 @@ from activities.agents import ContextActivities
 from activities.bookkeeping import LedgerActivities
 from waystation.agents.agent_run import (
     AgentRun,
-    Compact,
-    Edit,
-    Finish,
+    ApplyContextEdit,
+    CompactContext,
+    FinishRun,
     RequestApproval,
     RequestBudget,
     RunLeg,
@@ -24,17 +24,17 @@ from waystation.agents.agent_run import (
 )
 from waystation.agents.delegation import get_parent_id
 from waystation.context.outcome import EditOutcome, EditRequest
-from waystation.security.untrusted import plain_words
-from waystation.tasks.state import taken_on
-from workflows.approvals import BudgetGate, ask_person, take_back_requests
-from workflows.board import TaskRuntime, record
+from waystation.security.untrusted import neutralize_markdown
+from waystation.tasks.state import start_subagents
+from workflows.approvals import BudgetGate, close_obsolete_requests, wait_for_action_approval
+from workflows.board import TaskRuntime, record_audit_entries
 from workflows.options import CONTEXT, SHORT, with_summary
-from workflows.subagent import AgentActivityRunner, SubagentStart, SubagentWorkflow, get_failure_reason
+from workflows.subagent import AgentActivityRunner, SubagentWorkflow, SubagentWorkflowInput, get_failure_reason
 
-LOST = "its workflow was ended by somebody"
+CHILD_ENDED_REASON = "its workflow was ended by somebody"
 
 
-async def work_as_child(board: TaskRuntime, step_id: str) -> None:
+async def run_as_child_workflow(board: TaskRuntime, step_id: str) -> None:
     """Have the subagent work until it needs its task, or the task wants it back. While it does, its run is its own:
     the task only takes in how far it is, and people's edits.
 
@@ -42,47 +42,47 @@ async def work_as_child(board: TaskRuntime, step_id: str) -> None:
     """
     child = await workflow.start_child_workflow(
         SubagentWorkflow.run_until_it_needs_its_task,
-        SubagentStart(
-            run=_without_edits(board.run(step_id)),
+        SubagentWorkflowInput(
+            run=_without_edits(board.get_run(step_id)),
             title=_title(board, step_id),
             task_used=board.task_used,
-            team=board.team(step_id),
-            drawable=board.drawable(step_id),
+            team=board.list_team(step_id),
+            drawable=board.get_drawable_budget(step_id),
         ),
         id=f"{board.task_id}/{step_id}",
         cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
-        static_summary=f"{step_id}: {plain_words(_title(board, step_id))}",
+        static_summary=f"{step_id}: {neutralize_markdown(_title(board, step_id))}",
     )
     try:
         await workflow.wait_condition(
-            lambda: child.done() or board.stopping or board.run(step_id).next_edit is not None
+            lambda: child.done() or board.is_stopping or board.get_run(step_id).next_edit is not None
         )
         if not child.done():
             with suppress(ApplicationError):  # it has come back in the same moment
                 await child.signal(SubagentWorkflow.call_back)
         worked = await child
-        board.keep(worked.replace(edits=board.run(step_id).edits))
+        board.update_run(worked.replace(edits=board.get_run(step_id).edits))
     except asyncio.CancelledError:
         child.cancel()
         await asyncio.gather(child, return_exceptions=True)
         raise
     except ChildWorkflowError as error:
-        if is_cancelled_exception(error) and board.stopping:
+        if is_cancelled_exception(error) and board.is_stopping:
             raise
         await _lost(board, step_id)
 
 
 async def _lost(board: TaskRuntime, step_id: str) -> None:
     """The store says what it spent; an attempt of it that nobody has stopped yet may write nothing more."""
-    run = board.run(step_id)
+    run = board.get_run(step_id)
     totals = await workflow.execute_activity_method(
-        LedgerActivities.take_over, run.run, **with_summary(SHORT, f"{step_id}: settle a subagent that was lost")
+        LedgerActivities.take_over_run, run.run, **with_summary(SHORT, f"{step_id}: settle a subagent that was lost")
     )
-    board.keep(board.run(step_id).settled(totals).finish_partial(LOST))
+    board.update_run(board.get_run(step_id).with_settled_usage(totals).finish_partial(CHILD_ENDED_REASON))
 
 
 def _title(board: TaskRuntime, step_id: str) -> str:
-    order = board.run(get_parent_id(step_id) or step_id).open_order(step_id)
+    order = board.get_run(get_parent_id(step_id) or step_id).find_open_order(step_id)
     return order.title if order is not None else ""
 
 
@@ -100,51 +100,51 @@ class AgentRunner:
 
     async def run_agent(self) -> None:
         """Go on until the run has delivered, or the workflow wants its agents back."""
-        while not self._board.stopping:
-            move = self._run.next_move()
-            if isinstance(move, Finish):
+        while not self._board.is_stopping:
+            move = self._run.get_next_action()
+            if isinstance(move, FinishRun):
                 if late := self._run.late_edits:
-                    await record(self._board, *late)
+                    await record_audit_entries(self._board, *late)
                 return
-            if isinstance(move, RunLeg | Compact) and get_parent_id(self._step_id) is not None:
-                await work_as_child(self._board, self._step_id)
+            if isinstance(move, RunLeg | CompactContext) and get_parent_id(self._step_id) is not None:
+                await run_as_child_workflow(self._board, self._step_id)
             else:
                 await self._carry_out(move)
 
     async def _carry_out(
-        self, move: RunLeg | Compact | Edit | RequestBudget | StartSubagents | RequestApproval
+        self, move: RunLeg | CompactContext | ApplyContextEdit | RequestBudget | StartSubagents | RequestApproval
     ) -> None:
         match move:
             case RunLeg():
-                await self._work.leg(move.request)
-            case Compact():
+                await self._work.run_leg(move.request)
+            case CompactContext():
                 await self._work.compact(move.request_tokens)
-            case Edit():
+            case ApplyContextEdit():
                 await self._edit(move.request)
             case RequestBudget():
                 await self._gate.wait(self._step_id)
             case StartSubagents():
                 await self._wait_for_subagents()
             case RequestApproval():
-                await ask_person(self._board, self._step_id)
+                await wait_for_action_approval(self._board, self._step_id)
             case _:
                 assert_never(move)
 
     @property
     def _run(self) -> AgentRun:
-        return self._board.run(self._step_id)
+        return self._board.get_run(self._step_id)
 
     async def _wait_for_subagents(self) -> None:
         """Nothing is held meanwhile. The task starts them, as it starts steps."""
-        self._board.change(taken_on(self._board.state, self._step_id, self._board.start.terms))
+        self._board.replace_state(start_subagents(self._board.state, self._step_id, self._board.start.terms))
         await workflow.wait_condition(
-            lambda: self._run.phase != "delegating" or self._run.next_edit is not None or self._board.stopping
+            lambda: self._run.phase != "delegating" or self._run.next_edit is not None or self._board.is_stopping
         )
 
     async def _edit(self, request: EditRequest) -> None:
         """What cannot be carried out changes nothing: the agent goes on, or goes on waiting."""
         edit = request.edit
-        summary = f"{self._step_id}: {edit.what}, asked for by a person"
+        summary = f"{self._step_id}: {edit.short_description}, asked for by a person"
         try:
             outcome = await workflow.execute_activity_method(
                 ContextActivities.edit, request, **with_summary(CONTEXT, summary)
@@ -154,6 +154,6 @@ class AgentRunner:
                 raise
             outcome = EditOutcome(state="refused", reason=get_failure_reason(error))
         run = self._run.after_edit(edit, outcome)
-        self._board.keep(run)
-        await record(self._board, run.edit(edit.id))
-        await take_back_requests(self._board, self._step_id)
+        self._board.update_run(run)
+        await record_audit_entries(self._board, run.get_edit(edit.id))
+        await close_obsolete_requests(self._board, self._step_id)

@@ -16,19 +16,30 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from activities.sessions import SessionActivities, SessionSignal
-from waystation.budgets.budget import Mode
+from waystation.budgets.budget import BudgetMode
 from waystation.kernel.amount import Amount, format_amount
 from waystation.kernel.temporal_names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.kernel.value import Value
-from waystation.planning.plan import PLANNING_ID, Revised
-from waystation.tasks.approvals import authorised
-from waystation.tasks.notices import Event
-from waystation.tasks.reallocation import drawn, freed, may_be_handed_back, withdrawn
-from waystation.tasks.reviews import agreed, plan_request, proposed
-from waystation.tasks.session import Ask, Raised, Settlement
-from waystation.tasks.state import TaskState, decided, merged, opened_actions, overtaken
-from waystation.tasks.task import Approval
-from workflows.board import TaskRuntime, notify_about_request, persist_and_notify, record
+from waystation.planning.plan import PLANNING_ID, RevisionResult
+from waystation.tasks.approvals import grant_in_advance
+from waystation.tasks.notices import NotificationEvent
+from waystation.tasks.reallocation import (
+    draw_budget,
+    draw_freed_budget,
+    should_wait_for_release,
+    withdraw_budget_requests,
+)
+from waystation.tasks.reviews import build_plan_approval_request, is_plan_approved, propose_revision
+from waystation.tasks.session import SessionBudgetRequest, TaskGrant, TaskSettlement
+from waystation.tasks.state import (
+    TaskState,
+    apply_action_decision,
+    build_action_requests,
+    expire_obsolete_requests,
+    merge_unique,
+)
+from waystation.tasks.task import ApprovalRequest
+from workflows.board import TaskRuntime, notify_about_request, persist_and_notify, record_audit_entries
 from workflows.options import SESSION_ANSWER, SHORT, with_summary
 
 
@@ -54,15 +65,15 @@ async def wait_for_answer(board: TaskRuntime, step_id: str, settled: Callable[[]
             await workflow.wait_condition(lambda: settled() or _is_over(board, step_id))
 
 
-def _requests(board: TaskRuntime, step_id: str) -> tuple[Approval, ...]:
-    return tuple(asked for asked in board.state.pending if asked.agent == step_id)
+def _requests(board: TaskRuntime, step_id: str) -> tuple[ApprovalRequest, ...]:
+    return tuple(asked for asked in board.state.pending_approvals if asked.agent == step_id)
 
 
 def _is_over(board: TaskRuntime, step_id: str) -> bool:
     if step_id == PLANNING_ID:
-        return board.stopping or not _requests(board, step_id)
-    run = board.run(step_id)
-    return run.phase not in {"spent", "asking"} or run.next_edit is not None or board.stopping
+        return board.is_stopping or not _requests(board, step_id)
+    run = board.get_run(step_id)
+    return run.phase not in {"spent", "asking"} or run.next_edit is not None or board.is_stopping
 
 
 async def _expire(board: TaskRuntime, step_id: str) -> bool:
@@ -71,75 +82,75 @@ async def _expire(board: TaskRuntime, step_id: str) -> bool:
     if not requests:  # answered in the same moment
         return True
     if board.start.terms.unattended.then == "wait":
-        board.change(state.replace(notes=merged(state.notes, tuple(map(_overdue, requests)))))
+        board.replace_state(state.replace(notes=merge_unique(state.notes, tuple(map(_overdue, requests)))))
         for request in requests:
-            await notify_about_request(board, Event.OVERDUE, request)
+            await notify_about_request(board, NotificationEvent.OVERDUE, request)
         return False
     for request in requests:
         state = _expired(state, request, now)
-    board.change(state)
-    await record(board, *(_closed(request, now) for request in requests))
+    board.replace_state(state)
+    await record_audit_entries(board, *(_closed(request, now) for request in requests))
     for request in requests:
-        await notify_about_request(board, Event.EXPIRED, request)
+        await notify_about_request(board, NotificationEvent.EXPIRED, request)
     return True
 
 
-def _expired(state: TaskState, request: Approval, now: datetime) -> TaskState:
+def _expired(state: TaskState, request: ApprovalRequest, now: datetime) -> TaskState:
     if request.about_plan:
-        return state.answered(_closed(request, now)).replace(cancelled=state.proposed is None)
+        return state.after_answer(_closed(request, now)).replace(cancelled=state.proposed is None)
     if request.action is None:
-        return state.expired(request, now)
-    return decided(state.answered(_closed(request, now)), _closed(request, now))
+        return state.after_expiry(request, now)
+    return apply_action_decision(state.after_answer(_closed(request, now)), _closed(request, now))
 
 
-def _closed(request: Approval, now: datetime) -> Approval:
+def _closed(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
     return request.replace(decision="expired", answered_at=now)
 
 
-def _is_overdue(board: TaskRuntime, request: Approval) -> bool:
+def _is_overdue(board: TaskRuntime, request: ApprovalRequest) -> bool:
     """Whether it was told before."""
     return _overdue(request) in board.state.notes
 
 
-def _overdue(request: Approval) -> str:
+def _overdue(request: ApprovalRequest) -> str:
     return f"{request.request_id} is overdue: nobody answered until its deadline; it still waits."
 
 
-async def wait_for_money(board: TaskRuntime, step_id: str) -> None:
+async def wait_for_budget(board: TaskRuntime, step_id: str) -> None:
     """Come back as `wait_for_answer` does, or with money that came free: then nobody has to answer any more."""
-    await wait_for_answer(board, step_id, lambda: freed(board.state, step_id) is not None)
-    state = freed(board.state, step_id)
+    await wait_for_answer(board, step_id, lambda: draw_freed_budget(board.state, step_id) is not None)
+    state = draw_freed_budget(board.state, step_id)
     if state is None:
         return
-    requests = withdrawn(state, step_id, workflow.now())
+    requests = withdraw_budget_requests(state, step_id, workflow.now())
     for request in requests:
-        state = state.answered(request)
-    await persist_and_notify(board, state, Event.WITHDRAWN, *requests)
+        state = state.after_answer(request)
+    await persist_and_notify(board, state, NotificationEvent.WITHDRAWN, *requests)
 
 
-async def ask_about_plan(board: TaskRuntime, planned: TaskState) -> None:
+async def request_plan_approval(board: TaskRuntime, planned: TaskState) -> None:
     """A person is asked before any step of a plan that was just made begins."""
     now = workflow.now()
-    request = plan_request(planned, now, board.start.terms.unattended.deadline(now))
-    await persist_and_notify(board, planned.asked(request), Event.ASKED, request)
+    request = build_plan_approval_request(planned, now, board.start.terms.unattended.compute_deadline(now))
+    await persist_and_notify(board, planned.with_approval_request(request), NotificationEvent.ASKED, request)
 
 
-async def request_revision_approval(board: TaskRuntime, made: Revised) -> bool | None:
+async def request_revision_approval(board: TaskRuntime, made: RevisionResult) -> bool | None:
     """Whether the task works by a revision: where it may cost much, as a person says. None: the task has ended, or the
     workflow shall continue as new, and the request is still open.
     """
     if board.state.proposed is None:
         now, terms = workflow.now(), board.start.terms
-        asking = proposed(board.state, made, terms, now, terms.unattended.deadline(now))
+        asking = propose_revision(board.state, made, terms, now, terms.unattended.compute_deadline(now))
         if asking is None:
             return True
-        await persist_and_notify(board, asking[0], Event.ASKED, asking[1])
-    if not await wait_for_agreement(board) or board.state.cancelled:
+        await persist_and_notify(board, asking[0], NotificationEvent.ASKED, asking[1])
+    if not await wait_for_plan_approval(board) or board.state.cancelled:
         return None
-    return agreed(board.state)
+    return is_plan_approved(board.state)
 
 
-async def wait_for_agreement(board: TaskRuntime) -> bool:
+async def wait_for_plan_approval(board: TaskRuntime) -> bool:
     """Come back when the plan is answered, nobody did until the deadline, or the workflow shall continue as new: then
     False, and the request is still open.
     """
@@ -163,60 +174,60 @@ class BudgetGate:
         continue-as-new.
         """
         if not self._is_asked(step_id):
-            if not self._board.run(step_id).halted and await self._has_more(step_id):
+            if not self._board.get_run(step_id).halted and await self._has_more(step_id):
                 return
             await self._ask_person(step_id)
-        await wait_for_money(self._board, step_id)
+        await wait_for_budget(self._board, step_id)
 
     async def _has_more(self, step_id: str) -> bool:
         """From its task or its session, in mode hard from neither. Also where the agent has ended, or is wanted."""
-        if self._mode is Mode.HARD:
+        if self._mode is BudgetMode.HARD:
             self._stop(step_id)
             return True
         if self._drawn(step_id) or await self._was_handed_back(step_id):
             return True
         await self._ask_session(step_id)
-        if self._board.stopping or self._drawn(step_id):
+        if self._board.is_stopping or self._drawn(step_id):
             return True
-        return may_be_handed_back(self._board.state, step_id)
+        return should_wait_for_release(self._board.state, step_id)
 
     async def _was_handed_back(self, step_id: str) -> bool:
         """From those at work, for whom it waits while they may still leave enough. Also where it is wanted."""
         board = self._board
 
         def settled() -> bool:
-            return drawn(board.state, step_id) is not None or not may_be_handed_back(board.state, step_id)
+            return draw_budget(board.state, step_id) is not None or not should_wait_for_release(board.state, step_id)
 
-        if may_be_handed_back(board.state, step_id):
+        if should_wait_for_release(board.state, step_id):
             await workflow.wait_condition(lambda: _is_over(board, step_id) or settled())
             return _is_over(board, step_id) or self._drawn(step_id)
         return False
 
     async def send_grant_to_session(self, amount: Amount) -> None:
         """A person's grant is new money: the session is raised by as much."""
-        await self._signal_session(TASK_GRANTED, Raised(task_id=self._board.start.ref.task_id, amount=amount))
+        await self._signal_session(TASK_GRANTED, TaskGrant(task_id=self._board.start.ref.task_id, amount=amount))
 
     async def send_settlement_to_session(self) -> None:
         """What the task spent; its session takes back the rest."""
         spent = self._board.state.totals.spent
-        await self._signal_session(TASK_FINISHED, Settlement(task_id=self._board.start.ref.task_id, spent=spent))
+        await self._signal_session(TASK_FINISHED, TaskSettlement(task_id=self._board.start.ref.task_id, spent=spent))
 
     def _is_asked(self, step_id: str) -> bool:
-        return any(approval.agent == step_id for approval in self._board.state.pending)
+        return any(approval.agent == step_id for approval in self._board.state.pending_approvals)
 
     def _drawn(self, step_id: str) -> bool:
-        helped = drawn(self._board.state, step_id)
+        helped = draw_budget(self._board.state, step_id)
         if helped is None:
             return False
-        self._board.change(helped)
+        self._board.replace_state(helped)
         return True
 
     async def _ask_session(self, step_id: str) -> None:
-        state, run = self._board.state, self._board.run(step_id)
+        state, run = self._board.state, self._board.get_run(step_id)
         ask_id = f"{step_id}-{state.asks + 1}"
-        self._board.change(state.replace(asks=state.asks + 1))
+        self._board.replace_state(state.replace(asks=state.asks + 1))
         task_id = self._board.start.ref.task_id
-        ask = Ask(task_id=task_id, ask_id=f"{task_id}/{ask_id}", amount=run.wanted)
+        ask = SessionBudgetRequest(task_id=task_id, ask_id=f"{task_id}/{ask_id}", amount=run.top_up_amount)
         if not await self._signal_session(ASK_BUDGET, ask):
             return
         try:
@@ -229,27 +240,27 @@ class BudgetGate:
             workflow.logger.warning("the session did not answer an ask for budget; a late answer still counts")
 
     async def _ask_person(self, step_id: str) -> None:
-        if self._mode is not Mode.APPROVAL:
+        if self._mode is not BudgetMode.APPROVAL:
             return self._stop(step_id)
         board, terms, now = self._board, self._board.start.terms, workflow.now()
-        request = board.state.request_for(step_id, now, terms.unattended.deadline(now), terms.ceiling)
-        granted = authorised(board.standing, request, terms.unattended.top_up, now)
+        request = board.state.build_budget_request(step_id, now, terms.unattended.compute_deadline(now), terms.ceiling)
+        granted = grant_in_advance(board.approval_context, request, terms.unattended.top_up, now)
         if granted is not None:
-            board.change(board.state.asked(granted).granted(step_id, granted.granted))
-            await record(board, granted)
+            board.replace_state(board.state.with_approval_request(granted).after_grant(step_id, granted.granted))
+            await record_audit_entries(board, granted)
             await self.send_grant_to_session(granted.granted)
             return
-        await persist_and_notify(board, board.state.asked(request), Event.ASKED, request)
+        await persist_and_notify(board, board.state.with_approval_request(request), NotificationEvent.ASKED, request)
 
     def _stop(self, step_id: str) -> None:
         """Nobody is asked: the agent delivers what it has."""
-        run = self._board.run(step_id)
+        run = self._board.get_run(step_id)
         short = f"its next call may cost {format_amount(run.needed)} more than it has left"
         reason = run.halted or f"{short}, and the mode is {self._mode}"
-        self._board.change(self._board.state.with_run(run.finish_partial(reason)))
+        self._board.replace_state(self._board.state.with_run(run.finish_partial(reason)))
 
     @property
-    def _mode(self) -> Mode:
+    def _mode(self) -> BudgetMode:
         return self._board.start.terms.mode
 
     async def _signal_session(self, name: str, message: Value) -> bool:
@@ -264,32 +275,34 @@ class BudgetGate:
                 return False
             signal = SessionSignal(ref=self._board.start.ref, name=name, message=message.model_dump(mode="json"))
             summary = f"start the session, which is gone, for {name}"
-            await workflow.execute_activity_method(SessionActivities.signal, signal, **with_summary(SHORT, summary))
+            await workflow.execute_activity_method(
+                SessionActivities.signal_session, signal, **with_summary(SHORT, summary)
+            )
         return True
 
 
-async def ask_person(board: TaskRuntime, step_id: str) -> None:
+async def wait_for_action_approval(board: TaskRuntime, step_id: str) -> None:
     """Come back when each of the agent's calls is decided on, an edit is to be carried out first, or the workflow wants
     its agents back.
 
     No activity runs meanwhile; requests that are open stay open through continue-as-new.
     """
     now, state = workflow.now(), board.state
-    requests = opened_actions(state, step_id, now, board.start.terms.unattended.deadline(now))
+    requests = build_action_requests(state, step_id, now, board.start.terms.unattended.compute_deadline(now))
     if requests:
         for request in requests:
-            state = state.asked(request)
-        await persist_and_notify(board, state, Event.ASKED, *requests)
+            state = state.with_approval_request(request)
+        await persist_and_notify(board, state, NotificationEvent.ASKED, *requests)
     await wait_for_answer(board, step_id)
 
 
-async def take_back_requests(board: TaskRuntime, step_id: str) -> None:
+async def close_obsolete_requests(board: TaskRuntime, step_id: str) -> None:
     """Close the requests for calls that an edit took back."""
-    requests = overtaken(board.state, step_id, workflow.now())
+    requests = expire_obsolete_requests(board.state, step_id, workflow.now())
     if not requests:
         return
     state = board.state
     for request in requests:
-        state = state.answered(request)
-    board.change(state)
-    await record(board, *requests)
+        state = state.after_answer(request)
+    board.replace_state(state)
+    await record_audit_entries(board, *requests)

@@ -22,16 +22,16 @@ from waystation.agents.delegation import TeammateState, list_teammates
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Amount
-from waystation.tasks.approvals import Circumstances
-from waystation.tasks.continuation import TaskStart
-from waystation.tasks.details import details
-from waystation.tasks.notices import Event, Notice
-from waystation.tasks.progress import bounded, progress_of
-from waystation.tasks.reallocation import drawable, lending
-from waystation.tasks.signals import is_sealed
+from waystation.tasks.approvals import ApprovalContext
+from waystation.tasks.continuation import TaskWorkflowInput
+from waystation.tasks.details import render_task_details
+from waystation.tasks.notices import NotificationEvent, TaskNotification
+from waystation.tasks.progress import build_task_progress, truncate_progress
+from waystation.tasks.reallocation import compute_drawable_budget, with_reallocation_config
+from waystation.tasks.signals import was_encrypted
 from waystation.tasks.state import TaskState
-from waystation.tasks.task import Approval, AuditEntry, TaskPhase, TaskProgress
-from workflows.notice import NoticeWorkflow
+from waystation.tasks.task import ApprovalRequest, AuditEntry, TaskPhase, TaskProgress
+from workflows.notice import NotificationWorkflow
 from workflows.options import SHORT, with_summary
 
 SESSION = SearchAttributeKey.for_keyword(names.SESSION_ATTRIBUTE)
@@ -41,11 +41,11 @@ COST = SearchAttributeKey.for_float(names.COST_ATTRIBUTE)
 PENDING = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
 
 
-AUDITED_AT_ONCE = 20
+AUDIT_BATCH_SIZE = 20
 """Entries in one payload. Each has a few kilobytes at most."""
 
 
-def first_attributes(session: str) -> TypedSearchAttributes:
+def build_initial_search_attributes(session: str) -> TypedSearchAttributes:
     """What a task is started with."""
     return TypedSearchAttributes(
         [SearchAttributePair(SESSION, session), SearchAttributePair(PHASE, TaskPhase.SUBMITTED.value)]
@@ -55,9 +55,9 @@ def first_attributes(session: str) -> TypedSearchAttributes:
 class TaskRuntime:
     """Where the parts of a task's workflow read and change its state."""
 
-    def __init__(self, start: TaskStart) -> None:
+    def __init__(self, start: TaskWorkflowInput) -> None:
         self.start = start
-        self.state = lending(TaskState(account=BudgetAccount(limit=start.terms.budget)), start.terms)
+        self.state = with_reallocation_config(TaskState(account=BudgetAccount(limit=start.terms.budget)), start.terms)
         self.ready = False
         """The state is there. Until then a message would change a state that is about to be replaced: handlers wait."""
         self.parking = False
@@ -66,7 +66,7 @@ class TaskRuntime:
         self._to_show = False
 
     @property
-    def stopping(self) -> bool:
+    def is_stopping(self) -> bool:
         """Whether agents shall come back without going on."""
         return self.parking or self.state.cancelled
 
@@ -74,24 +74,24 @@ class TaskRuntime:
     def progress(self) -> TaskProgress:
         """What people see, in a bounded size."""
         start = self.start
-        return bounded(progress_of(self.state, start.ref, start.terms, start.title, start.privacy))
+        return truncate_progress(build_task_progress(self.state, start.ref, start.terms, start.title, start.privacy))
 
     @property
-    def standing(self) -> Circumstances:
+    def approval_context(self) -> ApprovalContext:
         """What an answer is held against."""
-        return Circumstances(
+        return ApprovalContext(
             approvals=self.state.approvals,
             limit=self.state.account.limit,
             ceiling=self.start.terms.ceiling,
-            ending=self.state.ending,
+            ending=self.state.is_ending,
             editing=self.state.plan_edit is not None,
             revising=self.state.proposed is not None,
             approvers=self.start.approvers,
         )
 
-    def takes(self, sent: tuple[JsonValue, ...]) -> bool:
+    def accepts(self, sent: tuple[JsonValue, ...]) -> bool:
         """Whether a message may have an effect: where the task was admitted under encryption, if it came so."""
-        return not self.start.sealed_answers or is_sealed(sent)
+        return not self.start.sealed_answers or was_encrypted(sent)
 
     @property
     def task_id(self) -> str:
@@ -101,35 +101,35 @@ class TaskRuntime:
     @property
     def task_used(self) -> float:
         """The share of the task's budget that is spent."""
-        return self.state.used
+        return self.state.used_share
 
-    def team(self, step_id: str) -> tuple[TeammateState, ...]:
+    def list_team(self, step_id: str) -> tuple[TeammateState, ...]:
         """Who else works on the task, as this agent is told."""
         return list_teammates(self.progress.steps, step_id)
 
-    def drawable(self, step_id: str) -> Amount:
+    def get_drawable_budget(self, step_id: str) -> Amount:
         """What this agent could draw from its task now."""
-        return drawable(self.state, step_id)
+        return compute_drawable_budget(self.state, step_id)
 
-    def run(self, step_id: str) -> AgentRun:
+    def get_run(self, step_id: str) -> AgentRun:
         """A step's agent run."""
         return self.state.runs[step_id]
 
-    def keep(self, run: AgentRun) -> None:
+    def update_run(self, run: AgentRun) -> None:
         """An agent run as it is from now on, shown at once."""
-        self.change(self.state.with_run(run))
+        self.replace_state(self.state.with_run(run))
 
-    def begin(self, state: TaskState | None) -> None:
+    def begin_from_state(self, state: TaskState | None) -> None:
         """The task goes on from this state, or begins where there is none; messages take effect from now on."""
         if state is not None:
-            self.change(state)
+            self.replace_state(state)
         self.ready = True
 
     async def wait_until_ready(self) -> None:
         """Return when the state is there."""
         await workflow.wait_condition(lambda: self.ready)
 
-    def change(self, state: TaskState) -> None:
+    def replace_state(self, state: TaskState) -> None:
         """Replace the state by one that was made of the present one: no await may lie between.
 
         What people see follows once for all changes of a moment: with a hundred agents it takes long to put together.
@@ -141,39 +141,39 @@ class TaskRuntime:
 
     def _show(self) -> None:
         self._to_show = False
-        workflow.set_current_details(details(self.progress))
+        workflow.set_current_details(render_task_details(self.progress))
         self._upsert()
 
     def _upsert(self) -> None:
         """Search attributes, where the server has them: upserting an unknown one would hang the workflow."""
         totals = self.state.totals
-        shown = (self.state.phase.value, totals.spent.tokens, len(self.state.pending), totals.cost_micro_usd)
+        shown = (self.state.phase.value, totals.spent.tokens, len(self.state.pending_approvals), totals.cost_micro_usd)
         if not self.start.search_attributes or shown == self._shown:
             return
         self._shown = shown
         updates: list[SearchAttributeUpdate[str] | SearchAttributeUpdate[int] | SearchAttributeUpdate[float]] = [
             PHASE.value_set(self.state.phase.value),
             TOKENS.value_set(totals.spent.tokens),
-            PENDING.value_set(len(self.state.pending)),
+            PENDING.value_set(len(self.state.pending_approvals)),
         ]
         if totals.cost_micro_usd is not None:
             updates.append(COST.value_set(totals.cost_micro_usd / 1_000_000))
         workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]: its other overload has a bare generic
 
 
-async def record(board: TaskRuntime, *entries: AuditEntry) -> None:
+async def record_audit_entries(board: TaskRuntime, *entries: AuditEntry) -> None:
     """Keep requests, answers, edits and what was refused in the store's audit trail."""
     for batch in _batches(entries):
         request = AuditRequest(task_id=board.task_id, entries=batch)
         await workflow.execute_activity_method(
-            LedgerActivities.audit, request, **with_summary(SHORT, "keep the audit trail")
+            LedgerActivities.record_audit_entries, request, **with_summary(SHORT, "keep the audit trail")
         )
 
 
 def _batches(entries: Sequence[AuditEntry]) -> Iterator[tuple[AuditEntry, ...]]:
     """One message may answer many requests, and repeats its note in each of them."""
-    for start in range(0, len(entries), AUDITED_AT_ONCE):
-        yield tuple(entries[start : start + AUDITED_AT_ONCE])
+    for start in range(0, len(entries), AUDIT_BATCH_SIZE):
+        yield tuple(entries[start : start + AUDIT_BATCH_SIZE])
 
 
 WorkflowT = TypeVar("WorkflowT")
@@ -206,27 +206,29 @@ async def start_detached_child(
         child.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
-async def persist_and_notify(board: TaskRuntime, state: TaskState, event: Event, *requests: Approval) -> None:
+async def persist_and_notify(
+    board: TaskRuntime, state: TaskState, event: NotificationEvent, *requests: ApprovalRequest
+) -> None:
     """The state in which these requests were made or closed; they go into the audit trail, and people are told."""
-    board.change(state)
-    await record(board, *requests)
+    board.replace_state(state)
+    await record_audit_entries(board, *requests)
     for request in requests:
         await notify_about_request(board, event, request)
 
 
-async def notify_about_request(board: TaskRuntime, event: Event, request: Approval) -> None:
+async def notify_about_request(board: TaskRuntime, event: NotificationEvent, request: ApprovalRequest) -> None:
     """Tell of a request for budget."""
     await _tell(board, _notice(board, event, board.state.phase).replace(request=request))
 
 
 async def notify_task_ended(board: TaskRuntime, phase: TaskPhase, reason: str = "") -> None:
     """Tell how the task ends, and why where it failed."""
-    event = Event.FAILED if phase is TaskPhase.FAILED else Event.FINISHED
+    event = NotificationEvent.FAILED if phase is TaskPhase.FAILED else NotificationEvent.FINISHED
     await _tell(board, _notice(board, event, phase).replace(reason=reason))
 
 
-def _notice(board: TaskRuntime, event: Event, phase: TaskPhase) -> Notice:
-    return Notice(
+def _notice(board: TaskRuntime, event: NotificationEvent, phase: TaskPhase) -> TaskNotification:
+    return TaskNotification(
         event=event,
         task_id=board.start.ref.task_id,
         title=board.start.title,
@@ -237,7 +239,7 @@ def _notice(board: TaskRuntime, event: Event, phase: TaskPhase) -> Notice:
     )
 
 
-async def _tell(board: TaskRuntime, notice: Notice) -> None:
+async def _tell(board: TaskRuntime, notice: TaskNotification) -> None:
     """Leave the notice to a child that outlives its task. An event that was told before is not told again."""
     if board.start.notices:
-        await start_detached_child(NoticeWorkflow.run, notice, notice.delivery_id, notice.summary)
+        await start_detached_child(NotificationWorkflow.run, notice, notice.delivery_id, notice.summary)

@@ -2,18 +2,18 @@
 
 from temporalio import workflow
 
-from activities.tasks import NoticeActivities
-from waystation.tasks.notices import Notice
+from activities.tasks import NotificationActivities
+from waystation.tasks.notices import TaskNotification
 from workflows.options import NOTICE, with_summary
 
 
 @workflow.defn(name="Notice")
-class NoticeWorkflow:
+class NotificationWorkflow:
     """One notice, attempted for a day. Its failure is seen in the Temporal UI and nowhere else."""
 
     @workflow.run
-    async def run(self, notice: Notice) -> None:
+    async def run(self, notice: TaskNotification) -> None:
         """Send it."""
         await workflow.execute_activity_method(
-            NoticeActivities.send, notice, **with_summary(NOTICE, "post to the webhook")
+            NotificationActivities.send_notification, notice, **with_summary(NOTICE, "post to the webhook")
         )

@@ -8,7 +8,7 @@ from workflows.options import CONTEXT, with_summary
 
 
 @workflow.defn(name="Remember")
-class RememberWorkflow:
+class IndexDocumentsWorkflow:
     """Slice by slice. Its history has references and numbers; its result is what became of the documents."""
 
     @workflow.run
@@ -18,7 +18,7 @@ class RememberWorkflow:
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(so_far)
             so_far = await workflow.execute_activity_method(
-                DocumentActivities.remember,
+                DocumentActivities.index_next_slice,
                 so_far,
                 **with_summary(CONTEXT, f"remember documents, slice {so_far.slices + 1}"),
             )

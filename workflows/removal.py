@@ -13,8 +13,15 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from activities.removal import ForgettingActivities, PersonActivities, RetentionActivities
-from waystation.erasure.removal import CarriedOut, Due, Erasure, ForgetOrder, PersonOrder, Tidying
+from activities.removal import PersonErasureActivities, RetentionActivities, TaskRemovalActivities
+from waystation.erasure.removal import (
+    CleanupStep,
+    ErasureReceipt,
+    ErasureResult,
+    ExpiredTasks,
+    ForgetOrder,
+    PersonErasureOrder,
+)
 from waystation.kernel.temporal_names import ERASE_WORKFLOW, FORGET_WORKFLOW, RETENTION_WORKFLOW
 from waystation.kernel.text import format_count
 from workflows.options import CONTEXT, SHORT, with_summary
@@ -25,28 +32,29 @@ class ErasePersonWorkflow:
     """One order. Its history has placeholders and numbers, and so is its receipt."""
 
     @workflow.run
-    async def run(self, order: PersonOrder) -> Erasure:
+    async def run(self, order: PersonErasureOrder) -> ErasureResult:
         """The originals go last: until then the order can be carried out again."""
         found = await workflow.execute_activity_method(
-            PersonActivities.find, order, **with_summary(CONTEXT, "find one person in the store")
+            PersonErasureActivities.find_person, order, **with_summary(CONTEXT, "find one person in the store")
         )
         await workflow.execute_activity_method(
-            PersonActivities.erase, order, **with_summary(CONTEXT, "erase one person from the store")
+            PersonErasureActivities.erase_from_store, order, **with_summary(CONTEXT, "erase one person from the store")
         )
         await workflow.execute_activity_method(
-            PersonActivities.rewrite_passages, **with_summary(CONTEXT, "write changed passages over what memory has")
+            PersonErasureActivities.rewrite_passages,
+            **with_summary(CONTEXT, "write changed passages over what memory has"),
         )
         files = await workflow.execute_activity_method(
-            PersonActivities.rewrite_reports, order, **with_summary(CONTEXT, "write files of reports anew")
+            PersonErasureActivities.rewrite_reports, order, **with_summary(CONTEXT, "write files of reports anew")
         )
         deleted = await _without_histories(order)
         left = await workflow.execute_activity_method(
-            PersonActivities.find, order, **with_summary(CONTEXT, "look for the person again")
+            PersonErasureActivities.find_person, order, **with_summary(CONTEXT, "look for the person again")
         )
         originals = await workflow.execute_activity_method(
-            PersonActivities.drop_originals, order, **with_summary(CONTEXT, "take originals out of the vault")
+            PersonErasureActivities.drop_originals, order, **with_summary(CONTEXT, "take originals out of the vault")
         )
-        return Erasure(
+        return ErasureResult(
             order=order,
             id=workflow.info().run_id,
             at=workflow.now(),
@@ -58,38 +66,38 @@ class ErasePersonWorkflow:
         )
 
 
-async def _without_histories(order: PersonOrder) -> int:
-    if not order.doomed:
+async def _without_histories(order: PersonErasureOrder) -> int:
+    if not order.histories_to_delete:
         return 0
     return await workflow.execute_activity_method(
-        PersonActivities.delete_histories, order, **with_summary(CONTEXT, "delete closed workflow histories")
+        PersonErasureActivities.delete_histories, order, **with_summary(CONTEXT, "delete closed workflow histories")
     )
 
 
 @workflow.defn(name=FORGET_WORKFLOW)
-class ForgetWorkflow:
+class ForgetTasksWorkflow:
     """One order. Its history, with who started it and how many of each kind went, is its audit."""
 
     @workflow.run
-    async def run(self, order: ForgetOrder) -> CarriedOut:
+    async def run(self, order: ForgetOrder) -> ErasureReceipt:
         """The store first: what it has given up no search may bring back. Histories and reports are outside of it."""
         tasks = format_count(len(order.task_ids), "task")
         found = await workflow.execute_activity_method(
-            ForgettingActivities.forget, order, **with_summary(CONTEXT, f"forget {tasks} in the store")
+            TaskRemovalActivities.forget_tasks, order, **with_summary(CONTEXT, f"forget {tasks} in the store")
         )
         await workflow.execute_activity_method(
-            ForgettingActivities.forget_passages, **with_summary(CONTEXT, "take passages out of memory")
+            TaskRemovalActivities.forget_passages, **with_summary(CONTEXT, "take passages out of memory")
         )
         if not order.everything:
-            return CarriedOut(forgotten=found)
+            return ErasureReceipt(forgotten=found)
         return await workflow.execute_activity_method(
-            ForgettingActivities.tidy_up,
-            Tidying(order=order, forgotten=found),
+            TaskRemovalActivities.clean_up_after_tasks,
+            CleanupStep(order=order, forgotten=found),
             **with_summary(CONTEXT, f"delete histories and reports of {tasks}"),
         )
 
 
-EVERY = timedelta(days=1)
+RETENTION_INTERVAL = timedelta(days=1)
 
 
 @workflow.defn(name=RETENTION_WORKFLOW)
@@ -101,21 +109,21 @@ class RetentionWorkflow:
         """Until the workers have no such setting any longer."""
         while not workflow.info().is_continue_as_new_suggested():
             due = await workflow.execute_activity_method(
-                RetentionActivities.due, **with_summary(SHORT, "look for tasks whose time is over")
+                RetentionActivities.find_expired_tasks, **with_summary(SHORT, "look for tasks whose time is over")
             )
             if due.days is None:
                 return
             for order in due.orders:
                 await self._retire(order)
             workflow.set_current_details(_looked(due))
-            await workflow.sleep(EVERY, summary="until the next look")
+            await workflow.sleep(RETENTION_INTERVAL, summary="until the next look")
         workflow.continue_as_new()
 
     async def _retire(self, order: ForgetOrder) -> None:
         with suppress(WorkflowAlreadyStartedError):  # a person gave the same order: the next look finds what is left
-            await workflow.execute_child_workflow(ForgetWorkflow.run, order, id=order.workflow_id)
+            await workflow.execute_child_workflow(ForgetTasksWorkflow.run, order, id=order.workflow_id)
 
 
-def _looked(due: Due) -> str:
+def _looked(due: ExpiredTasks) -> str:
     tasks = sum(len(order.task_ids) for order in due.orders)
     return f"{workflow.now():%Y-%m-%d %H:%M}: {tasks} had ended more than {due.days} days before, and were forgotten"

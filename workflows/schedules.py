@@ -15,9 +15,15 @@ from activities.schedules import ScheduleActivities
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import SCHEDULED_RUN_WORKFLOW, SESSION_CONTINUES
-from waystation.tasks.schedules import Begun, PauseOrder, ScheduledOutcome, ScheduledStart, request_id_of
+from waystation.tasks.schedules import (
+    PauseScheduleRequest,
+    ScheduledRunBeginning,
+    ScheduledRunInput,
+    ScheduledRunOutcome,
+    make_run_request_id,
+)
 from waystation.tasks.session import AdmissionAnswer, AdmissionRequest
-from waystation.tasks.signals import read
+from waystation.tasks.signals import parse_signal_input
 from waystation.tasks.task import TaskPhase
 from workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, with_summary
 
@@ -34,7 +40,7 @@ class ScheduledRunWorkflow:
         self._answer: AdmissionAnswer | None = None
 
     @workflow.run
-    async def run(self, start: ScheduledStart) -> ScheduledOutcome:
+    async def run(self, start: ScheduledRunInput) -> ScheduledRunOutcome:
         """To the end of the task. Fails as the task does, and where none could be begun."""
         try:
             begun = start.task or (await self._begin(start)).how
@@ -53,11 +59,11 @@ class ScheduledRunWorkflow:
     @workflow.signal(description="What became of the request to admit the task. Sent by its session.")
     def admission_answer(self, *sent: JsonValue) -> None:
         """Until the session has taken the task or refused it."""
-        answer = read(AdmissionAnswer, sent)
+        answer = parse_signal_input(AdmissionAnswer, sent)
         if answer is not None and answer.error != SESSION_CONTINUES:
             self._answer = answer
 
-    async def _admit(self, start: ScheduledStart, task: TaskRef) -> None:
+    async def _admit(self, start: ScheduledRunInput, task: TaskRef) -> None:
         """Have the session take the task. A session that is terminated meanwhile is asked again."""
         request = AdmissionRequest(ref=task, reply_to=workflow.info().workflow_id)
         while self._answer is None:
@@ -71,20 +77,20 @@ class ScheduledRunWorkflow:
         if self._answer.admission is None:
             await self._fail(start, BadInput.__name__, f"the session refused the task: {self._answer.reason}")
 
-    async def _begin(self, start: ScheduledStart) -> Begun:
-        request_id = request_id_of(start.order.own.task_id, workflow.info().workflow_id)
+    async def _begin(self, start: ScheduledRunInput) -> ScheduledRunBeginning:
+        request_id = make_run_request_id(start.order.own.task_id, workflow.info().workflow_id)
         return await workflow.execute_activity_method(
-            ScheduleActivities.begin,
+            ScheduleActivities.begin_run,
             start.order.replace(request_id=request_id),
             **with_summary(DOCUMENTS, "read the documents"),
         )
 
-    async def _ended(self, start: ScheduledStart, task: TaskRef) -> ScheduledOutcome:
+    async def _ended(self, start: ScheduledRunInput, task: TaskRef) -> ScheduledRunOutcome:
         workflow.set_current_details(f"waits for {task.task_id}")
         pause = FIRST_LOOK
         while not (
             seen := await workflow.execute_activity_method(
-                ScheduleActivities.look, task, **with_summary(SHORT, f"look at {task.task_id}")
+                ScheduleActivities.get_task_status, task, **with_summary(SHORT, f"look at {task.task_id}")
             )
         ).over:
             if workflow.info().is_continue_as_new_suggested():
@@ -94,22 +100,22 @@ class ScheduledRunWorkflow:
         if seen.phase is None or seen.phase is TaskPhase.FAILED:
             how = "failed" if seen.phase is not None else "was ended in Temporal, without a report"
             await self._fail(start, "TaskFailed", f"{task.task_id} {how}")
-        return ScheduledOutcome(outcome=seen.phase, task_id=task.task_id)
+        return ScheduledRunOutcome(outcome=seen.phase, task_id=task.task_id)
 
-    async def _fail(self, start: ScheduledStart, kind: str, words: str) -> NoReturn:
+    async def _fail(self, start: ScheduledRunInput, kind: str, words: str) -> NoReturn:
         """Fail with the number of failures in a row, which Temporal hands to the schedule's next run."""
         failures = _failures_before(start) + 1
         if failures >= start.failures:
-            order = PauseOrder(schedule_id=start.order.own.task_id, failures=failures)
+            order = PauseScheduleRequest(schedule_id=start.order.own.task_id, failures=failures)
             await workflow.execute_activity_method(
-                ScheduleActivities.pause, order, **with_summary(SHORT, "pause the schedule")
+                ScheduleActivities.pause_schedule, order, **with_summary(SHORT, "pause the schedule")
             )
         message = f"{words or kind} (failure {failures} in a row)"
         workflow.set_current_details(message)
         raise ApplicationError(message, failures, type=FAILED, non_retryable=True)
 
 
-def _failures_before(start: ScheduledStart) -> int:
+def _failures_before(start: ScheduledRunInput) -> int:
     """In a row, up to the last run. One that was terminated counts, and what it had counted is lost."""
     if start.before is not None:
         return start.before

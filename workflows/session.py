@@ -17,27 +17,27 @@ from activities.sessions import ReconcileRequest, SessionActivities
 from activities.tasks import PlanningActivities
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
-from waystation.kernel.held_signals import HeldMessage, add_held_message
+from waystation.kernel.held_signals import DeferredSignal, add_deferred_signal
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import ADMISSION_ANSWER, ADMIT_TASK, ASK_BUDGET, BUDGET_ANSWER, SESSION_CONTINUES
-from waystation.security.untrusted import plain_words
+from waystation.security.untrusted import neutralize_markdown
 from waystation.tasks import session
-from waystation.tasks.continuation import TaskRewind, TaskStart
+from waystation.tasks.continuation import TaskRewind, TaskWorkflowInput
 from waystation.tasks.session import (
-    Admission,
     AdmissionAnswer,
     AdmissionRequest,
-    Admitted,
-    Ask,
-    Raised,
-    SaveSession,
-    SessionStart,
+    AdmissionResult,
+    SaveSessionRequest,
+    SessionBudgetRequest,
     SessionState,
-    Settlement,
+    SessionWorkflowInput,
     StoredSession,
+    SubmissionResult,
+    TaskGrant,
+    TaskSettlement,
 )
-from waystation.tasks.signals import UNSEALED, is_sealed, read, whole
-from workflows.board import first_attributes
+from waystation.tasks.signals import UNENCRYPTED_REASON, parse_signal_input, single_payload, was_encrypted
+from workflows.board import build_initial_search_attributes
 from workflows.options import ACCOUNT, ADMISSION, RECONCILE, RECONCILIATION, with_summary
 from workflows.task import TaskWorkflow
 
@@ -46,10 +46,10 @@ TASKS_PER_RECONCILIATION = 50
 """More open tasks are looked after by several activities, one after the other."""
 
 
-async def find_ended(*task_ids: str) -> tuple[Settlement, ...]:
+async def find_ended_tasks(*task_ids: str) -> tuple[TaskSettlement, ...]:
     """Those of the tasks that do not run, with what they spent."""
     found = await workflow.execute_activity_method(
-        SessionActivities.reconcile,
+        SessionActivities.reconcile_tasks,
         ReconcileRequest(task_ids=task_ids),
         **with_summary(RECONCILIATION, "look after open tasks"),
     )
@@ -61,24 +61,24 @@ class SessionWorkflow:
     """An ongoing line of work. Its tasks are children that outlive its continue-as-new and signal it by its id."""
 
     @workflow.init
-    def __init__(self, start: SessionStart) -> None:
+    def __init__(self, start: SessionWorkflowInput) -> None:
         self._key, self._single = start.key, start.single
         self._state, self._epoch, self._version = start.state, start.epoch, start.version
         self._saved = start.saved
         self._starting: set[str] = set()
-        self._held: tuple[HeldMessage, ...] = ()
+        self._held: tuple[DeferredSignal, ...] = ()
         self._idle = False
         """Whether `run` waits for something to happen."""
         self._ready = self._used = bool(start.epoch)
 
     @workflow.run
-    async def run(self, start: SessionStart) -> None:
+    async def run(self, start: SessionWorkflowInput) -> None:
         """Look after open tasks now and then. Continue as new when the server suggests it; end when a session that was
         made for one task has none open.
         """
         if not self._loaded:
             await self._load()
-        workflow.set_current_details(session.session_details(self._state))
+        workflow.set_current_details(session.render_session_details(self._state))
         saving = asyncio.create_task(self._save_changes())
         if self._state.open_tasks:
             await self._reconcile()
@@ -94,7 +94,7 @@ class SessionWorkflow:
                 await workflow.wait_condition(self._is_settled)
         saving.cancel()
 
-    async def _continue_as_new(self, start: SessionStart) -> NoReturn:
+    async def _continue_as_new(self, start: SessionWorkflowInput) -> NoReturn:
         # Messages that come all the time must not keep this execution: updates are rejected, and signals that wait for
         # an activity are held for the next one, which also saves what is not saved yet.
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -105,28 +105,28 @@ class SessionWorkflow:
         )
 
     @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
-    async def submit(self, *sent: JsonValue) -> Admission:
+    async def submit(self, *sent: JsonValue) -> SubmissionResult:
         """Raises ApplicationError where the task is unknown, lives in another store, or does not fit the budget."""
         await self._until_ready()
         self._require_sealed(sent)
-        return await self._admitted(TaskRef.model_validate(whole(sent)))
+        return await self._admitted(TaskRef.model_validate(single_payload(sent)))
 
     @submit.validator
-    def takes_a_task(self, *sent: JsonValue) -> None:
+    def validate_submission(self, *sent: JsonValue) -> None:
         """Where the input does not fit, this raises, and that rejects the update instead of hanging us."""
         self._require(TaskRef, sent)
 
     @workflow.update(name="rewind_task", description="Let a finished task go on from a message of one of its agents.")
-    async def rewind(self, *sent: JsonValue) -> Admission:
+    async def rewind(self, *sent: JsonValue) -> SubmissionResult:
         """Raises ApplicationError as `submit_task` does. A task that runs is left as it is."""
         await self._until_ready()
         self._require_sealed(sent)
-        rewind = TaskRewind.model_validate(whole(sent))
+        rewind = TaskRewind.model_validate(single_payload(sent))
         return await self._admitted(rewind.ref, rewind)
 
     @rewind.validator
-    def takes_a_rewind(self, *sent: JsonValue) -> None:
-        """As `takes_a_task`."""
+    def validate_rewind(self, *sent: JsonValue) -> None:
+        """As `validate_submission`."""
         self._require(TaskRewind, sent)
 
     @workflow.signal(description="A scheduled run asks to have its task admitted. Sent by its workflow.")
@@ -137,7 +137,7 @@ class SessionWorkflow:
         await self._handle_or_hold(ADMIT_TASK, sent)
 
     async def _answer_request(self, sent: JsonValue) -> None:
-        request = read(AdmissionRequest, (sent,))
+        request = parse_signal_input(AdmissionRequest, (sent,))
         if request is None:
             return
         try:
@@ -157,7 +157,7 @@ class SessionWorkflow:
         if not self._takes(sent):
             return
         try:
-            self._change(session.with_limit(self._state, whole(sent)))
+            self._change(session.with_limit(self._state, single_payload(sent)))
         except ValidationError as error:
             workflow.logger.warning("a session limit was refused: %d faults", error.error_count())
 
@@ -167,10 +167,10 @@ class SessionWorkflow:
         await self._handle_or_hold(ASK_BUDGET, sent)
 
     async def _answer_ask(self, sent: JsonValue) -> None:
-        ask = read(Ask, (sent,))
+        ask = parse_signal_input(SessionBudgetRequest, (sent,))
         if ask is None:
             return
-        state, answer = session.answered(self._state, ask)
+        state, answer = session.answer_budget_request(self._state, ask)
         if answer is None:
             return
         if not await self._change_and_save(state):
@@ -184,29 +184,29 @@ class SessionWorkflow:
     async def task_granted(self, *sent: JsonValue) -> None:
         """The session's limit grows by as much."""
         await self._until_ready()
-        raised = read(Raised, sent) if self._takes(sent) else None
+        raised = parse_signal_input(TaskGrant, sent) if self._takes(sent) else None
         if raised is not None:
-            self._change(session.raised(self._state, raised))
+            self._change(session.apply_task_grant(self._state, raised))
 
     @workflow.signal(description="A task is over. Sent by tasks.")
     async def task_finished(self, *sent: JsonValue) -> None:
         """Its reservation is given back."""
         await self._until_ready()
-        settlement = read(Settlement, sent) if self._takes(sent) else None
+        settlement = parse_signal_input(TaskSettlement, sent) if self._takes(sent) else None
         if settlement is not None:
-            self._change(session.settled(self._state, settlement))
+            self._change(session.settle_task(self._state, settlement))
 
     async def _handle_or_hold(self, signal: str, sent: tuple[JsonValue, ...]) -> None:
         await self._until_ready()
         if not self._takes(sent):
             return
-        message = HeldMessage(signal=signal, sent=whole(sent), readable=True)
-        if self._is_long() and (held := add_held_message(self._held, message)) is not None:
+        message = DeferredSignal(signal=signal, sent=single_payload(sent), readable=True)
+        if self._is_long() and (held := add_deferred_signal(self._held, message)) is not None:
             self._held = held
         else:
             await self._handle(message)
 
-    async def _handle(self, message: HeldMessage) -> None:
+    async def _handle(self, message: DeferredSignal) -> None:
         if message.signal == ASK_BUDGET:
             await self._answer_ask(message.sent)
         else:
@@ -217,12 +217,12 @@ class SessionWorkflow:
         """In tokens."""
         return self._state.account
 
-    async def _admitted(self, ref: TaskRef, rewind: TaskRewind | None = None) -> Admission:
+    async def _admitted(self, ref: TaskRef, rewind: TaskRewind | None = None) -> SubmissionResult:
         """One submission of a task after the other."""
         while ref.task_id in self._starting:
             await workflow.wait_condition(lambda: ref.task_id not in self._starting)
         if ref.task_id in self._state.open_tasks:
-            return Admission(task_id=ref.task_id, state="running")
+            return SubmissionResult(task_id=ref.task_id, state="running")
         self._starting.add(ref.task_id)
         try:
             return await self._start(await run_admission(ref), rewind)
@@ -235,26 +235,26 @@ class SessionWorkflow:
             self._starting.discard(ref.task_id)
             self._used = True
 
-    async def _start(self, admitted: Admitted, rewind: TaskRewind | None) -> Admission:
+    async def _start(self, admitted: AdmissionResult, rewind: TaskRewind | None) -> SubmissionResult:
         task_id = admitted.ref.task_id
         if admitted.finished != (rewind is not None):
-            return Admission(task_id=task_id, state="finished" if admitted.finished else "running")
+            return SubmissionResult(task_id=task_id, state="finished" if admitted.finished else "running")
         try:
-            taken_up = session.taken_up(self._state, admitted)
+            taken_up = session.admit_or_reopen_task(self._state, admitted)
         except InsufficientBudgetError as error:
-            words = session.overdrawn_text(self._state.account, error.asked, again=rewind is not None)
+            words = session.format_insufficient_budget(self._state.account, error.asked, again=rewind is not None)
             raise ApplicationError(words, type=BadInput.__name__, non_retryable=True) from error
         except BadInput as error:
             raise ApplicationError(str(error), type=BadInput.__name__, non_retryable=True) from error
         if not await self._change_and_save(taken_up):
             raise ApplicationError(CONTINUES, type=SESSION_CONTINUES, non_retryable=True)
-        if await start(admitted, rewind):
-            return Admission(task_id=task_id, state="started")
+        if await start_task(admitted, rewind):
+            return SubmissionResult(task_id=task_id, state="started")
         # It runs since an earlier life of this session; or it was terminated, and holds nothing.
-        if not await find_ended(task_id):
-            return Admission(task_id=task_id, state="running")
-        self._change(session.never_started(self._state, task_id))
-        return Admission(task_id=task_id, state="finished")
+        if not await find_ended_tasks(task_id):
+            return SubmissionResult(task_id=task_id, state="running")
+        self._change(session.release_unstarted_task(self._state, task_id))
+        return SubmissionResult(task_id=task_id, state="finished")
 
     async def _quiet(self) -> bool:
         """True after an interval in which tasks stayed open; False when none is left or the history grew long."""
@@ -272,13 +272,13 @@ class SessionWorkflow:
         """A task that was terminated tells nobody: without this its reservation would be lost."""
         started = [task_id for task_id in self._state.open_tasks if task_id not in self._starting]
         for first in range(0, len(started), TASKS_PER_RECONCILIATION):
-            for settlement in await find_ended(*started[first : first + TASKS_PER_RECONCILIATION]):
-                self._change(session.settled(self._state, settlement))
+            for settlement in await find_ended_tasks(*started[first : first + TASKS_PER_RECONCILIATION]):
+                self._change(session.settle_task(self._state, settlement))
 
     async def _load(self) -> None:
         """Go on from what the store has. Messages wait until then."""
         stored = await workflow.execute_activity_method(
-            SessionActivities.take_over, self._key, **with_summary(ACCOUNT, "read the session's account")
+            SessionActivities.take_over_session, self._key, **with_summary(ACCOUNT, "read the session's account")
         )
         sealed = self._state.sealed or stored.state.sealed
         self._state = stored.state.replace(sealed=sealed)
@@ -291,8 +291,8 @@ class SessionWorkflow:
             version = self._version
             stored = StoredSession(epoch=self._epoch, version=version, state=self._state)
             saved = await workflow.execute_activity_method(
-                SessionActivities.save,
-                SaveSession(key=self._key, stored=stored),
+                SessionActivities.save_session,
+                SaveSessionRequest(key=self._key, stored=stored),
                 **with_summary(ACCOUNT, "save the account"),
             )
             if saved:
@@ -322,9 +322,9 @@ class SessionWorkflow:
 
     def _takes(self, sent: tuple[JsonValue, ...]) -> bool:
         """Whether a message may have an effect: where tasks here were admitted under encryption, if it came so."""
-        taken = not self._state.sealed or is_sealed(sent)
+        taken = not self._state.sealed or was_encrypted(sent)
         if not taken:
-            workflow.logger.warning("a message to the session was refused: %s", UNSEALED)
+            workflow.logger.warning("a message to the session was refused: %s", UNENCRYPTED_REASON)
         return taken
 
     def _require_sealed(self, sent: tuple[JsonValue, ...]) -> None:
@@ -332,7 +332,7 @@ class SessionWorkflow:
         ApplicationError.
         """
         if not self._takes(sent):
-            raise ApplicationError(UNSEALED, type="ValueError", non_retryable=True)
+            raise ApplicationError(UNENCRYPTED_REASON, type="ValueError", non_retryable=True)
 
     def _require(self, model: type[BaseModel], sent: tuple[JsonValue, ...]) -> None:
         """Reject an update, of which then nothing is kept. Raises ValueError, and ApplicationError `SESSION_CONTINUES`
@@ -342,8 +342,8 @@ class SessionWorkflow:
         if self._is_long() and not self._idle:
             raise ApplicationError(CONTINUES, type=SESSION_CONTINUES)
         if not self._takes(sent):
-            raise ValueError(UNSEALED)
-        model.model_validate(whole(sent))
+            raise ValueError(UNENCRYPTED_REASON)
+        model.model_validate(single_payload(sent))
 
     @staticmethod
     def _is_long() -> bool:
@@ -353,7 +353,7 @@ class SessionWorkflow:
         if state != self._state:
             self._state = state
             self._version += 1
-            workflow.set_current_details(session.session_details(state))
+            workflow.set_current_details(session.render_session_details(state))
 
     async def _change_and_save(self, state: SessionState) -> bool:
         """The same, for a change on which somebody outside of the session is about to rely.
@@ -367,11 +367,11 @@ class SessionWorkflow:
         return self._epoch == epoch
 
 
-async def run_admission(ref: TaskRef) -> Admitted:
+async def run_admission(ref: TaskRef) -> AdmissionResult:
     """What the workflows may know of the task. Raises the activity's own error: the submitter reads why."""
     try:
         return await workflow.execute_activity_method(
-            PlanningActivities.admit, ref, **with_summary(ADMISSION, "admit a task")
+            PlanningActivities.admit_task, ref, **with_summary(ADMISSION, "admit a task")
         )
     except ActivityError as error:
         raise (error.cause if isinstance(error.cause, ApplicationError) else error) from None
@@ -380,19 +380,19 @@ async def run_admission(ref: TaskRef) -> Admitted:
 async def record_task_refusal(ref: TaskRef, reason: str) -> None:
     """Keep why the session does not take the task."""
     await workflow.execute_activity_method(
-        SessionActivities.refuse,
+        SessionActivities.store_refusal,
         session.RefusedTask(ref=ref, reason=reason),
         **with_summary(ACCOUNT, "keep why a task was refused"),
     )
 
 
-async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:
+async def start_task(admitted: AdmissionResult, rewind: TaskRewind | None = None) -> bool:
     """Start the task, or have it go on. False: it runs, or the server has had it before; it is left as it is."""
     once = WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:
         task = await workflow.start_child_workflow(
             TaskWorkflow.run,
-            TaskStart(
+            TaskWorkflowInput(
                 ref=admitted.ref,
                 terms=admitted.terms,
                 title=admitted.title,
@@ -408,8 +408,10 @@ async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:
             id=admitted.ref.task_id,
             id_reuse_policy=once if rewind is None else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-            static_summary=plain_words(admitted.title),
-            search_attributes=first_attributes(admitted.ref.session) if admitted.search_attributes else None,
+            static_summary=neutralize_markdown(admitted.title),
+            search_attributes=build_initial_search_attributes(admitted.ref.session)
+            if admitted.search_attributes
+            else None,
         )
     except WorkflowAlreadyStartedError:
         return False

@@ -7,16 +7,16 @@ from temporalio import workflow
 from activities.bookkeeping import StateActivities, StateChunkRef, StoreStateChunkRequest
 from waystation.kernel.pieces import StateRef
 from waystation.kernel.refs import TaskRef
-from waystation.tasks.state import TaskState, state_of, state_pieces
+from waystation.tasks.state import TaskState, join_state, split_state
 from workflows.options import SHORT, with_summary
 
 
 async def store_state(ref: TaskRef, state: TaskState) -> StateRef:
     """Store the state of this task."""
-    pieces = state_pieces(state)
+    pieces = split_state(state)
     stored = (
         workflow.execute_activity_method(
-            StateActivities.store,
+            StateActivities.store_state_chunk,
             StoreStateChunkRequest(ref=ref, piece=piece),
             **with_summary(SHORT, f"store the task's state, piece {number} of {len(pieces)}"),
         )
@@ -29,10 +29,10 @@ async def load_state(ref: TaskRef, stored: StateRef) -> TaskState:
     """Load the state of this task."""
     pieces = (
         workflow.execute_activity_method(
-            StateActivities.load,
+            StateActivities.load_state_chunk,
             StateChunkRef(ref=ref, blob=blob),
             **with_summary(SHORT, f"load the task's state, piece {number} of {len(stored.pieces)}"),
         )
         for number, blob in enumerate(stored.pieces, 1)
     )
-    return state_of(await asyncio.gather(*pieces))
+    return join_state(await asyncio.gather(*pieces))

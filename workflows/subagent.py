@@ -11,26 +11,26 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError,
 
 from activities.agents import LEGS, ContextActivities
 from activities.bookkeeping import LedgerActivities
-from waystation.agents.agent_run import AgentRun, Compact, RunLeg
+from waystation.agents.agent_run import AgentRun, CompactContext, RunLeg
 from waystation.agents.delegation import SubagentProgress, TeammateState
 from waystation.agents.leg import LegOutcome, LegRequest
 from waystation.context.outcome import CompactionRequest
 from waystation.kernel.amount import Amount
-from waystation.kernel.roles import role_spec
+from waystation.kernel.roles import get_role_spec
 from waystation.kernel.temporal_names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW
 from waystation.kernel.value import Value
-from waystation.tasks.progress import run_details
+from waystation.tasks.progress import render_run_details
 from workflows.options import CONTEXT, LEG, SHORT, raise_if_cancelled, with_summary
 
 
 class AgentRunContext(Protocol):
     """Where a workflow keeps its agent runs."""
 
-    def run(self, step_id: str) -> AgentRun:
+    def get_run(self, step_id: str) -> AgentRun:
         """As it is now."""
         ...
 
-    def keep(self, run: AgentRun) -> None:
+    def update_run(self, run: AgentRun) -> None:
         """As it is from now on."""
         ...
 
@@ -39,11 +39,11 @@ class AgentRunContext(Protocol):
         """The share of the task's budget that is spent."""
         ...
 
-    def team(self, step_id: str) -> tuple[TeammateState, ...]:
+    def list_team(self, step_id: str) -> tuple[TeammateState, ...]:
         """Who else works on the task, as this agent is told."""
         ...
 
-    def drawable(self, step_id: str) -> Amount:
+    def get_drawable_budget(self, step_id: str) -> Amount:
         """What this agent could draw from its task."""
         ...
 
@@ -54,20 +54,20 @@ class AgentActivityRunner:
     def __init__(self, board: AgentRunContext, step_id: str) -> None:
         self._board, self._step_id = board, step_id
 
-    async def leg(self, request: LegRequest) -> None:
+    async def run_leg(self, request: LegRequest) -> None:
         """Carry out a leg."""
         try:
             outcome = await self._execute(
                 request.replace(
                     task_used=self._board.task_used,
-                    team=self._board.team(self._step_id),
-                    drawable=self._board.drawable(self._step_id),
+                    team=self._board.list_team(self._step_id),
+                    drawable=self._board.get_drawable_budget(self._step_id),
                 )
             )
         except ActivityError as error:
             await self._failed(error)
         else:
-            self._board.keep(self._run.after_leg(outcome))
+            self._board.update_run(self._run.after_leg(outcome))
 
     async def compact(self, request_tokens: int) -> None:
         """Make room in the context."""
@@ -77,7 +77,7 @@ class AgentActivityRunner:
             terms=run.terms,
             limit=run.limit,
             request_tokens=request_tokens,
-            known_records=run.known_records,
+            known_records=run.committed_compaction_count,
         )
         summary = f"{self._step_id}: compact a request of {request_tokens:,} tokens"
         try:
@@ -87,23 +87,23 @@ class AgentActivityRunner:
         except ActivityError as error:
             await self._failed(error)
         else:
-            self._board.keep(self._run.after_compaction(outcome))
+            self._board.update_run(self._run.after_compaction(outcome))
 
     @property
     def _run(self) -> AgentRun:
-        return self._board.run(self._step_id)
+        return self._board.get_run(self._step_id)
 
     async def _execute(self, request: LegRequest) -> LegOutcome:
         summary = f"{self._step_id}: leg {request.leg}, {self._run.totals.spent.tokens:,} tokens so far"
-        leg = LEGS[role_spec(request.run.role).activity]
+        leg = LEGS[get_role_spec(request.run.role).activity]
         return await workflow.execute_activity_method(leg, request, **with_summary(LEG, summary))
 
     async def _failed(self, error: ActivityError) -> None:
         """An activity failed for good: the store says what was spent, and the run delivers what it has."""
         if is_cancelled_exception(error):
             raise error
-        totals = await workflow.execute_activity_method(LedgerActivities.totals, self._run.run, **SHORT)
-        self._board.keep(self._run.settled(totals).finish_partial(get_failure_reason(error)))
+        totals = await workflow.execute_activity_method(LedgerActivities.read_run_totals, self._run.run, **SHORT)
+        self._board.update_run(self._run.with_settled_usage(totals).finish_partial(get_failure_reason(error)))
 
 
 def get_failure_reason(error: ActivityError | ApplicationError) -> str:
@@ -112,7 +112,7 @@ def get_failure_reason(error: ActivityError | ApplicationError) -> str:
     return (cause.message if isinstance(cause, FailureError) else "") or "the activity failed"
 
 
-class SubagentStart(Value):
+class SubagentWorkflowInput(Value):
     """Input of the workflow."""
 
     run: AgentRun
@@ -135,22 +135,22 @@ class SubagentWorkflow:
     """
 
     @workflow.init
-    def __init__(self, start: SubagentStart) -> None:
+    def __init__(self, start: SubagentWorkflowInput) -> None:
         self._start, self._run, self._called_back = start, start.run, False
         self._told = start.run.leg
         self._work = AgentActivityRunner(self, start.run.run.step_id)
 
     @workflow.run
-    async def run_until_it_needs_its_task(self, start: SubagentStart) -> AgentRun:
+    async def run_until_it_needs_its_task(self, start: SubagentWorkflowInput) -> AgentRun:
         """The run as it is when it can go no further on its own, or was called back."""
-        self.keep(start.run)
+        self.update_run(start.run)
         while not (self._called_back or workflow.info().is_continue_as_new_suggested()):
             raise_if_cancelled()
-            match self._run.next_move():
+            match self._run.get_next_action():
                 case RunLeg(request=request):
                     await self._tell()
-                    await self._work.leg(request)
-                case Compact(request_tokens=tokens):
+                    await self._work.run_leg(request)
+                case CompactContext(request_tokens=tokens):
                     await self._tell()
                     await self._work.compact(tokens)
                 case _:
@@ -162,25 +162,25 @@ class SubagentWorkflow:
         """Whatever is sent."""
         self._called_back = True
 
-    def run(self, step_id: str) -> AgentRun:  # noqa: ARG002 (there is one)
+    def get_run(self, step_id: str) -> AgentRun:  # noqa: ARG002 (there is one)
         """As it is now."""
         return self._run
 
-    def keep(self, run: AgentRun) -> None:
+    def update_run(self, run: AgentRun) -> None:
         """As it is from now on, shown at once."""
         self._run = run
-        workflow.set_current_details(run_details(run, self._start.title))
+        workflow.set_current_details(render_run_details(run, self._start.title))
 
     @property
     def task_used(self) -> float:
         """As it was when the subagent was started."""
         return self._start.task_used
 
-    def team(self, step_id: str) -> tuple[TeammateState, ...]:  # noqa: ARG002 (there is one)
+    def list_team(self, step_id: str) -> tuple[TeammateState, ...]:  # noqa: ARG002 (there is one)
         """As it was when the subagent was started."""
         return self._start.team
 
-    def drawable(self, step_id: str) -> Amount:  # noqa: ARG002 (there is one)
+    def get_drawable_budget(self, step_id: str) -> Amount:  # noqa: ARG002 (there is one)
         """As it was when the subagent was started."""
         return self._start.drawable
 

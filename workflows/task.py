@@ -8,37 +8,42 @@ from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from activities.bookkeeping import SentActivities, StoreMessageRequest, UpdateRequest
+from activities.bookkeeping import MessageActivities, StoreMessageRequest, UpdateDocumentsRequest
 from activities.sessions import ForkActivities, RewindActivities
 from activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
 from waystation.agents.delegation import SubagentProgress
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount
-from waystation.kernel.held_signals import HeldMessage, add_held_message
+from waystation.kernel.held_signals import DeferredSignal, add_deferred_signal
 from waystation.planning.plan import PlanEdit
 from waystation.tasks import signals
-from waystation.tasks.approvals import SeveralAnswers, refusal
-from waystation.tasks.continuation import TaskStart
-from waystation.tasks.reallocation import lending
-from waystation.tasks.reviews import PLANNING_PART, for_steps, provided, replanned
-from waystation.tasks.session import SessionAnswer
+from waystation.tasks.approvals import AnswerBatch, build_rejection
+from waystation.tasks.continuation import TaskWorkflowInput
+from waystation.tasks.reallocation import with_reallocation_config
+from waystation.tasks.reviews import (
+    OVERSIGHT_BUDGET_DIVISOR,
+    apply_plan_edit_result,
+    compute_limit_for_steps,
+    reserve_oversight_budget,
+)
+from waystation.tasks.session import SessionBudgetAnswer
 from waystation.tasks.signals import (
     SIGNALS,
-    UNSEALED,
+    UNENCRYPTED_REASON,
     InputT,
-    SentTo,
-    Signal,
-    Words,
-    after_message,
-    not_kept,
-    read,
-    whole,
+    PendingMessage,
+    SignalContext,
+    TaskSignal,
+    apply_signal,
+    parse_signal_input,
+    reject_unstored,
+    single_payload,
 )
-from waystation.tasks.state import TaskState, progressed
-from waystation.tasks.task import Approval, TaskPhase, TaskProgress, Telling
+from waystation.tasks.state import TaskState, apply_subagent_progress
+from waystation.tasks.task import ApprovalRequest, TaskMessage, TaskPhase, TaskProgress
 from workflows.agent_runner import AgentRunner
-from workflows.approvals import BudgetGate, ask_about_plan, wait_for_agreement
-from workflows.board import TaskRuntime, record
+from workflows.approvals import BudgetGate, request_plan_approval, wait_for_plan_approval
+from workflows.board import TaskRuntime, record_audit_entries
 from workflows.delivery import TaskFinalizer, run_plan_revision_if_due, run_report_review_if_due, run_shielded
 from workflows.options import CONTEXT_SHORT, LEG, SHORT, raise_if_cancelled, with_summary
 from workflows.stored_state import load_state, store_state
@@ -52,24 +57,26 @@ class RunnerPool:
         self._driving: dict[str, asyncio.Task[None]] = {}
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Nobody is at work."""
         return not self._driving
 
     @property
-    def any_back(self) -> bool:
+    def has_finished(self) -> bool:
         """Somebody has come back."""
         return any(driven.done() for driven in self._driving.values())
 
     @property
-    def waiting(self) -> list[str]:
+    def pending_run_ids(self) -> list[str]:
         """Runs that nobody drives: of steps that were just started, and subagents that were just asked for."""
         state = self._board.state
-        return [step_id for step_id in state.runs if step_id not in state.done and step_id not in self._driving]
+        return [
+            step_id for step_id in state.runs if step_id not in state.delivered_agents and step_id not in self._driving
+        ]
 
     def start_pending(self) -> None:
         """Drive all of those."""
-        for step_id in self.waiting:
+        for step_id in self.pending_run_ids:
             runner = AgentRunner(self._board, self._gate, step_id)
             self._driving[step_id] = asyncio.create_task(runner.run_agent())
 
@@ -96,102 +103,106 @@ class SignalHandler:
 
     def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
-        self._held: tuple[HeldMessage, ...] | None = None
+        self._held: tuple[DeferredSignal, ...] | None = None
 
-    async def take(self, signal: Signal[InputT], sent: tuple[JsonValue, ...]) -> None:
+    async def handle(self, signal: TaskSignal[InputT], sent: tuple[JsonValue, ...]) -> None:
         """Have it take effect, in the next run if this one is about to continue as new. What came unencrypted where it
         must not is refused.
         """
         await self._board.wait_until_ready()
-        message = HeldMessage(signal=signal.name, sent=whole(sent), readable=self._board.takes(sent))
-        if self._held is not None and (held := add_held_message(self._held, message)) is not None:
+        message = DeferredSignal(signal=signal.name, sent=single_payload(sent), readable=self._board.accepts(sent))
+        if self._held is not None and (held := add_deferred_signal(self._held, message)) is not None:
             self._held = held
         else:
             await self._handle(message)
 
-    def hold(self) -> None:
+    def hold_signals(self) -> None:
         """From now on messages are for the next run: else a steady stream of them would keep this one for ever."""
-        self._held = self.held
+        self._held = self.held_signals
 
     @property
-    def held(self) -> tuple[HeldMessage, ...]:
+    def held_signals(self) -> tuple[DeferredSignal, ...]:
         """What came since `hold`."""
         return self._held or ()
 
-    async def release(self) -> None:
+    async def release_signals(self) -> None:
         """There is no next run after all: have what was held take effect here, and all that follows."""
-        held, self._held = self.held, None
+        held, self._held = self.held_signals, None
         await self.handle_held(held)
 
-    async def handle_held(self, held: tuple[HeldMessage, ...]) -> None:
+    async def handle_held(self, held: tuple[DeferredSignal, ...]) -> None:
         """Have those take effect that came while the run before stored its state."""
         for message in held:
             await self._handle(message)
 
-    async def _handle(self, message: HeldMessage) -> None:
+    async def _handle(self, message: DeferredSignal) -> None:
         board, now, signal, sent = self._board, workflow.now(), SIGNALS[message.signal], message.sent
         if message.readable:
-            answer = signal.answer(SentTo(board.state, board.standing, now), sent)
+            answer = signal.evaluate(SignalContext(board.state, board.approval_context, now), sent)
         else:
-            answer = refusal(signal.name, sent, ValueError(UNSEALED), now)
-        board.change(after_message(board.state, answer))
-        if isinstance(answer, Words):
+            answer = build_rejection(signal.name, sent, ValueError(UNENCRYPTED_REASON), now)
+        board.replace_state(apply_signal(board.state, answer))
+        if isinstance(answer, PendingMessage):
             summary = f"keep message {answer.telling.number} of a person"
             words = StoreMessageRequest(task_id=board.task_id, words=answer)
-            kept = await workflow.execute_activity_method(SentActivities.keep, words, **with_summary(SHORT, summary))
+            kept = await workflow.execute_activity_method(
+                MessageActivities.store_message, words, **with_summary(SHORT, summary)
+            )
             return await self._kept(signal.name, kept.telling, kept.reason)
         if isinstance(answer, DocumentsUpdate):
             summary = f"update {answer.number} of the documents"
-            wanted = UpdateRequest(task_id=board.task_id, update=answer)
-            done = await workflow.execute_activity_method(SentActivities.update, wanted, **with_summary(SHORT, summary))
+            wanted = UpdateDocumentsRequest(task_id=board.task_id, update=answer)
+            done = await workflow.execute_activity_method(
+                MessageActivities.update_documents, wanted, **with_summary(SHORT, summary)
+            )
             return await self._kept(signal.name, done.update, done.reason)
         if isinstance(answer, PlanEdit):
             return await self._replan(answer)
-        answers = answer.each if isinstance(answer, SeveralAnswers) else (answer,)
-        await record(board, *answers)
-        granted = sum((one.granted for one in answers if isinstance(one, Approval)), Amount())
-        if not granted.nothing:
+        answers = answer.each if isinstance(answer, AnswerBatch) else (answer,)
+        await record_audit_entries(board, *answers)
+        granted = sum((one.granted for one in answers if isinstance(one, ApprovalRequest)), Amount())
+        if not granted.is_zero:
             await self._gate.send_grant_to_session(granted)
 
     async def _replan(self, edit: PlanEdit) -> None:
         """The task works by this plan, where it can be run."""
         start = self._board.start
-        wanted = EditedPlanRequest(ref=start.ref, edit=edit, left=for_steps(self._board.state))
+        wanted = EditedPlanRequest(ref=start.ref, edit=edit, left=compute_limit_for_steps(self._board.state))
         summary = "read the plan that a person sent"
         made = await workflow.execute_activity_method(
-            PlanningActivities.take_edit, wanted, **with_summary(CONTEXT_SHORT, summary)
+            PlanningActivities.apply_plan_edit, wanted, **with_summary(CONTEXT_SHORT, summary)
         )
-        state, answer = replanned(self._board.state, edit, made, start.terms, workflow.now())
-        self._board.change(state)
-        await record(self._board, answer)
+        state, answer = apply_plan_edit_result(self._board.state, edit, made, start.terms, workflow.now())
+        self._board.replace_state(state)
+        await record_audit_entries(self._board, answer)
 
-    async def _kept(self, signal: str, sent: Telling | DocumentsUpdate, reason: str) -> None:
+    async def _kept(self, signal: str, sent: TaskMessage | DocumentsUpdate, reason: str) -> None:
         """As the store has it now; or why it has not."""
         if not reason:
-            self._board.change(after_message(self._board.state, sent))
+            self._board.replace_state(apply_signal(self._board.state, sent))
             return
-        state, refused = not_kept(signal, self._board.state, sent, reason, workflow.now())
-        self._board.change(state)
-        await record(self._board, refused)
+        state, refused = reject_unstored(signal, self._board.state, sent, reason, workflow.now())
+        self._board.replace_state(state)
+        await record_audit_entries(self._board, refused)
 
 
-async def _state_to_go_on_from(start: TaskStart) -> TaskState | None:
+async def _state_to_go_on_from(start: TaskWorkflowInput) -> TaskState | None:
     """The state of the run before, of a finished task that is reopened, or of a fork; None for a task that begins."""
     if start.state is not None:
         return await load_state(start.ref, start.state)
     if start.rewind is not None:
         summary = f"{start.rewind.agent}: go back to {start.rewind.message}"
         reopened = await workflow.execute_activity_method(
-            RewindActivities.reopen, start.rewind, **with_summary(CONTEXT_SHORT, summary)
+            RewindActivities.reopen_task, start.rewind, **with_summary(CONTEXT_SHORT, summary)
         )
         return await load_state(start.ref, reopened)
     if start.forked:
         summary = "take over finished steps of another task"
         taken_over = await workflow.execute_activity_method(
-            ForkActivities.take_over, start.ref, **with_summary(SHORT, summary)
+            ForkActivities.load_fork_state, start.ref, **with_summary(SHORT, summary)
         )
         state = await load_state(start.ref, taken_over)
-        return lending(state, start.terms)
+        return with_reallocation_config(state, start.terms)
     return None
 
 
@@ -200,7 +211,7 @@ class TaskWorkflow:
     """One thing asked for, which ends in a report."""
 
     @workflow.init
-    def __init__(self, start: TaskStart) -> None:
+    def __init__(self, start: TaskWorkflowInput) -> None:
         self._board = TaskRuntime(start)
         self._gate = BudgetGate(self._board, f"session-{start.ref.session}")
         self._inbox = SignalHandler(self._board, self._gate)
@@ -208,28 +219,28 @@ class TaskWorkflow:
         self._crew = RunnerPool(self._board, self._gate)
 
     @workflow.run
-    async def run(self, start: TaskStart) -> TaskProgress:
+    async def run(self, start: TaskWorkflowInput) -> TaskProgress:
         """Work until the report is stored; cancelled or failed, store what there is."""
         try:
             # A cancellation waits for it: what there is to report, and what was spent, is not known before.
-            self._board.begin(await run_shielded(_state_to_go_on_from(start)))
+            self._board.begin_from_state(await run_shielded(_state_to_go_on_from(start)))
             raise_if_cancelled()
             await self._inbox.handle_held(start.held)
             await self._plan(start)
             raise_if_cancelled()
-            if not await wait_for_agreement(self._board):
+            if not await wait_for_plan_approval(self._board):
                 await self._continue_as_new(start)
             await self._steps(start)
             while await run_report_review_if_due(self._board):
                 await self._steps(start)
         except (ActivityError, ApplicationError, asyncio.CancelledError) as error:
             nothing_reopened = start.rewind is not None and start.state is None and not self._board.ready
-            self._board.begin(self._board.state.replace(cancelled=True))
+            self._board.begin_from_state(self._board.state.replace(cancelled=True))
             if nothing_reopened:  # it has ended as it had; who sent it something meanwhile hears that
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 raise
             await self._crew.stop()
-            await self._inbox.release()
+            await self._inbox.release_signals()
             if is_cancelled_exception(error):
                 await self._ending.finish(TaskPhase.CANCELLED)
                 raise
@@ -244,107 +255,113 @@ class TaskWorkflow:
     @workflow.signal(description=signals.APPROVAL.description)
     async def approve_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await self._inbox.take(signals.APPROVAL, sent)
+        await self._inbox.handle(signals.APPROVAL, sent)
 
     @workflow.signal(description=signals.DENIAL.description)
     async def deny_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await self._inbox.take(signals.DENIAL, sent)
+        await self._inbox.handle(signals.DENIAL, sent)
 
     @workflow.signal(description=signals.PLAN.description)
     async def review_plan(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await self._inbox.take(signals.PLAN, sent)
+        await self._inbox.handle(signals.PLAN, sent)
 
     @workflow.signal(description=signals.EDIT.description)
     async def edit_context(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await self._inbox.take(signals.EDIT, sent)
+        await self._inbox.handle(signals.EDIT, sent)
 
     @workflow.signal(description=signals.MESSAGE.description)
     async def tell(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await self._inbox.take(signals.MESSAGE, sent)
+        await self._inbox.handle(signals.MESSAGE, sent)
 
     @workflow.signal(description=signals.UPDATE.description)
     async def update_documents(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await self._inbox.take(signals.UPDATE, sent)
+        await self._inbox.handle(signals.UPDATE, sent)
 
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     async def budget_answer(self, *sent: JsonValue) -> None:
         """What the session gives."""
         await self._board.wait_until_ready()
-        if self._board.takes(sent) and (answer := read(SessionAnswer, sent)) is not None:
-            self._board.change(self._board.state.session_answered(answer))
+        if self._board.accepts(sent) and (answer := parse_signal_input(SessionBudgetAnswer, sent)) is not None:
+            self._board.replace_state(self._board.state.after_session_answer(answer))
 
     @workflow.signal(description="How far a subagent of this task is. Sent by the subagent.")
     async def subagent_news(self, *sent: JsonValue) -> None:
         """Its spending counts at once."""
         await self._board.wait_until_ready()
-        if self._board.takes(sent) and (news := read(SubagentProgress, sent)) is not None:
-            self._board.change(progressed(self._board.state, news))
+        if self._board.accepts(sent) and (news := parse_signal_input(SubagentProgress, sent)) is not None:
+            self._board.replace_state(apply_subagent_progress(self._board.state, news))
 
-    async def _plan(self, start: TaskStart) -> None:
+    async def _plan(self, start: TaskWorkflowInput) -> None:
         if self._board.state.plan is not None:
             return
         request = PlanRequest(
             ref=start.ref,
             model=start.terms.plan_model,
-            limit=start.terms.budget.part(PLANNING_PART),
+            limit=start.terms.budget.divide_by(OVERSIGHT_BUDGET_DIVISOR),
             prices=start.terms.agent.prices,
         )
         made = await workflow.execute_activity_method(
-            PlanningActivities.plan, request, **with_summary(LEG, "plan the work")
+            PlanningActivities.create_plan, request, **with_summary(LEG, "plan the work")
         )
-        state = provided(self._board.state, made.totals, start.terms)
-        state = state.planned(made.plan, made.totals, made.notes, start.terms.agent_budget)
+        state = reserve_oversight_budget(self._board.state, made.totals, start.terms)
+        state = state.with_plan(made.plan, made.totals, made.notes, start.terms.agent_budget)
         if start.terms.review_plan:
-            return await ask_about_plan(self._board, state)
-        self._board.change(state)
+            return await request_plan_approval(self._board, state)
+        self._board.replace_state(state)
 
-    async def _steps(self, start: TaskStart) -> None:
+    async def _steps(self, start: TaskWorkflowInput) -> None:
         """Every step as soon as what it needs is done. Continues as new when the server suggests it."""
-        while not (self._board.state.all_done or self._board.state.cancelled):
+        while not (self._board.state.all_steps_delivered or self._board.state.cancelled):
             if not self._board.parking:
                 await run_plan_revision_if_due(self._board)
             raise_if_cancelled()
-            if not self._board.stopping:
+            if not self._board.is_stopping:
                 self._start_ready(start)
             await workflow.wait_condition(self._anything_new)
             await self._crew.collect_finished()
             self._board.parking = self._board.parking or workflow.info().is_continue_as_new_suggested()
-            if self._board.parking and self._crew.empty and not self._board.state.all_done:
+            if self._board.parking and self._crew.is_empty and not self._board.state.all_steps_delivered:
                 await self._continue_as_new(start)
 
-    async def _continue_as_new(self, start: TaskStart) -> None:
+    async def _continue_as_new(self, start: TaskWorkflowInput) -> None:
         """Does not return. Messages that come while the state is stored go along to the next run. If something else has
         changed the state meanwhile, it is stored again.
         """
         while True:
             await workflow.wait_condition(workflow.all_handlers_finished)
-            self._inbox.hold()
+            self._inbox.hold_signals()
             state = self._board.state
             stored = await store_state(start.ref, state)
             if self._board.state is state and workflow.all_handlers_finished():
-                workflow.continue_as_new(start.replace(state=stored, held=self._inbox.held))
+                workflow.continue_as_new(start.replace(state=stored, held=self._inbox.held_signals))
 
-    def _start_ready(self, start: TaskStart) -> None:
+    def _start_ready(self, start: TaskWorkflowInput) -> None:
         state = self._board.state
         if state.plan is None:
             return
-        fresh = () if state.proposed is not None else state.plan.ready(state.done, frozenset(state.runs))
+        fresh = (
+            ()
+            if state.proposed is not None
+            else state.plan.list_ready_steps(state.delivered_agents, frozenset(state.runs))
+        )
         for step in fresh:
-            state = state.started(step, start.ref, start.terms)
+            state = state.start_step(step, start.ref, start.terms)
         if fresh:
-            self._board.change(state)
+            self._board.replace_state(state)
         self._crew.start_pending()
 
     def _anything_new(self) -> bool:
         wants_parking = workflow.info().is_continue_as_new_suggested() and not self._board.parking
-        asked_for = bool(self._crew.waiting) and not self._board.parking
-        return self._crew.any_back or asked_for or wants_parking or self._board.state.cancelled or self._crew.empty
+        asked_for = bool(self._crew.pending_run_ids) and not self._board.parking
+        return (
+            self._crew.has_finished or asked_for or wants_parking or self._board.state.cancelled or self._crew.is_empty
+        )
 
     async def _end(self) -> TaskProgress:
         await self._crew.stop()
-        return await self._ending.finish(self._board.state.last_phase)
+        return await self._ending.finish(self._board.state.final_phase)

@@ -9,7 +9,7 @@ from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, Telemetr
 
 from benchmarks.budgets import fan_out, first_pause, history, pauses, schedules, throughput
 from benchmarks.proofs import run_proofs
-from tests.running import dev_server
+from tests.running import start_dev_server
 
 LONGEST = 40 * 60
 """Seconds for one proof."""
@@ -17,7 +17,7 @@ LONGEST = 40 * 60
 
 async def on_a_server(proof: Callable[[Client], Awaitable[None]]) -> None:
     """Run a proof on a server of its own."""
-    async with dev_server() as client:
+    async with start_dev_server() as client:
         await proof(client)
 
 

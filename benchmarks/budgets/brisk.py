@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.crew import FINDING, PROMPT_TOKENS, REPLY_TOKENS, SAID, Move
+from tests.crew import FINDING, PROMPT_TOKENS, QUOTED_SENTENCE, REPLY_TOKENS, ScriptedCall
 from waystation.context.transcript import Text, ToolUse
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.planning.plan import Plan, Step
 from waystation.testing import make_scripted_response
 
-READ: Move = ("read_document", {"name": "pilot.md"})
+READ: ScriptedCall = ("read_document", {"name": "pilot.md"})
 SHORT_PLAN = Plan(
     steps=(
         Step(id="read", role="research", title="Read", goal="Read."),
@@ -20,15 +20,15 @@ SHORT_PLAN = Plan(
 )
 
 
-def moves(reads: int) -> dict[str, Sequence[Move]]:
+def build_moves(reads: int) -> dict[str, Sequence[ScriptedCall]]:
     """What each agent does: the researcher reads so often before it hands in, the others hand in at once."""
     return {
         "submit_plan": [("submit_plan", SHORT_PLAN.model_dump(mode="json"))],
         "submit_findings": [*[READ] * reads, ("submit_findings", {"findings": [FINDING]})],
         "submit_analysis": [("submit_analysis", {"conclusions": [FINDING]})],
         "submit_report": [
-            ("write_section", {"heading": "Pilotage", "markdown": f"{SAID} [pilot.md:1-1]"}),
-            ("submit_report", {"title": "Pilotage", "summary": SAID}),
+            ("write_section", {"heading": "Pilotage", "markdown": f"{QUOTED_SENTENCE} [pilot.md:1-1]"}),
+            ("submit_report", {"title": "Pilotage", "summary": QUOTED_SENTENCE}),
         ],
     }
 
@@ -38,10 +38,10 @@ def _nothing(request: ModelRequest, turn: int) -> None:
 
 
 @dataclass
-class Brisk:
+class ScriptedModel:
     """Plays all agents by their moves, each call at the same price."""
 
-    moves: Mapping[str, Sequence[Move]]
+    moves: Mapping[str, Sequence[ScriptedCall]]
     opening: str = ""
     """Said with the researcher's first call."""
     heard: Callable[[ModelRequest, int], None] = _nothing

@@ -9,17 +9,17 @@ from typing import NamedTuple
 from temporalio.client import Client
 
 from benchmarks.budgets.many import Session
-from benchmarks.budgets.tables import show
-from tests.running import opened_parts, working
-from tests.spender import MODEL, Spender, fan
+from benchmarks.budgets.tables import print_table
+from tests.running import open_activity_deps, run_all_workers
+from tests.spender import MODEL, BudgetExhaustingModel, make_fan_out_plan
 from waystation.agents.leg import AgentConfig
-from waystation.agents.roles import prompt
-from waystation.budgets.budget import Mode
+from waystation.agents.roles import load_prompt
+from waystation.budgets.budget import BudgetMode
 from waystation.config.settings import Settings
 from waystation.context.transcript import Message, ToolResult, build_user_message
 from waystation.kernel.amount import Amount, Limit
 from waystation.models.ports import ModelRequest, ToolSpec
-from waystation.tasks.task import TaskTerms
+from waystation.tasks.task import TaskConfig
 from waystation.testing import PlainRedactor
 
 RESEARCHERS = 8
@@ -38,17 +38,17 @@ HEAD = (
 OVERSHOOT = HEAD.index("overshoot")
 
 
-def limit_of(unit: str, tokens: int) -> Limit:
+def build_limit(unit: str, tokens: int) -> Limit:
     """So many tokens, or dollars to match."""
     return Limit(tokens=tokens) if unit == "tokens" else Limit(micro_usd=tokens * MICRO_USD_A_TOKEN)
 
 
-def in_unit(unit: str, amount: Amount) -> int:
+def amount_in_unit(unit: str, amount: Amount) -> int:
     """The amount's number of tokens or millionths of a dollar."""
     return amount.tokens if unit == "tokens" else amount.micro_usd
 
 
-class Fleet(NamedTuple):
+class FanOut(NamedTuple):
     """Who spends, and of what."""
 
     tasks: int
@@ -64,59 +64,59 @@ class Fleet(NamedTuple):
     @property
     def limit(self) -> Limit:
         """Of all of them together."""
-        return limit_of(self.unit, self.tasks * SESSION_TOKENS)
+        return build_limit(self.unit, self.tasks * SESSION_TOKENS)
 
-    def spender(self) -> Spender:
+    def spender(self) -> BudgetExhaustingModel:
         """Their model."""
-        return Spender(fan(RESEARCHERS), self.agents, self.seed)
+        return BudgetExhaustingModel(make_fan_out_plan(RESEARCHERS), self.agents, self.seed)
 
 
-FLEETS = [*(Fleet(4, unit, seed) for unit in ("tokens", "dollars") for seed in (None, 7)), Fleet(8, "tokens", None)]
+FLEETS = [*(FanOut(4, unit, seed) for unit in ("tokens", "dollars") for seed in (None, 7)), FanOut(8, "tokens", None)]
 
 
-def terms(unit: str, mode: Mode) -> TaskTerms:
+def build_task_config(unit: str, mode: BudgetMode) -> TaskConfig:
     """Of each task."""
-    return TaskTerms(
-        budget=limit_of(unit, TASK_TOKENS),
-        agent_budget=limit_of(unit, AGENT_TOKENS),
+    return TaskConfig(
+        budget=build_limit(unit, TASK_TOKENS),
+        agent_budget=build_limit(unit, AGENT_TOKENS),
         mode=mode,
-        agent=TERMS.replace(hard=mode is Mode.HARD),
+        agent=TERMS.replace(hard=mode is BudgetMode.HARD),
         plan_model=MODEL,
         offline=False,
     )
 
 
-async def platform(client: Client, fleet: Fleet, mode: Mode) -> Sequence[object]:
+async def measure_platform(client: Client, fleet: FanOut, mode: BudgetMode) -> Sequence[object]:
     """Tasks of eight researchers and a writer each, in a session with a limit."""
     spender, limit = fleet.spender(), fleet.limit
     settings = Settings(agents_at_once=fleet.agents)
     with tempfile.TemporaryDirectory() as folder:
         async with (
-            opened_parts(Path(folder), PlainRedactor({}), spender) as parts,
-            working(client, parts, settings=settings),
+            open_activity_deps(Path(folder), PlainRedactor({}), spender) as parts,
+            run_all_workers(client, parts, settings=settings),
         ):
             session = Session(client, parts.store, f"{fleet.agents}-{fleet.unit}-{fleet.seed}-{mode}")
             await session.limit(limit)
-            under = terms(fleet.unit, mode)
+            under = build_task_config(fleet.unit, mode)
             tasks = await asyncio.gather(*(session.submit(f"{n}", under) for n in range(fleet.tasks)))
             ended = await asyncio.gather(*(task.result() for task in tasks))
             account = await session.account()
     booked = sum((task.budget.spent for task in ended), Amount())
     assert booked == account.spent == spender.spent, "what was booked is what the model used"
     assert all(task.budget.limit.can_cover(task.budget.spent) for task in ended)
-    return row(fleet, f"mode {mode}", spender)
+    return format_row(fleet, f"mode {mode}", spender)
 
 
-async def checked_before(tools: tuple[ToolSpec, ...], fleet: Fleet) -> Sequence[object]:
+async def measure_shared_counter(tools: tuple[ToolSpec, ...], fleet: FanOut) -> Sequence[object]:
     """The baseline: the same agents on one shared counter, which each looks at before it calls."""
     spender, unit, limit = fleet.spender(), fleet.unit, fleet.limit
 
     async def work(agent: int) -> None:
         messages = [build_user_message("m0", f"Agent {agent}")]
-        while in_unit(unit, spender.spent) < in_unit(unit, limit.amount):
+        while amount_in_unit(unit, spender.spent) < amount_in_unit(unit, limit.amount):
             request = ModelRequest(
                 model=MODEL,
-                system=prompt("research"),
+                system=load_prompt("research"),
                 messages=tuple(messages),
                 tools=tools,
                 max_output=TERMS.max_output,
@@ -127,13 +127,13 @@ async def checked_before(tools: tuple[ToolSpec, ...], fleet: Fleet) -> Sequence[
             messages.append(Message(id=f"m{len(messages)}", role="user", blocks=tuple(results)))
 
     await asyncio.gather(*(work(agent) for agent in range(fleet.agents)))
-    return row(fleet, "baseline: a shared counter, looked at before each call", spender)
+    return format_row(fleet, "baseline: a shared counter, looked at before each call", spender)
 
 
-def row(fleet: Fleet, how: str, spender: Spender) -> Sequence[object]:
+def format_row(fleet: FanOut, how: str, spender: BudgetExhaustingModel) -> Sequence[object]:
     """What the model was asked to do, and what it spent."""
     unit = fleet.unit
-    spent, whole = in_unit(unit, spender.spent), in_unit(unit, fleet.limit.amount)
+    spent, whole = amount_in_unit(unit, spender.spent), amount_in_unit(unit, fleet.limit.amount)
     return (
         fleet.agents,
         "tokens" if unit == "tokens" else "micro-dollars",
@@ -142,7 +142,7 @@ def row(fleet: Fleet, how: str, spender: Spender) -> Sequence[object]:
         f"{whole:,}",
         f"{spent:,}",
         f"{max(0, spent - whole):,}",
-        f"{in_unit(unit, spender.spent_at_first_stop) / whole:.1%}",
+        f"{amount_in_unit(unit, spender.total_spent_at_first_stop) / whole:.1%}",
         f"{spent / whole:.1%}",
         spender.calls,
         spender.most_at_once,
@@ -154,11 +154,13 @@ async def prove(client: Client) -> None:
     ours: list[Sequence[object]] = []
     rows: list[Sequence[object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        async with opened_parts(Path(folder), PlainRedactor({}), Spender(fan(1), 1)) as parts:
-            tools = parts.desk.toolbox("research").specs
+        async with open_activity_deps(
+            Path(folder), PlainRedactor({}), BudgetExhaustingModel(make_fan_out_plan(1), 1)
+        ) as parts:
+            tools = parts.agent_deps.build_role_toolbox("research").visible_specs
     for fleet in FLEETS:
-        held = [await platform(client, fleet, mode) for mode in (Mode.HARD, Mode.SOFT)]
-        rows += [await checked_before(tools, fleet), *held]
+        held = [await measure_platform(client, fleet, mode) for mode in (BudgetMode.HARD, BudgetMode.SOFT)]
+        rows += [await measure_shared_counter(tools, fleet), *held]
         ours += held
-    show("Fan-out: agents at once under one limit", HEAD, rows)
+    print_table("Fan-out: agents at once under one limit", HEAD, rows)
     assert all(line[OVERSHOOT] == "0" for line in ours)

@@ -11,22 +11,22 @@ from typing import NamedTuple
 
 from temporalio.client import Client
 
-from benchmarks.budgets.tables import machine, show
-from tests.running import POLL, TENANT, Counter, at_work
+from benchmarks.budgets.tables import describe_machine, print_table
+from tests.running import POLL_SECONDS, TENANT, TaskSubmitter, run_platform
 from waystation.cli.demo import DOCUMENTS, QUESTION
 from waystation.config.resolver import build_task_config
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import load_documents, write_installed
+from waystation.documents.sources import load_documents, write_package_documents
 from waystation.kernel.amount import Limit
 from waystation.plugins.evaluation.question_sets import (
     EvaluationQuestion,
-    find_set,
+    find_question_set,
     load_evaluation_questions,
-    load_set,
+    load_question_set,
 )
 from waystation.tasks.approvals import DENY_BUDGET
-from waystation.tasks.task import TaskPhase, TaskRequest, TaskTerms, task_id_of
+from waystation.tasks.task import TaskConfig, TaskPhase, TaskRequest, make_task_id
 from waystation.testing import PlainRedactor
 from workers.models import create_model_router
 from workflows.task import TaskWorkflow
@@ -50,7 +50,7 @@ QUESTIONS = (
 AMPLE = Limit(tokens=2_000_000)
 
 
-class Ended(NamedTuple):
+class TaskResult(NamedTuple):
     """How a task went."""
 
     phase: TaskPhase
@@ -61,7 +61,7 @@ class Ended(NamedTuple):
     """Share of the budget that was spent at the first request; None where nobody was asked."""
 
 
-class Way(NamedTuple):
+class SharingMode(NamedTuple):
     """How agents share what their task has."""
 
     name: str
@@ -70,25 +70,25 @@ class Way(NamedTuple):
     on."""
 
 
-WAYS = (Way("walls", lends=False), Way("lent", lends=True))
+WAYS = (SharingMode("walls", lends=False), SharingMode("lent", lends=True))
 
 
-def terms_of(request: TaskRequest, way: Way) -> TaskTerms:
+def build_sharing_config(request: TaskRequest, way: SharingMode) -> TaskConfig:
     """As they are submitted, but for the way."""
     terms = build_task_config(request, Settings(offline=True), (), date(2026, 1, 1))
     return terms.replace(floor=terms.floor if way.lends else None)
 
 
 @dataclass(frozen=True)
-class Work:
+class QuestionRunner:
     """Questions over documents, each of which is asked in several ways."""
 
-    counter: Counter
+    counter: TaskSubmitter
     size: str
     questions: Sequence[str]
     documents: Sequence[SourceDocument]
 
-    async def answered(self, number: int, name: str, budget: Limit, way: Way) -> Ended:
+    async def answer(self, number: int, name: str, budget: Limit, way: SharingMode) -> TaskResult:
         """Have the question answered under that budget; whoever asks for more is denied it."""
         request = TaskRequest(
             question=self.questions[number],
@@ -97,32 +97,34 @@ class Work:
             session="autumn",
             request_id=f"{self.size}-{name}-{number}",
         )
-        await self.counter.submit(request, terms_of(request, way), self.documents)
-        task = self.counter.client.get_workflow_handle_for(TaskWorkflow.run, task_id_of(request))
+        await self.counter.submit(request, build_sharing_config(request, way), self.documents)
+        task = self.counter.client.get_workflow_handle_for(TaskWorkflow.run, make_task_id(request))
         asked = dict[str, float]()
         while not (progress := await task.query(TaskWorkflow.progress)).phase.over:
             for request_id in (one.request_id for one in progress.approvals if one.decision == "pending"):
                 if request_id not in asked:
                     asked[request_id] = progress.budget.limit.compute_used_share(progress.budget.spent)
                     await task.signal(DENY_BUDGET, {"request_id": request_id})
-            await asyncio.sleep(POLL)
-        return Ended(progress.phase, progress.budget.spent.tokens, budget.tokens or 0, next(iter(asked.values()), None))
+            await asyncio.sleep(POLL_SECONDS)
+        return TaskResult(
+            progress.phase, progress.budget.spent.tokens, budget.tokens or 0, next(iter(asked.values()), None)
+        )
 
     async def rows(self, parts: Sequence[float]) -> Sequence[Sequence[object]]:
         """A row for each part and way, after each question was asked without a limit that matters."""
         numbers, rows = range(len(self.questions)), list[Sequence[object]]()
-        free = [await self.answered(number, "free", AMPLE, WAYS[-1]) for number in numbers]
+        free = [await self.answer(number, "free", AMPLE, WAYS[-1]) for number in numbers]
         for part in parts:
             budgets = [Limit(tokens=int(part * one.spent)) for one in free]
             least, most = (f"{(edge(one.tokens or 0 for one in budgets)):,}" for edge in (min, max))
             for way in WAYS:
                 name = f"{way.name}-{part}"
-                ended = [await self.answered(one, name, budgets[one], way) for one in numbers]
+                ended = [await self.answer(one, name, budgets[one], way) for one in numbers]
                 rows.append((f"{part:.0%}: {least} to {most}", way.name, *_figures(ended)))
         return rows
 
 
-def combined(asked: Sequence[EvaluationQuestion]) -> tuple[Sequence[str], Sequence[SourceDocument]]:
+def combine_questions(asked: Sequence[EvaluationQuestion]) -> tuple[Sequence[str], Sequence[SourceDocument]]:
     """Three questions of the set at a time as one, over the documents of all."""
     plain = [" ".join(one.gold.question.split()) for one in asked]
     questions = ["; ".join(plain[first : first + TOGETHER]) for first in range(0, len(plain), TOGETHER)]
@@ -132,24 +134,27 @@ def combined(asked: Sequence[EvaluationQuestion]) -> tuple[Sequence[str], Sequen
 
 async def prove(client: Client) -> None:
     """Ask each question without a limit that matters, then under too small ones, in each way."""
-    path = find_set("packages")
+    path = find_question_set("packages")
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home)
-        small = combined(load_evaluation_questions(load_set(path), path.parent, folder / "packages"))
-        write_installed(folder / "installed")
+        small = combine_questions(load_evaluation_questions(load_question_set(path), path.parent, folder / "packages"))
+        write_package_documents(folder / "installed")
         documents = load_documents([folder / "installed"]).documents[:DOCUMENTS]
         model = create_model_router(Settings(offline=True))
-        async with at_work(client, folder, PlainRedactor({}), model) as counter:
+        async with run_platform(client, folder, PlainRedactor({}), model) as counter:
             _show(
-                f"ten over {DOCUMENTS} documents", await Work(counter, "large", QUESTIONS, documents).rows(LARGE_PARTS)
+                f"ten over {DOCUMENTS} documents",
+                await QuestionRunner(counter, "large", QUESTIONS, documents).rows(LARGE_PARTS),
             )
-            _show(f"ten over {len(small[1])} documents", await Work(counter, "small", *small).rows(SMALL_PARTS))
+            _show(
+                f"ten over {len(small[1])} documents", await QuestionRunner(counter, "small", *small).rows(SMALL_PARTS)
+            )
         await model.aclose()
 
 
 def _show(what: str, rows: Sequence[Sequence[object]]) -> None:
-    show(
-        f"Share of the budget spent when a person is first asked, {what} ({machine()})",
+    print_table(
+        f"Share of the budget spent when a person is first asked, {what} ({describe_machine()})",
         (
             "budget, of what the task spends",
             "shares of steps to come",
@@ -163,7 +168,7 @@ def _show(what: str, rows: Sequence[Sequence[object]]) -> None:
     )
 
 
-def _figures(ended: Sequence[Ended]) -> Sequence[object]:
+def _figures(ended: Sequence[TaskResult]) -> Sequence[object]:
     shares = [one.asked_at for one in ended if one.asked_at is not None]
     median, least = (f"{statistics.median(shares):.0%}", f"{min(shares):.0%}") if shares else ("-", "-")
     used = statistics.median(one.spent / one.limit for one in ended)

@@ -9,26 +9,26 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.exceptions import TerminatedError
 
 from benchmarks.budgets.bare import QUEUE, Conversation, bare_worker
-from benchmarks.budgets.brisk import Brisk, moves
+from benchmarks.budgets.brisk import ScriptedModel, build_moves
 from benchmarks.budgets.many import Session
-from benchmarks.budgets.tables import show
-from tests.crew import ROOMY
-from tests.running import opened_parts, working
-from waystation.budgets.budget import Mode
+from benchmarks.budgets.tables import print_table
+from tests.crew import LARGE_WINDOW_CONFIG
+from tests.running import open_activity_deps, run_all_workers
+from waystation.budgets.budget import BudgetMode
 from waystation.context.tokens import estimate_messages
 from waystation.kernel.amount import Limit
 from waystation.models.ports import ModelRequest
-from waystation.tasks.task import TaskPhase, TaskTerms
+from waystation.tasks.task import TaskConfig, TaskPhase
 from waystation.testing import PlainRedactor
 
 CALLS, TOKENS = 100, 200_000
 OPENING = "The bar of the river carries two fathoms at low water. " * (TOKENS * 4 // 55 + 1)
-MOST_BYTES, MOST_EVENTS = 1_000_000, 2_000
-TERMS = TaskTerms(
+MAX_BYTES, MAX_EVENTS = 1_000_000, 2_000
+TERMS = TaskConfig(
     budget=Limit(tokens=100_000_000),
     agent_budget=Limit(tokens=10_000_000),
-    mode=Mode.APPROVAL,
-    agent=ROOMY.replace(window=400_000, trigger=300_000, target=150_000),
+    mode=BudgetMode.APPROVAL,
+    agent=LARGE_WINDOW_CONFIG.replace(window=400_000, trigger=300_000, target=150_000),
     plan_model="brisk",
     offline=False,
 )
@@ -45,14 +45,14 @@ class Size(NamedTuple):
         return self.size / calls
 
 
-async def size_of(client: Client, workflow_id: str) -> Size:
+async def measure_history(client: Client, workflow_id: str) -> Size:
     """As the server counts it."""
     described = (await client.get_workflow_handle(workflow_id).describe()).raw_description.workflow_execution_info
     assert described.first_run_id == described.execution.run_id, "it continued as new: its runs must be added up"
     return Size(described.history_length, described.history_size_bytes)
 
 
-async def platform(client: Client) -> tuple[Size, int]:
+async def measure_platform(client: Client) -> tuple[Size, int]:
     """The task's history and its session's together, and how many calls had the whole conversation."""
     long: list[int] = []
 
@@ -61,18 +61,18 @@ async def platform(client: Client) -> tuple[Size, int]:
             long.append(tokens)
 
     # Its first reply brings the conversation to its length, the last call hands in.
-    model = Brisk(moves(CALLS), opening=OPENING, heard=heard)
+    model = ScriptedModel(build_moves(CALLS), opening=OPENING, heard=heard)
     with tempfile.TemporaryDirectory() as folder:
-        async with opened_parts(Path(folder), PlainRedactor({}), model) as parts, working(client, parts):
+        async with open_activity_deps(Path(folder), PlainRedactor({}), model) as parts, run_all_workers(client, parts):
             session = Session(client, parts.store, "history")
             task = await session.submit("long", TERMS)
             progress = await task.result()
             assert progress.phase is TaskPhase.DONE
-            sizes = [await size_of(client, workflow_id) for workflow_id in (task.id, session.id)]
+            sizes = [await measure_history(client, workflow_id) for workflow_id in (task.id, session.id)]
     return Size(sum(size.events for size in sizes), sum(size.size for size in sizes)), len(long)
 
 
-async def naive(client: Client, *, returned: bool) -> tuple[Size, int, str]:
+async def measure_naive_workflow(client: Client, *, returned: bool) -> tuple[Size, int, str]:
     """A workflow that carries the conversation, how many calls it lived for, and how it died."""
     workflow_id = f"naive-{returned}"
     async with bare_worker(client) as tally:
@@ -85,24 +85,24 @@ async def naive(client: Client, *, returned: bool) -> tuple[Size, int, str]:
         except WorkflowFailureError as error:
             terminated = isinstance(error.cause, TerminatedError)
             death = f"{'terminated by the server: ' if terminated else ''}{error.cause}"
-        return await size_of(client, workflow_id), tally.calls, death
+        return await measure_history(client, workflow_id), tally.calls, death
 
 
 async def prove(client: Client) -> None:
     """Print the table. Raises AssertionError where the platform's history is larger than its goal."""
-    ours, calls = await platform(client)
+    ours, calls = await measure_platform(client)
     rows: list[Sequence[object]] = [_row("the platform, task and session", ours, calls, f"{calls} calls done", ours)]
     for name, returned in (("inputs", False), ("inputs and results", True)):
-        size, lived, death = await naive(client, returned=returned)
+        size, lived, death = await measure_naive_workflow(client, returned=returned)
         rows.append(_row(f"baseline: the conversation in activity {name}", size, lived, death, ours))
-    show(
+    print_table(
         f"History of a run of {CALLS} model calls on a conversation of {TOKENS:,} tokens",
         ("", "calls", "events", "bytes", "bytes a call", "times the platform's, a call", "end"),
         rows,
     )
     assert calls == CALLS
-    assert ours.size < MOST_BYTES
-    assert ours.events < MOST_EVENTS
+    assert ours.size < MAX_BYTES
+    assert ours.events < MAX_EVENTS
 
 
 def _row(name: str, size: Size, calls: int, end: str, ours: Size) -> Sequence[object]:

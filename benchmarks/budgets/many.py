@@ -17,17 +17,17 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import Unreachable
 from waystation.kernel.refs import TaskRef
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.temporal.connect import Target
+from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.runtime.temporal.tasks import TemporalTaskClient
-from waystation.tasks.session import SessionStart
+from waystation.tasks.session import SessionWorkflowInput
 from waystation.tasks.task import (
+    TaskConfig,
     TaskProgress,
     TaskRequest,
     TaskRow,
-    TaskTerms,
+    make_session_workflow_id,
+    make_task_id,
     session_hash,
-    session_workflow_id,
-    task_id_of,
     tenant_hash,
 )
 from workflows.session import SessionWorkflow
@@ -54,7 +54,7 @@ class Session:
     _free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ADMISSIONS_AT_ONCE))
 
     async def submit(
-        self, request_id: str, under: TaskTerms, documents: Sequence[SourceDocument] = DOCUMENTS, question: str = ""
+        self, request_id: str, under: TaskConfig, documents: Sequence[SourceDocument] = DOCUMENTS, question: str = ""
     ) -> Task:
         """Store the task and hand it in."""
         asked = TaskRequest(
@@ -64,8 +64,8 @@ class Session:
             request_id=request_id,
         )
         start = await self._start()
-        ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(asked))
-        await self.store.register(TaskRow(ref=ref, request=asked, terms=under, submitted_at=utc_now()), documents)
+        ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=make_task_id(asked))
+        await self.store.register_task(TaskRow(ref=ref, request=asked, terms=under, submitted_at=utc_now()), documents)
         async with self._free:
             for _ in range(TRIES):
                 if await self._admitted(start, ref):
@@ -73,7 +73,7 @@ class Session:
                 await asyncio.sleep(BREATH_S)
         raise Unreachable(f"no answer to {TRIES} submissions of {request_id}")
 
-    async def _admitted(self, start: SessionStart, ref: TaskRef) -> bool:
+    async def _admitted(self, start: SessionWorkflowInput, ref: TaskRef) -> bool:
         try:
             await self._tasks.admit(start, self.id, ref, PATIENCE)
         except Unreachable:
@@ -95,7 +95,7 @@ class Session:
     @property
     def id(self) -> str:
         """Of its workflow."""
-        return session_workflow_id(TENANT, self.name)
+        return make_session_workflow_id(TENANT, self.name)
 
     @property
     def handle(self) -> WorkflowHandle[SessionWorkflow, None]:
@@ -105,9 +105,13 @@ class Session:
     @property
     def _tasks(self) -> TemporalTaskClient:
         address = self.client.service_client.config.target_host
-        return TemporalTaskClient(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
+        return TemporalTaskClient(
+            self.client, TemporalTarget(profile=ClientConfigProfile(address=address), ui_url=None)
+        )
 
-    async def _start(self) -> SessionStart:
-        return SessionStart(
-            store_id=await self.store.store_id(), tenant=tenant_hash(TENANT), session=session_hash(TENANT, self.name)
+    async def _start(self) -> SessionWorkflowInput:
+        return SessionWorkflowInput(
+            store_id=await self.store.get_store_id(),
+            tenant=tenant_hash(TENANT),
+            session=session_hash(TENANT, self.name),
         )

@@ -12,16 +12,16 @@ from pathlib import Path
 from temporalio.client import Client
 
 from benchmarks.budgets.bare import QUEUE, AnsweredPause, BlockingPause, Tally, bare_worker
-from benchmarks.budgets.brisk import Brisk, moves
+from benchmarks.budgets.brisk import ScriptedModel, build_moves
 from benchmarks.budgets.many import Session, Task
-from benchmarks.budgets.tables import show, spread
-from tests.crew import terms
-from tests.running import TENANT, dev_server, opened_parts, working
+from benchmarks.budgets.tables import format_spread, print_table
+from tests.crew import make_task_config
+from tests.running import TENANT, open_activity_deps, run_all_workers, start_dev_server
 from waystation.kernel.temporal_names import PENDING_ATTRIBUTE
 from waystation.models.ports import ModelRequest
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.approvals import APPROVE_BUDGET
-from waystation.tasks.task import TaskPhase, session_workflow_id
+from waystation.tasks.task import TaskPhase, make_session_workflow_id
 from waystation.testing import PlainRedactor
 from workflows.task import TaskWorkflow
 
@@ -34,19 +34,19 @@ AT_ONCE = 24
 """Requests to the server under way."""
 PROMPT = 3_000
 """Tokens: the researcher's share is enough for one call, its second needs an answer."""
-TERMS = terms(budget=10_000, agent_budget=10_000)
+TERMS = make_task_config(budget=10_000, agent_budget=10_000)
 GRANT = {"request_id": "read-1", "tokens": 20_000, "by": "Ada"}
 
 
 @dataclass
-class Clocks:
+class PauseClocks:
     """When tasks were answered and when their next model call came, by the number in their question."""
 
     answered: dict[int, float] = field(default_factory=dict[int, float])
     called: dict[int, float] = field(default_factory=dict[int, float])
     came: dict[int, asyncio.Event] = field(default_factory=dict[int, asyncio.Event])
 
-    def heard(self, request: ModelRequest, turn: int) -> None:
+    def record_call(self, request: ModelRequest, turn: int) -> None:
         """The researcher's second call is the first after its pause."""
         found = re.search(r"\(task-(\d+)\)", request.messages[0].text)
         if found and turn == 2 and any(tool.name == "submit_findings" for tool in request.tools):
@@ -66,10 +66,10 @@ class Clocks:
 
 
 @asynccontextmanager
-async def at_work(client: Client, folder: Path, clocks: Clocks) -> AsyncGenerator[SqlStore]:
+async def running_workers(client: Client, folder: Path, clocks: PauseClocks) -> AsyncGenerator[SqlStore]:
     """The workers of the platform on the folder's store."""
-    model = Brisk(moves(1), heard=clocks.heard, prompt_tokens=PROMPT)
-    async with opened_parts(folder, PlainRedactor({}), model) as parts, working(client, parts):
+    model = ScriptedModel(build_moves(1), heard=clocks.record_call, prompt_tokens=PROMPT)
+    async with open_activity_deps(folder, PlainRedactor({}), model) as parts, run_all_workers(client, parts):
         yield parts.store
 
 
@@ -91,9 +91,9 @@ async def pause_many(client: Client, store: SqlStore) -> tuple[list[str], float]
     return ids, time.perf_counter() - start
 
 
-async def slots_held(client: Client, task_ids: Sequence[str]) -> int:
+async def count_held_slots(client: Client, task_ids: Sequence[str]) -> int:
     """Activities of tasks and sessions that run, or wait for a slot."""
-    ids = [*task_ids, *(session_workflow_id(TENANT, f"pauses-{n}") for n in range(SESSIONS))]
+    ids = [*task_ids, *(make_session_workflow_id(TENANT, f"pauses-{n}") for n in range(SESSIONS))]
     free = asyncio.Semaphore(AT_ONCE)
 
     async def pending(workflow_id: str) -> int:
@@ -104,7 +104,7 @@ async def slots_held(client: Client, task_ids: Sequence[str]) -> int:
     return sum(await asyncio.gather(*map(pending, ids)))
 
 
-async def bare_waits(client: Client, tally: Tally, ids: Sequence[str]) -> list[float]:
+async def measure_bare_waits(client: Client, tally: Tally, ids: Sequence[str]) -> list[float]:
     """From the signal to the activity, one workflow after another."""
     waits: list[float] = []
     for workflow_id in ids:
@@ -116,7 +116,7 @@ async def bare_waits(client: Client, tally: Tally, ids: Sequence[str]) -> list[f
     return waits
 
 
-async def blocking(client: Client) -> tuple[int, int]:
+async def measure_blocking(client: Client) -> tuple[int, int]:
     """Slots that paused workflows of the baseline hold, and how many of them could not even begin."""
     async with bare_worker(client) as tally:
         started = [
@@ -131,7 +131,7 @@ async def blocking(client: Client) -> tuple[int, int]:
     return held, BLOCKING - held
 
 
-async def answered_one_by_one(client: Client, clocks: Clocks, numbered: Sequence[tuple[int, str]]) -> list[float]:
+async def answer_one_by_one(client: Client, clocks: PauseClocks, numbered: Sequence[tuple[int, str]]) -> list[float]:
     """Each is answered when the one before has ended."""
     for number, task_id in numbered:
         task = client.get_workflow_handle_for(TaskWorkflow.run, task_id)
@@ -140,7 +140,7 @@ async def answered_one_by_one(client: Client, clocks: Clocks, numbered: Sequence
     return clocks.waits([number for number, _ in numbered])
 
 
-async def answered_at_once(client: Client, clocks: Clocks, numbered: Sequence[tuple[int, str]]) -> list[float]:
+async def answer_all_at_once(client: Client, clocks: PauseClocks, numbered: Sequence[tuple[int, str]]) -> list[float]:
     """All are answered as fast as the server takes it; back when all have ended."""
     free = asyncio.Semaphore(AT_ONCE)
 
@@ -158,36 +158,38 @@ async def answered_at_once(client: Client, clocks: Clocks, numbered: Sequence[tu
 
 async def prove() -> None:
     """Print the tables. Raises AssertionError where a pause holds a slot, or a paused task does not finish."""
-    clocks, waits = Clocks(), dict[str, list[float]]()
+    clocks, waits = PauseClocks(), dict[str, list[float]]()
     bare = [f"bare-{n}" for n in range(2 * WARM)]
     with tempfile.TemporaryDirectory() as name:
         folder, database = Path(name), Path(name) / "temporal.db"
-        async with dev_server(database=database) as client:
-            async with at_work(client, folder, clocks) as store:
+        async with start_dev_server(database=database) as client:
+            async with running_workers(client, folder, clocks) as store:
                 ids, seconds = await pause_many(client, store)
-                held = await slots_held(client, ids)
+                held = await count_held_slots(client, ids)
                 numbered = list(enumerate(ids))
-                waits["a paused task, warm"] = await answered_one_by_one(client, clocks, numbered[:WARM])
-            blocked = await blocking(client)
+                waits["a paused task, warm"] = await answer_one_by_one(client, clocks, numbered[:WARM])
+            blocked = await measure_blocking(client)
             async with bare_worker(client) as tally:
                 for workflow_id in bare:
                     await client.start_workflow(AnsweredPause.run, id=workflow_id, task_queue=QUEUE)
-                waits["baseline: a bare workflow and activity, warm"] = await bare_waits(client, tally, bare[:WARM])
-        async with dev_server(database=database) as client:
-            async with at_work(client, folder, clocks):
-                held_after = await slots_held(client, ids[WARM:])
+                waits["baseline: a bare workflow and activity, warm"] = await measure_bare_waits(
+                    client, tally, bare[:WARM]
+                )
+        async with start_dev_server(database=database) as client:
+            async with running_workers(client, folder, clocks):
+                held_after = await count_held_slots(client, ids[WARM:])
                 quiet, rest = numbered[WARM : WARM + QUIET], numbered[WARM + QUIET :]
-                waits["a paused task, after the restart"] = await answered_one_by_one(client, clocks, quiet)
+                waits["a paused task, after the restart"] = await answer_one_by_one(client, clocks, quiet)
                 start = time.perf_counter()
-                waits[f"{len(rest)} paused tasks answered at once, after the restart"] = await answered_at_once(
+                waits[f"{len(rest)} paused tasks answered at once, after the restart"] = await answer_all_at_once(
                     client, clocks, rest
                 )
                 took = time.perf_counter() - start
             async with bare_worker(client) as tally:
-                waits["baseline: a bare workflow and activity, after the restart"] = await bare_waits(
+                waits["baseline: a bare workflow and activity, after the restart"] = await measure_bare_waits(
                     client, tally, bare[WARM:]
                 )
-    show(
+    print_table(
         "Paused tasks",
         ("", "paused", "slots held", "slots held after server and workers were restarted", "finished once answered"),
         [
@@ -206,5 +208,7 @@ async def prove() -> None:
 
 
 def _show(waits: Mapping[str, Sequence[float]]) -> None:
-    rows = [(name, len(seconds), *spread(seconds)) for name, seconds in waits.items()]
-    show("From the signal to the next model call, or to the bare activity", ("", "count", "median", "95 %"), rows)
+    rows = [(name, len(seconds), *format_spread(seconds)) for name, seconds in waits.items()]
+    print_table(
+        "From the signal to the next model call, or to the bare activity", ("", "count", "median", "95 %"), rows
+    )

@@ -14,13 +14,13 @@ from pathlib import Path
 import httpx2
 from temporalio.client import Client, WorkflowExecutionStatus
 
-from benchmarks.budgets.tables import show
-from tests.running import TENANT, until
-from tests.scheduled import BUDGET, QUESTION, Office, office
+from benchmarks.budgets.tables import print_table
+from tests.running import TENANT, wait_until
+from tests.scheduled import BUDGET, QUESTION, SchedulePlatform, run_schedule_platform
 from waystation.config.settings import Settings
-from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.model import create_anthropic_model
 from waystation.plugins.offline.transport import OfflineTransport
-from waystation.tasks.schedules import Timing
+from waystation.tasks.schedules import ScheduleTiming
 from waystation.tasks.task import TaskRequest
 from waystation.tasks.view import TaskFilter
 
@@ -43,7 +43,7 @@ class _Slow(OfflineTransport):
         return await super().handle_async_request(request)
 
 
-async def submit(at: Office, home: Path, number: int) -> float:
+async def submit(at: SchedulePlatform, home: Path, number: int) -> float:
     """Seconds that the command takes."""
     asked = ["submit", f"{QUESTION} ({number})", "--docs", str(at.docs), "--session", f"person-{number}", "--detach"]
     here = {**os.environ, "WAYSTATION_HOME": str(home), "WAYSTATION_TENANT": TENANT, "WAYSTATION_OFFLINE": "true"}
@@ -56,13 +56,13 @@ async def submit(at: Office, home: Path, number: int) -> float:
     return time.perf_counter() - began
 
 
-async def add_schedules(at: Office) -> list[str]:
+async def add_schedules(at: SchedulePlatform) -> list[str]:
     """Ids of schedules in sessions of their own, which are due every minute."""
     ids: list[str] = []
     for number in range(SCHEDULES):
         asked = TaskRequest(question=QUESTION, tenant=TENANT, session=f"S{number}", request_id="r", budget=BUDGET)
-        timing = Timing(cron="* * * * *", overlap="allow-all")
-        wish = at.wish().replace(name=f"weekly-{number}", request=asked, monthly=BUDGET, timing=timing)
+        timing = ScheduleTiming(cron="* * * * *", overlap="allow-all")
+        wish = at.make_schedule().replace(name=f"weekly-{number}", request=asked, monthly=BUDGET, timing=timing)
         added = await at.schedules.add(wish)
         ids.append(added.seen.schedule_id)
     return ids
@@ -72,9 +72,9 @@ async def prove(client: Client) -> None:
     """Raises AssertionError if a submit takes too long, or if a month's budget is passed."""
     os.environ["TEMPORAL_ADDRESS"] = client.service_client.config.target_host
     with tempfile.TemporaryDirectory() as folder:
-        model = anthropic_model("offline", "http://offline.invalid", httpx2.AsyncClient(transport=_Slow()))
+        model = create_anthropic_model("offline", "http://offline.invalid", httpx2.AsyncClient(transport=_Slow()))
         home = Path(folder)
-        async with office(client, Settings(home=home, tenant=TENANT), model) as at:
+        async with run_schedule_platform(client, Settings(home=home, tenant=TENANT), model) as at:
             await submit(at, home, 0)  # what is loaded once
             idle = [await submit(at, home, 1 + number) for number in range(SUBMITS)]
             ids = await add_schedules(at)
@@ -93,14 +93,14 @@ async def prove(client: Client) -> None:
                 runs = len(found)
                 return all(one.status != WorkflowExecutionStatus.RUNNING for one in found)
 
-            await until(over, patience=RUNS_TAKE)
-            tasks = [len(await at.client.tasks(TaskFilter(session=f"S{n}"))) for n in range(SCHEDULES)]
+            await wait_until(over, patience=RUNS_TAKE)
+            tasks = [len(await at.client.list_tasks(TaskFilter(session=f"S{n}"))) for n in range(SCHEDULES)]
     ratio = statistics.median(busy) / statistics.median(idle)
     rows = [
         [name, *(f"{seconds:.2f} s" for seconds in (statistics.median(taken), max(taken)))]
         for name, taken in (("idle", idle), ("twelve schedules are due every minute", busy))
     ]
-    show("A person's submit", ["platform", "median", "slowest"], rows)
+    print_table("A person's submit", ["platform", "median", "slowest"], rows)
     assert runs > SCHEDULES, f"{runs} runs of {SCHEDULES} schedules: no month was full"
     assert tasks == [1] * SCHEDULES, f"{tasks} tasks in months that have room for one each"
     assert ratio <= MAX_RATIO, f"a submit takes {ratio:.2f} times as long while the runs begin"

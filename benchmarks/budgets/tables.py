@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 
-def machine() -> str:
+def describe_machine() -> str:
     """What the numbers are of."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     today = datetime.now(UTC).date()
     return f"{cores} cores, {platform.system()}, Python {platform.python_version()}, {today}"
 
 
-def show(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+def print_table(title: str, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table."""
     lines = [f"\n### {title}\n", _line(head), _line(["---"] * len(head)), *(_line(row) for row in rows)]
     print("\n".join(lines), flush=True)
@@ -24,7 +24,7 @@ def _line(cells: Sequence[object]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def spread(seconds: Sequence[float]) -> tuple[str, str]:
+def format_spread(seconds: Sequence[float]) -> tuple[str, str]:
     """Median and 95th percentile, in milliseconds."""
     ranked = sorted(seconds)
     p95 = ranked[min(len(ranked) - 1, int(len(ranked) * 0.95))]

@@ -19,7 +19,7 @@ _CALL = re.compile(r'"id": "t(\d+)"')
 _WORDS = ("the", "harbour", "silted", "up", "because", "rivers", "brought", "sand", "from", "hills", "for", "years")
 
 
-def documents() -> list[SourceDocument]:
+def build_documents() -> list[SourceDocument]:
     """Prose, so that each read brings some 2,000 tokens."""
     return [
         SourceDocument(name=f"chapter-{number:02}.md", text="\n".join(_line(number, n) for n in range(LINES)))
@@ -33,7 +33,7 @@ def _line(chapter: int, line: int) -> str:
 
 
 @dataclass
-class Reader:
+class ReaderModel:
     """Answers the requests of one agent, and those for summaries of its conversation."""
 
     turns: int = TURNS

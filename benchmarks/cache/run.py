@@ -8,17 +8,17 @@ from tempfile import TemporaryDirectory
 
 from pydantic import JsonValue
 
-from benchmarks.cache.reader import Reader, documents
-from tests.agents.conftest import opened
-from tests.agents.office import TASK, Office, never
+from benchmarks.cache.reader import ReaderModel, build_documents
+from tests.agents.conftest import open_agent_environment
+from tests.agents.office import TASK, AgentEnvironment, never_interrupted
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.delegation import DelegationConfig, TeammateState
-from waystation.agents.leg import AgentConfig, AgentFinished, ContextFull, LegRequest, TurnLimit
+from waystation.agents.leg import AgentConfig, AgentFinished, ContextFull, LegRequest, TurnLimitReached
 from waystation.kernel.amount import Limit
 from waystation.kernel.scopes import SystemScope
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.messages_server import CacheMissEvent, CachingServer
-from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelResponse
 
 THINKS = timedelta(seconds=20)
@@ -29,7 +29,7 @@ BUDGET = Limit(tokens=5_000_000)
 
 
 @dataclass(frozen=True)
-class Way:
+class RunVariant:
     """How a run goes."""
 
     name: str
@@ -41,7 +41,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Measured:
+class CacheMeasurement:
     """What the server reported of the agent's requests, as the store charged it."""
 
     turns: int
@@ -59,7 +59,7 @@ class Measured:
         return counted
 
 
-def terms_of(way: Way) -> AgentConfig:
+def build_agent_config(way: RunVariant) -> AgentConfig:
     trigger = way.window * 3 // 4
     return AgentConfig(
         model=MODEL, condense_model=CONDENSER, window=way.window, trigger=trigger, target=trigger // 2,
@@ -67,56 +67,58 @@ def terms_of(way: Way) -> AgentConfig:
     )  # fmt: skip
 
 
-async def measured(way: Way) -> Measured:
+async def measure_run(way: RunVariant) -> CacheMeasurement:
     """One run, from the first turn until the agent hands in."""
     with TemporaryDirectory() as folder:
-        async with opened(Path(folder) / "store.db") as office:
-            office.terms, office.limit = terms_of(way), BUDGET
-            await office.open_task(documents())
-            return await _Run(office, way).measured()
+        async with open_agent_environment(Path(folder) / "store.db") as env:
+            env.terms, env.limit = build_agent_config(way), BUDGET
+            await env.open_task(build_documents())
+            return await _Run(env, way).measured()
 
 
 class _Run:
-    def __init__(self, office: Office, way: Way) -> None:
-        self._office, self._way, self._reader = office, way, Reader()
-        self._server = CachingServer(self._answer, office.clock)
-        model = anthropic_model("key", http_client=self._server.http_client())
-        self._model = MeteredModel(model=model, store=office.store, clock=office.clock, meter=office.meter)
+    def __init__(self, env: AgentEnvironment, way: RunVariant) -> None:
+        self._office, self._way, self._reader = env, way, ReaderModel()
+        self._server = CachingServer(self._answer, env.clock)
+        model = create_anthropic_model("key", http_client=self._server.build_http_client())
+        self._model = MeteredModel(model=model, store=env.store, clock=env.clock, meter=env.meter)
 
     def _answer(self, body: dict[str, JsonValue]) -> ModelResponse:
-        self._office.clock.move(THINKS)
+        self._office.clock.advance(THINKS)
         return self._reader.answer(body)
 
-    async def measured(self) -> Measured:
+    async def measured(self) -> CacheMeasurement:
         compactions = await self._legs()
         await self._model.model.aclose()
         (turns,) = [
-            line for line in (await self._office.store.payments(TASK, SystemScope())).bill.lines if line.kind == "turn"
+            line
+            for line in (await self._office.store.list_task_charges(TASK, SystemScope())).cost_breakdown.lines
+            if line.kind == "turn"
         ]
         breaks = [broken for broken in self._server.cache.breaks if broken.model == MODEL]
-        return Measured(turns.calls, turns.usage, breaks, compactions)
+        return CacheMeasurement(turns.calls, turns.usage, breaks, compactions)
 
     async def _legs(self) -> int:
-        office, leg, compactions = self._office, 1, 0
+        env, leg, compactions = self._office, 1, 0
         while True:
-            outcome = await replace(office.loop, model=self._model).run(self._request(leg), never)
+            outcome = await replace(env.agent_loop, model=self._model).run(self._request(leg), never_interrupted)
             match outcome:
                 case AgentFinished():
                     return compactions
-                case TurnLimit():
+                case TurnLimitReached():
                     if leg == 1:
-                        office.clock.move(self._way.pause)
+                        env.clock.advance(self._way.pause)
                 case ContextFull(request_tokens=tokens):
                     compactions += 1
-                    condenser = replace(office.condenser, model=self._model)
-                    await condenser.compress(office.compaction(tokens).replace(known_records=compactions - 1))
+                    condenser = replace(env.compactor, model=self._model)
+                    await condenser.compact(env.make_compaction_request(tokens).replace(known_records=compactions - 1))
                 case _:
                     raise AssertionError(outcome)
             leg += 1
 
     def _request(self, leg: int) -> LegRequest:
-        office, terms = self._office, self._office.terms
+        env, terms = self._office, self._office.terms
         if self._way.delegates_later and leg > 1:
             terms = terms.replace(delegation=DelegationConfig())
         team = (TeammateState(id="research-1", state="working"), TeammateState(id="research-2", state=f"leg {leg}"))
-        return LegRequest(run=office.run_ref(), leg=leg, limit=office.limit, terms=terms, team=team)
+        return LegRequest(run=env.run_ref(), leg=leg, limit=env.limit, terms=terms, team=team)

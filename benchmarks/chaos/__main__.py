@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.chaos.platform import SETTINGS
-from benchmarks.chaos.run import Order, chaos
+from benchmarks.chaos.run import ChaosConfig, run_chaos
 from benchmarks.chaos.table import faults, table
 
 TASKS = 12
@@ -26,9 +26,9 @@ def main() -> int:
     for name in [name for name in os.environ if name.startswith(SETTINGS)]:
         del os.environ[name]
     home = Path(tempfile.mkdtemp(prefix="waystation-chaos-"))
-    order = Order(kills=asked.kills, seed=asked.seed, tasks=asked.tasks, home=home)
+    order = ChaosConfig(kills=asked.kills, seed=asked.seed, tasks=asked.tasks, home=home)
     try:
-        outcome = asyncio.run(chaos(order, lambda line: print(line, file=sys.stderr)))
+        outcome = asyncio.run(run_chaos(order, lambda line: print(line, file=sys.stderr)))
     except KeyboardInterrupt:
         print(f"interrupted; logs and store stay in {home}", file=sys.stderr)
         return 130

@@ -19,7 +19,7 @@ Key = tuple[int, str, str]
 
 
 @dataclass
-class Account:
+class StoreAccount:
     """What the store says of all tasks."""
 
     charges: dict[Key, datetime] = field(default_factory=dict[Key, datetime])
@@ -50,23 +50,23 @@ class Verdict:
         return any((self.asked_again, self.lost, self.unfinished, self.unexplained))
 
 
-async def account_of(store: SqlStore, task_ids: Sequence[str]) -> Account:
+async def load_account(store: SqlStore, task_ids: Sequence[str]) -> StoreAccount:
     """Everything that was written for these tasks. Intents are those that the tasks' bills show."""
-    account = Account()
+    account = StoreAccount()
     for task, task_id in enumerate(task_ids):
         async with store.database.read() as connection:
             agents = (await connection.execute(select(runs.c.step_id).where(runs.c.task_id == task_id))).scalars().all()
             mine = select(charges.c.run_id, charges.c.key, charges.c.at).join(runs).where(runs.c.task_id == task_id)
             paid = (await connection.execute(mine)).all()
         account.charges |= {(task, run_id.removeprefix(f"{task_id}/"), key): at for run_id, key, at in paid}
-        for unanswered in (await store.payments(task_id, SystemScope())).bill.possibly_billed:
+        for unanswered in (await store.list_task_charges(task_id, SystemScope())).cost_breakdown.possibly_billed:
             account.intents.append(((task, unanswered.agent, unanswered.intent.key), unanswered.intent.at))
         for agent in agents:
-            account.transcripts[task, agent] = await store.load(f"{task_id}/{agent}", SystemScope())
+            account.transcripts[task, agent] = await store.load_transcript(f"{task_id}/{agent}", SystemScope())
     return account
 
 
-def judged(account: Account, calls: Sequence[Call], unfinished: Iterable[int]) -> Verdict:
+def judge(account: StoreAccount, calls: Sequence[Call], unfinished: Iterable[int]) -> Verdict:
     """The verdict over what the store and the model's server say."""
     return Verdict(
         asked_again=[*_answered_again(account.charges, calls), *_announced_again(account)],
@@ -80,16 +80,16 @@ def judged(account: Account, calls: Sequence[Call], unfinished: Iterable[int]) -
 
 
 def _answered_again(paid: Mapping[Key, datetime], calls: Sequence[Call]) -> list[str]:
-    commits = {call_id_of(key): at.timestamp() for key, at in paid.items()}
+    commits = {parse_call_id(key): at.timestamp() for key, at in paid.items()}
     return [f"{call.id} was answered again" for call in calls if call.began > commits.get(call.id, call.began)]
 
 
-def _announced_again(account: Account) -> list[str]:
+def _announced_again(account: StoreAccount) -> list[str]:
     """Summaries too: their requests do not tell the key, their intents do."""
     return [f"{key} was announced again" for key, at in account.intents if at > account.charges.get(key, at)]
 
 
-def _lost(account: Account, task: int, agent: str) -> list[str]:
+def _lost(account: StoreAccount, task: int, agent: str) -> list[str]:
     """Replies are numbered without a gap, each paid and each in the transcript."""
     messages = account.transcripts[task, agent].messages
     replies = sum(message.role == "assistant" for message in messages)
@@ -110,11 +110,11 @@ def _numbered(letter: str, count: int) -> list[str]:
     return [f"{letter}{number}" for number in range(1, count + 1)]
 
 
-def _unexplained(account: Account, calls: Sequence[Call]) -> list[str]:
+def _unexplained(account: StoreAccount, calls: Sequence[Call]) -> list[str]:
     """Turns and plans one by one, the summaries of a task together, and its reviews."""
-    paid = Counter(_grouped(call_id_of(key)) for key in account.charges)
-    possible = Counter(_grouped(call_id_of(key)) for key, _ in account.intents)
-    answered = Counter(_grouped(call) for call in numbered_by_commits(account.charges, calls))
+    paid = Counter(_grouped(parse_call_id(key)) for key in account.charges)
+    possible = Counter(_grouped(parse_call_id(key)) for key, _ in account.intents)
+    answered = Counter(_grouped(call) for call in number_calls_by_commits(account.charges, calls))
     return [
         f"{what}: {paid[what]} charges, {answered[what]} calls answered, {possible[what]} open intents"
         for what in sorted(paid.keys() | answered.keys())
@@ -122,7 +122,7 @@ def _unexplained(account: Account, calls: Sequence[Call]) -> list[str]:
     ]
 
 
-def numbered_by_commits(paid: Mapping[Key, datetime], calls: Iterable[Call]) -> list[CallId]:
+def number_calls_by_commits(paid: Mapping[Key, datetime], calls: Iterable[Call]) -> list[CallId]:
     """What each call was for, with turns numbered by time: a call for a turn begins after the commit of the turn before
     and before its own. A request's text does not identify its turn: a compaction may run between two attempts.
     """
@@ -140,7 +140,7 @@ def numbered_by_commits(paid: Mapping[Key, datetime], calls: Iterable[Call]) -> 
     ]
 
 
-def call_id_of(key: Key) -> CallId:
+def parse_call_id(key: Key) -> CallId:
     """The call that a charge or an intent is of; of a summary without its agent, as the model's server knows it."""
     task, agent, name = key
     kind, _, number = name.partition("-")

@@ -35,7 +35,7 @@ class Kill(NamedTuple):
     """Seconds."""
 
 
-def drawn(kills: int, seed: int) -> list[Kill]:
+def draw_kills(kills: int, seed: int) -> list[Kill]:
     """The kills of a run: the same for the same seed."""
     chance = Random(seed)
     return [_kill(chance) for _ in range(kills)]

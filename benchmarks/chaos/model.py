@@ -11,8 +11,8 @@ from typing import Literal, NamedTuple
 from tests.end_to_end.messages_server import MessagesServer
 from tests.strict_server import BODY
 from waystation.models.anthropic.messages_server import TurnCounter, has_status
-from waystation.models.anthropic.requests import CountRequest, TextBlock, WireMessage
-from waystation.planning.plan import PLANNING_ID, revision_id
+from waystation.models.anthropic.requests import CountTokensRequest, TextBlock, WireMessage
+from waystation.planning.plan import PLANNING_ID, make_revision_id
 from waystation.planning.planner import SUBMIT_PLAN
 from waystation.reports.oversight import REVIEW_REPORT, REVISE_PLAN
 
@@ -70,27 +70,27 @@ class CountingModel(MessagesServer):
         write(reply[half:])
         self.on_replied()
 
-    def count(self, body: bytes, began: float) -> None:
+    def record_answered(self, body: bytes, began: float) -> None:
         """Keep the call, before its reply goes out: from here on a provider would bill it."""
         self.calls.append(Call(call_id(body), began))
 
 
 def call_id(body: bytes) -> CallId:
     """What the request was for."""
-    request = CountRequest.model_validate_json(body, extra="ignore")
+    request = CountTokensRequest.model_validate_json(body, extra="ignore")
     first = _text(request.messages[0])
     mark, step = _MARK.search(first), _STEP.search(first)
     task = int(mark[1]) if mark else -1
     tools = {tool.name for tool in request.tools}
     if tools & {SUBMIT_PLAN.name, REVISE_PLAN.name}:
         tries = sum(message.role == "assistant" for message in request.messages)
-        agent = PLANNING_ID if SUBMIT_PLAN.name in tools else revision_id(1)  # by default there is one
+        agent = PLANNING_ID if SUBMIT_PLAN.name in tools else make_revision_id(1)  # by default there is one
         return CallId(task, agent, "plan", str(tries + 1))
     if REVIEW_REPORT.name in tools:
         return CallId(task, ANYBODY, "review", "")
     asked = BODY.validate_json(body)
     if step and has_status(asked):
-        return CallId(task, step[1], "turn", str(_TURNS.of(f"{task}/{step[1]}", asked)))
+        return CallId(task, step[1], "turn", str(_TURNS.get_turn(f"{task}/{step[1]}", asked)))
     return CallId(task, ANYBODY, "summary", hashlib.sha256(first.encode()).hexdigest()[:12])
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.chaos.kills import Victim
 from waystation.config.settings import Settings
 from waystation.runtime.temporal import die_with_parent
-from waystation.runtime.temporal.dev_server import DevServer, find_free_port, running_dev_server
+from waystation.runtime.temporal.dev_server import DevServer, find_free_port, run_dev_server
 from waystation.runtime.temporal.run_file import ProcessIdentity, RunFile, write_run_file
 
 ROOT = Path(__file__).parents[2]
@@ -59,8 +59,8 @@ class Platform:
     async def start_server(self) -> None:
         """On the same file and ports as before. Raises Unreachable."""
         database, log = self._settings.temporal_database, self._settings.logs_folder / "temporal.log"
-        self.server = await self._server_life.enter_async_context(running_dev_server(database, log, *self._ports))
-        mark, mine = ProcessIdentity.of(self.server.pid), ProcessIdentity.of(os.getpid())
+        self.server = await self._server_life.enter_async_context(run_dev_server(database, log, *self._ports))
+        mark, mine = ProcessIdentity.from_pid(self.server.pid), ProcessIdentity.from_pid(os.getpid())
         target = self.server.target
         run = RunFile(
             address=target.address,

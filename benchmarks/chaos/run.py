@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from benchmarks.chaos.account import Verdict, account_of, judged
-from benchmarks.chaos.kills import Kill, Moment, Victim, drawn
+from benchmarks.chaos.account import Verdict, judge, load_account
+from benchmarks.chaos.kills import Kill, Moment, Victim, draw_kills
 from benchmarks.chaos.model import CountingModel
 from benchmarks.chaos.platform import Platform, running_platform
-from benchmarks.chaos.work import Crew, survey
-from tests.end_to_end.messages_server import serving
+from benchmarks.chaos.work import TaskDriver, build_documents
+from tests.end_to_end.messages_server import run_server
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
@@ -32,7 +32,7 @@ WATCH_S = 1.0
 
 
 @dataclass(frozen=True)
-class Order:
+class ChaosConfig:
     """What to do."""
 
     kills: int
@@ -43,7 +43,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ChaosResult:
     """What came of it."""
 
     verdict: Verdict
@@ -58,15 +58,15 @@ class Outcome:
     wall_s: float
 
 
-async def chaos(order: Order, say: Callable[[str], None]) -> Outcome:
+async def run_chaos(order: ChaosConfig, say: Callable[[str], None]) -> ChaosResult:
     """Carry it out. Raises TimeoutError where the kills do not get on."""
     settings = Settings(home=order.home, offline=False)
     started = time.monotonic()
-    with serving(CountingModel(chance=Random(order.seed))) as model:
+    with run_server(CountingModel(chance=Random(order.seed))) as model:
         async with running_platform(settings, model.url) as platform, await Client.connect(settings) as client:
-            crew = Crew(client, open_at_once=order.tasks, documents=survey())
-            at_work = asyncio.create_task(crew.work())
-            plan = drawn(order.kills, order.seed)
+            crew = TaskDriver(client, open_at_once=order.tasks, documents=build_documents())
+            at_work = asyncio.create_task(crew.run())
+            plan = draw_kills(order.kills, order.seed)
             try:
                 async with asyncio.timeout(BEGINNING_S + KILL_S * len(plan)):
                     await crew.complete.wait()
@@ -78,7 +78,7 @@ async def chaos(order: Order, say: Callable[[str], None]) -> Outcome:
                 at_work.cancel()
                 await asyncio.wait([at_work])
         verdict = await _verdict(settings, crew, model)
-    return Outcome(
+    return ChaosResult(
         verdict=verdict,
         kills=Counter((kill.victim.value, kill.moment.value) for kill in plan),
         tasks=len(crew.ids),
@@ -124,10 +124,10 @@ async def _until_over(at_work: asyncio.Task[None], platform: Platform) -> None:
         at_work.result()
 
 
-async def _verdict(settings: Settings, crew: Crew, model: CountingModel) -> Verdict:
+async def _verdict(settings: Settings, crew: TaskDriver, model: CountingModel) -> Verdict:
     store = await SqlStore.open(settings.database_url, utc_now)
     try:
-        account = await account_of(store, crew.ids)
+        account = await load_account(store, crew.ids)
     finally:
         await store.aclose()
-    return judged(account, model.calls, [n for n, phase in enumerate(crew.phases) if phase not in FINISHED])
+    return judge(account, model.calls, [n for n, phase in enumerate(crew.phases) if phase not in FINISHED])

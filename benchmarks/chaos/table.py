@@ -1,10 +1,10 @@
 """The verdict as a table that goes into a README, and what is wrong, line by line."""
 
 from benchmarks.chaos.account import Verdict
-from benchmarks.chaos.run import Order, Outcome
+from benchmarks.chaos.run import ChaosConfig, ChaosResult
 
 
-def table(order: Order, outcome: Outcome) -> str:
+def table(order: ChaosConfig, outcome: ChaosResult) -> str:
     """Markdown."""
     verdict = outcome.verdict
     sandwich = f"{verdict.charges:,} ≤ {verdict.answered:,} ≤ {verdict.charges:,} + {verdict.intents:,}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.chaos.model import MARK
-from tests.end_to_end.survey import BROAD_QUESTION, write_survey
+from tests.end_to_end.survey import BROAD_QUESTION, write_survey_documents
 from waystation.client import Client
 from waystation.documents.documents import SourceDocument
 from waystation.documents.sources import load_documents
@@ -27,7 +27,7 @@ WINDOW = 6_000
 
 
 @dataclass
-class Crew:
+class TaskDriver:
     """Submits tasks, answers them and watches them, through a server that comes and goes."""
 
     client: Client
@@ -43,7 +43,7 @@ class Crew:
     enough: bool = False
     """Set from outside: no task more."""
 
-    async def work(self) -> None:
+    async def run(self) -> None:
         """Until there are enough tasks and all of them are over."""
         while not self.enough or self.unfinished:
             if not self.enough and len(self.unfinished) < self.open_at_once:
@@ -80,7 +80,7 @@ class Crew:
             self.phases.append(TaskPhase.SUBMITTED)
 
     async def _answer(self) -> None:
-        for waiting in await self.client.approvals():
+        for waiting in await self.client.list_approvals():
             task_id, request_id = waiting.task_id, waiting.approval.request_id
             # A task that ended meanwhile takes no answer.
             with suppress(BadInput):
@@ -92,10 +92,10 @@ class Crew:
 
     async def _look(self) -> None:
         for number in self.unfinished:
-            self.phases[number] = (await self.client.progress(self.ids[number])).progress.phase
+            self.phases[number] = (await self.client.get_task(self.ids[number])).progress.phase
 
 
-def survey() -> Sequence[SourceDocument]:
+def build_documents() -> Sequence[SourceDocument]:
     """What every task is about."""
     with tempfile.TemporaryDirectory() as folder:
-        return load_documents([write_survey(Path(folder) / "survey")]).documents
+        return load_documents([write_survey_documents(Path(folder) / "survey")]).documents

@@ -99,7 +99,7 @@ class Conversation:
 
 
 @dataclass
-class Writer:
+class TextGenerator:
     """Makes up what is said: the same from the same seed."""
 
     chance: random.Random
@@ -130,14 +130,14 @@ class Writer:
         return identifier, f"The {first} of the {name} and its {second} are in {identifier} of the log."
 
 
-def opened() -> Conversation:
+def open_conversation() -> Conversation:
     """A conversation with its first message."""
     conversation = Conversation()
     conversation.user(CONTRACT)
     return conversation
 
 
-def turns(conversation: Conversation, writer: Writer, tokens: int) -> Iterator[None]:
+def add_turns(conversation: Conversation, writer: TextGenerator, tokens: int) -> Iterator[None]:
     """The agent's turns, endlessly, of about so many tokens each; stops after each call, before its result comes.
 
     It first says what its plan is. What it finds is said by itself and by what it reads, in turn.
@@ -159,17 +159,17 @@ def turns(conversation: Conversation, writer: Writer, tokens: int) -> Iterator[N
             conversation.user(REMARKS[place % len(REMARKS)], pin=place == PINNED_REMARK)
 
 
-def long_conversation(seed: int) -> Conversation:
+def build_long_conversation(seed: int) -> Conversation:
     """Of some 200,000 tokens. It ends while a call waits for its result."""
-    conversation = opened()
-    for _ in islice(turns(conversation, Writer(random.Random(seed)), 500), 400):
+    conversation = open_conversation()
+    for _ in islice(add_turns(conversation, TextGenerator(random.Random(seed)), 500), 400):
         pass
     return conversation
 
 
-def generated(messages: int, tokens: int, seed: int = 1) -> Transcript:
+def generate_transcript(messages: int, tokens: int, seed: int = 1) -> Transcript:
     """A conversation of so many messages of the same size, and about so many tokens."""
-    conversation, writer = opened(), Writer(random.Random(seed))
+    conversation, writer = open_conversation(), TextGenerator(random.Random(seed))
     each = tokens // messages
     while len(conversation.messages) < messages:
         _, sentence = writer.finding()

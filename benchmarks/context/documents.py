@@ -27,14 +27,14 @@ NOTES = 2
 """Sentences of a page that the agent says it takes note of."""
 REMARK_EVERY = 12
 """Turns."""
-LEAST_STEMS = 4
+MIN_STEMS = 4
 QUESTION = (
     "What do these packages promise, and what do they need? Never quote more than a line. "
     "Do not install anything before I have seen the list. Every claim must name its package."
 )
 
 
-def conversation_over_documents(seed: int) -> Conversation:
+def build_document_conversation(seed: int) -> Conversation:
     """The same from the same seed, as long as the packages are. It ends while a call waits for its result."""
     chance, conversation = random.Random(seed), Conversation()
     conversation.user(QUESTION)
@@ -56,7 +56,7 @@ def _identified(page: str) -> Iterator[tuple[str, str]]:
     """The identifiers of a page, each with its line; only of lines that say enough to ask for them by the rest."""
     for line in page.splitlines():
         for identifier in (found for kind in extract_identifiers(line).values() for found in kind):
-            if len(extract_stems(line.replace(identifier, " "))) >= LEAST_STEMS:
+            if len(extract_stems(line.replace(identifier, " "))) >= MIN_STEMS:
                 yield identifier, line
 
 

@@ -20,14 +20,14 @@ from waystation.context.pipeline import (
     TruncateDecision,
     select_next_stage,
 )
-from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.context.policy import CompactionPolicy, StrategyName
 from waystation.context.restoration import find_recently_read_files, with_files
 from waystation.context.strategies import STRATEGIES
 from waystation.context.summary import build_summary_message, is_summary_or_marker
-from waystation.context.summary_validator import Rejected, SummaryCheckInput, check_summary
+from waystation.context.summary_validator import RejectedSummary, SummaryCheckInput, check_summary
 from waystation.context.tokens import TokenEstimator, estimate_text
 from waystation.context.transcript import Message, PinRecord, Record, SummaryRecord, Transcript
-from waystation.memory.passages import render, tool_names
+from waystation.memory.passages import map_tool_names, render_message
 from waystation.plugins.offline.summary import build_summary_response
 
 FIXED = 6_000
@@ -38,7 +38,7 @@ Summariser = Callable[[str, int, int], str]
 """The summary of a conversation, within least and most tokens."""
 
 
-def condense(conversation: str, least: int, most: int) -> str:
+def summarise_offline(conversation: str, least: int, most: int) -> str:
     """What the built-in offline model makes of it: what was asked, kept, read and searched, and key sentences."""
     question = (
         f"Summarise this conversation in {least} to {most} tokens.\n<conversation>\n{conversation}\n</conversation>"
@@ -46,12 +46,12 @@ def condense(conversation: str, least: int, most: int) -> str:
     return build_summary_response(question, 2 * most).text
 
 
-def forget(*_: object) -> str:
+def summarise_nothing(*_: object) -> str:
     """The worst case: a summary that says nothing."""
     return "The work went on as planned."
 
 
-SUMMARISERS: dict[str, Summariser] = {"offline condensing": condense, "one that loses all": forget}
+SUMMARISERS: dict[str, Summariser] = {"offline condensing": summarise_offline, "one that loses all": summarise_nothing}
 
 
 class SummaryCall(NamedTuple):
@@ -61,13 +61,13 @@ class SummaryCall(NamedTuple):
     output: int
 
 
-def policy_of(strategy: Strategy = "window", window: int = WINDOW) -> CompactionPolicy:
+def build_policy(strategy: StrategyName = "window", window: int = WINDOW) -> CompactionPolicy:
     """The default but for the strategy: full at 75 % of the window, and half of that aimed for."""
     return CompactionPolicy(strategy=strategy, window=window, trigger=window * 3 // 4, target=window * 3 // 8)
 
 
 @dataclass
-class Engine:
+class CompactedTranscript:
     """One agent's transcript under a policy."""
 
     transcript: Transcript
@@ -112,34 +112,34 @@ class Engine:
 
     def _summarise(self, rung: SummariseDecision) -> bool:
         """Whether the summary passed the check."""
-        replaced = self.replaced(rung)
+        replaced = self.build_summary_input(rung)
         summary = self.summariser(replaced.text, *rung.summary_tokens)
         self.calls.append(SummaryCall(estimate_text(replaced.text), estimate_text(summary)))
         verdict = check_summary(summary, replaced)
-        if isinstance(verdict, Rejected):
+        if isinstance(verdict, RejectedSummary):
             return False
         record = SummaryRecord(
             id=rung.compaction_id,
             strategy=self.policy.strategy,
-            covered=rung.covered,
+            covered=rung.covered_ids,
             summary=build_summary_message(rung.compaction_id, verdict.text),
         )
         if STRATEGIES[self.policy.strategy].restores_files:
             said = {message.id: message for message in self.transcript.messages}
-            originals = [said[name] for name in rung.covered if name in said]
+            originals = [said[name] for name in rung.covered_ids if name in said]
             files = find_recently_read_files(originals, {READ: "name"})
             record = with_files(self.transcript, record, files, self.measure, self.policy.target)
         self.record(record)
         return True
 
-    def replaced(self, rung: SummariseDecision) -> SummaryCheckInput:
+    def build_summary_input(self, rung: SummariseDecision) -> SummaryCheckInput:
         """What a summary is to stand for, and what must not be lost of it."""
         said, shown = self.transcript.messages, self.shown
         return SummaryCheckInput(
-            text=rendered(rung.middle, shown),
+            text=render_messages(rung.middle, shown),
             tokens=rung.middle_tokens,
             room=rung.summary_tokens[1],
-            cap=self.policy.pin_cap,
+            cap=self.policy.max_pinned_tokens,
             constraints=extract_user_constraints(rung.middle),
             asked=extract_user_requests(rung.middle),
             decisions=extract_recorded_decisions(rung.middle),
@@ -148,7 +148,9 @@ class Engine:
         )
 
 
-def rendered(middle: tuple[Message, ...], shown: tuple[Message, ...]) -> str:
+def render_messages(middle: tuple[Message, ...], shown: tuple[Message, ...]) -> str:
     """The messages as a summariser reads them."""
-    names = tool_names(shown)
-    return "\n".join(message.text if is_summary_or_marker(message) else render(message, names) for message in middle)
+    names = map_tool_names(shown)
+    return "\n".join(
+        message.text if is_summary_or_marker(message) else render_message(message, names) for message in middle
+    )

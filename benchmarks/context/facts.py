@@ -13,14 +13,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
-from benchmarks.budgets.tables import show
-from benchmarks.context.conversations import SYLLABLES, Conversation, opened
-from benchmarks.context.engine import SUMMARISERS, Engine, policy_of
+from benchmarks.budgets.tables import print_table
+from benchmarks.context.conversations import SYLLABLES, Conversation, open_conversation
+from benchmarks.context.engine import SUMMARISERS, CompactedTranscript, build_policy
 from benchmarks.context.kept import all_text
-from benchmarks.context.survival import GENERATIONS, MEASURE, RUN, WINDOW, Recall
+from benchmarks.context.survival import GENERATIONS, MEASURE, RUN, WINDOW, HiddenPassageMemory
 from benchmarks.memory.conversations import ALSO_CALLED, FACTS, FIRMS, LOGS, PARTS, PROJECTS, REMARKS, REPLIES
 from benchmarks.memory.kinds import CHINESE_FACTS, CHINESE_FIRMS, CHINESE_PARTS, CHINESE_REMARKS, CHINESE_SITES
-from waystation.context.policy import Strategy
+from waystation.context.policy import StrategyName
 from waystation.context.strategies import STRATEGIES
 from waystation.context.transcript import Transcript
 from waystation.memory.embedders.local import WordLlamaEmbedder
@@ -49,7 +49,7 @@ HEAD = (
 )  # fmt: skip
 
 
-class Planted(NamedTuple):
+class PlantedFact(NamedTuple):
     """A line that says a fact, and a question for it in other words."""
 
     kind: str
@@ -59,12 +59,12 @@ class Planted(NamedTuple):
 
 
 @dataclass
-class Teller:
+class FactTeller:
     """Says facts, each once, and what nobody asks for."""
 
     chance: random.Random
-    conversation: Conversation = field(default_factory=opened)
-    planted: list[Planted] = field(default_factory=list[Planted])
+    conversation: Conversation = field(default_factory=open_conversation)
+    planted: list[PlantedFact] = field(default_factory=list[PlantedFact])
 
     def talk(self) -> None:
         """Two facts and two remarks."""
@@ -125,7 +125,7 @@ class Teller:
             self.conversation.user(self.chance.choice(CHINESE_REMARKS).format(**where))
 
     def _plant(self, kind: str, line: str, value: str, question: str) -> None:
-        self.planted.append(Planted(kind, line, value, question))
+        self.planted.append(PlantedFact(kind, line, value, question))
 
     def _facts(self, count: int, project: str = "") -> Iterator[tuple[str, dict[str, str]]]:
         while count:
@@ -164,16 +164,16 @@ class Teller:
         self.conversation.result("\n".join(lines))
 
 
-def told(seed: int) -> Teller:
+def tell_facts(seed: int) -> FactTeller:
     """Some 200 facts, 40 of each kind, one kind after the other all the time."""
-    teller = Teller(random.Random(seed))
+    teller = FactTeller(random.Random(seed))
     for _ in range(OF_EACH_KIND // 2):
         for tell in (teller.talk, teller.log, teller.code, teller.table, teller.chinese):
             tell()
     return teller
 
 
-class Fate(NamedTuple):
+class FactOutcome(NamedTuple):
     """Of one fact."""
 
     kind: str
@@ -187,37 +187,41 @@ class Fate(NamedTuple):
         return not (self.in_view or self.other_words)
 
 
-async def fates(teller: Teller, engine: Engine, recall: Recall) -> list[Fate]:
+async def compute_outcomes(
+    teller: FactTeller, engine: CompactedTranscript, recall: HiddenPassageMemory
+) -> list[FactOutcome]:
     """After ten generations: a tenth of the conversation is said, then the context is taken for full."""
     said, policy, hidden = teller.conversation.messages, engine.policy, set[str]()
     for number, message in enumerate(said, 1):
         engine.say(message)
         if number * GENERATIONS % len(said) >= GENERATIONS:
             continue
-        engine.policy = policy.for_crowd(MEASURE.request(engine.shown))
+        engine.policy = policy.for_too_many_messages(MEASURE.request(engine.shown))
         engine.compact()
         gone = {name for record in engine.transcript.compactions if record.type != "masked" for name in record.covered}
-        await recall.take_in(f"c{number}", [one for one in said if one.id in gone - hidden])
+        await recall.store_passages(f"c{number}", [one for one in said if one.id in gone - hidden])
         hidden |= gone
     there = all_text(engine.shown)
     return [
-        Fate(
+        FactOutcome(
             one.kind,
             one.line in there,
-            await recall.brings(one.line, one.line.replace(one.value, " ")),
-            await recall.brings(one.line, one.question),
+            await recall.can_recall_words(one.line, one.line.replace(one.value, " ")),
+            await recall.can_recall_words(one.line, one.question),
         )
         for one in teller.planted
     ]
 
 
-async def _row(summariser: str, strategy: Strategy) -> tuple[object, ...]:
-    teller, embedder = told(SEED), WordLlamaEmbedder()
+async def _row(summariser: str, strategy: StrategyName) -> tuple[object, ...]:
+    teller, embedder = tell_facts(SEED), WordLlamaEmbedder()
     with tempfile.TemporaryDirectory() as folder:
         memory = await QdrantEdgeMemory.open(Path(folder) / "memory", embedder.name, embedder.dimension)
         transcript = Transcript(run_id=RUN.run_id)
-        engine = Engine(transcript, policy_of(strategy, WINDOW), SUMMARISERS[summariser], measure=MEASURE)
-        found = await fates(teller, engine, Recall(memory, embedder))
+        engine = CompactedTranscript(
+            transcript, build_policy(strategy, WINDOW), SUMMARISERS[summariser], measure=MEASURE
+        )
+        found = await compute_outcomes(teller, engine, HiddenPassageMemory(memory, embedder))
         await memory.aclose()
     hidden = [one for one in found if not one.in_view]
     lost = [fmean(one.lost for one in found if one.kind == kind) for kind in KINDS]
@@ -237,4 +241,6 @@ async def _all() -> list[tuple[object, ...]]:
 
 def prove() -> None:
     """Print the table."""
-    show(f"Planted facts after {GENERATIONS} generations of compaction, window {WINDOW:,}", HEAD, asyncio.run(_all()))
+    print_table(
+        f"Planted facts after {GENERATIONS} generations of compaction, window {WINDOW:,}", HEAD, asyncio.run(_all())
+    )

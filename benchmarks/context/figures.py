@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from benchmarks.budgets.tables import show
-from benchmarks.context.conversations import generated
-from benchmarks.context.engine import MEASURE, Engine, condense, policy_of
+from benchmarks.budgets.tables import print_table
+from benchmarks.context.conversations import generate_transcript
+from benchmarks.context.engine import MEASURE, CompactedTranscript, build_policy, summarise_offline
 from waystation.config.presets import DEFAULT_AGENT_BUDGET
 from waystation.context.tokens import estimate_messages
 
@@ -17,16 +17,19 @@ HEAD = ("messages", "tokens", "published", "ours, by itself", "ours, when asked 
 
 def prove() -> None:
     """Print the table. Sizes are of the conversation, without system prompt and tools."""
-    policy = policy_of("window", WINDOW)
+    policy = build_policy("window", WINDOW)
     title = f"Tokens left, window {WINDOW:,}: full at {policy.trigger:,}, system prompt and tools included"
-    show(title, HEAD, [_row(messages, tokens, left) for (messages, tokens), left in PUBLISHED.items()])
+    print_table(title, HEAD, [_row(messages, tokens, left) for (messages, tokens), left in PUBLISHED.items()])
 
 
 def _row(messages: int, tokens: int, published: int | None) -> Sequence[object]:
-    by_itself, asked = (Engine(generated(messages, tokens), policy_of("window", WINDOW), condense) for _ in range(2))
+    by_itself, asked = (
+        CompactedTranscript(generate_transcript(messages, tokens), build_policy("window", WINDOW), summarise_offline)
+        for _ in range(2)
+    )
     said = estimate_messages(by_itself.shown)
     compacted = by_itself.make_room() > 0
-    asked.policy = asked.policy.for_crowd(MEASURE.request(asked.shown))
+    asked.policy = asked.policy.for_too_many_messages(MEASURE.request(asked.shown))
     asked.compact()
     return (
         messages,

@@ -8,7 +8,7 @@ from waystation.context.constraints import extract_user_constraints
 from waystation.context.transcript import Message
 
 
-class Kept(NamedTuple):
+class RetentionShares(NamedTuple):
     """Shares from 0 to 1."""
 
     pins: float
@@ -22,32 +22,36 @@ class Kept(NamedTuple):
     """1 where the latest message of the user's is there, byte for byte."""
 
     @property
-    def everything(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing was lost."""
         return min(self) == 1
 
 
-def kept(conversation: Conversation, shown: Sequence[Message], open_work: Iterable[str] = ()) -> Kept:
+def measure_retention(
+    conversation: Conversation, shown: Sequence[Message], open_work: Iterable[str] = ()
+) -> RetentionShares:
     """What the view shows of what must not be lost."""
     said = conversation.messages
     there = all_text(shown)
     waiting = said[-1:] if said[-1].tool_uses else []
     latest = [message for message in said if message.role == "user" and message.text][-1]
-    return Kept(
-        pins=share(message in shown for message in said if message.id in conversation.pinned),
-        constraints=share(demand in there for demand in extract_user_constraints(said)),
-        open_work=share([*(message in shown[-1:] for message in waiting), *(item in there for item in open_work)]),
+    return RetentionShares(
+        pins=compute_share(message in shown for message in said if message.id in conversation.pinned),
+        constraints=compute_share(demand in there for demand in extract_user_constraints(said)),
+        open_work=compute_share(
+            [*(message in shown[-1:] for message in waiting), *(item in there for item in open_work)]
+        ),
         latest=float(latest in shown),
     )
 
 
-def in_view(identifiers: Iterable[str], shown: Sequence[Message]) -> float:
+def compute_visible_share(identifiers: Iterable[str], shown: Sequence[Message]) -> float:
     """The share of identifiers that the view shows."""
     there = all_text(shown)
-    return share(identifier in there for identifier in identifiers)
+    return compute_share(identifier in there for identifier in identifiers)
 
 
-def share(found: Iterable[bool]) -> float:
+def compute_share(found: Iterable[bool]) -> float:
     """Of all, those that are true; of none, all."""
     answers = list(found)
     return sum(answers) / len(answers) if answers else 1.0

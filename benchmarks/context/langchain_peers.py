@@ -12,7 +12,7 @@ Peer = Callable[[], Callable[[], object]]
 """Makes its input anew, and what is to be timed of it."""
 
 
-def peers(messages: Sequence[Message], policy: CompactionPolicy) -> Mapping[str, Peer]:
+def build_peers(messages: Sequence[Message], policy: CompactionPolicy) -> Mapping[str, Peer]:
     """By name, under sizes like those of the policy."""
     try:
         core = importlib.import_module("langchain_core.messages")
@@ -23,7 +23,7 @@ def peers(messages: Sequence[Message], policy: CompactionPolicy) -> Mapping[str,
     model = fake.FakeListChatModel(responses=["The work went on as planned."])
 
     def trimming() -> Callable[[], object]:
-        said = converted(core, messages)
+        said = convert_messages(core, messages)
         return lambda: core.trim_messages(
             said,
             max_tokens=policy.target,
@@ -39,7 +39,7 @@ def peers(messages: Sequence[Message], policy: CompactionPolicy) -> Mapping[str,
         )
 
         def made() -> Callable[[], object]:
-            state = {"messages": converted(core, messages)}
+            state = {"messages": convert_messages(core, messages)}
             return lambda: summaries.before_model(state, None)
 
         return made
@@ -51,7 +51,7 @@ def peers(messages: Sequence[Message], policy: CompactionPolicy) -> Mapping[str,
     }
 
 
-def converted(core: ModuleType, messages: Sequence[Message]) -> list[object]:
+def convert_messages(core: ModuleType, messages: Sequence[Message]) -> list[object]:
     """The messages as LangChain has them: a message for each result."""
     said: list[object] = []
     for message in messages:

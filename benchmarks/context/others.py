@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from benchmarks.context.engine import MEASURE, WINDOW, Summariser, SummaryCall, rendered
-from waystation.context.pipeline import summary_length
+from benchmarks.context.engine import MEASURE, WINDOW, Summariser, SummaryCall, render_messages
+from waystation.context.pipeline import compute_summary_token_range
 from waystation.context.repair import split_into_units
 from waystation.context.tokens import estimate_messages, estimate_text
 from waystation.context.transcript import Message, ToolResult, build_user_message
@@ -18,7 +18,7 @@ CLEARED = "[Old tool result content cleared]"
 Units = Sequence[Sequence[Message]]
 
 
-class Following(Protocol):
+class ConversationPolicy(Protocol):
     """A policy with one conversation."""
 
     calls: list[SummaryCall]
@@ -39,7 +39,7 @@ class Following(Protocol):
 
 
 @dataclass
-class Uncompacted:
+class NoCompaction:
     """Everything is sent, always."""
 
     shown: list[Message] = field(default_factory=list[Message])
@@ -53,7 +53,7 @@ class Uncompacted:
 
 
 @dataclass
-class Summarising(Uncompacted):
+class SummarisingPolicy(NoCompaction):
     """From `percent` of the window on: `first` messages, a summary, and the last messages or the last share."""
 
     summariser: Summariser = field(kw_only=True)
@@ -70,8 +70,8 @@ class Summarising(Uncompacted):
         middle = tuple(message for unit in units[start:end] for message in unit)
         if not middle:
             return 0
-        text = rendered(middle, tuple(self.shown))
-        summary = self.summariser(text, *summary_length(estimate_messages(middle)))
+        text = render_messages(middle, tuple(self.shown))
+        summary = self.summariser(text, *compute_summary_token_range(estimate_messages(middle)))
         self.calls.append(SummaryCall(estimate_text(text), estimate_text(summary)))
         head, tail = ([message for unit in part for message in unit] for part in (units[:start], units[end:]))
         self.shown = [*head, build_user_message(f"summary-{len(self.calls)}", summary), *tail]
@@ -91,7 +91,7 @@ class Summarising(Uncompacted):
 
 
 @dataclass
-class Clearing(Uncompacted):
+class ClearingPolicy(NoCompaction):
     """From `trigger` tokens of a request on: every tool result but the last `keep` is replaced by a placeholder."""
 
     trigger: int = 30_000
@@ -114,11 +114,13 @@ def _cleared(message: Message) -> Message:
     return message if blocks == message.blocks else message.replace(blocks=blocks)
 
 
-def published(summariser: Summariser) -> dict[str, Following]:
+def build_published_policies(summariser: Summariser) -> dict[str, ConversationPolicy]:
     """By what they do."""
     return {
-        "from 92 %: all into a summary": Summarising(summariser=summariser, percent=92),
-        "from 50 %: the last 30 % stay": Summarising(summariser=summariser, percent=50, last_percent=30),
-        "from 75 %: the first and the last 3 stay": Summarising(summariser=summariser, percent=75, first=1, last=3),
-        "from 30k: old tool results are cleared": Clearing(),
+        "from 92 %: all into a summary": SummarisingPolicy(summariser=summariser, percent=92),
+        "from 50 %: the last 30 % stay": SummarisingPolicy(summariser=summariser, percent=50, last_percent=30),
+        "from 75 %: the first and the last 3 stay": SummarisingPolicy(
+            summariser=summariser, percent=75, first=1, last=3
+        ),
+        "from 30k: old tool results are cleared": ClearingPolicy(),
     }

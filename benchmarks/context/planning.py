@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from benchmarks.budgets.tables import show
-from benchmarks.context.conversations import REREADABLE, generated
-from benchmarks.context.engine import MEASURE, Engine, forget, policy_of
-from benchmarks.context.langchain_peers import peers
+from benchmarks.budgets.tables import print_table
+from benchmarks.context.conversations import REREADABLE, generate_transcript
+from benchmarks.context.engine import MEASURE, CompactedTranscript, build_policy, summarise_nothing
+from benchmarks.context.langchain_peers import build_peers
 from waystation.context.history import build_model_view, with_record
 from waystation.context.pipeline import SummariseDecision, select_next_stage
 from waystation.context.policy import CompactionPolicy
 from waystation.context.summary import build_summary_message
-from waystation.context.summary_validator import Accepted, SummaryCheckInput, check_summary
+from waystation.context.summary_validator import AcceptedSummary, SummaryCheckInput, check_summary
 from waystation.context.transcript import Message, SummaryRecord, Transcript
 from waystation.context.units import build_layout
 
@@ -37,23 +37,23 @@ the request: messages that they have just loaded for the first time, of a conver
 _T = TypeVar("_T")
 
 
-class Case(NamedTuple):
+class StoredConversation(NamedTuple):
     """A conversation that is just full, as it is stored."""
 
     stored: str
     policy: CompactionPolicy
 
     @property
-    def loaded(self) -> Transcript:
+    def load(self) -> Transcript:
         """Anew, so that nothing of an earlier round is kept."""
         return Transcript.model_validate_json(self.stored)
 
 
-def case_of(messages: int) -> Case:
+def build_case(messages: int) -> StoredConversation:
     """So many messages of 250 tokens."""
-    transcript = generated(messages, messages * TOKENS_A_MESSAGE)
+    transcript = generate_transcript(messages, messages * TOKENS_A_MESSAGE)
     window = MEASURE.request(transcript.messages) * 4 // 3 - 8
-    return Case(transcript.model_dump_json(), policy_of("window", window))
+    return StoredConversation(transcript.model_dump_json(), build_policy("window", window))
 
 
 def plan(transcript: Transcript, policy: CompactionPolicy) -> SummariseDecision:
@@ -65,15 +65,15 @@ def plan(transcript: Transcript, policy: CompactionPolicy) -> SummariseDecision:
 
 def check(replaced: SummaryCheckInput) -> str:
     """The summary with its ledger."""
-    verdict = check_summary(forget(), replaced)
-    assert isinstance(verdict, Accepted)
+    verdict = check_summary(summarise_nothing(), replaced)
+    assert isinstance(verdict, AcceptedSummary)
     return verdict.text
 
 
 def apply(transcript: Transcript, rung: SummariseDecision, text: str) -> tuple[Message, ...]:
     """The view with the record over the transcript."""
     summary = build_summary_message(rung.compaction_id, text)
-    record = SummaryRecord(id=rung.compaction_id, strategy="window", covered=rung.covered, summary=summary)
+    record = SummaryRecord(id=rung.compaction_id, strategy="window", covered=rung.covered_ids, summary=summary)
     return build_model_view(with_record(transcript, record))
 
 
@@ -96,18 +96,20 @@ class Clock:
         return {name: statistics.median(took) for name, took in self.took.items()}
 
 
-def ours(case: Case, clock: Clock) -> None:
+def measure_product(case: StoredConversation, clock: Clock) -> None:
     """One round of every part, each on a transcript that is new."""
-    transcript = case.loaded
+    transcript = case.load
     clock.measure("measure", lambda: MEASURE.request(build_model_view(transcript)))
     rung = clock.measure("plan", lambda: plan(transcript, case.policy))
-    replaced = clock.measure("text", lambda: Engine(transcript, case.policy, forget).replaced(rung))
+    replaced = clock.measure(
+        "text", lambda: CompactedTranscript(transcript, case.policy, summarise_nothing).build_summary_input(rung)
+    )
     text = clock.measure("check", lambda: check(replaced))
     clock.measure("apply", lambda: apply(transcript, rung, text))
     clock.measure("layout", lambda: build_layout(transcript))
 
 
-def growth(medians: Mapping[int, float]) -> float:
+def compute_growth_exponent(medians: Mapping[int, float]) -> float:
     """The exponent with which the time grows with the number of messages: the slope in logarithms."""
     x, y = [math.log(size) for size in medians], [math.log(took) for took in medians.values()]
     return statistics.linear_regression(x, y).slope
@@ -117,9 +119,9 @@ def prove() -> None:
     """Print both tables."""
     by_size: dict[int, dict[str, float]] = {}
     for size in SIZES:
-        case, clock = case_of(size), Clock()
+        case, clock = build_case(size), Clock()
         for _ in range(ROUNDS):
-            ours(case, clock)
+            measure_product(case, clock)
         by_size[size] = clock.medians
     _show_growth(by_size)
     _show_peers()
@@ -134,8 +136,10 @@ def _show_growth(by_size: Mapping[int, Mapping[str, float]]) -> None:
         (f"{size:,}", f"{size * TOKENS_A_MESSAGE:,}", *(f"{column[size]:.2f} ms" for column in columns.values()))
         for size in by_size
     ]
-    rows.append(("grows with the power", "", *(f"{growth(column):.2f}" for column in columns.values())))
-    show(
+    rows.append(
+        ("grows with the power", "", *(f"{compute_growth_exponent(column):.2f}" for column in columns.values()))
+    )
+    print_table(
         f"Planning and applying a compaction, strategy `window`: median of {ROUNDS} rounds, processor time",
         ("messages", "tokens", *(PARTS.get(name, name) for name in columns)),
         rows,
@@ -145,10 +149,10 @@ def _show_growth(by_size: Mapping[int, Mapping[str, float]]) -> None:
 
 
 def _show_peers() -> None:
-    case, clock = case_of(COMPARED), Clock()
-    found = peers(case.loaded.messages, case.policy)
+    case, clock = build_case(COMPARED), Clock()
+    found = build_peers(case.load.messages, case.policy)
     for _ in range(ROUNDS):
-        ours(case, clock)
+        measure_product(case, clock)
         for name, peer in found.items():
             work = peer()
             clock.measure(name, work)
@@ -164,6 +168,6 @@ def _show_peers() -> None:
         (name, f"{ms:.2f} ms", *(f"{ms / own:.2f}" for own in mine.values()))
         for name, ms in {**mine, **{name: took[name] for name in found}}.items()
     ]
-    show(f"{COMPARED:,} messages, in turns", ("", "median", *(f"over {name}" for name in mine)), rows)
+    print_table(f"{COMPARED:,} messages, in turns", ("", "median", *(f"over {name}" for name in mine)), rows)
     if not found:
         print("\nLangChain is not installed: see benchmarks/README.md for the command that brings it.")

@@ -8,9 +8,9 @@ from waystation.context.tokens import estimate_message
 from waystation.context.transcript import Message
 from waystation.kernel.usage import Usage
 
-LIFE = 5 * 60
+CACHE_TTL = 5 * 60
 """Seconds that a prefix lives after it was written or last used."""
-LEAST_TOKENS = 1_024
+MIN_TOKENS = 1_024
 """A shorter prefix is never cached: published for models of the class that the runs are priced with."""
 LOOK_BACK = 20
 """Blocks before a mark at which the provider looks for a prefix that it knows."""
@@ -42,7 +42,7 @@ class PromptCache:
         ends = [self.fixed]
         for message in messages:
             ends.append(ends[-1] + estimate_message(message))
-        marks = [mark for mark in _marks(messages) if ends[mark] >= LEAST_TOKENS]
+        marks = [mark for mark in _marks(messages) if ends[mark] >= MIN_TOKENS]
         living = [prefix for prefix in self._known if prefix.dies > now]
         # Tuples compare by identity first: quick where nothing changed.
         standing = {
@@ -52,7 +52,7 @@ class PromptCache:
         written = max((ends[mark] for mark in marks), default=0)
         used = [tuple(messages[:mark]) for mark in marks]
         self._known = [prefix for prefix in living if prefix.messages not in used]
-        self._known += (_Prefix(prefix, now + LIFE) for prefix in used)
+        self._known += (_Prefix(prefix, now + CACHE_TTL) for prefix in used)
         return Usage(input=ends[-1] - written, cache_write=written - read, cache_read=read)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.budgets.tables import machine, show
+from benchmarks.budgets.tables import describe_machine, print_table
 from benchmarks.checkout import Checkout
 from benchmarks.live.documents import TOKENS, make_documents
-from benchmarks.live.figures import figures_of, rows_of
+from benchmarks.live.figures import build_rows, compute_figures
 from benchmarks.live.run import measure
 
 BUDGET = 600_000
@@ -36,12 +36,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = ["--budget", str(chosen.budget), *chosen.submit]
     size = sum(len(document.text.encode()) for document in documents)
     print(
-        f"{len(documents)} documents of {size:,} bytes, a budget of {chosen.budget:,} tokens: {machine()}", flush=True
+        f"{len(documents)} documents of {size:,} bytes, a budget of {chosen.budget:,} tokens: {describe_machine()}",
+        flush=True,
     )
     runs = [measure(checkout, documents, options, chosen.minutes * 60) for checkout in checkouts]
     day = datetime.now(UTC).date()
-    every = [figures_of(run, day) for run in runs]
-    show("The default run, as the provider saw it", ("", *(checkout.name for checkout in checkouts)), rows_of(every))
+    every = [compute_figures(run, day) for run in runs]
+    print_table(
+        "The default run, as the provider saw it", ("", *(checkout.name for checkout in checkouts)), build_rows(every)
+    )
     for refusal in {words for run in runs for words in run.refusals}:
         print(f"refused: {refusal}")
 

@@ -6,8 +6,8 @@ from datetime import date
 from typing import NamedTuple
 
 from benchmarks.live.model import ROLES, Role
-from benchmarks.live.provider import Recorded
-from benchmarks.live.run import Measured
+from benchmarks.live.provider import RecordedRequest
+from benchmarks.live.run import RunResult
 from waystation.kernel.usage import Usage
 from waystation.models.prices import load_published_prices
 from waystation.models.profiles import compute_cost_micro_usd
@@ -15,10 +15,10 @@ from waystation.models.profiles import compute_cost_micro_usd
 _TURNS: frozenset[Role] = frozenset({"research", "analysis", "writing"})
 
 
-class Figures(NamedTuple):
+class RunFigures(NamedTuple):
     """Of one run. Tokens, unless a name says otherwise."""
 
-    run: Measured
+    run: RunResult
     turns: int
     """Replies to agents."""
     thinking: int
@@ -67,12 +67,12 @@ class Figures(NamedTuple):
         return self.summaries / max(1, self.fresh)
 
 
-def figures_of(run: Measured, day: date) -> Figures:
+def compute_figures(run: RunResult, day: date) -> RunFigures:
     """The figures of a run, at the list prices of the day."""
     turns = [call for call in run.calls if call.role in _TURNS]
     whole = sum((call.usage for call in run.calls), Usage())
     fresh = sum(map(_fresh, run.calls))
-    return Figures(
+    return RunFigures(
         run=run,
         turns=len(turns),
         thinking=sum(call.thinking for call in run.calls),
@@ -93,7 +93,7 @@ def figures_of(run: Measured, day: date) -> Figures:
     )
 
 
-def rows_of(every: Sequence[Figures]) -> list[tuple[str, ...]]:
+def build_rows(every: Sequence[RunFigures]) -> list[tuple[str, ...]]:
     """The table: a figure a row, a run a column."""
     return [
         _row("task ended as", [f"{one.run.phase}, {one.run.sections} sections" for one in every]),
@@ -130,7 +130,7 @@ def _role_row(name: str, role: Role, every: Sequence[Mapping[Role, int]]) -> tup
     return _row(f"{name}, {role}", [_tokens(one.get(role)) for one in every])
 
 
-def _dollar_row(role: Role, every: Sequence[Figures]) -> tuple[str, ...]:
+def _dollar_row(role: Role, every: Sequence[RunFigures]) -> tuple[str, ...]:
     return _row(f"dollars, {role}", [f"${one.micro_usd.get(role, 0) / 1e6:.2f}" for one in every])
 
 
@@ -138,24 +138,24 @@ def _tokens(count: int | None) -> str:
     return "none" if count is None else f"{count:,}"
 
 
-def _fresh(call: Recorded) -> int:
+def _fresh(call: RecordedRequest) -> int:
     return call.usage.input + call.usage.cache_write + call.usage.output
 
 
-def _by_role(calls: Sequence[Recorded], *, least: bool) -> dict[Role, int]:
+def _by_role(calls: Sequence[RecordedRequest], *, least: bool) -> dict[Role, int]:
     found: dict[Role, list[int]] = defaultdict(list)
     for call in calls:
-        found[call.role].append(call.max_tokens if least else call.usage.prompt)
+        found[call.role].append(call.max_tokens if least else call.usage.prompt_tokens)
     return {role: min(values) if least else max(values) for role, values in found.items()}
 
 
-def _left_for_writing(calls: Sequence[Recorded], limit: int) -> int | None:
+def _left_for_writing(calls: Sequence[RecordedRequest], limit: int) -> int | None:
     """Calls before the writer's first one are those that were answered before it."""
     first = next((place for place, call in enumerate(calls) if call.role == "writing"), None)
     return None if first is None else limit - sum(map(_fresh, calls[:first]))
 
 
-def _dollars(calls: Sequence[Recorded], day: date) -> dict[Role, int]:
+def _dollars(calls: Sequence[RecordedRequest], day: date) -> dict[Role, int]:
     paid: dict[Role, int] = defaultdict(int)
     for call in calls:
         paid[call.role] += compute_cost_micro_usd(call.model, call.usage, day, load_published_prices()) or 0

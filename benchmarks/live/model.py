@@ -55,7 +55,7 @@ class Call(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Turn:
+class ScriptedTurn:
     """One reply: thinking of so many tokens, a sentence, and calls.
 
     `calls` takes how often this reply was cut by `max_tokens` so far, since a model writes less then.
@@ -66,11 +66,11 @@ class Turn:
     says: str = ""
 
 
-Script = Generator[Turn, Sequence[str], None]
+Script = Generator[ScriptedTurn, Sequence[str], None]
 """An agent's replies, one after another; takes the results of each reply's calls, in their order."""
 
 
-def role_of(body: Body) -> Role:
+def detect_role(body: Body) -> Role:
     """Whose request it is, by the tools that it offers; one without tools asks for a summary."""
     names = tool_names(body)
     found: Role | None = next((role for tool, role in _ROLE_BY_TOOL.items() if tool in names), None)
@@ -84,7 +84,7 @@ def tool_names(body: Body) -> tuple[str, ...]:
     return tuple(str(tool.get("name")) for tool in listed if isinstance(tool, dict))
 
 
-def filler(tokens: int, salt: int = 0) -> str:
+def build_filler(tokens: int, salt: int = 0) -> str:
     """Prose of about so many tokens."""
     words = cycle(_PROSE.split())
     length = tokens * BYTES_PER_TOKEN
@@ -92,13 +92,13 @@ def filler(tokens: int, salt: int = 0) -> str:
 
 
 @dataclass
-class Model:
+class ScriptedModel:
     """All agents of one task. Keeps what each is at."""
 
     documents: Sequence[Document]
     _taken: list[str] = field(default_factory=list[str])
 
-    def one_shot(self, role: Role, body: Body) -> Turn:
+    def one_shot(self, role: Role, body: Body) -> ScriptedTurn:
         """The reply to a request for a plan, a revision, a review or a summary."""
         names = tool_names(body)
         match role:
@@ -110,7 +110,7 @@ class Model:
             case "review":
                 return _fixed(900, Call("review_report", {"faults": []}))
             case _:
-                return Turn(400, lambda _: (), says=filler(SUMMARY_TOKENS))
+                return ScriptedTurn(400, lambda _: (), says=build_filler(SUMMARY_TOKENS))
 
     def script(self, role: Role, contract: str) -> Script:
         """What an agent does from its first turn on. `contract`: its first message."""
@@ -161,7 +161,7 @@ class Model:
             yield _fixed(360, *notes, _search(start))
             notes = []
         findings: list[JsonValue] = [_finding(document, line) for document, line in cited[:16]]
-        yield _fixed(1_000, Call("submit_findings", {"findings": findings, "open_questions": [filler(25)]}))
+        yield _fixed(1_000, Call("submit_findings", {"findings": findings, "open_questions": [build_filler(25)]}))
 
     def _analysis(self) -> Script:
         yield _fixed(500, *(Call("read_findings", {"step": part}) for part in PARTS))
@@ -171,13 +171,13 @@ class Model:
             reads = [Call(READS, {"name": document.name, "first_line": line, "last_line": last})]
             yield _fixed(500, *reads, _search(number))
         conclusions: list[JsonValue] = [_finding(document, 2) for document in self.documents[:12]]
-        analysis: Body = {"conclusions": conclusions, "contradictions": [filler(40)], "gaps": [filler(30)]}
+        analysis: Body = {"conclusions": conclusions, "contradictions": [build_filler(40)], "gaps": [build_filler(30)]}
         yield _fixed(1_500, Call("submit_analysis", analysis))
 
     def _writing(self) -> Script:
         yield _fixed(500, *(Call("read_findings", {"step": step}) for step in (ANALYSIS, *PARTS)))
         for number in range(1, _SECTIONS + 1):
-            yield Turn(450, lambda cuts, number=number: (self._section(number, cuts),))
+            yield ScriptedTurn(450, lambda cuts, number=number: (self._section(number, cuts),))
         yield _fixed(700, Call("submit_report", {"title": "What limits the harbours", "summary": self._paragraph(0)}))
 
     def _section(self, number: int, cuts: int) -> Call:
@@ -192,8 +192,8 @@ class Model:
         return " ".join(f"{document.lines[line - 1]} [{document.name}:{line}-{line}]" for line in chosen)
 
 
-def _fixed(thinking: int, *calls: Call) -> Turn:
-    return Turn(thinking, lambda _: calls)
+def _fixed(thinking: int, *calls: Call) -> ScriptedTurn:
+    return ScriptedTurn(thinking, lambda _: calls)
 
 
 def _search(number: int) -> Call:
@@ -219,7 +219,7 @@ def _after_reading(
 
 
 def _note(document: Document, line: int) -> Call:
-    said = f"{document.lines[line - 1]} It bears on the question because {filler(20, line)}"
+    said = f"{document.lines[line - 1]} It bears on the question because {build_filler(20, line)}"
     return Call("take_note", {"text": said, "document": document.name, "first_line": line, "last_line": line})
 
 

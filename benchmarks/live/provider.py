@@ -20,12 +20,12 @@ import httpx2
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from benchmarks.live.documents import BYTES_PER_TOKEN
-from benchmarks.live.model import READS, Body, Model, Role, Script, Turn, filler, role_of
+from benchmarks.live.model import READS, Body, Role, Script, ScriptedModel, ScriptedTurn, build_filler, detect_role
 from tests.end_to_end.messages_server import MessagesServer
-from tests.strict_server import StrictRequest, protocol_faults, unknown_fields
+from tests.strict_server import StrictRequest, find_protocol_errors, find_unknown_fields
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.messages_server import PrefixCache, build_error_response
-from waystation.models.anthropic.sse import events
+from waystation.models.anthropic.sse import iter_message_events
 from waystation.models.profiles import get_model_profile
 
 _BODY: TypeAdapter[Body] = TypeAdapter(Body)
@@ -37,7 +37,7 @@ _MARK = "cache_control"
 _AGENTS: frozenset[Role] = frozenset({"research", "analysis", "writing"})
 
 
-class Recorded(NamedTuple):
+class RecordedRequest(NamedTuple):
     """One answered request."""
 
     role: Role
@@ -62,7 +62,7 @@ class Recorded(NamedTuple):
     """Whether `max_tokens` cut the reply."""
 
 
-class Thought(NamedTuple):
+class ReturnedThinking(NamedTuple):
     """A thinking block that was sent back."""
 
     signature: str
@@ -75,7 +75,7 @@ class _Agent:
 
     role: Role
     script: Script
-    turn: Turn
+    turn: ScriptedTurn
     calls: list[str] = field(default_factory=list[str])
     """Ids of the calls of the newest reply."""
     cuts: int = 0
@@ -93,8 +93,8 @@ class Provider(MessagesServer):
     """Answers by the script of `model`, and keeps what it was asked."""
 
     delay: float = 0.0
-    script: Model = field(default_factory=lambda: Model(()))
-    calls: list[Recorded] = field(default_factory=list[Recorded])
+    script: ScriptedModel = field(default_factory=lambda: ScriptedModel(()))
+    calls: list[RecordedRequest] = field(default_factory=list[RecordedRequest])
     refusals: list[str] = field(default_factory=list[str])
     _cache: PrefixCache = field(default_factory=PrefixCache)
     _agents: dict[str, _Agent] = field(default_factory=dict[str, _Agent])
@@ -107,18 +107,18 @@ class Provider(MessagesServer):
         with self._lock:
             thoughts, read = read_thinking(request)
             if path.endswith("/count_tokens"):
-                return httpx2.Response(200, json={"input_tokens": PrefixCache().charge(read, _EPOCH).input})
+                return httpx2.Response(200, json={"input_tokens": PrefixCache().record_request(read, _EPOCH).input})
             if fault := _fault(request, thoughts):
                 self.refusals.append(fault)
                 return build_error_response(HTTPStatus.BAD_REQUEST, "invalid_request_error", fault)
             return self._answer(request, read, thoughts)
 
-    def count(self, body: bytes, began: float) -> None:
+    def record_answered(self, body: bytes, began: float) -> None:
         """Nothing: requests are recorded as they are answered."""
 
-    def _answer(self, request: Body, read: Body, thoughts: Sequence[Thought]) -> httpx2.Response:
-        usage = self._cache.charge(read, _EPOCH + self._replies * _REPLY_TIME)
-        role, name, agent = role_of(request), "", None
+    def _answer(self, request: Body, read: Body, thoughts: Sequence[ReturnedThinking]) -> httpx2.Response:
+        usage = self._cache.record_request(read, _EPOCH + self._replies * _REPLY_TIME)
+        role, name, agent = detect_role(request), "", None
         compacted, documents, errors, outdated = False, 0, 0, 0
         if role in _AGENTS:
             name = _agent_name(request)
@@ -147,7 +147,7 @@ class Provider(MessagesServer):
         dropped = sum(not thought.fits for thought in thoughts)
         model = str(request["model"])
         self.calls.append(
-            Recorded(
+            RecordedRequest(
                 role, name, model, most, usage, len(thoughts), dropped, outdated, compacted, documents, errors, cut
             )
         )
@@ -160,11 +160,11 @@ class Provider(MessagesServer):
         return agent
 
 
-def _fault(request: Body, thoughts: Sequence[Thought]) -> str:
+def _fault(request: Body, thoughts: Sequence[ReturnedThinking]) -> str:
     """What the API refuses; empty where it is fine."""
     try:
-        faults = protocol_faults(StrictRequest.model_validate(request, extra="ignore"))
-        if fault := next(chain(unknown_fields(request), faults), ""):
+        faults = find_protocol_errors(StrictRequest.model_validate(request, extra="ignore"))
+        if fault := next(chain(find_unknown_fields(request), faults), ""):
             return fault
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
@@ -174,10 +174,10 @@ def _fault(request: Body, thoughts: Sequence[Thought]) -> str:
     return ""
 
 
-def read_thinking(request: Body) -> tuple[list[Thought], Body]:
+def read_thinking(request: Body) -> tuple[list[ReturnedThinking], Body]:
     """The thinking that was sent back, and the request as the model reads it: without what does not fit."""
     prefix = _Prefix(request)
-    thoughts: list[Thought] = []
+    thoughts: list[ReturnedThinking] = []
     messages: list[JsonValue] = []
     for message in _objects(request["messages"]):
         kept: list[JsonValue] = []
@@ -186,7 +186,7 @@ def read_thinking(request: Body) -> tuple[list[Thought], Body]:
             fits = True
             if block["type"] == "thinking":
                 fits = str(block["signature"]).startswith(prefix.before_message)
-                thoughts.append(Thought(str(block["signature"]), fits))
+                thoughts.append(ReturnedThinking(str(block["signature"]), fits))
             if fits:
                 kept.append(block)
             prefix.add(block)
@@ -259,11 +259,11 @@ def _block_tokens(block: Body) -> int:
     return -(-len(str(said).encode()) // BYTES_PER_TOKEN)
 
 
-def _blocks(turn: Turn, cuts: int, request: Body, reply: int) -> list[Body]:
+def _blocks(turn: ScriptedTurn, cuts: int, request: Body, reply: int) -> list[Body]:
     """The whole reply. After it was cut, with less thinking."""
     blocks: list[Body] = []
     if "adaptive" in json.dumps(request.get("thinking")):
-        thinking = filler(max(40, turn.thinking >> (2 * cuts)), reply)
+        thinking = build_filler(max(40, turn.thinking >> (2 * cuts)), reply)
         blocks.append({"type": "thinking", "thinking": thinking, "signature": sign(request)})
     if turn.says:
         blocks.append({"type": "text", "text": turn.says})
@@ -292,7 +292,7 @@ def _streamed(model: str, reply: int, blocks: list[Body], usage: Usage, *, cut: 
         "usage": used,
     }
     headers = {"content-type": "text/event-stream; charset=utf-8"}
-    return httpx2.Response(200, headers=headers, content=b"".join(events(message)))
+    return httpx2.Response(200, headers=headers, content=b"".join(iter_message_events(message)))
 
 
 def _advance(agent: _Agent, results: Mapping[str, Body], *, compacted: bool) -> None:

@@ -15,9 +15,9 @@ from pydantic import JsonValue
 
 from benchmarks.checkout import Checkout
 from benchmarks.live.documents import Document
-from benchmarks.live.model import Model
-from benchmarks.live.provider import Provider, Recorded
-from tests.end_to_end.messages_server import serving
+from benchmarks.live.model import ScriptedModel
+from benchmarks.live.provider import Provider, RecordedRequest
+from tests.end_to_end.messages_server import run_server
 
 QUESTION = "What limits the harbours of the coast, by which figures, and where do the reports contradict each other?"
 _OVER = {"done", "partial", "cancelled", "failed"}
@@ -30,11 +30,11 @@ _STOP_SECONDS = 60
 Answer = dict[str, JsonValue]
 
 
-class Measured(NamedTuple):
+class RunResult(NamedTuple):
     """One run."""
 
     name: str
-    calls: Sequence[Recorded]
+    calls: Sequence[RecordedRequest]
     refusals: Sequence[str]
     phase: str
     """In which the task ended."""
@@ -47,7 +47,7 @@ class Measured(NamedTuple):
     seconds: float
 
 
-def settings_of(url: str) -> dict[str, str]:
+def build_settings(url: str) -> dict[str, str]:
     """Of every command of a run: the provider, and no pages."""
     return {"ANTHROPIC_API_KEY": "a-key-for-nobody", "ANTHROPIC_BASE_URL": url, "WAYSTATION_PAGES": "false"}
 
@@ -62,7 +62,7 @@ class _Platform:
         """A command. Raises CalledProcessError where it fails, and prints what it said."""
         done = subprocess.run(
             [*self.checkout.command, *arguments], cwd=self.checkout.root, text=True, capture_output=True, check=False,
-            env=self.checkout.environment(self.home, settings_of(self.url)), timeout=_COMMAND_SECONDS,
+            env=self.checkout.environment(self.home, build_settings(self.url)), timeout=_COMMAND_SECONDS,
         )  # fmt: skip
         if done.returncode not in {0, 3}:  # 3: there is no server yet, or the task did not end well
             print(done.stdout, done.stderr, file=sys.stderr)
@@ -83,12 +83,12 @@ class _Platform:
         return cast("Answer", json.loads(self.run(*arguments, "--json").stdout))
 
 
-def measure(checkout: Checkout, documents: Sequence[Document], options: Sequence[str], seconds: float) -> Measured:
+def measure(checkout: Checkout, documents: Sequence[Document], options: Sequence[str], seconds: float) -> RunResult:
     """Submit the question with these options of `submit`, and see it through. Raises TimeoutError."""
     began = time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="live-") as folder,
-        serving(Provider(script=Model(documents))) as provider,
+        run_server(Provider(script=ScriptedModel(documents))) as provider,
         _platform(checkout, Path(folder) / "home", provider.url) as platform,
     ):
         sources = Path(folder) / "documents"
@@ -101,7 +101,7 @@ def measure(checkout: Checkout, documents: Sequence[Document], options: Sequence
         report = platform.run("report", task).stdout if phase in {"done", "partial"} else ""
         sections = sum(line.startswith("## ") for line in report.splitlines())
         took = time.monotonic() - began
-        return Measured(checkout.name, tuple(provider.calls), provider.refusals, phase, grants, limit, sections, took)
+        return RunResult(checkout.name, tuple(provider.calls), provider.refusals, phase, grants, limit, sections, took)
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def _platform(checkout: Checkout, home: Path, url: str) -> Generator[_Platform]:
     platform, log = _Platform(checkout, home, url), home.with_name("dev.log")
     with log.open("wb") as said:
         dev = subprocess.Popen(
-            [*checkout.command, "dev"], cwd=checkout.root, env=checkout.environment(home, settings_of(url)),
+            [*checkout.command, "dev"], cwd=checkout.root, env=checkout.environment(home, build_settings(url)),
             stdin=subprocess.DEVNULL, stdout=said, stderr=said,
         )  # fmt: skip
     try:

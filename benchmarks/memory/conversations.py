@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from waystation.context.transcript import Message, Speaker, Text, ToolResult, ToolUse
+from waystation.context.transcript import Message, MessageRole, Text, ToolResult, ToolUse
 
 PROJECTS = (
     "Halden bridge", "Norvik terminal", "Quay 7", "the Alder tunnel", "Lindholm depot", "the Sorrel viaduct",
@@ -148,7 +148,7 @@ class Dialogue:
     messages: list[Message] = field(default_factory=list[Message])
     questions: list[Question] = field(default_factory=list[Question])
 
-    def say(self, role: Speaker, text: str) -> str:
+    def say(self, role: MessageRole, text: str) -> str:
         """One message; its id."""
         message = Message(id=f"m{len(self.messages) + 1}", role=role, blocks=(Text(text=text),))
         self.messages.append(message)
@@ -213,7 +213,7 @@ class Dialogue:
                 return choose(CAUSES)
 
 
-def dialogue(seed: int, facts: int = 120) -> Dialogue:
+def build_dialogue(seed: int, facts: int = 120) -> Dialogue:
     """A conversation of some six messages a fact: about 750 messages and 50,000 tokens as it stands."""
     conversation = Dialogue(random.Random(seed))
     chance = conversation.chance

@@ -13,7 +13,7 @@ from waystation.kernel.refs import RunRef
 from waystation.memory.archive import MemoryRecall, embed_passages
 from waystation.memory.embedders.local import NoEmbedder
 from waystation.memory.memory import Excerpt, MemoryQuery, Passage, extract_turns, select_excerpts
-from waystation.memory.passages import make_passages, render, tool_names
+from waystation.memory.passages import make_passages, map_tool_names, render_message
 from waystation.memory.ports import Embedder
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.privacy.policy import (
@@ -30,12 +30,12 @@ Cut = Callable[[Sequence[Message], dict[str, str]], tuple[Passage, ...]]
 """Messages and their redacted renderings become passages."""
 
 
-def windows(messages: Sequence[Message], texts: dict[str, str]) -> tuple[Passage, ...]:
+def cut_windows(messages: Sequence[Message], texts: dict[str, str]) -> tuple[Passage, ...]:
     """As compactions do it."""
     return make_passages(RUN, "c1", messages, texts, CREATED)
 
 
-def one_message_each(messages: Sequence[Message], texts: dict[str, str]) -> tuple[Passage, ...]:
+def cut_messages(messages: Sequence[Message], texts: dict[str, str]) -> tuple[Passage, ...]:
     """The baseline."""
     whole = make_passages(RUN, "c1", messages[:1], texts, CREATED)[0]
     return tuple(
@@ -53,7 +53,7 @@ def one_message_each(messages: Sequence[Message], texts: dict[str, str]) -> tupl
     )
 
 
-class MeaningAlone(MemoryRecall):
+class DenseOnlyRecall(MemoryRecall):
     """Without BM25."""
 
     async def search(self, query: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
@@ -64,7 +64,7 @@ class MeaningAlone(MemoryRecall):
 
 
 @dataclass(frozen=True)
-class Indexed:
+class IndexedDialogue:
     """A conversation in a memory of its own."""
 
     recollection: MemoryRecall
@@ -74,28 +74,28 @@ class Indexed:
     bytes: int
     """Of the passages' texts."""
 
-    async def found(self, question: Question, tokens: int) -> bool:
+    async def has_answer(self, question: Question, tokens: int) -> bool:
         """Whether so many tokens have the answer."""
         excerpts = await self.recollection.find(RUN, question.text, tokens)
         return any(self.evidence[question.text] in excerpt.text for excerpt in excerpts)
 
 
 @asynccontextmanager
-async def indexed(
+async def indexing_dialogue(
     dialogue: Dialogue,
     redactor: Redactor,
     embedder: Embedder,
-    cut: Cut = windows,
+    cut: Cut = cut_windows,
     kind: type[MemoryRecall] = MemoryRecall,
-) -> AsyncGenerator[Indexed]:
+) -> AsyncGenerator[IndexedDialogue]:
     """The conversation, as if one compaction had hidden all of it."""
-    names, messages = tool_names(dialogue.messages), dialogue.messages
-    rendered = [render(message, names) for message in messages]
+    names, messages = map_tool_names(dialogue.messages), dialogue.messages
+    rendered = [render_message(message, names) for message in messages]
     redacted = await redactor.redact(rendered, TextDestination.COMPRESSED, RUN.tenant)
     texts = {message.id: item.text for message, item in zip(messages, redacted, strict=True)}
     places = {message.id: place for place, message in enumerate(messages)}
     evidence = {
-        question.text: as_redacted(question.evidence, rendered[place], redacted[place])
+        question.text: find_redacted_words(question.evidence, rendered[place], redacted[place])
         for question in dialogue.questions
         for place in [places[question.message]]
     }
@@ -104,11 +104,11 @@ async def indexed(
         memory = await QdrantEdgeMemory.open(Path(folder) / "memory", embedder.name, embedder.dimension)
         await memory.upsert(await embed_passages(embedder, passages))
         size = sum(len(passage.text.encode()) for passage in passages)
-        yield Indexed(kind(memory, embedder, redactor), evidence, len(passages), size)
+        yield IndexedDialogue(kind(memory, embedder, redactor), evidence, len(passages), size)
         await memory.aclose()
 
 
-def as_redacted(words: str, text: str, redacted: RedactionResult) -> str:
+def find_redacted_words(words: str, text: str, redacted: RedactionResult) -> str:
     """The words as they stand in the redacted text: redacted by themselves they can become something else."""
     start = text.index(words)
     spans = [span for span in redacted.spans if span.end > start and span.start < start + len(words)]

@@ -22,7 +22,7 @@ RANK_OFFSET = 60
 FIRST_IDEOGRAPH = "\u2e80"
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """In small letters; each character of Chinese is one."""
     spaced = [
         character if character < FIRST_IDEOGRAPH and character.isalnum() else f" {character} "
@@ -35,16 +35,17 @@ class Bm25:
     """Of a few texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._counts = [Counter(words(text)) for text in texts]
+        self._counts = [Counter(split_words(text)) for text in texts]
         lengths = np.array([count.total() for count in self._counts])
         self._norms = SATURATION * (1 - BY_LENGTH + BY_LENGTH * lengths / max(1.0, float(lengths.mean())))
         self._with = Counter(word for count in self._counts for word in count)
 
-    def scores(self, question: str) -> list[float]:
+    def score(self, question: str) -> list[float]:
         """One a text."""
         every = len(self._counts)
         weights = {
-            word: math.log(1 + (every - self._with[word] + 0.5) / (self._with[word] + 0.5)) for word in words(question)
+            word: math.log(1 + (every - self._with[word] + 0.5) / (self._with[word] + 0.5))
+            for word in split_words(question)
         }
         return [
             sum(
@@ -67,14 +68,14 @@ class PlainMemory:
     """The first turn of each window."""
 
     @classmethod
-    async def of(cls, texts: Sequence[str], embedder: Embedder, step: int = 1) -> "PlainMemory":
+    async def from_texts(cls, texts: Sequence[str], embedder: Embedder, step: int = 1) -> "PlainMemory":
         """Of redacted messages; a window begins so many turns behind the one before. Raises MemoryUnavailable."""
         turns = [line for text in texts for line in text.split("\n") if line.strip()]
         starts = range(0, max(1, len(turns) - TURNS + step), step)
         windows = ["\n".join(turns[place : place + TURNS]) for place in starts]
         return cls(turns, embedder, Bm25(windows), await embedder.embed(windows), starts)
 
-    async def shown(self, question: str, tokens: int) -> list[str]:
+    async def search(self, question: str, tokens: int) -> list[str]:
         """The turns of the best windows that together have at most so many tokens. No turn counts twice."""
         chosen = set[int]()
         for window in [self.starts[place] for place in await self._ranked(question)]:
@@ -93,7 +94,7 @@ class PlainMemory:
             for place, vector in enumerate(self.vectors)
             if asked is not None and vector is not None
         }
-        by_words = {place: score for place, score in enumerate(self.bm25.scores(question)) if score > 0}
+        by_words = {place: score for place, score in enumerate(self.bm25.score(question)) if score > 0}
         fused = [0.0] * len(self.vectors)
         for scores in (by_words, by_meaning):  # what has no such score has no such rank either
             for rank, place in enumerate(sorted(scores, key=scores.__getitem__, reverse=True)):

@@ -5,12 +5,12 @@ from itertools import product
 
 import numpy as np
 
-from benchmarks.budgets.tables import show
-from benchmarks.memory.conversations import Dialogue, dialogue
-from benchmarks.memory.indexing import windows
+from benchmarks.budgets.tables import print_table
+from benchmarks.memory.conversations import Dialogue, build_dialogue
+from benchmarks.memory.indexing import cut_windows
 from waystation.memory.embedders.local import WordLlamaEmbedder
-from waystation.memory.memory import CALIBRATED, LEAST_RELEVANCE
-from waystation.memory.passages import render
+from waystation.memory.memory import COSINE_SCALES, MIN_RELEVANCE
+from waystation.memory.passages import render_message
 from waystation.memory.ports import Embedder
 
 SEEDS = (1, 2, 3)
@@ -29,7 +29,7 @@ POINTS = (5, 25, 50, 75, 95)
 HEAD = ("embedder", "pairs", "how many", *(f"{point} %" for point in POINTS), "mean", "shown")
 
 
-def cosines(
+def compute_cosines(
     conversation: Dialogue, asked: dict[str, tuple[float, ...]], passages: dict[str, tuple[float, ...]], *, own: bool
 ) -> list[float]:
     """Of each question of the conversation with the passages that answer it; or of any question with any passage."""
@@ -44,23 +44,25 @@ def cosines(
     ]
 
 
-async def vectors(embedder: Embedder, texts: list[str]) -> dict[str, tuple[float, ...]]:
+async def embed_texts(embedder: Embedder, texts: list[str]) -> dict[str, tuple[float, ...]]:
     """By text, of those that have one."""
     made = zip(texts, await embedder.embed(texts), strict=True)
     return {text: vector for text, vector in made if vector is not None}
 
 
-async def measured(embedder: Embedder) -> tuple[list[float], list[float]]:
+async def measure_cosines(embedder: Embedder) -> tuple[list[float], list[float]]:
     """The cosines of what belongs together, and of what does not."""
     related, unrelated = list[float](), list[float]()
-    strangers = await vectors(embedder, [form.format(what=what) for form, what in product(ASKED, SUBJECTS)])
+    strangers = await embed_texts(embedder, [form.format(what=what) for form, what in product(ASKED, SUBJECTS)])
     for seed in SEEDS:
-        conversation = dialogue(seed)
-        texts = {message.id: render(message, {}) for message in conversation.messages}
-        passages = await vectors(embedder, [passage.indexed for passage in windows(conversation.messages, texts)])
-        own = await vectors(embedder, [question.text for question in conversation.questions])
-        related += cosines(conversation, own, passages, own=True)
-        unrelated += cosines(conversation, strangers, passages, own=False)
+        conversation = build_dialogue(seed)
+        texts = {message.id: render_message(message, {}) for message in conversation.messages}
+        passages = await embed_texts(
+            embedder, [passage.index_text for passage in cut_windows(conversation.messages, texts)]
+        )
+        own = await embed_texts(embedder, [question.text for question in conversation.questions])
+        related += compute_cosines(conversation, own, passages, own=True)
+        unrelated += compute_cosines(conversation, strangers, passages, own=False)
     return related, unrelated
 
 
@@ -68,9 +70,9 @@ def prove() -> None:
     """Print the table."""
     embedder = WordLlamaEmbedder()
     rows: list[tuple[object, ...]] = []
-    scale = CALIBRATED[embedder.name]
-    for pairs, found in zip(("related", "unrelated"), asyncio.run(measured(embedder)), strict=True):
+    scale = COSINE_SCALES[embedder.name]
+    for pairs, found in zip(("related", "unrelated"), asyncio.run(measure_cosines(embedder)), strict=True):
         points = [f"{value:.2f}" for value in np.percentile(found, POINTS)]
-        shown = sum(scale.relevance(value) >= LEAST_RELEVANCE for value in found) / len(found)
+        shown = sum(scale.relevance(value) >= MIN_RELEVANCE for value in found) / len(found)
         rows.append((embedder.name, pairs, f"{len(found):,}", *points, f"{np.mean(found):.3f}", f"{shown:.1%}"))
-    show("Cosines, and what is shown of it at a relevance of 0.3", HEAD, rows)
+    print_table("Cosines, and what is shown of it at a relevance of 0.3", HEAD, rows)

@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 from qdrant_client import AsyncQdrantClient
 
-from benchmarks.budgets.tables import show
+from benchmarks.budgets.tables import print_table
 from benchmarks.memory.conversations import PARTS, PROJECTS, REMARKS
 from benchmarks.memory.indexing import CREATED, RUN
-from waystation.memory.archive import EMBEDDED_AT_ONCE
+from waystation.memory.archive import EMBEDDING_BATCH
 from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Passage
 from waystation.memory.ports import Memory
-from waystation.memory.qdrant.collection import QdrantServer
+from waystation.memory.qdrant.collection import QdrantServerConfig
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.memory.qdrant.points import EmbeddingSpec
 from waystation.memory.qdrant.server import QdrantServerMemory
@@ -47,8 +47,8 @@ def _vector(chance: np.random.Generator) -> tuple[float, ...]:
 def _batches(count: int) -> Iterator[list[EmbeddedPassage]]:
     """Passages of about 600 characters, in twenty sessions of one tenant, made as they are needed."""
     chance, numbers = random.Random(1), np.random.default_rng(1)
-    for first in range(0, count, EMBEDDED_AT_ONCE):
-        places = range(first, min(count, first + EMBEDDED_AT_ONCE))
+    for first in range(0, count, EMBEDDING_BATCH):
+        places = range(first, min(count, first + EMBEDDING_BATCH))
         yield [EmbeddedPassage(passage=_passage(place, chance), dense=_vector(numbers)) for place in places]
 
 
@@ -104,7 +104,7 @@ async def _local(count: int) -> Speed:
     with TemporaryDirectory() as folder:
         embedding = EmbeddingSpec(embedder="random", dimension=DIMENSION)
         client = AsyncQdrantClient(path=folder)
-        memory = QdrantServerMemory(client, QdrantServer(url="http://local"), embedding)
+        memory = QdrantServerMemory(client, QdrantServerConfig(url="http://local"), embedding)
         speed = await _measured(memory, count, LOCAL_QUERIES)
         await memory.aclose()
         return speed
@@ -125,7 +125,7 @@ def prove() -> None:
     (_, _, local), (_, _, edge), *_ = speeds
     ratio = (edge.upserts / local.upserts, local.p50_ms / edge.p50_ms, local.p99_ms / edge.p99_ms)
     rows.append(("embedded, times as fast", f"{LOCAL_SIZE:,}", *(f"{times:,.0f}" for times in ratio)))
-    show(f"Speed, {DIMENSION} dimensions, batches of {EMBEDDED_AT_ONCE}, {SESSIONS} sessions", HEAD, rows)
+    print_table(f"Speed, {DIMENSION} dimensions, batches of {EMBEDDING_BATCH}, {SESSIONS} sessions", HEAD, rows)
 
 
 async def _awaited(measured: Awaitable[Speed]) -> Speed:

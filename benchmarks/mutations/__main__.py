@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.budgets.tables import show
+from benchmarks.budgets.tables import print_table
 from benchmarks.mutations.table import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ FAILED = 1
 """What pytest exits with where tests ran and some failed. Anything but this and success proves nothing."""
 
 
-def source_of(mutation: Mutation, root: Path = ROOT) -> Path:
+def find_source(mutation: Mutation, root: Path = ROOT) -> Path:
     """The one file that has the text to replace, once. Raises LookupError."""
     place = root / mutation.place
     files = [place] if place.is_file() else sorted(place.rglob("*.py"))
@@ -32,19 +32,19 @@ def source_of(mutation: Mutation, root: Path = ROOT) -> Path:
     return next(file for file, times in found.items() if times)
 
 
-def misfits() -> list[str]:
+def find_stale_mutations() -> list[str]:
     """What of the table does not fit the code any more."""
     wrong: list[str] = []
     for mutation in MUTATIONS:
         try:
-            source_of(mutation)
+            find_source(mutation)
         except LookupError as error:
             wrong.append(str(error))
         wrong += [f"there is no {test}" for test in mutation.tests if not (ROOT / test.partition("::")[0]).is_file()]
     return wrong
 
 
-def passing(root: Path, tests: Sequence[str]) -> bool:
+def do_tests_pass(root: Path, tests: Sequence[str]) -> bool:
     """Whether the tests pass there. Raises RuntimeError where they cannot be run."""
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0", *tests]
     run = subprocess.run(
@@ -57,11 +57,11 @@ def passing(root: Path, tests: Sequence[str]) -> bool:
 
 def is_killed(mutation: Mutation, root: Path) -> bool:
     """Whether a test fails under it; the tree is as before then."""
-    source = source_of(mutation, root)
+    source = find_source(mutation, root)
     before = source.read_text(encoding="utf-8")
     try:
         _write(source, before.replace(mutation.old, mutation.new))
-        return not passing(root, mutation.tests)
+        return not do_tests_pass(root, mutation.tests)
     finally:
         _write(source, before)
 
@@ -79,7 +79,7 @@ def main(areas: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as made:
         tree = Path(made) / "tree"
         shutil.copytree(ROOT, tree, ignore=NOT_COPIED)
-        if not passing(tree, sorted({test for mutation in chosen for test in mutation.tests})):
+        if not do_tests_pass(tree, sorted({test for mutation in chosen for test in mutation.tests})):
             sys.exit("the tests fail without any mutation, so that nothing can be told")
         rows: list[tuple[object, ...]] = []
         for mutation in chosen:
@@ -88,12 +88,12 @@ def main(areas: Sequence[str]) -> None:
             rows.append((mutation.area, mutation.broken, result, f"{time.perf_counter() - start:.0f} s"))
             print(*rows[-1], sep=" | ", file=sys.stderr, flush=True)
     survived = sum("SURVIVED" in row for row in rows)
-    show(f"{len(rows)} mutations, {survived} survived", ("area", "what is broken", "result", "took"), rows)
+    print_table(f"{len(rows)} mutations, {survived} survived", ("area", "what is broken", "result", "took"), rows)
     sys.exit(survived > 0)
 
 
 if __name__ == "__main__":
-    if wrong := misfits():
+    if wrong := find_stale_mutations():
         sys.exit("\n".join(["the table does not fit the code:", *wrong]))
     names = sys.argv[1:]
     if names != ["--check"]:

@@ -78,8 +78,8 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "a charge counts once for each attempt", "waystation/agents/run_repository.py",
-        "    if not await add_once(connection, charges, row):\n        return False\n",
-        "    await add_once(connection, charges, row)\n", TRANSCRIPTS,
+        "    if not await insert_if_absent(connection, charges, row):\n        return False\n",
+        "    await insert_if_absent(connection, charges, row)\n", TRANSCRIPTS,
     ),
     Mutation(
         "ledger", "an ask is answered with money again", "waystation/tasks",
@@ -129,13 +129,13 @@ MUTATIONS = (
     ),
     Mutation(
         "fences", "an outcome needs no fence", "waystation/agents/run_repository.py",
-        "        await hold(connection, fence)\n        if await add_once(connection, outcomes",
-        "        if await add_once(connection, outcomes", TRANSCRIPTS,
+        "        await hold(connection, fence)\n        if await insert_if_absent(connection, outcomes",
+        "        if await insert_if_absent(connection, outcomes", TRANSCRIPTS,
     ),
     Mutation(
         "fences", "a tool that must not be repeated is", "waystation/agents/run_repository.py",
-        "        return await add_once(connection, tool_intents, row)",
-        "        await add_once(connection, tool_intents, row)\n        return True", TRANSCRIPTS,
+        "        return await insert_if_absent(connection, tool_intents, row)",
+        "        await insert_if_absent(connection, tool_intents, row)\n        return True", TRANSCRIPTS,
     ),
     Mutation(
         "fences", "a lost subagent writes on", "workflows",
@@ -286,7 +286,7 @@ MUTATIONS = (
     ),
     Mutation(
         "approvals", "anybody answers as what was authorised in advance", "waystation/tasks/approvals.py",
-        "if by.strip().lower() == IN_ADVANCE:", "if False:", APPROVALS,
+        "if by.strip().lower() == AUTHORISED_IN_ADVANCE:", "if False:", APPROVALS,
     ),
     # ------------------------------------------------------------------------------------------------- citations
     Mutation(
@@ -305,7 +305,7 @@ MUTATIONS = (
     ),
     Mutation(
         "citations", "a placeholder stands for whole pages", "waystation/documents/citations.py",
-        "placeholders * (MOST_REPLACED - 1)", "placeholders * 10_000", CITATIONS,
+        "placeholders * (MAX_PLACEHOLDER_GAP - 1)", "placeholders * 10_000", CITATIONS,
     ),
     Mutation(
         "citations", "a citation that holds is called outdated", "waystation/reports/publisher.py",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.privacy.values import KEPT, PRIVATE, TYPES, Values
+from benchmarks.privacy.values import KEPT, PRIVATE, TYPES, ValueGenerator
 
 CHAT = (
     "Please write to {PERSON} at {EMAIL} before {day}, the deadline of order {order}.",
@@ -83,12 +83,12 @@ class Sentence:
 
 def sentences(count: int, seed: int) -> Iterator[Sentence]:
     """As many sentences, the templates in turn."""
-    values = Values(seed)
+    values = ValueGenerator(seed)
     for number in range(count):
         yield _filled(TEMPLATES[number % len(TEMPLATES)], values)
 
 
-def _filled(template: str, values: Values) -> Sentence:
+def _filled(template: str, values: ValueGenerator) -> Sentence:
     text, labels, position = "", list[Label](), 0
     for slot in _SLOT.finditer(template):
         text += _plain(template[position : slot.start()])

@@ -31,7 +31,7 @@ class Finder(Protocol):
     def find(self, texts: Sequence[str]) -> list[list[Find]]: ...
 
 
-class Ours:
+class WaystationFinder:
     """This project's redactor, without what it remembers from text to text: a new one each time."""
 
     def __init__(self, place: TextDestination) -> None:
@@ -62,7 +62,7 @@ THEIR_TYPES = {
 }
 
 
-class PresidioAsItComes:
+class DefaultPresidioFinder:
     """Presidio's default recognisers and pipeline, with the same spaCy model, and what it counts as found."""
 
     name = "Presidio as it comes"

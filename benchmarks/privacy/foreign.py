@@ -11,20 +11,20 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.budgets.tables import show
-from benchmarks.privacy.finders import Ours
-from benchmarks.privacy.gitleaks import Written, examples_of
+from benchmarks.budgets.tables import print_table
+from benchmarks.privacy.finders import WaystationFinder
+from benchmarks.privacy.gitleaks import RuleExample, load_examples
 from waystation.privacy.policy import TextDestination
 
 _SHOWN = 160
 
 
-class DetectSecrets:
+class DetectSecretsScanner:
     """All plugins of detect-secrets with their defaults and filters, as it scans files."""
 
     name = "detect-secrets"
 
-    def found_in(self, texts: Sequence[str]) -> list[bool]:
+    def has_secret(self, texts: Sequence[str]) -> list[bool]:
         """For each text, as a file of its own, whether there is a secret in it."""
         from detect_secrets import SecretsCollection  # pyright: ignore # noqa: PLC0415 - not a dependency
         from detect_secrets.settings import default_settings  # pyright: ignore # noqa: PLC0415
@@ -40,14 +40,17 @@ class DetectSecrets:
             return found
 
 
-class Redaction:
+class WaystationScanner:
     """What we replace as a secret in a tool's result."""
 
     name = "waystation"
 
-    def found_in(self, texts: Sequence[str]) -> list[bool]:
+    def has_secret(self, texts: Sequence[str]) -> list[bool]:
         """For each text, whether there is a secret in it."""
-        return [any(find.type == "SECRET" for find in finds) for finds in Ours(TextDestination.TOOL_RESULT).find(texts)]
+        return [
+            any(find.type == "SECRET" for find in finds)
+            for finds in WaystationFinder(TextDestination.TOOL_RESULT).find(texts)
+        ]
 
 
 def prove(arguments: Sequence[str]) -> None:
@@ -57,12 +60,15 @@ def prove(arguments: Sequence[str]) -> None:
     parser.add_argument("--missed", action="store_true")
     options = parser.parse_args(arguments)
     try:
-        examples = list(dict.fromkeys(examples_of(options.gitleaks)))
+        examples = list(dict.fromkeys(load_examples(options.gitleaks)))
     except FileNotFoundError as error:
         parser.error(str(error))
     rows = list[tuple[object, ...]]()
-    for finder in (Redaction(), *([DetectSecrets()] if importlib.util.find_spec("detect_secrets") else [])):
-        found = finder.found_in([example.text for example in examples])
+    for finder in (
+        WaystationScanner(),
+        *([DetectSecretsScanner()] if importlib.util.find_spec("detect_secrets") else []),
+    ):
+        found = finder.has_secret([example.text for example in examples])
         missed = [e for e, is_found in zip(examples, found, strict=True) if e.is_secret and not is_found]
         wrong = [e for e, is_found in zip(examples, found, strict=True) if is_found and not e.is_secret]
         there = sum(example.is_secret for example in examples)
@@ -72,10 +78,10 @@ def prove(arguments: Sequence[str]) -> None:
             _list(f"{finder.name}: missed", missed)
             _list(f"{finder.name}: found where nothing is", wrong)
     head = ("who", "with a secret", "found in", "without one", "found in")
-    show("Written examples of the rules of gitleaks", head, rows)
+    print_table("Written examples of the rules of gitleaks", head, rows)
 
 
-def _list(title: str, examples: Sequence[Written]) -> None:
+def _list(title: str, examples: Sequence[RuleExample]) -> None:
     print(f"\n{title}:")
     for example in examples:
         print(f"- {example.rule}: {example.text[:_SHOWN]!r}")

@@ -9,11 +9,11 @@ from functools import partial
 
 import spacy
 
-from benchmarks.budgets.tables import show
+from benchmarks.budgets.tables import print_table
 from benchmarks.privacy.corpus import Sentence, sentences
-from benchmarks.privacy.finders import KEY, Finder, Ours, PresidioAsItComes
-from benchmarks.privacy.score import Score, scored
-from waystation.plugins.redaction.engines import chunk_spans
+from benchmarks.privacy.finders import KEY, DefaultPresidioFinder, Finder, WaystationFinder
+from benchmarks.privacy.score import Score, score_finder
+from waystation.plugins.redaction.engines import iter_chunk_spans
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import ENGLISH_MODEL
 from waystation.privacy.policy import TextDestination
@@ -30,19 +30,21 @@ SPEED_PLACES = (TextDestination.TOOL_RESULT, TextDestination.COMPRESSED)
 def prove() -> None:
     """Print the tables. Raises AssertionError where something that must stay was replaced."""
     corpus = list(sentences(COUNT, SEED))
-    ours, theirs = (_scored(finder, corpus) for finder in (Ours(TextDestination.COMPRESSED), PresidioAsItComes()))
+    ours, theirs = (
+        _scored(finder, corpus) for finder in (WaystationFinder(TextDestination.COMPRESSED), DefaultPresidioFinder())
+    )
     rows = [(type_, ours.there[type_], *_of(ours, type_), *_of(theirs, type_)) for type_ in sorted(ours.there)]
     head = ("type", "there", "recall", "precision", "F1", "Presidio's recall", "precision", "F1")
-    show(f"Found in {COUNT:,} sentences, seed {SEED}", head, rows)
+    print_table(f"Found in {COUNT:,} sentences, seed {SEED}", head, rows)
     kept = [(kind, f"{ours.kept[kind]:,}", ours.touched[kind], theirs.touched[kind]) for kind in sorted(ours.kept)]
     total = ("**all**", f"{ours.kept.total():,}", ours.wrongly_replaced, theirs.wrongly_replaced)
-    show("Wrongly replaced", ("what must stay", "there", "ours", "Presidio as it comes"), [*kept, total])
+    print_table("Wrongly replaced", ("what must stay", "there", "ours", "Presidio as it comes"), [*kept, total])
     assert ours.wrongly_replaced == 0, ours.touched
     _speed([sentence.text for sentence in corpus])
 
 
 def _scored(finder: Finder, corpus: Sequence[Sentence]) -> Score:
-    return scored(corpus, finder.find([sentence.text for sentence in corpus]))
+    return score_finder(corpus, finder.find([sentence.text for sentence in corpus]))
 
 
 def _of(score: Score, type_: str) -> tuple[str, str, str]:
@@ -52,8 +54,8 @@ def _of(score: Score, type_: str) -> tuple[str, str, str]:
 def _speed(texts: Sequence[str]) -> None:
     """One long text, as documents and histories are. Presidio gets it in chunks: whole it takes many times as long."""
     whole = ["\n".join(texts)[:SPEED_CHARACTERS]]
-    size, chunks = len(whole[0]), [whole[0][start:end] for start, end in chunk_spans(whole[0])]
-    patterns, everything = PresidioAsItComes(patterns_only=True), PresidioAsItComes()
+    size, chunks = len(whole[0]), [whole[0][start:end] for start, end in iter_chunk_spans(whole[0])]
+    patterns, everything = DefaultPresidioFinder(patterns_only=True), DefaultPresidioFinder()
     timed = {
         "secrets and identifiers": (
             _best(lambda: _ours(whole, TextDestination.TOOL_RESULT)),
@@ -65,7 +67,7 @@ def _speed(texts: Sequence[str]) -> None:
         (what, f"{size / ours:,.0f}", f"{size / theirs:,.0f}", f"{theirs / ours:.1f}")
         for what, (ours, theirs) in timed.items()
     ]
-    show(f"Characters a second, {size:,} in one text", ("what", "ours", "Presidio as it comes", "times"), rows)
+    print_table(f"Characters a second, {size:,} in one text", ("what", "ours", "Presidio as it comes", "times"), rows)
     ceiling = _ner(chunks)
     names = timed["names too"][0]
     print(
@@ -82,7 +84,7 @@ def _by_processes(whole: Sequence[str]) -> None:
         speeds = [len(whole[0]) / _best(partial(_ours, whole, place, processes)) for place in SPEED_PLACES]
         rows.append((str(processes) if processes else "none", *(f"{speed:,.0f}" for speed in speeds)))
     head = ("child processes", "secrets and identifiers", "names too")
-    show(f"Characters a second by processes, on {os.cpu_count()} cores", head, rows)
+    print_table(f"Characters a second by processes, on {os.cpu_count()} cores", head, rows)
 
 
 def _best(work: Callable[[], float | object]) -> float:

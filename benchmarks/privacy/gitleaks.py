@@ -19,7 +19,7 @@ _BEGINS = (("[", "]", "string", "{"), ("append", "("))
 """What stands behind `tps =` where examples are written out."""
 
 
-class Written(NamedTuple):
+class RuleExample(NamedTuple):
     """A text of a rule's examples."""
 
     rule: str
@@ -27,7 +27,7 @@ class Written(NamedTuple):
     is_secret: bool
 
 
-def examples_of(folder: Path) -> Iterator[Written]:
+def load_examples(folder: Path) -> Iterator[RuleExample]:
     """Those of all rules in a module's folder. Raises FileNotFoundError where it is none."""
     rules = folder / "cmd" / "generate" / "config" / "rules"
     if not rules.is_dir():
@@ -36,7 +36,7 @@ def examples_of(folder: Path) -> Iterator[Written]:
         if not file.name.endswith("_test.go"):
             tokens = [match for match in _TOKENS.finditer(file.read_text(encoding="utf-8")) if match.lastgroup]
             words = [(str(match.lastgroup), match[0]) for match in tokens]
-            yield from (Written(file.stem, text, is_secret) for text, is_secret in _in(words))
+            yield from (RuleExample(file.stem, text, is_secret) for text, is_secret in _in(words))
 
 
 def _in(tokens: Sequence[tuple[str, str]]) -> Iterator[tuple[str, bool]]:

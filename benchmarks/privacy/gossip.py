@@ -19,13 +19,13 @@ from waystation.testing import make_scripted_response
 Move = tuple[str, dict[str, JsonValue]]
 PAGE_LINES = 20
 NOTED_LINES = 6
-MOST_CITED = 6
+MAX_CITED = 6
 _DOCUMENT = re.compile(r"^- (.+) \((\d+) lines\)$", re.MULTILINE)
 PROMPT_TOKENS, REPLY_TOKENS = 400, 50
 
 
 @dataclass
-class Gossip:
+class LeakingModel:
     """A `ChatModel` that plays planner, agents and summariser of one task over these documents."""
 
     secrets: Sequence[Sentence]
@@ -116,5 +116,5 @@ class Gossip:
         yield "submit_report", {"title": "What was found", "summary": next(self._said)}
 
     def _finding(self) -> JsonValue:
-        cited = itertools.islice(self.documents, MOST_CITED)
+        cited = itertools.islice(self.documents, MAX_CITED)
         return {"claim": next(self._said), "citations": [f"[{name}:1-1]" for name in cited]}

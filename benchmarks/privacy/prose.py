@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.budgets.tables import show
-from benchmarks.privacy.finders import Find, Finder, Ours, PresidioAsItComes
+from benchmarks.budgets.tables import print_table
+from benchmarks.privacy.finders import DefaultPresidioFinder, Find, Finder, WaystationFinder
 from waystation.privacy.policy import NAME_TYPES, TextDestination
 
 _NAME = re.compile(r"⟦([^⟧]*)⟧")
@@ -25,7 +25,7 @@ class Prose(NamedTuple):
     names: tuple[tuple[int, int], ...]
 
 
-class Tally(NamedTuple):
+class FinderScore(NamedTuple):
     """What one finder made of the sentences."""
 
     found: Sequence[str]
@@ -37,12 +37,12 @@ class Tally(NamedTuple):
     """Sentences without names in which something was replaced."""
 
 
-def written() -> list[Prose]:
+def load_prose() -> list[Prose]:
     """All of them, in the order of the file."""
     return [_read(line) for line in _FILE.read_text(encoding="utf-8").splitlines() if line]
 
 
-def tally(corpus: Sequence[Prose], finder: Finder) -> Tally:
+def score_prose_finder(corpus: Sequence[Prose], finder: Finder) -> FinderScore:
     """Each sentence is a text of its own. A name counts as found where all of it is covered."""
     found, missed, beside, eaten = list[str](), list[str](), list[str](), list[str]()
     for prose, finds in zip(corpus, finder.find([prose.text for prose in corpus]), strict=True):
@@ -54,16 +54,16 @@ def tally(corpus: Sequence[Prose], finder: Finder) -> Tally:
             beside += [prose.text[one.start : one.end] for one in wrong]
         elif wrong:
             eaten.append(prose.text)
-    return Tally(found, missed, beside, eaten)
+    return FinderScore(found, missed, beside, eaten)
 
 
 def prove() -> None:
     """Print the table. What was missed, and replaced wrongly, goes to stderr."""
-    corpus = written()
+    corpus = load_prose()
     without = sum(not prose.names for prose in corpus)
     rows = list[tuple[object, ...]]()
-    for finder in (Ours(TextDestination.COMPRESSED), PresidioAsItComes()):
-        counts = tally(corpus, finder)
+    for finder in (WaystationFinder(TextDestination.COMPRESSED), DefaultPresidioFinder()):
+        counts = score_prose_finder(corpus, finder)
         eaten = f"{len(counts.eaten)} of {without}"
         rows.append((finder.name, *_recall(counts, full=False), *_recall(counts, full=True), len(counts.beside), eaten))
         for what, texts in counts._asdict().items():
@@ -78,10 +78,10 @@ def prove() -> None:
         "replaced beside names",
         "touched of those without",
     )
-    show(f"Names that are words, in {len(corpus):,} sentences", head, rows)
+    print_table(f"Names that are words, in {len(corpus):,} sentences", head, rows)
 
 
-def _recall(counts: Tally, *, full: bool) -> tuple[int, str]:
+def _recall(counts: FinderScore, *, full: bool) -> tuple[int, str]:
     """Of names of several words, or of one."""
     found, missed = (sum((" " in name) == full for name in names) for names in (counts.found, counts.missed))
     return found + missed, f"{found / max(1, found + missed):.3f}"

@@ -53,7 +53,7 @@ class Score:
         return self.touched.total()
 
 
-def scored(corpus: Sequence[Sentence], finds: Sequence[Sequence[Find]]) -> Score:
+def score_finder(corpus: Sequence[Sentence], finds: Sequence[Sequence[Find]]) -> Score:
     """The score of one finder over the corpus."""
     score = Score()
     for sentence, found in zip(corpus, finds, strict=True):

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from benchmarks.budgets.tables import show
+from benchmarks.budgets.tables import print_table
 from benchmarks.privacy.finders import KEY
-from benchmarks.privacy.values import PRIVATE, Values
-from tests.agents.office import NOON, MovingClock, Office, use
+from benchmarks.privacy.values import PRIVATE, ValueGenerator
+from tests.agents.office import NOON, AgentEnvironment, ManualClock, make_tool_use
 from tests.attacks.structures import STRUCTURES, Structure
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.documents.columns import ColumnRedactor
 from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.table_engine.engine import DuckDbTableEngine
-from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination
@@ -46,7 +46,7 @@ _KEPT_DIGITS = 2
 """At the beginning of a phone number: they say what it is."""
 
 
-def generated(structure: Structure, values: Values) -> Structure:
+def generate_structure(structure: Structure, values: ValueGenerator) -> Structure:
     """The same structure with other values of the same shape."""
     text, planted = structure.text, list[str]()
     for old in structure.planted:
@@ -56,20 +56,20 @@ def generated(structure: Structure, values: Values) -> Structure:
     return Structure(structure.name, text, tuple(planted))
 
 
-def all_generated(seed: int) -> list[Structure]:
+def generate_structures(seed: int) -> list[Structure]:
     """Every structure, with values of this seed."""
-    values = Values(seed)
-    return [generated(structure, values) for structure in STRUCTURES]
+    values = ValueGenerator(seed)
+    return [generate_structure(structure, values) for structure in STRUCTURES]
 
 
-def document_of(structure: Structure, name: str) -> SourceDocument:
+def build_document(structure: Structure, name: str) -> SourceDocument:
     """The structure in a document: tables alone in their file, other structures between sentences."""
     if structure.name not in TABULATED:
         return SourceDocument(name=f"{name}.md", text=_ABOVE + structure.text + _BELOW)
     return SourceDocument(name=f"{name}.{'tsv' if 'tsv' in structure.name else 'csv'}", text=structure.text)
 
 
-def _like(name: str, old: str, values: Values) -> str:
+def _like(name: str, old: str, values: ValueGenerator) -> str:
     if name == "card" or name.startswith("iban"):
         compact = PRIVATE["CARD" if name == "card" else "IBAN"](values).replace(" ", "")
         return " ".join(compact[start : start + 4] for start in range(0, len(compact), 4))
@@ -77,14 +77,14 @@ def _like(name: str, old: str, values: Values) -> str:
     return old[:kept] + "".join(_sign_like(sign, values) for sign in old[kept:])
 
 
-def _sign_like(sign: str, values: Values) -> str:
+def _sign_like(sign: str, values: ValueGenerator) -> str:
     for alphabet in (string.digits, string.ascii_lowercase, string.ascii_uppercase):
         if sign in alphabet:
-            return values.drawn(alphabet, 1)
+            return values.random_string(alphabet, 1)
     return sign
 
 
-def shown(values: Sequence[str], texts: Sequence[str]) -> list[str]:
+def find_shown_values(values: Sequence[str], texts: Sequence[str]) -> list[str]:
     """The values of which two thirds or more stand in one of the texts, as they are, reversed or in hexadecimal."""
     folded = [text.casefold() for text in texts]
     return [
@@ -103,7 +103,7 @@ def _forms(value: str) -> tuple[str, str]:
 class Reader:
     """An agent that asks for one document in every way."""
 
-    office: Office
+    env: AgentEnvironment
     redactor: TextRedactor
     originals: VaultPlaceholderFactory
     structure: Structure
@@ -111,7 +111,7 @@ class Reader:
     @property
     def document(self) -> SourceDocument:
         """What it asks for."""
-        return document_of(self.structure, "staff")
+        return build_document(self.structure, "staff")
 
     async def presentations(self) -> Mapping[str, Sequence[str]]:
         """What is shown, by how."""
@@ -137,7 +137,7 @@ class Reader:
 
     async def _call(self, tool: str, *, window: int = 20_000, **arguments: object) -> str:
         desk = replace(
-            self.office.desk,
+            self.office.agent_deps,
             redactor=self.redactor,
             redacted=RedactedDocumentStore(self.office.store, self.redactor),
             tables=RedactedTableReader(
@@ -145,26 +145,32 @@ class Reader:
             ),
         )
         given = {key: value for key, value in ({"name": self.document.name} | arguments).items() if value is not None}
-        site = await self.office.site(window=window)
-        result = await desk.toolbox("research").run(use(tool, "call", **given), site)
+        site = await self.office.make_tool_context(window=window)
+        result = await desk.build_role_toolbox("research").run(make_tool_use(tool, "call", **given), site)
         assert not result.is_error, result.content
         return result.content
 
 
-async def measured(structures: Sequence[Structure], redactor: Redactor) -> tuple[Counter[str], Counter[str], set[str]]:
+async def measure_leaks(
+    structures: Sequence[Structure], redactor: Redactor
+) -> tuple[Counter[str], Counter[str], set[str]]:
     """By presentation: values that were there, values that were shown, and the structures of those."""
     there, leaked, where = Counter[str](), Counter[str](), set[str]()
     with tempfile.TemporaryDirectory() as folder:
-        clock = MovingClock()
+        clock = ManualClock()
         store = await SqlStore.open(f"sqlite+aiosqlite:///{Path(folder) / 'waystation.db'}", lambda: NOON)
-        originals = VaultPlaceholderFactory(store.vault(AesGcmCipher(KEY, "vault")), partial(fingerprint, KEY), clock)
+        originals = VaultPlaceholderFactory(
+            store.build_vault(AesGcmCipher(KEY, "vault")), partial(compute_fingerprint, KEY), clock
+        )
         try:
             for number, structure in enumerate(structures):
-                office = Office(store=store, clock=clock, store_id=await store.store_id(), task_id=f"task-{number}")
-                reader = Reader(office, TextRedactor(redactor, originals), originals, structure)
-                await office.open_task([reader.document])
+                env = AgentEnvironment(
+                    store=store, clock=clock, store_id=await store.get_store_id(), task_id=f"task-{number}"
+                )
+                reader = Reader(env, TextRedactor(redactor, originals), originals, structure)
+                await env.open_task([reader.document])
                 for how, texts in (await reader.presentations()).items():
-                    found = shown(structure.planted, texts)
+                    found = find_shown_values(structure.planted, texts)
                     there[how] += len(structure.planted)
                     leaked[how] += len(found)
                     where.update(f"{structure.name}, {how}" for _ in found)
@@ -176,7 +182,7 @@ async def measured(structures: Sequence[Structure], redactor: Redactor) -> tuple
 def prove() -> None:
     """Print the table. Raises AssertionError where a value was shown."""
     with closing(PresidioRedactor(KEY)) as redactor:
-        there, leaked, where = asyncio.run(measured(all_generated(SEED), redactor))
+        there, leaked, where = asyncio.run(measure_leaks(generate_structures(SEED), redactor))
     title = f"{len(STRUCTURES)} structures with generated values, seed {SEED}"
-    show(title, ("presentation", "values", "of them shown"), [(how, there[how], leaked[how]) for how in there])
+    print_table(title, ("presentation", "values", "of them shown"), [(how, there[how], leaked[how]) for how in there])
     assert leaked.total() == 0, sorted(where)

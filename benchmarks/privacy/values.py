@@ -15,7 +15,7 @@ BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 TOKEN = string.ascii_letters + string.digits
 
 
-class Values:
+class ValueGenerator:
     """A generator of values; the same seed gives the same ones."""
 
     def __init__(self, seed: int) -> None:
@@ -31,17 +31,17 @@ class Values:
     def faker(self, *locales: str) -> Faker:
         return self._fakers[self.random.choice(locales or LOCALES)]
 
-    def drawn(self, alphabet: str, length: int) -> str:
+    def random_string(self, alphabet: str, length: int) -> str:
         return "".join(self.random.choices(alphabet, k=length))
 
 
-def _person(values: Values) -> str:
+def _person(values: ValueGenerator) -> str:
     faker = values.faker(*ENGLISH)
     return f"{faker.first_name()} {faker.last_name()}"
 
 
-def _phone(values: Values) -> str:
-    digits = values.drawn
+def _phone(values: ValueGenerator) -> str:
+    digits = values.random_string
     return values.random.choice(
         [
             f"+1 ({digits('23456789', 3)}) {digits('23456789', 3)}-{digits(string.digits, 4)}",
@@ -54,7 +54,7 @@ def _phone(values: Values) -> str:
     )
 
 
-def _card(values: Values) -> str:
+def _card(values: ValueGenerator) -> str:
     number = values.faker("en_US").credit_card_number(
         values.random.choice(["visa16", "mastercard", "amex", "discover"])
     )
@@ -62,56 +62,61 @@ def _card(values: Values) -> str:
     return values.random.choice([number, grouped]) if len(number) == 16 else number
 
 
-def _iban(values: Values) -> str:
+def _iban(values: ValueGenerator) -> str:
     return values.faker("de_DE", "es_ES", "it_IT", "pl_PL", "fr_FR").iban()
 
 
-def _nino(values: Values) -> str:
+def _nino(values: ValueGenerator) -> str:
     pair = values.random.choice(["AB", "CE", "JG", "NR", "SX", "PW"])
-    return f"{pair} {' '.join(values.drawn(string.digits, 2) for _ in range(3))} {values.drawn('ABCD', 1)}"
+    return (
+        f"{pair} {' '.join(values.random_string(string.digits, 2) for _ in range(3))} {values.random_string('ABCD', 1)}"
+    )
 
 
-def _nif(values: Values) -> str:
+def _nif(values: ValueGenerator) -> str:
     number = values.random.randrange(10_000_000, 99_999_999)
     return f"{number}{'TRWAGMYFPDXBNJZSQVHLCKE'[number % 23]}"
 
 
-def _ssn(values: Values) -> str:
+def _ssn(values: ValueGenerator) -> str:
     return (
         f"{values.random.randrange(100, 665)}-{values.random.randrange(10, 99)}-{values.random.randrange(1_000, 9_999)}"
     )
 
 
-def _codice(values: Values) -> str:
+def _codice(values: ValueGenerator) -> str:
     return values.faker("it_IT").ssn()
 
 
-def _passport(values: Values) -> str:
+def _passport(values: ValueGenerator) -> str:
     """Of the United States, the United Kingdom, Spain, Italy or Germany."""
     capitals, digits = string.ascii_uppercase, string.digits
     country = values.random.choice(((1, 8), (0, 9), (3, 6), (2, 7)))
     return values.random.choice(
         [
-            values.drawn(capitals, country[0]) + values.drawn(digits, country[1]),
-            f"C{values.drawn('CFGHJKLMNPRTVWXYZ0123456789', 7)}{values.drawn(digits, 1)}",
+            values.random_string(capitals, country[0]) + values.random_string(digits, country[1]),
+            f"C{values.random_string('CFGHJKLMNPRTVWXYZ0123456789', 7)}{values.random_string(digits, 1)}",
         ]
     )
 
 
-def _licence(values: Values) -> str:
+def _licence(values: ValueGenerator) -> str:
     """British, by its form; or of an American state, a letter and digits."""
     capitals, digits = string.ascii_uppercase, string.digits
     born = f"{values.random.randrange(1, 13):02}{values.random.randrange(1, 29):02}"
-    british = f"{values.drawn(capitals, 5)}{values.drawn(digits, 1)}{born}{values.drawn(digits, 1)}"
+    british = (
+        f"{values.random_string(capitals, 5)}{values.random_string(digits, 1)}{born}{values.random_string(digits, 1)}"
+    )
     return values.random.choice(
         [
-            f"{british}{values.drawn(capitals, 2)}{values.drawn(digits, 1)}{values.drawn(capitals, 2)}",
-            f"{values.drawn(capitals, 1)}{values.drawn(digits, 7)}",
+            f"{british}{values.random_string(capitals, 2)}{values.random_string(digits, 1)}"
+            f"{values.random_string(capitals, 2)}",
+            f"{values.random_string(capitals, 1)}{values.random_string(digits, 7)}",
         ]
     )
 
 
-def _wallet(values: Values) -> str:
+def _wallet(values: ValueGenerator) -> str:
     """A Bitcoin address: kind and hash with their checksum, in base 58."""
     content = values.random.choice([b"\x00", b"\x05"]) + values.random.randbytes(20)
     checksum = hashlib.sha256(hashlib.sha256(content).digest()).digest()[:4]
@@ -122,7 +127,7 @@ def _wallet(values: Values) -> str:
     return address if content[0] else f"1{address}"
 
 
-def _tax_id(values: Values) -> str:
+def _tax_id(values: ValueGenerator) -> str:
     """German: of ten digits one stands twice, and the eleventh is a check by ISO 7064."""
     digits = values.random.sample(range(10), 9)
     digits.insert(values.random.randrange(2, 9), digits[0])
@@ -134,12 +139,12 @@ def _tax_id(values: Values) -> str:
     return "".join(map(str, [*digits, (11 - product) % 10]))
 
 
-def _password(values: Values) -> str:
-    return values.drawn(TOKEN, 10) + str(values.random.randrange(10)) + values.drawn("!%^*-_", 2) + "k"
+def _password(values: ValueGenerator) -> str:
+    return values.random_string(TOKEN, 10) + str(values.random.randrange(10)) + values.random_string("!%^*-_", 2) + "k"
 
 
-def _secret(values: Values) -> str:
-    drawn = values.drawn
+def _secret(values: ValueGenerator) -> str:
+    drawn = values.random_string
     return values.random.choice(
         [
             f"sk-ant-api03-{drawn(TOKEN, 40)}",
@@ -160,15 +165,15 @@ def _secret(values: Values) -> str:
     )
 
 
-def _storage_key(values: Values) -> str:
+def _storage_key(values: ValueGenerator) -> str:
     return base64.b64encode(values.random.randbytes(64)).decode()
 
 
-def _opaque_token(values: Values) -> str:
-    return f"{values.drawn(TOKEN, 20)}7Qa{values.drawn(TOKEN, 12)}"
+def _opaque_token(values: ValueGenerator) -> str:
+    return f"{values.random_string(TOKEN, 20)}7Qa{values.random_string(TOKEN, 12)}"
 
 
-def _city(values: Values) -> str:
+def _city(values: ValueGenerator) -> str:
     return values.random.choice(
         [
             "Berlin",
@@ -185,11 +190,11 @@ def _city(values: Values) -> str:
     )
 
 
-def _ipv4(values: Values) -> str:
+def _ipv4(values: ValueGenerator) -> str:
     return f"{values.random.randrange(11, 223)}.{'.'.join(str(values.random.randrange(1, 254)) for _ in range(3))}"
 
 
-PRIVATE: Mapping[str, Callable[[Values], str]] = {
+PRIVATE: Mapping[str, Callable[[ValueGenerator], str]] = {
     "PERSON": _person,
     "LOCATION": _city,
     "EMAIL": lambda values: values.faker().email(),
@@ -218,7 +223,7 @@ PRIVATE: Mapping[str, Callable[[Values], str]] = {
 TYPES: Mapping[str, str] = {"PASSWORD": "SECRET", "STORAGE_KEY": "SECRET", "OPAQUE_TOKEN": "SECRET"}
 """Of kinds that are not types themselves."""
 
-KEPT: Mapping[str, Callable[[Values], str]] = {
+KEPT: Mapping[str, Callable[[ValueGenerator], str]] = {
     "date": lambda values: values.faker("en_US").date(),
     "day": lambda values: values.faker("en_US").date(values.random.choice(["%d.%m.%Y", "%m/%d/%Y", "%d %B %Y"])),
     "moment": lambda values: f"{values.faker('en_US').date()}T{values.faker('en_US').time()}Z",
@@ -229,13 +234,13 @@ KEPT: Mapping[str, Callable[[Values], str]] = {
     "port": lambda values: str(values.random.randrange(1_024, 65_535)),
     "lines": lambda values: f"{(first := values.random.randrange(1, 900))}-{first + values.random.randrange(1, 90)}",
     "uuid": lambda values: values.faker("en_US").uuid4(),
-    "sha": lambda values: values.drawn(HEX, 40),
-    "commit": lambda values: f"{values.drawn(HEX, 7)}",
+    "sha": lambda values: values.random_string(HEX, 40),
+    "commit": lambda values: f"{values.random_string(HEX, 7)}",
     "figure": lambda values: f"{values.random.randrange(1_000, 9_999_999):,}",
     "epoch": lambda values: str(values.random.randrange(1_600_000_000_000, 1_800_000_000_000)),
-    "call": lambda values: f"toolu_{values.drawn(TOKEN, 24)}",
+    "call": lambda values: f"toolu_{values.random_string(TOKEN, 24)}",
     "citation": lambda values: f"[notes-{values.random.randrange(1, 90)}.md:{values.random.randrange(1, 90)}-{99}]",
-    "path": lambda values: f"/srv/app/{values.drawn(string.ascii_lowercase, 6)}/main.py",
-    "placeholder": lambda values: f"<EMAIL_{values.drawn(HEX, 12)}>",
+    "path": lambda values: f"/srv/app/{values.random_string(string.ascii_lowercase, 6)}/main.py",
+    "placeholder": lambda values: f"<EMAIL_{values.random_string(HEX, 12)}>",
 }
 """By kind: what an agent must be able to go on working with."""

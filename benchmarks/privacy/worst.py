@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.budgets.tables import show
+from benchmarks.budgets.tables import print_table
 from benchmarks.privacy.finders import KEY
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.policy import TextDestination
@@ -21,7 +21,7 @@ from waystation.privacy.policy import TextDestination
 SIZE = 100_000
 """Characters of a pumped text; a stretch has at most as many."""
 STRETCHES, SEED = 10_000, 1
-MOST_SECONDS = 1.0
+MAX_SECONDS = 1.0
 SHOWN = 12
 _SUFFIXES = frozenset(
     {".py", ".pyi", ".md", ".rst", ".txt", ".json", ".yaml", ".toml", ".html", ".js", ".csv", ".xml", ".sh"}
@@ -31,7 +31,7 @@ UNITS: Sequence[str] = json.loads(Path(__file__).with_name("units.json").read_te
 """Repeated to a whole text each: what patterns begin with, what they repeat, and what they never find an end of."""
 
 
-class Timed(NamedTuple):
+class TimedText(NamedTuple):
     """A text, by what it was made of, and its redaction in seconds of this process's computing."""
 
     what: str
@@ -39,13 +39,13 @@ class Timed(NamedTuple):
     seconds: float
 
 
-def pumped(size: int = SIZE) -> Iterator[tuple[str, str]]:
+def build_repeated_texts(size: int = SIZE) -> Iterator[tuple[str, str]]:
     """Each unit again and again, in one line or as many as it has, with an end that spoils what began before it."""
     for unit in UNITS:
         yield repr(unit), (unit * (size // len(unit) + 1))[: size - 1] + "!"
 
 
-def stretches(count: int, seed: int) -> Iterator[tuple[str, str]]:
+def sample_texts(count: int, seed: int) -> Iterator[tuple[str, str]]:
     """Random ones, of random length, of the text files in this environment."""
     folder = Path(sysconfig.get_paths()["purelib"])
     files = sorted(
@@ -59,7 +59,7 @@ def stretches(count: int, seed: int) -> Iterator[tuple[str, str]]:
         yield f"{path.relative_to(folder)}, from {start}", text[start : start + length]
 
 
-def timed(texts: Iterable[tuple[str, str]]) -> list[Timed]:
+def time_redactions(texts: Iterable[tuple[str, str]]) -> list[TimedText]:
     """The slowest first. What took over a second is taken three times: a machine is not quiet for half an hour."""
 
     async def once(redactor: PresidioRedactor, text: str, tenant: str = "t") -> float:
@@ -67,15 +67,15 @@ def timed(texts: Iterable[tuple[str, str]]) -> list[Timed]:
         await redactor.redact([text], TextDestination.TOOL_RESULT, tenant)
         return time.process_time() - start
 
-    async def all_of_them() -> list[Timed]:
+    async def all_of_them() -> list[TimedText]:
         with closing(PresidioRedactor(KEY)) as redactor:
             await redactor.warm_up()
-            results = list[Timed]()
+            results = list[TimedText]()
             for what, text in texts:
                 seconds = await once(redactor, text)
-                if seconds > MOST_SECONDS:
+                if seconds > MAX_SECONDS:
                     seconds = min(seconds, await once(redactor, text, "u"), await once(redactor, text, "v"))
-                results.append(Timed(what, len(text), seconds))
+                results.append(TimedText(what, len(text), seconds))
             return results
 
     return sorted(asyncio.run(all_of_them()), key=lambda one: -one.seconds)
@@ -84,10 +84,10 @@ def timed(texts: Iterable[tuple[str, str]]) -> list[Timed]:
 def prove() -> None:
     """Print the slowest. Raises AssertionError where one took over a second."""
     for title, texts in (
-        (f"{len(UNITS)} pumped texts of {SIZE:,} characters", pumped()),
-        (f"{STRETCHES:,} stretches of installed packages, seed {SEED}", stretches(STRETCHES, SEED)),
+        (f"{len(UNITS)} pumped texts of {SIZE:,} characters", build_repeated_texts()),
+        (f"{STRETCHES:,} stretches of installed packages, seed {SEED}", sample_texts(STRETCHES, SEED)),
     ):
-        results = timed(texts)
+        results = time_redactions(texts)
         rows = [(what, f"{characters:,}", f"{seconds:.2f}") for what, characters, seconds in results[:SHOWN]]
-        show(f"The slowest of {title}", ("text", "characters", "seconds"), rows)
-        assert results[0].seconds <= MOST_SECONDS, results[0]
+        print_table(f"The slowest of {title}", ("text", "characters", "seconds"), rows)
+        assert results[0].seconds <= MAX_SECONDS, results[0]

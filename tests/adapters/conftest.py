@@ -9,7 +9,7 @@ import pytest
 
 from tests.postgres import PostgresServer
 from waystation.config.settings import Settings
-from waystation.documents.readers.reader import BytesReader
+from waystation.documents.readers.reader import SubprocessPageReader
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.runtime.sql_store import SqlStore, migrate
 from waystation.store.schema import metadata
@@ -27,7 +27,7 @@ def redactor() -> Iterator[PresidioRedactor]:
 
 
 @pytest.fixture(scope="session")
-def migrated(postgres: PostgresServer) -> str:
+def migrated_database(postgres: PostgresServer) -> str:
     """A database to make copies of, which takes less time than the migrations."""
     url = postgres.new_database()
     asyncio.run(migrate(Settings(store_url=url).database_url, store_clock))
@@ -35,32 +35,32 @@ def migrated(postgres: PostgresServer) -> str:
 
 
 @pytest.fixture
-def postgres_url(postgres: PostgresServer, migrated: str) -> str:
+def postgres_url(postgres: PostgresServer, migrated_database: str) -> str:
     """A database that the test may damage."""
-    return Settings(store_url=postgres.new_database(migrated)).database_url
+    return Settings(store_url=postgres.new_database(migrated_database)).database_url
 
 
 @pytest.fixture(scope="session")
-def shared_database(postgres: PostgresServer, migrated: str) -> str:
+def shared_database_url(postgres: PostgresServer, migrated_database: str) -> str:
     """The URL of a database for all tests that leave its tables as they are: a copy for each would take too long."""
-    return postgres.new_database(migrated)
+    return postgres.new_database(migrated_database)
 
 
 @pytest.fixture
-def emptied_url(postgres: PostgresServer, shared_database: str) -> str:
+def emptied_database_url(postgres: PostgresServer, shared_database_url: str) -> str:
     rows = [table.name for table in reversed(metadata.sorted_tables) if table.name != "identity"]
     emptying = "; ".join(
         ["UPDATE identity SET key_check = NULL, sealed_since = NULL", *(f"DELETE FROM {name}" for name in rows)]
     )
-    postgres.run(emptying, shared_database.rpartition("/")[2])
-    return Settings(store_url=shared_database).database_url
+    postgres.run(emptying, shared_database_url.rpartition("/")[2])
+    return Settings(store_url=shared_database_url).database_url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite+aiosqlite:///{tmp_path}/waystation.db"
-    return str(request.getfixturevalue("emptied_url"))
+    return str(request.getfixturevalue("emptied_database_url"))
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ async def store(store_url: str) -> AsyncIterator[SqlStore]:
 
 
 @pytest.fixture(scope="module")
-def page_reader() -> Iterator[BytesReader]:
+def page_reader() -> Iterator[SubprocessPageReader]:
     """One for all tests of a module: its child takes a second to start."""
-    reader = BytesReader()
+    reader = SubprocessPageReader()
     yield reader
     asyncio.run(reader.aclose())

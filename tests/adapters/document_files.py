@@ -31,7 +31,7 @@ PASSWORD_PROTECTED = (
 """What Office makes of a document with a password, as far as we look at it."""
 
 
-def pdf_file(*pages: str, encrypted: bool = False, maps: Mapping[str, str] = {}, first_glyph: int = 1) -> bytes:
+def make_pdf_file(*pages: str, encrypted: bool = False, maps: Mapping[str, str] = {}, first_glyph: int = 1) -> bytes:
     """One page a text, lines by `\\n`; a page of `scan` holds a drawing only, an empty one nothing.
 
     The font says of each sign what `maps` has for it, by default itself, and nothing where that is empty.
@@ -95,7 +95,7 @@ def _pdf(objects: Sequence[str], trailer: str) -> bytes:
     ).encode("ascii")
 
 
-def word_file() -> bytes:
+def make_word_file() -> bytes:
     """A title, a heading, text, a list, and a table with several paragraphs and lines in a cell."""
     document: Any = import_module("docx").Document()
     document.add_heading("The harbour", 0)
@@ -111,7 +111,7 @@ def word_file() -> bytes:
     return _saved(document)
 
 
-def slides_file() -> bytes:
+def make_slides_file() -> bytes:
     """A slide with a list and notes, a hidden one, one with a table and a shape in a group."""
     slides: Any = import_module("pptx").Presentation()
     first, hidden, last = (slides.slides.add_slide(slides.slide_layouts[layout]) for layout in (1, 5, 5))
@@ -133,7 +133,7 @@ def _saved(document: Any) -> bytes:
     return file.getvalue()
 
 
-def sheets_file() -> bytes:
+def make_sheets_file() -> bytes:
     """Values of every type, a formula with its value, a hidden and an empty sheet."""
     file = BytesIO()
     # None of the libraries that write these files comes with complete types.
@@ -156,7 +156,7 @@ def sheets_file() -> bytes:
     return file.getvalue()
 
 
-def archive(members: Mapping[str, str | bytes]) -> bytes:
+def make_zip_archive(members: Mapping[str, str | bytes]) -> bytes:
     """A zip archive; a member `mimetype` is stored as it is, as its kinds want it."""
     file = BytesIO()
     with ZipFile(file, "w", ZIP_DEFLATED) as written:
@@ -165,7 +165,7 @@ def archive(members: Mapping[str, str | bytes]) -> bytes:
     return file.getvalue()
 
 
-def open_sheets_file() -> bytes:
+def make_open_sheets_file() -> bytes:
     """An OpenDocument table."""
     office = "urn:oasis:names:tc:opendocument:xmlns:office:1.0"
     cells = f'<table:table-cell office:value-type="string"><text:p>{TEXT}</text:p></table:table-cell>'
@@ -176,7 +176,7 @@ def open_sheets_file() -> bytes:
         f'<table:table table:name="Costs"><table:table-row>{cells}</table:table-row></table:table>'
         "</office:spreadsheet></office:body></office:document-content>"
     )
-    return archive(
+    return make_zip_archive(
         {
             "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
             "META-INF/manifest.xml": '<m:manifest xmlns:m="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"/>',
@@ -185,7 +185,7 @@ def open_sheets_file() -> bytes:
     )
 
 
-def book_file(*, protected: bool = False) -> bytes:
+def make_book_file(*, protected: bool = False) -> bytes:
     """Two chapters against the order of the archive, and a text without a heading."""
     texts = {
         "two.xhtml": f"<html><body><h1><a href='x.html'>Порт</a></h1><p>{TEXT}</p></body></html>",
@@ -201,7 +201,7 @@ def book_file(*, protected: bool = False) -> bytes:
     encrypted = ["font.otf", *(name.replace(" ", "%20") for name in spine)] if protected else ["font.otf", "other.otf"]
     references = [f'<CipherReference URI="OEBPS/{name}"/>' for name in encrypted]
     encryption = f"<e>{''.join(references)}</e>"
-    return archive(
+    return make_zip_archive(
         {
             "mimetype": "application/epub+zip",
             "META-INF/container.xml": '<c><rootfiles><rootfile full-path="OEBPS/book.opf"/></rootfiles></c>',
@@ -212,7 +212,7 @@ def book_file(*, protected: bool = False) -> bytes:
     )
 
 
-def mail_file(attachments: Mapping[str, bytes] = {}, inner: EmailMessage | None = None) -> bytes:
+def make_mail_file(attachments: Mapping[str, bytes] = {}, inner: EmailMessage | None = None) -> bytes:
     """An e-mail with its message as text and as a page."""
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = "Ада <ada@example.org>", "keeper@example.org", "Порт 港口"

@@ -16,7 +16,7 @@ grpc: Any = import_module("grpc")  # it has no types
 
 
 @dataclass
-class GrudgingServer:
+class RefusingTemporalServer:
     """What it refuses, and what it says otherwise."""
 
     refused: Sequence[str]
@@ -50,9 +50,9 @@ class GrudgingServer:
 
 
 @contextmanager
-def running_grudging_server(refused: Sequence[str], code: str) -> Generator[GrudgingServer]:
+def run_refusing_temporal_server(refused: Sequence[str], code: str) -> Generator[RefusingTemporalServer]:
     """Serve on a free port of loopback until the block ends."""
-    grudging = GrudgingServer(refused, code)
+    grudging = RefusingTemporalServer(refused, code)
     server = grpc.server(ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers((grudging,))
     grudging.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

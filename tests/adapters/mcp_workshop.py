@@ -11,19 +11,19 @@ import psutil
 from pydantic import JsonValue
 
 from waystation.mcp.config import load_servers
-from waystation.mcp.servers import FRESH_S, McpServers
+from waystation.mcp.servers import LISTING_CACHE_S, McpServers
 from waystation.security.untrusted import UntrustedToolResult, UntrustedToolSpec
 
 SCRIPT = Path(__file__).with_name("workshop_server.py")
 
 
-def workshop(**more: JsonValue) -> JsonValue:
+def make_sample_server_entry(**more: JsonValue) -> JsonValue:
     """Its entry in a config file."""
     return {"command": sys.executable, "args": [str(SCRIPT)], **more}
 
 
-def opened(
-    folder: Path, environment: dict[str, str] | None = None, fresh_s: float = FRESH_S, **servers: JsonValue
+def open_servers(
+    folder: Path, environment: dict[str, str] | None = None, fresh_s: float = LISTING_CACHE_S, **servers: JsonValue
 ) -> McpServers:
     """The servers of a config file with these entries."""
     path = folder / "mcp.json"
@@ -31,7 +31,7 @@ def opened(
     return McpServers(load_servers(path, environment or {}), fresh_s)
 
 
-def living(pids: Iterable[int]) -> list[psutil.Process]:
+def find_running_processes(pids: Iterable[int]) -> list[psutil.Process]:
     """Those of the processes that have not ended. Any may end while it is looked at."""
     found: list[psutil.Process] = []
     for pid in pids:
@@ -43,15 +43,15 @@ def living(pids: Iterable[int]) -> list[psutil.Process]:
 
 
 @dataclass
-class Bench:
+class ToolCaller:
     """Calls tools by their own names."""
 
     servers: McpServers
 
-    async def spec(self, tool: str) -> UntrustedToolSpec:
+    async def find_tool_spec(self, tool: str) -> UntrustedToolSpec:
         """What its server offers."""
-        return next(spec for spec in (await self.servers.tools()).tools if spec.tool == tool)
+        return next(spec for spec in (await self.servers.list_tools()).tools if spec.tool == tool)
 
-    async def call(self, tool: str, **arguments: JsonValue) -> UntrustedToolResult:
+    async def call_tool(self, tool: str, **arguments: JsonValue) -> UntrustedToolResult:
         """One call."""
-        return await self.servers.call(await self.spec(tool), arguments)
+        return await self.servers.call_tool(await self.find_tool_spec(tool), arguments)

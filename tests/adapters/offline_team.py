@@ -6,30 +6,30 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue
 
-from tests.readers import of_task
-from waystation.agents.deliverables import Analysis, ReportDraft, ResearchFindings, Section
+from tests.readers import make_task_scope
+from waystation.agents.deliverables import Analysis, ReportDraft, ReportSection, ResearchFindings
 from waystation.context.transcript import Message, ToolResult, ToolUse, build_user_message
 from waystation.documents.documents import Document
 from waystation.documents.search import Bm25DocumentSearch
-from waystation.kernel.scopes import Reader, TaskScope
+from waystation.kernel.scopes import ReadScope, TaskScope
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ChatModel, ModelRequest, StopReason, ToolSpec
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.planning.plan import Plan, Step
 
-MOST_TURNS = 60
-TOOLS = {
+MAX_TURNS = 60
+TOOL_NAMES = {
     "research": "search_documents read_document list_documents recall take_note read_notes submit_findings",
     "analysis": "read_findings search_documents read_document take_note read_notes submit_analysis",
     "writing": "read_findings search_documents read_document write_section submit_report",
 }
 
 
-class Refused(Exception):
+class ToolRefusedError(Exception):
     pass
 
 
-class World:
+class InMemoryTask:
     """Documents, notes, findings and the report of one task, behind the agents' tools."""
 
     def __init__(self, texts: dict[str, str]) -> None:
@@ -42,16 +42,16 @@ class World:
     async def put_text(self, text: str, owner: TaskScope) -> str:
         raise NotImplementedError
 
-    async def get_text(self, blob: str, reader: Reader) -> str:
+    async def get_text(self, blob: str, reader: ReadScope) -> str:
         return self.texts[blob]
 
-    async def documents(self, task_id: str, reader: Reader) -> tuple[Document, ...]:
+    async def list_documents(self, task_id: str, reader: ReadScope) -> tuple[Document, ...]:
         return tuple(
             Document(name=name, blob=name, lines=len(text.splitlines()), characters=len(text))
             for name, text in self.texts.items()
         )
 
-    def contract(self, question: str, step: Step | None, plan: Plan | None) -> str:
+    def render_task_brief(self, question: str, step: Step | None, plan: Plan | None) -> str:
         names = "\n".join(f"- {name} ({len(text.splitlines())} lines)" for name, text in self.texts.items())
         parts = [
             "<task>",
@@ -61,7 +61,7 @@ class World:
         if step is not None and plan is not None:
             parts.append(f'<step id="{step.id}" role="{step.role}" title="{step.title}">\n{step.goal}\n</step>')
             needs = [
-                f"- step {need} ({plan.step(need).title}): {self._count(need)}read with read_findings"
+                f"- step {need} ({plan.get_step(need).title}): {self._count(need)}read with read_findings"
                 for need in step.needs
             ]
             parts.append("\n".join(["<needs>", *needs, "</needs>"]))
@@ -71,10 +71,10 @@ class World:
         done = self.handed_in.get(step_id)
         return f"{len(done.findings)} findings, " if isinstance(done, ResearchFindings) else ""
 
-    async def run(self, step: Step, call: ToolUse) -> ToolResult:
+    async def run_tool(self, step: Step, call: ToolUse) -> ToolResult:
         try:
             return ToolResult(tool_use_id=call.id, content=await self._run(step, call.name, call.input))
-        except Refused as refusal:
+        except ToolRefusedError as refusal:
             return ToolResult(tool_use_id=call.id, content=str(refusal), is_error=True)
 
     async def _run(self, step: Step, tool: str, given: dict[str, JsonValue]) -> str:
@@ -83,7 +83,7 @@ class World:
                 first, last = given.get("first_document", 1), given.get("last_document", len(self.texts))
                 assert isinstance(first, int)
                 assert isinstance(last, int)
-                found = await self.search.search(of_task("t"), query, limit, range(first, last + 1))
+                found = await self.search.search(make_task_scope("t"), query, limit, range(first, last + 1))
                 blocks = [f"[{hit.name}:{hit.first_line}-{hit.last_line}]\n{hit.text}\n" for hit in found]
                 return "\n".join(blocks)[:12_000] or "No passage matches. Try other words, or list_documents."
             case "read_document", {"name": str(name), "first_line": int(first), "last_line": int(last)}:
@@ -100,7 +100,7 @@ class World:
 
     def _read(self, name: str, first: int, last: int) -> str:
         if name not in self.texts or name.startswith("locked"):
-            raise Refused(f"There is no document {name!r}.")
+            raise ToolRefusedError(f"There is no document {name!r}.")
         lines = self.texts[name].splitlines()
         shown = lines[first - 1 : min(last, first + 79)]
         numbered = [f"{number}| {line}" for number, line in enumerate(shown, first)]
@@ -115,7 +115,7 @@ class World:
                     return f"Step {other} has {len(lines)} findings; none from number {first} on."
                 return "\n".join([f"findings {first}-{first + len(shown) - 1} of {len(lines)} of step {other}", *shown])
             case "write_section", _:
-                section = Section.model_validate(given)
+                section = ReportSection.model_validate(given)
                 self.report = self.report.with_section(section)
                 number = [known.heading for known in self.report.sections].index(section.heading) + 1
                 return f"section {number} kept: {section.heading}"
@@ -138,7 +138,7 @@ class World:
                 conclusions = [" ".join([f"conclusion: {c.claim}", *c.citations]) for c in done.conclusions]
                 return [*conclusions, *(f"gap: {gap}" for gap in done.gaps)]
 
-    def misquoted(self) -> list[str]:
+    def find_misquotations(self) -> list[str]:
         """Every quotation of the report that does not stand in the lines that it cites."""
         text = "\n".join([self.report.summary, *(section.markdown for section in self.report.sections)])
         wrong: list[str] = []
@@ -150,10 +150,10 @@ class World:
         return wrong
 
 
-class Team:
+class OfflinePlanRunner:
     """Runs the steps of a plan, each with a conversation of its own that may be condensed before given turns."""
 
-    def __init__(self, model: ChatModel, world: World, condense_before: Sequence[int] = ()) -> None:
+    def __init__(self, model: ChatModel, world: InMemoryTask, condense_before: Sequence[int] = ()) -> None:
         self.model, self.world, self.condense_before = model, world, condense_before
         self.turns: dict[str, int] = {}
         self.status = ""
@@ -161,18 +161,18 @@ class Team:
         self.keep = 2
         self.usage: list[Usage] = []
 
-    async def work(self, question: str, plan: Plan | None = None) -> Plan:
-        plan = plan or await self.plan(question)
+    async def run_task(self, question: str, plan: Plan | None = None) -> Plan:
+        plan = plan or await self.make_plan(question)
         for step in plan.steps:
-            await self.carry_out(question, plan, step)
+            await self.run_step(question, plan, step)
         return plan
 
-    async def plan(self, question: str) -> Plan:
+    async def make_plan(self, question: str) -> Plan:
         request = ModelRequest(
             model=OFFLINE_MODEL,
             system="Plan.",
-            messages=(build_user_message("m1", self.world.contract(question, None, None)),),
-            tools=(spec("submit_plan"),),
+            messages=(build_user_message("m1", self.world.render_task_brief(question, None, None)),),
+            tools=(make_tool_spec("submit_plan"),),
             max_output=2_000,
             require_tool="submit_plan",
         )
@@ -180,14 +180,14 @@ class Team:
         (call,) = (block for block in reply.blocks if isinstance(block, ToolUse))
         return Plan.model_validate(call.input)
 
-    async def carry_out(self, question: str, plan: Plan, step: Step) -> None:
-        messages = [build_user_message("m1", self.world.contract(question, step, plan))]
-        tools = tuple(spec(name) for name in TOOLS[step.role].split())
-        for turn in range(1, MOST_TURNS):
+    async def run_step(self, question: str, plan: Plan, step: Step) -> None:
+        messages = [build_user_message("m1", self.world.render_task_brief(question, step, plan))]
+        tools = tuple(make_tool_spec(name) for name in TOOL_NAMES[step.role].split())
+        for turn in range(1, MAX_TURNS):
             if turn in self.condense_before and len(messages) > 3:
                 messages = [
                     messages[0],
-                    await self.condensed(messages[1 : len(messages) - self.keep], turn),
+                    await self.summarise(messages[1 : len(messages) - self.keep], turn),
                     *messages[len(messages) - self.keep :],
                 ]
             reply = await self.model.complete(
@@ -205,15 +205,15 @@ class Team:
             assert reply.stop is StopReason.TOOL_USE
             self.usage.append(reply.usage)
             said = Message(id=f"a{turn}", role="assistant", blocks=reply.blocks)
-            results = [await self.world.run(step, call) for call in said.tool_uses]
+            results = [await self.world.run_tool(step, call) for call in said.tool_uses]
             messages += [said, Message(id=f"u{turn}", role="user", blocks=tuple(results))]
             self.turns[step.id] = turn
             if any(call.name.startswith("submit_") for call in said.tool_uses) and not results[-1].is_error:
                 return
-        raise AssertionError(f"{step.id} did not hand in within {MOST_TURNS} turns")
+        raise AssertionError(f"{step.id} did not hand in within {MAX_TURNS} turns")
 
-    async def condensed(self, middle: Sequence[Message], turn: int) -> Message:
-        text = "\n".join(rendered(middle))
+    async def summarise(self, middle: Sequence[Message], turn: int) -> Message:
+        text = "\n".join(render_messages(middle))
         request = ModelRequest(
             model=OFFLINE_MODEL,
             system="You condense the middle of an agent's conversation.",
@@ -229,11 +229,11 @@ class Team:
         return build_user_message(f"s{turn}", f"<earlier_conversation>\n{block.text}\n</earlier_conversation>")
 
 
-def spec(name: str) -> ToolSpec:
+def make_tool_spec(name: str) -> ToolSpec:
     return ToolSpec(name=name, description=name.replace("_", " "), input_schema={"type": "object"})
 
 
-def rendered(messages: Sequence[Message]) -> Iterator[str]:
+def render_messages(messages: Sequence[Message]) -> Iterator[str]:
     calls = {call.id: call.name for message in messages for call in message.tool_uses}
     for message in messages:
         for block in message.blocks:

@@ -9,7 +9,7 @@ DIMENSION = 4
 EAST, NORTH = (1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)
 
 
-def passage(
+def make_passage(
     text: str, *, tenant: str = "t1", session: str = "s1", dense: tuple[float, ...] | None = None
 ) -> EmbeddedPassage:
     return EmbeddedPassage(
@@ -30,7 +30,7 @@ def passage(
     )
 
 
-def query(
+def make_query(
     text: str, *, tenant: str = "t1", session: str = "s1", dense: tuple[float, ...] | None = None, limit: int = 6
 ) -> MemoryQuery:
     return MemoryQuery(tenant=tenant, session=session, text=text, dense=dense, limit=limit)

@@ -12,36 +12,36 @@ from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import TaskRef
 from waystation.tasks import approvals
-from waystation.tasks.session import Admission, SessionStart
-from waystation.tasks.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress
+from waystation.tasks.session import SessionWorkflowInput, SubmissionResult
+from waystation.tasks.task import ApprovalRequest, BudgetProgress, RejectedMessage, TaskPhase, TaskProgress
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
-PENDING = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
-ASKING = Approval(request_id="r1", agent="research-1", asked=Amount(tokens=30_000))
+PENDING_ATTRIBUTE_KEY = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
+PENDING_APPROVAL = ApprovalRequest(request_id="r1", agent="research-1", asked=Amount(tokens=30_000))
 
 
 @workflow.defn(name=names.SESSION_WORKFLOW)
-class StandInSession:
+class StubSessionWorkflow:
     def __init__(self) -> None:
         self.limit: JsonValue = None
 
     @workflow.run
-    async def run(self, start: SessionStart) -> None:
+    async def run(self, start: SessionWorkflowInput) -> None:
         await workflow.wait_condition(lambda: False)
 
     @workflow.update(name=names.SUBMIT_TASK)
-    async def submit_task(self, task: TaskRef) -> Admission:
+    async def submit_task(self, task: TaskRef) -> SubmissionResult:
         with suppress(WorkflowAlreadyStartedError):
             child = await workflow.start_child_workflow(
                 names.TASK_WORKFLOW,
                 task,
                 id=task.task_id,
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-                search_attributes=TypedSearchAttributes([SearchAttributePair(PENDING, 1)]),
+                search_attributes=TypedSearchAttributes([SearchAttributePair(PENDING_ATTRIBUTE_KEY, 1)]),
             )
             # Else the end of a cancelled child is logged later on, as an error that nobody looked at.
             child.add_done_callback(lambda over: over.cancelled() or over.exception())
-        return Admission(task_id=task.task_id, state="started")
+        return SubmissionResult(task_id=task.task_id, state="started")
 
     @workflow.signal(name=names.SET_SESSION_LIMIT)
     def set_session_limit(self, limit: dict[str, JsonValue]) -> None:
@@ -53,7 +53,7 @@ class StandInSession:
 
 
 @workflow.defn(name=names.TASK_WORKFLOW)
-class StandInTask:
+class StubTaskWorkflow:
     """Waits for one approval, refuses amounts of one token, and ends."""
 
     @workflow.init
@@ -64,7 +64,7 @@ class StandInTask:
             title="Which?",
             model="m",
             budget=BudgetProgress(limit=Limit(tokens=1), spent=Amount(tokens=0), reserved=Amount(tokens=0)),
-            approvals=(ASKING,),
+            approvals=(PENDING_APPROVAL,),
         )
 
     @workflow.run
@@ -80,15 +80,19 @@ class StandInTask:
     def approve(self, answer: dict[str, JsonValue]) -> None:
         answer_id = str(answer.pop("answer_id"))
         if answer.get("tokens") == 1:
-            refusal = Refusal(signal=approvals.APPROVE_BUDGET, reason="too few", at=workflow.now(), answer_id=answer_id)
+            refusal = RejectedMessage(
+                signal=approvals.APPROVE_BUDGET, reason="too few", at=workflow.now(), answer_id=answer_id
+            )
             self.now = self.now.replace(refusals=(*self.now.refusals, refusal))
             return
         self.now = self.now.replace(
             phase=TaskPhase.DONE,
-            approvals=(ASKING.replace(decision="approved", note=str(sorted(answer.items())), answer_id=answer_id),),
+            approvals=(
+                PENDING_APPROVAL.replace(decision="approved", note=str(sorted(answer.items())), answer_id=answer_id),
+            ),
         )
 
     @workflow.signal(name=approvals.DENY_BUDGET)
     def deny(self, answer: dict[str, JsonValue]) -> None:
-        denied = ASKING.replace(decision="denied", answer_id=str(answer["answer_id"]))
+        denied = PENDING_APPROVAL.replace(decision="denied", answer_id=str(answer["answer_id"]))
         self.now = self.now.replace(phase=TaskPhase.PARTIAL, approvals=(denied,))

@@ -11,7 +11,7 @@ from waystation.kernel.errors import (
     SpendingLimitReached,
 )
 from waystation.models.anthropic.messages_server import (
-    Scripted,
+    ScriptedAnswer,
     ScriptedServer,
     build_dropped_stream,
     build_error_response,
@@ -21,9 +21,9 @@ from waystation.models.anthropic.messages_server import (
     build_stream_response,
     build_truncated_stream,
 )
-from waystation.models.anthropic.model import anthropic_model
-from waystation.models.anthropic.sse import events
-from waystation.models.connections import retry_after
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.anthropic.sse import iter_message_events
+from waystation.models.connections import parse_retry_after
 from waystation.models.ports import ModelRequest
 from waystation.testing import make_scripted_response
 
@@ -37,8 +37,8 @@ MESSAGE = build_message_body(
 )
 
 
-async def error_of(answer: Scripted) -> ModelError:
-    model = anthropic_model("secret-key", "http://model.test", ScriptedServer([answer]).http_client())
+async def error_of(answer: ScriptedAnswer) -> ModelError:
+    model = create_anthropic_model("secret-key", "http://model.test", ScriptedServer([answer]).build_http_client())
     with pytest.raises(ModelError) as raised:
         await model.complete(REQUEST)
     return raised.value
@@ -75,7 +75,7 @@ async def test_what_another_attempt_cannot_change_is_rejected(status: int, kind:
     ],
 )
 async def test_a_provider_that_wants_money_first_is_neither_rejected_nor_worth_a_retry_now(
-    answer: Scripted, words: str
+    answer: ScriptedAnswer, words: str
 ) -> None:
     error = await error_of(answer)
     assert isinstance(error, SpendingLimitReached)
@@ -112,7 +112,7 @@ async def test_what_may_pass_is_unavailable(status: int, kind: str, words: str) 
         httpx2.PoolTimeout("busy"),
     ],
 )
-async def test_what_was_refused_before_the_model_saw_it_is_not_billed(answer: Scripted) -> None:
+async def test_what_was_refused_before_the_model_saw_it_is_not_billed(answer: ScriptedAnswer) -> None:
     error = await error_of(answer)
     assert isinstance(error, ModelUnavailable)
     assert not error.possibly_billed
@@ -131,7 +131,7 @@ async def test_what_was_refused_before_the_model_saw_it_is_not_billed(answer: Sc
         httpx2.RemoteProtocolError("closed"),
     ],
 )
-async def test_what_broke_after_the_request_was_sent_may_have_been_billed(answer: Scripted) -> None:
+async def test_what_broke_after_the_request_was_sent_may_have_been_billed(answer: ScriptedAnswer) -> None:
     error = await error_of(answer)
     assert isinstance(error, ModelUnavailable)
     assert error.possibly_billed
@@ -161,7 +161,7 @@ async def test_no_error_inside_a_stream_is_final_because_the_stream_may_have_bee
     ids=["before the stream", "in the stream"],
 )
 async def test_a_reply_that_a_filter_blocked_is_not_asked_for_again_wherever_that_is_said(
-    answer: Scripted, status: int
+    answer: ScriptedAnswer, status: int
 ) -> None:
     error = await error_of(answer)
     assert isinstance(error, ContentFilterError)
@@ -241,7 +241,7 @@ async def test_two_calls_of_one_id_are_refused_since_their_results_could_not_be_
 
 async def test_arguments_of_a_tool_that_are_no_json_are_refused_and_count_as_billed() -> None:
     call: dict[str, JsonValue] = {"type": "tool_use", "id": "call_0", "name": "search", "input": {"query": "x"}}
-    stream = b"".join(events({**MESSAGE, "content": [call]})).replace(rb"{\"query\"", b"query")
+    stream = b"".join(iter_message_events({**MESSAGE, "content": [call]})).replace(rb"{\"query\"", b"query")
     error = await error_of(build_html_response("text/event-stream", stream.decode()))
     assert isinstance(error, ModelUnavailable)
     assert error.possibly_billed
@@ -302,7 +302,7 @@ async def test_a_request_beyond_the_window_is_told_in_the_words_of_any_server(wo
         httpx2.ConnectError(f"secret-key {SECRET}"),
     ],
 )
-async def test_no_error_repeats_the_request_or_the_key(answer: Scripted) -> None:
+async def test_no_error_repeats_the_request_or_the_key(answer: ScriptedAnswer) -> None:
     error = await error_of(answer)
     assert "Ada" not in str(error)
     assert "secret-key" not in str(error)
@@ -320,7 +320,7 @@ async def test_errors_while_counting_tokens_are_ours_too() -> None:
         transport=httpx2.MockTransport(lambda _: build_error_response(529, "overloaded_error"))
     )
     with pytest.raises(ModelUnavailable, match="overloaded"):
-        await anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
+        await create_anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,9 @@ async def test_an_endpoint_that_counts_no_tokens_is_asked_once_for_each_model(an
         asked.append(request)
         return httpx2.Response(answer.status_code, headers=answer.headers, content=answer.content)
 
-    model = anthropic_model("key", "http://model.test", httpx2.AsyncClient(transport=httpx2.MockTransport(respond)))
+    model = create_anthropic_model(
+        "key", "http://model.test", httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
+    )
     assert [await model.count_tokens(REQUEST) for _ in range(3)] == [None] * 3
     assert len(asked) == 1
     assert await model.count_tokens(REQUEST.replace(model="another-model")) is None
@@ -356,7 +358,9 @@ async def test_a_count_that_was_refused_for_another_reason_is_an_error(status: i
         lambda _: build_error_response(status, "invalid_request_error", "prompt is too long")
     )
     with pytest.raises(ModelRejected):
-        await anthropic_model("key", "http://model.test", httpx2.AsyncClient(transport=refusing)).count_tokens(REQUEST)
+        await create_anthropic_model("key", "http://model.test", httpx2.AsyncClient(transport=refusing)).count_tokens(
+            REQUEST
+        )
 
 
 async def test_the_delay_that_the_provider_names_is_kept() -> None:
@@ -383,4 +387,4 @@ async def test_the_delay_that_the_provider_names_is_kept() -> None:
     ],
 )
 def test_the_delay_is_read_in_every_form_that_it_comes_in(headers: dict[str, str], seconds: float | None) -> None:
-    assert retry_after(httpx2.Headers(headers)) == seconds
+    assert parse_retry_after(httpx2.Headers(headers)) == seconds

@@ -13,8 +13,8 @@ from waystation.models.anthropic.messages_server import (
     build_message_body,
     build_stream_response,
 )
-from waystation.models.anthropic.model import anthropic_model
-from waystation.models.anthropic.sse import events
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.anthropic.sse import iter_message_events
 from waystation.models.ports import ModelRequest, StopReason
 from waystation.models.profiles import ThinkingSetting as Thought
 from waystation.testing import make_scripted_response
@@ -32,7 +32,7 @@ async def test_a_failed_call_is_not_repeated_in_here() -> None:
         ]
     )
     with pytest.raises(ModelUnavailable):
-        await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
+        await create_anthropic_model("key", "http://model.test", server.build_http_client()).complete(REQUEST)
     assert len(server.requests) == 1
 
 
@@ -52,7 +52,7 @@ async def test_a_first_byte_is_waited_for_longer_where_the_model_thinks(
 ) -> None:
     server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
     asked = REQUEST.replace(model=model, thinking=thinking, max_output=4096)
-    await anthropic_model("key", "http://model.test", server.http_client()).complete(asked)
+    await create_anthropic_model("key", "http://model.test", server.build_http_client()).complete(asked)
     assert server.requests[0].extensions["timeout"] == {
         "connect": 10.0,
         "read": seconds,
@@ -66,7 +66,7 @@ async def test_signed_thinking_goes_back_byte_for_byte_as_it_came() -> None:
     asked = ToolUse(id="t1", name="search", input={"query": "x"})
     said = (make_scripted_response(thinking, asked), make_scripted_response(Text(text="Fine.")))
     server = ScriptedServer([build_stream_response(build_message_body(reply)) for reply in said])
-    model = anthropic_model("key", "http://model.test", server.http_client())
+    model = create_anthropic_model("key", "http://model.test", server.build_http_client())
     reply = await model.complete(REQUEST)
     loop = (
         *REQUEST.messages,
@@ -74,7 +74,7 @@ async def test_signed_thinking_goes_back_byte_for_byte_as_it_came() -> None:
         Message(id="m3", role="user", blocks=(ToolResult(tool_use_id="t1", content="nothing"),)),
     )
     await model.complete(REQUEST.replace(messages=loop))
-    sent = server.bodies[1]["messages"]
+    sent = server.request_bodies[1]["messages"]
     assert isinstance(sent, list)
     assert sent[1] == {
         "role": "assistant",
@@ -88,14 +88,16 @@ async def test_signed_thinking_goes_back_byte_for_byte_as_it_came() -> None:
 async def test_a_reply_at_its_limit_says_so() -> None:
     said = make_scripted_response(Text(text="And so"), stop=StopReason.MAX_TOKENS)
     server = ScriptedServer([build_stream_response(build_message_body(said))])
-    reply = await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
+    reply = await create_anthropic_model("key", "http://model.test", server.build_http_client()).complete(REQUEST)
     assert reply.stop is StopReason.MAX_TOKENS
 
 
 async def test_missing_cache_counts_are_zero() -> None:
     message = build_message_body(make_scripted_response(Text(text="Fine.")))
     server = ScriptedServer([build_stream_response({**message, "usage": {"input_tokens": 3, "output_tokens": 9}})])
-    usage = (await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)).usage
+    usage = (
+        await create_anthropic_model("key", "http://model.test", server.build_http_client()).complete(REQUEST)
+    ).usage
     assert (usage.input, usage.cache_write, usage.cache_read, usage.output) == (3, 0, 0, 9)
 
 
@@ -118,7 +120,7 @@ async def test_a_reply_whose_usage_is_missing_is_a_reply_and_its_usage_zero(
 ) -> None:
     said = build_message_body(make_scripted_response(Text(text="Fine.")))
     parts: list[str] = []
-    for part in events({**said, "usage": {}}):
+    for part in iter_message_events({**said, "usage": {}}):
         name, line, _ = part.decode().split("\n", 2)
         event = json.loads(line.removeprefix("data: "))
         holder = event["message"] if event["type"] == "message_start" else event
@@ -127,13 +129,13 @@ async def test_a_reply_whose_usage_is_missing_is_a_reply_and_its_usage_zero(
             holder |= {} if reported is None else {"usage": reported}
         parts.append(f"{name}\ndata: {json.dumps(event)}\n\n")
     server = ScriptedServer([build_html_response("text/event-stream", "".join(parts))])
-    reply = await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
+    reply = await create_anthropic_model("key", "http://model.test", server.build_http_client()).complete(REQUEST)
     assert (reply.blocks, reply.usage) == ((Text(text="Fine."),), used)
 
 
 async def test_a_block_in_the_wrong_role_is_rejected_before_any_call() -> None:
     server = ScriptedServer([])
-    model = anthropic_model("key", "http://model.test", server.http_client())
+    model = create_anthropic_model("key", "http://model.test", server.build_http_client())
     astray = Message(id="m1", role="user", blocks=(ToolUse(id="t1", name="search", input={}),))
     with pytest.raises(ModelRejected, match="no block of type tool_use in a message of the user"):
         await model.complete(REQUEST.replace(messages=(astray,)))
@@ -145,12 +147,12 @@ async def test_nothing_that_was_said_is_logged_even_when_everything_is(caplog: p
     server = ScriptedServer(
         [build_stream_response(build_message_body(make_scripted_response(Text(text="Nothing changed."))))]
     )
-    await anthropic_model("secret-key", "http://model.test", server.http_client()).complete(REQUEST)
+    await create_anthropic_model("secret-key", "http://model.test", server.build_http_client()).complete(REQUEST)
     assert "changed" not in caplog.text
     assert "secret-key" not in caplog.text
 
 
 async def test_closing_the_model_closes_its_connections() -> None:
-    http_client = ScriptedServer([]).http_client()
-    await anthropic_model("key", "http://model.test", http_client).aclose()
+    http_client = ScriptedServer([]).build_http_client()
+    await create_anthropic_model("key", "http://model.test", http_client).aclose()
     assert http_client.is_closed

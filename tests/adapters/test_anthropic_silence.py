@@ -13,8 +13,8 @@ from waystation.context.transcript import Text, build_user_message
 from waystation.documents.web_pages import DomainPolicy
 from waystation.kernel.errors import ModelUnavailable
 from waystation.models.anthropic.messages_server import build_message_body
-from waystation.models.anthropic.model import AnthropicModel, anthropic_model, anthropic_search
-from waystation.models.anthropic.sse import encode_event, events
+from waystation.models.anthropic.model import AnthropicModel, create_anthropic_model, create_anthropic_search
+from waystation.models.anthropic.sse import encode_event, iter_message_events
 from waystation.models.connections import ModelTimeouts
 from waystation.models.ports import ModelRequest
 from waystation.testing import make_scripted_response
@@ -24,7 +24,7 @@ REQUEST = ModelRequest(
 )
 SHORT = ModelTimeouts(first_byte=0.4, thinking=0.4, stream=0.4)
 HEADERS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
-REPLY = [*events(build_message_body(make_scripted_response(Text(text="Fine."))))]
+REPLY = [*iter_message_events(build_message_body(make_scripted_response(Text(text="Fine."))))]
 PING = encode_event({"type": "ping"})
 FOR_EVER = 3600.0
 
@@ -66,7 +66,7 @@ async def serving(script: Script) -> AsyncGenerator[str]:
 @asynccontextmanager
 async def model_of(script: Script, patience: ModelTimeouts = SHORT) -> AsyncGenerator[AnthropicModel]:
     async with serving(script) as url:
-        model = anthropic_model("key", url, patience=patience)
+        model = create_anthropic_model("key", url, patience=patience)
         yield model
         await model.aclose()
 
@@ -121,7 +121,7 @@ async def test_a_model_that_thinks_has_its_own_patience() -> None:
 
 
 async def _search(url: str) -> None:
-    search = anthropic_search("key", "claude-haiku-4-5", DomainPolicy(), url, patience=SHORT)
+    search = create_anthropic_search("key", "claude-haiku-4-5", DomainPolicy(), url, patience=SHORT)
     try:
         await search.search("harbours", 3)
     finally:
@@ -130,7 +130,7 @@ async def _search(url: str) -> None:
 
 async def _reply(url: str) -> None:
     client = httpx2.AsyncClient()
-    model = anthropic_model("key", url, client, SHORT)
+    model = create_anthropic_model("key", url, client, SHORT)
     try:
         await model.complete(REQUEST)
     finally:

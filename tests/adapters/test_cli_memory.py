@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.fastembed_model import STATIC, make_model
-from tests.embeddings_server import running_embeddings
-from tests.qdrant_server import running_qdrant
+from tests.adapters.fastembed_model import STATIC, write_static_model
+from tests.embeddings_server import run_embeddings_server
+from tests.qdrant_server import run_qdrant_server
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.context.transcript import SummaryRecord, build_user_message
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import MemoryInUse, MemoryUnavailable, OtherEmbedder
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import EMBEDDED_AT_ONCE, OutboxDrainer
+from waystation.memory.archive import EMBEDDING_BATCH, OutboxDrainer
 from waystation.memory.memory import Passage
 from waystation.runtime.knowledge import open_embedder
 from waystation.runtime.stores import open_store
@@ -66,7 +66,7 @@ async def commit(count: int, tenant: str = "local") -> None:
     """Let this many passages wait."""
     async with aclosing(await open_store(Settings())) as store:
         ref = RunRef(
-            store_id=await store.store_id(),
+            store_id=await store.get_store_id(),
             tenant=tenant_hash(tenant),
             session="session",
             task_id=f"{TASK}{tenant}",
@@ -74,7 +74,7 @@ async def commit(count: int, tenant: str = "local") -> None:
             role="research",
         )
         await store.open_run(ref)
-        fence = await store.take_fence(ref.run_id)
+        fence = await store.acquire_fence(ref.run_id)
         record = SummaryRecord(
             id="c-1", strategy="window", covered=("m2",), summary=build_user_message("s-1", "So far.")
         )
@@ -94,8 +94,8 @@ async def bring_in() -> None:
 
 async def put_aside(count: int) -> tuple[str, ...]:
     async with aclosing(await open_store(Settings())) as store:
-        ids = tuple(one.id for one in await store.waiting(count))
-        await store.put_aside(ids)
+        ids = tuple(one.id for one in await store.list_pending_passages(count))
+        await store.mark_passages_rejected(ids)
         return ids
 
 
@@ -130,7 +130,7 @@ def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
 ) -> None:
     asyncio.run(commit(COUNT))
     asyncio.run(bring_in())
-    make_model(tmp_path)
+    write_static_model(tmp_path)
     for name, value in {"EMBEDDER": "fastembed", "EMBEDDER_MODEL": STATIC, "EMBEDDER_FOLDER": str(tmp_path)}.items():
         monkeypatch.setenv(f"WAYSTATION_{name}", value)
     code, out, _ = printed(["memory", "status"], capsys)
@@ -283,7 +283,7 @@ def test_points_that_a_server_has_lost_are_missed(
         async with open_embedder(settings) as embedder, open_memory(settings, embedder) as memory:
             await memory.delete([passage(number, "local").id for number in range(4)])
 
-    with running_qdrant() as qdrant:
+    with run_qdrant_server() as qdrant:
         monkeypatch.setenv("QDRANT_URL", qdrant.url)
         monkeypatch.setenv("WAYSTATION_QDRANT_GRPC_PORT", "0")
         for count, tenant in ((9, "local"), (5, "other")):
@@ -344,7 +344,7 @@ async def test_killed_in_the_middle_it_goes_on_where_it_was_and_the_old_memory_s
 ) -> None:
     await commit(COUNT)
     await bring_in()
-    async with running_embeddings() as server:
+    async with run_embeddings_server() as server:
         server.silent_after = 2
         given = {"EMBEDDER": "openai", "EMBEDDER_URL": server.url, "EMBEDDER_MODEL": "small"}
         environment = {f"WAYSTATION_{name}": value for name, value in given.items()}
@@ -368,7 +368,7 @@ async def test_killed_in_the_middle_it_goes_on_where_it_was_and_the_old_memory_s
             monkeypatch.setenv(name, value)
         code, out, _ = await asyncio.to_thread(printed, ["memory", "reindex", "--json"], capsys)
     done = json.loads(out)
-    assert (code, done["passages"], done["embedded"]) == (0, COUNT, COUNT - 2 * EMBEDDED_AT_ONCE)
+    assert (code, done["passages"], done["embedded"]) == (0, COUNT, COUNT - 2 * EMBEDDING_BATCH)
 
 
 @pytest.mark.parametrize("where", ["embedded", "server"])
@@ -378,7 +378,7 @@ def test_a_worker_does_not_start_over_a_memory_of_another_embedder(where: str, m
         async with open_embedder(settings) as embedder, open_memory(settings, embedder):
             pass
 
-    with running_qdrant() as qdrant:
+    with run_qdrant_server() as qdrant:
         if where == "server":
             monkeypatch.setenv("QDRANT_URL", qdrant.url)
             monkeypatch.setenv("WAYSTATION_QDRANT_GRPC_PORT", "0")

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.test_attacks_pages import BEARER, served
-from tests.store_contract.values import NOON, passage
+from tests.attacks.test_attacks_pages import BEARER, open_site_client
+from tests.store_contract.values import NOON, make_passage
 from waystation.cli.console import PlainConsole
 from waystation.cli.main import run
-from waystation.client.context import NOTHING_FITS, MemoryMatchJson, RecalledJson
+from waystation.client.context import NOTHING_FITS, MemoryMatchJson, RecallResultJson
 from waystation.config.settings import Settings
 from waystation.documents.documents import DocumentPassage
 from waystation.kernel.refs import TaskRef
 from waystation.memory.memory import EmbeddedPassage, Excerpt, MemoryQuery
-from waystation.memory.passages import document_passage
+from waystation.memory.passages import build_document_passage
 from waystation.runtime.knowledge import open_embedder
 from waystation.tasks.task import session_hash, tenant_hash
 from workers.memory import MemoryReader, open_memory
@@ -28,7 +28,7 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"HOME": str(tmp_path), "KEY": bytes(32).hex(), "EMBEDDER": "none"}.items():
         monkeypatch.setenv(f"WAYSTATION_{name}", value)
     tenant, autumn, winter = tenant_hash("local"), session_hash("local", "autumn"), session_hash("local", "winter")
-    said = passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").replace(
+    said = make_passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").replace(
         tenant=tenant, session=autumn, text="The bar was said to carry two cables."
     )
     cut = DocumentPassage("pilot.md", "# The bar", 3, 4, "The bar carries two fathoms.")
@@ -37,7 +37,7 @@ def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fill() -> None:
         settings = Settings()
         async with open_embedder(settings) as embedder, open_memory(settings, embedder) as memory:
-            kept = (said, document_passage(ref, cut, "b" * 64, 0, NOON))
+            kept = (said, build_document_passage(ref, cut, "b" * 64, 0, NOON))
             await memory.upsert([EmbeddedPassage(passage=one, dense=None) for one in kept])
 
     asyncio.run(fill())
@@ -109,7 +109,7 @@ async def test_programs_and_pages_say_too_where_nothing_found_has_a_word_of_it(m
 
     monkeypatch.setattr(MemoryReader, "search", nearest)
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
-    async with served(Settings()) as asking, aclosing(MemoryReader(Settings())) as memory:
+    async with open_site_client(Settings()) as asking, aclosing(MemoryReader(Settings())) as memory:
         for query, fits in (("bar", True), ("elephants", False)):
             stretches = (await asking.get("/v1/memory", params={"query": query}, headers=BEARER)).json()
             assert [one["has_words"] for one in stretches] == [fits] * 2
@@ -117,7 +117,9 @@ async def test_programs_and_pages_say_too_where_nothing_found_has_a_word_of_it(m
             assert (NOTHING_FITS in page) is not fits
             wanted = MemoryQuery(tenant=tenant_hash("local"), session=None, text=query, dense=None)
             excerpts = await memory.search(wanted, 2_000)
-            recalled = RecalledJson.of(tuple(MemoryMatchJson.of(one, query) for one in excerpts))
+            recalled = RecallResultJson.from_matches(
+                tuple(MemoryMatchJson.from_excerpt(one, query) for one in excerpts)
+            )
             assert recalled.remark == ("" if fits else NOTHING_FITS)
 
 

@@ -8,18 +8,18 @@ from io import BytesIO, TextIOWrapper
 
 import pytest
 
-from tests.ended_tasks import row_of
+from tests.ended_tasks import make_task_row
 from waystation.cli.console import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.main import run
 from waystation.cli.privacy import ErasureOptions, format_receipt, select_near_values
-from waystation.client.persons import PersonFound, Search
+from waystation.client.persons import PersonLocations, PersonSearch
 from waystation.client.removal import PersonErasureReceipt
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.erasure.removal import NearValue, Whereabouts
+from waystation.erasure.removal import ErasureLocation, RelatedValue
 from waystation.kernel.clock import utc_now
 from waystation.kernel.scopes import TenantScope
-from waystation.plugins.redaction.placeholders import fingerprint, placeholder
+from waystation.plugins.redaction.placeholders import build_placeholder, compute_fingerprint
 from waystation.privacy.policy import VaultEntry
 from waystation.runtime.stores import build_cipher, load_or_create_installation_key, open_store
 from waystation.tasks.task import TaskPhase, TaskRequest, tenant_hash
@@ -33,17 +33,17 @@ async def keep_task(settings: Settings) -> str:
     """A task that is over, with a person in question, document and vault."""
     settings.home.mkdir()
     store = await open_store(settings)
-    tenant, row = tenant_hash(REQUEST.tenant), row_of(REQUEST, settings, await store.store_id())
-    await store.register(row, (SourceDocument(name="a.md", text=f"{MAIL}\n{MAIL.upper()}\nBy Dr. {NAME}\n"),))
-    await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE))
+    tenant, row = tenant_hash(REQUEST.tenant), make_task_row(REQUEST, settings, await store.get_store_id())
+    await store.register_task(row, (SourceDocument(name="a.md", text=f"{MAIL}\n{MAIL.upper()}\nBy Dr. {NAME}\n"),))
+    await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE))
     key = load_or_create_installation_key(settings)
     titled = f"Dr. {NAME}"
-    made = placeholder(key, tenant, "PERSON", titled)
+    made = build_placeholder(key, tenant, "PERSON", titled)
     original = VaultEntry(
-        type="PERSON", placeholder=made, fingerprint=fingerprint(key, tenant, "PERSON", titled), text=titled
+        type="PERSON", placeholder=made, fingerprint=compute_fingerprint(key, tenant, "PERSON", titled), text=titled
     )
-    await store.vault(build_cipher(settings, "vault")).keep(tenant, [original])
-    await store.put_text("unrelated", row.ref.reader)
+    await store.build_vault(build_cipher(settings, "vault")).store_originals(tenant, [original])
+    await store.put_text("unrelated", row.ref.scope)
     await store.aclose()
     return row.ref.task_id
 
@@ -127,13 +127,13 @@ def test_another_tenant_has_nobody(
     [
         (["find", "-a"], BAD_USAGE, "No such option"),
         (["find", "Jo"], BAD_USAGE, "the value needs 3 letters or digits: give the name or number as a whole"),
-        (["erase", "bob@example.com", "--yes"], WORK_FAILED, "found nowhere: there is nothing to erase"),
+        (["run_erasure", "bob@example.com", "--yes"], WORK_FAILED, "found nowhere: there is nothing to erase"),
         (["find", NAME, "--type", "FOO"], BAD_USAGE, "there is no type 'FOO': choose one of ACCOUNT, "),
         (["find", NAME, "--type", "WANTED"], BAD_USAGE, "there is no type 'WANTED': choose one of"),
-        (["erase", NAME, "--type", "", "--yes"], BAD_USAGE, "there is no type ''"),
-        (["erase", MAIL, "--receipt", "--also", NAME], BAD_USAGE, "--receipt and --also exclude each other"),
-        (["erase", MAIL, "--receipt"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
-        (["erase", MAIL, "--yes"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
+        (["run_erasure", NAME, "--type", "", "--yes"], BAD_USAGE, "there is no type ''"),
+        (["run_erasure", MAIL, "--receipt", "--also", NAME], BAD_USAGE, "--receipt and --also exclude each other"),
+        (["run_erasure", MAIL, "--receipt"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
+        (["run_erasure", MAIL, "--yes"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_nothing_is_erased(
@@ -147,16 +147,15 @@ def test_what_cannot_be_done_is_refused_and_nothing_is_erased(
 
 async def task_with(settings: Settings, kind: str, name: str) -> None:
     """A task with the name's placeholder, of which the vault has nothing."""
-    await task_about(
-        f"Where is {placeholder(load_or_create_installation_key(settings), tenant_hash(REQUEST.tenant), kind, name)}?"
-    )
+    key = load_or_create_installation_key(settings)
+    await task_about(f"Where is {build_placeholder(key, tenant_hash(REQUEST.tenant), kind, name)}?")
 
 
 async def task_about(question: str) -> None:
     settings = Settings()
     store = await open_store(settings)
     request = REQUEST.replace(question=question, request_id="r2")
-    await store.register(row_of(request, settings, await store.store_id()), ())
+    await store.register_task(make_task_row(request, settings, await store.get_store_id()), ())
     await store.aclose()
 
 
@@ -171,7 +170,7 @@ def test_a_name_that_no_rule_recognises_alone_is_looked_for_by_the_placeholders_
 
 
 NEAR = [
-    NearValue(text=text, type=kind, lines=2, alike=False) for text, kind in (("a@x.org", "EMAIL"), ("Bob", "PERSON"))
+    RelatedValue(text=text, type=kind, lines=2, alike=False) for text, kind in (("a@x.org", "EMAIL"), ("Bob", "PERSON"))
 ]
 
 
@@ -198,7 +197,7 @@ class Order:
     refused: str = "never"
     """A part of the question that is answered with no."""
 
-    def format_found_places(self, _: PersonFound) -> str:
+    def format_found_places(self, _: PersonLocations) -> str:
         self.happened.append("shown")
         return ""
 
@@ -206,12 +205,12 @@ class Order:
         self.happened.append("asked")
         return self.refused not in question
 
-    async def erase(
-        self, search: Search, found: PersonFound, *, histories: bool, tell: Callable[[str], None]
+    async def run_erasure(
+        self, search: PersonSearch, found: PersonLocations, *, histories: bool, tell: Callable[[str], None]
     ) -> PersonErasureReceipt:
         self.happened.append(f"erased {search.sought.value}")
         assert found.traces
-        assert await search.store.tasks(TenantScope(tenant=tenant_hash(REQUEST.tenant)))  # which is open still
+        assert await search.store.list_tasks(TenantScope(tenant=tenant_hash(REQUEST.tenant)))  # which is open still
         return receipt()
 
 
@@ -223,15 +222,15 @@ async def nobody_objects(*_: object) -> None:
 def order(monkeypatch: pytest.MonkeyPatch, task_id: str) -> Order:
     assert task_id
     order = Order()
-    for name in ("format_found_places", "ask_confirmation", "erase"):
+    for name in ("format_found_places", "ask_confirmation", "run_erasure"):
         monkeypatch.setattr(f"waystation.cli.privacy.{name}", getattr(order, name))
-    for name in ("require_at_rest", "require_workers"):
+    for name in ("require_tasks_finished", "require_workers"):
         monkeypatch.setattr(f"waystation.cli.privacy.{name}", nobody_objects)
     return order
 
 
 def test_all_values_are_shown_and_agreed_to_before_the_first_is_erased(order: Order) -> None:
-    assert run(["privacy", "erase", NAME, "--also", MAIL]) == OK
+    assert run(["privacy", "run_erasure", NAME, "--also", MAIL]) == OK
     once = ["shown", "asked"]
     # The vault has the name with a title, too, which is offered and then looked at as the others are.
     assert order.happened[:4] == once * 2
@@ -242,14 +241,14 @@ def test_all_values_are_shown_and_agreed_to_before_the_first_is_erased(order: Or
 
 def test_who_says_no_to_one_value_keeps_that_one_alone(order: Order) -> None:
     order.refused = f"({MAIL})"
-    assert run(["privacy", "erase", NAME, "--also", MAIL]) == OK
+    assert run(["privacy", "run_erasure", NAME, "--also", MAIL]) == OK
     assert f"erased {NAME}" in order.happened
     assert f"erased {MAIL}" not in order.happened
 
 
 def test_a_value_that_cannot_be_looked_for_keeps_all_from_being_erased(order: Order) -> None:
-    assert run(["privacy", "erase", NAME, "--also", "a", "--yes"]) == BAD_USAGE
-    assert run(["privacy", "erase", NAME, "--also", MAIL, "--type", "FOO", "--yes"]) == BAD_USAGE
+    assert run(["privacy", "run_erasure", NAME, "--also", "a", "--yes"]) == BAD_USAGE
+    assert run(["privacy", "run_erasure", NAME, "--also", MAIL, "--type", "FOO", "--yes"]) == BAD_USAGE
     assert order.happened == []
 
 
@@ -277,8 +276,8 @@ def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
         id="01a2",
         at=utc_now().replace(2026, 11, 21, 12, 0, 0),
         known_as=("c654",),
-        found={Whereabouts.REQUEST: 1, Whereabouts.TRANSCRIPT: 1_234},
-        left={Whereabouts.IDENTIFIER: 1},
+        found={ErasureLocation.REQUEST: 1, ErasureLocation.TRANSCRIPT: 1_234},
+        left={ErasureLocation.IDENTIFIER: 1},
         originals=1,
         files=2,
         histories_deleted=3,

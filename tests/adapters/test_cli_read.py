@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from tests.adapters.document_files import pdf_file
+from tests.adapters.document_files import make_pdf_file
 from waystation.cli.console import BAD_USAGE, OK, WORK_FAILED
 from waystation.cli.main import run
 from waystation.documents.sources import load_documents
@@ -20,7 +20,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "notes.md").write_text(NOTES, encoding="utf-8")
-    (docs / "paper.pdf").write_bytes(pdf_file("The harbour", ""))
+    (docs / "paper.pdf").write_bytes(make_pdf_file("The harbour", ""))
     (docs / "ada@example.org.txt").write_text("one", encoding="utf-8")
     (docs / ".hidden").write_text("x", encoding="utf-8")
     (docs / "failed.pdf").write_text("Error 404: no such paper here.", encoding="utf-8")

@@ -5,31 +5,33 @@ import json
 
 import pytest
 
-from tests.ended_tasks import keep_ended_task
-from tests.readers import ANYONE
+from tests.ended_tasks import store_finished_task
+from tests.readers import SYSTEM_SCOPE
 from waystation.cli.main import run
 from waystation.config.settings import Settings
-from waystation.erasure.removal import Sought
-from waystation.erasure.report_files import reports_with, rewritten_reports
+from waystation.erasure.removal import ErasureQuery
+from waystation.erasure.report_files import count_report_matches, rewrite_matching_reports
 from waystation.kernel.clock import utc_now
-from waystation.reports.files import plan_file, without_reports
+from waystation.reports.files import delete_task_files, get_plan_path
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import ReportVersion, TaskPhase
 
 
 async def _rewound(settings: Settings, *, cancelled: bool) -> str:
-    task_id = await keep_ended_task(settings)
+    task_id = await store_finished_task(settings)
     store = await SqlStore.open(settings.database_url, utc_now)
-    row = await store.task(task_id, ANYONE)
+    row = await store.get_task(task_id, SYSTEM_SCOPE)
     ended = row.progress
     assert ended is not None
-    (first,) = ended.versions
+    (first,) = ended.report_versions
     goes_on = ended.replace(phase=TaskPhase.WORKING, reports=(first,))
-    await store.finish(task_id, goes_on)
+    await store.save_task_progress(task_id, goes_on)
     if cancelled:
-        rest = await store.put_text("> **Partial.** nothing", row.ref.reader)
+        rest = await store.put_text("> **Partial.** nothing", row.ref.scope)
         second = ReportVersion(number=2, report=rest, phase=TaskPhase.CANCELLED, stored_at=utc_now())
-        await store.finish(task_id, goes_on.replace(phase=TaskPhase.CANCELLED, report=rest, reports=(first, second)))
+        await store.save_task_progress(
+            task_id, goes_on.replace(phase=TaskPhase.CANCELLED, report=rest, reports=(first, second))
+        )
     await store.aclose()
     return task_id
 
@@ -89,12 +91,12 @@ def test_every_version_of_a_report_goes_with_its_task_and_loses_who_is_erased(wi
     folder = without_server.reports_folder
     folder.mkdir(parents=True)
     # The third is a plan that was not taken, the fourth what was left of a process that was killed as it wrote one.
-    own = ("task-1.md", "task-1.v2.md", plan_file(folder, "task-1").name, "task-1.md.4711")
+    own = ("task-1.md", "task-1.v2.md", get_plan_path(folder, "task-1").name, "task-1.md.4711")
     for name in (*own, "task-12.md", "notes.md"):
         (folder / name).write_text("Ada Lovelace came.", encoding="utf-8")
-    ada = Sought(value="Ada Lovelace")
-    assert reports_with(without_server.reports_folder, ["task-1"], ada) == {"task-1": 4}
-    assert rewritten_reports(without_server.reports_folder, ["task-1"], ada) == 4
-    assert rewritten_reports(without_server.reports_folder, ["task-1"], ada) == 0
-    assert without_reports(without_server.reports_folder, ["task-1"]) == 4
+    ada = ErasureQuery(value="Ada Lovelace")
+    assert count_report_matches(without_server.reports_folder, ["task-1"], ada) == {"task-1": 4}
+    assert rewrite_matching_reports(without_server.reports_folder, ["task-1"], ada) == 4
+    assert rewrite_matching_reports(without_server.reports_folder, ["task-1"], ada) == 0
+    assert delete_task_files(without_server.reports_folder, ["task-1"]) == 4
     assert sorted(path.name for path in folder.iterdir()) == ["notes.md", "task-12.md"]

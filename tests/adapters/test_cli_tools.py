@@ -3,13 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.mcp_workshop import workshop
+from tests.adapters.mcp_workshop import make_sample_server_entry
 from waystation.cli.main import run
 
 
 def file(folder: Path) -> str:
     path = folder / "mcp.json"
-    servers = {"shop": workshop(allow=["echo", "keep", "put"], ask="writes"), "gone": {"command": "no-such-program"}}
+    servers = {
+        "shop": make_sample_server_entry(allow=["echo", "keep", "put"], ask="writes"),
+        "gone": {"command": "no-such-program"},
+    }
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     return str(path)
 
@@ -43,7 +46,7 @@ def test_programs_get_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_servers_that_all_tell_their_tools_are_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": {"shop": workshop(allow=["echo"])}}), encoding="utf-8")
+    path.write_text(json.dumps({"mcpServers": {"shop": make_sample_server_entry(allow=["echo"])}}), encoding="utf-8")
     assert run(["tools", "--servers", str(path)]) == 0
     assert "hidden" in capsys.readouterr().out.splitlines()
 

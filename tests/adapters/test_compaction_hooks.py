@@ -14,12 +14,12 @@ import psutil
 import pytest
 from pydantic import JsonValue, SecretStr
 
-from tests.ports import free_port
-from tests.webhook_server import BODY, HANG, SECRET, Answer, WebhookServer, running_webhook
+from tests.ports import find_free_port
+from tests.webhook_server import BODY, NO_RESPONSE, SECRET, WebhookResponse, WebhookServer, run_webhook_server
 from waystation.context.outcome import CompactionEvent
 from waystation.context.ports import CompactionHook
 from waystation.kernel.errors import BadInput, HookFailed
-from waystation.runtime.hooks import CommandHook, PostedHook
+from waystation.runtime.hooks import CommandCompactionHook, HttpCompactionHook
 from waystation.testing import RecordingHook
 
 EVENT = CompactionEvent(
@@ -45,15 +45,15 @@ TOLD: dict[str, JsonValue] = {
 WRITES = "import os, sys; open(sys.argv[1], 'a').write(sys.stdin.read())"
 
 
-def python(script: str, *arguments: object, patience_s: float = 30.0) -> CommandHook:
+def python(script: str, *arguments: object, patience_s: float = 30.0) -> CommandCompactionHook:
     """A program of this interpreter. Isolated, and without `site`, which would take long to load."""
     line = [sys.executable, "-I", "-S", "-c", script, *map(str, arguments)]
-    return CommandHook("compaction_before", line, patience_s)
+    return CommandCompactionHook("compaction_before", line, patience_s)
 
 
 @asynccontextmanager
-async def posting(server: WebhookServer, patience_s: float = 30.0) -> AsyncGenerator[PostedHook]:
-    async with aclosing(PostedHook("compaction_after", SecretStr(server.url), patience_s)) as hook:
+async def posting(server: WebhookServer, patience_s: float = 30.0) -> AsyncGenerator[HttpCompactionHook]:
+    async with aclosing(HttpCompactionHook("compaction_after", SecretStr(server.url), patience_s)) as hook:
         yield hook
 
 
@@ -165,7 +165,7 @@ async def test_hooks_of_several_compactions_run_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["nowhere-to-be-found", "/nowhere/to-be-found", "TOKEN=s3cret true", "~/hook.sh"])
 def test_a_program_that_is_not_there_is_refused_and_not_shown(line: str) -> None:
     with pytest.raises(BadInput) as refused:
-        CommandHook("compaction_before", shlex.split(line))
+        CommandCompactionHook("compaction_before", shlex.split(line))
     assert str(refused.value).startswith("its program is not there, or may not be run: give ")
     assert line.split(maxsplit=1)[0] not in str(refused.value)
 
@@ -174,7 +174,7 @@ async def test_a_program_that_has_gone_since_is_a_failure(tmp_path: Path) -> Non
     program = tmp_path / "hook.sh"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    hook = CommandHook("compaction_before", [str(program)])
+    hook = CommandCompactionHook("compaction_before", [str(program)])
     await hook.call(EVENT)
     program.unlink()
     assert await failure(hook) == "compaction_before (hook.sh) could not be started (FileNotFoundError)"
@@ -184,42 +184,45 @@ async def test_a_program_that_has_gone_since_is_a_failure(tmp_path: Path) -> Non
 
 
 async def test_an_address_is_posted_to_and_success_is_success() -> None:
-    async with running_webhook(Answer(204)) as server, posting(server) as hook:
+    async with run_webhook_server(WebhookResponse(204)) as server, posting(server) as hook:
         await hook.call(EVENT)
     assert server.asked == [(204, TOLD)]
 
 
 @pytest.mark.parametrize("status", [400, 404, 429, 500, 503])
 async def test_any_other_status_is_a_failure_and_nothing_is_sent_again(status: int) -> None:
-    async with running_webhook(Answer(status)) as server, posting(server) as hook:
+    async with run_webhook_server(WebhookResponse(status)) as server, posting(server) as hook:
         said = await failure(hook)
     assert said == f"compaction_after (127.0.0.1) answered {status}"
     assert len(server.asked) == 1
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    async with running_webhook() as elsewhere:
-        redirect = Answer(307, {"Location": elsewhere.url})
-        async with running_webhook(redirect) as server, posting(server) as hook:
+    async with run_webhook_server() as elsewhere:
+        redirect = WebhookResponse(307, {"Location": elsewhere.url})
+        async with run_webhook_server(redirect) as server, posting(server) as hook:
             said = await failure(hook)
     assert said == "compaction_after (127.0.0.1) answered 307, a redirect, which is not followed"
     assert elsewhere.asked == []
 
 
 async def test_a_server_that_hangs_is_given_up_and_one_that_is_not_there_is_a_failure() -> None:
-    async with running_webhook(HANG) as server, posting(server, patience_s=2) as hook:
+    async with run_webhook_server(NO_RESPONSE) as server, posting(server, patience_s=2) as hook:
         assert await failure(hook) == "compaction_after (127.0.0.1) did not answer within 2 s"
-    async with posting(WebhookServer([], f"http://127.0.0.1:{free_port()}/{SECRET}")) as hook:
+    async with posting(WebhookServer([], f"http://127.0.0.1:{find_free_port()}/{SECRET}")) as hook:
         assert await failure(hook) == "the connection to compaction_after (127.0.0.1) failed: nothing listens there"
 
 
-@pytest.mark.parametrize("answers", [(Answer(),), (Answer(500),), (Answer(302, {"Location": "/"}),), (HANG,)])
+@pytest.mark.parametrize(
+    "answers",
+    [(WebhookResponse(),), (WebhookResponse(500),), (WebhookResponse(302, {"Location": "/"}),), (NO_RESPONSE,)],
+)
 async def test_path_and_answer_are_in_no_log_and_no_error(
-    answers: Sequence[Answer], caplog: pytest.LogCaptureFixture
+    answers: Sequence[WebhookResponse], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     said = ""
-    async with running_webhook(*answers) as server, posting(server, patience_s=0.5) as hook:
+    async with run_webhook_server(*answers) as server, posting(server, patience_s=0.5) as hook:
         try:
             await hook.call(EVENT)
         except HookFailed as error:
@@ -249,16 +252,18 @@ async def programs(folder: Path) -> AsyncGenerator[tuple[CompactionHook, Compact
 @asynccontextmanager
 async def addresses(_: Path) -> AsyncGenerator[tuple[CompactionHook, CompactionHook, Told]]:
     async with AsyncExitStack() as stack:
-        works, fails = [await stack.enter_async_context(running_webhook(Answer(status))) for status in (200, 500)]
+        works, fails = [
+            await stack.enter_async_context(run_webhook_server(WebhookResponse(status))) for status in (200, 500)
+        ]
         hooks = [await stack.enter_async_context(posting(server)) for server in (works, fails)]
-        yield hooks[0], hooks[1], lambda: works.taken
+        yield hooks[0], hooks[1], lambda: works.accepted_bodies
 
 
 @asynccontextmanager
 async def doubles(_: Path) -> AsyncGenerator[tuple[CompactionHook, CompactionHook, Told]]:
     works, fails = RecordingHook(), RecordingHook()
     fails.failing = True
-    yield works, fails, lambda: [BODY.validate_json(event.body) for event in works.told]
+    yield works, fails, lambda: [BODY.validate_json(event.json_line) for event in works.told]
 
 
 @pytest.mark.parametrize("kind", [programs, addresses, doubles])

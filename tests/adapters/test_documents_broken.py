@@ -13,28 +13,28 @@ import pytest
 from tests.adapters.document_files import (
     OLD_SHEETS,
     PASSWORD_PROTECTED,
-    archive,
-    book_file,
-    mail_file,
-    pdf_file,
-    sheets_file,
-    slides_file,
-    word_file,
+    make_book_file,
+    make_mail_file,
+    make_pdf_file,
+    make_sheets_file,
+    make_slides_file,
+    make_word_file,
+    make_zip_archive,
 )
 from waystation.documents.documents import SkippedItem
-from waystation.documents.readers.extract import FileGiven
-from waystation.documents.readers.reader import ChildReader, ParserCrashError, read_file
+from waystation.documents.readers.extract import FileReadRequest
+from waystation.documents.readers.reader import ParserCrashError, SubprocessFileReader, read_file
 from waystation.documents.sources import load_documents
 from waystation.kernel.errors import BadInput
 
 GOOD = {
-    "a.pdf": pdf_file("Text."),
-    "b.docx": word_file(),
-    "c.pptx": slides_file(),
-    "d.xlsx": sheets_file(),
+    "a.pdf": make_pdf_file("Text."),
+    "b.docx": make_word_file(),
+    "c.pptx": make_slides_file(),
+    "d.xlsx": make_sheets_file(),
     "e.xls": OLD_SHEETS,
-    "f.epub": book_file(),
-    "g.eml": mail_file(),
+    "f.epub": make_book_file(),
+    "g.eml": make_mail_file(),
     "h.html": b"<p>Text.</p>",
     "i.md": b"Text.",
 }
@@ -47,31 +47,31 @@ def entity_bomb() -> bytes:
     entities = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10 if n else "boom" * 10}">' for n in range(12))
     main = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     body = f'<w:document xmlns:w="{main}"><w:body><w:p><w:r><w:t>&e11;</w:t></w:r></w:p></w:body></w:document>'
-    return archive({"word/document.xml": f"<!DOCTYPE d [{entities}]>{body}"})
+    return make_zip_archive({"word/document.xml": f"<!DOCTYPE d [{entities}]>{body}"})
 
 
 def memory_bomb() -> bytes:
     """A table with a cell in each of two corners that are far apart: the parser keeps room for all between them."""
     cells = "".join(f'<row r="{row}"><c r="{at}{row}"><v>1</v></c></row>' for at, row in (("A", 1), ("XFD", 8_000)))
-    with ZipFile(BytesIO(sheets_file())) as book:
+    with ZipFile(BytesIO(make_sheets_file())) as book:
         members: dict[str, str | bytes] = {name: book.read(name) for name in book.namelist()}
     sheet = f'<worksheet xmlns="{SPREADSHEET}"><sheetData>{cells}</sheetData></worksheet>'
-    return archive({**members, "xl/worksheets/sheet1.xml": sheet})
+    return make_zip_archive({**members, "xl/worksheets/sheet1.xml": sheet})
 
 
 BROKEN = {
     "pdf-cut.pdf": (GOOD["a.pdf"][:300], "damaged: no PDF that can be read"),
     "pdf-noise.pdf": (b"%PDF-1.7\n" + b"\x00\xff\x13" * 500, "damaged: no PDF that can be read"),
-    "pdf-password.pdf": (pdf_file("Text.", encrypted=True), PASSWORD),
-    "pdf-scanned.pdf": (pdf_file("scan"), "no page has text: scanned? Run text recognition (OCR) on it first"),
-    "pdf-empty.pdf": (pdf_file(""), "empty"),
+    "pdf-password.pdf": (make_pdf_file("Text.", encrypted=True), PASSWORD),
+    "pdf-scanned.pdf": (make_pdf_file("scan"), "no page has text: scanned? Run text recognition (OCR) on it first"),
+    "pdf-empty.pdf": (make_pdf_file(""), "empty"),
     "zip-many.docx": (
-        archive({f"word/{number}": b"" for number in range(10_001)}),
+        make_zip_archive({f"word/{number}": b"" for number in range(10_001)}),
         "an archive of 10,001 members, and 10,000 is the most",
     ),
     "zip-noise.docx": (b"PK\x03\x04" + b"\x00\xff\x13" * 500, DAMAGED_ZIP),
     "docx-cut.docx": (GOOD["b.docx"][:-300], DAMAGED_ZIP),
-    "docx-no-xml.docx": (archive({"word/document.xml": b"junk"}), "damaged: no Word file that can be read"),
+    "docx-no-xml.docx": (make_zip_archive({"word/document.xml": b"junk"}), "damaged: no Word file that can be read"),
     "docx-entities.docx": (entity_bomb(), "damaged: no Word file that can be read"),
     "docx-password.docx": (PASSWORD_PROTECTED, PASSWORD),
     "docx-old.doc": (
@@ -79,31 +79,31 @@ BROKEN = {
         "an old Word file; save it as .docx",
     ),
     "pptx-cut.pptx": (GOOD["c.pptx"][:-300], DAMAGED_ZIP),
-    "pptx-nothing.pptx": (archive({"ppt/x": b""}), "damaged: a part of it is missing or broken"),
+    "pptx-nothing.pptx": (make_zip_archive({"ppt/x": b""}), "damaged: a part of it is missing or broken"),
     "xlsx-cut.xlsx": (GOOD["d.xlsx"][:-300], DAMAGED_ZIP),
-    "xlsx-nothing.xlsx": (archive({"xl/x": b""}), "damaged: no table that can be read"),
+    "xlsx-nothing.xlsx": (make_zip_archive({"xl/x": b""}), "damaged: no table that can be read"),
     "xlsx-memory.xlsx": (memory_bomb(), "could not be read (its parser crashed; the file may be damaged)"),
     "xls-cut.xls": (OLD_SHEETS[:600], "damaged: no table that can be read"),
     "epub-cut.epub": (GOOD["f.epub"][:-300], DAMAGED_ZIP),
     "epub-drm.epub": (
-        book_file(protected=True),
+        make_book_file(protected=True),
         "protected against copying (DRM); only the shop's own program can read it",
     ),
     "odt.odt": (
-        archive({"mimetype": "application/vnd.oasis.opendocument.text"}),
+        make_zip_archive({"mimetype": "application/vnd.oasis.opendocument.text"}),
         "an OpenDocument file; save it as .docx, .pptx or PDF",
     ),
     "rtf.rtf": (b"{\\rtf1 x}", "an RTF file; save it as .docx or as text"),
-    "zip.zip": (archive({"a.txt": "x"}), "an archive; unpack it first"),
+    "zip.zip": (make_zip_archive({"a.txt": "x"}), "an archive; unpack it first"),
 }
 
 
-def broken() -> dict[str, tuple[bytes, str]]:
+def make_broken_files() -> dict[str, tuple[bytes, str]]:
     """Each file by its name, with the reason why it is not used.
 
     With one that takes seconds and half a gigabyte to make, which nobody should pay for who imports this module.
     """
-    bomb = archive({"word/document.xml": bytes(501_000_000)})
+    bomb = make_zip_archive({"word/document.xml": bytes(501_000_000)})
     return {**BROKEN, "zip-bomb.docx": (bomb, "unpacks to 501 MB, and 500 MB is the most")}
 
 
@@ -114,7 +114,7 @@ def nothing_reaches_the_terminal(capfd: pytest.CaptureFixture[str]) -> Iterator[
 
 
 def test_a_folder_of_good_and_broken_files_gives_all_good_ones_and_a_reason_for_each_broken_one(tmp_path: Path) -> None:
-    unusable = broken()
+    unusable = make_broken_files()
     for name, content in [*GOOD.items(), *((name, content) for name, (content, _) in unusable.items())]:
         (tmp_path / name).write_bytes(content)
     loaded = load_documents([tmp_path])
@@ -131,26 +131,26 @@ def test_a_page_of_html_that_takes_its_parser_too_long_is_one_file_less(tmp_path
     assert [document.name for document in loaded.documents] == ["b.md"]
 
 
-def read(reader: ChildReader, path: Path) -> str:
+def read(reader: SubprocessFileReader, path: Path) -> str:
     return read_file(path, reader).text
 
 
 def test_a_child_that_hangs_is_killed_and_followed_by_another(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(GOOD["a.pdf"])
-    with ChildReader(seconds_a_file=2) as reader:
+    with SubprocessFileReader(seconds_a_file=2) as reader:
         read(reader, tmp_path / "a.pdf")
         assert reader.pid is not None
         child = psutil.Process(reader.pid)
         child.suspend()
         with pytest.raises(ParserCrashError, match=r"took longer than 2 s"):
-            reader.read(os.open(tmp_path / "a.pdf", os.O_RDONLY), FileGiven(name="a.pdf"))
+            reader.read(os.open(tmp_path / "a.pdf", os.O_RDONLY), FileReadRequest(name="a.pdf"))
         assert not child.is_running()
         assert read(reader, tmp_path / "a.pdf") == "[page 1]\nText."
 
 
 def test_a_child_that_was_killed_is_followed_by_another(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(GOOD["a.pdf"])
-    with ChildReader() as reader:
+    with SubprocessFileReader() as reader:
         for _ in range(2):
             assert read(reader, tmp_path / "a.pdf") == "[page 1]\nText."
             assert reader.pid is not None
@@ -162,7 +162,7 @@ def test_a_child_that_was_killed_is_followed_by_another(tmp_path: Path) -> None:
 def test_one_child_reads_many_files_and_ends_with_its_reader(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(GOOD["a.pdf"])
     (tmp_path / "bomb.xlsx").write_bytes(memory_bomb())
-    with ChildReader() as reader:
+    with SubprocessFileReader() as reader:
         read(reader, tmp_path / "a.pdf")
         first = reader.pid
         read(reader, tmp_path / "a.pdf")
@@ -181,9 +181,10 @@ def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(GOOD["a.pdf"])
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from waystation.documents.readers.reader import ChildReader\n"
+        "from waystation.documents.readers.reader import SubprocessFileReader\n"
         "from waystation.documents.readers.reader import read_file\n"
-        "reader = ChildReader(); read_file(Path(sys.argv[1]), reader); print(reader.pid, flush=True); time.sleep(60)"
+        "reader = SubprocessFileReader(); read_file(Path(sys.argv[1]), reader); print(reader.pid, flush=True); "
+        "time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "a.pdf")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
@@ -196,7 +197,7 @@ def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
 
 def test_an_attachment_that_breaks_its_parser_costs_neither_the_message_nor_the_others(tmp_path: Path) -> None:
     file = tmp_path / "a.eml"
-    file.write_bytes(mail_file({"a.csv": b"pump,1250", "bomb.xlsx": memory_bomb(), "b.csv": b"valve,310"}))
+    file.write_bytes(make_mail_file({"a.csv": b"pump,1250", "bomb.xlsx": memory_bomb(), "b.csv": b"valve,310"}))
     loaded = load_documents([file])
     assert "Silt closed the harbour." in loaded.documents[0].text
     assert loaded.documents[0].text.endswith("[attachment a.csv]\npump,1250\n\n[attachment b.csv]\nvalve,310")
@@ -206,7 +207,7 @@ def test_an_attachment_that_breaks_its_parser_costs_neither_the_message_nor_the_
 
 def test_an_email_whose_attachments_break_one_parser_after_another_is_its_message(tmp_path: Path) -> None:
     file = tmp_path / "a.eml"
-    file.write_bytes(mail_file({f"{number}.xlsx": memory_bomb() for number in range(4)}))
+    file.write_bytes(make_mail_file({f"{number}.xlsx": memory_bomb() for number in range(4)}))
     loaded = load_documents([file])
     assert "Silt closed the harbour." in loaded.documents[0].text
     reason = "an attachment of this e-mail broke its reader, so none was read; give them by themselves"

@@ -6,20 +6,20 @@ from inline_snapshot import snapshot
 from tests.adapters.document_files import (
     OLD_SHEETS,
     TEXT,
-    archive,
-    book_file,
-    mail_file,
-    open_sheets_file,
-    pdf_file,
-    sheets_file,
-    slides_file,
-    word_file,
+    make_book_file,
+    make_mail_file,
+    make_open_sheets_file,
+    make_pdf_file,
+    make_sheets_file,
+    make_slides_file,
+    make_word_file,
+    make_zip_archive,
 )
 from waystation.documents.search import split_into_passages
 from waystation.documents.sources import load_documents
 
 
-def read(folder: Path, name: str, content: bytes) -> tuple[str, list[str]]:
+def read_document_file(folder: Path, name: str, content: bytes) -> tuple[str, list[str]]:
     """The text of a file, and what of it was left out."""
     file = folder / name
     file.write_bytes(content)
@@ -30,7 +30,7 @@ def read(folder: Path, name: str, content: bytes) -> tuple[str, list[str]]:
 
 def test_a_pdf_has_its_pages_as_places_and_names_those_without_text(tmp_path: Path) -> None:
     pages = (TEXT, "scan", "", "[page 9]\nThree.", "scan", "scan")
-    assert read(tmp_path, "a.pdf", pdf_file(*pages)) == snapshot(
+    assert read_document_file(tmp_path, "a.pdf", make_pdf_file(*pages)) == snapshot(
         (
             """\
 [page 1]
@@ -46,11 +46,11 @@ Three.\
 
 
 def test_a_word_that_a_pdf_parts_at_the_end_of_a_line_is_whole(tmp_path: Path) -> None:
-    assert read(tmp_path, "a.pdf", pdf_file("It was dred-\nged."))[0] == "[page 1]\nIt was dredged."
+    assert read_document_file(tmp_path, "a.pdf", make_pdf_file("It was dred-\nged."))[0] == "[page 1]\nIt was dredged."
 
 
 def test_a_word_file_keeps_headings_lists_and_tables(tmp_path: Path) -> None:
-    assert read(tmp_path, "a.docx", word_file()) == snapshot(
+    assert read_document_file(tmp_path, "a.docx", make_word_file()) == snapshot(
         (
             """\
 # The harbour
@@ -71,7 +71,7 @@ Item of work | Cost in euro
 
 
 def test_slides_have_titles_lists_notes_and_tables_and_hidden_ones_are_named(tmp_path: Path) -> None:
-    assert read(tmp_path, "a.pptx", slides_file()) == snapshot(
+    assert read_document_file(tmp_path, "a.pptx", make_slides_file()) == snapshot(
         (
             """\
 [slide 1]
@@ -97,7 +97,7 @@ In a group.\
 
 
 def test_sheets_show_values_dates_and_the_results_of_formulas_and_hidden_ones_are_named(tmp_path: Path) -> None:
-    assert read(tmp_path, "a.xlsx", sheets_file()) == snapshot(
+    assert read_document_file(tmp_path, "a.xlsx", make_sheets_file()) == snapshot(
         (
             """\
 [sheet Costs 2026]
@@ -113,12 +113,12 @@ Silt closed the harbour. Порт закрыт. 港口关闭。 Second line | 1.
 
 def test_old_excel_files_and_opendocument_tables_are_read_too(tmp_path: Path) -> None:
     expected = "[sheet Costs]\nItem | Цена\nDredging | 1.5\n2026-01-02"
-    assert read(tmp_path, "a.xls", OLD_SHEETS) == (expected, [])
-    assert read(tmp_path, "a.ods", open_sheets_file()) == (f"[sheet Costs]\n{TEXT}", [])
+    assert read_document_file(tmp_path, "a.xls", OLD_SHEETS) == (expected, [])
+    assert read_document_file(tmp_path, "a.ods", make_open_sheets_file()) == (f"[sheet Costs]\n{TEXT}", [])
 
 
 def test_a_book_is_read_in_its_order_with_its_headings_as_places(tmp_path: Path) -> None:
-    assert read(tmp_path, "a.epub", book_file()) == snapshot(
+    assert read_document_file(tmp_path, "a.epub", make_book_file()) == snapshot(
         (
             """\
 [chapter Beginnings]
@@ -140,8 +140,12 @@ Printed in Bath.\
 
 
 def test_an_email_has_its_headers_its_message_and_its_attachments(tmp_path: Path) -> None:
-    attachments = {"[1].pdf": pdf_file("Dug in 1811.", "scan"), "logo.png": b"\x89PNG\x00", "costs.csv": b"a,b\n1,2"}
-    assert read(tmp_path, "a.eml", mail_file(attachments)) == snapshot(
+    attachments = {
+        "[1].pdf": make_pdf_file("Dug in 1811.", "scan"),
+        "logo.png": b"\x89PNG\x00",
+        "costs.csv": b"a,b\n1,2",
+    }
+    assert read_document_file(tmp_path, "a.eml", make_mail_file(attachments)) == snapshot(
         (
             """\
 From: Ада <ada@example.org>
@@ -167,14 +171,14 @@ def test_an_email_without_a_text_part_is_read_as_its_page(tmp_path: Path) -> Non
     content = (
         b"From: a@example.org\r\nSubject: x\r\nContent-Type: text/html; charset=koi8-r\r\n\r\n<p>\xf0\xcf\xd2\xd4</p>"
     )
-    assert read(tmp_path, "a.eml", content)[0] == "From: a@example.org\nSubject: x\n\nПорт"
+    assert read_document_file(tmp_path, "a.eml", content)[0] == "From: a@example.org\nSubject: x\n\nПорт"
 
 
 def test_emails_within_emails_are_read_to_a_depth(tmp_path: Path) -> None:
-    mail = mail_file({"deep.csv": b"deepest"})
+    mail = make_mail_file({"deep.csv": b"deepest"})
     for depth in range(4):
-        mail = mail_file({f"{depth}.eml": mail})
-    text, left_out = read(tmp_path, "a.eml", mail)
+        mail = make_mail_file({f"{depth}.eml": mail})
+    text, left_out = read_document_file(tmp_path, "a.eml", mail)
     inside = "attachment 1.eml of attachment 2.eml of attachment 3.eml"
     assert f"\n[{inside}]\nFrom: " in text
     assert "deepest" not in text
@@ -186,26 +190,26 @@ def test_emails_within_emails_are_read_to_a_depth(tmp_path: Path) -> None:
     [
         ("a.pdf", b"\n<!-- saved --><!DOCTYPE html><p>A page</p>", "A page"),
         ("a.xls", b"<html><table><tr><td>1</td><td>2</td></tr></table>", "1 | 2"),
-        ("report", pdf_file("A PDF"), "[page 1]\nA PDF"),
-        ("a.txt", pdf_file("A PDF"), "[page 1]\nA PDF"),
-        ("a.pdf", b"\xff junk before it\n" + pdf_file("A PDF"), "[page 1]\nA PDF"),
-        ("a.zip", open_sheets_file(), f"[sheet Costs]\n{TEXT}"),
-        ("mail.txt", mail_file().replace(b"Subject", b"Message-ID: <1@x>\nSubject"), f"Порт 港口\n\n{TEXT}"),
+        ("report", make_pdf_file("A PDF"), "[page 1]\nA PDF"),
+        ("a.txt", make_pdf_file("A PDF"), "[page 1]\nA PDF"),
+        ("a.pdf", b"\xff junk before it\n" + make_pdf_file("A PDF"), "[page 1]\nA PDF"),
+        ("a.zip", make_open_sheets_file(), f"[sheet Costs]\n{TEXT}"),
+        ("mail.txt", make_mail_file().replace(b"Subject", b"Message-ID: <1@x>\nSubject"), f"Порт 港口\n\n{TEXT}"),
         ("a.yaml", b"From: a\nTo: b\nSubject: c\n", "From: a\nTo: b\nSubject: c"),
         ("a.vue", b"<!DOCTYPE html><p>source</p>", "<!DOCTYPE html><p>source</p>"),
         ("a.py", b'PDF = b"%PDF-1.7"', 'PDF = b"%PDF-1.7"'),
     ],
 )
 def test_the_kind_is_what_the_content_says(tmp_path: Path, name: str, content: bytes, expected: str) -> None:
-    assert read(tmp_path, name, content)[0].endswith(expected)
+    assert read_document_file(tmp_path, name, content)[0].endswith(expected)
 
 
 def test_no_passage_spans_two_places(tmp_path: Path) -> None:
-    text, _ = read(tmp_path, "a.pdf", pdf_file("One.", "Two."))
+    text, _ = read_document_file(tmp_path, "a.pdf", make_pdf_file("One.", "Two."))
     assert [passage.text for passage in split_into_passages("a.pdf", text)] == ["[page 1]\nOne.", "[page 2]\nTwo."]
 
 
 def test_the_parts_of_a_word_file_that_hold_no_text_are_no_trouble(tmp_path: Path) -> None:
     main = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     body = f'<w:document xmlns:w="{main}"><w:body><w:p><w:r><w:t>Only this.</w:t></w:r></w:p></w:body></w:document>'
-    assert read(tmp_path, "a.docx", archive({"word/document.xml": body})) == ("Only this.", [])
+    assert read_document_file(tmp_path, "a.docx", make_zip_archive({"word/document.xml": body})) == ("Only this.", [])

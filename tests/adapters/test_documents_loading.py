@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from waystation.documents.documents import MOST_OF_A_TASK, SkippedItem
+from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem
 from waystation.documents.readers import reader_child
-from waystation.documents.readers.extract import LARGEST_FILE, LARGEST_TEXT, ExtractionFailure, FileGiven
+from waystation.documents.readers.extract import MAX_FILE_BYTES, MAX_TEXT_BYTES, ExtractionFailure, FileReadRequest
 from waystation.documents.sources import load_documents
 from waystation.kernel.errors import BadInput
 
@@ -43,7 +43,7 @@ def test_a_folder_is_read_to_the_bottom_by_name_and_hidden_and_generated_files_a
 
 
 def test_more_files_than_a_task_may_have_documents_are_refused_before_one_is_read(tmp_path: Path) -> None:
-    for folder, count in (("one", MOST_OF_A_TASK - 1), ("two", 2)):
+    for folder, count in (("one", MAX_TASK_DOCUMENTS - 1), ("two", 2)):
         (tmp_path / folder).mkdir()
         for number in range(count):
             (tmp_path / folder / f"{number}.txt").symlink_to(tmp_path / folder / f"{number}.txt.of.nobody")
@@ -209,7 +209,7 @@ def test_what_cannot_be_read_is_skipped_in_a_folder_and_refused_by_itself(
     assert str(refused.value) == f"cannot use {file}: {reason}. Give a file or folder of {usable}."
 
 
-@pytest.mark.parametrize(("start", "limit"), [(b"Text\n" * 2_000, LARGEST_TEXT), (b"%PDF-1.7", LARGEST_FILE)])
+@pytest.mark.parametrize(("start", "limit"), [(b"Text\n" * 2_000, MAX_TEXT_BYTES), (b"%PDF-1.7", MAX_FILE_BYTES)])
 def test_a_file_over_the_limit_of_its_kind_is_refused_with_its_size(tmp_path: Path, start: bytes, limit: int) -> None:
     file = write(tmp_path / "big", start)
     with file.open("r+b") as big:
@@ -270,5 +270,5 @@ def test_no_garbage_is_looked_for_while_a_file_is_read(tmp_path: Path, monkeypat
     monkeypatch.setattr(reader_child, "_read", looked)
     (tmp_path / "a.txt").write_text("a")
     files = [os.open(tmp_path / "a.txt", os.O_RDONLY) for _ in range(2)]
-    reader_child.answer(FileGiven(name="a.txt").model_dump_json().encode(), files)
+    reader_child.answer(FileReadRequest(name="a.txt").model_dump_json().encode(), files)
     assert (seen, gc.isenabled()) == ([False], True)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.adapters.test_documents_kinds import read
-from waystation.documents.readers.formats import extract
+from tests.adapters.test_documents_kinds import read_document_file
+from waystation.documents.readers.formats import extract_file
 
 HEAD = b"From: a@example.com\nTo: b@example.com\nSubject: Offer\nMIME-Version: 1.0\n"
 
@@ -50,7 +50,7 @@ TOO_DEEP = "more than 3 e-mails deep"
 
 def test_a_signed_message_is_read_with_its_attachments(tmp_path: Path) -> None:
     inner = part(text("See our offer."), attached("pump,1250", "offer.csv"), kind="multipart/mixed", boundary="inner")
-    shown, left_out = read(tmp_path, "a.eml", mail(inner, SIGNATURE, kind="multipart/signed"))
+    shown, left_out = read_document_file(tmp_path, "a.eml", mail(inner, SIGNATURE, kind="multipart/signed"))
     assert shown.endswith("\n\nSee our offer.\n\n[attachment offer.csv]\npump,1250")
     assert left_out == ["attachment smime.p7s: a signature, which has no text"]
 
@@ -59,7 +59,7 @@ def test_the_message_is_all_its_inline_texts_in_order(tmp_path: Path) -> None:
     page = text("<p>We migrate on 12 May.</p>", "text/html")
     footer = text("Unsubscribe here", more="Content-Disposition: inline\n")
     named = text("Second thoughts", more='Content-Disposition: inline; filename="notes.txt"\n')
-    shown, left_out = read(tmp_path, "a.eml", mail(page, attached("a,b", "a.csv"), named, footer))
+    shown, left_out = read_document_file(tmp_path, "a.eml", mail(page, attached("a,b", "a.csv"), named, footer))
     assert shown.partition("Offer\n\n")[2] == (
         "We migrate on 12 May.\n\nnotes.txt:\nSecond thoughts\n\nUnsubscribe here\n\n[attachment a.csv]\na,b"
     )
@@ -69,7 +69,9 @@ def test_the_message_is_all_its_inline_texts_in_order(tmp_path: Path) -> None:
 def test_a_bounce_says_why_the_message_came_back(tmp_path: Path) -> None:
     status = b"Content-Type: message/delivery-status\n\nReporting-MTA: dns; mx\n\nStatus: 5.2.2\nAction:\n failed\n"
     returned = b"Content-Type: message/rfc822\n\nFrom: b@example.com\nSubject: Order\n\nTen pumps.\n"
-    shown, _ = read(tmp_path, "a.eml", mail(text("Not delivered."), status, returned, kind="multipart/report"))
+    shown, _ = read_document_file(
+        tmp_path, "a.eml", mail(text("Not delivered."), status, returned, kind="multipart/report")
+    )
     assert shown.partition("Offer\n\n")[2] == (
         "Not delivered.\n\nReporting-MTA: dns; mx\n\nStatus: 5.2.2\nAction: failed\n\n"
         "[attachment number 1.eml]\nFrom: b@example.com\nSubject: Order\n\nTen pumps."
@@ -79,7 +81,9 @@ def test_a_bounce_says_why_the_message_came_back(tmp_path: Path) -> None:
 def test_each_message_of_a_digest_is_read_with_its_attachments(tmp_path: Path) -> None:
     files = part(text("One."), attached("x,1", "x.csv"), kind="multipart/mixed", boundary="in")
     letters = [b"\nSubject: first\n" + files, b"\nSubject: second\n\nTwo.\n"]
-    shown, _ = read(tmp_path, "a.eml", mail(text("Digest"), part(*letters, kind="multipart/digest", boundary="d")))
+    shown, _ = read_document_file(
+        tmp_path, "a.eml", mail(text("Digest"), part(*letters, kind="multipart/digest", boundary="d"))
+    )
     assert "[attachment number 1.eml]\nSubject: first\n\nOne." in shown
     assert "[attachment x.csv of attachment number 1.eml]\nx,1" in shown
     assert "[attachment number 2.eml]\nSubject: second\n\nTwo." in shown
@@ -92,7 +96,7 @@ def test_attachments_within_a_form_of_the_message_are_read(tmp_path: Path) -> No
         kind="multipart/mixed",
         boundary="r",
     )
-    shown, _ = read(tmp_path, "a.eml", mail(text("See the offer."), rich, kind="multipart/alternative"))
+    shown, _ = read_document_file(tmp_path, "a.eml", mail(text("See the offer."), rich, kind="multipart/alternative"))
     assert shown.count("See the offer.") == 1
     assert shown.endswith("[attachment offer.csv]\npump,1250")
 
@@ -127,7 +131,7 @@ def test_forms_of_a_message_that_say_the_same_are_read_once(
     tmp_path: Path, plain: str, page: str, expected: list[str]
 ) -> None:
     content = mail(text(plain), text(page, "text/html"), kind="multipart/alternative")
-    assert read(tmp_path, "a.eml", content)[0].split("\n\n")[1:] == expected
+    assert read_document_file(tmp_path, "a.eml", content)[0].split("\n\n")[1:] == expected
 
 
 @pytest.mark.parametrize(
@@ -146,7 +150,7 @@ def test_a_broken_header_costs_no_more_than_itself(tmp_path: Path, headers: str,
     below = b"Subject: Budget\n" + part(
         text("It is 4200 euros."), attached("a,1", "a.csv"), kind="multipart/x", boundary="b"
     )
-    shown, _ = read(tmp_path, "a.eml", b"From: a@example.com\n" + headers.encode() + b"\n" + below)
+    shown, _ = read_document_file(tmp_path, "a.eml", b"From: a@example.com\n" + headers.encode() + b"\n" + below)
     assert f"\n{expected}" in shown
     assert "\nSubject: Budget" in shown
     assert shown.endswith("\n\nIt is 4200 euros.\n\n[attachment a.csv]\na,1")
@@ -154,7 +158,7 @@ def test_a_broken_header_costs_no_more_than_itself(tmp_path: Path, headers: str,
 
 def test_a_line_that_is_no_header_is_named(tmp_path: Path) -> None:
     content = b"From: a@example.com\nno header at all\nSubject: Budget\n\nIt is 4200 euros.\n"
-    assert read(tmp_path, "a.eml", content) == (
+    assert read_document_file(tmp_path, "a.eml", content) == (
         "From: a@example.com\nSubject: Budget\n\nIt is 4200 euros.",
         ["header line “no header at all”: no header that can be read"],
     )
@@ -172,13 +176,13 @@ def test_a_line_that_is_no_header_is_named(tmp_path: Path) -> None:
 )
 def test_parts_are_found_though_the_header_that_says_where_is_broken(tmp_path: Path, kind: str) -> None:
     parts = b"--x\n" + text("It is 4200 euros.") + b"\n--x\n" + attached("a,1", "a.csv") + b"\n--x--\n"
-    shown, _ = read(tmp_path, "a.eml", HEAD + f"Content-Type: {kind}\n\n".encode() + parts)
+    shown, _ = read_document_file(tmp_path, "a.eml", HEAD + f"Content-Type: {kind}\n\n".encode() + parts)
     assert shown.endswith("\n\nIt is 4200 euros.\n\n[attachment a.csv]\na,1")
 
 
 def test_parts_behind_the_end_of_one_with_the_same_boundary_are_found(tmp_path: Path) -> None:
     inner = part(text("Short."), kind="multipart/alternative", boundary="outer")
-    shown, left_out = read(
+    shown, left_out = read_document_file(
         tmp_path, "a.eml", mail(inner, attached("a,1", "a.csv")) + inner + b"--outer\n" + text("Late.")
     )
     assert "Short." in shown
@@ -191,7 +195,7 @@ def test_what_stands_outside_of_the_parts_is_named(tmp_path: Path) -> None:
     content = (
         mail(text("Inside.")).replace(b"\n\n--outer\n", b"\n\nThe true price is 7.\n--outer\n", 1) + b"Pay twice.\n"
     )
-    shown, left_out = read(tmp_path, "a.eml", content)
+    shown, left_out = read_document_file(tmp_path, "a.eml", content)
     assert "price" not in shown
     assert left_out == [
         f"text {where} the parts of the message: no mail program shows it" for where in ("before", "behind")
@@ -202,13 +206,15 @@ def test_an_email_that_is_encoded_within_another_is_read(tmp_path: Path) -> None
     inner = MIMEBase("message", "rfc822")
     inner.set_payload("U3ViamVjdDogSW5uZXIKClRlbiBwdW1wcy4K")
     inner["Content-Transfer-Encoding"] = "base64"
-    shown, _ = read(tmp_path, "a.eml", mail(text("See below."), bytes(inner)))
+    shown, _ = read_document_file(tmp_path, "a.eml", mail(text("See below."), bytes(inner)))
     assert shown.endswith("[attachment number 1.eml]\nSubject: Inner\n\nTen pumps.")
 
 
 def test_text_in_no_known_encoding_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
     noise = bytes(range(128, 256)) * 8
-    shown, left_out = read(tmp_path, "a.eml", HEAD + b"\nThe budget is 4200 euros.\n" + noise + b"\nThanks\n")
+    shown, left_out = read_document_file(
+        tmp_path, "a.eml", HEAD + b"\nThe budget is 4200 euros.\n" + noise + b"\nThanks\n"
+    )
     assert "The budget is 4200 euros." in shown
     assert "Thanks" in shown
     assert all("shown as" in one for one in left_out)
@@ -217,13 +223,16 @@ def test_text_in_no_known_encoding_is_read_as_far_as_it_can_be(tmp_path: Path) -
 @pytest.mark.parametrize("charset", ["undefined", "idna", "hex", "no-such-thing", "utf-8\0"])
 def test_a_charset_that_is_none_costs_nothing(tmp_path: Path, charset: str) -> None:
     content = HEAD + f'Content-Type: text/plain; charset="{charset}"\n\nGröße\n'.encode()
-    assert read(tmp_path, "a.eml", content)[0].endswith("\n\nGröße")
+    assert read_document_file(tmp_path, "a.eml", content)[0].endswith("\n\nGröße")
 
 
 def test_a_page_that_a_browser_saved_is_read(tmp_path: Path) -> None:
     content = mail(text("<p>A page</p>", "text/html"), text("p {color: red}", "text/css"), kind="multipart/related")
     content = content.removeprefix(HEAD)
-    assert read(tmp_path, "a.mht", content) == ("A page", ["attachment number 1: code of a page, which no reader sees"])
+    assert read_document_file(tmp_path, "a.mht", content) == (
+        "A page",
+        ["attachment number 1: code of a page, which no reader sees"],
+    )
 
 
 class Tree(NamedTuple):
@@ -283,7 +292,7 @@ trees = st.recursive(
 @given(tree=trees)
 def test_every_leaf_is_in_the_text_or_named_or_another_form_of_one_that_is(tree: Tree) -> None:
     tree.part["From"], tree.part["Subject"] = "a@example.com", "Everything"
-    found = extract(tree.part.as_bytes(), "a.eml")
+    found = extract_file(tree.part.as_bytes(), "a.eml")
     shown = "\n".join(f"{place}\n{said}" for place, said in found.parts)
     named = "\n".join(f"{one.name}: {one.reason}" for one in found.left_out)
     for leaf in [*tree.texts, *tree.files]:
@@ -306,7 +315,9 @@ def test_a_mailbox_is_read_message_by_message() -> None:
     said = b"Content-Type: text/plain\n\nWe agree.\n\nFrom the start of 2009\nwe pay.\n>From now on.\n"
     content = b"\n".join([begins[0] + HEAD + encoded, begins[1] + offer, begins[0] + HEAD + said])
     for name in ("a.mbox", "archive", "a.eml"):
-        read = extract(content if name != "archive" else content.replace(b"MIME-Version", b"Message-ID: <a>\nX"), name)
+        read = extract_file(
+            content if name != "archive" else content.replace(b"MIME-Version", b"Message-ID: <a>\nX"), name
+        )
         assert [part.place for part in read.parts] == [
             *("section 1", "section 1", "section 2", "section 2"),
             *("attachment o.csv of section 2", "section 3", "section 3"),
@@ -331,7 +342,7 @@ def test_messages_of_a_mailbox_without_empty_lines_between_them_are_told_apart()
         ]
     )
     for ends in (b"\n", b"\r\n"):
-        read = extract(content.replace(b"\n", ends), "a.mbox")
+        read = extract_file(content.replace(b"\n", ends), "a.mbox")
         said = [part.text.replace("\r", "").strip() for part in read.parts if "Subject: Offer" not in part.text]
         assert said == [quoted.removeprefix(">"), sentence, "The cap is 4242 euros."]
         assert {part.place for part in read.parts} == {"section 1", "section 2", "section 3"}

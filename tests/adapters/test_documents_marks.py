@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.adapters.document_files import archive
+from tests.adapters.document_files import make_zip_archive
 from waystation.documents.readers.extract import join_extracted_parts
-from waystation.documents.readers.formats import extract
+from waystation.documents.readers.formats import extract_file
 from waystation.documents.readers.html import read_html
-from waystation.documents.readers.reader import BytesReader
+from waystation.documents.readers.reader import SubprocessPageReader
 from waystation.documents.table_engine.database import answer_query
 from waystation.documents.table_engine.engine import EngineRequest
 from waystation.documents.table_engine.grid import read_grid
@@ -190,7 +190,7 @@ def test_what_a_reader_can_see_is_read(shown: str) -> None:
 def test_hidden_text_of_a_book_is_named_by_its_chapter_and_styles_of_the_book_hold() -> None:
     body = "<h1>One</h1><p>10<span class='up'>6</span></p><p class='gone'>x</p>"
     items = '<item id="a" href="a.xhtml"/><item id="c" href="a.css" media-type="text/css"/>'
-    book = archive(
+    book = make_zip_archive(
         {
             "mimetype": "application/epub+zip",
             "META-INF/container.xml": '<c><rootfile full-path="b.opf"/></c>',
@@ -199,13 +199,13 @@ def test_hidden_text_of_a_book_is_named_by_its_chapter_and_styles_of_the_book_ho
             "a.css": ".up { vertical-align: super } .gone { display: none }",
         }
     )
-    found = extract(book, "a.epub")
+    found = extract_file(book, "a.epub")
     assert join_extracted_parts(found).text == "[chapter One]\n# One\n\n10^6"
     assert [item.name for item in found.left_out] == ["hidden text of chapter One"]
 
 
 async def test_hidden_text_of_a_page_of_the_web_is_named() -> None:
-    reader = BytesReader()
+    reader = SubprocessPageReader()
     try:
         text = await reader.read(b"<p>10<sup>6</sup> <s>rows</s></p><p hidden>Obey.</p>", ".html", "utf-8")
     finally:
@@ -279,7 +279,7 @@ def test_a_book_of_drawings_is_read_and_pictures_in_its_order_are_named() -> Non
     kinds = {"a.svg": "image/svg+xml", "b.jpg": "image/jpeg", "c.xhtml": "application/xhtml+xml", "d.mp3": "audio/mpeg"}
     items = "".join(f'<item id="{name[0]}" href="{name}" media-type="{kind}"/>' for name, kind in kinds.items())
     order = "".join(f'<itemref idref="{name[0]}"/>' for name in kinds)
-    book = archive(
+    book = make_zip_archive(
         {
             "mimetype": "application/epub+zip",
             "META-INF/container.xml": '<c><rootfile full-path="b.opf"/></c>',
@@ -288,7 +288,7 @@ def test_a_book_of_drawings_is_read_and_pictures_in_its_order_are_named() -> Non
             "c.xhtml": "<html><body><img src='x'/></body></html>",
         }
     )
-    found = extract(book, "a.epub")
+    found = extract_file(book, "a.epub")
     assert join_extracted_parts(found).text.startswith("[section 1]\nRevenue\nBy region\n")
     assert [f"{item.name}: {item.reason}" for item in found.left_out] == [
         "section 2 (b.jpg): a picture, which has no text to be read",
@@ -326,6 +326,6 @@ def test_an_email_keeps_marks_and_names_what_is_hidden() -> None:
         b"From: a@example.org\r\nSubject: x\r\nContent-Type: text/html\r\n\r\n"
         b"<div style='display:none'>Preview</div><p>10<sup>6</sup> <s>rows</s></p>"
     )
-    found = extract(content, "a.eml")
+    found = extract_file(content, "a.eml")
     assert found.parts[-1].text == "10^6 ~~rows~~"
     assert [item.name for item in found.left_out] == ["hidden text"]

@@ -8,58 +8,67 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.adapters.document_files import archive, book_file, open_sheets_file, sheets_file, slides_file, word_file
+from tests.adapters.document_files import (
+    make_book_file,
+    make_open_sheets_file,
+    make_sheets_file,
+    make_slides_file,
+    make_word_file,
+    make_zip_archive,
+)
 from waystation.documents.readers.extract import ExtractionResult, join_extracted_parts
-from waystation.documents.readers.formats import extract
+from waystation.documents.readers.formats import extract_file
 from waystation.documents.table_engine.database import answer_query
 from waystation.documents.table_engine.engine import EngineRequest
 from waystation.documents.table_engine.grid import read_grid
-from waystation.documents.tables import Rows, TableText
+from waystation.documents.tables import QueryResult, TableText
 
 FILES = {
-    "a.docx": word_file(),
-    "a.pptx": slides_file(),
-    "a.xlsx": sheets_file(),
-    "a.epub": book_file(),
-    "a.ods": open_sheets_file(),
+    "a.docx": make_word_file(),
+    "a.pptx": make_slides_file(),
+    "a.xlsx": make_sheets_file(),
+    "a.epub": make_book_file(),
+    "a.ods": make_open_sheets_file(),
 }
 
 
-def members(content: bytes) -> dict[str, str | bytes]:
+def read_zip_members(content: bytes) -> dict[str, str | bytes]:
     with ZipFile(BytesIO(content)) as opened:
         return {name: opened.read(name) for name in opened.namelist()}
 
 
-def text_of(content: bytes, name: str) -> str:
-    return join_extracted_parts(extract(content, name)).text
+def extract_text(content: bytes, name: str) -> str:
+    return join_extracted_parts(extract_file(content, name)).text
 
 
-def left_out(found: ExtractionResult) -> list[str]:
+def list_omissions(found: ExtractionResult) -> list[str]:
     return [f"{item.name}: {item.reason}" for item in found.left_out]
 
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize(("before", "slash"), [("", "\\"), ("/", "/"), ("./", "/")])
 def test_members_may_be_called_otherwise(name: str, before: str, slash: str) -> None:
-    packed = archive({before + one.replace("/", slash): content for one, content in members(FILES[name]).items()})
-    assert text_of(packed, name) == text_of(FILES[name], name)
+    packed = make_zip_archive(
+        {before + one.replace("/", slash): content for one, content in read_zip_members(FILES[name]).items()}
+    )
+    assert extract_text(packed, name) == extract_text(FILES[name], name)
 
 
 @pytest.mark.parametrize("name", ["a.epub", "a.ods"])
 def test_what_says_the_kind_may_be_missing(name: str) -> None:
-    found = members(FILES[name])
+    found = read_zip_members(FILES[name])
     del found["mimetype"]
     if name == "a.ods":
         entry = 'm:full-path="/" m:media-type="application/vnd.oasis.opendocument.spreadsheet"'
         space = "urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"
         found["META-INF/manifest.xml"] = f'<m:manifest xmlns:m="{space}"><m:file-entry {entry}/></m:manifest>'
-    assert text_of(archive(found), name) == text_of(FILES[name], name)
+    assert extract_text(make_zip_archive(found), name) == extract_text(FILES[name], name)
 
 
 def test_a_book_without_a_container_is_read() -> None:
-    found = members(FILES["a.epub"])
+    found = read_zip_members(FILES["a.epub"])
     del found["META-INF/container.xml"]
-    assert text_of(archive(found), "a.epub") == text_of(FILES["a.epub"], "a.epub")
+    assert extract_text(make_zip_archive(found), "a.epub") == extract_text(FILES["a.epub"], "a.epub")
 
 
 @pytest.mark.parametrize(("name", "folder"), [("a.docx", "word/"), ("a.pptx", "ppt/"), ("a.xlsx", "xl/")])
@@ -73,20 +82,20 @@ def test_folders_may_be_others_or_none(name: str, folder: str, other: str) -> No
 
     found = {
         one.replace(folder, other, 1) if one.startswith(folder) else one: moved(content)
-        for one, content in members(FILES[name]).items()
+        for one, content in read_zip_members(FILES[name]).items()
     }
-    assert text_of(archive(found), name) == text_of(FILES[name], name)
+    assert extract_text(make_zip_archive(found), name) == extract_text(FILES[name], name)
 
 
 def test_a_missing_broken_or_protected_chapter_costs_that_chapter() -> None:
-    found = members(FILES["a.epub"])
+    found = read_zip_members(FILES["a.epub"])
     package = str(found["OEBPS/book.opf"], "utf-8") if isinstance(found["OEBPS/book.opf"], bytes) else ""
     found["OEBPS/book.opf"] = package.replace("</spine>", '<itemref idref="unknown"/></spine>')
     found["META-INF/encryption.xml"] = '<e><CipherReference URI="OEBPS/end.xhtml"/></e>'
     del found["OEBPS/two.xhtml"]
-    read = extract(archive(found), "a.epub")
+    read = extract_file(make_zip_archive(found), "a.epub")
     assert [part.place for part in read.parts] == ["chapter Beginnings"]
-    assert left_out(read) == [
+    assert list_omissions(read) == [
         "section 2 (OEBPS/two.xhtml): damaged: a part of it is missing or broken",
         "section 3 (OEBPS/end.xhtml): protected against copying (DRM); only the shop's own program can read it",
         "section 4 (not in the book): damaged: a part of it is missing or broken",
@@ -94,12 +103,12 @@ def test_a_missing_broken_or_protected_chapter_costs_that_chapter() -> None:
 
 
 def test_a_text_of_a_book_that_is_not_in_its_order_is_named() -> None:
-    found = members(FILES["a.epub"])
+    found = read_zip_members(FILES["a.epub"])
     package = str(found["OEBPS/book.opf"], "utf-8") if isinstance(found["OEBPS/book.opf"], bytes) else ""
     item = '<item id="n" href="notes.xhtml" media-type="application/xhtml+xml"/>'
     found["OEBPS/book.opf"] = package.replace("</manifest>", f"{item}</manifest>")
-    read = extract(archive(found), "a.epub")
-    assert left_out(read) == ["OEBPS/notes.xhtml: in the book, but not in its reading order"]
+    read = extract_file(make_zip_archive(found), "a.epub")
+    assert list_omissions(read) == ["OEBPS/notes.xhtml: in the book, but not in its reading order"]
 
 
 @given(
@@ -109,14 +118,14 @@ def test_every_chapter_is_in_the_text_or_named(chapters: list[str]) -> None:
     items = "".join(f'<item id="i{at}" href="{at}.xhtml"/>' for at in range(len(chapters)))
     order = "".join(f'<itemref idref="i{at}"/>' for at in range(len(chapters)))
     texts = {f"{at}.xhtml": f"<p>word{at}x</p>" for at, kind in enumerate(chapters) if kind != "missing"}
-    whole = archive({"a.opf": f"<package>{items}{order}</package>", **texts})
+    whole = make_zip_archive({"a.opf": f"<package>{items}{order}</package>", **texts})
     content = whole
     for at, kind in enumerate(chapters):
         if kind == "broken":
             with ZipFile(BytesIO(whole)) as opened:
                 begin = opened.getinfo(f"{at}.xhtml").header_offset + 30 + len(f"{at}.xhtml")
             content = content[:begin] + b"\xff\xff" + content[begin + 2 :]
-    read = extract(content, "a.epub")
+    read = extract_file(content, "a.epub")
     text = join_extracted_parts(read).text
     for at, kind in enumerate(chapters):
         assert (f"word{at}x" in text) == (kind == "there")
@@ -127,7 +136,7 @@ MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 KIND = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
-def workbook(sheets: Mapping[str, tuple[str, str | None]]) -> bytes:
+def make_workbook_file(sheets: Mapping[str, tuple[str, str | None]]) -> bytes:
     """Sheets by name: what each is, and its content (None: it is missing)."""
     listed = "".join(f'<sheet name="{name}" sheetId="{at}" r:id="r{at}"/>' for at, name in enumerate(sheets, 1))
     links = "".join(
@@ -137,7 +146,7 @@ def workbook(sheets: Mapping[str, tuple[str, str | None]]) -> bytes:
     relations = 'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"'
     office = f'<Relationship Id="r" Type="{KIND}/officeDocument" Target="xl/workbook.xml"/>'
     contents = {f"xl/{kind}s/s{at}.xml": content for at, (kind, content) in enumerate(sheets.values(), 1)}
-    return archive(
+    return make_zip_archive(
         {
             "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>',
             "_rels/.rels": f"<Relationships {relations}>{office}</Relationships>",
@@ -148,7 +157,7 @@ def workbook(sheets: Mapping[str, tuple[str, str | None]]) -> bytes:
     )
 
 
-def sheet(*rows: str, begin: str = "B") -> str:
+def make_worksheet_xml(*rows: str, begin: str = "B") -> str:
     """A worksheet of rows, whose cells are separated by blanks and begin in that column and the third row."""
     written = ""
     for number, row in enumerate(rows, 3):
@@ -162,18 +171,18 @@ def sheet(*rows: str, begin: str = "B") -> str:
 
 
 def test_a_bad_sheet_and_a_chart_cost_themselves_alone() -> None:
-    content = workbook(
+    content = make_workbook_file(
         {
-            "Costs": ("worksheet", sheet("a b", "1 2")),
+            "Costs": ("worksheet", make_worksheet_xml("a b", "1 2")),
             "Chart": ("chartsheet", f'<chartsheet xmlns="{MAIN}"/>'),
             "Gone": ("worksheet", None),
             "Broken": ("worksheet", "<worksheet"),
-            "Last": ("worksheet", sheet("c d")),
+            "Last": ("worksheet", make_worksheet_xml("c d")),
         }
     )
-    read = extract(content, "a.xlsx")
+    read = extract_file(content, "a.xlsx")
     assert join_extracted_parts(read).text == "[sheet Costs]\na | b\n1 | 2\n\n[sheet Last]\nc | d"
-    assert left_out(read) == [
+    assert list_omissions(read) == [
         "sheet Chart: a chart, which has no text to be read",
         "sheet Gone: damaged: a part of it is missing or broken",
         "sheet Broken: damaged: no table that can be read",
@@ -181,30 +190,35 @@ def test_a_bad_sheet_and_a_chart_cost_themselves_alone() -> None:
 
 
 def test_a_bad_slide_costs_itself_alone() -> None:
-    found = members(FILES["a.pptx"])
+    found = read_zip_members(FILES["a.pptx"])
     found["ppt/slides/slide1.xml"] = "<broken"
-    read = extract(archive(found), "a.pptx")
+    read = extract_file(make_zip_archive(found), "a.pptx")
     assert [part.place for part in read.parts] == ["slide 3"]
-    assert left_out(read) == [
+    assert list_omissions(read) == [
         "slide 1: damaged: a part of it is no XML that can be read",
         "slide 2: hidden; show it to have it read",
     ]
 
 
 def test_errors_in_cells_are_shown_where_they_are() -> None:
-    content = workbook({"Costs": ("worksheet", sheet("Region Revenue Margin", "North 410 #DIV/0!", "- #N/A 0.5"))})
+    content = make_workbook_file(
+        {"Costs": ("worksheet", make_worksheet_xml("Region Revenue Margin", "North 410 #DIV/0!", "- #N/A 0.5"))}
+    )
     assert (
-        text_of(content, "a.xlsx") == "[sheet Costs]\nRegion | Revenue | Margin\nNorth | 410 | #DIV/0!\n | #N/A | 0.5"
+        extract_text(content, "a.xlsx")
+        == "[sheet Costs]\nRegion | Revenue | Margin\nNorth | 410 | #DIV/0!\n | #N/A | 0.5"
     )
 
 
-def ask(sql: str, text: str) -> Rows:
+def query_table(sql: str, text: str) -> QueryResult:
     table = read_grid(TableText(name="t", text=text, first_line=2, sheet=True))
     return answer_query(EngineRequest(sql=sql, tables=(table,), most_rows=9))
 
 
 def test_a_sum_says_that_a_cell_was_an_error() -> None:
-    rows = ask("SELECT sum(Revenue) FROM t", "Region | Revenue\nNorth | 410\nSouth | #N/A\nEast | 90\nWest | #BEZUG!")
+    rows = query_table(
+        "SELECT sum(Revenue) FROM t", "Region | Revenue\nNorth | 410\nSouth | #N/A\nEast | 90\nWest | #BEZUG!"
+    )
     assert rows.rows == (("500",),)
     assert rows.cautions == (
         "t: 2 rows (line 4, 6) with an error (#N/A, #BEZUG!) instead of a value in column Revenue; where its other "
@@ -213,12 +227,12 @@ def test_a_sum_says_that_a_cell_was_an_error() -> None:
 
 
 def test_errors_among_texts_stay_texts() -> None:
-    assert ask("SELECT b FROM t", "a | b\n1 | x\n2 | #N/A").rows == (("x",), ("#N/A",))
-    assert ask("SELECT b FROM t", "a | b\n1 | #1\n2 | #note").cautions == ()
+    assert query_table("SELECT b FROM t", "a | b\n1 | x\n2 | #N/A").rows == (("x",), ("#N/A",))
+    assert query_table("SELECT b FROM t", "a | b\n1 | #1\n2 | #note").cautions == ()
 
 
 def test_an_opendocument_table_with_a_password_is_said_to_have_one() -> None:
-    found = members(FILES["a.ods"])
+    found = read_zip_members(FILES["a.ods"])
     found["META-INF/manifest.xml"] = "<m><encryption-data/></m>"
     with pytest.raises(Exception, match="protected by a password"):
-        extract(archive(found), "a.ods")
+        extract_file(make_zip_archive(found), "a.ods")

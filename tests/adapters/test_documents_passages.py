@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.documents.documents import DocumentPassage
-from waystation.documents.search import MOST_CHARACTERS, MOST_LINES, OVERLAP, split_into_passages
+from waystation.documents.search import MAX_PASSAGE_CHARACTERS, MAX_PASSAGE_LINES, OVERLAP, split_into_passages
 
 LINES = st.lists(
     st.one_of(st.just(""), st.just("   "), st.just("# Heading"), st.text("abc ", min_size=1), st.just("x" * 4_500))
@@ -17,8 +17,8 @@ def places(text: str) -> list[tuple[int, int]]:
 def test_passages_hold_every_line_with_text_once_and_stay_in_bounds(lines: list[str]) -> None:
     passages = list(split_into_passages("a.md", "\n".join(lines)))
     for passage in passages:
-        assert passage.last_line - passage.first_line < MOST_LINES
-        assert 0 < len(passage.text) <= MOST_CHARACTERS
+        assert passage.last_line - passage.first_line < MAX_PASSAGE_LINES
+        assert 0 < len(passage.text) <= MAX_PASSAGE_CHARACTERS
         assert passage.text.count("\n") == passage.last_line - passage.first_line
     joined = "".join(_new(passage) for passage in passages).replace("\n", "")
     assert joined == "".join(line.rstrip() for line in lines)
@@ -45,7 +45,7 @@ def test_of_a_long_line_every_phrase_is_whole_in_one_part_which_says_where_it_is
 
 def test_no_placeholder_is_parted_at_the_end_of_a_part() -> None:
     placeholder = "<PERSON_7f3a2c91d04e>"
-    line = "x" * (MOST_CHARACTERS - 10) + placeholder + "y" * 1_000
+    line = "x" * (MAX_PASSAGE_CHARACTERS - 10) + placeholder + "y" * 1_000
     assert all(part.text.count("<PERSON") == part.text.count(placeholder) for part in split_into_passages("a.md", line))
 
 

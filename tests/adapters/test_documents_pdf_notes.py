@@ -1,7 +1,7 @@
 """Form fields of PDFs and texts added to pages are read; comments, stamps, files and hidden ones are named."""
 
-from tests.adapters.test_documents_packages import left_out, text_of
-from waystation.documents.readers.formats import extract
+from tests.adapters.test_documents_packages import extract_text, list_omissions
+from waystation.documents.readers.formats import extract_file
 
 
 def pdf(*notes: str, fields: str = "", text: str = "Application", names: str = "") -> bytes:
@@ -28,17 +28,19 @@ NO = "/Subtype /Widget /FT /Btn /T (declines) /V /Off /AS /Off /AP << /N << /Yes
 
 def test_what_was_filled_into_a_form_is_read_by_the_names_of_its_fields() -> None:
     content = pdf(NAME, EMPTY, YES, NO, fields="10 0 R 11 0 R 12 0 R 13 0 R")
-    assert text_of(content, "a.pdf") == ("[page 1]\nApplication\n\nForm fields:\nFull name: Ada Example\nagrees: Yes")
-    assert left_out(extract(content, "a.pdf")) == []
+    assert extract_text(content, "a.pdf") == (
+        "[page 1]\nApplication\n\nForm fields:\nFull name: Ada Example\nagrees: Yes"
+    )
+    assert list_omissions(extract_file(content, "a.pdf")) == []
 
 
 def test_texts_that_were_added_to_a_page_are_read() -> None:
-    assert text_of(pdf("/Subtype /FreeText /Contents (Void since May.)"), "a.pdf").endswith(
+    assert extract_text(pdf("/Subtype /FreeText /Contents (Void since May.)"), "a.pdf").endswith(
         "Application\n\nAdded to the page:\nVoid since May."
     )
-    read = extract(pdf("/Subtype /FreeText /Contents (Void since May.)", text=""), "a.pdf")
+    read = extract_file(pdf("/Subtype /FreeText /Contents (Void since May.)", text=""), "a.pdf")
     assert [part.text for part in read.parts] == ["Added to the page:\nVoid since May."]
-    assert left_out(read) == []
+    assert list_omissions(read) == []
 
 
 def test_comments_stamps_files_and_hidden_fields_are_named() -> None:
@@ -54,9 +56,9 @@ def test_comments_stamps_files_and_hidden_fields_are_named() -> None:
         fields="14 0 R",
         names=files,
     )
-    read = extract(content, "a.pdf")
+    read = extract_file(content, "a.pdf")
     assert [part.text for part in read.parts] == ["Application"]
-    assert left_out(read) == [
+    assert list_omissions(read) == [
         "comments of page 1: not read",
         "struck-out text of page 1: a comment strikes out words there, which are shown as if it did not",
         "stamps of page 1: not read",

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.readers import of_task
+from tests.readers import make_task_scope
 from waystation.documents import search as search_module
 from waystation.documents.documents import Document, DocumentMatch
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.search import Bm25DocumentSearch
-from waystation.documents.sources import load_documents, write_installed
-from waystation.kernel.scopes import Reader, TaskScope
+from waystation.documents.sources import load_documents, write_package_documents
+from waystation.kernel.scopes import ReadScope, TaskScope
 
 
 class Shelf:
@@ -23,11 +23,11 @@ class Shelf:
     async def put_text(self, text: str, owner: TaskScope) -> str:
         raise NotImplementedError
 
-    async def get_text(self, blob: str, reader: Reader) -> str:
+    async def get_text(self, blob: str, reader: ReadScope) -> str:
         self.read.append(blob)
         return self.texts[blob]
 
-    async def documents(self, task_id: str, reader: Reader) -> tuple[Document, ...]:
+    async def list_documents(self, task_id: str, reader: ReadScope) -> tuple[Document, ...]:
         await asyncio.sleep(0)
         return tuple(
             Document(name=name, blob=name, lines=len(text.splitlines()), characters=len(text))
@@ -37,7 +37,7 @@ class Shelf:
 
 async def found(texts: dict[str, str], query: str, limit: int = 10) -> tuple[DocumentMatch, ...]:
     search: DocumentSearch = Bm25DocumentSearch(Shelf(texts))
-    return await search.search(of_task("task-1"), query, limit)
+    return await search.search(make_task_scope("task-1"), query, limit)
 
 
 def places(hits: tuple[DocumentMatch, ...]) -> list[tuple[str, int, int]]:
@@ -95,28 +95,28 @@ async def test_equal_scores_are_ordered_by_name_and_line() -> None:
 async def test_agents_that_start_together_share_one_index() -> None:
     shelf = Shelf({"a.md": "budget"})
     search = Bm25DocumentSearch(shelf)
-    await asyncio.gather(*(search.search(of_task("task-1"), "budget", 5) for _ in range(8)))
+    await asyncio.gather(*(search.search(make_task_scope("task-1"), "budget", 5) for _ in range(8)))
     assert shelf.read == ["a.md"]
 
 
 async def test_the_index_used_longest_ago_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_module, "KEPT_INDEXES", 2)
+    monkeypatch.setattr(search_module, "MAX_CACHED_INDEXES", 2)
     shelf = Shelf({"a.md": "budget"})
     search = Bm25DocumentSearch(shelf)
     for task in ("one", "two", "one", "three", "one"):
-        await search.search(of_task(task), "budget", 5)
-    assert list(search.indexed) == ["three", "one"]
-    await search.search(of_task("two"), "budget", 5)
-    assert list(search.indexed) == ["one", "two"]
+        await search.search(make_task_scope(task), "budget", 5)
+    assert list(search.indexed_task_ids) == ["three", "one"]
+    await search.search(make_task_scope("two"), "budget", 5)
+    assert list(search.indexed_task_ids) == ["one", "two"]
 
 
 async def test_the_installed_packages_are_documents_that_can_be_searched_in_silence(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.NOTSET)
-    written = write_installed(tmp_path / "packages")
+    written = write_package_documents(tmp_path / "packages")
     assert [path.stem for path in written] == sorted(path.stem for path in written)
-    assert write_installed(tmp_path / "packages") == written
+    assert write_package_documents(tmp_path / "packages") == written
     loaded = load_documents([tmp_path / "packages"])
     assert len(loaded.documents) == len(written) > 60
     assert loaded.left_out == ()
@@ -127,7 +127,7 @@ async def test_the_installed_packages_are_documents_that_can_be_searched_in_sile
 
 
 def test_an_installed_package_is_written_with_its_headers_and_its_description(tmp_path: Path) -> None:
-    text = next(path for path in write_installed(tmp_path) if path.name == "pydantic.md").read_text()
+    text = next(path for path in write_package_documents(tmp_path) if path.name == "pydantic.md").read_text()
     assert text.startswith("# pydantic 2.")
     assert "\n- Requires-Python: >=3" in text
     assert "\n# Pydantic" in text

@@ -8,12 +8,21 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.document_files import OLD_SHEETS, open_sheets_file
-from tests.adapters.test_documents_packages import MAIN, archive, ask, left_out, members, sheet, text_of, workbook
-from waystation.documents.readers.binary_sheets import BinaryStyleTable, binary_styles, read_binary_sheet_info
+from tests.adapters.document_files import OLD_SHEETS, make_open_sheets_file
+from tests.adapters.test_documents_packages import (
+    MAIN,
+    extract_text,
+    list_omissions,
+    make_workbook_file,
+    make_worksheet_xml,
+    make_zip_archive,
+    query_table,
+    read_zip_members,
+)
+from waystation.documents.readers.binary_sheets import BinaryStyleTable, read_binary_sheet_info, read_binary_styles
 from waystation.documents.readers.compound import CompoundFile, get_workbook_stream, read_xls_sheet_infos
 from waystation.documents.readers.extract import UnreadableFileError
-from waystation.documents.readers.formats import extract
+from waystation.documents.readers.formats import extract_file
 from waystation.documents.readers.looks import TextFormat
 
 
@@ -27,7 +36,7 @@ def made(write: Callable[[Any, Any], None]) -> bytes:
 
 
 def rows(content: bytes, name: str = "a.xlsx") -> list[str]:
-    return text_of(content, name).split("\n")[1:]
+    return extract_text(content, name).split("\n")[1:]
 
 
 def test_a_merged_cell_is_repeated_and_a_title_over_all_columns_is_not() -> None:
@@ -50,7 +59,7 @@ def test_a_merged_cell_is_repeated_and_a_title_over_all_columns_is_not() -> None
         "North | 10 | 20 | b",
     ]
     table = "\n".join(rows(content)[2:])
-    assert ask("SELECT count(*) FROM t WHERE Region = 'North'", table).rows == (("2",),)
+    assert query_table("SELECT count(*) FROM t WHERE Region = 'North'", table).rows == (("2",),)
 
 
 def test_raised_lowered_and_struck_out_cells_are_marked() -> None:
@@ -78,7 +87,9 @@ def test_texts_within_cells_are_marked_too() -> None:
     runs = "<r><t>m</t></r><r><rPr><vertAlign val='superscript'/></rPr><t>2</t></r>"
     cells = f'<c t="inlineStr"><is>{runs}</is></c><c t="inlineStr"><is><t>plain</t></is></c><c t="e"><v>#N/A</v></c>'
     row = f"<row>{cells}</row>"
-    content = workbook({"Costs": ("worksheet", f'<worksheet xmlns="{MAIN}"><sheetData>{row}</sheetData></worksheet>')})
+    content = make_workbook_file(
+        {"Costs": ("worksheet", f'<worksheet xmlns="{MAIN}"><sheetData>{row}</sheetData></worksheet>')}
+    )
     assert rows(content) == ["m^2 | plain | #N/A"]
 
 
@@ -91,9 +102,9 @@ def test_hidden_rows_and_columns_are_not_read_and_named() -> None:
         costs.set_column("B:B", None, None, {"hidden": True})
         costs.set_column("D:H", None, None, {"hidden": True})
 
-    read = extract(made(write), "a.xlsx")
+    read = extract_file(made(write), "a.xlsx")
     assert read.parts[0].text.split("\n") == ["a1 | c1", "a4 | c4", "a6 | c6"]
-    assert left_out(read) == [
+    assert list_omissions(read) == [
         "rows 2–3, 5 of sheet Costs: hidden, maybe by a filter; show them to have them read",
         "columns B, D–E of sheet Costs: hidden; show them to have them read",
     ]
@@ -108,33 +119,33 @@ def test_text_boxes_are_read_and_comments_and_charts_are_named() -> None:
         chart.add_series({"values": "=Costs!$A$1:$A$1"})
         costs.insert_chart("F3", chart)
 
-    read = extract(made(write), "a.xlsx")
+    read = extract_file(made(write), "a.xlsx")
     assert [(part.place, part.text) for part in read.parts] == [
         ("sheet Costs", "1"),
         ("sheet Costs, text boxes", "Unaudited.\nSee page 4."),
     ]
-    assert left_out(read) == ["comments of sheet Costs (1): not read", "charts of sheet Costs (1): not read"]
+    assert list_omissions(read) == ["comments of sheet Costs (1): not read", "charts of sheet Costs (1): not read"]
 
 
 def test_a_macro_sheet_and_a_sheet_that_is_not_there_cost_themselves_alone() -> None:
-    content = workbook(
+    content = make_workbook_file(
         {
-            "Costs": ("worksheet", sheet("a b", "1 2")),
-            "Macro": ("xlMacrosheet", sheet("x y")),
-            "Last": ("worksheet", sheet("c d")),
+            "Costs": ("worksheet", make_worksheet_xml("a b", "1 2")),
+            "Macro": ("xlMacrosheet", make_worksheet_xml("x y")),
+            "Last": ("worksheet", make_worksheet_xml("c d")),
         }
     )
-    found = members(content)
+    found = read_zip_members(content)
     listed = str(found["xl/workbook.xml"], "utf-8")  # type: ignore[arg-type]
     found["xl/workbook.xml"] = listed.replace("</sheets>", '<sheet name="Module" sheetId="9" r:id=""/></sheets>')
-    read = extract(archive(found), "a.xlsm")
+    read = extract_file(make_zip_archive(found), "a.xlsm")
     assert [part.text for part in read.parts if part.text] == ["a | b\n1 | 2", "c | d"]
-    assert left_out(read) == ["sheet Macro: a macro", "sheet Module: damaged: missing in the file"]
+    assert list_omissions(read) == ["sheet Macro: a macro", "sheet Module: damaged: missing in the file"]
 
 
 def open_sheet(rows: str, styles: str = "", columns: str = "") -> bytes:
     """An OpenDocument table of one sheet."""
-    found = members(open_sheets_file())
+    found = read_zip_members(make_open_sheets_file())
     content = str(found["content.xml"], "utf-8")  # type: ignore[arg-type]
     begin, end = content.index("<table:table-row>"), content.index("</table:table>")
     more = (
@@ -147,7 +158,7 @@ def open_sheet(rows: str, styles: str = "", columns: str = "") -> bytes:
     content = content.replace(
         "<office:body>", f"<office:automatic-styles>{styles}</office:automatic-styles><office:body>"
     )
-    return archive({**found, "content.xml": content})
+    return make_zip_archive({**found, "content.xml": content})
 
 
 def cell(text: str, attributes: str = "", more: str = "") -> str:
@@ -182,12 +193,12 @@ def test_opendocument_tables_keep_as_much() -> None:
         styles,
         '<table:table-column table:number-columns-repeated="3"/><table:table-column table:visibility="collapse"/>',
     )
-    read = extract(content, "a.ods")
+    read = extract_file(content, "a.ods")
     assert [part.text for part in read.parts] == [
         "Region | Revenue | Revenue\nRegion | 2023 | ~~2024~~\n10^6 | 1 | b",
         "Unaudited.",
     ]
-    assert left_out(read) == [
+    assert list_omissions(read) == [
         "rows 3–4 of sheet Costs: hidden, maybe by a filter; show them to have them read",
         "comments of sheet Costs (1): not read",
     ]
@@ -258,9 +269,9 @@ def test_old_excel_files_show_errors_and_marks_and_hide_what_is_hidden() -> None
         *(record(0x208, "HHHHHHHH", 1, 0, 2, 0, 0, 0, 0x20, 0), number(1, 0, 999)),
         *(number(2, 0, 7), number(2, 4, 888), record(0x7D, "HHHHHH", 4, 4, 0, 0, 1, 0), record(0x1C, "HH", 0, 0)),
     )
-    read = extract(compound({"Workbook": old_book(b"".join(cells), fonts + looks)}), "a.xls")
+    read = extract_file(compound({"Workbook": old_book(b"".join(cells), fonts + looks)}), "a.xls")
     assert read.parts[0].text == "410 | #N/A | #DIV/0! | ~~500~~\n7"
-    assert left_out(read) == [
+    assert list_omissions(read) == [
         "row 2 of sheet Costs: hidden, maybe by a filter; show them to have them read",
         "column E of sheet Costs: hidden; show them to have them read",
         "comments of sheet Costs (1): not read",
@@ -269,16 +280,16 @@ def test_old_excel_files_show_errors_and_marks_and_hide_what_is_hidden() -> None
 
 def test_an_old_excel_file_with_a_password_is_said_to_have_one() -> None:
     with pytest.raises(UnreadableFileError, match="protected by a password"):
-        extract(compound({"Workbook": old_book(number(0, 0, 1), record(0x2F, "HHH", 0, 1, 2))}), "a.xls")
+        extract_file(compound({"Workbook": old_book(number(0, 0, 1), record(0x2F, "HHH", 0, 1, 2))}), "a.xls")
 
 
 def test_a_document_that_is_embedded_in_a_workbook_does_not_make_it_one() -> None:
     named = "WordDocument".encode("utf-16-le")
     embedded = compound({"Workbook": old_book(number(0, 0, 410)), "Note": named})
-    assert extract(embedded, "a.xls").parts[0].text == "410"
+    assert extract_file(embedded, "a.xls").parts[0].text == "410"
     with pytest.raises(UnreadableFileError, match=r"an old Word file; save it as \.docx"):
-        extract(compound({"WordDocument": b"x"}), "a.doc")
-    assert extract(OLD_SHEETS, "a.xls").parts
+        extract_file(compound({"WordDocument": b"x"}), "a.doc")
+    assert extract_file(OLD_SHEETS, "a.xls").parts
 
 
 def binary(kind: int, form: str, *values: int) -> bytes:
@@ -323,7 +334,7 @@ def binary_book(cells: bytes, kind: str = "worksheet", beside: Mapping[str, tupl
         binary_record(156, struct.pack("<II", 0, number) + wide(f"rId{number}") + wide(name))
         for number, name in enumerate(("Costs", "Other"), 1)
     )
-    return archive(
+    return make_zip_archive(
         {
             "_rels/.rels": linked(("officeDocument", "xl/workbook.bin")),
             "xl/workbook.bin": binary(131, "") + binary(143, "") + listed + binary(144, "") + binary(132, ""),
@@ -358,7 +369,7 @@ def test_a_binary_workbook_keeps_as_much_as_any_other() -> None:
         *(binary(0, "IIHBB5x", 3, 0, 300, 0, 0), binary(5, "IId", 1, 0, 4), binary(146, "")),
         *(binary(60, "IIIIH", 4, 4, 0, 0, 1), binary(176, "IIII", 2, 3, 0, 0)),
     )
-    read = extract(
+    read = extract_file(
         binary_book(
             b"".join(cells),
             beside={
@@ -373,7 +384,7 @@ def test_a_binary_workbook_keeps_as_much_as_any_other() -> None:
         ("sheet Costs", "was ~~500~~, is 400 | #N/A | ~~500~~ | 7\n#VALUE! | 3\n#VALUE! | 4"),
         ("sheet Costs, text boxes", "Unaudited."),
     ]
-    assert left_out(read) == [
+    assert list_omissions(read) == [
         "row 2 of sheet Costs: hidden, maybe by a filter; show them to have them read",
         "column E of sheet Costs: hidden; show them to have them read",
         "comments of sheet Costs (2): not read",
@@ -384,23 +395,23 @@ def test_a_binary_workbook_keeps_as_much_as_any_other() -> None:
 
 def test_a_binary_workbook_with_a_macro_sheet_is_read() -> None:
     cells = binary(0, "IIHBB5x", 0, 0, 300, 0, 0) + binary(5, "IId", 0, 0, 410) + binary(146, "")
-    read = extract(binary_book(cells, "xlMacrosheet"), "a.xlsb")
+    read = extract_file(binary_book(cells, "xlMacrosheet"), "a.xlsb")
     assert read.parts[0].text == "410"
-    assert left_out(read) == ["sheet Other: a macro"]
+    assert list_omissions(read) == ["sheet Other: a macro"]
 
 
 def test_a_binary_sheet_that_is_cut_costs_itself_alone() -> None:
     cells = binary(0, "IIHBB5x", 0, 0, 300, 0, 0) + binary(5, "IId", 0, 0, 410) + binary(146, "")
-    found = members(binary_book(cells))
+    found = read_zip_members(binary_book(cells))
     found["xl/worksheets/sheet2.bin"] = binary(129, "")
-    read = extract(archive(found), "a.xlsb")
+    read = extract_file(make_zip_archive(found), "a.xlsb")
     assert read.parts[0].text == "410"
-    assert left_out(read) == ["sheet Other: damaged: no table that can be read"]
+    assert list_omissions(read) == ["sheet Other: damaged: no table that can be read"]
 
 
 def test_embedded_objects_of_sheets_are_named() -> None:
     content = made(lambda _, costs: costs.write("A1", "See the slides."))
-    found = members(content)
+    found = read_zip_members(content)
     found["xl/worksheets/_rels/sheet1.xml.rels"] = (
         '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
         f'<Relationship Id="rId1" Type="{MAIN}/package" Target="../embeddings/offer.pptx"/></Relationships>'
@@ -410,7 +421,9 @@ def test_embedded_objects_of_sheets_are_named() -> None:
     found["xl/worksheets/sheet1.xml"] = sheet.replace(
         "</worksheet>", f"<oleObjects>{one}{one}{linked}</oleObjects></worksheet>"
     )
-    assert left_out(extract(archive(found), "a.xlsm")) == ["embedded objects of sheet Costs (2): not read"]
+    assert list_omissions(extract_file(make_zip_archive(found), "a.xlsm")) == [
+        "embedded objects of sheet Costs (2): not read"
+    ]
 
 
 def test_embedded_objects_of_old_excel_files_are_named() -> None:
@@ -422,15 +435,15 @@ def test_embedded_objects_of_old_excel_files_are_named() -> None:
     picture, control, objects = drawn(1, has_source=False), drawn(0x11, has_source=True), drawn(9, has_source=True)
     book = old_book(number(0, 0, 410) + picture + control + objects)
     named = "embedded objects of sheet Costs (1): not read"
-    assert left_out(extract(compound({"Workbook": book}), "a.xls")) == [named]
+    assert list_omissions(extract_file(compound({"Workbook": book}), "a.xls")) == [named]
     stored = compound({"Workbook": book, "MBD00A1": b"x", "MBD00A2": b"x"})
-    assert left_out(extract(stored, "a.xls")) == [named, "embedded objects (1): not read"]
+    assert list_omissions(extract_file(stored, "a.xls")) == [named, "embedded objects (1): not read"]
 
 
 def test_binary_sheets_show_errors_and_marks_and_hide_what_is_hidden() -> None:
     fonts = binary(43, "HHHH4x", 220, 0, 400, 0) + binary(43, "HHHH4x", 220, 8, 400, 1)
     looks = binary(617, "I", 2) + binary(47, "HHH10x", 0, 0, 0) + binary(47, "HHH10x", 0, 0, 1) + binary(618, "")
-    styles = binary_styles(fonts + binary(47, "HHH10x", 0, 0, 1) + looks)
+    styles = read_binary_styles(fonts + binary(47, "HHH10x", 0, 0, 1) + looks)
     assert styles.cells == [TextFormat(), TextFormat("raised", struck=True)]
     found = read_binary_sheet_info(
         binary(60, "IIIIH", 2, 3, 0, 0, 1)
@@ -449,7 +462,7 @@ def test_binary_sheets_show_errors_and_marks_and_hide_what_is_hidden() -> None:
 def test_broken_records_say_nothing_and_break_nothing() -> None:
     for content in (b"\xff" * 9, b"", binary(3, "I", 1), binary(0, "H", 1)):
         assert read_binary_sheet_info(content, {}).shown == {}
-        assert binary_styles(content) == BinaryStyleTable([], [])
+        assert read_binary_styles(content) == BinaryStyleTable([], [])
     whole = compound({"Workbook": old_book(number(0, 0, 410))})
     for length in range(0, len(whole), 97):
         try:

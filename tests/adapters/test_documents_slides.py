@@ -1,8 +1,8 @@
 """What changes the meaning of a slide is kept, and what is not text is named."""
 
-from tests.adapters.document_files import slides_file
-from tests.adapters.test_documents_packages import archive, left_out, members, text_of
-from waystation.documents.readers.formats import extract
+from tests.adapters.document_files import make_slides_file
+from tests.adapters.test_documents_packages import extract_text, list_omissions, make_zip_archive, read_zip_members
+from waystation.documents.readers.formats import extract_file
 
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"
 P = "http://schemas.openxmlformats.org/presentationml/2006/main"
@@ -15,17 +15,17 @@ FIRST = "ppt/slides/slide1.xml"
 
 def slide(shapes: str, links: str = "", more: dict[str, str] | None = None) -> bytes:
     """Slides of which the first has these shapes, and nothing else."""
-    found = members(slides_file())
+    found = read_zip_members(make_slides_file())
     found[FIRST] = (
         f'<p:sld xmlns:p="{P}" xmlns:a="{A}" xmlns:r="{R}" xmlns:mc="{MC}" xmlns:m="{MATH}"><p:cSld><p:spTree>{shapes}'
         "</p:spTree></p:cSld></p:sld>"
     )
     found["ppt/slides/_rels/slide1.xml.rels"] = f'<Relationships xmlns="{LINKS}">{links}</Relationships>'
-    return archive({**found, **(more or {})})
+    return make_zip_archive({**found, **(more or {})})
 
 
 def first(content: bytes) -> str:
-    return text_of(content, "a.pptx").partition("[slide 3]")[0].removeprefix("[slide 1]\n").strip()
+    return extract_text(content, "a.pptx").partition("[slide 3]")[0].removeprefix("[slide 1]\n").strip()
 
 
 def box(paragraphs: str, named: str = "", style: str = "") -> str:
@@ -124,8 +124,8 @@ def test_the_texts_of_a_diagram_are_read() -> None:
     )
     link = f'<Relationship Id="d1" Type="{R}/diagramData" Target="../diagrams/data1.xml"/>'
     assert first(slide(frame, link, {"ppt/diagrams/data1.xml": data})) == "- Plan\n- Build"
-    assert "diagrams of slide 1: damaged, or of a kind that is not read" in left_out(
-        extract(slide(frame + box(said(run("Text.")))), "a.pptx")
+    assert "diagrams of slide 1: damaged, or of a kind that is not read" in list_omissions(
+        extract_file(slide(frame + box(said(run("Text.")))), "a.pptx")
     )
 
 
@@ -142,7 +142,7 @@ def test_what_is_on_slides_and_not_text_is_named() -> None:
         {"ppt/comments/c1.xml": f'<p:cmLst xmlns:p="{P}"><p:cm><p:text>Not agreed</p:text></p:cm></p:cmLst>'},
     )
     assert first(content) == "Text."
-    assert left_out(extract(content, "a.pptx")) == [
+    assert list_omissions(extract_file(content, "a.pptx")) == [
         "slide 2: hidden; show it to have it read",
         "charts of slide 1: not read",
         "embedded objects of slide 1: not read",
@@ -154,5 +154,5 @@ def test_what_is_on_slides_and_not_text_is_named() -> None:
 
 def test_slides_of_nothing_but_pictures_are_named() -> None:
     only, with_text = (slide(shapes + "<p:pic/>") for shapes in ("", box(said(run("Text.")))))
-    assert "slide 1: no text, only pictures" in left_out(extract(only, "a.pptx"))
-    assert "slide 1: no text, only pictures" not in left_out(extract(with_text, "a.pptx"))
+    assert "slide 1: no text, only pictures" in list_omissions(extract_file(only, "a.pptx"))
+    assert "slide 1: no text, only pictures" not in list_omissions(extract_file(with_text, "a.pptx"))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.adapters.document_files import archive
+from tests.adapters.document_files import make_zip_archive
 from waystation.documents.readers.extract import UnreadableFileError, join_extracted_parts
-from waystation.documents.readers.formats import extract
+from waystation.documents.readers.formats import extract_file
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 SPACES = (
@@ -45,7 +45,9 @@ def read(body: str, members: Mapping[str, str] = {}) -> tuple[str, list[str]]:
     """The text of a document with this body, and what was left out."""
     document = part("document", f"<w:body>{body}</w:body>")
     linked = {"word/_rels/document.xml.rels": links(*(name[5:-4] for name in members))}
-    found = join_extracted_parts(extract(archive({"word/document.xml": document, **linked, **members}), "a.docx"))
+    found = join_extracted_parts(
+        extract_file(make_zip_archive({"word/document.xml": document, **linked, **members}), "a.docx")
+    )
     return found.text, [f"{item.name}: {item.reason}" for item in found.left_out]
 
 
@@ -364,8 +366,8 @@ def test_text_boxes_in_the_namespaces_of_the_strict_kind_are_read() -> None:
     box = f"<wne:txbxContent>{paragraph('In a box.')}</wne:txbxContent>"
     body = paragraph(run("a") + f"<w:r><w:drawing>{box}</w:drawing></w:r>" + f"<w:r><w:pict>{box}</w:pict></w:r>")
     strict = "http://purl.oclc.org/ooxml/wordprocessingml/main"
-    found = extract(
-        archive({"word/document.xml": part("document", f"<w:body>{body}</w:body>").replace(W, strict)}), "a"
+    found = extract_file(
+        make_zip_archive({"word/document.xml": part("document", f"<w:body>{body}</w:body>").replace(W, strict)}), "a"
     )
     assert lines(join_extracted_parts(found).text) == ["a", "In a box.", "In a box."]
     assert not found.left_out
@@ -379,7 +381,9 @@ def test_a_chart_that_older_programs_show_as_a_picture_is_named() -> None:
 
 def test_every_body_of_a_document_is_read() -> None:
     bodies = "".join(f"<w:body>{paragraph(text)}</w:body>" for text in ("One.", "Two.", "Three."))
-    found = join_extracted_parts(extract(archive({"word/document.xml": part("document", bodies)}), "a.docx"))
+    found = join_extracted_parts(
+        extract_file(make_zip_archive({"word/document.xml": part("document", bodies)}), "a.docx")
+    )
     assert lines(found.text) == ["One.", "Two.", "Three."]
 
 
@@ -479,4 +483,4 @@ def test_a_document_cannot_say_how_it_is_converted() -> None:
 
 def test_a_document_of_nothing_is_refused() -> None:
     with pytest.raises(UnreadableFileError, match="damaged: no Word file that can be read"):
-        extract(archive({"word/document.xml": part("document", "")}), "a.docx")
+        extract_file(make_zip_archive({"word/document.xml": part("document", "")}), "a.docx")

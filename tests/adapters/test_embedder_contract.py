@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from tests.adapters.fastembed_model import STATIC, make_model
-from tests.embeddings_server import KEY, running_embeddings
-from waystation.memory.embedders.http import HttpEmbedder, Vendor, resolve_embedding_endpoint
+from tests.adapters.fastembed_model import STATIC, write_static_model
+from tests.embeddings_server import KEY, run_embeddings_server
+from waystation.memory.embedders.http import EmbeddingVendor, HttpEmbedder, resolve_embedding_endpoint
 from waystation.memory.embedders.local import E5Embedder, FastEmbedder, WordLlamaEmbedder
 from waystation.memory.ports import Embedder
 
@@ -22,18 +22,18 @@ async def bundled(folder: Path) -> AsyncGenerator[Embedder]:
 
 @asynccontextmanager
 async def e5(folder: Path) -> AsyncGenerator[Embedder]:
-    yield E5Embedder.of()
+    yield E5Embedder.create()
 
 
 @asynccontextmanager
 async def fastembed(folder: Path) -> AsyncGenerator[Embedder]:
-    make_model(folder)
-    yield FastEmbedder.of(STATIC, folder)
+    write_static_model(folder)
+    yield FastEmbedder.create(STATIC, folder)
 
 
 @asynccontextmanager
-async def over_http(vendor: Vendor) -> AsyncGenerator[Embedder]:
-    async with running_embeddings() as server:
+async def over_http(vendor: EmbeddingVendor) -> AsyncGenerator[Embedder]:
+    async with run_embeddings_server() as server:
         endpoint = resolve_embedding_endpoint(vendor, server.url, "small", server.dimension, SecretStr(KEY))
         async with aclosing(HttpEmbedder(endpoint)) as embedder:
             yield embedder

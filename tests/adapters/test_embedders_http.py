@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 from pydantic import SecretStr
 
-from tests.embeddings_server import DIMENSION, KEY, EmbeddingsServer, Fault, running_embeddings
+from tests.embeddings_server import DIMENSION, KEY, EmbeddingsServer, Fault, run_embeddings_server
 from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.memory.embedders.http import (
     BATCH_TEXTS,
     REQUEST_BYTES,
     EmbeddingRetryPolicy,
+    EmbeddingVendor,
     HttpEmbedder,
-    Vendor,
     resolve_embedding_endpoint,
 )
 
@@ -23,12 +23,15 @@ SENSITIVE = "sensitive words"
 
 @pytest.fixture
 async def server() -> AsyncIterator[EmbeddingsServer]:
-    async with running_embeddings() as server:
+    async with run_embeddings_server() as server:
         yield server
 
 
 def embedder_of(
-    server: EmbeddingsServer, vendor: Vendor = "openai", model: str = "small", dimension: int | None = DIMENSION
+    server: EmbeddingsServer,
+    vendor: EmbeddingVendor = "openai",
+    model: str = "small",
+    dimension: int | None = DIMENSION,
 ) -> HttpEmbedder:
     return HttpEmbedder(resolve_embedding_endpoint(vendor, server.url, model, dimension, SecretStr(KEY)), QUICK)
 
@@ -60,7 +63,7 @@ async def test_voyage_is_told_what_a_text_is_for_and_both_get_the_key(server: Em
     [("voyage", "voyage-4", "output_dimension"), ("openai", "text-embedding-3-large", "dimensions")],
 )
 async def test_another_dimension_is_asked_for_where_the_model_can_give_it(
-    server: EmbeddingsServer, vendor: Vendor, model: str, field: str
+    server: EmbeddingsServer, vendor: EmbeddingVendor, model: str, field: str
 ) -> None:
     embedder = embedder_of(server, vendor, model)
     await embedder.embed(["text"])

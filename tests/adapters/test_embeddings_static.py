@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from waystation.kernel.errors import MemoryUnavailable
-from waystation.memory.embedders.local import NoEmbedder, WordLlamaEmbedder, best_embedder
+from waystation.memory.embedders.local import NoEmbedder, WordLlamaEmbedder, create_default_embedder
 
 
 def cosine(left: tuple[float, ...] | None, right: tuple[float, ...] | None) -> float:
@@ -67,10 +67,10 @@ async def test_without_an_embedder_every_text_has_no_vector() -> None:
 
 
 def test_the_best_embedder_is_the_bundled_one_and_none_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(best_embedder(), WordLlamaEmbedder)
+    assert isinstance(create_default_embedder(), WordLlamaEmbedder)
 
     def no_package(name: str) -> None:
         return None
 
     monkeypatch.setattr("waystation.memory.embedders.local.find_spec", no_package)
-    assert isinstance(best_embedder(), NoEmbedder)
+    assert isinstance(create_default_embedder(), NoEmbedder)

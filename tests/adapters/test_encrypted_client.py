@@ -12,20 +12,20 @@ import pytest
 from pydantic import SecretStr
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from tests.adapters.stand_ins import StandInSession, StandInTask
-from tests.end_to_end.shell import Shell, until
-from waystation.cli.console import BAD_USAGE, exit_code, format_error
+from tests.adapters.stand_ins import StubSessionWorkflow, StubTaskWorkflow
+from tests.end_to_end.shell import Shell, wait_until
+from waystation.cli.console import BAD_USAGE, format_error, get_error_exit_code
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel import temporal_names as names
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, WrongKey
-from waystation.plugins.redaction.keys import key_check
+from waystation.plugins.redaction.keys import compute_key_check
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import data_converter, payload_codec
-from waystation.runtime.temporal.connect import Target, connect
+from waystation.runtime.stores import build_client_data_converter, build_payload_codec
+from waystation.runtime.temporal.connect import TemporalTarget, connect
 from waystation.tasks.task import TaskRequest
-from workers.wiring import running_workers
+from workers.wiring import run_configured_workers
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 
@@ -36,18 +36,20 @@ def settings_with(home: Path, key: bytes | None) -> Settings:
 
 
 @pytest.fixture
-async def home(temporal_server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Path]:
+async def home(
+    temporal_server: TemporalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncGenerator[Path]:
     """Of a platform that encrypts: its workers poll, and have left the check of their key in the store."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
     monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}")
     settings = settings_with(tmp_path, KEY)
     store = await SqlStore.open(settings.database_url, utc_now)
-    assert await store.claim_key(key_check(KEY))
+    assert await store.claim_key(compute_key_check(KEY))
     await store.aclose()
     async with Worker(
-        await connect(temporal_server, data_converter(settings)),
+        await connect(temporal_server, build_client_data_converter(settings)),
         task_queue=names.WORKFLOWS_QUEUE,
-        workflows=[StandInSession, StandInTask],
+        workflows=[StubSessionWorkflow, StubTaskWorkflow],
         workflow_runner=UnsandboxedWorkflowRunner(),
     ):
         yield tmp_path
@@ -61,7 +63,7 @@ async def test_with_the_key_all_goes_as_without_encryption(home: Path) -> None:
     async with await Client.connect(settings_with(home, KEY)) as client:
         task_id = (await client.submit(asked(), ())).task_id
         assert (await client.approve(task_id, request_id="r1", note="by the widow")).outcome == "approved"
-        assert (await client.progress(task_id)).progress.phase.over
+        assert (await client.get_task(task_id)).progress.phase.over
 
 
 async def test_without_a_key_nothing_is_shown_and_no_answer_is_sent_in_plain(home: Path) -> None:
@@ -69,12 +71,12 @@ async def test_without_a_key_nothing_is_shown_and_no_answer_is_sent_in_plain(hom
         task_id = (await client.submit(asked(), ())).task_id
     async with await Client.connect(settings_with(home / "elsewhere", None)) as client:
         with pytest.raises(WrongKey, match="there is no key here: set WAYSTATION_KEY") as shown:
-            await client.progress(task_id)
+            await client.get_task(task_id)
         with pytest.raises(WrongKey):
             await client.approve(task_id, request_id="r1", note="by the widow")
     async with await Client.connect(settings_with(home, KEY)) as client:
-        assert not (await client.progress(task_id)).progress.phase.over
-    assert exit_code(shown.value) == BAD_USAGE
+        assert not (await client.get_task(task_id)).progress.phase.over
+    assert get_error_exit_code(shown.value) == BAD_USAGE
     assert format_error(shown.value) == str(shown.value)
 
 
@@ -87,7 +89,7 @@ async def test_with_another_key_nothing_is_sent_that_no_worker_could_read(home: 
 async def test_workers_with_another_key_do_not_start_whatever_queues_they_serve(home: Path) -> None:
     settings = settings_with(home, OTHER).replace(queues="workflows", qdrant_url="http://127.0.0.1:1")
     with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the one"):
-        async with running_workers(settings):
+        async with run_configured_workers(settings):
             pass
 
 
@@ -98,10 +100,10 @@ def test_encryption_is_on_where_a_key_is_set_and_off_where_one_is_made(tmp_path:
     assert settings_with(tmp_path, KEY).encrypts_payloads
     made = settings_with(tmp_path, None)
     assert not made.encrypts_payloads
-    assert payload_codec(made).key_id is None
+    assert build_payload_codec(made).key_id is None
     assert not made.key_file.exists()
     asked_for = made.replace(encrypt_payloads=True)
-    assert payload_codec(asked_for).key_id is not None
+    assert build_payload_codec(asked_for).key_id is not None
     assert made.key_file.exists()
     assert not settings_with(tmp_path, KEY).replace(encrypt_payloads=False).encrypts_payloads
 
@@ -109,7 +111,7 @@ def test_encryption_is_on_where_a_key_is_set_and_off_where_one_is_made(tmp_path:
 def test_previous_keys_that_are_none_are_refused_without_being_shown(tmp_path: Path) -> None:
     settings = settings_with(tmp_path, KEY).replace(previous_keys=SecretStr("c0ffee"))
     with pytest.raises(BadInput, match=r"^WAYSTATION_PREVIOUS_KEYS: the key must be 32 bytes") as refused:
-        payload_codec(settings)
+        build_payload_codec(settings)
     assert "c0ffee" not in str(refused.value)
 
 
@@ -126,7 +128,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 def test_a_platform_that_encrypts_serves_a_codec_to_its_ui_and_ends_it(shell: Shell) -> None:
     up = shell.run("up")
     assert up.returncode == 0, up.stderr
-    status = shell.json("status")
+    status = shell.run_json("status")
     with urlopen(f"{status['ui_url']}/api/v1/settings") as answer:  # the UI's own server on loopback
         published = answer.read().decode()
     assert not json.loads(published)["Codec"]["Endpoint"]
@@ -148,7 +150,7 @@ def test_a_platform_that_encrypts_serves_a_codec_to_its_ui_and_ends_it(shell: Sh
 def test_the_codec_server_says_where_it_is_and_which_pages_may_ask(shell: Shell, tmp_path: Path) -> None:
     log = tmp_path / "codec.log"
     process = shell.start("codec-server", "--origin", "https://cloud.temporal.io/", log=log)
-    until(lambda: "Ctrl-C" in log.read_text(), 60, "its first words")
+    wait_until(lambda: "Ctrl-C" in log.read_text(), 60, "its first words")
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
     first, second = log.read_text().splitlines()[:2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from tests.adapters.mcp_workshop import opened, workshop
+from tests.adapters.mcp_workshop import make_sample_server_entry, open_servers
 from waystation.kernel.errors import BadInput
 from waystation.mcp.config import list_server_names
 from waystation.security.untrusted import HiddenTool
@@ -34,25 +34,27 @@ def marking(mark: Path) -> JsonValue:
 async def test_a_task_has_the_usual_servers_or_those_that_it_names(
     tmp_path: Path, named: Sequence[str] | None, expected: set[str]
 ) -> None:
-    shop, wiki = workshop(allow=["echo"]), workshop(allow=["echo"], by_name=True)
-    async with aclosing(opened(tmp_path, shop=shop, wiki=wiki)) as servers:
-        assert {spec.server for spec in (await servers.tools(servers=named)).tools} == expected
+    shop, wiki = make_sample_server_entry(allow=["echo"]), make_sample_server_entry(allow=["echo"], by_name=True)
+    async with aclosing(open_servers(tmp_path, shop=shop, wiki=wiki)) as servers:
+        assert {spec.server for spec in (await servers.list_tools(servers=named)).tools} == expected
 
 
 async def test_a_server_that_no_task_names_is_not_started(tmp_path: Path) -> None:
     mark = tmp_path / "started"
-    async with aclosing(opened(tmp_path, shop=workshop(allow=["echo"]), wiki=marking(mark))) as servers:
-        usual = await servers.tools()
+    async with aclosing(
+        open_servers(tmp_path, shop=make_sample_server_entry(allow=["echo"]), wiki=marking(mark))
+    ) as servers:
+        usual = await servers.list_tools()
         assert {one.server for one in (*usual.tools, *usual.hidden)} == {"shop"}
         assert not mark.exists()
-        named = await servers.tools(servers=["wiki"])
+        named = await servers.list_tools(servers=["wiki"])
         assert mark.exists()
         assert (named.tools, [(one.server, one.tool) for one in named.hidden]) == ((), [("wiki", "")])
 
 
 async def test_a_name_that_the_file_does_not_have_is_told(tmp_path: Path) -> None:
-    async with aclosing(opened(tmp_path, shop=workshop(allow=["echo"]))) as servers:
-        found = await servers.tools(servers=["no-such", "shop"])
+    async with aclosing(open_servers(tmp_path, shop=make_sample_server_entry(allow=["echo"]))) as servers:
+        found = await servers.list_tools(servers=["no-such", "shop"])
     reason = "the config file of the worker has no tool server of that name"
     assert found.hidden[-1] == HiddenTool(server="no-such", tool="", reason=reason)
     assert {spec.server for spec in found.tools} == {"shop"}
@@ -60,10 +62,12 @@ async def test_a_name_that_the_file_does_not_have_is_told(tmp_path: Path) -> Non
 
 async def test_a_server_that_says_nothing_keeps_no_task_waiting_that_does_not_use_it(tmp_path: Path) -> None:
     silent: JsonValue = {"command": sys.executable, "args": ["-c", "input()\ninput()"], "by_name": True}
-    async with aclosing(opened(tmp_path, shop=workshop(allow=["echo"]), silent=silent)) as servers:
-        waits = asyncio.create_task(servers.tools(servers=["silent"]))
+    async with aclosing(
+        open_servers(tmp_path, shop=make_sample_server_entry(allow=["echo"]), silent=silent)
+    ) as servers:
+        waits = asyncio.create_task(servers.list_tools(servers=["silent"]))
         await asyncio.sleep(0)
-        assert {spec.server for spec in (await servers.tools()).tools} == {"shop"}
+        assert {spec.server for spec in (await servers.list_tools()).tools} == {"shop"}
         assert not waits.done()
         waits.cancel()
         with pytest.raises(asyncio.CancelledError):

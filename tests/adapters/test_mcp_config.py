@@ -5,12 +5,20 @@ import pytest
 from pydantic import JsonValue
 
 from waystation.kernel.errors import BadInput
-from waystation.mcp.config import HttpTransportConfig, Server, StdioTransportConfig, list_secret_names, load_servers
+from waystation.mcp.config import (
+    HttpTransportConfig,
+    McpServerConfig,
+    StdioTransportConfig,
+    list_secret_names,
+    load_servers,
+)
 
 SECRET = "ghp_0123456789"
 
 
-def written(folder: Path, *, environment: dict[str, str] | None = None, **servers: JsonValue) -> tuple[Server, ...]:
+def written(
+    folder: Path, *, environment: dict[str, str] | None = None, **servers: JsonValue
+) -> tuple[McpServerConfig, ...]:
     path = folder / "mcp.json"
     path.write_text(json.dumps({"mcpServers": servers, "theme": "dark"}), encoding="utf-8")
     return load_servers(path, environment or {})

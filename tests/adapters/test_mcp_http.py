@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from pydantic import JsonValue
 
-from tests.adapters.mcp_workshop import SCRIPT, Bench, opened
-from tests.ports import free_port
-from tests.web_site import Answer, running_site
+from tests.adapters.mcp_workshop import SCRIPT, ToolCaller, open_servers
+from tests.ports import find_free_port
+from tests.web_site import SiteHandler, run_site
 from waystation.kernel.errors import ToolServerFailed
 from waystation.mcp import session as session_module
 
@@ -41,7 +41,7 @@ async def stopped(server: Process) -> None:
 
 @pytest.fixture
 async def port() -> AsyncGenerator[int]:
-    number = free_port()
+    number = find_free_port()
     server = await started(number)
     yield number
     await stopped(server)
@@ -49,38 +49,40 @@ async def port() -> AsyncGenerator[int]:
 
 async def test_a_server_is_spoken_to_over_streamable_http(port: int, tmp_path: Path) -> None:
     entry: JsonValue = {"type": "http", "url": f"http://127.0.0.1:{port}/mcp", "timeout": 20}
-    async with aclosing(opened(tmp_path, web=entry)) as servers:
-        bench = Bench(servers)
-        assert (await bench.spec("echo")).name == "web__echo"
-        assert (await bench.call("echo", words="hello")).text == "hello"
-        failed = await bench.call("fail", words="luck")
+    async with aclosing(open_servers(tmp_path, web=entry)) as servers:
+        bench = ToolCaller(servers)
+        assert (await bench.find_tool_spec("echo")).name == "web__echo"
+        assert (await bench.call_tool("echo", words="hello")).text == "hello"
+        failed = await bench.call_tool("fail", words="luck")
         assert failed.is_error
 
 
 async def test_a_huge_result_over_http_is_an_error_and_the_next_call_works(port: int, tmp_path: Path) -> None:
     entry: JsonValue = {"url": f"http://127.0.0.1:{port}/mcp", "timeout": 30}
-    async with aclosing(opened(tmp_path, web=entry)) as servers:
-        bench = Bench(servers)
-        huge = await bench.call("huge", megabytes=50)
+    async with aclosing(open_servers(tmp_path, web=entry)) as servers:
+        bench = ToolCaller(servers)
+        huge = await bench.call_tool("huge", megabytes=50)
         assert huge.is_error
         assert huge.text == "The result was left out: it has more than 4,194,304 bytes. Ask for less."
-        assert (await bench.call("echo", words="on")).text == "on"
+        assert (await bench.call_tool("echo", words="on")).text == "on"
 
 
 async def test_a_server_that_was_started_anew_is_connected_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    number = free_port()
+    number = find_free_port()
     server = await started(number)
-    async with aclosing(opened(tmp_path, web={"url": f"http://127.0.0.1:{number}/mcp", "timeout": 20})) as servers:
-        bench = Bench(servers)
-        await bench.call("echo", words="before")
+    async with aclosing(
+        open_servers(tmp_path, web={"url": f"http://127.0.0.1:{number}/mcp", "timeout": 20})
+    ) as servers:
+        bench = ToolCaller(servers)
+        await bench.call_tool("echo", words="before")
         await stopped(server)
         with pytest.raises(ToolServerFailed, match=r"^the (connection to the )?tool server web "):
-            await bench.call("echo", words="meanwhile")
+            await bench.call_tool("echo", words="meanwhile")
         server = await started(number)
         try:
-            assert (await bench.call("echo", words="after")).text == "after"
+            assert (await bench.call_tool("echo", words="after")).text == "after"
         finally:
             await stopped(server)
     del bench, servers
@@ -89,19 +91,19 @@ async def test_a_server_that_was_started_anew_is_connected_anew(
 
 
 async def test_a_server_that_nobody_runs_is_hidden_with_the_reason(tmp_path: Path) -> None:
-    async with aclosing(opened(tmp_path, web={"url": f"http://127.0.0.1:{free_port()}/mcp"})) as servers:
-        (hidden,) = (await servers.tools()).hidden
+    async with aclosing(open_servers(tmp_path, web={"url": f"http://127.0.0.1:{find_free_port()}/mcp"})) as servers:
+        (hidden,) = (await servers.list_tools()).hidden
     assert hidden.reason == "the tool server web cannot be reached: nothing listens there"
 
 
 @asynccontextmanager
-async def answering(answer: Answer) -> AsyncGenerator[JsonValue]:
+async def answering(answer: SiteHandler) -> AsyncGenerator[JsonValue]:
     """A server on loopback that answers so; its entry in a config file."""
 
     async def posted(request: web.Request) -> web.StreamResponse:
         return await answer(request) if request.method in {"POST", "DELETE"} else web.Response(status=405)
 
-    async with running_site({"/mcp": posted}) as site:
+    async with run_site({"/mcp": posted}) as site:
         yield {"url": site.url("/mcp"), "timeout": 20}
 
 
@@ -118,8 +120,8 @@ async def test_an_answer_without_end_is_not_taken_in(tmp_path: Path, kind: str) 
             sent += 1
         return response
 
-    async with answering(answer) as entry, aclosing(opened(tmp_path, web=entry)) as servers:
-        (hidden,) = (await servers.tools()).hidden
+    async with answering(answer) as entry, aclosing(open_servers(tmp_path, web=entry)) as servers:
+        (hidden,) = (await servers.list_tools()).hidden
     assert hidden.tool == ""
     assert sent < 100
 
@@ -129,8 +131,8 @@ async def test_a_packed_answer_is_not_unpacked(tmp_path: Path) -> None:
         headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
         return web.Response(body=gzip.compress(b" " * 50_000_000), headers=headers)
 
-    async with answering(answer) as entry, aclosing(opened(tmp_path, web=entry)) as servers:
-        (hidden,) = (await servers.tools()).hidden
+    async with answering(answer) as entry, aclosing(open_servers(tmp_path, web=entry)) as servers:
+        (hidden,) = (await servers.list_tools()).hidden
     assert hidden.reason == "the tool server web cannot be reached: its answer cannot be unpacked"
 
 
@@ -141,7 +143,7 @@ async def refused(_: web.Request) -> web.StreamResponse:
 class OldServer:
     """A server of the protocol before 2026: it knows its clients by a session, and may forget them."""
 
-    def __init__(self, ended: Answer | None = None) -> None:
+    def __init__(self, ended: SiteHandler | None = None) -> None:
         self.sessions: list[str] = []
         self.ended = ended or refused
         """How it answers when a session is ended."""
@@ -174,13 +176,13 @@ class OldServer:
 
 async def test_a_server_that_has_forgotten_the_session_is_greeted_anew(tmp_path: Path) -> None:
     old = OldServer()
-    async with answering(old.answer) as entry, aclosing(opened(tmp_path, web=entry)) as servers:
-        bench = Bench(servers)
-        assert (await bench.call("greet")).text == "hello"
+    async with answering(old.answer) as entry, aclosing(open_servers(tmp_path, web=entry)) as servers:
+        bench = ToolCaller(servers)
+        assert (await bench.call_tool("greet")).text == "hello"
         old.sessions[:] = ["forgotten"]
         with pytest.raises(ToolServerFailed, match=r"^the connection to the tool server web broke: "):
-            await bench.call("greet")
-        assert (await bench.call("greet")).text == "hello"
+            await bench.call_tool("greet")
+        assert (await bench.call_tool("greet")).text == "hello"
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
@@ -197,18 +199,18 @@ async def test_what_answers_the_end_of_a_session_is_not_read(kind: str, tmp_path
                 sent += 1
         return response
 
-    async with answering(OldServer(flood).answer) as entry, aclosing(opened(tmp_path, web=entry)) as servers:
-        assert (await Bench(servers).call("greet")).text == "hello"
+    async with answering(OldServer(flood).answer) as entry, aclosing(open_servers(tmp_path, web=entry)) as servers:
+        assert (await ToolCaller(servers).call_tool("greet")).text == "hello"
         await servers.aclose()
         assert sent < 50
 
 
-@pytest.mark.parametrize("bound", ["GOODBYE_S", "CLOSING_S"])
+@pytest.mark.parametrize("bound", ["SESSION_END_TIMEOUT_S", "CLOSE_TIMEOUT_S"])
 async def test_a_server_that_does_not_answer_the_end_of_its_session_is_not_waited_for(
     bound: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "GOODBYE_S", 100_000.0)
-    monkeypatch.setattr(session_module, "CLOSING_S", 100_000.0)
+    monkeypatch.setattr(session_module, "SESSION_END_TIMEOUT_S", 100_000.0)
+    monkeypatch.setattr(session_module, "CLOSE_TIMEOUT_S", 100_000.0)
     monkeypatch.setattr(session_module, bound, 0.1)
     asked, let_go = asyncio.Event(), asyncio.Event()
 
@@ -217,8 +219,8 @@ async def test_a_server_that_does_not_answer_the_end_of_its_session_is_not_waite
         await let_go.wait()
         return web.Response()
 
-    async with answering(OldServer(hang).answer) as entry, aclosing(opened(tmp_path, web=entry)) as servers:
-        assert (await Bench(servers).call("greet")).text == "hello"
+    async with answering(OldServer(hang).answer) as entry, aclosing(open_servers(tmp_path, web=entry)) as servers:
+        assert (await ToolCaller(servers).call_tool("greet")).text == "hello"
         async with asyncio.timeout(60):
             await servers.aclose()
         assert asked.is_set()
@@ -231,6 +233,6 @@ async def test_addresses_and_headers_are_in_no_log_and_no_error(
     caplog.set_level(logging.DEBUG)
     url = f"http://127.0.0.1:{port}/mcp?api_key=${{API_KEY}}"
     entry: JsonValue = {"url": url, "headers": {"Authorization": "Bearer ${API_KEY}"}}
-    async with aclosing(opened(tmp_path, {"API_KEY": "open-sesame-17"}, web=entry)) as servers:
-        assert (await Bench(servers).call("echo", words="hi")).text == "hi"
+    async with aclosing(open_servers(tmp_path, {"API_KEY": "open-sesame-17"}, web=entry)) as servers:
+        assert (await ToolCaller(servers).call_tool("echo", words="hi")).text == "hi"
     assert "open-sesame-17" not in caplog.text

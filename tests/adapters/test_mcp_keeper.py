@@ -2,20 +2,20 @@ import json
 
 import pytest
 
-from waystation.mcp.keeper import TOO_LONG, Line
+from waystation.mcp.keeper import TOO_LONG_ERROR_CODE, BoundedLine
 
 MOST = 10_000
 
 
-def line(*parts: bytes) -> Line:
-    found = Line(MOST)
+def line(*parts: bytes) -> BoundedLine:
+    found = BoundedLine(MOST)
     for part in parts:
         found.add(part)
     return found
 
 
 def test_a_message_that_is_short_enough_passes_as_it_is() -> None:
-    assert line(b'{"id":1,', b'"result":{}}').message() == b'{"id":1,"result":{}}\n'
+    assert line(b'{"id":1,', b'"result":{}}').to_message() == b'{"id":1,"result":{}}\n'
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,8 @@ def test_a_message_that_is_short_enough_passes_as_it_is() -> None:
     [(b'{"jsonrpc":"2.0","id":7,"result":"', b'","id":9"}'), (b'{"result":"', b'","jsonrpc":"2.0","id":7}')],
 )
 def test_a_message_that_is_too_long_becomes_an_error_for_its_call(first: bytes, last: bytes) -> None:
-    answer = json.loads(line(first, *[b"x" * MOST] * 20, last).message())
-    assert (answer["id"], answer["error"]["code"]) == (7, TOO_LONG)
+    answer = json.loads(line(first, *[b"x" * MOST] * 20, last).to_message())
+    assert (answer["id"], answer["error"]["code"]) == (7, TOO_LONG_ERROR_CODE)
 
 
 def test_of_a_message_that_is_too_long_only_its_ends_are_held() -> None:
@@ -33,4 +33,4 @@ def test_of_a_message_that_is_too_long_only_its_ends_are_held() -> None:
 
 def test_a_message_that_is_too_long_and_answers_nothing_ends_the_server() -> None:
     with pytest.raises(ValueError, match="which call is answered is not known"):
-        line(*[b"x" * MOST] * 2).message()
+        line(*[b"x" * MOST] * 2).to_message()

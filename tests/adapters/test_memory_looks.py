@@ -13,7 +13,7 @@ from waystation.runtime.knowledge import open_embedder
 from waystation.runtime.stores import open_store
 from waystation.tasks.task import tenant_hash
 from workers import memory
-from workers.memory import MemoryReader, memory_to_search, open_memory
+from workers.memory import MemoryReader, open_memory, open_memory_for_search
 
 WANTED = MemoryQuery(tenant=tenant_hash("local"), session=None, text="harbour", dense=None)
 
@@ -66,7 +66,7 @@ async def test_who_waits_too_long_for_others_is_told_to_try_again(
     async with (
         aclosing(await open_store(settings)) as store,
         open_embedder(settings) as embedder,
-        memory_to_search(settings, store, embedder),
+        open_memory_for_search(settings, store, embedder),
         aclosing(MemoryReader(settings)) as reader,
     ):
         with pytest.raises(MemoryUnavailable, match="try again"):

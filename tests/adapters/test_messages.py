@@ -12,20 +12,20 @@ from aiohttp import web
 from pydantic import SecretStr
 from temporalio.envconfig import ClientConfigProfile
 
-from tests.unit.notice_values import ASKED, ended
-from tests.web_site import running_site
-from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, running_webhook
+from tests.unit.notice_values import REQUEST_NOTICE, make_end_notice
+from tests.web_site import run_site
+from tests.webhook_server import NO_RESPONSE, SECRET, WebhookResponse, WebhookServer, run_webhook_server
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, WebhookUnavailable
-from waystation.runtime.hooks import GATHER_S, MESSAGE_PATIENCE_S, Messages
-from waystation.runtime.messenger import Letter, send_notification
-from waystation.runtime.temporal.connect import Target
+from waystation.runtime.hooks import GATHER_S, MESSAGE_PATIENCE_S, AppriseNotifier
+from waystation.runtime.messenger import AppriseMessage, send_notification
+from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.tasks.ports import Notifier
 from waystation.tasks.task import TaskPhase
-from workers.outside import create_notifiers, task_link
+from workers.outside import build_task_link, create_notifiers
 from workflows.options import NOTICE
 
-DONE = ended(TaskPhase.DONE)
+DONE = make_end_notice(TaskPhase.DONE)
 
 
 def address_of(server: WebhookServer) -> SecretStr:
@@ -33,17 +33,17 @@ def address_of(server: WebhookServer) -> SecretStr:
 
 
 @asynccontextmanager
-async def messages_to(server: WebhookServer, patience_s: float = 10.0) -> AsyncGenerator[Messages]:
-    told = Messages(address_of(server), 1, "https://w.example.org", gather_s=0.05, patience_s=patience_s)
+async def messages_to(server: WebhookServer, patience_s: float = 10.0) -> AsyncGenerator[AppriseNotifier]:
+    told = AppriseNotifier(address_of(server), 1, "https://w.example.org", gather_s=0.05, patience_s=patience_s)
     async with aclosing(told):
         yield told
 
 
 async def test_a_notice_is_told_in_words_with_the_page_of_its_task_and_where_to_answer() -> None:
-    async with running_webhook() as server, messages_to(server) as messages:
+    async with run_webhook_server() as server, messages_to(server) as messages:
         notifier: Notifier = messages
-        await notifier.send(ASKED, "https://w.example.org/tasks/task-1")
-    (body,) = server.taken
+        await notifier.send(REQUEST_NOTICE, "https://w.example.org/tasks/task-1")
+    (body,) = server.accepted_bodies
     assert body["title"] == "task-0123456789abcdef: harbours-1 asked"
     said = str(body["message"])
     assert said.startswith("`harbours` asks for 2,387 tokens. It waits until 2026-11-22 00:00 UTC.")
@@ -57,13 +57,13 @@ LURE = "@everyone <!channel> [approve here](https://evil.example) <https://evil.
 @pytest.mark.parametrize("count", [1, 2])
 async def test_no_question_calls_everybody_or_makes_a_link_where_markdown_is_read(count: int) -> None:
     lures = [
-        ASKED.replace(title=LURE, request=ASKED.request.replace(request_id=f"r-{one}"))
+        REQUEST_NOTICE.replace(title=LURE, request=REQUEST_NOTICE.request.replace(request_id=f"r-{one}"))
         for one in range(count)
-        if ASKED.request is not None
+        if REQUEST_NOTICE.request is not None
     ]
-    async with running_webhook() as server, messages_to(server) as messages:
+    async with run_webhook_server() as server, messages_to(server) as messages:
         await asyncio.gather(*(messages.send(one, None) for one in lures))
-    (body,) = server.taken
+    (body,) = server.accepted_bodies
     said = str(body["message"])
     assert "＠everyone ‹!channel› (approve here)(https://evil.example)" in said
     assert said.count("<PERSON_7f3a2c91d04e>") == count
@@ -72,14 +72,14 @@ async def test_no_question_calls_everybody_or_makes_a_link_where_markdown_is_rea
 
 async def test_forty_notices_that_come_together_are_one_message_and_what_comes_later_is_another() -> None:
     requests = [
-        ASKED.replace(request=ASKED.request.replace(request_id=f"r-{number}"))
+        REQUEST_NOTICE.replace(request=REQUEST_NOTICE.request.replace(request_id=f"r-{number}"))
         for number in range(45)
-        if ASKED.request is not None
+        if REQUEST_NOTICE.request is not None
     ]
-    async with running_webhook() as server, messages_to(server) as messages:
+    async with run_webhook_server() as server, messages_to(server) as messages:
         await asyncio.gather(*(messages.send(one, None) for one in requests))
         await messages.send(DONE, None)
-    together, later = server.taken
+    together, later = server.accepted_bodies
     lines = str(together["message"]).splitlines()
     assert together["title"] == "45 notices"
     assert lines[0] == "- task-0123456789abcdef: r-0 asked: “How is the bar ‹crossed› & when?”"
@@ -87,21 +87,21 @@ async def test_forty_notices_that_come_together_are_one_message_and_what_comes_l
     assert later["title"] == "task-0123456789abcdef: done"
 
 
-@pytest.mark.parametrize("answer", [Answer(500), Answer(404), HANG])
+@pytest.mark.parametrize("answer", [WebhookResponse(500), WebhookResponse(404), NO_RESPONSE])
 async def test_what_is_not_taken_is_told_again_and_the_address_is_in_no_log_and_no_error(
-    answer: Answer, caplog: pytest.LogCaptureFixture
+    answer: WebhookResponse, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    async with running_webhook(answer, Answer()) as server, messages_to(server, patience_s=1) as messages:
+    async with run_webhook_server(answer, WebhookResponse()) as server, messages_to(server, patience_s=1) as messages:
         with pytest.raises(WebhookUnavailable) as failed:
-            await messages.send(ASKED, None)
-        server.answers = [Answer()]
-        while not server.taken:  # an attempt may hear only that the one before had not been answered
+            await messages.send(REQUEST_NOTICE, None)
+        server.answers = [WebhookResponse()]
+        while not server.accepted_bodies:  # an attempt may hear only that the one before had not been answered
             with suppress(WebhookUnavailable):
-                await messages.send(ASKED, None)
+                await messages.send(REQUEST_NOTICE, None)
         said = f"{failed.value}{failed.value.__cause__}{failed.value.__context__}{messages!r}"
     assert str(failed.value).startswith("address 1 of WAYSTATION_NOTIFY (json) did not")
-    assert len(server.taken) == 1
+    assert len(server.accepted_bodies) == 1
     written = said + "".join(one.getMessage() for one in caplog.records if one.name != "aiohttp.access")
     assert SECRET not in written
     assert SECRET.rpartition("/")[2] not in written
@@ -109,12 +109,12 @@ async def test_what_is_not_taken_is_told_again_and_the_address_is_in_no_log_and_
 
 
 async def test_a_message_whose_fate_was_not_heard_is_waited_for_and_not_sent_again() -> None:
-    async with running_webhook(HANG, Answer()) as server, messages_to(server) as messages:
-        attempt = asyncio.create_task(messages.send(ASKED, None))
+    async with run_webhook_server(NO_RESPONSE, WebhookResponse()) as server, messages_to(server) as messages:
+        attempt = asyncio.create_task(messages.send(REQUEST_NOTICE, None))
         while not server.asked:
             await asyncio.sleep(0.01)
         attempt.cancel()
-        again = asyncio.create_task(messages.send(ASKED, None))
+        again = asyncio.create_task(messages.send(REQUEST_NOTICE, None))
         await messages.send(DONE, None)
         server.closing.set()
         await again
@@ -122,7 +122,7 @@ async def test_a_message_whose_fate_was_not_heard_is_waited_for_and_not_sent_aga
             "task-0123456789abcdef: harbours-1 asked",
             "task-0123456789abcdef: done",
         ]
-        await messages.send(ASKED, None)
+        await messages.send(REQUEST_NOTICE, None)
     assert len(server.asked) == 3
 
 
@@ -146,34 +146,34 @@ async def answering_on(
             raise
         return response
 
-    async with running_site({"/": answer}) as site:
+    async with run_site({"/": answer}) as site:
         yield SecretStr(site.url("/").replace("http://", "json://")), asked, left
 
 
 async def test_an_answer_that_has_no_end_ends_the_process_that_reads_it() -> None:
     async with answering_on(0, b"x" * 1_000_000, 300) as (address, _, left):
-        async with aclosing(Messages(address, 1, gather_s=0, memory=250_000_000)) as messages:
+        async with aclosing(AppriseNotifier(address, 1, gather_s=0, memory=250_000_000)) as messages:
             with pytest.raises(WebhookUnavailable, match=r"^address 1 of WAYSTATION_NOTIFY \(json\) did not take it$"):
-                await messages.send(ASKED, None)
+                await messages.send(REQUEST_NOTICE, None)
         assert left.is_set()
 
 
 async def test_an_answer_that_drips_is_left_after_a_while() -> None:
     async with (
         answering_on(0.1, b"x", 1_000_000) as (address, _, left),
-        aclosing(Messages(address, 1, gather_s=0, patience_s=1, ends_s=5)) as messages,
+        aclosing(AppriseNotifier(address, 1, gather_s=0, patience_s=1, ends_s=5)) as messages,
     ):
         for _ in range(60):
             if not left.is_set():
                 with pytest.raises(WebhookUnavailable, match=r"did not (answer|take)"):
-                    await messages.send(ASKED, None)
+                    await messages.send(REQUEST_NOTICE, None)
         assert left.is_set()
 
 
 async def test_closing_ends_who_still_sends() -> None:
     async with answering_on(0.1, b"x", 1_000_000) as (address, asked, left), asyncio.timeout(120):
-        async with aclosing(Messages(address, 1, gather_s=0)) as messages:
-            attempt = asyncio.create_task(messages.send(ASKED, None))
+        async with aclosing(AppriseNotifier(address, 1, gather_s=0)) as messages:
+            attempt = asyncio.create_task(messages.send(REQUEST_NOTICE, None))
             await asked.wait()
             attempt.cancel()
         await left.wait()
@@ -190,8 +190,8 @@ async def test_no_address_stands_in_the_arguments_of_a_process(monkeypatch: pyte
         return await start(*arguments, **options)
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", seen)
-    async with running_webhook() as server, messages_to(server) as messages:
-        await messages.send(ASKED, None)
+    async with run_webhook_server() as server, messages_to(server) as messages:
+        await messages.send(REQUEST_NOTICE, None)
     ((arguments, options),) = started
     assert SECRET not in f"{arguments}{options}"
     assert options["env"]["https_proxy"] == "http://127.0.0.1:1"
@@ -208,19 +208,19 @@ def test_mail_gets_the_time_at_each_step_that_mail_servers_take(monkeypatch: pyt
         return True
 
     monkeypatch.setattr(NotifyEmail, "send", send)
-    assert send_notification(Letter("mailto://u:p@example.org", "T", "B", MESSAGE_PATIENCE_S))
+    assert send_notification(AppriseMessage("mailto://u:p@example.org", "T", "B", MESSAGE_PATIENCE_S))
     assert waits == [MESSAGE_PATIENCE_S]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("asked_for", ["", "?redirect=yes"])
 async def test_a_redirect_is_no_taking_and_nobody_else_is_told(status: int, asked_for: str) -> None:
-    async with running_webhook() as inside:
-        async with running_webhook(Answer(status, {"Location": inside.url})) as server:
+    async with run_webhook_server() as inside:
+        async with run_webhook_server(WebhookResponse(status, {"Location": inside.url})) as server:
             address = SecretStr(f"{address_of(server).get_secret_value()}{asked_for}")
-            async with aclosing(Messages(address, 1, gather_s=0.05)) as messages:
+            async with aclosing(AppriseNotifier(address, 1, gather_s=0.05)) as messages:
                 with pytest.raises(WebhookUnavailable, match="did not take it"):
-                    await messages.send(ASKED, None)
+                    await messages.send(REQUEST_NOTICE, None)
         assert [one for one, _ in server.asked] == [status]
         assert inside.paths == set()
 
@@ -236,9 +236,9 @@ def test_an_address_that_nobody_knows_is_refused_by_its_place_and_not_shown() ->
 def test_notices_lead_to_the_page_of_a_task_where_that_is_set() -> None:
     settings = Settings(page="https://w.example.org/")
     assert settings.page == "https://w.example.org"
-    target = Target(profile=ClientConfigProfile(address="127.0.0.1:1"), ui_url=None)
-    assert task_link(settings.page, target, "task-1") == "https://w.example.org/tasks/task-1"
-    assert task_link(None, target, "task-1") is None
+    target = TemporalTarget(profile=ClientConfigProfile(address="127.0.0.1:1"), ui_url=None)
+    assert build_task_link(settings.page, target, "task-1") == "https://w.example.org/tasks/task-1"
+    assert build_task_link(None, target, "task-1") is None
 
 
 def test_an_attempt_has_time_to_gather_and_to_be_answered() -> None:

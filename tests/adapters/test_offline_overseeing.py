@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.adapters.offline_team import spec
+from tests.adapters.offline_team import make_tool_spec
 from waystation.context.transcript import ToolUse, build_user_message
 from waystation.models.ports import ModelRequest
 from waystation.models.profiles import OFFLINE_MODEL
@@ -16,7 +16,7 @@ async def asked(text: str, tool: str) -> ToolUse:
         model=OFFLINE_MODEL,
         system="Look it over.",
         messages=(build_user_message("m1", text),),
-        tools=(spec(tool),),
+        tools=(make_tool_spec(tool),),
         max_output=2_000,
         require_tool=tool,
     )

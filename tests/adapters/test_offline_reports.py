@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from inline_snapshot import snapshot
 
-from tests.adapters.offline_team import Team, World
+from tests.adapters.offline_team import InMemoryTask, OfflinePlanRunner
 from waystation.models.ports import ChatModel
 from waystation.planning.plan import Plan, Step
 from waystation.plugins.offline.plan import NOTHING_ANSWERS
@@ -21,7 +21,7 @@ ANNEX = {
 }
 
 
-def written(team: Team) -> str:
+def written(team: OfflinePlanRunner) -> str:
     report = team.world.report
     return "\n\n".join([report.summary, *(f"## {one.heading}\n\n{one.markdown}" for one in report.sections)])
 
@@ -34,9 +34,9 @@ async def model() -> AsyncIterator[ChatModel]:
 
 
 async def test_a_report_over_a_short_document_says_everything_once(model: ChatModel) -> None:
-    team = Team(model, World(LEASE))
-    await team.work("What is the rent, and what is not allowed?")
-    assert team.world.misquoted() == []
+    team = OfflinePlanRunner(model, InMemoryTask(LEASE))
+    await team.run_task("What is the rent, and what is not allowed?")
+    assert team.world.find_misquotations() == []
     assert written(team) == snapshot("""\
 In the sections below: 2 quotations from 1 document.
 
@@ -53,9 +53,9 @@ In the sections below: 2 quotations from 1 document.
 async def test_documents_that_say_the_same_are_named_together(
     model: ChatModel,
 ) -> None:
-    team = Team(model, World(LEASE | ANNEX))
-    await team.work("What is the rent, and what is not allowed?")
-    assert team.world.misquoted() == []
+    team = OfflinePlanRunner(model, InMemoryTask(LEASE | ANNEX))
+    await team.run_task("What is the rent, and what is not allowed?")
+    assert team.world.find_misquotations() == []
     assert written(team) == snapshot("""\
 In the sections below: 5 quotations from 3 documents.
 
@@ -76,8 +76,8 @@ In the sections below: 5 quotations from 3 documents.
 
 
 async def test_a_section_points_at_what_an_earlier_one_quotes(model: ChatModel) -> None:
-    team = Team(model, World(LEASE))
-    await team.work("Which pets are allowed in the house?")
+    team = OfflinePlanRunner(model, InMemoryTask(LEASE))
+    await team.run_task("Which pets are allowed in the house?")
     assert written(team) == snapshot("""\
 In the sections below: 1 quotation from 1 document.
 
@@ -113,12 +113,12 @@ FILINGS = {
     ],
 )
 async def test_a_name_that_is_a_files_name_says_where_to_look(model: ChatModel, question: str, first: str) -> None:
-    team = Team(model, World(FILINGS))
-    await team.work(question)
+    team = OfflinePlanRunner(model, InMemoryTask(FILINGS))
+    await team.run_task(question)
     lines = team.world.report.sections[0].markdown.splitlines()
     assert lines[0].startswith(first)
     assert not [line for line in lines if "AMAZON" in line and line.startswith("- **")]
-    assert team.world.misquoted() == []
+    assert team.world.find_misquotations() == []
 
 
 async def test_several_places_of_a_named_document_are_read(model: ChatModel) -> None:
@@ -127,8 +127,10 @@ async def test_several_places_of_a_named_document_are_read(model: ChatModel) -> 
         + [f"Paragraph {number} tells a long story about the weather." for number in range(60)]
         + ["Net revenues 9,795 10,420"]
     )
-    team = Team(model, World({"EBAY_2022.txt": text, "OTHER_2022.txt": "Revenue is told of.", "third.txt": "Nothing."}))
-    await team.work("What was the revenue of eBay?")
+    team = OfflinePlanRunner(
+        model, InMemoryTask({"EBAY_2022.txt": text, "OTHER_2022.txt": "Revenue is told of.", "third.txt": "Nothing."})
+    )
+    await team.run_task("What was the revenue of eBay?")
     assert '"Net revenues 9,795 10,420"' in team.world.report.sections[0].markdown
 
 
@@ -156,8 +158,8 @@ STATEMENTS = {
     ],
 )
 async def test_what_says_how_to_answer_is_not_looked_for(model: ChatModel, question: str, first: str) -> None:
-    team = Team(model, World(STATEMENTS))
-    plan = await team.work(question)
+    team = OfflinePlanRunner(model, InMemoryTask(STATEMENTS))
+    plan = await team.run_task(question)
     assert [step.role for step in plan.steps] == ["research", "analysis", "writing"]
     lines = team.world.report.sections[0].markdown.splitlines()
     assert lines[0] == f"- **BETA_2020_10K**: 2020 | 2019: {first} [BETA_2020_10K.pdf:{lines[0].split(':')[-1]}"
@@ -168,8 +170,8 @@ async def test_a_named_document_is_searched_by_itself(model: ChatModel) -> None:
     paragraph = "The net income of Beta attributable to shareholders is of interest to all who own its shares. " * 9
     others = {f"OTHER{at}_2020.txt": "\n\n".join([paragraph] * 20) for at in range(8)}
     own = "\n\n".join(["It sails round the world."] * 60 + ["Net income 3,033 10,073", "It sails on."])
-    team = Team(model, World(others | {"BETA_2020.txt": own}))
-    await team.work("What was the net income of Beta attributable to shareholders?")
+    team = OfflinePlanRunner(model, InMemoryTask(others | {"BETA_2020.txt": own}))
+    await team.run_task("What was the net income of Beta attributable to shareholders?")
     assert '"Net income 3,033 10,073"' in team.world.report.sections[0].markdown.splitlines()[0]
 
 
@@ -177,8 +179,8 @@ async def test_a_named_document_is_searched_by_itself(model: ChatModel) -> None:
 async def test_where_a_figure_is_asked_for_tables_are_searched_for(model: ChatModel, table: str) -> None:
     talk = "\n\n".join(f"Revenue of the {at}th kind is revenue, and revenue it stays." for at in range(400))
     texts = {"BETA_2020.txt": f"{talk}\n\n{'It sails on. ' * 80}\n\n{table}", "a.txt": "Sea.", "b.txt": "Sea."}
-    team = Team(model, World(texts))
-    await team.work("What was the revenue of Beta?")
+    team = OfflinePlanRunner(model, InMemoryTask(texts))
+    await team.run_task("What was the revenue of Beta?")
     assert "3,033 73" in team.world.report.sections[0].markdown.splitlines()[0]
 
 
@@ -186,8 +188,8 @@ async def test_the_row_of_the_whole_comes_before_shares_and_parts_and_a_heading_
     model: ChatModel,
 ) -> None:
     table = "Years ended December 31\nCost of sales 14% 23% 27%\nCost of sales — 52 93\nCost of sales 71,651 88,265 9"
-    team = Team(model, World({"BETA.txt": table, "other.txt": "Nothing.", "third.txt": "Nothing."}))
-    await team.work("What was the cost of sales of Beta in the year that ended in December?")
+    team = OfflinePlanRunner(model, InMemoryTask({"BETA.txt": table, "other.txt": "Nothing.", "third.txt": "Nothing."}))
+    await team.run_task("What was the cost of sales of Beta in the year that ended in December?")
     report = team.world.report.sections[0].markdown
     assert report.startswith('- **BETA**: "Cost of sales 71,651 88,265 9"')
     assert "Years ended" not in report
@@ -198,14 +200,16 @@ async def test_the_row_of_the_whole_comes_before_shares_and_parts_and_a_heading_
     [("What was the net income of Tesla?", True), ("What was the net income of Beta (once Tesla)?", False)],
 )
 async def test_a_name_that_no_quotation_says_is_named_first(model: ChatModel, question: str, *, said: bool) -> None:
-    team = Team(model, World(STATEMENTS))
-    await team.work(question)
+    team = OfflinePlanRunner(model, InMemoryTask(STATEMENTS))
+    await team.run_task(question)
     assert team.world.report.summary.startswith("No quotation says Tesla: see whether they are about that.\n") is said
 
 
 async def test_that_somebody_owns_something_answers_no_question_for_somebody(model: ChatModel) -> None:
-    team = Team(model, World({"rights.md": "An owner is who has the key.\n\nAuthors are named in the list."}))
-    await team.work("Who won the regatta?")
+    team = OfflinePlanRunner(
+        model, InMemoryTask({"rights.md": "An owner is who has the key.\n\nAuthors are named in the list."})
+    )
+    await team.run_task("Who won the regatta?")
     assert team.world.report.summary == NOTHING_ANSWERS
 
 
@@ -215,8 +219,8 @@ async def test_exceptions_are_of_what_was_asked_and_come_after_what_answers(mode
         "law.md": "However, it remains unclear what limits apply to mergers, and exceptions are unknown.",
         "sea.md": "However, the limits of the sea are unknown, with exceptions and gaps.",
     }
-    team = Team(model, World(texts))
-    await team.work("Which pets are allowed in the house?")
+    team = OfflinePlanRunner(model, InMemoryTask(texts))
+    await team.run_task("Which pets are allowed in the house?")
     report = written(team)
     assert "mergers" not in report
     assert "the sea" not in report
@@ -225,16 +229,16 @@ async def test_exceptions_are_of_what_was_asked_and_come_after_what_answers(mode
 
 
 async def test_where_nothing_answers_the_question_the_report_says_so(model: ChatModel) -> None:
-    team = Team(model, World(LEASE))
-    await team.work("Who won the regatta?")
+    team = OfflinePlanRunner(model, InMemoryTask(LEASE))
+    await team.run_task("Who won the regatta?")
     assert team.world.report.summary == NOTHING_ANSWERS
 
 
 async def test_quotations_with_few_of_the_words_are_called_so(model: ChatModel) -> None:
-    team = Team(model, World(LEASE))
-    await team.work("Which regatta crews sailed round the old house?")
+    team = OfflinePlanRunner(model, InMemoryTask(LEASE))
+    await team.run_task("Which regatta crews sailed round the old house?")
     assert team.world.report.summary.startswith(NOTHING_CLOSE)
-    await (answered := Team(model, World(LEASE))).work("Which pets are allowed in the house?")
+    await (answered := OfflinePlanRunner(model, InMemoryTask(LEASE))).run_task("Which pets are allowed in the house?")
     assert NOTHING_CLOSE not in answered.world.report.summary
 
 
@@ -243,11 +247,11 @@ async def test_json_is_quoted_member_by_member(model: ChatModel) -> None:
         '{\n  "name": "Lease",\n  "rent_per_month": 900,\n  "pets": "No pets."\n}',
         '{"name": "x", "rent_per_month": 900}',
     ):
-        team = Team(model, World({"lease.json": text}))
-        await team.work("How high is the rent?")
+        team = OfflinePlanRunner(model, InMemoryTask({"lease.json": text}))
+        await team.run_task("How high is the rent?")
         line = team.world.report.sections[0].markdown.splitlines()[0]
         assert line.startswith('- **lease**: rent_per_month: "900" [lease.json:')
-        assert team.world.misquoted() == []
+        assert team.world.find_misquotations() == []
 
 
 def package(name: str, licence: str, before: int = 0) -> dict[str, str]:
@@ -259,9 +263,9 @@ def package(name: str, licence: str, before: int = 0) -> dict[str, str]:
 async def test_what_most_documents_say_is_counted_once_on_top(model: ChatModel) -> None:
     texts = {key: text for number in range(5) for key, text in package(f"a{number}", "License: MIT").items()}
     texts |= package("b1", "Classifier: License :: OSI Approved :: MIT License") | package("c1", "License: PSF-2.0")
-    team = Team(model, World(texts))
-    await team.work("Which licences do these packages carry, and what of their colours?")
-    assert team.world.misquoted() == []
+    team = OfflinePlanRunner(model, InMemoryTask(texts))
+    await team.run_task("Which licences do these packages carry, and what of their colours?")
+    assert team.world.find_misquotations() == []
     head, _, rest = written(team).partition("\n\n## ")
     assert head == snapshot("""\
 In the sections below: 7 quotations from 7 documents.
@@ -287,8 +291,8 @@ Which licences do these packages carry
 
 async def test_what_a_search_found_behind_the_beginning_is_read(model: ChatModel) -> None:
     texts = package("a", "License: MIT") | package("z", "License-Expression: Apache-2.0", before=34)
-    team = Team(model, World(texts))
-    await team.work("Which licences do these packages carry, and what of their colours?")
+    team = OfflinePlanRunner(model, InMemoryTask(texts))
+    await team.run_task("Which licences do these packages carry, and what of their colours?")
     assert '- **z**: "Apache-2.0" [z.md:36-36]' in team.world.report.sections[0].markdown
 
 
@@ -303,8 +307,8 @@ SIX = {
 
 
 async def test_the_sentence_with_the_figure_comes_first_of_six_documents(model: ChatModel) -> None:
-    team = Team(model, World(SIX))
-    await team.work("How much was the toll of the harbour for a ship?")
+    team = OfflinePlanRunner(model, InMemoryTask(SIX))
+    await team.run_task("How much was the toll of the harbour for a ship?")
     first = team.world.report.sections[0].markdown.splitlines()[0]
     assert first == '- **toll**: "The toll was 14 guilders for each ship." [toll.md:1-1]'
     assert "Subject:" not in written(team)
@@ -316,8 +320,8 @@ async def test_a_report_that_rests_on_an_analysis_alone_quotes_what_that_weighed
         Step(id="analysis", role="analysis", title="Weigh", goal="Weigh it.", needs=("research-1",)),
         Step(id="writing", role="writing", title="Write", goal="Write it.", needs=("analysis",)),
     )
-    team = Team(model, World(LEASE | {"other.md": "The garden has two trees."}))
-    await team.work("How high is the rent?", Plan(steps=steps))
+    team = OfflinePlanRunner(model, InMemoryTask(LEASE | {"other.md": "The garden has two trees."}))
+    await team.run_task("How high is the rent?", Plan(steps=steps))
     assert written(team) == snapshot("""\
 What was found, and what is missing, stands in the sections below.
 
@@ -337,13 +341,15 @@ async def test_a_document_that_says_the_same_twice_is_named_once(model: ChatMode
     text = (
         "Net revenues 9,795 10,420\n\nThe weather is told of.\n\nNet revenues 9,795 10,420\n\nNET REVENUES 9,795 10,420"
     )
-    team = Team(model, World({"EBAY_2022.txt": text, "OTHER_2022.txt": "Weather.", "third.txt": "Nothing."}))
-    await team.work("What was the revenue of eBay?")
+    team = OfflinePlanRunner(
+        model, InMemoryTask({"EBAY_2022.txt": text, "OTHER_2022.txt": "Weather.", "third.txt": "Nothing."})
+    )
+    await team.run_task("What was the revenue of eBay?")
     assert team.world.report.sections[0].markdown.splitlines()[:2] == [
         '- **EBAY_2022**: "Net revenues 9,795 10,420" [EBAY_2022.txt:1-1] [EBAY_2022.txt:5-5]',
         '- **EBAY_2022**: "NET REVENUES 9,795 10,420" [EBAY_2022.txt:7-7]',
     ]
-    assert team.world.misquoted() == []
+    assert team.world.find_misquotations() == []
 
 
 async def test_a_name_that_no_file_is_called_by_is_looked_for_in_their_texts(model: ChatModel) -> None:
@@ -353,8 +359,8 @@ async def test_a_name_that_no_file_is_called_by_is_looked_for_in_their_texts(mod
         "brl-10-k.html": "Barrel makes barrels.\n\nBarrel knows Acme.\n\nMillions | 2024\nNet sales | 12,345\n"
         "Costs | 7",
     }
-    team = Team(model, World(texts))
-    await team.work("What were the net sales of Acme in 2024?")
+    team = OfflinePlanRunner(model, InMemoryTask(texts))
+    await team.run_task("What were the net sales of Acme in 2024?")
     (first, *others) = team.world.report.sections[0].markdown.splitlines()
     assert first == '- **acm-10-k**: 2024: "Net sales | 391" [acm-10-k.html:12-12]'
     assert not [line for line in others if "12,345" in line]

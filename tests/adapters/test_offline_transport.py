@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from waystation.context.transcript import build_user_message
 from waystation.kernel.errors import ModelRejected
-from waystation.models.anthropic.model import AnthropicModel, anthropic_model
+from waystation.models.anthropic.model import AnthropicModel, create_anthropic_model
 from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.plugins.offline.transport import WINDOW, WITHOUT_WORK, create_offline_transport
@@ -75,7 +75,7 @@ def client(http: httpx2.AsyncClient) -> AsyncAnthropic:
 
 @pytest.fixture
 def model(http: httpx2.AsyncClient) -> AnthropicModel:
-    return anthropic_model("offline", "http://offline.invalid", http)
+    return create_anthropic_model("offline", "http://offline.invalid", http)
 
 
 async def asked(client: AsyncAnthropic, **changes: JsonValue) -> WireMessage:

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.adapters.offline_team import MOST_TURNS, Team, World
+from tests.adapters.offline_team import MAX_TURNS, InMemoryTask, OfflinePlanRunner
 from waystation.agents.deliverables import Analysis, ResearchFindings
 from waystation.agents.prompt_sections import MORE_IS_ASKED_FOR
 from waystation.models.ports import ChatModel
-from waystation.planning.plan import plan_errors, standard_plan
+from waystation.planning.plan import build_standard_plan, find_plan_errors
 from waystation.plugins.offline.report import build_writing_turn
 from waystation.plugins.offline.view import AgentRequestView, TaskBrief, UpstreamStep
 from workers.models import create_offline_model
@@ -44,13 +44,13 @@ def packages(count: int) -> dict[str, str]:
     return {f"package{number}.md": metadata(number) for number in range(count)}
 
 
-def cited(team: Team, step: str) -> set[str]:
+def cited(team: OfflinePlanRunner, step: str) -> set[str]:
     done = team.world.handed_in[step]
     assert isinstance(done, ResearchFindings)
     return {citation.partition(":")[0].lstrip("[") for finding in done.findings for citation in finding.citations}
 
 
-def headings(team: Team) -> list[str]:
+def headings(team: OfflinePlanRunner) -> list[str]:
     return [section.heading for section in team.world.report.sections]
 
 
@@ -62,8 +62,8 @@ async def model() -> AsyncIterator[ChatModel]:
 
 
 async def test_a_plan_has_a_research_step_for_each_part_of_the_question(model: ChatModel) -> None:
-    plan = await Team(model, World(packages(3))).plan(QUESTION)
-    assert plan_errors(plan) == ()
+    plan = await OfflinePlanRunner(model, InMemoryTask(packages(3))).make_plan(QUESTION)
+    assert find_plan_errors(plan) == ()
     assert [step.goal for step in plan.steps[:3]] == [
         "Which licences do these packages carry?",
         "What is each of them for?",
@@ -76,8 +76,8 @@ async def test_a_plan_has_a_research_step_for_each_part_of_the_question(model: C
     "question", ["Is it fast?", "Compare the two", "?", "Wie schnell ist es", "这些软件包的许可证是什么？"]
 )
 async def test_a_question_of_one_part_gets_two_research_steps(model: ChatModel, question: str) -> None:
-    plan = await Team(model, World(packages(3))).plan(question)
-    assert plan_errors(plan) == ()
+    plan = await OfflinePlanRunner(model, InMemoryTask(packages(3))).make_plan(question)
+    assert find_plan_errors(plan) == ()
     assert [step.title for step in plan.steps[:2]] == ["Direct evidence", "Exceptions, limits and gaps"]
 
 
@@ -86,15 +86,15 @@ async def test_a_question_of_one_part_gets_two_research_steps(model: ChatModel, 
     ["How high is the rent?", "What was eBay's revenue in 2022?", "When is it due?", "Wie hoch ist die Miete?"],
 )
 async def test_of_a_figure_no_exceptions_are_looked_for(model: ChatModel, question: str) -> None:
-    plan = await Team(model, World(packages(3))).plan(question)
+    plan = await OfflinePlanRunner(model, InMemoryTask(packages(3))).make_plan(question)
     assert [step.title for step in plan.steps] == ["Direct evidence", "Weigh the findings", "Write the report"]
 
 
 async def test_a_report_quotes_what_was_asked_for_word_for_word(model: ChatModel) -> None:
-    team = Team(model, World(packages(12)))
-    plan = await team.work(QUESTION)
+    team = OfflinePlanRunner(model, InMemoryTask(packages(12)))
+    plan = await team.run_task(QUESTION)
     report = team.world.report
-    assert team.world.misquoted() == []
+    assert team.world.find_misquotations() == []
     assert headings(team) == [step.title for step in plan.steps[:3]]
     licences, purposes, attention = (section.markdown for section in report.sections)
     for number in range(12):
@@ -109,8 +109,8 @@ async def test_a_report_quotes_what_was_asked_for_word_for_word(model: ChatModel
 
 
 async def test_what_is_not_covered_is_said(model: ChatModel) -> None:
-    team = Team(model, World(packages(45)))
-    await team.work("Which licences are there, and what needs attention before shipping?")
+    team = OfflinePlanRunner(model, InMemoryTask(packages(45)))
+    await team.run_task("Which licences are there, and what needs attention before shipping?")
     assert 30 <= len(cited(team, "research-1")) < 45
     analysis = team.world.handed_in["analysis"]
     assert isinstance(analysis, Analysis)
@@ -120,20 +120,20 @@ async def test_what_is_not_covered_is_said(model: ChatModel) -> None:
 @pytest.mark.parametrize("seed", range(6))
 async def test_work_goes_on_after_compactions_at_any_turns(model: ChatModel, seed: int) -> None:
     chance = random.Random(seed)
-    team = Team(model, World(packages(14)), condense_before=chance.sample(range(2, 25), 3))
+    team = OfflinePlanRunner(model, InMemoryTask(packages(14)), condense_before=chance.sample(range(2, 25), 3))
     team.keep = chance.choice([0, 2, 4])
-    plan = await team.work(QUESTION)
-    assert team.world.misquoted() == []
+    plan = await team.run_task(QUESTION)
+    assert team.world.find_misquotations() == []
     assert headings(team) == [step.title for step in plan.steps[:3]]
     assert len(cited(team, "research-1")) == len(cited(team, "research-2")) == 14
     assert len(team.world.notes["research-1"]) == len(set(team.world.notes["research-1"]))
 
 
 async def test_a_window_too_small_for_any_progress_still_ends(model: ChatModel) -> None:
-    team = Team(model, World(packages(14)), condense_before=range(1, MOST_TURNS))
+    team = OfflinePlanRunner(model, InMemoryTask(packages(14)), condense_before=range(1, MAX_TURNS))
     team.keep = 0
-    await team.work(QUESTION)
-    assert team.world.misquoted() == []
+    await team.run_task(QUESTION)
+    assert team.world.find_misquotations() == []
     assert max(team.turns.values()) < 12
 
 
@@ -147,16 +147,16 @@ def test_sections_that_a_summary_lists_in_one_line_are_not_written_again() -> No
 
 
 async def test_where_more_is_asked_for_a_small_rest_is_no_reason_to_hand_in(model: ChatModel) -> None:
-    team = Team(model, World(packages(5)))
+    team = OfflinePlanRunner(model, InMemoryTask(packages(5)))
     team.status = f"<status>budget left 3,900 tokens ({MORE_IS_ASKED_FOR})\n<plan>research-1 (you)</plan></status>"
-    await team.work(QUESTION)
+    await team.run_task(QUESTION)
     assert team.turns["research-1"] > 2
 
 
 async def test_with_hardly_any_budget_left_everyone_hands_in_at_once(model: ChatModel) -> None:
-    team = Team(model, World(packages(5)))
+    team = OfflinePlanRunner(model, InMemoryTask(packages(5)))
     team.status = "<status>budget left 3,900 tokens; notes 0</status>"
-    await team.work(QUESTION)
+    await team.run_task(QUESTION)
     assert set(team.turns.values()) == {1, 2}
     assert (
         "were not read" in team.world.report.sections[0].markdown
@@ -165,8 +165,8 @@ async def test_with_hardly_any_budget_left_everyone_hands_in_at_once(model: Chat
 
 
 async def test_where_nothing_matches_the_report_says_so(model: ChatModel) -> None:
-    team = Team(model, World({"weather.md": "It rains.\n\nIt pours."}))
-    await team.work("Which submarines were sold?")
+    team = OfflinePlanRunner(model, InMemoryTask({"weather.md": "It rains.\n\nIt pours."}))
+    await team.run_task("Which submarines were sold?")
     done = team.world.handed_in["research-1"]
     assert isinstance(done, ResearchFindings)
     assert done.findings == ()
@@ -176,8 +176,8 @@ async def test_where_nothing_matches_the_report_says_so(model: ChatModel) -> Non
 
 async def test_what_every_document_says_is_handed_in_after_what_few_say(model: ChatModel) -> None:
     everywhere = {f"a{number}.md": f"The harbour was opened in year {number}." for number in range(6)}
-    team = Team(model, World(everywhere | {"z.md": "The toll was raised in year 7."}))
-    await team.work("How are the harbour and its toll?")
+    team = OfflinePlanRunner(model, InMemoryTask(everywhere | {"z.md": "The toll was raised in year 7."}))
+    await team.run_task("How are the harbour and its toll?")
     done = team.world.handed_in["research-1"]
     assert isinstance(done, ResearchFindings)
     assert done.findings[0].claim == 'z: "The toll was raised in year 7."'
@@ -185,24 +185,24 @@ async def test_what_every_document_says_is_handed_in_after_what_few_say(model: C
 
 async def test_documents_that_cannot_be_read_are_passed_over(model: ChatModel) -> None:
     locked = {f"locked{number}.md": metadata(number) for number in range(4)}
-    team = Team(model, World(packages(6) | locked))
-    await team.work(QUESTION)
+    team = OfflinePlanRunner(model, InMemoryTask(packages(6) | locked))
+    await team.run_task(QUESTION)
     assert cited(team, "research-1") == set(packages(6))
 
 
 async def test_the_standard_plan_leads_to_a_report_too(model: ChatModel) -> None:
-    team = Team(model, World(packages(6)))
-    await team.work(QUESTION, standard_plan(QUESTION))
+    team = OfflinePlanRunner(model, InMemoryTask(packages(6)))
+    await team.run_task(QUESTION, build_standard_plan(QUESTION))
     assert headings(team) == ["Conclusions"]
     assert "LGPL-3.0-or-later" in team.world.report.sections[0].markdown
-    assert team.world.misquoted() == []
+    assert team.world.find_misquotations() == []
 
 
 async def test_small_replies_make_a_shorter_report_and_no_cut_calls(model: ChatModel) -> None:
-    team = Team(model, World(packages(12)))
+    team = OfflinePlanRunner(model, InMemoryTask(packages(12)))
     team.max_output = 300
-    await team.work(QUESTION)
-    assert team.world.misquoted() == []
+    await team.run_task(QUESTION)
+    assert team.world.find_misquotations() == []
     assert max(usage.output for usage in team.usage) <= 300
     done = team.world.handed_in["research-1"]
     assert isinstance(done, ResearchFindings)
@@ -215,13 +215,13 @@ async def test_other_scripts_are_searched_and_quoted(model: ChatModel) -> None:
         "租约.md": "租约\n\n租金每月到期。押金为两个月的租金。\n租期为三年。",
         "天气.md": "今天下雨。明天晴天。",
     }
-    team = Team(model, World(texts))
-    await team.work("押金是多少租金？")
+    team = OfflinePlanRunner(model, InMemoryTask(texts))
+    await team.run_task("押金是多少租金？")
     assert '"押金为两个月的租金。" [租约.md:3-3]' in team.world.report.sections[0].markdown
-    assert team.world.misquoted() == []
+    assert team.world.find_misquotations() == []
 
 
 async def test_later_turns_read_the_prefix_from_the_cache(model: ChatModel) -> None:
-    team = Team(model, World(packages(12)))
-    await team.work(QUESTION)
+    team = OfflinePlanRunner(model, InMemoryTask(packages(12)))
+    await team.run_task(QUESTION)
     assert sum(usage.cache_read for usage in team.usage) > sum(usage.fresh for usage in team.usage)

@@ -12,7 +12,7 @@ import pytest
 from waystation.plugins.redaction.credentials import find_private_keys
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import DetectionConfig
-from waystation.privacy.policy import Policy, TextDestination
+from waystation.privacy.policy import RedactionPolicy, TextDestination
 
 BEGIN, END = "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----"
 DRAWN = base64.b64encode(random.Random(7).randbytes(600)).decode()
@@ -91,7 +91,7 @@ def test_what_only_speaks_of_keys_stays(text: str) -> None:
 
 
 def test_columns_of_phones_stay_where_only_secrets_are_to_go() -> None:
-    redactor = PresidioRedactor(b"k" * 32, DetectionConfig(policy=Policy.SECRETS_ONLY))
+    redactor = PresidioRedactor(b"k" * 32, DetectionConfig(policy=RedactionPolicy.SECRETS_ONLY))
     table = "id,phone number,password\n7,01 42 68 53 00,luna"
     (result,) = asyncio.run(redactor.redact([table], TextDestination.TOOL_RESULT, "t"))
     redactor.close()

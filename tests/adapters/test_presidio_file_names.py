@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from waystation.documents.names import redact_names, redact_text
 from waystation.documents.redacted import redact_display_name
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import Policy, RedactionResult, TextDestination, get_redaction_level
+from waystation.privacy.policy import RedactionPolicy, RedactionResult, TextDestination, get_redaction_level
 
 TENANT = "tenant"
 HEX = "0123456789abcdef" * 9
@@ -200,8 +200,8 @@ async def test_a_private_value_in_the_name_of_a_sheet_or_an_attachment_goes_and_
     assert wrong == {}
 
 
-@pytest.mark.parametrize("policy", Policy)
-def test_the_last_look_before_memory_is_for_secrets_and_identifiers(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", RedactionPolicy)
+def test_the_last_look_before_memory_is_for_secrets_and_identifiers(policy: RedactionPolicy) -> None:
     assert get_redaction_level(TextDestination.EMBEDDED, policy) <= get_redaction_level(
         TextDestination.COMPRESSED, policy
     )

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from waystation.plugins.redaction.finds import Detection, without_overlaps
+from waystation.plugins.redaction.finds import Detection, resolve_overlaps
 from waystation.plugins.redaction.headings import find_secrets_under_headings
 
 FIRST, SECOND = "Tr0ub4dorjeKkOG", "Zk3mVq9LxT2w"
@@ -293,7 +293,7 @@ secrets:
 
 
 def marked(text: str) -> str:
-    for find in reversed(without_overlaps(text, [Detection(*hit) for hit in find_secrets_under_headings(text)])):
+    for find in reversed(resolve_overlaps(text, [Detection(*hit) for hit in find_secrets_under_headings(text)])):
         text = f"{text[: find.start]}⟦{text[find.start : find.end]}⟧{text[find.end :]}"
     return text
 

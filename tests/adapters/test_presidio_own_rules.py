@@ -4,8 +4,8 @@ import pytest
 
 from waystation.kernel.errors import BadInput, RedactionFailed
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import DetectionConfig, read_own_rules
-from waystation.privacy.policy import Policy, RedactionResult, TextDestination
+from waystation.plugins.redaction.rules import DetectionConfig, load_custom_rules
+from waystation.privacy.policy import RedactionPolicy, RedactionResult, TextDestination
 
 KEY = b"k" * 32
 RULES = r"""
@@ -36,8 +36,10 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-async def redacted(folder: Path, rules: str, text: str, policy: Policy = Policy.STANDARD) -> RedactionResult:
-    redactor = PresidioRedactor(KEY, DetectionConfig(policy=policy, own=read_own_rules(written(folder, rules))))
+async def redacted(
+    folder: Path, rules: str, text: str, policy: RedactionPolicy = RedactionPolicy.STANDARD
+) -> RedactionResult:
+    redactor = PresidioRedactor(KEY, DetectionConfig(policy=policy, own=load_custom_rules(written(folder, rules))))
     try:
         (result,) = await redactor.redact([text], TextDestination.TOOL_RESULT, "t")
     finally:
@@ -61,9 +63,11 @@ async def test_own_recognisers_find_what_they_say(tmp_path: Path) -> None:
 
 async def test_of_own_recognisers_secrets_only_takes_those_of_secrets(tmp_path: Path) -> None:
     rules = RULES + "\n"
-    assert types_in(await redacted(tmp_path, rules, "E-123456 and Xanadu", Policy.SECRETS_ONLY)) == []
+    assert types_in(await redacted(tmp_path, rules, "E-123456 and Xanadu", RedactionPolicy.SECRETS_ONLY)) == []
     own_secret = "recognizers: [{name: a, supported_entity: SECRET, deny_list: [Xanadu]}]"
-    assert types_in(await redacted(tmp_path, own_secret, "E-123456 and Xanadu", Policy.SECRETS_ONLY)) == ["SECRET"]
+    assert types_in(await redacted(tmp_path, own_secret, "E-123456 and Xanadu", RedactionPolicy.SECRETS_ONLY)) == [
+        "SECRET"
+    ]
 
 
 async def test_what_is_allowed_stays(tmp_path: Path) -> None:
@@ -118,10 +122,10 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
 )
 def test_a_file_that_cannot_be_used_is_refused_with_line_and_field(tmp_path: Path, rules: str, said: str) -> None:
     with pytest.raises(BadInput, match=rf"^the recognisers \S+rules\.yaml{said}"):
-        read_own_rules(written(tmp_path, rules))
+        load_custom_rules(written(tmp_path, rules))
 
 
 def test_a_file_that_is_not_there_or_empty(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be read: No such file"):
-        read_own_rules(tmp_path / "missing.yaml")
-    assert read_own_rules(written(tmp_path, "")).kinds == ()
+        load_custom_rules(tmp_path / "missing.yaml")
+    assert load_custom_rules(written(tmp_path, "")).kinds == ()

@@ -1,6 +1,6 @@
 """Pairs of user and password, what somebody says, addresses of webhooks, and secrets over lines: ⟦this⟧ goes."""
 
-from tests.adapters.test_presidio_secrets import cases, marked, without_marks
+from tests.adapters.test_presidio_secrets import mark_secrets, split_cases, strip_marks
 
 IN_ONE_LINE = r"""
 {"user":"x","password":"⟦a\"b1C2⟧"}
@@ -112,10 +112,10 @@ NO_SECRET_OVER_LINES = (
 
 
 def test_the_secret_of_a_pair_a_block_or_an_address_is_found() -> None:
-    texts = [*cases(IN_ONE_LINE), *OVER_LINES]
-    assert {text: marked(without_marks(text)) for text in texts} == {text: text for text in texts}
+    texts = [*split_cases(IN_ONE_LINE), *OVER_LINES]
+    assert {text: mark_secrets(strip_marks(text)) for text in texts} == {text: text for text in texts}
 
 
 def test_what_only_looks_like_a_pair_or_a_block_stays() -> None:
-    texts = [*cases(NO_SECRET), *NO_SECRET_OVER_LINES]
-    assert {text: marked(text) for text in texts} == {text: text for text in texts}
+    texts = [*split_cases(NO_SECRET), *NO_SECRET_OVER_LINES]
+    assert {text: mark_secrets(text) for text in texts} == {text: text for text in texts}

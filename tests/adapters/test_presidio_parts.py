@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.plugins.redaction.engines import CHUNK_CHARACTERS, chunk_spans
-from waystation.plugins.redaction.finds import Detection, without_overlaps
+from waystation.plugins.redaction.engines import CHUNK_CHARACTERS, iter_chunk_spans
+from waystation.plugins.redaction.finds import Detection, resolve_overlaps
 from waystation.plugins.redaction.keys import load_or_create_key
 from waystation.plugins.redaction.redactor import RedactionCache
 from waystation.plugins.redaction.search import NameFilter
@@ -47,7 +47,7 @@ TEXTS = st.lists(
 @given(TEXTS)
 def test_chunks_cover_the_text_in_order_and_stay_small(text: str) -> None:
     covered = 0
-    for start, end in chunk_spans(text):
+    for start, end in iter_chunk_spans(text):
         assert start <= covered < end
         assert end - start <= CHUNK_CHARACTERS
         covered = end
@@ -56,7 +56,7 @@ def test_chunks_cover_the_text_in_order_and_stay_small(text: str) -> None:
 
 @given(TEXTS)
 def test_where_no_line_ends_the_next_chunk_repeats_the_last_words(text: str) -> None:
-    spans = list(chunk_spans(text))
+    spans = list(iter_chunk_spans(text))
     for (_, end), (start, _) in pairwise(spans):
         assert start < end or text[end - 1] == "\n"
 
@@ -71,7 +71,7 @@ def finds(draw: st.DrawFn) -> Detection:
 @given(st.lists(finds(), max_size=12))
 def test_finds_that_are_kept_do_not_overlap_and_leave_no_secret_uncovered(found: list[Detection]) -> None:
     text = "ab cd " * 10
-    kept = without_overlaps(text, found)
+    kept = resolve_overlaps(text, found)
     assert all(left.end <= right.start for left, right in pairwise(kept))
     secrets = [find for find in found if find.type == "SECRET"]
     for secret in secrets:
@@ -81,13 +81,13 @@ def test_finds_that_are_kept_do_not_overlap_and_leave_no_secret_uncovered(found:
 def test_of_overlapping_finds_the_more_severe_wins_and_then_the_longer() -> None:
     text = "John Smith john.smith@example.com"
     name, email = Detection("PERSON", 0, 20, 0.8), Detection("EMAIL", 11, 33, 1.0)
-    assert without_overlaps(text, [name, email]) == (Detection("PERSON", 0, 10, 0.8), email)
+    assert resolve_overlaps(text, [name, email]) == (Detection("PERSON", 0, 10, 0.8), email)
     secret = Detection("SECRET", 11, 16, 0.9)
-    assert without_overlaps(text, [email, secret]) == (secret,)
+    assert resolve_overlaps(text, [email, secret]) == (secret,)
     shorter = Detection("PHONE", 12, 20, 1.0)
-    assert without_overlaps(text, [shorter, email]) == (email,)
+    assert resolve_overlaps(text, [shorter, email]) == (email,)
     beginning, rest = Detection("SECRET", 11, 20, 0.9), Detection("SECRET", 16, 33, 0.6)
-    assert without_overlaps(text, [email, rest, beginning]) == (Detection("SECRET", 11, 33, 0.9),)
+    assert resolve_overlaps(text, [email, rest, beginning]) == (Detection("SECRET", 11, 33, 0.9),)
 
 
 def test_the_cache_forgets_what_was_used_longest_ago() -> None:

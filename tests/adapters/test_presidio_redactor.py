@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from waystation.kernel.errors import RedactionFailed
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import DetectionConfig
-from waystation.privacy.policy import RedactionResult, TextDestination, redaction_notes
+from waystation.privacy.policy import RedactionResult, TextDestination, build_redaction_notes
 
 KEY = b"k" * 32
 PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEF\n" * 90 + "-----END PRIVATE KEY-----"
@@ -210,7 +210,9 @@ async def test_names_that_no_list_has_stay_in_a_language_without_a_model_and_it_
     assert "Anna Schmidt" not in result.text
     assert "Xylander" in result.text
     assert "anna@example.com" not in result.text
-    assert "model for it. Secrets and identifiers were looked for there too." in redaction_notes(result, result)[0]
+    assert (
+        "model for it. Secrets and identifiers were looked for there too." in build_redaction_notes(result, result)[0]
+    )
     assert (await redacted(redactor, german)).languages_without_names == ()
 
 
@@ -253,7 +255,7 @@ async def test_a_failure_inside_stops_the_text_and_quotes_nothing_of_it(
     def broken(text: str) -> list[tuple[int, int]]:
         raise ValueError(text)
 
-    monkeypatch.setattr("waystation.plugins.redaction.text_search.chunk_spans", broken)
+    monkeypatch.setattr("waystation.plugins.redaction.text_search.iter_chunk_spans", broken)
     with pytest.raises(RedactionFailed, match=r"^redaction failed with ValueError$") as caught:
         await redacted(redactor, "never seen before")
     assert caught.value.__cause__ is None

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from waystation.plugins.redaction.finds import Detection, without_overlaps
+from waystation.plugins.redaction.finds import Detection, resolve_overlaps
 from waystation.plugins.redaction.secrets import SecretRecognizer, find_whole_text_matches
 
 RECOGNISER = SecretRecognizer()
@@ -256,38 +256,38 @@ NO_SECRET_ACROSS_LINES = (
 )
 
 
-def cases(*blocks: str) -> list[str]:
+def split_cases(*blocks: str) -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line]
 
 
-def without_marks(text: str) -> str:
+def strip_marks(text: str) -> str:
     return re.sub("[⟦⟧]", "", text)
 
 
-def marked(text: str) -> str:
-    finds = [Detection(*hit) for hit in (*RECOGNISER.hits(text), *find_whole_text_matches(text))]
-    for find in reversed(without_overlaps(text, finds)):
+def mark_secrets(text: str) -> str:
+    finds = [Detection(*hit) for hit in (*RECOGNISER.find_matches(text), *find_whole_text_matches(text))]
+    for find in reversed(resolve_overlaps(text, finds)):
         text = f"{text[: find.start]}⟦{text[find.start : find.end]}⟧{text[find.end :]}"
     return text
 
 
 def test_of_what_holds_a_secret_the_secret_is_found() -> None:
-    texts = [*cases(BY_A_WORD, IN_HEADERS_AND_ADDRESSES, ON_COMMAND_LINES, OF_SETTINGS, CODES), *ACROSS_LINES]
-    assert {text: marked(without_marks(text)) for text in texts} == {text: text for text in texts}
+    texts = [*split_cases(BY_A_WORD, IN_HEADERS_AND_ADDRESSES, ON_COMMAND_LINES, OF_SETTINGS, CODES), *ACROSS_LINES]
+    assert {text: mark_secrets(strip_marks(text)) for text in texts} == {text: text for text in texts}
 
 
 @pytest.mark.parametrize("characters", [399, 400, 401, 1_600])
 def test_of_a_long_secret_nothing_is_left(characters: int) -> None:
     secret = "a1b2c3d4" * (characters // 8) + "e5f6g7h8"[: characters % 8]
     for text in (f"api_key={secret} end", f"the pwd is {secret}\n"):
-        assert marked(text) == text.replace(secret, f"⟦{secret}⟧")
+        assert mark_secrets(text) == text.replace(secret, f"⟦{secret}⟧")
 
 
 def test_code_manuals_and_figures_hold_no_secret() -> None:
-    texts = [*cases(NO_SECRET), *NO_SECRET_ACROSS_LINES]
-    assert {text: marked(text) for text in texts} == {text: text for text in texts}
+    texts = [*split_cases(NO_SECRET), *NO_SECRET_ACROSS_LINES]
+    assert {text: mark_secrets(text) for text in texts} == {text: text for text in texts}
 
 
 def test_a_table_longer_than_a_chunk_keeps_its_heading() -> None:
     table = "| user | password |\n|---|---|\n" + "".join(f"| user{n} | letmein |\n" for n in range(400))
-    assert marked(table).count("⟦letmein⟧") == 400
+    assert mark_secrets(table).count("⟦letmein⟧") == 400

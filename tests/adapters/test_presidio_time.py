@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.privacy.corpus import sentences
-from tests.running import until
+from tests.running import wait_until
 from waystation.kernel.errors import RedactionFailed, TextRedactionError
 from waystation.plugins.redaction import children
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import DetectionConfig, read_own_rules
+from waystation.plugins.redaction.rules import DetectionConfig, load_custom_rules
 from waystation.plugins.redaction.secrets import find_whole_text_matches
-from waystation.plugins.redaction.stretches import MOST_LEFT_BEHIND, WorkFailure, run_capturing_errors
+from waystation.plugins.redaction.stretches import MAX_ABANDONED_THREADS, WorkFailure, run_capturing_errors
 from waystation.privacy.policy import RedactionResult, TextDestination
 
 KEY = b"k" * 32
@@ -88,7 +88,7 @@ async def test_waiting_for_its_turn_costs_a_text_no_time(release: threading.Even
 async def test_where_too_many_hang_redaction_is_down_and_not_the_text_at_fault(release: threading.Event) -> None:
     with closing(PresidioRedactor(KEY, seconds=0.001)) as redactor:
         await redactor.warm_up()
-        for number in range(MOST_LEFT_BEHIND):
+        for number in range(MAX_ABANDONED_THREADS):
             with pytest.raises(TextRedactionError):
                 await redacted(redactor, f"{HANGS} {number}")
         with pytest.raises(RedactionFailed, match="hangs in 32 threads") as down:
@@ -120,8 +120,8 @@ async def test_processes_find_what_one_process_finds_and_end_with_the_redactor(a
         for place in (TextDestination.COMPRESSED, TextDestination.TOOL_RESULT):
             assert await redacted(redactor, LONG, place) == await redacted(alone, LONG, place)
         assert (await redacted(redactor, LONG)).languages_without_names == ("de",)
-        assert len(children := redactor.processes) == 2
-    assert redactor.processes == frozenset()
+        assert len(children := redactor.process_ids) == 2
+    assert redactor.process_ids == frozenset()
     assert not any(runs(pid) for pid in children)
     with pytest.raises(RedactionFailed, match="the redactor is closed"):
         await redacted(redactor, LONG + "!")
@@ -130,30 +130,30 @@ async def test_processes_find_what_one_process_finds_and_end_with_the_redactor(a
 async def test_a_process_that_dies_or_hangs_is_replaced(alone: PresidioRedactor) -> None:
     with closing(PresidioRedactor(KEY, seconds=5, processes=2)) as redactor:
         await redactor.warm_up()
-        dead, hanging = redactor.processes
+        dead, hanging = redactor.process_ids
         os.kill(dead, signal.SIGKILL)
         assert await redacted(redactor, LONG) == await redacted(alone, LONG)
-        assert dead not in redactor.processes
+        assert dead not in redactor.process_ids
         os.kill(hanging, signal.SIGSTOP)
         with pytest.raises(TextRedactionError, match=r"^redaction took over \d+"):
             await redacted(redactor, FINE + LONG)
-        assert hanging not in redactor.processes
+        assert hanging not in redactor.process_ids
         assert await redacted(redactor, FINE + LONG) == await redacted(alone, FINE + LONG)
 
 
 async def test_processes_end_while_nobody_asks_and_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "IDLE_SECONDS", 0.05)
     with closing(PresidioRedactor(KEY, seconds=5, processes=2)) as redactor:
-        assert redactor.processes == frozenset(), "none begins before there is a text"
+        assert redactor.process_ids == frozenset(), "none begins before there is a text"
         first = await redacted(redactor, FINE)
-        while redactor.processes:
+        while redactor.process_ids:
             await asyncio.sleep(0.01)
         assert (await redacted(redactor, FINE + LONG)).text.startswith(first.text)
 
 
 async def test_what_fails_in_a_process_fails_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(SLOW)
-    slow = DetectionConfig(own=read_own_rules(tmp_path / "rules.yaml"))
+    slow = DetectionConfig(own=load_custom_rules(tmp_path / "rules.yaml"))
     missing = DetectionConfig(models={"en": "xx_no_such_model"})
     with closing(PresidioRedactor(KEY, slow, processes=2)) as redactor:
         with pytest.raises(TextRedactionError, match="the recogniser 'slow' of your own took over 2 s"):
@@ -191,7 +191,7 @@ async def test_processes_end_with_a_worker_that_is_killed(tmp_path: Path) -> Non
     async def gone() -> bool:
         return not any(runs(pid) for pid in pids)
 
-    await until(gone)
+    await wait_until(gone)
 
 
 def runs(pid: int) -> bool:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.store_contract.values import passage
+from tests.store_contract.values import make_passage
 from waystation.memory.memory import EmbeddedPassage, MemoryQuery
 from waystation.memory.qdrant.edge import QdrantEdgeMemory, read_memory_metadata
 
-TENANT = passage("0").tenant
+TENANT = make_passage("0").tenant
 
 
 def said(number: int) -> str:
@@ -28,7 +28,7 @@ def points(numbers: Sequence[int], dimension: int = 4) -> list[EmbeddedPassage]:
     chance = random.Random(numbers[0])
     return [
         EmbeddedPassage(
-            passage=passage(point_id(number)).replace(text=f"harbour {said(number)}"),
+            passage=make_passage(point_id(number)).replace(text=f"harbour {said(number)}"),
             dense=tuple(chance.gauss(0, 1) for _ in range(dimension)),
         )
         for number in numbers
@@ -100,7 +100,7 @@ async def test_what_an_attempt_left_that_was_killed_goes_with_the_next(memory: Q
 async def test_as_it_grows_its_points_come_into_the_index(
     memory: QdrantEdgeMemory, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waystation.memory.qdrant.edge.NOT_INDEXED", 100)
+    monkeypatch.setattr("waystation.memory.qdrant.edge.MAX_UNINDEXED_POINTS", 100)
     await memory.upsert(points(range(99)))
     assert read_memory_metadata(folder).indexed == 0
     await memory.upsert(points(range(99, 120)))

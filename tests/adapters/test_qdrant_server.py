@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from qdrant_client import models
 
-from tests.adapters.passages import DIMENSION, EAST, passage, query
-from tests.qdrant_server import QdrantStub, running_qdrant
+from tests.adapters.passages import DIMENSION, EAST, make_passage, make_query
+from tests.qdrant_server import QdrantStub, run_qdrant_server
 from waystation.config.settings import Settings
 from waystation.kernel.errors import MemoryUnavailable
-from waystation.memory.qdrant.collection import QdrantServer
+from waystation.memory.qdrant.collection import QdrantServerConfig
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.memory.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, iter_point_batches
-from workers.memory_server import memory_server
+from workers.memory_server import build_qdrant_server
 
 COLLECTION = "waystation"
 SUBJECTS = ("wheel", "brake", "bridge", "harbour", "train")
@@ -27,7 +27,7 @@ DEEDS = ("was audited in March", "broke in the storm", "costs more than planned"
 
 @pytest.fixture
 def qdrant() -> Iterator[QdrantStub]:
-    with running_qdrant() as running:
+    with run_qdrant_server() as running:
         yield running
 
 
@@ -39,7 +39,7 @@ async def memory(qdrant: QdrantStub) -> AsyncIterator[QdrantServerMemory]:
 
 
 def opened(qdrant: QdrantStub, embedder: str = "compass", dimension: int | None = DIMENSION) -> QdrantServerMemory:
-    return QdrantServerMemory.open(QdrantServer(url=qdrant.url, collection=COLLECTION), embedder, dimension)
+    return QdrantServerMemory.open(QdrantServerConfig(url=qdrant.url, collection=COLLECTION), embedder, dimension)
 
 
 @pytest.mark.parametrize(
@@ -51,14 +51,16 @@ async def test_the_server_ranks_passages_as_the_embedded_engine_does(
     chance = random.Random(7)
     # All of different lengths: engines put equal scores in orders of their own.
     passages = [
-        passage(f"{subject} {deed}{' note' * length}", dense=tuple(chance.uniform(-1, 1) for _ in range(DIMENSION)))
+        make_passage(
+            f"{subject} {deed}{' note' * length}", dense=tuple(chance.uniform(-1, 1) for _ in range(DIMENSION))
+        )
         for length, (subject, deed, _) in enumerate(product(SUBJECTS, DEEDS, range(3)))
     ]
     edge = await QdrantEdgeMemory.open(tmp_path / "memory", "compass", DIMENSION)
     for engine in (edge, memory):
         await engine.upsert(passages)
-        await engine.upsert([passage("wheels of another tenant", tenant="t2")])
-    wanted = query(text, dense=(0.5, -0.2, 0.7, 0.1), limit=20)
+        await engine.upsert([make_passage("wheels of another tenant", tenant="t2")])
+    wanted = make_query(text, dense=(0.5, -0.2, 0.7, 0.1), limit=20)
     embedded, served = await edge.search(wanted), await memory.search(wanted)
     await edge.aclose()
     assert [found.passage for found in served] == [found.passage for found in embedded]
@@ -68,7 +70,7 @@ async def test_the_server_ranks_passages_as_the_embedded_engine_does(
 async def test_workers_that_start_at_once_make_one_collection(qdrant: QdrantStub) -> None:
     qdrant.delay = 0.02  # so that all of them see that there is no collection yet
     memories = [opened(qdrant) for _ in range(6)]
-    stored = [passage(f"worker {number}", dense=EAST) for number in range(len(memories))]
+    stored = [make_passage(f"worker {number}", dense=EAST) for number in range(len(memories))]
     await asyncio.gather(*(memory.upsert([item]) for memory, item in zip(memories, stored, strict=True)))
     assert await memories[0].count("t1") == len(memories)
     assert qdrant.requests.count(f"PUT /collections/{COLLECTION}") > 1
@@ -128,7 +130,7 @@ async def test_a_collection_of_another_embedder_is_refused_by_name(
     refusal = f"{named}: make it anew by `waystation memory reindex`"
     for _ in range(2):
         with pytest.raises(MemoryUnavailable, match=refusal):
-            await other.upsert([passage("wheel", dense=EAST)])
+            await other.upsert([make_passage("wheel", dense=EAST)])
     assert len(qdrant.requests) == 4  # two looks at each use, and nothing more
     await other.aclose()
 
@@ -136,26 +138,26 @@ async def test_a_collection_of_another_embedder_is_refused_by_name(
 async def test_a_collection_of_another_program_is_left_alone(qdrant: QdrantStub, memory: QdrantServerMemory) -> None:
     qdrant.make_foreign_collection(COLLECTION, 8)
     with pytest.raises(MemoryUnavailable, match=r"does not name its embedder: .* set WAYSTATION_QDRANT_COLLECTION"):
-        await memory.upsert([passage("wheel", dense=EAST)])
+        await memory.upsert([make_passage("wheel", dense=EAST)])
     assert qdrant.collection(COLLECTION).payload_schema == {}
 
 
 async def test_a_collection_that_was_deleted_is_made_again(qdrant: QdrantStub, memory: QdrantServerMemory) -> None:
-    await memory.upsert([passage("before", dense=EAST)])
-    qdrant.lose_collection(COLLECTION)
-    await memory.upsert([passage("after", dense=EAST)])
-    assert [found.passage.text for found in await memory.search(query("after", dense=EAST))] == ["after"]
+    await memory.upsert([make_passage("before", dense=EAST)])
+    qdrant.delete_collection(COLLECTION)
+    await memory.upsert([make_passage("after", dense=EAST)])
+    assert [found.passage.text for found in await memory.search(make_query("after", dense=EAST))] == ["after"]
 
 
 async def test_without_a_dense_embedder_memory_works_by_words(qdrant: QdrantStub) -> None:
     memory = opened(qdrant, "none", None)
-    await memory.upsert([passage("wheel audit"), passage("nothing else")])
-    assert [found.passage.text for found in await memory.search(query("wheel"))] == ["wheel audit"]
+    await memory.upsert([make_passage("wheel audit"), make_passage("nothing else")])
+    assert [found.passage.text for found in await memory.search(make_query("wheel"))] == ["wheel audit"]
     await memory.aclose()
 
 
 async def test_many_passages_go_in_several_requests(qdrant: QdrantStub, memory: QdrantServerMemory) -> None:
-    passages = [passage(f"{number} {'wheel ' * 2_000}") for number in range(BATCH_POINTS * 2 + 1)]
+    passages = [make_passage(f"{number} {'wheel ' * 2_000}") for number in range(BATCH_POINTS * 2 + 1)]
     await memory.upsert(passages)
     assert await memory.count("t1") == len(passages)
     assert qdrant.requests.count(f"PUT /collections/{COLLECTION}/points") == 3
@@ -176,13 +178,13 @@ async def test_what_is_no_passage_stays_out_of_the_error(qdrant: QdrantStub, mem
     await memory.count("t1")
     qdrant.put_point(COLLECTION, {"dense": list(EAST)}, {"tenant": "t1", "session": "s1", "text": "sensitive"})
     with pytest.raises(MemoryUnavailable, match=r"gave an answer that cannot be used \(ValidationError\)") as caught:
-        await memory.search(query("wheel", dense=EAST))
+        await memory.search(make_query("wheel", dense=EAST))
     assert "sensitive" not in str(caught.value)
     assert caught.value.__context__ is None
 
 
 async def test_points_hold_what_the_embedded_engine_holds(qdrant: QdrantStub, memory: QdrantServerMemory) -> None:
-    item = passage("wheel", dense=EAST)
+    item = make_passage("wheel", dense=EAST)
     await memory.upsert([item])
     (record,) = qdrant.points(COLLECTION)
     assert record.id == item.passage.id
@@ -195,7 +197,7 @@ def settled(qdrant: QdrantStub, **given: object) -> Settings:
 
 async def made(settings: Settings) -> None:
     assert settings.qdrant_url is not None
-    server = memory_server(settings, settings.qdrant_url)
+    server = build_qdrant_server(settings, settings.qdrant_url)
     async with aclosing(QdrantServerMemory.open(server, "compass", DIMENSION)) as memory:
         await memory.check()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.adapters.passages import DIMENSION, EAST, NORTH, passage
+from tests.adapters.passages import DIMENSION, EAST, NORTH, make_passage
 from waystation.memory.memory import EmbeddedPassage, MemoryQuery
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 
@@ -23,7 +23,7 @@ def everything() -> list[EmbeddedPassage]:
     """Every text in every place, the same for both tenants."""
     return [
         EmbeddedPassage(
-            passage=passage(f"{text} {task} {agent} {hour}", tenant=tenant, session=session).passage.replace(
+            passage=make_passage(f"{text} {task} {agent} {hour}", tenant=tenant, session=session).passage.replace(
                 task_id=task, step_id=agent, created=NOON + hour * HOUR, text=text
             ),
             dense=dense,

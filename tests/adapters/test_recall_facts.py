@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 
 from benchmarks.memory.conversations import Dialogue
-from benchmarks.memory.indexing import Question, indexed
-from waystation.agents.auditor import NoRedaction
+from benchmarks.memory.indexing import Question, indexing_dialogue
+from waystation.agents.auditor import NoOpRedactor
 from waystation.context.transcript import Message, ToolResult, ToolUse
 from waystation.memory.embedders.local import WordLlamaEmbedder
 
@@ -35,6 +35,6 @@ def _conversation(logs: int) -> Dialogue:
 
 
 async def test_code_that_only_its_call_names_is_found_beside_many_logs_that_share_the_words_of_the_question() -> None:
-    async with indexed(_conversation(logs=32), NoRedaction(), WordLlamaEmbedder()) as there:
+    async with indexing_dialogue(_conversation(logs=32), NoOpRedactor(), WordLlamaEmbedder()) as there:
         # The engine chooses an order among lines that tie, like those of the logs: at 2,000 tokens that decides.
-        assert await there.found(QUESTION, 2_500)
+        assert await there.has_answer(QUESTION, 2_500)

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.ended_tasks import keep_ended_task
-from tests.readers import ANYONE
+from tests.ended_tasks import store_finished_task
+from tests.readers import SYSTEM_SCOPE
 from waystation.budgets.budget import BudgetAccount
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.temporal.connect import Target
+from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.tasks.session import SessionKey, SessionState, StoredSession
 
 
@@ -22,7 +22,7 @@ from waystation.tasks.session import SessionKey, SessionState, StoredSession
     ("budget", "tokens", "usd"), [("2M+$50", 2_000_000, 50.0), ("$1,250.50", None, 1250.5), ("unlimited", None, None)]
 )
 def test_a_limit_that_was_set_is_printed_for_programs(
-    temporal_server: Target,
+    temporal_server: TemporalTarget,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -57,9 +57,9 @@ def test_a_key_has_a_name_that_can_be_seen(
 
 async def kept(home: Path) -> None:
     """A session with one task and a limit, of which some is held."""
-    task = await keep_ended_task(Settings(home=home))
+    task = await store_finished_task(Settings(home=home))
     store = await SqlStore.open(Settings(home=home).database_url, utc_now)
-    ref = (await store.task(task, ANYONE)).ref
+    ref = (await store.get_task(task, SYSTEM_SCOPE)).ref
     key = SessionKey(tenant=ref.tenant, session=ref.session)
     epoch = (await store.take_over_session(key)).epoch
     account = BudgetAccount(limit=Limit(tokens=200_000)).reserve("task-2", Amount(tokens=60_000))

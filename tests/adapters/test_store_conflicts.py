@@ -10,18 +10,18 @@ from sqlalchemy import text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.adapters.conftest import store_clock
-from tests.adapters.test_store_persons import kept_task
-from tests.readers import ANYONE
-from tests.store_contract.values import opened_run, passage, summary
-from waystation.erasure.removal_repository import cells
+from tests.adapters.test_store_persons import store_task_with_person
+from tests.readers import SYSTEM_SCOPE
+from tests.store_contract.values import make_passage, make_summary, open_run
+from waystation.erasure.removal_repository import iter_text_cells
 from waystation.kernel.errors import StoreUnavailable
 from waystation.memory.memory import Passage
 from waystation.runtime.sql_store import SqlStore
-from waystation.store.engine import CONFLICT_PAUSES_S, StorePart, write_transaction
+from waystation.store.engine import CONFLICT_PAUSES_S, SqlRepository, write_transaction
 from waystation.store.schema import passages, runs
 
 
-class Crossing(StorePart):
+class Crossing(SqlRepository):
     """Transactions that come between one another."""
 
     attempts = 0
@@ -49,11 +49,11 @@ async def store(postgres_url: str) -> AsyncIterator[SqlStore]:
 
 
 async def test_a_transaction_that_was_undone_for_a_deadlock_is_repeated(store: SqlStore) -> None:
-    one, two = (await opened_run(store, "one")).run_id, (await opened_run(store, "two")).run_id
+    one, two = (await open_run(store, "one")).run_id, (await open_run(store, "two")).run_id
     crossing, met = Crossing(store.database, store_clock, "store"), asyncio.Barrier(2)
     await asyncio.gather(crossing.advance(one, two, met), crossing.advance(two, one, met))
     assert crossing.attempts >= 3  # one of them is undone, or, on a busy machine, each in turn
-    assert [(await store.load(run_id, ANYONE)).version for run_id in (one, two)] == [2, 2]
+    assert [(await store.load_transcript(run_id, SYSTEM_SCOPE)).version for run_id in (one, two)] == [2, 2]
 
 
 async def test_a_transaction_that_never_gets_its_turn_is_given_up(store: SqlStore) -> None:
@@ -66,16 +66,16 @@ async def test_a_transaction_that_never_gets_its_turn_is_given_up(store: SqlStor
 async def test_a_passage_that_leaves_the_outbox_while_a_person_is_erased_is_read_once(
     store: SqlStore, postgres_url: str
 ) -> None:
-    task = await kept_task(store, "first")
+    task = await store_task_with_person(store, "first")
     run_id = f"{task.ref.task_id}/research-1"
-    fence = await store.take_fence(run_id)
-    waits = passage("waits", run_id, task.ref.task_id)
-    await store.commit_compaction(fence, 3, summary("summary-2"), [waits], None)
+    fence = await store.acquire_fence(run_id)
+    waits = make_passage("waits", run_id, task.ref.task_id)
+    await store.commit_compaction(fence, 3, make_summary("summary-2"), [waits], None)
     worker, read = await SqlStore.open(postgres_url, store_clock), list[str]()
     async with store.database.write() as connection:
-        async for cell in cells(connection, task.ref.tenant):
+        async for cell in iter_text_cells(connection, task.ref.tenant):
             if cell.source.column is passages.c.body:
                 read.append(Passage.model_validate_json(cell.text).id)
-                await worker.stored([waits.id])
+                await worker.mark_passages_stored([waits.id])
     await worker.aclose()
     assert sorted(read) == ["passage-first", "tides-first", "waits"]

@@ -6,19 +6,28 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.adapters.conftest import store_clock
-from tests.store_contract.values import charge, intent, note, question, reply, request, row, summary
+from tests.store_contract.values import (
+    make_charge,
+    make_intent,
+    make_note,
+    make_question,
+    make_reply,
+    make_summary,
+    make_task_request,
+    make_task_row,
+)
 from waystation.agents.leg import AgentFinished, LegState
 from waystation.context.transcript import Fence
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import TenantScope
-from waystation.planning.plan import standard_plan
+from waystation.planning.plan import build_standard_plan
 from waystation.runtime.sql_store import SqlStore
-from waystation.tasks.event_repository import announce
-from waystation.tasks.events import Happening, TaskEvent
-from waystation.tasks.task import TaskRow, reader_of
+from waystation.tasks.event_repository import queue_event
+from waystation.tasks.events import TaskEvent, UnnumberedEvent
+from waystation.tasks.task import TaskRow, build_reader_scope
 
-LOCAL = reader_of("local")
+LOCAL = build_reader_scope("local")
 WRITERS, TURNS = 6, 8
 
 
@@ -30,24 +39,24 @@ async def other(store: SqlStore, store_url: str) -> AsyncIterator[SqlStore]:
     await opened.aclose()
 
 
-async def registered(store: SqlStore, name: str = "first", *, tenant: str = "local", session: str = "") -> TaskRow:
-    task = row(request(name, tenant=tenant, session=session))
-    await store.register(task, [SourceDocument(name="sky.md", text="Blue light scatters.")])
+async def register_task(store: SqlStore, name: str = "first", *, tenant: str = "local", session: str = "") -> TaskRow:
+    task = make_task_row(make_task_request(name, tenant=tenant, session=session))
+    await store.register_task(task, [SourceDocument(name="sky.md", text="Blue light scatters.")])
     return task
 
 
-async def taken(store: SqlStore, task: TaskRow, step: str = "research-1") -> Fence:
-    ref = {**task.ref.model_dump(), "store_id": await store.store_id()}
+async def take_run_fence(store: SqlStore, task: TaskRow, step: str = "research-1") -> Fence:
+    ref = {**task.ref.model_dump(), "store_id": await store.get_store_id()}
     run = RunRef.model_validate({**ref, "step_id": step, "role": "research"})
     await store.open_run(run)
-    return await store.take_fence(run.run_id)
+    return await store.acquire_fence(run.run_id)
 
 
 async def read(store: SqlStore, after: int = 0, page: int = 500, reader: TenantScope = LOCAL) -> list[TaskEvent]:
     """All of them, page by page."""
     found: list[TaskEvent] = []
     while True:
-        seen = await store.events(reader, after, page)
+        seen = await store.list_events(reader, after, page)
         if seen.upto == after:
             return found
         found.extend(seen.events)
@@ -59,15 +68,15 @@ def told(events: list[TaskEvent]) -> list[tuple[str, str, str, str]]:
 
 
 async def test_a_task_is_told_by_references_and_numbers_alone(store: SqlStore) -> None:
-    task = await registered(store)
-    await store.admit(task.ref.task_id, "Sky")
-    await store.save_plan(task.ref.task_id, standard_plan("Why?"))
-    fence = await taken(store, task)
-    await store.record_intent(fence, intent("turn-1"))
-    await store.commit_message(fence, 0, question(1))
-    await store.commit_reply(fence, 1, reply(1), charge("turn-1"))
-    await store.add_note(fence, task.ref.task_id, note("note-1", fence.run_id))
-    await store.commit_compaction(fence, 2, summary(), [], charge("summary-1"))
+    task = await register_task(store)
+    await store.save_task_title(task.ref.task_id, "Sky")
+    await store.save_plan(task.ref.task_id, build_standard_plan("Why?"))
+    fence = await take_run_fence(store, task)
+    await store.record_intent(fence, make_intent("turn-1"))
+    await store.commit_message(fence, 0, make_question(1))
+    await store.commit_reply(fence, 1, make_reply(1), make_charge("turn-1"))
+    await store.add_note(fence, task.ref.task_id, make_note("note-1", fence.run_id))
+    await store.commit_compaction(fence, 2, make_summary(), [], make_charge("summary-1"))
     await store.commit_outcome(fence, 1, AgentFinished(standing=LegState.model_validate({"totals": {}})))
     events = await read(store)
     assert told(events) == [
@@ -90,27 +99,27 @@ async def test_a_task_is_told_by_references_and_numbers_alone(store: SqlStore) -
 
 
 async def test_what_is_committed_again_is_told_once(store: SqlStore) -> None:
-    task = await registered(store)
-    await registered(store)
+    task = await register_task(store)
+    await register_task(store)
     for _ in range(2):
-        await store.save_plan(task.ref.task_id, standard_plan("Why?"))
-    fence = await taken(store, task)
-    await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
-    await store.commit_reply(fence, 1, reply(1), charge("turn-1"))
+        await store.save_plan(task.ref.task_id, build_standard_plan("Why?"))
+    fence = await take_run_fence(store, task)
+    await store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1"))
+    await store.commit_reply(fence, 1, make_reply(1), make_charge("turn-1"))
     assert [one.kind for one in await read(store)] == ["submitted", "planned", "taken", "replied"]
 
 
 async def test_an_undone_transaction_tells_nothing_and_neither_does_the_next_on_its_connection(store: SqlStore) -> None:
-    task = await registered(store)
+    task = await register_task(store)
 
     async def undone() -> None:
         async with store.database.write() as connection:
-            announce(connection, task.ref.task_id, Happening(kind="told"), store_clock())
+            queue_event(connection, task.ref.task_id, UnnumberedEvent(kind="told"), store_clock())
             raise LookupError
 
     with pytest.raises(LookupError):
         await undone()
-    await store.admit(task.ref.task_id, "Sky")
+    await store.save_task_title(task.ref.task_id, "Sky")
     assert [one.kind for one in await read(store)] == ["submitted", "admitted"]
 
 
@@ -119,11 +128,11 @@ async def test_what_is_committed_later_has_the_higher_number_whichever_began_fir
 ) -> None:
     if store_url.startswith("sqlite"):
         pytest.skip("it has one writer")
-    task = await registered(store)
+    task = await register_task(store)
     seen = 1
     async with store.database.write() as connection:
-        announce(connection, task.ref.task_id, Happening(kind="told"), store_clock())
-        await other.admit((await registered(other, "second")).ref.task_id, "Other")
+        queue_event(connection, task.ref.task_id, UnnumberedEvent(kind="told"), store_clock())
+        await other.save_task_title((await register_task(other, "second")).ref.task_id, "Other")
         between = await read(other, seen)
         seen = between[-1].number
     assert [one.kind for one in between] == ["submitted", "admitted"]
@@ -133,13 +142,13 @@ async def test_what_is_committed_later_has_the_higher_number_whichever_began_fir
 async def test_a_reader_has_each_event_of_writers_side_by_side_once_and_in_order(
     store: SqlStore, other: SqlStore
 ) -> None:
-    task = await registered(store)
+    task = await register_task(store)
 
     async def write(number: int) -> None:
         own = store if number % 2 else other
-        fence = await taken(own, task, f"research-{number}")
+        fence = await take_run_fence(own, task, f"research-{number}")
         for turn in range(TURNS):
-            await own.commit_reply(fence, turn, reply(turn), charge(f"turn-{turn}"))
+            await own.commit_reply(fence, turn, make_reply(turn), make_charge(f"turn-{turn}"))
 
     writing = asyncio.gather(*map(write, range(WRITERS)))
     seen: list[TaskEvent] = []
@@ -158,20 +167,23 @@ async def test_a_reader_has_each_event_of_writers_side_by_side_once_and_in_order
 @pytest.mark.parametrize("page", range(1, 6))
 async def test_pages_of_any_size_leave_no_gap(store: SqlStore, page: int) -> None:
     for number in range(5):
-        await registered(store, f"request-{number}")
+        await register_task(store, f"request-{number}")
     assert [one.number for one in await read(store, page=page)] == [1, 2, 3, 4, 5]
 
 
 async def test_no_event_is_read_by_another_tenant_or_counted_for_it(store: SqlStore) -> None:
-    await registered(store)
-    theirs = await registered(store, "second", tenant="other")
-    assert [one.task_id for one in await read(store, reader=reader_of("other"))] == [theirs.ref.task_id]
-    assert (await store.newest_event(LOCAL), await store.newest_event(reader_of("other"))) == (1, 1)
-    assert (await store.events(LOCAL, 0, 10, theirs.ref.task_id)).events == ()
+    await register_task(store)
+    theirs = await register_task(store, "second", tenant="other")
+    assert [one.task_id for one in await read(store, reader=build_reader_scope("other"))] == [theirs.ref.task_id]
+    assert (
+        await store.get_newest_event_number(LOCAL),
+        await store.get_newest_event_number(build_reader_scope("other")),
+    ) == (1, 1)
+    assert (await store.list_events(LOCAL, 0, 10, theirs.ref.task_id)).events == ()
 
 
 async def test_a_session_is_told_of_its_own_tasks_and_is_not_held_up_by_others(store: SqlStore) -> None:
-    await registered(store, session="here")
-    there = await registered(store, "second", session="there")
-    reader = reader_of("local", "there")
+    await register_task(store, session="here")
+    there = await register_task(store, "second", session="there")
+    reader = build_reader_scope("local", "there")
     assert [one.task_id for one in await read(store, page=1, reader=reader)] == [there.ref.task_id]

@@ -7,11 +7,11 @@ from sqlalchemy import text, update
 
 from tests.adapters.conftest import store_clock
 from tests.postgres import PASSWORD, PostgresServer
-from tests.readers import ANYONE
-from tests.store_contract.values import opened_run, question
+from tests.readers import SYSTEM_SCOPE
+from tests.store_contract.values import make_question, open_run
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
-from waystation.runtime.sql_store import SqlStore, migrate, store_status
+from waystation.runtime.sql_store import SqlStore, load_store_status, migrate
 from waystation.store.engine import Database, translate_database_errors
 from waystation.store.schema import REVISION, runs
 
@@ -46,11 +46,11 @@ def disconnect(postgres: PostgresServer, url: str) -> None:
     ],
 )
 async def test_the_urls_that_teams_have_open_the_store(
-    postgres: PostgresServer, migrated: str, scheme: str, parameters: str
+    postgres: PostgresServer, migrated_database: str, scheme: str, parameters: str
 ) -> None:
-    place = postgres.new_database(migrated).partition("://")[2]
+    place = postgres.new_database(migrated_database).partition("://")[2]
     store = await opened(f"{scheme}://{place}{parameters}")
-    assert (await opened_run(store)).number == 1
+    assert (await open_run(store)).number == 1
     await store.aclose()
 
 
@@ -110,7 +110,7 @@ async def test_nobody_who_connects_upgrades_a_shared_database(postgres: Postgres
     empty = f"the database is empty, this version of Waystation needs schema {REVISION}: run `waystation store migrate`"
     with pytest.raises(StoreError, match=f"^{empty}$"):
         await SqlStore.open(url, store_clock)
-    status = await store_status(url)
+    status = await load_store_status(url)
     assert (status.schema_here, status.store_id, status.ready, status.finding) == ("", None, False, empty)
     assert status.place == f"127.0.0.1:{url.partition('127.0.0.1:')[2]}"
     assert PASSWORD not in str(status)
@@ -122,7 +122,7 @@ async def test_several_can_migrate_at_once_and_one_of_them_does(postgres: Postgr
     assert sorted(each.before for each in done) == ["", REVISION, REVISION]
     assert {each.after for each in done} == {REVISION}
     store = await SqlStore.open(url, store_clock)
-    assert {each.store_id for each in done} == {await store.store_id()}
+    assert {each.store_id for each in done} == {await store.get_store_id()}
     await store.aclose()
 
 
@@ -140,10 +140,10 @@ async def test_a_connection_that_was_lost_meanwhile_is_replaced_unseen(
     postgres: PostgresServer, postgres_url: str
 ) -> None:
     store = await SqlStore.open(postgres_url, store_clock)
-    fence = await opened_run(store)
+    fence = await open_run(store)
     disconnect(postgres, postgres_url)
-    await store.commit_message(fence, 0, question(1))
-    assert (await store.load(fence.run_id, ANYONE)).version == 1
+    await store.commit_message(fence, 0, make_question(1))
+    assert (await store.load_transcript(fence.run_id, SYSTEM_SCOPE)).version == 1
     await store.aclose()
 
 
@@ -151,7 +151,7 @@ async def test_a_connection_that_is_lost_in_a_transaction_is_worth_another_try(
     postgres: PostgresServer, postgres_url: str
 ) -> None:
     store = await SqlStore.open(postgres_url, store_clock)
-    fence = await opened_run(store)
+    fence = await open_run(store)
 
     async def write(*statements: str) -> None:
         with translate_database_errors():
@@ -164,19 +164,19 @@ async def test_a_connection_that_is_lost_in_a_transaction_is_worth_another_try(
     for lost in (write("UPDATE runs SET role = 'writing'"), write()):  # before the commit, and in it
         with pytest.raises(StoreUnavailable, match="the connection was lost"):
             await lost
-    assert (await store.load(fence.run_id, ANYONE)).version == 0
+    assert (await store.load_transcript(fence.run_id, SYSTEM_SCOPE)).version == 0
     await store.aclose()
 
 
 async def test_a_statement_that_waits_too_long_is_worth_another_try(postgres_url: str) -> None:
     store, hasty = await SqlStore.open(postgres_url, store_clock), Database(postgres_url, answer_timeout_s=0.2)
-    fence = await opened_run(store)
+    fence = await open_run(store)
     async with store.database.write() as connection:
         await connection.execute(update(runs).values(version=0))
         with pytest.raises(StoreUnavailable, match="no answer in time"), translate_database_errors():
             async with hasty.write() as waiting:
                 await waiting.execute(update(runs).values(version=9))
-    await store.commit_message(fence, 0, question(1))
+    await store.commit_message(fence, 0, make_question(1))
     await hasty.aclose()
     await store.aclose()
 
@@ -193,7 +193,7 @@ async def test_a_value_that_the_driver_refuses_is_not_quoted(postgres_url: str) 
 
 async def test_no_statement_has_a_name_that_the_next_connection_of_a_pooler_would_not_know(postgres_url: str) -> None:
     store = await SqlStore.open(postgres_url, store_clock)
-    await opened_run(store)
+    await open_run(store)
     async with store.database.read() as connection:
         named = await connection.execute(text("SELECT count(*) FROM pg_prepared_statements"))
         assert named.scalar_one() == 0

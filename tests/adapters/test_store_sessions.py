@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from types import MappingProxyType
 
-from tests.readers import ANYONE
-from tests.store_contract.values import NOON, request, row
+from tests.readers import SYSTEM_SCOPE
+from tests.store_contract.values import NOON, make_task_request, make_task_row
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.runtime.sql_store import SqlStore
@@ -39,7 +39,7 @@ async def test_an_earlier_execution_of_a_session_and_an_attempt_that_comes_late_
 
 
 def scheduled(number: int, schedule: str = "weekly") -> TaskRow:
-    task = row(request(f"{schedule}@{number}", session="s"))
+    task = make_task_row(make_task_request(f"{schedule}@{number}", session="s"))
     return task.replace(terms=task.terms.replace(budget=Limit(tokens=40_000)))
 
 
@@ -51,10 +51,10 @@ async def test_runs_that_are_registered_at_once_do_not_pass_the_budget_of_their_
     store: SqlStore,
 ) -> None:
     answers = await asyncio.gather(
-        *(store.register_scheduled(scheduled(number), [], month(120_000)) for number in range(10))
+        *(store.register_scheduled_task(scheduled(number), [], month(120_000)) for number in range(10))
     )
     assert sum(not answer for answer in answers) == 3
-    assert len(await store.tasks(ANYONE)) == 3
+    assert len(await store.list_tasks(SYSTEM_SCOPE)) == 3
     assert {answer for answer in answers if answer} == {
         "this month's runs have spent or hold 120,000 tokens, and another 40,000 tokens would pass the ceiling of "
         "120,000 tokens a month"
@@ -66,8 +66,8 @@ async def test_of_a_month_s_budget_a_run_takes_what_it_was_found_to_hold_and_oth
 ) -> None:
     settled, last_month = scheduled(1), scheduled(2).replace(submitted_at=NOON - timedelta(days=40))
     for one in (settled, last_month, scheduled(3, "daily")):
-        await store.register(one, [])
+        await store.register_task(one, [])
     counted = month(50_000, {settled.ref.task_id: Amount(tokens=10_000)})
-    assert await store.register_scheduled(scheduled(4), [], counted) == ""
-    assert await store.register_scheduled(scheduled(4), [], counted) == ""  # an attempt after one that was lost
-    assert "hold 50,000 tokens" in await store.register_scheduled(scheduled(5), [], counted)
+    assert await store.register_scheduled_task(scheduled(4), [], counted) == ""
+    assert await store.register_scheduled_task(scheduled(4), [], counted) == ""  # an attempt after one that was lost
+    assert "hold 50,000 tokens" in await store.register_scheduled_task(scheduled(5), [], counted)

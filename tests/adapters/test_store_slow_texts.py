@@ -13,18 +13,18 @@ import pytest
 from sqlalchemy import select
 
 from tests.adapters.conftest import store_clock
-from tests.store_contract.values import request, row
+from tests.store_contract.values import make_task_request, make_task_row
 from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor
-from waystation.erasure.removal import ForgetOrder, PersonOrder, Sought
+from waystation.erasure.removal import ErasureQuery, ForgetOrder, PersonErasureOrder
 from waystation.kernel.errors import RedactionFailed, RedactionReviewRequiredError, RedactionTimeoutError
-from waystation.plugins.redaction.placeholders import fingerprint
-from waystation.privacy.policy import AfterFailures, RedactionResult, TextDestination
+from waystation.plugins.redaction.placeholders import compute_fingerprint
+from waystation.privacy.policy import RedactionFailureMode, RedactionResult, TextDestination
 from waystation.privacy.ports import SlowTextStore
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.schema import slow_texts
 from waystation.testing import InMemorySlowTextStore
 
-SLOW, FINE, TENANT = "passwords = [" * 3, "Nothing much.", row(request()).ref.tenant
+SLOW, FINE, TENANT = "passwords = [" * 3, "Nothing much.", make_task_row(make_task_request()).ref.tenant
 RULES = "standard/1/60"
 ROOT = Path(__file__).parents[2]
 
@@ -42,29 +42,29 @@ class Stuck:
         return tuple(RedactionResult(text=text) for text in texts)
 
 
-def worker(slow: SlowTextStore, stuck: Stuck, then: AfterFailures = "placeholder") -> TextRedactor:
+def worker(slow: SlowTextStore, stuck: Stuck, then: RedactionFailureMode = "placeholder") -> TextRedactor:
     return TextRedactor(
-        stuck, endurance=RedactionRetryPolicy(partial(fingerprint, b"k" * 32), slow, lambda: 1, 6, then)
+        stuck, endurance=RedactionRetryPolicy(partial(compute_fingerprint, b"k" * 32), slow, lambda: 1, 6, then)
     )
 
 
 @pytest.fixture(params=["double", "store"])
 async def kept(request: pytest.FixtureRequest, store: SqlStore) -> SlowTextStore:
-    return InMemorySlowTextStore() if request.param == "double" else store.slow_texts(RULES)
+    return InMemorySlowTextStore() if request.param == "double" else store.build_slow_text_store(RULES)
 
 
 async def test_times_are_counted_for_all_together_until_it_is_to_be_tried_again(kept: SlowTextStore) -> None:
-    assert await kept.slow_texts() == {}
+    assert await kept.load_slow_texts() == {}
     assert await kept.record_timeout("t", "a") == 1
     assert await kept.record_timeout("t", "a") == 2
     assert await kept.record_timeout("t", "b") == 1
-    assert await kept.slow_texts() == {"a": 2, "b": 1}
+    assert await kept.load_slow_texts() == {"a": 2, "b": 1}
     await kept.reset_timeouts("t", "a")
-    assert await kept.slow_texts() == {"b": 1}
+    assert await kept.load_slow_texts() == {"b": 1}
 
 
 async def test_two_workers_that_count_at_once_count_both(store: SqlStore) -> None:
-    kept = [store.slow_texts(RULES) for _ in range(8)]
+    kept = [store.build_slow_text_store(RULES) for _ in range(8)]
     counted = await asyncio.gather(*(one.record_timeout("t", "a") for one in kept))
     assert sorted(counted) == [*range(1, 9)]
 
@@ -73,13 +73,13 @@ async def test_a_worker_that_starts_does_not_try_again_what_was_put_aside_alone_
     store: SqlStore, store_url: str
 ) -> None:
     first = Stuck()
-    (aside, fine) = await worker(store.slow_texts(RULES), first).redact(
+    (aside, fine) = await worker(store.build_slow_text_store(RULES), first).redact(
         [SLOW, FINE], TextDestination.TOOL_RESULT, TENANT
     )
     assert (aside.put_aside, fine.text) == (True, FINE)
     again = await SqlStore.open(store_url, store_clock)
     second = Stuck()
-    restarted = worker(again.slow_texts(RULES), second)
+    restarted = worker(again.build_slow_text_store(RULES), second)
     assert await restarted.redact([SLOW], TextDestination.COMPRESSED, TENANT) == (aside,)
     assert await restarted.redact([SLOW, FINE], TextDestination.TOOL_RESULT, TENANT) == (aside, fine)
     assert second.tried == [[FINE]]
@@ -111,7 +111,9 @@ async def test_neither_does_one_after_a_worker_that_was_killed(tmp_path: Path) -
         assert await asyncio.to_thread(killed.stdout.readline) == "put aside\n"
         killed.send_signal(signal.SIGKILL)
     store, stuck = await SqlStore.open(url, store_clock), Stuck()
-    (aside,) = await worker(store.slow_texts(RULES), stuck).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
+    (aside,) = await worker(store.build_slow_text_store(RULES), stuck).redact(
+        [SLOW], TextDestination.TOOL_RESULT, TENANT
+    )
     assert aside.put_aside
     assert stuck.tried == []
     await store.aclose()
@@ -119,21 +121,21 @@ async def test_neither_does_one_after_a_worker_that_was_killed(tmp_path: Path) -
 
 async def test_one_time_that_was_counted_before_a_restart_leaves_one(store: SqlStore) -> None:
     stuck = Stuck()
-    patient = worker(store.slow_texts(RULES), stuck)
+    patient = worker(store.build_slow_text_store(RULES), stuck)
     await patient.redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
-    (known,) = await store.slow_texts(RULES).slow_texts()
-    await store.slow_texts(RULES).reset_timeouts(TENANT, known)
-    await store.slow_texts(RULES).record_timeout(TENANT, known)
+    (known,) = await store.build_slow_text_store(RULES).load_slow_texts()
+    await store.build_slow_text_store(RULES).reset_timeouts(TENANT, known)
+    await store.build_slow_text_store(RULES).record_timeout(TENANT, known)
     restarted = Stuck()
-    await worker(store.slow_texts(RULES), restarted).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
+    await worker(store.build_slow_text_store(RULES), restarted).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
     assert (len(stuck.tried), len(restarted.tried)) == (2, 1)
 
 
 @pytest.mark.parametrize("rules", ["strict/1/60", "standard/2/60", "standard/1/120"])
 async def test_under_another_policy_other_rules_or_more_time_it_is_tried_again(store: SqlStore, rules: str) -> None:
-    await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
+    await worker(store.build_slow_text_store(RULES), Stuck()).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
     stuck = Stuck()
-    await worker(store.slow_texts(rules), stuck).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
+    await worker(store.build_slow_text_store(rules), stuck).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
     assert len(stuck.tried) == 2
 
 
@@ -141,7 +143,9 @@ async def test_what_a_person_is_to_see_to_is_tried_again_when_it_comes_again(sto
     for _ in range(2):
         stuck = Stuck()
         with pytest.raises(RedactionReviewRequiredError):
-            await worker(store.slow_texts(RULES), stuck, "pause").redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
+            await worker(store.build_slow_text_store(RULES), stuck, "pause").redact(
+                [SLOW], TextDestination.TOOL_RESULT, TENANT
+            )
         assert len(stuck.tried) == 2
 
 
@@ -154,7 +158,7 @@ async def test_texts_of_signs_alone_are_not_one_text(store: SqlStore) -> None:
                 raise RedactionTimeoutError("the redaction took too long")
             return await super().redact(texts, place, tenant)
 
-    patient = worker(store.slow_texts(RULES), StuckAtBrackets())
+    patient = worker(store.build_slow_text_store(RULES), StuckAtBrackets())
     aside, rule, empty = await patient.redact(["[[[", "---", ""], TextDestination.TOOL_RESULT, TENANT)
     assert (aside.put_aside, rule.text, empty.text) == (True, "---", "")
 
@@ -170,18 +174,18 @@ async def test_while_the_store_is_away_the_work_waits() -> None:
 async def test_whoever_is_forgotten_leaves_nothing_of_slow_texts_and_other_tenants_keep_theirs(
     store: SqlStore, how: str
 ) -> None:
-    store_id = await store.store_id()
-    kept = row(request())
+    store_id = await store.get_store_id()
+    kept = make_task_row(make_task_request())
     own = kept.replace(ref=kept.ref.replace(store_id=store_id))
-    await store.register(own, [])
+    await store.register_task(own, [])
     for tenant in (TENANT, "another"):
-        await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], TextDestination.TOOL_RESULT, tenant)
+        await worker(store.build_slow_text_store(RULES), Stuck()).redact([SLOW], TextDestination.TOOL_RESULT, tenant)
     if how == "forget":
         order = ForgetOrder(store_id=store_id, tenant=TENANT, task_ids=(own.ref.task_id,), everything=True)
-        await store.forget(order)
+        await store.forget_tasks(order)
     else:
-        person = PersonOrder(store_id=store_id, tenant=TENANT, wanted="<WANTED_0123456789ab>", placeholders=())
-        await store.erase(person, Sought("Ada Lovelace"))
+        person = PersonErasureOrder(store_id=store_id, tenant=TENANT, wanted="<WANTED_0123456789ab>", placeholders=())
+        await store.erase_person(person, ErasureQuery("Ada Lovelace"))
     async with store.database.read() as connection:
         rows = await connection.execute(select(slow_texts.c.tenant, slow_texts.c.fingerprint))
         assert [(one.tenant, SLOW in one.fingerprint) for one in rows] == [("another", False)]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.adapters.conftest import store_clock
-from tests.readers import ANYONE
-from tests.store_contract.values import NOON, opened_run, question, request, row
+from tests.readers import SYSTEM_SCOPE
+from tests.store_contract.values import NOON, make_question, make_task_request, make_task_row, open_run
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
 from waystation.runtime.sql_store import SqlStore
 
@@ -39,24 +39,24 @@ async def test_a_write_has_the_lock_before_it_reads(store: SqlStore, store_file:
 
 
 async def test_a_process_that_died_in_a_transaction_left_nothing(store: SqlStore, store_file: Path) -> None:
-    fence = await opened_run(store)
+    fence = await open_run(store)
     dying = (
         f"import os, sqlite3; c = sqlite3.connect({str(store_file)!r}, isolation_level=None); "
         "c.execute('BEGIN IMMEDIATE'); c.execute('UPDATE runs SET version = 7, fence = 7'); os._exit(1)"
     )
     assert await (await asyncio.create_subprocess_exec(sys.executable, "-c", dying)).wait() == 1
-    await store.commit_message(fence, 0, question(1))
-    assert (await store.load(fence.run_id, ANYONE)).version == 1
+    await store.commit_message(fence, 0, make_question(1))
+    assert (await store.load_transcript(fence.run_id, SYSTEM_SCOPE)).version == 1
 
 
 async def test_a_store_keeps_its_id_and_its_content_when_it_is_opened_again(tmp_path: Path) -> None:
     url = url_of(tmp_path / "new" / "folders" / "waystation.db")
     first = await SqlStore.open(url, store_clock, lambda: "made-at-first")
-    await first.register(row(request()), [])
+    await first.register_task(make_task_row(make_task_request()), [])
     await first.aclose()
     second = await SqlStore.open(url, store_clock, lambda: "never-used")
-    assert await second.store_id() == "made-at-first"
-    assert await second.tasks(ANYONE) == (row(request()),)
+    assert await second.get_store_id() == "made-at-first"
+    assert await second.list_tasks(SYSTEM_SCOPE) == (make_task_row(make_task_request()),)
     await second.aclose()
 
 
@@ -79,7 +79,7 @@ async def test_a_folder_that_cannot_be_made_is_said(store_file: Path) -> None:
 
 
 async def test_times_come_from_the_clock(store: SqlStore, store_file: Path) -> None:
-    await opened_run(store)
+    await open_run(store)
     with closing(sqlite3.connect(store_file)) as other:
         assert other.execute("SELECT opened_at FROM runs").fetchone() == (f"{NOON:%Y-%m-%d %H:%M:%S.%f}",)
 
@@ -92,5 +92,5 @@ async def test_a_file_that_another_program_holds_too_long_is_worth_another_try(
     with closing(sqlite3.connect(store_file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match=r"^the database does not answer \(database is locked\): see that"):
-            await opened_run(store)
+            await open_run(store)
     await store.aclose()

@@ -12,11 +12,19 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 
 from tests.adapters.conftest import store_clock
-from tests.readers import ANYONE
-from tests.store_contract.values import charge, intent, opened_run, question, reply, request, row
+from tests.readers import SYSTEM_SCOPE
+from tests.store_contract.values import (
+    make_charge,
+    make_intent,
+    make_question,
+    make_reply,
+    make_task_request,
+    make_task_row,
+    open_run,
+)
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import StoreError
-from waystation.runtime.sql_store import SqlStore, migrate, store_status
+from waystation.runtime.sql_store import SqlStore, load_store_status, migrate
 from waystation.store.schema import REVISION, metadata, tasks
 
 SCRIPTS = Path(__file__).parents[1] / "store_contract"
@@ -44,23 +52,26 @@ async def all_at_once(processes: list[Process]) -> list[str]:
 
 
 async def test_three_processes_that_write_to_one_run_lose_nothing(store: SqlStore, store_url: str) -> None:
-    tally, fence, turns = await opened_run(store, "tally"), await opened_run(store), 20
+    tally, fence, turns = await open_run(store, "tally"), await open_run(store), 20
     arguments = (store_url, tally.run_id, fence.run_id)
     await all_at_once([await started("write_turns.py", *arguments, writer, str(turns)) for writer in "abc"])
-    transcript, totals = await store.load(fence.run_id, ANYONE), await store.totals(fence.run_id)
+    transcript, totals = (
+        await store.load_transcript(fence.run_id, SYSTEM_SCOPE),
+        await store.get_run_usage(fence.run_id),
+    )
     assert {message.id for message in transcript.messages} == {f"{w}-{turn}" for w in "abc" for turn in range(turns)}
     assert (transcript.version, totals.turns, totals.usage.output) == (3 * turns, 3 * turns, 3 * turns)
-    assert (await store.load(tally.run_id, ANYONE)).version == 3 * turns
+    assert (await store.load_transcript(tally.run_id, SYSTEM_SCOPE)).version == 3 * turns
 
 
 async def test_two_processes_can_open_a_new_file_at_once(tmp_path: Path) -> None:
     url = sqlite_url(tmp_path)
     said = await all_at_once([await started("open_store.py", url) for _ in range(2)])
-    assert set(said) == {(await store_status(url)).store_id}
+    assert set(said) == {(await load_store_status(url)).store_id}
 
 
 async def test_a_transaction_that_was_abandoned_left_nothing(store: SqlStore) -> None:
-    fence = await opened_run(store)
+    fence = await open_run(store)
 
     async def die_between() -> None:
         async with store.database.write() as connection:
@@ -70,31 +81,31 @@ async def test_a_transaction_that_was_abandoned_left_nothing(store: SqlStore) ->
 
     with pytest.raises(ConnectionResetError):
         await die_between()
-    await store.commit_message(fence, 0, question(1))
-    assert (await store.load(fence.run_id, ANYONE)).version == 1
+    await store.commit_message(fence, 0, make_question(1))
+    assert (await store.load_transcript(fence.run_id, SYSTEM_SCOPE)).version == 1
 
 
 @pytest.mark.timeout(25)  # Under the busy time-out: a lock that stayed behind would be waited for until then.
 async def test_a_cancelled_commit_is_whole_or_absent_and_holds_nobody_up(store: SqlStore) -> None:
-    fence, version = await opened_run(store), 0
+    fence, version = await open_run(store), 0
     for patience in range(40):
         commit = asyncio.create_task(
-            store.commit_reply(fence, version, reply(patience), charge(f"turn-{patience}", cost=1))
+            store.commit_reply(fence, version, make_reply(patience), make_charge(f"turn-{patience}", cost=1))
         )
         for _ in range(patience):
             await asyncio.sleep(0.0001)
         commit.cancel()
         await asyncio.wait([commit])
-        version = (await store.load(fence.run_id, ANYONE)).version
-        assert (await store.totals(fence.run_id)).turns == version
-        await store.record_intent(fence, intent("probe"))
+        version = (await store.load_transcript(fence.run_id, SYSTEM_SCOPE)).version
+        assert (await store.get_run_usage(fence.run_id)).turns == version
+        await store.record_intent(fence, make_intent("probe"))
     assert version > 0
 
 
 async def test_many_coroutines_of_one_process_write_side_by_side(store: SqlStore) -> None:
-    fences = [await opened_run(store, f"step-{n}") for n in range(32)]
-    await asyncio.gather(*(store.commit_reply(fence, 0, reply(1), charge("turn-1")) for fence in fences))
-    assert {(await store.totals(fence.run_id)).turns for fence in fences} == {1}
+    fences = [await open_run(store, f"step-{n}") for n in range(32)]
+    await asyncio.gather(*(store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1")) for fence in fences))
+    assert {(await store.get_run_usage(fence.run_id)).turns for fence in fences} == {1}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -120,7 +131,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_alone(damaged: 
         with pytest.raises(StoreError) as refusal:
             await attempt
         assert str(refusal.value) == newer
-    status = await store_status(damaged_url)
+    status = await load_store_status(damaged_url)
     assert (status.schema_here, status.ready, status.finding) == ("0999", False, newer)
 
 
@@ -131,7 +142,7 @@ async def test_a_database_of_another_program_is_refused_and_left_alone(damaged: 
             StoreError, match=r"^the database belongs to another program: give Waystation a database of"
         ):
             await attempt
-    status = await store_status(damaged_url)
+    status = await load_store_status(damaged_url)
     assert (status.schema_here, status.ready, status.store_id) == ("ae1027a6acf3", False, None)
 
 
@@ -148,7 +159,7 @@ async def test_a_database_of_an_unreleased_version_is_refused_and_left_alone(
         ) as no:
             await attempt
         assert aside in str(no.value)
-    status = await store_status(damaged_url)
+    status = await load_store_status(damaged_url)
     assert (status.schema_here, status.ready, status.finding) == (revision, False, str(no.value))
 
 
@@ -160,7 +171,7 @@ async def test_an_unreleased_home_folder_is_set_aside_as_a_whole(tmp_path: Path)
     await set_revision(opened, "0018")
     await opened.aclose()
     (home / "key").touch()
-    finding = (await store_status(f"sqlite+aiosqlite:///{home}/waystation.db")).finding
+    finding = (await load_store_status(f"sqlite+aiosqlite:///{home}/waystation.db")).finding
     assert f"`mv '{home}' '{home}.old'`" in finding
 
 
@@ -181,19 +192,21 @@ async def test_an_error_of_the_database_prints_no_text_of_the_conversation(damag
     async with damaged.database.write() as connection:
         await connection.execute(text("DROP TABLE documents"))
     with pytest.raises(StoreError, match=r"no such table: documents|a table of the database is missing") as failure:
-        await damaged.register(row(request(question="whispered")), [SourceDocument(name="secret.md", text="murmured")])
+        await damaged.register_task(
+            make_task_row(make_task_request(question="whispered")), [SourceDocument(name="secret.md", text="murmured")]
+        )
     said = f"{failure.value!r} {failure.value.__cause__!r}"
     assert not [word for word in ("whispered", "secret.md", "murmured", "INSERT") if word in said]
-    assert await damaged.tasks(ANYONE) == ()
+    assert await damaged.list_tasks(SYSTEM_SCOPE) == ()
 
 
 async def test_titles_and_names_may_hold_what_postgresql_refuses(store: SqlStore) -> None:
-    task = row(request("a\x00b")).replace(title="Sky\x00")
-    assert await store.register(task, [SourceDocument(name="a\x00.md", text="x\x00y")])
-    assert not await store.register(task, [SourceDocument(name="a\x00.md", text="x\x00y")])
-    (document,) = await store.documents(task.ref.task_id, ANYONE)
-    assert (document.name, await store.get_text(document.blob, ANYONE)) == ("a\ufffd.md", "x\x00y")
-    assert (await store.task(task.ref.task_id, ANYONE)).title == "Sky\ufffd"
+    task = make_task_row(make_task_request("a\x00b")).replace(title="Sky\x00")
+    assert await store.register_task(task, [SourceDocument(name="a\x00.md", text="x\x00y")])
+    assert not await store.register_task(task, [SourceDocument(name="a\x00.md", text="x\x00y")])
+    (document,) = await store.list_documents(task.ref.task_id, SYSTEM_SCOPE)
+    assert (document.name, await store.get_text(document.blob, SYSTEM_SCOPE)) == ("a\ufffd.md", "x\x00y")
+    assert (await store.get_task(task.ref.task_id, SYSTEM_SCOPE)).title == "Sky\ufffd"
 
 
 async def test_the_first_key_that_is_claimed_is_the_key_of_the_store(store: SqlStore) -> None:

@@ -7,14 +7,14 @@ from shutil import copyfile
 
 import pytest
 
-from tests.readers import TASK_1
+from tests.readers import TASK_1_SCOPE
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.documents.text_repository import content_hash
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
-from waystation.plugins.redaction.keys import key_check
-from waystation.runtime.sql_store import migrate, store_status
+from waystation.plugins.redaction.keys import compute_key_check
+from waystation.runtime.sql_store import load_store_status, migrate
 from waystation.runtime.stores import find_placeholder_key, load_or_create_installation_key, open_store, reencrypt_store
 from waystation.store.engine import Database
 
@@ -36,15 +36,15 @@ async def test_texts_are_encrypted_where_a_key_is_set_or_it_is_asked_for(
 ) -> None:
     settings = Settings.model_validate({"home": tmp_path, **given})
     async with aclosing(await open_store(settings)) as store:
-        await store.put_text("a text", TASK_1)
-    assert (await store_status(settings.database_url)).encrypted == encrypted
+        await store.put_text("a text", TASK_1_SCOPE)
+    assert (await load_store_status(settings.database_url)).encrypted == encrypted
     assert settings.key_file.exists() == (given == {"encrypt_at_rest": True})
 
 
 async def test_nothing_is_encrypted_with_another_key_than_the_workers_have(tmp_path: Path) -> None:
     workers = Settings.model_validate({"home": tmp_path, "key": KEY})
     async with aclosing(await open_store(workers)) as store:
-        assert await store.claim_key(key_check(load_or_create_installation_key(workers)))
+        assert await store.claim_key(compute_key_check(load_or_create_installation_key(workers)))
     with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the one"):
         await open_store(Settings.model_validate({"home": tmp_path, "key": OTHER_KEY}))
 
@@ -57,15 +57,15 @@ async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tm
     workers, blob = Settings.model_validate({"home": tmp_path, "key": KEY}), content_hash("a text")
     for _ in range(2):
         async with aclosing(await open_store(workers)) as store:
-            assert store.sealed
-            assert await store.put_text("a text", TASK_1) == blob
+            assert store.is_row_encrypted
+            assert await store.put_text("a text", TASK_1_SCOPE) == blob
             async with store.database.write() as connection:
                 await connection.exec_driver_sql(CLEARED)
         with pytest.raises(StoreError, match="the database does not say so any more"):
             await open_store(workers)
         assert await reencrypt_store(workers) == 1
     async with aclosing(await open_store(workers)) as store:
-        assert await store.get_text(blob, TASK_1) == "a text"
+        assert await store.get_text(blob, TASK_1_SCOPE) == "a text"
 
 
 TAKEN_AWAY = {
@@ -90,7 +90,7 @@ async def test_an_encrypted_store_is_known_by_its_place_whatever_its_database_sa
 ) -> None:
     workers = Settings.model_validate({"home": tmp_path, "key": KEY})
     async with aclosing(await open_store(workers)) as store:
-        await store.put_text("a text", TASK_1)
+        await store.put_text("a text", TASK_1_SCOPE)
     await attacked(workers, *statements)
     again = workers.replace(store_url=f"sqlite:///{tmp_path}/../{tmp_path.name}/waystation.db")
     for settings in (workers, again):
@@ -103,16 +103,16 @@ async def test_an_encrypted_store_is_known_by_its_place_whatever_its_database_sa
 async def test_a_store_that_was_given_another_id_stays_encrypted(tmp_path: Path) -> None:
     workers = Settings.model_validate({"home": tmp_path, "key": KEY})
     async with aclosing(await open_store(workers)) as store:
-        await store.put_text("a text", TASK_1)
+        await store.put_text("a text", TASK_1_SCOPE)
     await attacked(workers, "UPDATE identity SET store_id = 'another'")
     async with aclosing(await open_store(workers)) as store:
-        assert store.sealed
+        assert store.is_row_encrypted
 
 
 async def test_a_database_that_does_not_say_which_store_it_is_gets_no_new_name(tmp_path: Path) -> None:
     workers = Settings.model_validate({"home": tmp_path, "key": KEY})
     async with aclosing(await open_store(workers)) as store:
-        await store.put_text("a text", TASK_1)
+        await store.put_text("a text", TASK_1_SCOPE)
     await attacked(workers, "DELETE FROM identity")
     with pytest.raises(StoreError, match=r"does not say any more which store it is.*from a backup"):
         await open_store(workers)
@@ -123,13 +123,13 @@ async def test_a_database_that_does_not_say_which_store_it_is_gets_no_new_name(t
 async def test_a_database_that_was_brought_to_another_place_is_read_there_and_known_there(tmp_path: Path) -> None:
     here, there = [Settings.model_validate({"home": tmp_path / name, "key": KEY}) for name in ("here", "there")]
     async with aclosing(await open_store(here)) as store:
-        blob = await store.put_text("a text", TASK_1)
-        await store.database.empty_log()
+        blob = await store.put_text("a text", TASK_1_SCOPE)
+        await store.database.truncate_write_ahead_log()
     there.home.mkdir()
     copyfile(here.home / "waystation.db", there.home / "waystation.db")
     async with aclosing(await open_store(there)) as store:
-        assert store.sealed
-        assert await store.get_text(blob, TASK_1) == "a text"
+        assert store.is_row_encrypted
+        assert await store.get_text(blob, TASK_1_SCOPE) == "a text"
     await attacked(there, *TAKEN_AWAY["the mark and the id"])
     with pytest.raises(StoreError, match="does not say so any more"):
         await open_store(there)
@@ -138,8 +138,8 @@ async def test_a_database_that_was_brought_to_another_place_is_read_there_and_kn
 async def test_a_moved_database_whose_mark_was_taken_away_is_known_by_its_id(tmp_path: Path) -> None:
     here = Settings.model_validate({"home": tmp_path, "key": KEY})
     async with aclosing(await open_store(here)) as store:
-        await store.put_text("a text", TASK_1)
-        await store.database.empty_log()
+        await store.put_text("a text", TASK_1_SCOPE)
+        await store.database.truncate_write_ahead_log()
     copyfile(tmp_path / "waystation.db", tmp_path / "moved.db")
     moved = here.replace(store_url=f"sqlite:///{tmp_path}/moved.db")
     await attacked(moved, *TAKEN_AWAY["the mark"])
@@ -150,7 +150,7 @@ async def test_a_moved_database_whose_mark_was_taken_away_is_known_by_its_id(tmp
 async def test_a_new_database_in_the_place_of_an_encrypted_one_is_taken_once_somebody_says_so(tmp_path: Path) -> None:
     workers = Settings.model_validate({"home": tmp_path, "key": KEY})
     async with aclosing(await open_store(workers)) as store:
-        await store.put_text("a text", TASK_1)
+        await store.put_text("a text", TASK_1_SCOPE)
     for left in tmp_path.glob("waystation.db*"):
         left.unlink()
     plain = Settings.model_validate({"home": tmp_path})
@@ -163,14 +163,14 @@ async def test_a_new_database_in_the_place_of_an_encrypted_one_is_taken_once_som
 async def test_encryption_is_turned_off_by_resealing(tmp_path: Path) -> None:
     workers = Settings.model_validate({"home": tmp_path, "key": KEY})
     async with aclosing(await open_store(workers)) as store:
-        blob = await store.put_text("a text", TASK_1)
+        blob = await store.put_text("a text", TASK_1_SCOPE)
     off = Settings.model_validate({"home": tmp_path, "key": KEY, "encrypt_at_rest": False})
     assert await reencrypt_store(off) == 1
     async with aclosing(await open_store(off)) as store:
-        assert not store.sealed
-        assert await store.get_text(blob, TASK_1) == "a text"
-        await store.put_text("another", TASK_1)
-    assert (await store_status(off.database_url)).encrypted == 0
+        assert not store.is_row_encrypted
+        assert await store.get_text(blob, TASK_1_SCOPE) == "a text"
+        await store.put_text("another", TASK_1_SCOPE)
+    assert (await load_store_status(off.database_url)).encrypted == 0
 
 
 def claimed(settings: Settings) -> None:
@@ -178,7 +178,7 @@ def claimed(settings: Settings) -> None:
 
     async def claim() -> None:
         async with aclosing(await open_store(settings)) as store:
-            assert await store.claim_key(key_check(load_or_create_installation_key(settings)))
+            assert await store.claim_key(compute_key_check(load_or_create_installation_key(settings)))
 
     settings.home.mkdir(exist_ok=True)
     asyncio.run(claim())

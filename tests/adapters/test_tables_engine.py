@@ -9,9 +9,9 @@ import pytest
 
 from waystation.documents.ports import TableEngine
 from waystation.documents.table_engine.engine import DuckDbTableEngine
-from waystation.documents.tables import Column, Rows, TableText
+from waystation.documents.tables import Column, QueryResult, TableText
 from waystation.kernel.errors import TableQueryError
-from waystation.security.children import environment
+from waystation.security.children import build_child_environment
 
 ENDLESS = "WITH RECURSIVE r AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM r) SELECT count(*) FROM r"
 LOADED = """
@@ -35,7 +35,7 @@ def no_child_is_left() -> Iterator[None]:
 
 async def test_a_query_is_answered_over_the_tables_that_it_names() -> None:
     engine: TableEngine = DuckDbTableEngine()
-    assert await engine.query("SELECT sum(amount) AS total FROM sales", [await engine.read(SALES)], 10) == Rows(
+    assert await engine.query("SELECT sum(amount) AS total FROM sales", [await engine.read(SALES)], 10) == QueryResult(
         columns=(Column(name="total", type="DECIMAL(38,2)"),), rows=(("3.30",),), row_count=1
     )
 
@@ -98,7 +98,7 @@ async def test_a_query_that_is_given_up_ends_its_child() -> None:
 def test_a_child_loads_no_port_and_nothing_of_tasks() -> None:
     # One is started for every table that is read and for every query: each module more is paid for each time.
     loaded = subprocess.run(
-        [sys.executable, "-P", "-c", LOADED], env=environment(), capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", LOADED], env=build_child_environment(), capture_output=True, text=True, check=True
     ).stdout.split()
     ours = {name.removeprefix("waystation.") for name in loaded if name.startswith("waystation.")}
     assert {name for name in ours if not name.startswith(("documents.table_engine", "security."))} == {

@@ -1,7 +1,7 @@
 import pytest
 
 from waystation.documents.table_engine.engine import TableEngineError
-from waystation.documents.table_engine.grid import MOST_COLUMNS, QueryableTable, build_queryable_table, read_grid
+from waystation.documents.table_engine.grid import MAX_COLUMNS, QueryableTable, build_queryable_table, read_grid
 from waystation.documents.tables import TableText
 from waystation.privacy.policy import ReplacedRange
 
@@ -85,7 +85,7 @@ def test_a_heading_alone_is_a_table_of_no_rows() -> None:
         ('a,b\n1,2\n1,"never closed\n3,4', "begins on line 3 cannot be read"),
         ('a,b\n1,"closed" early', "begins on line 2 cannot be read"),
         ("a,b\n1," + "x" * 200_000, "a cell there is too long"),
-        ("a,b\n1,2\n" + "x," * MOST_COLUMNS, f"Line 3 of t has {MOST_COLUMNS + 1} cells"),
+        ("a,b\n1,2\n" + "x," * MAX_COLUMNS, f"Line 3 of t has {MAX_COLUMNS + 1} cells"),
         ("x," * 400 + "\n" + "1,2\n" * 50_000, "t has more than 20,000,000 cells"),
     ],
 )

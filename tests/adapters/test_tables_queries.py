@@ -6,10 +6,10 @@ import pytest
 from waystation.documents.table_engine.database import CELL_CHARACTERS, ROWS_CHARACTERS, answer_query
 from waystation.documents.table_engine.engine import EngineRequest, TableEngineError
 from waystation.documents.table_engine.grid import read_grid
-from waystation.documents.tables import Rows, TableText
+from waystation.documents.tables import QueryResult, TableText
 
 
-def ask(sql: str, *tables: TableText, most_rows: int = 10) -> Rows:
+def ask(sql: str, *tables: TableText, most_rows: int = 10) -> QueryResult:
     return answer_query(EngineRequest(sql=sql, tables=tuple(map(read_grid, tables)), most_rows=most_rows))
 
 

@@ -7,7 +7,7 @@ from temporalio.client import Client, CountWorkflowsInput, Interceptor, Outbound
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.kernel.errors import Unreachable
-from waystation.runtime.temporal.connect import Target
+from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.runtime.temporal.tasks import TemporalTaskClient
 
 
@@ -35,7 +35,9 @@ class Busy(Interceptor):
     "status",
     [RPCStatusCode.UNAVAILABLE, RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION],
 )
-async def test_a_server_that_cannot_answer_now_is_unreachable(temporal_server: Target, status: RPCStatusCode) -> None:
+async def test_a_server_that_cannot_answer_now_is_unreachable(
+    temporal_server: TemporalTarget, status: RPCStatusCode
+) -> None:
     client = await Client.connect(temporal_server.address, interceptors=[Busy(status)])
     with pytest.raises(Unreachable, match=status.name):
         await TemporalTaskClient(client, temporal_server).count_waiting_tasks()

@@ -14,12 +14,12 @@ from google.protobuf.json_format import MessageToDict, ParseDict
 from pydantic import SecretStr
 from temporalio.api.common.v1 import Payload, Payloads
 
-from tests.ports import free_port
+from tests.ports import find_free_port
 from waystation.kernel.errors import BadInput
 from waystation.privacy.keys import AesGcmCipher
 from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED, KEY_ID, EncryptionCodec
 from waystation.runtime.temporal.codec_server import (
-    MOST_BYTES,
+    MAX_BODY_BYTES,
     CodecAccessPolicy,
     CodecServer,
     CodecServerAddress,
@@ -191,8 +191,8 @@ async def test_garbage_is_refused_without_being_repeated(
 
 
 async def test_a_body_that_is_too_large_is_refused(server: Asked) -> None:
-    answer = await server.post("/decode", b" " * (MOST_BYTES + 1))
-    assert (answer.status, answer.message) == (413, f"more than {MOST_BYTES} bytes at once")
+    answer = await server.post("/decode", b" " * (MAX_BODY_BYTES + 1))
+    assert (answer.status, answer.message) == (413, f"more than {MAX_BODY_BYTES} bytes at once")
 
 
 async def test_payloads_of_another_key_and_changed_ones_are_told_with_the_key_s_id(
@@ -227,7 +227,7 @@ async def test_it_listens_on_this_machine_alone_unless_a_token_is_asked_for() ->
     async with run_codec_server(CodecServer(CODEC, OPEN)) as endpoint:
         assert endpoint.startswith("http://127.0.0.1:")
         assert endpoint.endswith("/secret")
-    everywhere = CodecServerAddress("0.0.0.0", free_port())
+    everywhere = CodecServerAddress("0.0.0.0", find_free_port())
     with pytest.raises(BadInput, match="can be asked from other machines: set WAYSTATION_CODEC_TOKEN"):
         async with run_codec_server(CodecServer(CODEC, OPEN), everywhere):
             pass

@@ -9,25 +9,25 @@ import pytest
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 
-from waystation.cli.platform import print_run_info, record_of
+from waystation.cli.platform import build_run_file, print_run_info
 from waystation.kernel.errors import Unreachable
 from waystation.runtime.temporal import dev_server
 from waystation.runtime.temporal.connect import (
-    Target,
+    TemporalTarget,
     connect,
     ensure_search_attributes,
     list_unusable_search_attributes,
 )
-from waystation.runtime.temporal.dev_server import DevServer, running_dev_server
+from waystation.runtime.temporal.dev_server import DevServer, run_dev_server
 from waystation.runtime.temporal.installation import get_client_installation_prefix
 
 STARTS_A_SERVER_AND_WAITS = """
 import asyncio, sys
 from pathlib import Path
-from waystation.runtime.temporal.dev_server import running_dev_server
+from waystation.runtime.temporal.dev_server import run_dev_server
 
 async def main():
-    async with running_dev_server(Path(sys.argv[1], "t.db"), Path(sys.argv[1], "t.log"), 0, 0) as server:
+    async with run_dev_server(Path(sys.argv[1], "t.db"), Path(sys.argv[1], "t.log"), 0, 0) as server:
         print(server.pid, flush=True)
         await asyncio.sleep(60)
 
@@ -36,7 +36,7 @@ asyncio.run(main())
 
 
 async def test_a_server_serves_while_it_is_wanted_and_leaves_no_process(tmp_path: Path) -> None:
-    async with running_dev_server(tmp_path / "temporal.db", tmp_path / "logs" / "temporal.log", 0, 0) as server:
+    async with run_dev_server(tmp_path / "temporal.db", tmp_path / "logs" / "temporal.log", 0, 0) as server:
         assert await server.client.count_workflows()
         process = psutil.Process(server.pid)
         assert Path(process.exe()).name == "temporal"
@@ -46,7 +46,7 @@ async def test_a_server_serves_while_it_is_wanted_and_leaves_no_process(tmp_path
 
 
 async def test_the_client_that_comes_with_a_server_is_of_the_installation(tmp_path: Path) -> None:
-    async with running_dev_server(tmp_path / "t.db", tmp_path / "t.log", 0, 0, prefix="acme.") as server:
+    async with run_dev_server(tmp_path / "t.db", tmp_path / "t.log", 0, 0, prefix="acme.") as server:
         assert get_client_installation_prefix(server.client) == server.target.prefix == "acme."
 
 
@@ -68,7 +68,7 @@ async def test_servers_that_start_at_once_with_the_same_usual_port_are_servers_o
 
         async def started(number: int) -> DevServer:
             folder = tmp_path / str(number)
-            return await life.enter_async_context(running_dev_server(folder / "t.db", folder / "t.log", *usual))
+            return await life.enter_async_context(run_dev_server(folder / "t.db", folder / "t.log", *usual))
 
         servers = await asyncio.gather(*(started(number) for number in range(3)))
         assert len({server.target.address for server in servers}) == 3
@@ -91,7 +91,7 @@ async def test_a_port_that_was_taken_since_it_was_found_is_no_end(
             return next(offered)
 
         monkeypatch.setattr(dev_server, "find_free_port", free_port)
-        async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
+        async with run_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
             assert await server.client.count_workflows()
     if place == 0:
         assert b"address already in use" in (tmp_path / "temporal.log").read_bytes()
@@ -107,7 +107,7 @@ async def test_a_server_whose_ports_are_always_taken_says_so(tmp_path: Path, mon
 
         monkeypatch.setattr(dev_server, "find_free_port", free_port)
         with pytest.raises(Unreachable, match=f"a port that was free was taken .*: {tmp_path}/temporal.log"):
-            async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0):
+            async with run_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0):
                 pass
 
 
@@ -115,7 +115,7 @@ async def test_a_server_that_cannot_start_is_told_with_its_log(tmp_path: Path) -
     database = tmp_path / "temporal.db"
     database.write_text("this is no database")
     with pytest.raises(Unreachable, match=rf"the dev server ended with exit code \d+: {tmp_path}/temporal.log"):
-        async with running_dev_server(database, tmp_path / "temporal.log", 0, 0):
+        async with run_dev_server(database, tmp_path / "temporal.log", 0, 0):
             pass
 
 
@@ -129,7 +129,7 @@ def test_a_port_that_is_taken_is_left_alone() -> None:
 
 
 async def test_search_attributes_are_registered_once_and_a_name_with_another_type_is_noticed(tmp_path: Path) -> None:
-    async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
+    async with run_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
         request = AddSearchAttributesRequest(
             namespace="default", search_attributes={"WaystationPhase": IndexedValueType.INDEXED_VALUE_TYPE_INT}
         )
@@ -138,7 +138,7 @@ async def test_search_attributes_are_registered_once_and_a_name_with_another_typ
         assert await list_unusable_search_attributes(server.client) == ("WaystationPhase",)
 
 
-async def test_search_attributes_that_are_there_stay(temporal_server: Target) -> None:
+async def test_search_attributes_that_are_there_stay(temporal_server: TemporalTarget) -> None:
     client = await connect(temporal_server)
     assert await list_unusable_search_attributes(client) == ()
     assert await ensure_search_attributes(client)
@@ -152,9 +152,9 @@ async def test_a_server_without_ports_out_of_reach_of_pages_says_which_and_what_
         taken.listen()
         port = taken.getsockname()[1]
         monkeypatch.setattr(dev_server, "BROWSERS_REFUSE", (port,))
-        async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
+        async with run_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
             without_ui, open_to_pages = server.remarks
-            print_run_info(record_of(server))
+            print_run_info(build_run_file(server))
     assert without_ui.startswith("There is no Temporal UI: the ports that no web page can ask are taken (")
     assert str(port) in without_ui
     assert without_ui.endswith("then `waystation down` and `waystation up`")

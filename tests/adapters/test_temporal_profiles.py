@@ -7,19 +7,19 @@ import pytest
 from temporalio.client import Client as TemporalClient
 from temporalio.testing import WorkflowEnvironment
 
-from tests.adapters.grudging_server import API_KEY, GrudgingServer, running_grudging_server
-from tests.adapters.test_temporal_client import asked, worker
+from tests.adapters.grudging_server import API_KEY, RefusingTemporalServer, run_refusing_temporal_server
+from tests.adapters.test_temporal_client import make_task_request, run_stub_worker
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.runtime.temporal.connect import (
-    Target,
+    TemporalTarget,
     connect,
     ensure_search_attributes,
     find_target,
     list_unusable_search_attributes,
 )
-from waystation.runtime.temporal.dev_server import find_temporal
+from waystation.runtime.temporal.dev_server import find_temporal_executable
 
 UI = "http://ui.example"
 
@@ -28,7 +28,7 @@ UI = "http://ui.example"
 async def harbour() -> AsyncGenerator[str]:
     """The address of a server that has the namespace `harbour`, too."""
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]: a bare generic
-        dev_server_existing_path=find_temporal(),
+        dev_server_existing_path=find_temporal_executable(),
         dev_server_extra_args=["--namespace", "harbour"],
         dev_server_log_level="error",
     ) as environment:
@@ -40,8 +40,8 @@ async def assert_a_task_is_taken_in_namespace_harbour(tmp_path: Path) -> None:
     temporal = await connect(target)
     assert temporal.namespace == "harbour"
     assert await ensure_search_attributes(temporal)
-    async with worker(temporal), await Client.connect(Settings(home=tmp_path, temporal_ui=UI)) as client:
-        submitted = await client.submit(asked(), ())
+    async with run_stub_worker(temporal), await Client.connect(Settings(home=tmp_path, temporal_ui=UI)) as client:
+        submitted = await client.submit(make_task_request(), ())
     assert submitted.run_id
     assert submitted.ui_url == f"{UI}/namespaces/harbour/workflows/{submitted.task_id}"
 
@@ -63,25 +63,25 @@ async def test_a_profile_names_another_namespace(harbour: str, tmp_path: Path, m
 
 
 async def test_a_namespace_that_does_not_exist_is_told_with_the_next_step(
-    temporal_server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    temporal_server: TemporalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
     monkeypatch.setenv("TEMPORAL_NAMESPACE", "nowhere")
     async with await Client.connect(Settings(home=tmp_path)) as client:
         with pytest.raises(Unreachable, match=r"has no namespace nowhere: set TEMPORAL_NAMESPACE .*namespace create"):
-            await client.submit(asked(), ())
+            await client.submit(make_task_request(), ())
 
 
 def test_a_key_switches_tls_on_unless_the_profile_says_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "cloud.example:7233")
-    assert not find_target(Settings(home=tmp_path)).tls
+    assert not find_target(Settings(home=tmp_path)).uses_tls
     monkeypatch.setenv("TEMPORAL_API_KEY", API_KEY)
     keyed = find_target(Settings(home=tmp_path))
-    assert (keyed.tls, keyed.api_key) == (True, True)
+    assert (keyed.uses_tls, keyed.has_api_key) == (True, True)
     monkeypatch.setenv("TEMPORAL_TLS", "false")
-    assert not find_target(Settings(home=tmp_path)).tls
+    assert not find_target(Settings(home=tmp_path)).uses_tls
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def test_a_certificate_that_is_missing_is_named(tmp_path: Path, monkeypatc
 # ---------------------------------------------------------------------------------------------- servers that refuse
 
 
-async def grudged(server: GrudgingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TemporalClient:
+async def grudged(server: RefusingTemporalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TemporalClient:
     """A connection to it, with its key and without TLS."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     monkeypatch.setenv("TEMPORAL_API_KEY", API_KEY)
@@ -123,7 +123,7 @@ async def test_a_wrong_key_is_told_and_not_shown(
     refused: tuple[str, ...], code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
-        running_grudging_server(refused, code) as server,
+        run_refusing_temporal_server(refused, code) as server,
         pytest.raises(Unreachable, match="does not let us into namespace default: check TEMPORAL_API_KEY") as told,
     ):
         await grudged(server, tmp_path, monkeypatch)
@@ -134,7 +134,7 @@ async def test_a_wrong_key_is_told_and_not_shown(
 async def test_attributes_are_known_by_the_namespace_where_the_operators_calls_are_refused(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running_grudging_server(("ListSearchAttributes", "AddSearchAttributes"), code) as server:
+    with run_refusing_temporal_server(("ListSearchAttributes", "AddSearchAttributes"), code) as server:
         server.aliases = {
             "Keyword01": "WaystationSession",
             "Keyword12": "WaystationPhase",
@@ -154,7 +154,7 @@ async def test_attributes_are_known_by_the_namespace_where_the_operators_calls_a
 async def test_a_server_that_does_not_tell_its_attributes_is_unreachable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running_grudging_server(("ListSearchAttributes",), "UNAVAILABLE") as server:
+    with run_refusing_temporal_server(("ListSearchAttributes",), "UNAVAILABLE") as server:
         client = await grudged(server, tmp_path, monkeypatch)
         with pytest.raises(Unreachable, match=r"does not tell its search attributes \(UNAVAILABLE\)"):
             await ensure_search_attributes(client)

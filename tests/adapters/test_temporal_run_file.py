@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from waystation.config.settings import Settings
-from waystation.runtime.temporal.connect import find_target, workflow_link
+from waystation.runtime.temporal.connect import build_workflow_link, find_target
 from waystation.runtime.temporal.run_file import (
     ProcessIdentity,
     RunFile,
@@ -26,7 +26,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def run_of(pid: int) -> RunFile:
-    mark = ProcessIdentity.of(pid)
+    mark = ProcessIdentity.from_pid(pid)
     return RunFile(
         address="127.0.0.1:1",
         namespace="default",
@@ -56,16 +56,16 @@ def test_no_legible_run_file_is_no_run(tmp_path: Path, content: str | None) -> N
 
 def test_a_run_is_alive_until_its_server_has_ended(sleeper: subprocess.Popen[bytes]) -> None:
     run = run_of(sleeper.pid)
-    assert run.alive
+    assert run.is_server_alive
     sleeper.kill()
     sleeper.wait()
-    assert not run.alive
+    assert not run.is_server_alive
 
 
 def test_another_process_with_the_same_pid_is_not_ours(sleeper: subprocess.Popen[bytes]) -> None:
-    mark = ProcessIdentity.of(sleeper.pid)
-    assert mark.find() is not None
-    assert mark.replace(uptime=mark.uptime - 60).find() is None
+    mark = ProcessIdentity.from_pid(sleeper.pid)
+    assert mark.find_process() is not None
+    assert mark.replace(uptime=mark.uptime - 60).find_process() is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sets the clock through what Linux tells of the machine's start")
@@ -73,12 +73,12 @@ def test_another_process_with_the_same_pid_is_not_ours(sleeper: subprocess.Popen
 def test_a_process_is_still_the_same_after_the_clock_was_set(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, seconds: float
 ) -> None:
-    mark, began = ProcessIdentity.of(sleeper.pid), psutil.boot_time()
+    mark, began = ProcessIdentity.from_pid(sleeper.pid), psutil.boot_time()
     created = psutil.Process(sleeper.pid).create_time()
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: began + seconds)
     assert psutil.Process(sleeper.pid).create_time() == pytest.approx(created + seconds)
-    assert mark.find() is not None
-    assert mark == ProcessIdentity.of(sleeper.pid)
+    assert mark.find_process() is not None
+    assert mark == ProcessIdentity.from_pid(sleeper.pid)
 
 
 def test_the_run_file_of_a_later_run_is_not_removed(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
@@ -120,12 +120,12 @@ def test_a_link_leads_to_the_workflow_where_a_ui_is_known(
     path = tmp_path / "run.json"
     write_run_file(path, run_of(sleeper.pid))
     assert (
-        workflow_link(find_target(Settings(home=tmp_path)), "task-1")
+        build_workflow_link(find_target(Settings(home=tmp_path)), "task-1")
         == "http://127.0.0.1:2/namespaces/default/workflows/task-1"
     )
     monkeypatch.setenv("TEMPORAL_ADDRESS", "elsewhere:7233")
-    assert workflow_link(find_target(Settings(home=tmp_path)), "task-1") is None
+    assert build_workflow_link(find_target(Settings(home=tmp_path)), "task-1") is None
     assert (
-        workflow_link(find_target(Settings(home=tmp_path, temporal_ui="https://ui/")), "t")
+        build_workflow_link(find_target(Settings(home=tmp_path, temporal_ui="https://ui/")), "t")
         == "https://ui/namespaces/default/workflows/t"
     )

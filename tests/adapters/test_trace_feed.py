@@ -14,11 +14,11 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from tests.adapters.test_store_events import registered, taken
-from tests.otlp_receiver import Received, Receiver, receiving
-from tests.store_contract.values import charge, intent, question, reply
+from tests.adapters.test_store_events import register_task, take_run_fence
+from tests.otlp_receiver import OtlpReceiver, ReceivedSpan, run_otlp_receiver
+from tests.store_contract.values import make_charge, make_intent, make_question, make_reply
 from waystation.agents.leg import AgentFinished, LegState
-from waystation.agents.redaction import redactor_for
+from waystation.agents.redaction import build_task_redactor
 from waystation.kernel.errors import BadInput, RedactionFailed
 from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.privacy.ports import Redactor
@@ -26,12 +26,12 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.telemetry import (
     SdkSpanBuilder,
     TraceFeed,
+    build_trace_resource,
     create_span_exporter,
     open_tracing_interceptor,
     run_trace_feed,
-    trace_resource,
 )
-from waystation.tasks.spans import span_id_of
+from waystation.tasks.spans import make_span_id
 from waystation.testing import PlainRedactor
 
 PROVIDER = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
@@ -39,8 +39,8 @@ OVER = AgentFinished(standing=LegState.model_validate({"totals": {}}))
 
 
 @pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    with receiving() as opened:
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
+    with run_otlp_receiver() as opened:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", opened.url)
         yield opened
 
@@ -48,36 +48,36 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 def feed_of(
     store: SqlStore, holder: str = "one", redactor: Redactor | None = None, exporter: SpanExporter | None = None
 ) -> TraceFeed:
-    redactor_of = None if redactor is None else partial(redactor_for, redactor, store)
+    redactor_of = None if redactor is None else partial(build_task_redactor, redactor, store)
     return TraceFeed(
-        store, exporter or create_span_exporter(), SdkSpanBuilder(trace_resource()), holder, {}, redactor_of
+        store, exporter or create_span_exporter(), SdkSpanBuilder(build_trace_resource()), holder, {}, redactor_of
     )
 
 
 async def begun(store: SqlStore, name: str = "first") -> str:
-    task = await registered(store, name)
-    await store.admit(task.ref.task_id, "Sky")
+    task = await register_task(store, name)
+    await store.save_task_title(task.ref.task_id, "Sky")
     return task.ref.task_id
 
 
 async def worked(store: SqlStore, name: str = "first", turns: int = 2) -> str:
     """A task whose agent has done a leg of so many turns."""
-    task = await registered(store, name)
-    fence = await taken(store, task)
-    await store.commit_message(fence, 0, question(0))
+    task = await register_task(store, name)
+    fence = await take_run_fence(store, task)
+    await store.commit_message(fence, 0, make_question(0))
     for turn in range(turns):
-        await store.record_intent(fence, intent(f"turn-{turn}"))
-        await store.commit_reply(fence, 2 * turn + 1, reply(turn), charge(f"turn-{turn}"))
-        await store.commit_message(fence, 2 * turn + 2, question(turn + 1))
+        await store.record_intent(fence, make_intent(f"turn-{turn}"))
+        await store.commit_reply(fence, 2 * turn + 1, make_reply(turn), make_charge(f"turn-{turn}"))
+        await store.commit_message(fence, 2 * turn + 2, make_question(turn + 1))
     await store.commit_outcome(fence, 1, OVER)
     return task.ref.task_id
 
 
-def names(spans: Sequence[Received]) -> list[str]:
+def names(spans: Sequence[ReceivedSpan]) -> list[str]:
     return [span.name for span in spans]
 
 
-async def test_what_is_committed_goes_out_once_and_in_order(store: SqlStore, receiver: Receiver) -> None:
+async def test_what_is_committed_goes_out_once_and_in_order(store: SqlStore, receiver: OtlpReceiver) -> None:
     feed = feed_of(store)
     await feed.send()
     await begun(store)
@@ -91,7 +91,7 @@ async def test_what_is_committed_goes_out_once_and_in_order(store: SqlStore, rec
 
 
 async def test_a_crash_between_sending_and_keeping_how_far_sends_the_same_ids_again(
-    store: SqlStore, receiver: Receiver
+    store: SqlStore, receiver: OtlpReceiver
 ) -> None:
     await feed_of(store).send()
     await worked(store)
@@ -101,7 +101,7 @@ async def test_a_crash_between_sending_and_keeping_how_far_sends_the_same_ids_ag
         async def traces_sent(self, place: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             raise LookupError
 
-    crashing.store = Crashed(store.database, store._clock, await store.store_id())  # pyright: ignore[reportPrivateUsage]
+    crashing.store = Crashed(store.database, store._clock, await store.get_store_id())  # pyright: ignore[reportPrivateUsage]
     with suppress(LookupError):
         await crashing.send()
     first = [(span.name, span.span_id) for span in receiver.spans]
@@ -111,7 +111,7 @@ async def test_a_crash_between_sending_and_keeping_how_far_sends_the_same_ids_ag
 
 
 async def test_who_cannot_take_spans_now_gets_them_later(
-    store: SqlStore, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    store: SqlStore, receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Refusing(SpanExporter):
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -143,7 +143,7 @@ def installed(**_: str) -> list[type[Credentials]]:
 
 @pytest.mark.parametrize("provided", [False, True])
 async def test_a_redirect_takes_nothing_and_spans_wait_for_who_does(
-    store: SqlStore, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, *, provided: bool
+    store: SqlStore, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch, *, provided: bool
 ) -> None:
     if provided:
         monkeypatch.setenv(PROVIDER, "ours")
@@ -161,7 +161,7 @@ async def test_a_redirect_takes_nothing_and_spans_wait_for_who_does(
 
 
 async def test_what_is_too_large_for_the_receiver_goes_in_smaller_parts_and_holds_up_no_other_span(
-    store: SqlStore, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    store: SqlStore, receiver: OtlpReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     feed = feed_of(store)
     await feed.send()
@@ -202,9 +202,9 @@ class Doing(ActivityInboundInterceptor):
         """See base class."""
 
 
-async def test_attempts_that_are_too_large_together_go_in_smaller_parts(receiver: Receiver) -> None:
+async def test_attempts_that_are_too_large_together_go_in_smaller_parts(receiver: OtlpReceiver) -> None:
     receiver.most_bytes = 600
-    async with open_tracing_interceptor(trace_resource()) as attempts:
+    async with open_tracing_interceptor(build_trace_resource()) as attempts:
         attempt = attempts.intercept_activity(Doing())
         given = ExecuteActivityInput(fn=len, args=[], executor=None, headers={})
         for _ in range(8):
@@ -213,18 +213,22 @@ async def test_attempts_that_are_too_large_together_go_in_smaller_parts(receiver
     assert len(receiver.raw) > 1
 
 
-async def test_of_two_processes_one_sends_and_the_other_when_it_is_gone(store: SqlStore, receiver: Receiver) -> None:
+async def test_of_two_processes_one_sends_and_the_other_when_it_is_gone(
+    store: SqlStore, receiver: OtlpReceiver
+) -> None:
     one, other = feed_of(store, "one"), feed_of(store, "other")
     await one.send()
     await worked(store)
     await other.send()
     assert not receiver.spans
-    assert await store.hold_traces("one", timedelta(seconds=-1)), "it is killed, and its time passes"
+    assert await store.acquire_trace_lease("one", timedelta(seconds=-1)), "it is killed, and its time passes"
     await other.send()
     assert len(receiver.spans) == 4
 
 
-async def test_what_happened_before_goes_out_only_with_what_happens_next(store: SqlStore, receiver: Receiver) -> None:
+async def test_what_happened_before_goes_out_only_with_what_happens_next(
+    store: SqlStore, receiver: OtlpReceiver
+) -> None:
     going_on = await begun(store)
     await begun(store, "over")
     feed = feed_of(store)
@@ -236,9 +240,9 @@ async def test_what_happened_before_goes_out_only_with_what_happens_next(store: 
     assert {str(span.attributes["waystation.task.id"]) for span in receiver.spans} == {going_on}
 
 
-async def test_a_process_that_stops_sends_what_it_committed_last(store: SqlStore, receiver: Receiver) -> None:
+async def test_a_process_that_stops_sends_what_it_committed_last(store: SqlStore, receiver: OtlpReceiver) -> None:
     async with run_trace_feed(feed_of(store), timedelta(hours=1)):
-        while not await store.hold_traces("one", timedelta(minutes=1)):
+        while not await store.acquire_trace_lease("one", timedelta(minutes=1)):
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)
         await worked(store)
@@ -246,7 +250,7 @@ async def test_a_process_that_stops_sends_what_it_committed_last(store: SqlStore
 
 
 async def test_what_was_said_goes_out_where_it_is_asked_for_and_redacted_alone(
-    store: SqlStore, receiver: Receiver
+    store: SqlStore, receiver: OtlpReceiver
 ) -> None:
     await feed_of(store).send()
     await worked(store)
@@ -263,7 +267,7 @@ class Helpless(PlainRedactor):
         raise RedactionFailed("it does not answer")
 
 
-async def test_what_cannot_be_redacted_stays_here_and_holds_up_no_span(store: SqlStore, receiver: Receiver) -> None:
+async def test_what_cannot_be_redacted_stays_here_and_holds_up_no_span(store: SqlStore, receiver: OtlpReceiver) -> None:
     await feed_of(store).send()
     await worked(store)
     await feed_of(store, redactor=Helpless({})).send()
@@ -274,7 +278,7 @@ async def test_what_cannot_be_redacted_stays_here_and_holds_up_no_span(store: Sq
 
 
 async def test_a_trace_is_sampled_whole_by_the_standard_variables(
-    store: SqlStore, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    store: SqlStore, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
@@ -286,4 +290,4 @@ async def test_a_trace_is_sampled_whole_by_the_standard_variables(
     assert 0 < len(sent) < len(tasks)
     assert len(receiver.spans) == 4 * len(sent)
     assert receiver.spans[0].resource["service.name"] == "harbour"
-    assert {span.span_id for span in receiver.spans if not span.parent} == {span_id_of(task) for task in sent}
+    assert {span.span_id for span in receiver.spans if not span.parent} == {make_span_id(task) for task in sent}

@@ -11,7 +11,7 @@ from tests.store_contract.values import NOON
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, restore_text_from_vault
 from waystation.kernel.errors import RedactionFailed, WrongKey
 from waystation.privacy.keys import AesGcmCipher
-from waystation.privacy.policy import TRUSTED_FOR, TextDestination, VaultEntry
+from waystation.privacy.policy import VAULT_CACHE_LIFETIME, TextDestination, VaultEntry
 from waystation.privacy.vault_repository import SqlVault
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing import PlainRedactor
@@ -38,7 +38,7 @@ class Hands:
 
 @pytest.fixture
 def vault(store: SqlStore) -> SqlVault:
-    return store.vault(AesGcmCipher(KEY, "vault"))
+    return store.build_vault(AesGcmCipher(KEY, "vault"))
 
 
 def keeping(vault: SqlVault, values: Iterable[str] = (ADA, BOB, CLEO), clock: Hands | None = None) -> TextRedactor:
@@ -79,39 +79,39 @@ async def test_values_of_one_placeholder_are_told_apart_by_more_digits_and_stay_
 async def test_of_one_value_in_two_spellings_the_first_is_kept(vault: SqlVault) -> None:
     redactor = keeping(vault, (ADA, ADA.upper()))
     assert await redacted(redactor, ADA) == await redacted(redactor, ADA.upper()) == SAME
-    assert await vault.originals("t", [SAME]) == {SAME: ADA}
+    assert await vault.load_originals("t", [SAME]) == {SAME: ADA}
 
 
 async def test_the_vault_takes_more_originals_than_a_statement_has_parameters(vault: SqlVault) -> None:
     many = [original(f"person {number}", f"<PERSON_{number:012x}>") for number in range(2_100)]
-    assert await vault.keep("t", many) == frozenset()
-    assert await vault.keep("t", [*many, original("someone else", many[0].placeholder)]) == {
+    assert await vault.store_originals("t", many) == frozenset()
+    assert await vault.store_originals("t", [*many, original("someone else", many[0].placeholder)]) == {
         few_bits("", "", "someone else")
     }
-    kept = await vault.originals("t", [one.placeholder for one in many])
+    kept = await vault.load_originals("t", [one.placeholder for one in many])
     assert kept == {one.placeholder: one.text for one in many}
 
 
 async def test_another_key_opens_nothing_but_keeps_its_own(store: SqlStore, vault: SqlVault) -> None:
-    other = store.vault(AesGcmCipher(OTHER_KEY, "vault"))
-    await vault.keep("t", [original(ADA)])
+    other = store.build_vault(AesGcmCipher(OTHER_KEY, "vault"))
+    await vault.store_originals("t", [original(ADA)])
     with pytest.raises(WrongKey):
-        await other.originals("t", [SAME])
+        await other.load_originals("t", [SAME])
     theirs = original(BOB, "<PERSON_111111111111>")
-    assert await other.keep("t", [theirs]) == frozenset()
-    assert await other.originals("t", [theirs.placeholder]) == {theirs.placeholder: BOB}
+    assert await other.store_originals("t", [theirs]) == frozenset()
+    assert await other.load_originals("t", [theirs.placeholder]) == {theirs.placeholder: BOB}
 
 
 @pytest.mark.parametrize("moved", ["tenant", "placeholder"])
 async def test_an_original_that_was_moved_to_another_row_does_not_open(
     store: SqlStore, vault: SqlVault, moved: str
 ) -> None:
-    await vault.keep("t", [original(ADA)])
+    await vault.store_originals("t", [original(ADA)])
     there = {"tenant": "t", "placeholder": SAME} | {moved: "elsewhere"}
     async with store.database.write() as connection:
         await connection.exec_driver_sql(f"UPDATE vault SET {moved} = 'elsewhere'")
     with pytest.raises(WrongKey):
-        await vault.originals(there["tenant"], [there["placeholder"]])
+        await vault.load_originals(there["tenant"], [there["placeholder"]])
 
 
 @pytest.fixture
@@ -139,20 +139,20 @@ async def test_a_value_that_comes_again_costs_no_look_until_it_may_have_been_for
     await redacted(redactor, ADA)
     async with store.database.write() as connection:
         await connection.exec_driver_sql("DELETE FROM vault")
-    hands.now += TRUSTED_FOR - timedelta(seconds=1)
+    hands.now += VAULT_CACHE_LIFETIME - timedelta(seconds=1)
     await redacted(redactor, ADA)
-    assert await vault.originals("t", [SAME]) == {}
+    assert await vault.load_originals("t", [SAME]) == {}
     hands.now += timedelta(seconds=1)
     await redacted(redactor, ADA)
-    assert await vault.originals("t", [SAME]) == {SAME: ADA}
+    assert await vault.load_originals("t", [SAME]) == {SAME: ADA}
 
 
 async def test_what_is_dropped_is_gone_for_its_tenant_alone(vault: SqlVault) -> None:
     one = VaultEntry(type="PERSON", placeholder="<PERSON_aaaaaaaaaaaa>", fingerprint="f", text="Ada")
     other = one.replace(placeholder="<PERSON_bbbbbbbbbbbb>", text="Bob")
-    await vault.keep("pilots", [one, other])
-    await vault.keep("others", [one])
-    assert await vault.everything("pilots") == {one.placeholder: "Ada", other.placeholder: "Bob"}
-    assert await vault.drop("pilots", [one.placeholder, "<PERSON_cccccccccccc>"]) == 1
-    assert await vault.everything("pilots") == {other.placeholder: "Bob"}
-    assert await vault.everything("others") == {one.placeholder: "Ada"}
+    await vault.store_originals("pilots", [one, other])
+    await vault.store_originals("others", [one])
+    assert await vault.load_all_originals("pilots") == {one.placeholder: "Ada", other.placeholder: "Bob"}
+    assert await vault.delete_originals("pilots", [one.placeholder, "<PERSON_cccccccccccc>"]) == 1
+    assert await vault.load_all_originals("pilots") == {other.placeholder: "Bob"}
+    assert await vault.load_all_originals("others") == {one.placeholder: "Ada"}

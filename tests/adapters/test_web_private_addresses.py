@@ -2,8 +2,16 @@ from ipaddress import ip_address
 
 import pytest
 
-from tests.web_site import HERE, WITHIN, Names, answering, fetching, leading_to, running_site
-from waystation.documents.readers.reader import BytesReader
+from tests.web_site import (
+    ALLOWED_ADDRESS,
+    FORBIDDEN_ADDRESS,
+    FakeResolver,
+    open_fetcher,
+    redirect_to,
+    respond_with,
+    run_site,
+)
+from waystation.documents.readers.reader import SubprocessPageReader
 from waystation.documents.web import NonPublicAddressError, PublicSocketFactory, is_public
 from waystation.documents.web_pages import DomainPolicy
 from waystation.kernel.errors import WebFetchRejectedError
@@ -24,8 +32,8 @@ EVERY_SITE = DomainPolicy(allow=("*",))
         *("http://[64:ff9b::10.0.0.1]/", "http://[2002:a00:1::]/", "http://[2001:0:a00:1::]/"),
     ],
 )
-async def test_no_address_within_is_connected_to(page_reader: BytesReader, url: str) -> None:
-    async with fetching(page_reader, reachable=()) as web_pages:
+async def test_no_address_within_is_connected_to(page_reader: SubprocessPageReader, url: str) -> None:
+    async with open_fetcher(page_reader, reachable=()) as web_pages:
         with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
             await web_pages.fetch(url)
 
@@ -44,38 +52,44 @@ def test_what_stands_for_a_private_address_is_private() -> None:
     assert not is_public(ip_address("64:ff9b::808:808"))
 
 
-async def test_a_redirect_to_an_address_within_is_not_followed(page_reader: BytesReader) -> None:
-    async with running_site({"/": answering("secret")}, WITHIN) as inner:
-        pages = {"/": leading_to(inner.url("/", WITHIN)), "/metadata": leading_to("http://169.254.169.254/latest/")}
-        async with running_site(pages) as outer, fetching(page_reader, domains=EVERY_SITE) as web_pages:
+async def test_a_redirect_to_an_address_within_is_not_followed(page_reader: SubprocessPageReader) -> None:
+    async with run_site({"/": respond_with("secret")}, FORBIDDEN_ADDRESS) as inner:
+        pages = {
+            "/": redirect_to(inner.url("/", FORBIDDEN_ADDRESS)),
+            "/metadata": redirect_to("http://169.254.169.254/latest/"),
+        }
+        async with run_site(pages) as outer, open_fetcher(page_reader, domains=EVERY_SITE) as web_pages:
             for path in pages:
                 with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
                     await web_pages.fetch(outer.url(path))
         assert inner.visits == []
 
 
-async def test_rules_of_a_site_lead_to_no_address_within(page_reader: BytesReader) -> None:
-    async with running_site({"/robots.txt": answering("")}, WITHIN) as inner:
-        pages = {"/robots.txt": leading_to(inner.url("/robots.txt", WITHIN)), "/": answering("text")}
-        async with running_site(pages) as outer, fetching(page_reader, domains=EVERY_SITE) as web_pages:
+async def test_rules_of_a_site_lead_to_no_address_within(page_reader: SubprocessPageReader) -> None:
+    async with run_site({"/robots.txt": respond_with("")}, FORBIDDEN_ADDRESS) as inner:
+        pages = {"/robots.txt": redirect_to(inner.url("/robots.txt", FORBIDDEN_ADDRESS)), "/": respond_with("text")}
+        async with run_site(pages) as outer, open_fetcher(page_reader, domains=EVERY_SITE) as web_pages:
             with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
                 await web_pages.fetch(outer.url("/"))
         assert inner.visits == []
 
 
-async def test_a_name_of_an_address_within_is_refused(page_reader: BytesReader) -> None:
-    async with running_site({"/": answering("secret")}, WITHIN) as inner:
-        async with fetching(page_reader, Names(inner_example=[WITHIN])) as web_pages:
+async def test_a_name_of_an_address_within_is_refused(page_reader: SubprocessPageReader) -> None:
+    async with run_site({"/": respond_with("secret")}, FORBIDDEN_ADDRESS) as inner:
+        async with open_fetcher(page_reader, FakeResolver(inner_example=[FORBIDDEN_ADDRESS])) as web_pages:
             with pytest.raises(WebFetchRejectedError, match=f"^inner.example {NOT_PUBLIC}"):
                 await web_pages.fetch(inner.url("/", "inner.example"))
         assert inner.visits == []
 
 
-async def test_a_name_that_resolves_anew_to_an_address_within_leads_nowhere(page_reader: BytesReader) -> None:
-    names = Names(rebound_example=[HERE, WITHIN])
-    closing = {"/": answering("text", Connection="close"), "/robots.txt": answering("", Connection="close")}
-    async with running_site(closing) as outer, running_site({"/": answering("secret")}, WITHIN, outer.port) as inner:
-        async with fetching(page_reader, names) as web_pages:
+async def test_a_name_that_resolves_anew_to_an_address_within_leads_nowhere(page_reader: SubprocessPageReader) -> None:
+    names = FakeResolver(rebound_example=[ALLOWED_ADDRESS, FORBIDDEN_ADDRESS])
+    closing = {"/": respond_with("text", Connection="close"), "/robots.txt": respond_with("", Connection="close")}
+    async with (
+        run_site(closing) as outer,
+        run_site({"/": respond_with("secret")}, FORBIDDEN_ADDRESS, outer.port) as inner,
+    ):
+        async with open_fetcher(page_reader, names) as web_pages:
             with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
                 await web_pages.fetch(outer.url("/", "rebound.example"))
         assert names.asked == ["rebound.example"] * 2
@@ -83,19 +97,23 @@ async def test_a_name_that_resolves_anew_to_an_address_within_leads_nowhere(page
         assert inner.visits == []
 
 
-async def test_a_redirect_to_another_site_is_followed_only_where_that_is_allowed(page_reader: BytesReader) -> None:
-    names = Names(one_example=[HERE], www_one_example=[HERE], two_example=[HERE])
-    async with running_site({"/end": answering("there")}) as end:
+async def test_a_redirect_to_another_site_is_followed_only_where_that_is_allowed(
+    page_reader: SubprocessPageReader,
+) -> None:
+    names = FakeResolver(
+        one_example=[ALLOWED_ADDRESS], www_one_example=[ALLOWED_ADDRESS], two_example=[ALLOWED_ADDRESS]
+    )
+    async with run_site({"/end": respond_with("there")}) as end:
         pages = {
-            "/www": leading_to(end.url("/end", "www.one.example")),
-            "/": leading_to(end.url("/end", "two.example")),
+            "/www": redirect_to(end.url("/end", "www.one.example")),
+            "/": redirect_to(end.url("/end", "two.example")),
         }
-        async with running_site(pages) as site:
-            async with fetching(page_reader, names, domains=DomainPolicy(allow=("one.example",))) as web_pages:
+        async with run_site(pages) as site:
+            async with open_fetcher(page_reader, names, domains=DomainPolicy(allow=("one.example",))) as web_pages:
                 assert (await web_pages.fetch(site.url("/www", "one.example"))).text == "there"
                 with pytest.raises(WebFetchRejectedError) as refused:
                     await web_pages.fetch(site.url("/", "one.example"))
             assert refused.value.cause == "one.example redirects to another site"
             assert refused.value.next_step == f"If it is wanted, fetch {end.url('/end', 'two.example')} itself."
-            async with fetching(page_reader, names, domains=DomainPolicy(allow=("two.example",))) as web_pages:
+            async with open_fetcher(page_reader, names, domains=DomainPolicy(allow=("two.example",))) as web_pages:
                 assert (await web_pages.fetch(site.url("/", "one.example"))).text == "there"

@@ -8,12 +8,19 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import SecretStr
 
-from tests.ports import free_port
-from tests.unit.notice_values import ASKED
-from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, payload, running_webhook
+from tests.ports import find_free_port
+from tests.unit.notice_values import REQUEST_NOTICE
+from tests.webhook_server import (
+    NO_RESPONSE,
+    SECRET,
+    WebhookResponse,
+    WebhookServer,
+    parse_event_payload,
+    run_webhook_server,
+)
 from waystation.kernel.errors import WebhookRejectedError, WebhookUnavailable
-from waystation.runtime.hooks import LONGEST_WAIT, Webhook
-from waystation.tasks.notices import text
+from waystation.runtime.hooks import LONGEST_WAIT, WebhookNotifier
+from waystation.tasks.notices import render_mrkdwn
 from waystation.tasks.ports import Notifier
 from waystation.testing import RecordingNotifier
 
@@ -21,53 +28,53 @@ DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
 
 
 @asynccontextmanager
-async def webhook_to(server: WebhookServer, patience_s: float = 10.0) -> AsyncGenerator[Webhook]:
-    async with aclosing(Webhook(SecretStr(server.url), patience_s)) as webhook:
+async def webhook_to(server: WebhookServer, patience_s: float = 10.0) -> AsyncGenerator[WebhookNotifier]:
+    async with aclosing(WebhookNotifier(SecretStr(server.url), patience_s)) as webhook:
         yield webhook
 
 
 async def test_a_notice_is_posted_as_text_for_people_and_metadata_for_programs() -> None:
-    async with running_webhook() as server, webhook_to(server) as webhook:
-        await webhook.send(ASKED, "http://ui")
-    (body,) = server.taken
+    async with run_webhook_server() as server, webhook_to(server) as webhook:
+        await webhook.send(REQUEST_NOTICE, "http://ui")
+    (body,) = server.accepted_bodies
     assert server.paths == {f"/services/{SECRET}"}
     assert sorted(body) == ["metadata", "text"]
-    assert body["text"] == text(ASKED, "http://ui")
+    assert body["text"] == render_mrkdwn(REQUEST_NOTICE, "http://ui")
     assert isinstance(body["metadata"], dict)
     assert body["metadata"]["event_type"] == "waystation_budget_asked"
-    assert payload(body)["delivery_id"] == ASKED.delivery_id
+    assert parse_event_payload(body)["delivery_id"] == REQUEST_NOTICE.delivery_id
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
 async def test_every_success_is_a_delivery(status: int) -> None:
-    async with running_webhook(Answer(status)) as server, webhook_to(server) as webhook:
-        await webhook.send(ASKED, None)
+    async with run_webhook_server(WebhookResponse(status)) as server, webhook_to(server) as webhook:
+        await webhook.send(REQUEST_NOTICE, None)
     assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 599])
 async def test_what_may_pass_is_worth_another_attempt_and_the_next_one_delivers(status: int) -> None:
-    async with running_webhook(Answer(status), Answer()) as server, webhook_to(server) as webhook:
+    async with run_webhook_server(WebhookResponse(status), WebhookResponse()) as server, webhook_to(server) as webhook:
         with pytest.raises(WebhookUnavailable, match=rf"^the webhook at 127\.0\.0\.1 answered {status}$"):
-            await webhook.send(ASKED, None)
-        await webhook.send(ASKED, None)
-    assert [payload(body)["delivery_id"] for _, body in server.asked] == [ASKED.delivery_id] * 2
-    assert len(server.taken) == 1
+            await webhook.send(REQUEST_NOTICE, None)
+        await webhook.send(REQUEST_NOTICE, None)
+    assert [parse_event_payload(body)["delivery_id"] for _, body in server.asked] == [REQUEST_NOTICE.delivery_id] * 2
+    assert len(server.accepted_bodies) == 1
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
 async def test_a_refusal_is_final_and_says_what_to_check(status: int) -> None:
-    async with running_webhook(Answer(status)) as server, webhook_to(server) as webhook:
+    async with run_webhook_server(WebhookResponse(status)) as server, webhook_to(server) as webhook:
         with pytest.raises(WebhookRejectedError, match=f"answered {status}, which is final: check WAYSTATION_WEBHOOK"):
-            await webhook.send(ASKED, None)
+            await webhook.send(REQUEST_NOTICE, None)
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    async with running_webhook() as elsewhere:
-        redirect = Answer(307, {"Location": elsewhere.url})
-        async with running_webhook(redirect) as server, webhook_to(server) as webhook:
+    async with run_webhook_server() as elsewhere:
+        redirect = WebhookResponse(307, {"Location": elsewhere.url})
+        async with run_webhook_server(redirect) as server, webhook_to(server) as webhook:
             with pytest.raises(WebhookRejectedError, match="answered 307, a redirect, which is not followed"):
-                await webhook.send(ASKED, None)
+                await webhook.send(REQUEST_NOTICE, None)
     assert elsewhere.asked == []
 
 
@@ -85,38 +92,45 @@ async def test_a_redirect_is_not_followed() -> None:
     ],
 )
 async def test_the_delay_that_the_server_names_comes_along(headers: dict[str, str], seconds: float | None) -> None:
-    async with running_webhook(Answer(429, headers)) as server, webhook_to(server) as webhook:
+    async with run_webhook_server(WebhookResponse(429, headers)) as server, webhook_to(server) as webhook:
         with pytest.raises(WebhookUnavailable) as refused:
-            await webhook.send(ASKED, None)
+            await webhook.send(REQUEST_NOTICE, None)
     assert refused.value.retry_after == seconds
 
 
 async def test_a_server_that_hangs_is_given_up() -> None:
-    async with running_webhook(HANG) as server, webhook_to(server, patience_s=2) as webhook:
+    async with run_webhook_server(NO_RESPONSE) as server, webhook_to(server, patience_s=2) as webhook:
         with pytest.raises(WebhookUnavailable, match=r"the webhook at 127\.0\.0\.1 did not answer within 2 s"):
-            await webhook.send(ASKED, None)
+            await webhook.send(REQUEST_NOTICE, None)
     assert len(server.asked) == 1
 
 
 async def test_a_refused_connection_is_worth_another_attempt() -> None:
-    nowhere = WebhookServer([], f"http://127.0.0.1:{free_port()}/services/{SECRET}")
+    nowhere = WebhookServer([], f"http://127.0.0.1:{find_free_port()}/services/{SECRET}")
     async with webhook_to(nowhere) as webhook:
         with pytest.raises(WebhookUnavailable) as failed:
-            await webhook.send(ASKED, None)
+            await webhook.send(REQUEST_NOTICE, None)
     assert str(failed.value) == snapshot("the connection to the webhook at 127.0.0.1 failed: nothing listens there")
 
 
 @pytest.mark.parametrize(
-    "answers", [(Answer(),), (Answer(404),), (Answer(500),), (Answer(302, {"Location": "/"}),), (HANG,)]
+    "answers",
+    [
+        (WebhookResponse(),),
+        (WebhookResponse(404),),
+        (WebhookResponse(500),),
+        (WebhookResponse(302, {"Location": "/"}),),
+        (NO_RESPONSE,),
+    ],
 )
 async def test_the_secret_path_is_in_no_log_and_no_error(
-    answers: tuple[Answer, ...], caplog: pytest.LogCaptureFixture
+    answers: tuple[WebhookResponse, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     said = ""
-    async with running_webhook(*answers) as server, webhook_to(server, patience_s=0.2) as webhook:
+    async with run_webhook_server(*answers) as server, webhook_to(server, patience_s=0.2) as webhook:
         try:
-            await webhook.send(ASKED, None)
+            await webhook.send(REQUEST_NOTICE, None)
         except (WebhookRejectedError, WebhookUnavailable) as error:
             said = f"{error}{error.__cause__}{error.__suppress_context__ or error.__context__}"
         said += repr(webhook)
@@ -128,7 +142,7 @@ async def test_the_secret_path_is_in_no_log_and_no_error(
 
 async def test_other_requests_are_logged_as_ever_also_after_it_was_closed() -> None:
     before = list(logging.getLogger("httpx2").filters)
-    async with running_webhook() as server, webhook_to(server):
+    async with run_webhook_server() as server, webhook_to(server):
         (keeps_the_secret,) = [each for each in logging.getLogger("httpx2").filters if each not in before]
         assert callable(keeps_the_secret)
         other = logging.LogRecord("httpx2", logging.INFO, "", 1, "HTTP Request: POST http://other", (), None)
@@ -141,18 +155,18 @@ async def test_other_requests_are_logged_as_ever_also_after_it_was_closed() -> N
 
 @asynccontextmanager
 async def real(up: bool) -> AsyncGenerator[tuple[Notifier, WebhookServer]]:
-    async with running_webhook(Answer(200 if up else 503)) as server, webhook_to(server) as webhook:
+    async with run_webhook_server(WebhookResponse(200 if up else 503)) as server, webhook_to(server) as webhook:
         yield webhook, server
 
 
 async def test_real_and_double_deliver_or_say_that_it_is_worth_another_attempt() -> None:
     double = RecordingNotifier()
     async with real(up=True) as (webhook, server):
-        await webhook.send(ASKED, None)
-        await double.send(ASKED, None)
-    assert (len(server.taken), double.sent) == (1, [(ASKED, None)])
+        await webhook.send(REQUEST_NOTICE, None)
+        await double.send(REQUEST_NOTICE, None)
+    assert (len(server.accepted_bodies), double.sent) == (1, [(REQUEST_NOTICE, None)])
     double.failing = True
     async with real(up=False) as (webhook, _):
         for notifier in (webhook, double):
             with pytest.raises(WebhookUnavailable):
-                await notifier.send(ASKED, None)
+                await notifier.send(REQUEST_NOTICE, None)

@@ -12,13 +12,13 @@ from pydantic import JsonValue
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from tests.adapters.stand_ins import StandInSession
-from tests.ports import free_port
-from tests.running import dev_server, opened_store
+from tests.adapters.stand_ins import StubSessionWorkflow
+from tests.ports import find_free_port
+from tests.running import open_store, start_dev_server
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing import ListMemory
-from workers.health import Health, run_health_server
+from workers.health import HealthCheck, run_health_server
 from workers.wiring import run_workers
 
 
@@ -49,8 +49,8 @@ class Served:
 
 @asynccontextmanager
 async def serving(client: Client, store: SqlStore, *workers: Worker) -> AsyncGenerator[Served]:
-    port, memory = free_port(), ListMemory()
-    async with run_health_server(f"127.0.0.1:{port}", Health(client, store, memory, workers)):
+    port, memory = find_free_port(), ListMemory()
+    async with run_health_server(f"127.0.0.1:{port}", HealthCheck(client, store, memory, workers)):
         yield Served(port, store, memory, workers)
 
 
@@ -59,10 +59,10 @@ async def served(temporal_client: Client, tmp_path: Path) -> AsyncGenerator[Serv
     worker = Worker(
         temporal_client,
         task_queue="health",
-        workflows=[StandInSession],
+        workflows=[StubSessionWorkflow],
         workflow_runner=UnsandboxedWorkflowRunner(),
     )
-    async with opened_store(tmp_path) as store, serving(temporal_client, store, worker) as served:
+    async with open_store(tmp_path) as store, serving(temporal_client, store, worker) as served:
         yield served
 
 
@@ -90,8 +90,8 @@ async def test_without_its_store_a_worker_is_not_ready(served: Served, tmp_path:
 
 
 async def test_without_its_server_a_worker_is_not_ready(tmp_path: Path) -> None:
-    async with opened_store(tmp_path) as store:
-        async with dev_server() as gone:
+    async with open_store(tmp_path) as store:
+        async with start_dev_server() as gone:
             pass
         async with serving(gone, store) as health:
             assert await health.missing() == (503, {"temporal"})
@@ -100,5 +100,5 @@ async def test_without_its_server_a_worker_is_not_ready(tmp_path: Path) -> None:
 async def test_a_port_that_is_taken_names_the_setting(served: Served, temporal_client: Client) -> None:
     address = f"127.0.0.1:{served.port}"
     with pytest.raises(BadInput, match=f"WAYSTATION_HEALTH_ADDRESS is '{address}', where nothing can listen"):
-        async with run_health_server(address, Health(temporal_client, served.store, served.memory, [])):
+        async with run_health_server(address, HealthCheck(temporal_client, served.store, served.memory, [])):
             pass

@@ -14,19 +14,33 @@ import pytest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfigProfile
 
-from tests.crew import CREW_PLAN, ROOMY, Call, Crew, terms, tight
-from tests.ports import free_port
+from tests.crew import (
+    LARGE_WINDOW_CONFIG,
+    SCRIPTED_PLAN,
+    ModelCall,
+    ScriptedTaskModel,
+    make_task_config,
+    make_tight_budget_config,
+)
+from tests.ports import find_free_port
 from tests.prices import PRICES
-from tests.running import Counter, dev_server, opened_parts, request, until, working
+from tests.running import (
+    TaskSubmitter,
+    make_task_request,
+    open_activity_deps,
+    run_all_workers,
+    start_dev_server,
+    wait_until,
+)
 from waystation.budgets.budget import RunUsage
-from waystation.context.outcome import CompactionOutcome, Status
+from waystation.context.outcome import CompactionOutcome, CompactionStatus
 from waystation.kernel.errors import BadInput, ModelUnavailable, StoreError
 from waystation.planning.plan import PLANNING_ID
 from waystation.privacy.policy import TextDestination
-from waystation.runtime.temporal.connect import Target
+from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.runtime.temporal.metrics import TemporalMeter, create_prometheus_runtime
 from waystation.runtime.temporal.tasks import TemporalTaskClient
-from waystation.tasks.task import TaskPhase, task_id_of
+from waystation.tasks.task import TaskPhase, make_task_id
 from waystation.testing import PlainRedactor, RecordingMeter
 from workers.health import Gauge, run_gauge_sampler
 from workers.parts import ActivityDeps
@@ -38,7 +52,7 @@ PRICED = "claude-sonnet-5-5"
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "waystation.json"
 COMPACTED = CompactionOutcome(
     compaction_id="4711",
-    status=Status.COMPRESSED,
+    status=CompactionStatus.COMPRESSED,
     strategy="window",
     tokens_before=9_000,
     tokens_after=2_000,
@@ -60,7 +74,7 @@ class Scraped:
     """An endpoint of its own, and what it shows."""
 
     def __init__(self) -> None:
-        self.port = free_port()
+        self.port = find_free_port()
         self.runtime = create_prometheus_runtime("127.0.0.1", self.port)
         self.meter = TemporalMeter(self.runtime.metric_meter)
         self.samples: list[Sample] = []
@@ -81,40 +95,43 @@ class Scraped:
         return sum(one.value for one in self.samples if one.name == name and labels.items() <= one.labels.items())
 
 
-TASK_ID = task_id_of(request())
+TASK_ID = make_task_id(make_task_request())
 
 
 async def charged(parts: ActivityDeps) -> tuple[RunUsage, list[RunUsage]]:
     """What the store says that planning and the agents have cost."""
     totals = [
-        await parts.store.totals(f"{TASK_ID}/{step}") for step in (PLANNING_ID, *(step.id for step in CREW_PLAN.steps))
+        await parts.store.get_run_usage(f"{TASK_ID}/{step}")
+        for step in (PLANNING_ID, *(step.id for step in SCRIPTED_PLAN.steps))
     ]
     return totals[0], totals[1:]
 
 
 @asynccontextmanager
-async def at_work(folder: Path, crew: Crew, scraped: Scraped) -> AsyncGenerator[tuple[Counter, ActivityDeps]]:
+async def at_work(
+    folder: Path, crew: ScriptedTaskModel, scraped: Scraped
+) -> AsyncGenerator[tuple[TaskSubmitter, ActivityDeps]]:
     async with (
-        dev_server() as server,
-        opened_parts(folder, PlainRedactor({}), crew, scraped.meter) as parts,
-        working(server, parts),
+        start_dev_server() as server,
+        open_activity_deps(folder, PlainRedactor({}), crew, scraped.meter) as parts,
+        run_all_workers(server, parts),
     ):
-        yield Counter(server, parts.store), parts
+        yield TaskSubmitter(server, parts.store), parts
 
 
 async def test_what_is_scraped_after_a_task_is_what_the_store_has_charged(tmp_path: Path) -> None:
     scraped, refused = Scraped(), asyncio.Event()
 
-    async def busy_once(call: Call) -> None:
-        if call == Call("tides", 2) and not refused.is_set():
+    async def busy_once(call: ModelCall) -> None:
+        if call == ModelCall("tides", 2) and not refused.is_set():
             refused.set()
             raise ModelUnavailable("busy", retry_after=0.01, possibly_billed=False)
 
-    crew = Crew(before=busy_once)
-    priced = terms().replace(agent=ROOMY.replace(model=PRICED, prices=PRICES))
+    crew = ScriptedTaskModel(before=busy_once)
+    priced = make_task_config().replace(agent=LARGE_WINDOW_CONFIG.replace(model=PRICED, prices=PRICES))
     async with at_work(tmp_path, crew, scraped) as (counter, parts):
         await counter.submit(under=priced)
-        assert (await counter.task().result()).phase is TaskPhase.DONE
+        assert (await counter.get_task_handle().result()).phase is TaskPhase.DONE
         planning, agents = await charged(parts)
     text = await scraped.scrape()
     for kind in ("input", "cache_write", "cache_read", "output"):
@@ -137,17 +154,20 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
     assert len([name for name in names if name.startswith("waystation_")]) == 11, "all of ours"
 
     scraped = Scraped()
-    priced = terms().replace(agent=ROOMY.replace(model=PRICED, prices=PRICES))
-    async with dev_server() as server, opened_parts(tmp_path, PlainRedactor({}), Crew(), scraped.meter) as parts:
+    priced = make_task_config().replace(agent=LARGE_WINDOW_CONFIG.replace(model=PRICED, prices=PRICES))
+    async with (
+        start_dev_server() as server,
+        open_activity_deps(tmp_path, PlainRedactor({}), ScriptedTaskModel(), scraped.meter) as parts,
+    ):
         address = server.service_client.config.target_host
         client = await Client.connect(address, data_converter=server.data_converter, runtime=scraped.runtime)
-        async with working(client, parts):
-            counter = Counter(client, parts.store)
+        async with run_all_workers(client, parts):
+            counter = TaskSubmitter(client, parts.store)
             await counter.submit(under=priced)
-            await counter.task().result()
-        scraped.meter.compacted(COMPACTED)
-        scraped.meter.redacted(TextDestination.SUMMARY, 5)
-        scraped.meter.passages_waiting(12)
+            await counter.get_task_handle().result()
+        scraped.meter.record_compaction(COMPACTED)
+        scraped.meter.record_redactions(TextDestination.SUMMARY, 5)
+        scraped.meter.set_pending_passages(12)
         scraped.meter.set_paused_tasks(2)
         scraped.meter.record_sampling_failure("paused_tasks")
         shown = {line.partition("{")[0].partition(" ")[0] for line in (await scraped.scrape()).splitlines()}
@@ -156,25 +176,25 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
 
 
 async def test_a_paused_task_is_counted_while_it_waits(tmp_path: Path) -> None:
-    async with at_work(tmp_path, Crew(), Scraped()) as (counter, _):
+    async with at_work(tmp_path, ScriptedTaskModel(), Scraped()) as (counter, _):
         address = counter.client.service_client.config.target_host
-        tasks = TemporalTaskClient(counter.client, Target(ClientConfigProfile(address=address), None))
+        tasks = TemporalTaskClient(counter.client, TemporalTarget(ClientConfigProfile(address=address), None))
         assert await tasks.count_waiting_tasks() == 0
-        await counter.submit(under=tight())
+        await counter.submit(under=make_tight_budget_config())
 
         async def counted() -> bool:
             return await tasks.count_waiting_tasks() == 1
 
-        await until(counted)
-        await counter.task().terminate()
+        await wait_until(counted)
+        await counter.get_task_handle().terminate()
 
 
 async def test_what_else_is_counted_carries_no_ids() -> None:
     scraped = Scraped()
-    scraped.meter.compacted(COMPACTED)
-    scraped.meter.compacted(COMPACTED.replace(status=Status.CANNOT_FIT))
-    scraped.meter.redacted(TextDestination.SUMMARY, 5)
-    scraped.meter.passages_waiting(12)
+    scraped.meter.record_compaction(COMPACTED)
+    scraped.meter.record_compaction(COMPACTED.replace(status=CompactionStatus.CANNOT_FIT))
+    scraped.meter.record_redactions(TextDestination.SUMMARY, 5)
+    scraped.meter.set_pending_passages(12)
     scraped.meter.set_paused_tasks(2)
     scraped.meter.set_paused_tasks(1)
     scraped.meter.record_sampling_failure("paused_tasks")
@@ -204,7 +224,7 @@ async def test_a_gauge_that_cannot_be_read_is_counted_and_read_again() -> None:
             read_all.set()
         return answer
 
-    gauge = Gauge("outbox_passages", read, meter.passages_waiting)
+    gauge = Gauge("outbox_passages", read, meter.set_pending_passages)
     async with run_gauge_sampler((gauge,), meter, timedelta(milliseconds=1)):
         await read_all.wait()
     assert meter.missed == {"outbox_passages": 1}

@@ -18,10 +18,10 @@ from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES
 from waystation.memory.embedders.local import NoEmbedder
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.temporal.connect import Target
+from waystation.runtime.temporal.connect import TemporalTarget
 from workers.memory import open_memory
 from workers.queues import build_worker_tuning, select_served_queues
-from workers.wiring import running_workers
+from workers.wiring import run_configured_workers
 
 SERVER = "http://127.0.0.1:9"
 SERVES_WORKFLOWS = """
@@ -120,7 +120,7 @@ def test_both_entry_points_refuse_a_queue_that_is_none(command: tuple[str, ...],
 
 
 async def test_a_process_that_cannot_start_leaves_no_claim_on_the_key_of_its_store(
-    temporal_server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    temporal_server: TemporalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
     with socket.socket() as taken:
@@ -128,7 +128,7 @@ async def test_a_process_that_cannot_start_leaves_no_claim_on_the_key_of_its_sto
         taken.listen()
         settings = Settings(home=tmp_path, health_address=f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(BadInput, match="WAYSTATION_HEALTH_ADDRESS"):
-            async with running_workers(settings):
+            async with run_configured_workers(settings):
                 pass
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
         assert await store.claim_key("another")
@@ -144,7 +144,7 @@ def test_a_qdrant_url_that_is_none_is_something_broken(
 
 
 def test_the_doctor_tells_which_server_queues_and_memory_there_are(
-    temporal_server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    temporal_server: TemporalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)

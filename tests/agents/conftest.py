@@ -8,66 +8,66 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.full_context import conversation, request_size
-from tests.agents.office import MovingClock, Office
+from tests.agents.full_context import estimate_request_size, make_conversation
+from tests.agents.office import AgentEnvironment, ManualClock
 from waystation.runtime.sql_store import SqlStore
 
 
 @asynccontextmanager
-async def opened(path: Path) -> AsyncGenerator[Office]:
+async def open_agent_environment(path: Path) -> AsyncGenerator[AgentEnvironment]:
     """The office on the store at this path; a new one where there is none."""
-    clock = MovingClock()
+    clock = ManualClock()
     store = await SqlStore.open(f"sqlite+aiosqlite:///{path}", clock)
     try:
-        yield Office(store=store, clock=clock, store_id=await store.store_id())
+        yield AgentEnvironment(store=store, clock=clock, store_id=await store.get_store_id())
     finally:
         await store.aclose()
 
 
 @asynccontextmanager
-async def opened_copy(store: Path, folder: Path) -> AsyncGenerator[Office]:
+async def open_agent_environment_copy(store: Path, folder: Path) -> AsyncGenerator[AgentEnvironment]:
     """The office on a copy of the store, made in the folder."""
     shutil.copy(store, folder / "waystation.db")
-    async with opened(folder / "waystation.db") as office:
-        yield office
+    async with open_agent_environment(folder / "waystation.db") as env:
+        yield env
 
 
 @pytest.fixture(scope="session")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of stores to copy: bare, with a planned task, and with an agent whose context is full."""
     folder = tmp_path_factory.mktemp("stores")
 
     async def prepare() -> None:
-        async with opened(folder / "bare.db"):
+        async with open_agent_environment(folder / "bare.db"):
             pass
         shutil.copy(folder / "bare.db", folder / "planned.db")
-        async with opened(folder / "planned.db") as office:
-            await office.open_task()
+        async with open_agent_environment(folder / "planned.db") as env:
+            await env.open_task()
         shutil.copy(folder / "planned.db", folder / "full.db")
-        async with opened(folder / "full.db") as office:
-            await office.said(conversation())
-            assert await request_size(office) > office.terms.trigger
+        async with open_agent_environment(folder / "full.db") as env:
+            await env.commit_conversation(make_conversation())
+            assert await estimate_request_size(env) > env.terms.trigger
 
     asyncio.run(prepare())
     return folder
 
 
 @pytest.fixture
-async def bare_office(stores: Path, tmp_path: Path) -> AsyncIterator[Office]:
+async def bare_env(prepared_stores: Path, tmp_path: Path) -> AsyncIterator[AgentEnvironment]:
     """Without a task."""
-    async with opened_copy(stores / "bare.db", tmp_path) as office:
-        yield office
+    async with open_agent_environment_copy(prepared_stores / "bare.db", tmp_path) as env:
+        yield env
 
 
 @pytest.fixture
-async def office(stores: Path, tmp_path: Path) -> AsyncIterator[Office]:
+async def env(prepared_stores: Path, tmp_path: Path) -> AsyncIterator[AgentEnvironment]:
     """With a task that is planned."""
-    async with opened_copy(stores / "planned.db", tmp_path) as office:
-        yield office
+    async with open_agent_environment_copy(prepared_stores / "planned.db", tmp_path) as env:
+        yield env
 
 
 @pytest.fixture
-async def full(stores: Path, tmp_path: Path) -> AsyncIterator[Office]:
+async def full_env(prepared_stores: Path, tmp_path: Path) -> AsyncIterator[AgentEnvironment]:
     """With an agent whose context is full."""
-    async with opened_copy(stores / "full.db", tmp_path) as office:
-        yield office
+    async with open_agent_environment_copy(prepared_stores / "full.db", tmp_path) as env:
+        yield env

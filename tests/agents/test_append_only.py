@@ -10,31 +10,31 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.agents.conftest import opened_copy
-from tests.agents.full_context import compressed, summary
-from tests.agents.office import Office, never, use
+from tests.agents.conftest import open_agent_environment_copy
+from tests.agents.full_context import make_summary_response, run_compaction
+from tests.agents.office import AgentEnvironment, make_tool_use, never_interrupted
 from tests.agents.test_agent_loop_attempts import Crash, CrashingSearch
-from tests.agents.test_document_news import NEWER, update
-from tests.agents.test_hearing import tell
-from tests.agents.test_projecting import LongWinded
-from tests.append_only import breaks
+from tests.agents.test_document_news import NEWER, update_documents
+from tests.agents.test_hearing import send_message
+from tests.agents.test_projecting import LongDescriptionTool
+from tests.append_only import find_prefix_breaks
 from tests.strict_server import Body, StrictServer
-from tests.unit.histories import prose
+from tests.unit.histories import make_filler_text
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.leg import AgentFinished, ContextFull, LegOutcome, LegRequest, TurnLimit
+from waystation.agents.leg import AgentFinished, ContextFull, LegOutcome, LegRequest, TurnLimitReached
 from waystation.agents.loop import AgentLoop
 from waystation.agents.roles import AgentDeps
 from waystation.agents.tool_visibility import ToolPolicy
 from waystation.agents.tools.tool import Tool
 from waystation.context.history import build_model_view, build_view_without_outdated_thinking, find_prompt_prefix
-from waystation.context.outcome import Status
-from waystation.context.policy import Strategy
+from waystation.context.outcome import CompactionStatus
+from waystation.context.policy import StrategyName
 from waystation.context.transcript import PromptPrefixRecord, Thinking, ToolUse
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelUnavailable
-from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelResponse
-from waystation.tasks.context_editor import Rewinder
+from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.testing import ScriptedModel, make_scripted_response
 
 SUBMIT = {"findings": [{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}]}
@@ -43,15 +43,15 @@ MODEL = "claude-sonnet-5-5"
 
 def moves(call_id: str, turn: int) -> ToolUse:
     """Something else at every turn, now and then something that fails."""
-    said = prose(200)
+    said = make_filler_text(200)
     of_turn = (
-        use("list_documents", call_id),
-        use("read_document", call_id, name="harbour.md"),
-        use("read_document", call_id, name="no such document"),
-        use("take_note", call_id, text=said, document="harbour.md", first_line=2, last_line=2),
-        use("no_such_tool", call_id),
-        use("search_documents", call_id, query="harbour"),
-        use("read_notes", call_id, first=1, count=20),
+        make_tool_use("list_documents", call_id),
+        make_tool_use("read_document", call_id, name="harbour.md"),
+        make_tool_use("read_document", call_id, name="no such document"),
+        make_tool_use("take_note", call_id, text=said, document="harbour.md", first_line=2, last_line=2),
+        make_tool_use("no_such_tool", call_id),
+        make_tool_use("search_documents", call_id, query="harbour"),
+        make_tool_use("read_notes", call_id, first=1, count=20),
     )
     return of_turn[turn % len(of_turn)]
 
@@ -59,10 +59,10 @@ def moves(call_id: str, turn: int) -> ToolUse:
 class Run:
     """One agent with the real client of a server that binds thinking to its prefix."""
 
-    def __init__(self, office: Office, *, turn_limit: int = 3, strategy: Strategy = "window") -> None:
-        self.office = office
-        office.limit = Limit(tokens=400_000)
-        office.terms = office.terms.replace(model=MODEL, turn_limit=turn_limit, strategy=strategy)
+    def __init__(self, env: AgentEnvironment, *, turn_limit: int = 3, strategy: StrategyName = "window") -> None:
+        self.office = env
+        env.limit = Limit(tokens=400_000)
+        env.terms = env.terms.replace(model=MODEL, turn_limit=turn_limit, strategy=strategy)
         self.server = StrictServer(self._answer)
         self.leg_number = 0
         self.ends = False
@@ -72,8 +72,8 @@ class Run:
 
     def _answer(self, _: Body) -> ModelResponse:
         number = next(self._calls)
-        thought = Thinking(thinking=f"Thought {number}. {prose(self.length)}", signature="")
-        call = use("submit_findings", f"c{number}", **SUBMIT) if self.ends else moves(f"c{number}", number)
+        thought = Thinking(thinking=f"Thought {number}. {make_filler_text(self.length)}", signature="")
+        call = make_tool_use("submit_findings", f"c{number}", **SUBMIT) if self.ends else moves(f"c{number}", number)
         return make_scripted_response(thought, call)
 
     async def leg(self, desk: AgentDeps | None = None) -> LegOutcome:
@@ -81,22 +81,22 @@ class Run:
         return await self.attempt(desk)
 
     async def attempt(self, desk: AgentDeps | None = None) -> LegOutcome:
-        office = self.office
-        client = anthropic_model("key", "http://model.test", self.server.http_client())
-        metered = MeteredModel(model=client, store=office.store, clock=office.clock, meter=office.meter)
+        env = self.office
+        client = create_anthropic_model("key", "http://model.test", self.server.http_client())
+        metered = MeteredModel(model=client, store=env.store, clock=env.clock, meter=env.meter)
         loop = AgentLoop(
             model=metered,
-            desk=desk or office.desk,
-            contracts=office.contracts,
-            clock=office.clock,
-            pause=office.pause,
+            desk=desk or env.agent_deps,
+            contracts=env.brief_builder,
+            clock=env.clock,
+            pause=env.record_pause,
         )
-        request = LegRequest(run=office.run_ref(), leg=self.leg_number, limit=office.limit, terms=office.terms)
-        return await loop.run(request, never)
+        request = LegRequest(run=env.run_ref(), leg=self.leg_number, limit=env.limit, terms=env.terms)
+        return await loop.run(request, never_interrupted)
 
     @property
     def breaks(self) -> list[int]:
-        return breaks(self.server.bodies)
+        return find_prefix_breaks(self.server.bodies)
 
     @property
     def nothing_was_lost(self) -> bool:
@@ -106,20 +106,20 @@ class Run:
 
 @pytest.mark.parametrize("strategy", ["window", "snapshot", "ends", "replace"])
 async def test_over_a_whole_run_requests_break_off_at_compactions_alone_and_no_thought_is_lost(
-    office: Office, strategy: Strategy
+    env: AgentEnvironment, strategy: StrategyName
 ) -> None:
-    run = Run(office, strategy=strategy)
+    run = Run(env, strategy=strategy)
     compacted: list[int] = []
     told = count(1)
     while len(compacted) < 3:
         outcome = await run.leg()
         if isinstance(outcome, ContextFull):
-            assert (await compressed(office, ScriptedModel([summary()]))).status.made_room
+            assert (await run_compaction(env, ScriptedModel([make_summary_response()]))).status.made_room
             compacted.append(len(run.server.bodies) + 1)
         else:
-            assert isinstance(outcome, TurnLimit)
+            assert isinstance(outcome, TurnLimitReached)
             number = next(told)
-            await tell(office, number, f"Look at basin {number}, too.")
+            await send_message(env, number, f"Look at basin {number}, too.")
         assert run.leg_number < 90
     await run.leg()
     assert [number for number in run.breaks if number not in compacted] == []
@@ -129,8 +129,8 @@ async def test_over_a_whole_run_requests_break_off_at_compactions_alone_and_no_t
 class Eventful:
     """A run to which anything may happen, and the requests before which the context was compacted."""
 
-    def __init__(self, office: Office) -> None:
-        self.run = Run(office)
+    def __init__(self, env: AgentEnvironment) -> None:
+        self.run = Run(env)
         self.compacted: set[int] = set()
         self._numbers = count(1)
 
@@ -141,7 +141,7 @@ class Eventful:
     async def crash(self) -> None:
         self.run.leg_number += 1
         try:
-            await self.run.attempt(replace(self.run.office.desk, search=CrashingSearch()))
+            await self.run.attempt(replace(self.run.office.agent_deps, search=CrashingSearch()))
         except Crash:
             await self.run.attempt()
 
@@ -160,16 +160,16 @@ class Eventful:
 
     async def message(self) -> None:
         number = next(self._numbers)
-        await tell(self.run.office, number, f"Look at basin {number}, too.")
+        await send_message(self.run.office, number, f"Look at basin {number}, too.")
 
     async def documents(self) -> None:
         number = next(self._numbers)
         newer = NEWER.replace(text=f"{NEWER.text}It was dredged {number} times.\n")
-        await update(self.run.office, number, newer)
+        await update_documents(self.run.office, number, newer)
 
     async def compaction(self) -> None:
         if self.run.server.bodies:
-            await compressed(self.run.office, ScriptedModel([summary()]))
+            await run_compaction(self.run.office, ScriptedModel([make_summary_response()]))
             self.compacted.add(len(self.run.server.bodies) + 1)
 
 
@@ -181,11 +181,11 @@ class Eventful:
 )
 @example(happenings=["leg", "message", "crash", "documents", "compaction", "failure", "leg"], strategy="window")
 async def test_whatever_happens_in_whatever_order_requests_break_off_at_compactions_alone(
-    stores: Path, tmp_path_factory: pytest.TempPathFactory, happenings: list[str], strategy: Strategy
+    prepared_stores: Path, tmp_path_factory: pytest.TempPathFactory, happenings: list[str], strategy: StrategyName
 ) -> None:
-    async with opened_copy(stores / "planned.db", tmp_path_factory.mktemp("run")) as office:
-        eventful = Eventful(office)
-        office.terms = office.terms.replace(strategy=strategy)
+    async with open_agent_environment_copy(prepared_stores / "planned.db", tmp_path_factory.mktemp("run")) as env:
+        eventful = Eventful(env)
+        env.terms = env.terms.replace(strategy=strategy)
         for happening in happenings:
             await getattr(eventful, happening)()
         await eventful.leg()
@@ -194,21 +194,21 @@ async def test_whatever_happens_in_whatever_order_requests_break_off_at_compacti
         assert eventful.run.nothing_was_lost
 
 
-async def test_what_a_crash_interrupted_goes_on_behind_the_same_bytes(office: Office) -> None:
-    run = Run(office, turn_limit=40)
+async def test_what_a_crash_interrupted_goes_on_behind_the_same_bytes(env: AgentEnvironment) -> None:
+    run = Run(env, turn_limit=40)
     run.leg_number = 1
-    crashing = replace(office.desk, search=CrashingSearch())
+    crashing = replace(env.agent_deps, search=CrashingSearch())
     with pytest.raises(Crash):
         await run.attempt(crashing)
-    await update(office, 1, NEWER)
+    await update_documents(env, 1, NEWER)
     run.ends = True
     assert isinstance(await run.attempt(), AgentFinished)
     assert run.breaks == []
     assert run.nothing_was_lost
 
 
-async def test_a_call_that_failed_is_asked_again_with_the_same_bytes_or_more(office: Office) -> None:
-    run = Run(office)
+async def test_a_call_that_failed_is_asked_again_with_the_same_bytes_or_more(env: AgentEnvironment) -> None:
+    run = Run(env)
     await run.leg()
     good = run.server.answer
     failing = iter([True, True])
@@ -223,7 +223,7 @@ async def test_a_call_that_failed_is_asked_again_with_the_same_bytes_or_more(off
     for _ in range(2):
         with pytest.raises((ModelUnavailable, ConnectionError)):
             await run.attempt()
-    assert isinstance(await run.attempt(), TurnLimit)
+    assert isinstance(await run.attempt(), TurnLimitReached)
     assert run.breaks == []
     assert run.nothing_was_lost
 
@@ -238,58 +238,60 @@ async def test_a_call_that_failed_is_asked_again_with_the_same_bytes_or_more(off
     ids=["a smaller budget for tools", "a larger one", "the same"],
 )
 async def test_tools_stay_between_compactions_and_follow_at_the_next(
-    office: Office, before: ToolPolicy, after: ToolPolicy
+    env: AgentEnvironment, before: ToolPolicy, after: ToolPolicy
 ) -> None:
-    run = Run(office)
-    await run.leg(replace(office.desk, policy=before))
-    await run.leg(replace(office.desk, policy=after))
+    run = Run(env)
+    await run.leg(replace(env.agent_deps, policy=before))
+    await run.leg(replace(env.agent_deps, policy=after))
     assert run.breaks == []
     assert run.nothing_was_lost
     assert run.server.bodies[0]["tools"] == run.server.bodies[-1]["tools"]
 
 
 @pytest.mark.parametrize(
-    ("first", "then"), [((), (LongWinded(),)), ((LongWinded(),), ())], ids=["one more", "one that is away"]
+    ("first", "then"),
+    [((), (LongDescriptionTool(),)), ((LongDescriptionTool(),), ())],
+    ids=["one more", "one that is away"],
 )
 async def test_a_tool_that_comes_or_goes_changes_nothing_before_the_next_compaction(
-    office: Office, first: Sequence[Tool], then: Sequence[Tool]
+    env: AgentEnvironment, first: Sequence[Tool], then: Sequence[Tool]
 ) -> None:
     policy = ToolPolicy(tokens=9_000, more=True)
-    run = Run(office)
-    await run.leg(replace(office.desk, web=first, policy=policy))
-    await run.leg(replace(office.desk, web=then, policy=policy))
+    run = Run(env)
+    await run.leg(replace(env.agent_deps, web=first, policy=policy))
+    await run.leg(replace(env.agent_deps, web=then, policy=policy))
     assert run.breaks == []
     assert run.nothing_was_lost
 
 
-async def test_a_tool_that_somebody_denies_is_gone_at_once_and_that_is_recorded(office: Office) -> None:
-    run = Run(office)
+async def test_a_tool_that_somebody_denies_is_gone_at_once_and_that_is_recorded(env: AgentEnvironment) -> None:
+    run = Run(env)
     await run.leg()
-    await run.leg(replace(office.desk, policy=ToolPolicy(denied=("list_documents",))))
-    records = [one for one in (await office.transcript()).records if isinstance(one, PromptPrefixRecord)]
+    await run.leg(replace(env.agent_deps, policy=ToolPolicy(denied=("list_documents",))))
+    records = [one for one in (await env.load_transcript()).records if isinstance(one, PromptPrefixRecord)]
     listed = [{tool.name for tool in record.tools} for record in records]
     assert listed[0] - listed[1] == {"list_documents"}
     assert len(run.breaks) == len(records) - 1 == 1
     assert run.nothing_was_lost, "what was thought before that is left out by us"
 
 
-async def test_after_a_rewind_thinking_from_before_it_is_left_out(office: Office) -> None:
-    run = Run(office)
+async def test_after_a_rewind_thinking_from_before_it_is_left_out(env: AgentEnvironment) -> None:
+    run = Run(env)
     await run.leg()
-    await Rewinder(office.store, office.archive).rewind(office.run_ref(), "m3", "edit-1", keep=True)
+    await TranscriptRewinder(env.store, env.outbox_drainer).rewind(env.run_ref(), "m3", "edit-1", keep=True)
     await run.leg()
     assert len(run.breaks) == 1
     assert run.nothing_was_lost
 
 
-async def test_the_prefix_is_recorded_once_between_two_compactions(office: Office) -> None:
-    run = Run(office)
+async def test_the_prefix_is_recorded_once_between_two_compactions(env: AgentEnvironment) -> None:
+    run = Run(env)
     for _ in range(3):
-        assert isinstance(await run.leg(), TurnLimit)
-    transcript = await office.transcript()
+        assert isinstance(await run.leg(), TurnLimitReached)
+    transcript = await env.load_transcript()
     (record,) = (one for one in transcript.records if isinstance(one, PromptPrefixRecord))
     assert find_prompt_prefix(transcript) == record
     assert build_view_without_outdated_thinking(transcript) == build_model_view(transcript)
-    outcome = await compressed(office, ScriptedModel([summary()]))
-    if outcome.status is Status.COMPRESSED:
-        assert find_prompt_prefix(await office.transcript()) is None
+    outcome = await run_compaction(env, ScriptedModel([make_summary_response()]))
+    if outcome.status is CompactionStatus.COMPRESSED:
+        assert find_prompt_prefix(await env.load_transcript()) is None

@@ -5,49 +5,49 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.office import TENANT, Office
+from tests.agents.office import TENANT, AgentEnvironment
 from tests.agents.test_archive import commit_passages
-from tests.agents.test_archive_refusals import ShortVectors, archive_of
-from tests.unit.histories import prose
-from waystation.erasure.removal import ERASED, PersonOrder, Sought
+from tests.agents.test_archive_refusals import WrongDimensionEmbedder, make_outbox_drainer
+from tests.unit.histories import make_filler_text
+from waystation.erasure.removal import ERASED_MARKER, ErasureQuery, PersonErasureOrder
 from waystation.kernel.errors import MemoryUnavailable
 from waystation.testing import ListMemory
 
 
-async def changed(office: Office) -> None:
+async def changed(env: AgentEnvironment) -> None:
     """All passages had a person."""
-    tenant = office.ref.tenant
-    order = PersonOrder(store_id=await office.store.store_id(), tenant=tenant, wanted="", placeholders=())
-    await office.store.erase(order, Sought(prose(20)))
+    tenant = env.ref.tenant
+    order = PersonErasureOrder(store_id=await env.store.get_store_id(), tenant=tenant, wanted="", placeholders=())
+    await env.store.erase_person(order, ErasureQuery(make_filler_text(20)))
 
 
-async def test_what_changed_is_written_over(office: Office) -> None:
-    await commit_passages(office, 3)
+async def test_what_changed_is_written_over(env: AgentEnvironment) -> None:
+    await commit_passages(env, 3)
     memory = ListMemory(4)
-    archive = replace(office.archive, memory=memory, embedder=ShortVectors())
+    archive = replace(env.outbox_drainer, memory=memory, embedder=WrongDimensionEmbedder())
     await archive.drain()
-    await changed(office)
-    await archive.rewrite()
+    await changed(env)
+    await archive.replace_rewritten_points()
     assert [item.passage.text.strip() for item in memory.passages.values()] == [
-        f"{number} {ERASED}" for number in range(3)
+        f"{number} {ERASED_MARKER}" for number in range(3)
     ]
-    assert await office.store.count_pending_passages() == 0
+    assert await env.store.count_pending_passages() == 0
 
 
-async def test_what_memory_refuses_now_it_has_no_more_as_it_was_before(office: Office, tmp_path: Path) -> None:
-    await commit_passages(office, 3)
-    archive = await archive_of(office, tmp_path)
+async def test_what_memory_refuses_now_it_has_no_more_as_it_was_before(env: AgentEnvironment, tmp_path: Path) -> None:
+    await commit_passages(env, 3)
+    archive = await make_outbox_drainer(env, tmp_path)
     await archive.drain()
-    await changed(office)
-    picky = replace(archive, embedder=ShortVectors("1"))
-    await picky.rewrite()
+    await changed(env)
+    picky = replace(archive, embedder=WrongDimensionEmbedder("1"))
+    await picky.replace_rewritten_points()
     assert await archive.memory.count(TENANT) == 2
     await archive.memory.aclose()
 
 
-async def test_while_memory_is_away_it_is_not_done(office: Office) -> None:
-    await commit_passages(office, 1)
+async def test_while_memory_is_away_it_is_not_done(env: AgentEnvironment) -> None:
+    await commit_passages(env, 1)
     memory = ListMemory(4)
     memory.failing = True
     with pytest.raises(MemoryUnavailable):
-        await replace(office.archive, memory=memory, embedder=ShortVectors()).rewrite()
+        await replace(env.outbox_drainer, memory=memory, embedder=WrongDimensionEmbedder()).replace_rewritten_points()

@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 
 from benchmarks.cache.reader import TURNS
-from benchmarks.cache.run import Way, measured
+from benchmarks.cache.run import RunVariant, measure_run
 
 GOAL = 0.85
 
 
 async def test_of_thirty_turns_more_than_85_percent_of_the_input_is_read_from_the_cache() -> None:
-    found = await measured(Way("nothing in its way"))
+    found = await measure_run(RunVariant("nothing in its way"))
     assert (found.turns, found.compactions, found.breaks) == (TURNS, 0, [])
     assert found.usage.cached_share > GOAL
 
@@ -19,17 +19,17 @@ async def test_of_thirty_turns_more_than_85_percent_of_the_input_is_read_from_th
 @pytest.mark.parametrize(
     ("way", "causes"),
     [
-        (Way("a pause", pause=timedelta(minutes=6)), {"expired": 1}),
-        (Way("a tool more, that waits for the next compaction", delegates_later=True), {}),
+        (RunVariant("a pause", pause=timedelta(minutes=6)), {"expired": 1}),
+        (RunVariant("a tool more, that waits for the next compaction", delegates_later=True), {}),
     ],
 )
-async def test_what_broke_the_prefix_is_told(way: Way, causes: dict[str, int]) -> None:
-    found = await measured(way)
+async def test_what_broke_the_prefix_is_told(way: RunVariant, causes: dict[str, int]) -> None:
+    found = await measure_run(way)
     assert {cause: times for cause, (times, _) in found.causes.items()} == causes
     assert found.usage.cached_share > GOAL
 
 
 async def test_each_compaction_breaks_the_prefix_once() -> None:
-    found = await measured(Way("a small window", window=40_000))
+    found = await measure_run(RunVariant("a small window", window=40_000))
     assert found.compactions
     assert {cause: times for cause, (times, _) in found.causes.items()} == {"messages changed": found.compactions}

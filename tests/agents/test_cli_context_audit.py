@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue, TypeAdapter
 
-from tests.agents.audited import talked, told
-from tests.agents.conftest import opened
-from tests.agents.full_context import compressed
+from tests.agents.audited import commit_audited_conversation, make_audited_summary
+from tests.agents.conftest import open_agent_environment
+from tests.agents.full_context import run_compaction
 from tests.agents.office import NAME
-from tests.readers import ANYONE
+from tests.readers import SYSTEM_SCOPE
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.context.history import build_model_view
 from waystation.kernel.value import Value
-from waystation.memory.embedders.local import best_embedder
+from waystation.memory.embedders.local import create_default_embedder
 from waystation.memory.memory import EmbeddedPassage
 from waystation.testing import ScriptedModel
 from workers.memory import open_memory
@@ -28,16 +28,16 @@ Json = dict[str, JsonValue]
 
 
 async def compacted(store: Path) -> None:
-    async with opened(store) as office:
-        await talked(office)
-        await compressed(office, ScriptedModel([told()]))
+    async with open_agent_environment(store) as env:
+        await commit_audited_conversation(env)
+        await run_compaction(env, ScriptedModel([make_audited_summary()]))
 
 
 @pytest.fixture(scope="session")
-def worked(stores: Path) -> Path:
+def worked(prepared_stores: Path) -> Path:
     """A store in which the context of one agent was compacted."""
-    store = stores / "compacted.db"
-    shutil.copy(stores / "planned.db", store)
+    store = prepared_stores / "compacted.db"
+    shutil.copy(prepared_stores / "planned.db", store)
     asyncio.run(compacted(store))
     return store
 
@@ -57,14 +57,16 @@ def home(worked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def delegated(store: Path) -> None:
     """A subagent has said the same, and its context was compacted the same."""
-    async with opened(store) as office:
-        log, run = await office.transcript(), office.run_ref().replace(step_id="research-1.1")
-        await office.store.open_run(run)
-        fence = await office.store.take_fence(run.run_id)
+    async with open_agent_environment(store) as env:
+        log, run = await env.load_transcript(), env.run_ref().replace(step_id="research-1.1")
+        await env.store.open_run(run)
+        fence = await env.store.acquire_fence(run.run_id)
         for message in log.messages:
-            await office.store.commit_message(fence, (await office.store.load(run.run_id, ANYONE)).version, message)
-        version = (await office.store.load(run.run_id, ANYONE)).version
-        await office.store.commit_compaction(fence, version, log.compactions[0], (), None)
+            await env.store.commit_message(
+                fence, (await env.store.load_transcript(run.run_id, SYSTEM_SCOPE)).version, message
+            )
+        version = (await env.store.load_transcript(run.run_id, SYSTEM_SCOPE)).version
+        await env.store.commit_compaction(fence, version, log.compactions[0], (), None)
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Json:
@@ -73,15 +75,18 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Json:
 
 
 async def seen(home: Path) -> list[str]:
-    async with opened(home / "waystation.db") as office:
-        return [message.model_dump_json() for message in build_model_view(await office.transcript())]
+    async with open_agent_environment(home / "waystation.db") as env:
+        return [message.model_dump_json() for message in build_model_view(await env.load_transcript())]
 
 
 async def remembered(settings: Settings) -> None:
     """Bring the passages into embedded memory, as a worker does."""
-    embedder = best_embedder()
-    async with opened(settings.home / "waystation.db") as office, open_memory(settings, embedder) as memory:
-        passages = await office.store.list_task_passages("task-1", ANYONE)
+    embedder = create_default_embedder()
+    async with (
+        open_agent_environment(settings.home / "waystation.db") as env,
+        open_memory(settings, embedder) as memory,
+    ):
+        passages = await env.store.list_task_passages("task-1", SYSTEM_SCOPE)
         vectors = await embedder.embed([passage.text for passage in passages])
         embedded = zip(passages, vectors, strict=True)
         await memory.upsert([EmbeddedPassage(passage=passage, dense=dense) for passage, dense in embedded])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from tests.agents.conftest import opened
+from tests.agents.conftest import open_agent_environment
 from tests.agents.office import TASK
 from waystation.cli.main import run
 from waystation.cli.tools import AgentTools
@@ -26,13 +26,13 @@ def progress() -> TaskProgress:
 
 
 async def ended(store: Path) -> None:
-    async with opened(store) as office:
-        await office.store.finish(TASK, progress())
+    async with open_agent_environment(store) as env:
+        await env.store.save_task_progress(TASK, progress())
 
 
 @pytest.fixture(autouse=True)
-def home(stores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copy(stores / "planned.db", tmp_path / "waystation.db")
+def home(prepared_stores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copy(prepared_stores / "planned.db", tmp_path / "waystation.db")
     asyncio.run(ended(tmp_path / "waystation.db"))
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))

@@ -4,55 +4,53 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agents.full_context import conversation, request_size, summary
-from tests.agents.office import NAME, Office
+from tests.agents.full_context import estimate_request_size, make_conversation, make_summary_response
+from tests.agents.office import NAME, AgentEnvironment
 from waystation.agents.compactor import CompactionHooks, Compactor
 from waystation.context.outcome import (
     CompactionEvent,
     CompactionOutcome,
+    CompactionStatus,
     ContextEdit,
     EditOutcome,
     EditRequest,
-    Status,
 )
 from waystation.kernel.errors import HookFailed, ModelUnavailable
 from waystation.models.ports import ModelResponse
-from waystation.tasks.context_editor import Editor
+from waystation.tasks.context_editor import ContextEditor
 from waystation.testing import RecordingHook, ScriptedModel
 
 
-class Team:
+class RecordingHooks:
     """A team's hooks."""
 
     def __init__(self, *, blocks: bool = False) -> None:
         self.before, self.after, self.blocks = RecordingHook(), RecordingHook(), blocks
 
-    def condenser(self, office: Office) -> Compactor:
+    def condenser(self, env: AgentEnvironment) -> Compactor:
         hooks = CompactionHooks(before=self.before, after=self.after, blocks=self.blocks)
-        return replace(office.condenser, hooks=hooks)
+        return replace(env.compactor, hooks=hooks)
 
     @property
     def told(self) -> tuple[list[CompactionEvent], list[CompactionEvent]]:
         return self.before.told, self.after.told
 
 
-async def automatic(office: Office, team: Team, *replies: ModelResponse) -> CompactionOutcome:
-    office.model = ScriptedModel(replies)
-    return await team.condenser(office).compress(office.compaction(await request_size(office)))
+async def automatic(env: AgentEnvironment, team: RecordingHooks, *replies: ModelResponse) -> CompactionOutcome:
+    env.model = ScriptedModel(replies)
+    return await team.condenser(env).compact(env.make_compaction_request(await estimate_request_size(env)))
 
 
-async def manual(office: Office, team: Team, *replies: ModelResponse) -> EditOutcome:
-    office.model = ScriptedModel(replies)
-    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", asked_at=office.clock.now)
-    asked = EditRequest(
-        run=office.run_ref(), terms=office.terms, limit=office.limit, edit=edit, scale=1.0, known_records=0
-    )
-    return await Editor(team.condenser(office)).edit(asked)
+async def manual(env: AgentEnvironment, team: RecordingHooks, *replies: ModelResponse) -> EditOutcome:
+    env.model = ScriptedModel(replies)
+    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", asked_at=env.clock.now)
+    asked = EditRequest(run=env.run_ref(), terms=env.terms, limit=env.limit, edit=edit, scale=1.0, known_records=0)
+    return await ContextEditor(team.condenser(env)).edit(asked)
 
 
-async def test_both_are_told_of_a_compaction_in_references_and_numbers(full: Office) -> None:
-    team = Team()
-    outcome = await automatic(full, team, summary())
+async def test_both_are_told_of_a_compaction_in_references_and_numbers(full_env: AgentEnvironment) -> None:
+    team = RecordingHooks()
+    outcome = await automatic(full_env, team, make_summary_response())
     (before,), (after,) = team.told
     assert before == CompactionEvent(
         event="before",
@@ -62,102 +60,106 @@ async def test_both_are_told_of_a_compaction_in_references_and_numbers(full: Off
         run_id="task-1/research-1",
         strategy="window",
         tokens=outcome.tokens_before,
-        window=full.terms.window,
+        window=full_env.terms.window,
     )
     assert after == before.replace(
         event="after",
-        status=Status.COMPRESSED,
+        status=CompactionStatus.COMPRESSED,
         compaction_id=outcome.compaction_id,
         tokens_after=outcome.tokens_after,
         covered=outcome.covered,
         notes=0,
     )
-    assert "status" not in before.body
-    assert NAME not in before.body + after.body
+    assert "status" not in before.json_line
+    assert NAME not in before.json_line + after.json_line
 
 
-async def test_one_by_hand_is_told_apart(full: Office) -> None:
-    team = Team()
-    assert (await manual(full, team, summary())).state == "done"
+async def test_one_by_hand_is_told_apart(full_env: AgentEnvironment) -> None:
+    team = RecordingHooks()
+    assert (await manual(full_env, team, make_summary_response())).state == "done"
     (before,), (after,) = team.told
-    assert (before.trigger, after.trigger, after.status) == ("manual", "manual", Status.COMPRESSED)
+    assert (before.trigger, after.trigger, after.status) == ("manual", "manual", CompactionStatus.COMPRESSED)
 
 
-async def test_a_summary_that_fails_and_what_is_done_instead_are_one_compaction(full: Office) -> None:
-    team = Team()
-    await automatic(full, team, summary(""))
+async def test_a_summary_that_fails_and_what_is_done_instead_are_one_compaction(
+    full_env: AgentEnvironment,
+) -> None:
+    team = RecordingHooks()
+    await automatic(full_env, team, make_summary_response(""))
     (before,), (after,) = team.told
-    assert (before.event, after.status, after.notes) == ("before", Status.TRUNCATED, 1)
+    assert (before.event, after.status, after.notes) == ("before", CompactionStatus.TRUNCATED, 1)
 
 
-async def test_a_refused_one_by_hand_has_ended_too(full: Office) -> None:
-    team = Team()
-    assert (await manual(full, team, summary(""))).state == "refused"
+async def test_a_refused_one_by_hand_has_ended_too(full_env: AgentEnvironment) -> None:
+    team = RecordingHooks()
+    assert (await manual(full_env, team, make_summary_response(""))).state == "refused"
     (_,), (after,) = team.told
-    assert (after.status, after.compaction_id) == (Status.FAILED_EMPTY_SUMMARY, "")
+    assert (after.status, after.compaction_id) == (CompactionStatus.FAILED_EMPTY_SUMMARY, "")
 
 
-async def test_nobody_is_told_where_there_is_nothing_to_do(office: Office) -> None:
-    team = Team()
-    await office.said(conversation()[:1])
-    assert (await automatic(office, team)).status is Status.NOOP
-    assert (await manual(office, team)).state == "refused"
+async def test_nobody_is_told_where_there_is_nothing_to_do(env: AgentEnvironment) -> None:
+    team = RecordingHooks()
+    await env.commit_conversation(make_conversation()[:1])
+    assert (await automatic(env, team)).status is CompactionStatus.NOOP
+    assert (await manual(env, team)).state == "refused"
     assert team.told == ([], [])
 
 
-async def test_another_attempt_tells_again(full: Office) -> None:
-    team = Team()
-    request = full.compaction(await request_size(full))
-    full.model = ScriptedModel([ModelUnavailable("overloaded", possibly_billed=False)])
+async def test_another_attempt_tells_again(full_env: AgentEnvironment) -> None:
+    team = RecordingHooks()
+    request = full_env.make_compaction_request(await estimate_request_size(full_env))
+    full_env.model = ScriptedModel([ModelUnavailable("overloaded", possibly_billed=False)])
     with pytest.raises(ModelUnavailable):
-        await team.condenser(full).compress(request)
+        await team.condenser(full_env).compact(request)
     assert [len(told) for told in team.told] == [1, 0]
-    full.model = ScriptedModel([summary()])
-    await team.condenser(full).compress(request)
+    full_env.model = ScriptedModel([make_summary_response()])
+    await team.condenser(full_env).compact(request)
     assert [len(told) for told in team.told] == [2, 1]
-    await team.condenser(full).compress(request)
+    await team.condenser(full_env).compact(request)
     assert [len(told) for told in team.told] == [2, 2]
     first, again = team.after.told
     assert again == first
 
 
-async def test_a_hook_that_fails_is_told_and_blocks_nothing(full: Office) -> None:
-    team = Team()
+async def test_a_hook_that_fails_is_told_and_blocks_nothing(full_env: AgentEnvironment) -> None:
+    team = RecordingHooks()
     team.before.failing = team.after.failing = True
-    outcome = await automatic(full, team, summary())
-    assert outcome.status is Status.COMPRESSED
+    outcome = await automatic(full_env, team, make_summary_response())
+    assert outcome.status is CompactionStatus.COMPRESSED
     assert outcome.notes == ("A hook failed: the hook was told to fail.",) * 2
     assert team.after.told[0].notes == 1
 
 
 @pytest.mark.parametrize("tool", ["recall", "read_document"], ids=["summary", "mask"])
-async def test_a_hook_that_may_block_leaves_everything_as_it_was(office: Office, tool: str) -> None:
-    await office.said(conversation(tool, 1_300))
-    before = await office.transcript()
-    team = Team(blocks=True)
+async def test_a_hook_that_may_block_leaves_everything_as_it_was(env: AgentEnvironment, tool: str) -> None:
+    await env.commit_conversation(make_conversation(tool, 1_300))
+    before = await env.load_transcript()
+    team = RecordingHooks(blocks=True)
     team.before.failing = True
-    outcome = await automatic(office, team, summary())
-    assert (outcome.status, outcome.compaction_id, office.model.calls) == (Status.BLOCKED, "", 0)
+    outcome = await automatic(env, team, make_summary_response())
+    assert (outcome.status, outcome.compaction_id, env.model.calls) == (CompactionStatus.BLOCKED, "", 0)
     assert outcome.tokens_after == outcome.tokens_before
     assert outcome.notes == ("A hook failed: the hook was told to fail.",)
-    assert (await office.transcript()).records == before.records == ()
+    assert (await env.load_transcript()).records == before.records == ()
     assert [len(told) for told in team.told] == [1, 0]
 
 
-async def test_one_by_hand_that_is_blocked_is_refused_with_the_reason(full: Office) -> None:
-    team = Team(blocks=True)
+async def test_one_by_hand_that_is_blocked_is_refused_with_the_reason(full_env: AgentEnvironment) -> None:
+    team = RecordingHooks(blocks=True)
     team.before.failing = True
-    outcome = await manual(full, team, summary())
-    assert (outcome.state, full.model.calls) == ("refused", 0)
+    outcome = await manual(full_env, team, make_summary_response())
+    assert (outcome.state, full_env.model.calls) == ("refused", 0)
     assert outcome.reason.startswith("not compacted: the hook before it failed. ")
     assert outcome.reason.endswith(" A hook failed: the hook was told to fail.")
 
 
-async def test_a_hook_that_may_block_and_does_not_fail_blocks_nothing_and_one_after_never_does(full: Office) -> None:
-    team = Team(blocks=True)
+async def test_a_hook_that_may_block_and_does_not_fail_blocks_nothing_and_one_after_never_does(
+    full_env: AgentEnvironment,
+) -> None:
+    team = RecordingHooks(blocks=True)
     team.after.failing = True
-    outcome = await automatic(full, team, summary())
-    assert outcome.status is Status.COMPRESSED
+    outcome = await automatic(full_env, team, make_summary_response())
+    assert outcome.status is CompactionStatus.COMPRESSED
     assert outcome.notes == ("A hook failed: the hook was told to fail.",)
 
 
@@ -165,9 +167,9 @@ async def test_without_hooks_there_is_nothing_to_call() -> None:
     event = CompactionEvent(
         event="before", trigger="auto", task="t", agent="a", run_id="t/a", strategy="ends", tokens=1, window=2
     )
-    assert await CompactionHooks().call(event) is None
+    assert await CompactionHooks().call_hook(event) is None
     failing = RecordingHook()
     failing.failing = True
-    assert await CompactionHooks(after=failing).call(event) is None
+    assert await CompactionHooks(after=failing).call_hook(event) is None
     with pytest.raises(HookFailed):
         await failing.call(event)

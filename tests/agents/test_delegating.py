@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.agents.office import TASK, Office, use
+from tests.agents.office import TASK, AgentEnvironment, make_tool_use
 from waystation.agents.delegation import DelegationConfig
 from waystation.agents.leg import LegRequest
 from waystation.agents.tools.delegate import DelegationRequest, extract_subagent_orders
@@ -12,19 +12,23 @@ from waystation.kernel.amount import Limit
 LEFT = Limit(tokens=100_000)
 
 
-async def asked(office: Office, *percents: int, terms: DelegationConfig, left: Limit = LEFT) -> DelegationRequest:
+async def asked(
+    env: AgentEnvironment, *percents: int, terms: DelegationConfig, left: Limit = LEFT
+) -> DelegationRequest:
     """What becomes of one reply that asks for a subagent with each of these parts."""
     calls = [
-        use("delegate", f"c{number}", role="research", title=f"Part {number}", goal="Look.", budget_percent=percent)
+        make_tool_use(
+            "delegate", f"c{number}", role="research", title=f"Part {number}", goal="Look.", budget_percent=percent
+        )
         for number, percent in enumerate(percents, 1)
     ]
     reply = Message(id="m2", role="assistant", blocks=tuple(calls))
     transcript = Transcript(
         run_id=f"{TASK}/research-1", version=2, messages=(build_user_message("m1", "Begin."), reply)
     )
-    delegating = office.terms.replace(delegation=terms)
-    request = LegRequest(run=office.run_ref(), leg=1, terms=delegating, limit=left)
-    return await extract_subagent_orders(request, transcript, left, office.redactor, ())
+    delegating = env.terms.replace(delegation=terms)
+    request = LegRequest(run=env.run_ref(), leg=1, terms=delegating, limit=left)
+    return await extract_subagent_orders(request, transcript, left, env.redactor, ())
 
 
 def ordered(of: DelegationRequest) -> dict[str, int | None]:
@@ -41,24 +45,24 @@ def ordered(of: DelegationRequest) -> dict[str, int | None]:
     ],
 )
 async def test_subagents_hold_no_more_than_their_share_together_and_the_others_wait(
-    office: Office, percents: tuple[int, ...], expected: dict[str, int]
+    env: AgentEnvironment, percents: tuple[int, ...], expected: dict[str, int]
 ) -> None:
-    found = await asked(office, *percents, terms=DelegationConfig(share=80))
+    found = await asked(env, *percents, terms=DelegationConfig(share=80))
     assert ordered(found) == expected
     assert found.refused == {}
 
 
-async def test_no_more_subagents_than_the_width_work_at_once(office: Office) -> None:
-    assert list(ordered(await asked(office, *[10] * 4, terms=DelegationConfig(width=3)))) == ["c1", "c2", "c3"]
+async def test_no_more_subagents_than_the_width_work_at_once(env: AgentEnvironment) -> None:
+    assert list(ordered(await asked(env, *[10] * 4, terms=DelegationConfig(width=3)))) == ["c1", "c2", "c3"]
 
 
-async def test_one_that_asks_for_more_than_all_may_have_is_refused(office: Office) -> None:
-    found = await asked(office, 81, 80, terms=DelegationConfig(share=80))
+async def test_one_that_asks_for_more_than_all_may_have_is_refused(env: AgentEnvironment) -> None:
+    found = await asked(env, 81, 80, terms=DelegationConfig(share=80))
     assert ordered(found) == {"c2": 80_000}
     assert found.refused["c1"].content == "Subagents may have at most 80 percent of what you have left together."
 
 
-async def test_what_would_not_pay_for_a_subagent_is_refused(office: Office) -> None:
-    found = await asked(office, 1, terms=DelegationConfig(), left=Limit(tokens=1_000))
+async def test_what_would_not_pay_for_a_subagent_is_refused(env: AgentEnvironment) -> None:
+    found = await asked(env, 1, terms=DelegationConfig(), left=Limit(tokens=1_000))
     assert found.orders == ()
     assert found.refused["c1"].content == "10 tokens are too little for a subagent. Do this part yourself."

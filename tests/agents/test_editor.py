@@ -4,134 +4,154 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.agents.full_context import SPENT_BEFORE, conversation, request_size, summary
-from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
+from tests.agents.full_context import (
+    CONVERSATION_TOKENS_SPENT,
+    estimate_request_size,
+    make_conversation,
+    make_summary_response,
+)
+from tests.agents.office import NAME, NAME_PLACEHOLDER, AgentEnvironment
 from waystation.context.history import build_model_view, get_pinned_message_ids
-from waystation.context.outcome import ContextEdit, EditOutcome, EditRequest, Status
+from waystation.context.outcome import CompactionStatus, ContextEdit, EditOutcome, EditRequest
 from waystation.context.transcript import build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import StaleFenceError
-from waystation.tasks.context_editor import Editor
-from waystation.tasks.signals import MAX_INSTRUCTIONS
+from waystation.tasks.context_editor import ContextEditor
+from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS
 from waystation.testing import ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
-def asking(office: Office, number: int = 1, *, known: int = 0, **edit: str) -> EditRequest:
+def make_edit_request(env: AgentEnvironment, number: int = 1, *, known: int = 0, **edit: str) -> EditRequest:
     asked = {"id": f"edit-{number}", "agent": "research-1", "asked_at": NOON, **edit}
     return EditRequest(
-        run=office.run_ref(),
-        terms=office.terms,
-        limit=office.limit,
+        run=env.run_ref(),
+        terms=env.terms,
+        limit=env.limit,
         edit=ContextEdit.model_validate(asked),
         known_records=known,
     )
 
 
-async def edited(office: Office, request: EditRequest, *replies: str) -> EditOutcome:
-    office.model = ScriptedModel([summary(reply) for reply in replies])
-    return await Editor(office.condenser).edit(request)
+async def edited(env: AgentEnvironment, request: EditRequest, *replies: str) -> EditOutcome:
+    env.model = ScriptedModel([make_summary_response(reply) for reply in replies])
+    return await ContextEditor(env.compactor).edit(request)
 
 
-async def test_a_context_that_is_not_full_is_summarised_with_redacted_instructions(office: Office) -> None:
-    await office.said(conversation()[:13])
-    assert await request_size(office) < office.terms.trigger
-    wish = await office.store.put_text(f"Keep what {NAME} did.", office.ref.reader)
-    outcome = await edited(office, asking(office, action="compact", instructions=wish), "It silted up.")
-    (request,) = office.model.requests
+async def test_a_context_that_is_not_full_is_summarised_with_redacted_instructions(env: AgentEnvironment) -> None:
+    await env.commit_conversation(make_conversation()[:13])
+    assert await estimate_request_size(env) < env.terms.trigger
+    wish = await env.store.put_text(f"Keep what {NAME} did.", env.ref.scope)
+    outcome = await edited(env, make_edit_request(env, action="compact", instructions=wish), "It silted up.")
+    (request,) = env.model.requests
     sent = request.messages[0].text
     assert f"<wishes>\nKeep what {NAME_PLACEHOLDER} did.\n</wishes>" in sent
     assert NAME not in sent
     assert outcome.compaction is not None
-    assert (outcome.state, outcome.compaction.status) == ("done", Status.COMPRESSED)
-    assert outcome.compaction.tokens_after == await request_size(office) < outcome.compaction.tokens_before
-    (record,) = (await office.transcript()).records
+    assert (outcome.state, outcome.compaction.status) == ("done", CompactionStatus.COMPRESSED)
+    assert outcome.compaction.tokens_after == await estimate_request_size(env) < outcome.compaction.tokens_before
+    (record,) = (await env.load_transcript()).records
     assert record.id == outcome.compaction.compaction_id
     assert record.id.endswith("-edit-1")
 
 
-async def test_a_retry_of_a_summary_makes_no_second_one(full: Office) -> None:
-    request = asking(full, action="compact")
-    first = await edited(full, request, "It silted up.")
-    again = await Editor(full.condenser).edit(request)
-    assert full.model.calls == 1
+async def test_a_retry_of_a_summary_makes_no_second_one(full_env: AgentEnvironment) -> None:
+    request = make_edit_request(full_env, action="compact")
+    first = await edited(full_env, request, "It silted up.")
+    again = await ContextEditor(full_env.compactor).edit(request)
+    assert full_env.model.calls == 1
     assert again.compaction is not None
     assert first.compaction is not None
     assert again.compaction.compaction_id == first.compaction.compaction_id
     assert again.compaction.tokens_before == first.compaction.tokens_before
-    assert len((await full.transcript()).records) == 1
+    assert len((await full_env.load_transcript()).records) == 1
 
 
-async def test_a_refused_summary_leaves_the_view_as_it_was_and_is_paid_each_time(full: Office) -> None:
-    before = await full.transcript()
-    outcome = await edited(full, asking(full, action="compact"), "")
+async def test_a_refused_summary_leaves_the_view_as_it_was_and_is_paid_each_time(
+    full_env: AgentEnvironment,
+) -> None:
+    before = await full_env.load_transcript()
+    outcome = await edited(full_env, make_edit_request(full_env, action="compact"), "")
     assert outcome.compaction is not None
-    assert (outcome.state, outcome.compaction.status) == ("refused", Status.FAILED_EMPTY_SUMMARY)
+    assert (outcome.state, outcome.compaction.status) == ("refused", CompactionStatus.FAILED_EMPTY_SUMMARY)
     assert outcome.reason.startswith("not compacted: the summary was empty. ")
-    assert build_model_view(await full.transcript()) == build_model_view(before)
-    second = await edited(full, asking(full, 2, action="compact"), "")
+    assert build_model_view(await full_env.load_transcript()) == build_model_view(before)
+    second = await edited(full_env, make_edit_request(full_env, 2, action="compact"), "")
     assert second.compaction is not None
-    assert second.compaction.totals.spent.tokens == SPENT_BEFORE + 2 * 9_400
-    assert (await full.transcript()).records == ()
+    assert second.compaction.totals.spent.tokens == CONVERSATION_TOKENS_SPENT + 2 * 9_400
+    assert (await full_env.load_transcript()).records == ()
 
 
-async def test_a_summary_that_the_budget_does_not_allow_changes_nothing(full: Office) -> None:
-    full.limit = Limit(tokens=SPENT_BEFORE + 10)
-    outcome = await edited(full, asking(full, action="compact"), "It silted up.")
-    assert (outcome.state, full.model.calls) == ("refused", 0)
+async def test_a_summary_that_the_budget_does_not_allow_changes_nothing(full_env: AgentEnvironment) -> None:
+    full_env.limit = Limit(tokens=CONVERSATION_TOKENS_SPENT + 10)
+    outcome = await edited(full_env, make_edit_request(full_env, action="compact"), "It silted up.")
+    assert (outcome.state, full_env.model.calls) == ("refused", 0)
     assert outcome.reason.endswith("The budget did not allow a summary.")
-    assert (await full.transcript()).records == ()
+    assert (await full_env.load_transcript()).records == ()
 
 
-async def test_a_summariser_that_failed_too_often_is_given_up_without_hiding_anything(full: Office) -> None:
-    request = asking(full, action="compact").replace(give_up_summary=True)
-    outcome = await edited(full, request, "It silted up.")
-    assert (outcome.state, full.model.calls) == ("refused", 0)
+async def test_a_summariser_that_failed_too_often_is_given_up_without_hiding_anything(
+    full_env: AgentEnvironment,
+) -> None:
+    request = make_edit_request(full_env, action="compact").replace(give_up_summary=True)
+    outcome = await edited(full_env, request, "It silted up.")
+    assert (outcome.state, full_env.model.calls) == ("refused", 0)
     assert outcome.reason.startswith("not compacted: no summary could be had")
-    assert (await full.transcript()).records == ()
+    assert (await full_env.load_transcript()).records == ()
 
 
-async def test_a_short_conversation_is_not_worth_a_summary(office: Office) -> None:
-    await office.said([build_user_message("m1", "Why did it silt up?")])
-    outcome = await edited(office, asking(office, action="compact"), "It silted up.")
-    assert (outcome.state, office.model.calls) == ("refused", 0)
+async def test_a_short_conversation_is_not_worth_a_summary(env: AgentEnvironment) -> None:
+    await env.commit_conversation([build_user_message("m1", "Why did it silt up?")])
+    outcome = await edited(env, make_edit_request(env, action="compact"), "It silted up.")
+    assert (outcome.state, env.model.calls) == ("refused", 0)
     assert outcome.reason.startswith("there is too little to gain")
 
 
-async def test_instructions_that_are_not_in_the_store_are_refused_before_anybody_is_asked(full: Office) -> None:
-    outcome = await edited(full, asking(full, action="compact", instructions="0" * 64), "It silted up.")
-    assert (outcome.state, full.model.calls) == ("refused", 0)
+async def test_instructions_that_are_not_in_the_store_are_refused_before_anybody_is_asked(
+    full_env: AgentEnvironment,
+) -> None:
+    outcome = await edited(
+        full_env, make_edit_request(full_env, action="compact", instructions="0" * 64), "It silted up."
+    )
+    assert (outcome.state, full_env.model.calls) == ("refused", 0)
     assert outcome.reason.startswith("its instructions are not in the task's store: ")
 
 
-async def test_instructions_that_are_too_long_are_refused_before_anybody_is_asked(full: Office) -> None:
-    blob = await full.store.put_text("x" * (MAX_INSTRUCTIONS + 1), full.ref.reader)
-    outcome = await edited(full, asking(full, action="compact", instructions=blob), "It silted up.")
-    assert (outcome.state, full.model.calls) == ("refused", 0)
+async def test_instructions_that_are_too_long_are_refused_before_anybody_is_asked(
+    full_env: AgentEnvironment,
+) -> None:
+    blob = await full_env.store.put_text("x" * (MAX_INSTRUCTIONS_CHARACTERS + 1), full_env.ref.scope)
+    outcome = await edited(full_env, make_edit_request(full_env, action="compact", instructions=blob), "It silted up.")
+    assert (outcome.state, full_env.model.calls) == ("refused", 0)
     assert outcome.reason == "its instructions have 4,001 characters; they may have 4,000"
 
 
-async def test_pins_are_set_and_taken_back_once_each(full: Office) -> None:
-    pin, unpin = asking(full, action="pin", message="m4"), asking(full, 2, action="unpin", message="m4")
-    assert await edited(full, pin) == await edited(full, pin) == EditOutcome(state="done")
-    assert get_pinned_message_ids(await full.transcript()) == {"m4"}
-    assert await edited(full, unpin) == await edited(full, unpin) == EditOutcome(state="done")
-    transcript = await full.transcript()
+async def test_pins_are_set_and_taken_back_once_each(full_env: AgentEnvironment) -> None:
+    pin, unpin = (
+        make_edit_request(full_env, action="pin", message="m4"),
+        make_edit_request(full_env, 2, action="unpin", message="m4"),
+    )
+    assert await edited(full_env, pin) == await edited(full_env, pin) == EditOutcome(state="done")
+    assert get_pinned_message_ids(await full_env.load_transcript()) == {"m4"}
+    assert await edited(full_env, unpin) == await edited(full_env, unpin) == EditOutcome(state="done")
+    transcript = await full_env.load_transcript()
     assert get_pinned_message_ids(transcript) == frozenset()
     assert [record.id for record in transcript.records] == ["edit-1", "edit-2"]
 
 
-async def test_a_restored_compaction_gives_the_view_back_and_the_next_edit_can_compact_again(full: Office) -> None:
-    before = build_model_view(await full.transcript())
-    made = (await edited(full, asking(full, action="compact"), "It silted up.")).compaction
+async def test_a_restored_compaction_gives_the_view_back_and_the_next_edit_can_compact_again(
+    full_env: AgentEnvironment,
+) -> None:
+    before = build_model_view(await full_env.load_transcript())
+    made = (await edited(full_env, make_edit_request(full_env, action="compact"), "It silted up.")).compaction
     assert made is not None
-    restore = asking(full, 2, known=1, action="restore", compaction=made.compaction_id[:8])
-    assert await edited(full, restore) == await edited(full, restore) == EditOutcome(state="done")
-    assert build_model_view(await full.transcript()) == before
-    again = await edited(full, asking(full, 3, known=1, action="compact"), "It silted up.")
-    assert (again.state, full.model.calls) == ("done", 1)
-    assert build_model_view(await full.transcript()) != before
+    restore = make_edit_request(full_env, 2, known=1, action="restore", compaction=made.compaction_id[:8])
+    assert await edited(full_env, restore) == await edited(full_env, restore) == EditOutcome(state="done")
+    assert build_model_view(await full_env.load_transcript()) == before
+    again = await edited(full_env, make_edit_request(full_env, 3, known=1, action="compact"), "It silted up.")
+    assert (again.state, full_env.model.calls) == ("done", 1)
+    assert build_model_view(await full_env.load_transcript()) != before
 
 
 @pytest.mark.parametrize(
@@ -146,17 +166,19 @@ async def test_a_restored_compaction_gives_the_view_back_and_the_next_edit_can_c
     ],
 )
 async def test_what_cannot_be_done_is_refused_and_takes_the_run_away_from_nobody(
-    edit: dict[str, str], reason: str, full: Office
+    edit: dict[str, str], reason: str, full_env: AgentEnvironment
 ) -> None:
-    working = await full.site()
-    assert await edited(full, asking(full, 1, known=0, **edit)) == EditOutcome(state="refused", reason=reason)
-    transcript = await full.transcript()
-    await full.store.commit_message(working.fence, transcript.version, build_user_message("m28", "Go on."))
+    working = await full_env.make_tool_context()
+    assert await edited(full_env, make_edit_request(full_env, 1, known=0, **edit)) == EditOutcome(
+        state="refused", reason=reason
+    )
+    transcript = await full_env.load_transcript()
+    await full_env.store.commit_message(working.fence, transcript.version, build_user_message("m28", "Go on."))
 
 
-async def test_an_edit_takes_the_run_over_from_an_attempt_of_an_earlier_leg(full: Office) -> None:
-    straggler = await full.site()
-    await edited(full, asking(full, action="pin", message="m4"))
-    version = (await full.transcript()).version
+async def test_an_edit_takes_the_run_over_from_an_attempt_of_an_earlier_leg(full_env: AgentEnvironment) -> None:
+    straggler = await full_env.make_tool_context()
+    await edited(full_env, make_edit_request(full_env, action="pin", message="m4"))
+    version = (await full_env.load_transcript()).version
     with pytest.raises(StaleFenceError):
-        await full.store.commit_message(straggler.fence, version, build_user_message("m28", "Go on."))
+        await full_env.store.commit_message(straggler.fence, version, build_user_message("m28", "Go on."))

@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from waystation.agents.redaction import NEEDED, PAID, RedactionRetryPolicy, TextRedactor
+from waystation.agents.redaction import PAID_DESTINATIONS, REQUIRED_DESTINATIONS, RedactionRetryPolicy, TextRedactor
 from waystation.kernel.errors import (
     RedactionAbandonedError,
     RedactionFailed,
     RedactionReviewRequiredError,
     TextRedactionError,
 )
-from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.rules import DetectionConfig, read_own_rules
+from waystation.plugins.redaction.rules import DetectionConfig, load_custom_rules
 from waystation.privacy.policy import (
-    PLACEHOLDER,
-    AfterFailures,
-    Policy,
+    PLACEHOLDER_PATTERN,
+    RedactionFailureMode,
     RedactionLevel,
+    RedactionPolicy,
     TextDestination,
+    build_redaction_notes,
     get_redaction_level,
-    redaction_notes,
 )
 from waystation.testing import InMemorySlowTextStore, PlainRedactor
 
@@ -35,7 +35,7 @@ FINE = "Write to alice@example.com."
 REDACTED = {
     place
     for place in TextDestination
-    if get_redaction_level(place, Policy.STANDARD) not in {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}
+    if get_redaction_level(place, RedactionPolicy.STANDARD) not in {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}
 }
 
 
@@ -54,43 +54,43 @@ class Work:
 async def presidio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PresidioRedactor]:
     monkeypatch.setattr("waystation.plugins.redaction.rules.SECONDS_PER_CHUNK", 0.02)
     (tmp_path / "rules.yaml").write_text(SLOW)
-    redactor = PresidioRedactor(KEY, DetectionConfig(own=read_own_rules(tmp_path / "rules.yaml")))
+    redactor = PresidioRedactor(KEY, DetectionConfig(own=load_custom_rules(tmp_path / "rules.yaml")))
     yield redactor
     redactor.close()
 
 
 def enduring(
-    redactor: PresidioRedactor | PlainRedactor, work: Work, then: AfterFailures = "placeholder"
+    redactor: PresidioRedactor | PlainRedactor, work: Work, then: RedactionFailureMode = "placeholder"
 ) -> TextRedactor:
-    of_text = partial(fingerprint, KEY)
+    of_text = partial(compute_fingerprint, KEY)
     endurance = RedactionRetryPolicy(of_text, InMemorySlowTextStore(), lambda: work.attempt, 3, then, work.pause)
     return TextRedactor(redactor, endurance=endurance)
 
 
-@pytest.mark.parametrize("place", sorted(REDACTED - PAID))
+@pytest.mark.parametrize("place", sorted(REDACTED - PAID_DESTINATIONS))
 async def test_until_the_last_attempt_nothing_goes_on(presidio: PresidioRedactor, place: TextDestination) -> None:
     with pytest.raises(TextRedactionError, match="the recogniser 'slow' of your own took over"):
         await enduring(presidio, Work(attempt=2)).redact([FINE, ENDLESS], place, "t")
 
 
-@pytest.mark.parametrize("place", sorted(REDACTED - PAID - NEEDED))
+@pytest.mark.parametrize("place", sorted(REDACTED - PAID_DESTINATIONS - REQUIRED_DESTINATIONS))
 @pytest.mark.parametrize("attempt", [3, 4])
 async def test_then_a_placeholder_stands_for_that_text_and_the_others_are_redacted(
     presidio: PresidioRedactor, place: TextDestination, attempt: int
 ) -> None:
     fine, endless = await enduring(presidio, Work(attempt)).redact([FINE, ENDLESS], place, "t")
     assert fine.text.startswith("Write to <EMAIL_")
-    assert PLACEHOLDER.fullmatch(endless.text)
+    assert PLACEHOLDER_PATTERN.fullmatch(endless.text)
     assert endless.text.startswith("<UNREDACTED_TEXT_")
-    assert redaction_notes(fine) == ()
-    assert redaction_notes(endless, fine) == (
+    assert build_redaction_notes(fine) == ()
+    assert build_redaction_notes(endless, fine) == (
         "Text that could not be redacted was left out, and a placeholder stands where it was.",
     )
     (again,) = await presidio.redact([endless.text], place, "t")
     assert again.text == endless.text
 
 
-@pytest.mark.parametrize("place", sorted(NEEDED))
+@pytest.mark.parametrize("place", sorted(REQUIRED_DESTINATIONS))
 async def test_without_what_it_is_to_do_no_agent_begins(presidio: PresidioRedactor, place: TextDestination) -> None:
     with pytest.raises(
         RedactionAbandonedError, match=r"^after 3 attempts .* the recogniser 'slow' of your own took over"
@@ -98,20 +98,20 @@ async def test_without_what_it_is_to_do_no_agent_begins(presidio: PresidioRedact
         await enduring(presidio, Work(3)).redact([ENDLESS], place, "t")
 
 
-@pytest.mark.parametrize("place", sorted(REDACTED - PAID))
+@pytest.mark.parametrize("place", sorted(REDACTED - PAID_DESTINATIONS))
 async def test_by_setting_a_person_is_to_see_to_it(presidio: PresidioRedactor, place: TextDestination) -> None:
     with pytest.raises(RedactionReviewRequiredError, match="after 3 attempts"):
         await enduring(presidio, Work(3), "pause").redact([ENDLESS], place, "t")
 
 
-@pytest.mark.parametrize("place", sorted(PAID))
+@pytest.mark.parametrize("place", sorted(PAID_DESTINATIONS))
 @pytest.mark.parametrize("then", ["placeholder", "pause"])
 async def test_what_a_model_was_paid_for_is_tried_again_without_asking_it_again(
-    presidio: PresidioRedactor, place: TextDestination, then: AfterFailures
+    presidio: PresidioRedactor, place: TextDestination, then: RedactionFailureMode
 ) -> None:
     work = Work()
     (endless,) = await enduring(presidio, work, then).redact([ENDLESS], place, "t")
-    assert endless.unredacted
+    assert endless.redaction_failed
     assert work.pauses == [1, 2]
 
 

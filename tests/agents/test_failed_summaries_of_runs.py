@@ -4,19 +4,25 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.agents.full_context import SPENT_BEFORE, compressed, conversation, request_size, summary
-from tests.agents.office import Office
-from tests.unit.histories import calls, prose, results
-from waystation.context.outcome import CompactionOutcome, ContextEdit, EditRequest, Status
+from tests.agents.full_context import (
+    CONVERSATION_TOKENS_SPENT,
+    estimate_request_size,
+    make_conversation,
+    make_summary_response,
+    run_compaction,
+)
+from tests.agents.office import AgentEnvironment
+from tests.unit.histories import make_call_message, make_filler_text, make_result_message
+from waystation.context.outcome import CompactionOutcome, CompactionStatus, ContextEdit, EditRequest
 from waystation.context.transcript import SummaryFailureRecord, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, RedactionFailed
 from waystation.models.ports import ModelResponse
 from waystation.privacy.policy import RedactionResult, TextDestination
-from waystation.tasks.context_editor import Editor
+from waystation.tasks.context_editor import ContextEditor
 from waystation.testing import PlainRedactor, ScriptedModel
 
-BLANK = summary("")
+BLANK = make_summary_response("")
 LATEST = 8_500
 """Tokens of a request that stays: beside it, a truncation leaves little room."""
 
@@ -35,90 +41,99 @@ class Wearied(PlainRedactor):
         return await super().redact(texts, place, tenant)
 
 
-async def crowd(office: Office) -> None:
+async def crowd(env: AgentEnvironment) -> None:
     """A context of which a truncation hides just enough."""
-    await office.said([*conversation(result_tokens=600), build_user_message("m40", prose(LATEST))])
+    await env.commit_conversation(
+        [*make_conversation(result_tokens=600), build_user_message("m40", make_filler_text(LATEST))]
+    )
 
 
-async def fill(office: Office) -> None:
+async def fill(env: AgentEnvironment) -> None:
     """Let the agent work until its context is full again."""
-    while await request_size(office) < office.terms.trigger:
-        number = len((await office.transcript()).messages) + 100
-        turn = calls(f"m{number}", f"d{number}", tool="recall"), results(f"m{number + 1}", **{f"d{number}": prose(400)})
-        await office.said(turn)
+    while await estimate_request_size(env) < env.terms.trigger:
+        number = len((await env.load_transcript()).messages) + 100
+        turn = (
+            make_call_message(f"m{number}", f"d{number}", tool="recall"),
+            make_result_message(f"m{number + 1}", **{f"d{number}": make_filler_text(400)}),
+        )
+        await env.commit_conversation(turn)
 
 
-async def automatic(office: Office, *script: ModelResponse | ModelError) -> CompactionOutcome:
-    known = len((await office.transcript()).compactions)
-    return await compressed(office, ScriptedModel(script), known_records=known)
+async def automatic(env: AgentEnvironment, *script: ModelResponse | ModelError) -> CompactionOutcome:
+    known = len((await env.load_transcript()).compactions)
+    return await run_compaction(env, ScriptedModel(script), known_records=known)
 
 
-async def failures(office: Office) -> int:
-    return sum(isinstance(record, SummaryFailureRecord) for record in (await office.transcript()).records)
+async def failures(env: AgentEnvironment) -> int:
+    return sum(isinstance(record, SummaryFailureRecord) for record in (await env.load_transcript()).records)
 
 
 @pytest.mark.parametrize("failing", [BLANK, ModelRejected("no such model")], ids=["rejected", "no answer"])
 async def test_z2_after_a_failure_no_model_is_called_until_the_conversation_has_grown_enough(
-    office: Office, failing: ModelResponse | ModelError
+    env: AgentEnvironment, failing: ModelResponse | ModelError
 ) -> None:
-    await crowd(office)
-    assert (await automatic(office, failing)).status is Status.TRUNCATED
-    assert office.model.calls == 1
-    await fill(office)
-    outcome = await automatic(office, summary())
-    assert (outcome.status, office.model.calls) == (Status.TRUNCATED, 0)
+    await crowd(env)
+    assert (await automatic(env, failing)).status is CompactionStatus.TRUNCATED
+    assert env.model.calls == 1
+    await fill(env)
+    outcome = await automatic(env, make_summary_response())
+    assert (outcome.status, env.model.calls) == (CompactionStatus.TRUNCATED, 0)
     (note,) = outcome.notes
     assert note.startswith("No summary was tried: the last one failed, and since then too little was said, by ")
-    await fill(office)
-    await office.said([calls("m900", "e1", tool="recall"), results("m901", e1=prose(2_500))])
-    assert (await automatic(office, summary())).status is Status.COMPRESSED
-    assert office.model.calls == 1
+    await fill(env)
+    await env.commit_conversation(
+        [make_call_message("m900", "e1", tool="recall"), make_result_message("m901", e1=make_filler_text(2_500))]
+    )
+    assert (await automatic(env, make_summary_response())).status is CompactionStatus.COMPRESSED
+    assert env.model.calls == 1
 
 
 async def test_z2_a_manual_one_tries_also_after_three_that_failed_and_its_success_lets_others_follow(
-    office: Office,
+    env: AgentEnvironment,
 ) -> None:
-    await office.said(conversation())
+    await env.commit_conversation(make_conversation())
     for _ in range(6):
-        await automatic(office, BLANK)
-        await fill(office)
-    assert await failures(office) == 3
-    outcome = await automatic(office, summary())
-    assert (outcome.status, office.model.calls) == (Status.TRUNCATED, 0)
+        await automatic(env, BLANK)
+        await fill(env)
+    assert await failures(env) == 3
+    outcome = await automatic(env, make_summary_response())
+    assert (outcome.status, env.model.calls) == (CompactionStatus.TRUNCATED, 0)
     assert outcome.notes == ("No summary was tried: 3 in a row had failed; `waystation compact` asks for one.",)
-    await fill(office)
-    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", asked_at=office.clock.now)
+    await fill(env)
+    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", asked_at=env.clock.now)
     asked = EditRequest(
-        run=office.run_ref(),
-        terms=office.terms,
-        limit=office.limit,
+        run=env.run_ref(),
+        terms=env.terms,
+        limit=env.limit,
         edit=edit,
-        known_records=len((await office.transcript()).compactions),
+        known_records=len((await env.load_transcript()).compactions),
     )
-    office.model = ScriptedModel([summary()])
-    assert (await Editor(office.condenser).edit(asked)).state == "done"
-    assert office.model.calls == 1
-    await fill(office)
-    assert (await automatic(office, summary())).status is Status.COMPRESSED
+    env.model = ScriptedModel([make_summary_response()])
+    assert (await ContextEditor(env.compactor).edit(asked)).state == "done"
+    assert env.model.calls == 1
+    await fill(env)
+    assert (await automatic(env, make_summary_response())).status is CompactionStatus.COMPRESSED
 
 
-async def test_an_attempt_after_a_crash_does_not_pay_a_summary_again_that_was_rejected(full: Office) -> None:
-    full.redactor = Wearied(3)
+async def test_an_attempt_after_a_crash_does_not_pay_a_summary_again_that_was_rejected(
+    full_env: AgentEnvironment,
+) -> None:
+    full_env.redactor = Wearied(3)
     with pytest.raises(RedactionFailed):
-        await automatic(full, BLANK)
-    assert full.model.calls == 1
-    assert (await full.transcript()).compactions == ()
-    full.redactor = PlainRedactor({})
-    outcome = await automatic(full, BLANK)
-    assert (outcome.status, full.model.calls) == (Status.TRUNCATED, 0)
-    assert outcome.totals.spent.tokens == SPENT_BEFORE + 9_400
+        await automatic(full_env, BLANK)
+    assert full_env.model.calls == 1
+    assert (await full_env.load_transcript()).compactions == ()
+    full_env.redactor = PlainRedactor({})
+    outcome = await automatic(full_env, BLANK)
+    assert (outcome.status, full_env.model.calls) == (CompactionStatus.TRUNCATED, 0)
+    assert outcome.totals.spent.tokens == CONVERSATION_TOKENS_SPENT + 9_400
 
 
-async def test_a_summariser_that_was_given_up_counts_as_one_that_failed(full: Office) -> None:
-    outcome = await compressed(full, ScriptedModel([]), give_up_summary=True)
-    assert (outcome.status, await failures(full)) == (Status.TRUNCATED, 1)
+async def test_a_summariser_that_was_given_up_counts_as_one_that_failed(full_env: AgentEnvironment) -> None:
+    outcome = await run_compaction(full_env, ScriptedModel([]), give_up_summary=True)
+    assert (outcome.status, await failures(full_env)) == (CompactionStatus.TRUNCATED, 1)
 
 
-async def test_what_cost_no_call_is_not_held_against_the_next_summary(full: Office) -> None:
-    outcome = await compressed(full, ScriptedModel([]), limit=Limit(tokens=SPENT_BEFORE + 2_000))
-    assert (outcome.status, await failures(full)) == (Status.TRUNCATED, 0)
+async def test_what_cost_no_call_is_not_held_against_the_next_summary(full_env: AgentEnvironment) -> None:
+    outcome = await run_compaction(full_env, ScriptedModel([]), limit=Limit(tokens=CONVERSATION_TOKENS_SPENT + 2_000))
+    assert (outcome.status, await failures(full_env)) == (CompactionStatus.TRUNCATED, 0)

@@ -1,25 +1,27 @@
 """What a model writes of its own accord is kept as everything else is: without private values."""
 
-from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
-from tests.readers import ANYONE
+from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, AgentEnvironment, make_tool_use
+from tests.readers import SYSTEM_SCOPE
 from waystation.agents.leg import AgentFinished
 from waystation.agents.redaction import redact_reply
 from waystation.context.transcript import Message, RedactedThinking, Text, Thinking, ToolUse
 from waystation.testing import PlainRedactor, ScriptedModel, make_scripted_response
 
-NOTED = use("take_note", "c1", text=f"Her key is {SECRET}.", document="keeper.md", first_line=2, last_line=2)
-FOUND = use("submit_findings", "c2", findings=[{"claim": f"It is {SECRET}.", "citations": ["[keeper.md:2-2]"]}])
+NOTED = make_tool_use("take_note", "c1", text=f"Her key is {SECRET}.", document="keeper.md", first_line=2, last_line=2)
+FOUND = make_tool_use(
+    "submit_findings", "c2", findings=[{"claim": f"It is {SECRET}.", "citations": ["[keeper.md:2-2]"]}]
+)
 
 
-async def test_words_and_arguments_are_kept_without_private_values(office: Office) -> None:
+async def test_words_and_arguments_are_kept_without_private_values(env: AgentEnvironment) -> None:
     said = make_scripted_response(Text(text=f"I know {SECRET}."), NOTED)
-    assert isinstance(await office.leg(ScriptedModel([said, make_scripted_response(FOUND)])), AgentFinished)
-    transcript = await office.transcript()
+    assert isinstance(await env.run_leg(ScriptedModel([said, make_scripted_response(FOUND)])), AgentFinished)
+    transcript = await env.load_transcript()
     assert SECRET not in transcript.model_dump_json()
     assert f"I know {SECRET_PLACEHOLDER}." in transcript.model_dump_json()
-    (note,) = await office.store.notes(TASK, ANYONE)
+    (note,) = await env.store.list_notes(TASK, SYSTEM_SCOPE)
     assert (note.text, note.document) == (f"Her key is {SECRET_PLACEHOLDER}.", "keeper.md")
-    deliverable = await office.store.get_deliverable(f"{TASK}/research-1", ANYONE)
+    deliverable = await env.store.get_deliverable(f"{TASK}/research-1", SYSTEM_SCOPE)
     assert deliverable is not None
     assert f"It is {SECRET_PLACEHOLDER}." in deliverable.model_dump_json()
 

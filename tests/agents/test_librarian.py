@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
-from tests.readers import ANYONE
+from tests.agents.office import NAME, NAME_PLACEHOLDER, AgentEnvironment, make_tool_use
+from tests.readers import SYSTEM_SCOPE
 from waystation.documents.documents import DocumentSet, DocumentsUpdate, SourceDocument
 from waystation.documents.search import split_into_passages
 from waystation.documents.text_repository import make_document
 from waystation.erasure.removal import ForgetOrder
 from waystation.kernel.errors import RedactionFailed
-from waystation.memory.archive import DocumentIndexer, MemoryRecall, as_records
+from waystation.memory.archive import DocumentIndexer, MemoryRecall, render_recalled_excerpts
 from waystation.memory.memory import Passage
 from waystation.memory.passages import SLICE_CHARACTERS, IndexingState
 from waystation.privacy.policy import RedactionResult, TextDestination
@@ -30,28 +30,28 @@ LONG = SourceDocument(
 
 
 @dataclass(frozen=True)
-class Shelf:
+class IndexingEnvironment:
     """One task of an office and what brings its documents into memory."""
 
-    office: Office
+    env: AgentEnvironment
 
     @property
-    def librarian(self) -> DocumentIndexer:
-        office = self.office
+    def document_indexer(self) -> DocumentIndexer:
+        env = self.office
         return DocumentIndexer(
-            store=office.store,
-            redactor=office.redactor,
-            redacted=office.redacted,
+            store=env.store,
+            redactor=env.redactor,
+            redacted=env.redacted_documents,
             cut=split_into_passages,
-            archive=office.archive,
-            clock=office.clock,
+            archive=env.outbox_drainer,
+            clock=env.clock,
         )
 
     async def remember(self, most: int = 1_000_000) -> IndexingState:
         """To the end."""
         so_far = IndexingState(ref=self.office.ref, most_characters=most)
         while not so_far.done:
-            so_far = await self.librarian.next_slice(so_far)
+            so_far = await self.document_indexer.index_next_slice(so_far)
         return so_far
 
     @property
@@ -59,9 +59,9 @@ class Shelf:
         return [item.passage for item in self.office.memory.passages.values()]
 
     async def recalled(self, query: str) -> str:
-        office = self.office
-        recollection = MemoryRecall(office.memory, office.embedder, office.redactor, office.store)
-        return as_records(await recollection.find(office.run_ref(), query))
+        env = self.office
+        recollection = MemoryRecall(env.memory, env.embedder, env.redactor, env.store)
+        return render_recalled_excerpts(await recollection.find(env.run_ref(), query))
 
 
 class Listening(PlainRedactor):
@@ -77,32 +77,36 @@ class Listening(PlainRedactor):
         return await super().redact(texts, place, tenant)
 
 
-async def change(shelf: Shelf, *documents: SourceDocument) -> None:
+async def change(shelf: IndexingEnvironment, *documents: SourceDocument) -> None:
     """These take the places of the task's documents of their names."""
     store, task_id = shelf.office.store, shelf.office.task_id
     for one in documents:
-        await store.put_text(one.text, shelf.office.ref.reader)
+        await store.put_text(one.text, shelf.office.ref.scope)
     given = DocumentSet(documents=tuple(map(make_document, documents)))
     update = DocumentsUpdate(
-        number=1 + len(await store.document_updates(task_id, ANYONE)),
-        given=await store.put_text(given.model_dump_json(), shelf.office.ref.reader),
+        number=1 + len(await store.list_document_updates(task_id, SYSTEM_SCOPE)),
+        given=await store.put_text(given.model_dump_json(), shelf.office.ref.scope),
         updated_at=shelf.office.clock(),
     )
     await store.update_documents(task_id, update, given)
 
 
-async def shelf(office: Office, task_id: str, *documents: SourceDocument) -> Shelf:
+async def make_indexing_environment(
+    env: AgentEnvironment, task_id: str, *documents: SourceDocument
+) -> IndexingEnvironment:
     """A task of its own in the office's session."""
-    own = replace(office, task_id=task_id)
+    own = replace(env, task_id=task_id)
     await own.open_task(documents)
-    return Shelf(own)
+    return IndexingEnvironment(own)
 
 
-async def test_a_later_task_recalls_a_document_with_its_source_and_without_names(bare_office: Office) -> None:
-    first = await shelf(bare_office, "task-1", PILOT)
+async def test_a_later_task_recalls_a_document_with_its_source_and_without_names(
+    bare_env: AgentEnvironment,
+) -> None:
+    first = await make_indexing_environment(bare_env, "task-1", PILOT)
     done = await first.remember()
     assert (done.left_out, done.characters, done.passages) == (0, len(PILOT.text), len(first.in_memory))
-    later = await shelf(bare_office, "task-2")
+    later = await make_indexing_environment(bare_env, "task-2")
     found = await later.recalled("Who is the keeper of the bar?")
     assert re.search(r"\[pilot\.md:\d+-\d+\]\n", found)
     assert f"Its keeper is {NAME_PLACEHOLDER},\nwho lives by the mole." in found
@@ -110,16 +114,16 @@ async def test_a_later_task_recalls_a_document_with_its_source_and_without_names
     assert {passage.kind for passage in first.in_memory} == {"document"}
 
 
-async def test_who_has_the_document_before_it_is_told_nothing_of_it(bare_office: Office) -> None:
-    first = await shelf(bare_office, "task-1", PILOT)
+async def test_who_has_the_document_before_it_is_told_nothing_of_it(bare_env: AgentEnvironment) -> None:
+    first = await make_indexing_environment(bare_env, "task-1", PILOT)
     await first.remember()
     assert await first.recalled("the keeper of the bar") == ""
-    same = await shelf(bare_office, "task-2", PILOT.replace(name="copy.md"))
+    same = await make_indexing_environment(bare_env, "task-2", PILOT.replace(name="copy.md"))
     assert await same.recalled("the keeper of the bar") == ""
 
 
-async def test_a_document_of_two_tasks_of_a_session_is_remembered_once(bare_office: Office) -> None:
-    first, second = [await shelf(bare_office, task_id, PILOT) for task_id in ("task-1", "task-2")]
+async def test_a_document_of_two_tasks_of_a_session_is_remembered_once(bare_env: AgentEnvironment) -> None:
+    first, second = [await make_indexing_environment(bare_env, task_id, PILOT) for task_id in ("task-1", "task-2")]
     await first.remember()
     before = first.in_memory
     assert (await second.remember()).passages == len(before)
@@ -127,10 +131,10 @@ async def test_a_document_of_two_tasks_of_a_session_is_remembered_once(bare_offi
 
 
 async def test_when_a_task_ends_again_only_what_changed_is_read_and_what_it_replaced_is_recalled_no_more(
-    bare_office: Office,
+    bare_env: AgentEnvironment,
 ) -> None:
     redactor = Listening()
-    first = await shelf(replace(bare_office, redactor=redactor), "task-1", PILOT, LONG)
+    first = await make_indexing_environment(replace(bare_env, redactor=redactor), "task-1", PILOT, LONG)
     await first.remember()
     unchanged = [passage for passage in first.in_memory if passage.document == LONG.name]
     await change(first, NEWER)
@@ -140,15 +144,15 @@ async def test_when_a_task_ends_again_only_what_changed_is_read_and_what_it_repl
     assert (again.characters, again.left_out) == (len(NEWER.text) + len(LONG.text), 0)
     assert again.passages == len(unchanged) + 1
     assert [passage for passage in first.in_memory if passage.document == LONG.name] == unchanged
-    later = await shelf(bare_office, "task-2")
+    later = await make_indexing_environment(bare_env, "task-2")
     assert "three fathoms" in (found := await later.recalled("What does the bar carry?"))
     assert "two fathoms" not in found
 
 
-async def test_a_document_that_memory_has_by_another_task_is_not_read_again(bare_office: Office) -> None:
+async def test_a_document_that_memory_has_by_another_task_is_not_read_again(bare_env: AgentEnvironment) -> None:
     redactor = Listening()
-    office = replace(bare_office, redactor=redactor)
-    first, second = [await shelf(office, task_id, LONG) for task_id in ("task-1", "task-2")]
+    env = replace(bare_env, redactor=redactor)
+    first, second = [await make_indexing_environment(env, task_id, LONG) for task_id in ("task-1", "task-2")]
     await first.remember(most=50_000)
     redactor.read.clear()
     done = await second.remember()
@@ -158,13 +162,13 @@ async def test_a_document_that_memory_has_by_another_task_is_not_read_again(bare
     assert lines == [line for line in LONG.text.splitlines() if line]
 
 
-async def test_a_document_that_changes_while_it_is_read_is_read_anew(bare_office: Office) -> None:
-    first = await shelf(bare_office, "task-1", LONG)
-    so_far = await first.librarian.next_slice(IndexingState(ref=first.office.ref, most_characters=10**6))
+async def test_a_document_that_changes_while_it_is_read_is_read_anew(bare_env: AgentEnvironment) -> None:
+    first = await make_indexing_environment(bare_env, "task-1", LONG)
+    so_far = await first.document_indexer.index_next_slice(IndexingState(ref=first.office.ref, most_characters=10**6))
     longer = LONG.replace(text=f"{PILOT.text}{LONG.text}")
     await change(first, longer)
     while not so_far.done:
-        so_far = await first.librarian.next_slice(so_far)
+        so_far = await first.document_indexer.index_next_slice(so_far)
     blob = make_document(longer).blob
     passages = [passage for passage in first.in_memory if passage.blob == blob]
     assert [passage.place for passage in passages] == list(range(len(passages)))
@@ -173,18 +177,18 @@ async def test_a_document_that_changes_while_it_is_read_is_read_anew(bare_office
     assert {passage.blob for passage in first.in_memory} == {blob}
 
 
-async def test_a_slice_that_is_done_again_changes_nothing(bare_office: Office) -> None:
-    first = await shelf(bare_office, "task-1", LONG)
+async def test_a_slice_that_is_done_again_changes_nothing(bare_env: AgentEnvironment) -> None:
+    first = await make_indexing_environment(bare_env, "task-1", LONG)
     begun = IndexingState(ref=first.office.ref, most_characters=10**6)
-    after = await first.librarian.next_slice(begun)
+    after = await first.document_indexer.index_next_slice(begun)
     before = first.in_memory
-    assert await first.librarian.next_slice(begun) == after
+    assert await first.document_indexer.index_next_slice(begun) == after
     assert first.in_memory == before
     assert SLICE_CHARACTERS <= after.characters < len(LONG.text)
 
 
-async def test_all_slices_together_have_every_line_once_under_its_number(bare_office: Office) -> None:
-    first = await shelf(bare_office, "task-1", PILOT, LONG)
+async def test_all_slices_together_have_every_line_once_under_its_number(bare_env: AgentEnvironment) -> None:
+    first = await make_indexing_environment(bare_env, "task-1", PILOT, LONG)
     assert (await first.remember()).slices > 2
     passages = [passage for passage in first.in_memory if passage.document == "long.md"]
     assert [passage.place for passage in passages] == list(range(len(passages)))
@@ -197,70 +201,70 @@ async def test_all_slices_together_have_every_line_once_under_its_number(bare_of
     assert said == [line for line in lines if line]
 
 
-async def test_what_the_terms_do_not_let_in_is_counted(bare_office: Office) -> None:
-    first = await shelf(bare_office, "task-1", LONG, PILOT)
+async def test_what_the_terms_do_not_let_in_is_counted(bare_env: AgentEnvironment) -> None:
+    first = await make_indexing_environment(bare_env, "task-1", LONG, PILOT)
     done = await first.remember(most=50_000)
     assert done.characters <= 50_000 < done.characters + 100
     assert done.left_out == len(LONG.text) + len(PILOT.text) - done.characters
     assert sum(len(passage.text) for passage in first.in_memory) < 2 * 50_000
 
 
-async def test_while_memory_does_not_answer_passages_of_documents_wait(bare_office: Office) -> None:
-    first = await shelf(bare_office, "task-1", PILOT)
-    bare_office.memory.failing = True
+async def test_while_memory_does_not_answer_passages_of_documents_wait(bare_env: AgentEnvironment) -> None:
+    first = await make_indexing_environment(bare_env, "task-1", PILOT)
+    bare_env.memory.failing = True
     done = await first.remember()
-    assert await bare_office.store.count_pending_passages("task-1") == done.passages
-    bare_office.memory.failing = False
-    assert (await bare_office.archive.drain()).stored == done.passages
+    assert await bare_env.store.count_pending_passages("task-1") == done.passages
+    bare_env.memory.failing = False
+    assert (await bare_env.outbox_drainer.drain()).stored == done.passages
     assert len(first.in_memory) == done.passages
 
 
-async def test_nothing_of_a_document_is_kept_while_it_cannot_be_redacted(bare_office: Office) -> None:
-    first = await shelf(bare_office, "task-1", PILOT)
-    bare_office.redactor.failing_at = frozenset({TextDestination.COMPRESSED})
+async def test_nothing_of_a_document_is_kept_while_it_cannot_be_redacted(bare_env: AgentEnvironment) -> None:
+    first = await make_indexing_environment(bare_env, "task-1", PILOT)
+    bare_env.redactor.failing_at = frozenset({TextDestination.COMPRESSED})
     with pytest.raises(RedactionFailed):
         await first.remember()
-    assert await bare_office.store.passage_ids() == frozenset()
+    assert await bare_env.store.list_passage_ids() == frozenset()
 
 
-async def test_a_secret_that_goes_over_passages_is_replaced_in_all_of_them(bare_office: Office) -> None:
+async def test_a_secret_that_goes_over_passages_is_replaced_in_all_of_them(bare_env: AgentEnvironment) -> None:
     secret = "\n".join(f"{number:064x}" for number in range(30))
-    office = replace(bare_office, redactor=PlainRedactor({secret: "<SECRET_0123456789ab>"}))
-    first = await shelf(office, "task-1", SourceDocument(name="key.md", text=f"The key:\n{secret}\nThe end.\n"))
+    env = replace(bare_env, redactor=PlainRedactor({secret: "<SECRET_0123456789ab>"}))
+    first = await make_indexing_environment(
+        env, "task-1", SourceDocument(name="key.md", text=f"The key:\n{secret}\nThe end.\n")
+    )
     await first.remember()
     assert not re.search("0{30}", "".join(passage.text for passage in first.in_memory))
     assert first.in_memory[-1].text == "[key.md:32-32]\nThe end."
 
 
-async def test_a_task_that_is_forgotten_meanwhile_remembers_nothing_more(bare_office: Office) -> None:
-    first = await shelf(bare_office, "task-1", LONG)
-    after = await first.librarian.next_slice(IndexingState(ref=first.office.ref, most_characters=10**6))
-    order = ForgetOrder(
-        store_id=bare_office.store_id, tenant=bare_office.ref.tenant, task_ids=("task-1",), everything=False
-    )
+async def test_a_task_that_is_forgotten_meanwhile_remembers_nothing_more(bare_env: AgentEnvironment) -> None:
+    first = await make_indexing_environment(bare_env, "task-1", LONG)
+    after = await first.document_indexer.index_next_slice(IndexingState(ref=first.office.ref, most_characters=10**6))
+    order = ForgetOrder(store_id=bare_env.store_id, tenant=bare_env.ref.tenant, task_ids=("task-1",), everything=False)
     # The office's tasks have no tenant of their own in the store's rows but this one.
-    assert (await bare_office.store.forget(order)).tasks == 1
-    await bare_office.archive.drain()
+    assert (await bare_env.store.forget_tasks(order)).tasks == 1
+    await bare_env.outbox_drainer.drain()
     assert first.in_memory == []
-    stopped = await first.librarian.next_slice(after)
+    stopped = await first.document_indexer.index_next_slice(after)
     assert stopped.done
     assert first.in_memory == []
-    assert await bare_office.store.count_pending_passages() == 0
+    assert await bare_env.store.count_pending_passages() == 0
 
 
-async def test_a_passage_of_a_document_is_expanded_to_the_lines_around_it(bare_office: Office) -> None:
-    first = await shelf(bare_office, "task-1", LONG, PILOT)
+async def test_a_passage_of_a_document_is_expanded_to_the_lines_around_it(bare_env: AgentEnvironment) -> None:
+    first = await make_indexing_environment(bare_env, "task-1", LONG, PILOT)
     await first.remember()
     passage = next(passage for passage in first.in_memory if passage.first_line > 1_000)
-    later = await shelf(bare_office, "task-2")
-    expanded = await later.office.call(use("expand", id=passage.short_id))
+    later = await make_indexing_environment(bare_env, "task-2")
+    expanded = await later.office.call_tool(make_tool_use("expand", id=passage.short_id))
     assert expanded.startswith(f"[long.md:{passage.first_line - 20}-{passage.last_line + 20}]\n")
     assert "\n".join(LONG.text.splitlines()[passage.first_line - 1 : passage.last_line]) in expanded
 
 
-async def test_lines_are_counted_the_same_whatever_ends_them(bare_office: Office) -> None:
+async def test_lines_are_counted_the_same_whatever_ends_them(bare_env: AgentEnvironment) -> None:
     text = "one\r\ntwo\x0bthree\rfour\u2028\nsix\n"
-    first = await shelf(bare_office, "task-1", SourceDocument(name="ends.md", text=text))
+    first = await make_indexing_environment(bare_env, "task-1", SourceDocument(name="ends.md", text=text))
     done = await first.remember()
     assert (done.characters, done.left_out) == (len(text), 0)
     assert "\n".join(passage.text for passage in first.in_memory).splitlines() == [

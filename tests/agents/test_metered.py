@@ -8,10 +8,10 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.agents import ContextActivities
-from tests.agents.full_context import request_size, summary
-from tests.agents.office import NAME, NOON, SECRET, TASK, Office
+from tests.agents.full_context import estimate_request_size, make_summary_response
+from tests.agents.office import NAME, NOON, SECRET, TASK, AgentEnvironment
 from tests.prices import PRICES
-from tests.readers import ANYONE
+from tests.readers import SYSTEM_SCOPE
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, PreparedCall
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, restore_text_from_vault
 from waystation.context.transcript import Block, Charge, Text, Thinking, build_user_message
@@ -19,34 +19,34 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason
-from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination
 from waystation.testing import ScriptedModel, make_scripted_response
 
 
-async def ask(office: Office, model: ScriptedModel) -> Charge:
-    office.model = model
-    fence = (await office.site()).fence
+async def ask(env: AgentEnvironment, model: ScriptedModel) -> Charge:
+    env.model = model
+    fence = (await env.make_tool_context()).fence
     request = ModelRequest(
         model="claude-opus-5-5", system="", messages=(build_user_message("m1", "Why?"),), max_output=1_000
     )
-    call = await office.metered.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PRICES)
+    call = await env.metered_model.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PRICES)
     assert isinstance(call, PreparedCall)
-    return (await office.metered.ask(fence, CallKey("turn", "1"), call))[1]
+    return (await env.metered_model.run_call(fence, CallKey("turn", "1"), call))[1]
 
 
-async def test_why_a_reply_ended_is_kept_with_its_charge(office: Office) -> None:
-    charge = await ask(office, ScriptedModel([make_scripted_response(stop=StopReason.MAX_TOKENS)]))
+async def test_why_a_reply_ended_is_kept_with_its_charge(env: AgentEnvironment) -> None:
+    charge = await ask(env, ScriptedModel([make_scripted_response(stop=StopReason.MAX_TOKENS)]))
     assert charge.stop == "max_tokens"
 
 
-async def test_an_answered_call_is_counted_with_the_charge_that_the_store_will_get(office: Office) -> None:
-    await ask(office, ScriptedModel([make_scripted_response()]))
-    (charge,) = office.meter.charges
+async def test_an_answered_call_is_counted_with_the_charge_that_the_store_will_get(env: AgentEnvironment) -> None:
+    await ask(env, ScriptedModel([make_scripted_response()]))
+    (charge,) = env.meter.charges
     assert (charge.kind, charge.model, charge.usage.total) == ("turn", "claude-opus-5-5", 120)
     assert charge.cost_micro_usd == 100 * 4 + 20 * 20
-    assert office.meter.failures == []
+    assert env.meter.failures == []
 
 
 class Uncounted:
@@ -63,12 +63,12 @@ class Uncounted:
 
 
 async def test_without_a_count_the_bytes_are_the_bound_and_the_reply_is_shortened_to_what_is_left(
-    office: Office,
+    env: AgentEnvironment,
 ) -> None:
     request = ModelRequest(
         model="claude-opus-5-5", system="", messages=(build_user_message("m1", "Why?"),), max_output=2_000
     )
-    metered = replace(office.metered, model=Uncounted())
+    metered = replace(env.metered_model, model=Uncounted())
     whole = await metered.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PRICES)
     assert isinstance(whole, PreparedCall)
     less = await metered.prepare_call(request, Limit(tokens=whole.worst_case.tokens - 500), floor=10, prices=PRICES)
@@ -85,7 +85,7 @@ class WithSpares(ScriptedModel):
     spares: tuple[str, ...] = ()
     answering: str = ""
 
-    def fallbacks(self, model: str) -> tuple[str, ...]:
+    def list_fallbacks(self, model: str) -> tuple[str, ...]:
         return self.spares
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
@@ -99,40 +99,42 @@ PAID = (*PRICES, DEARER)
 
 
 async def test_a_call_is_held_at_the_dearest_rates_that_it_may_meet_and_charged_at_those_that_it_met(
-    office: Office,
+    env: AgentEnvironment,
 ) -> None:
     model = WithSpares([make_scripted_response(usage=Usage(input=10, output=1))])
-    model.spares, model.answering, office.model = (DEAR, OTHER), DEAR, model
+    model.spares, model.answering, env.model = (DEAR, OTHER), DEAR, model
     request = ModelRequest(model=CHEAP, system="", messages=(build_user_message("m1", "Why?"),), max_output=2_000)
-    call = await office.metered.prepare_call(request, Limit(micro_usd=1_000_000), floor=10, prices=PAID)
+    call = await env.metered_model.prepare_call(request, Limit(micro_usd=1_000_000), floor=10, prices=PAID)
     assert isinstance(call, PreparedCall)
     assert call.request.fallbacks == (DEAR, OTHER)
     tokens = call.worst_case.tokens - 2_000
     assert call.worst_case.micro_usd == tokens * 7 + 2_000 * 70
-    fence = (await office.site()).fence
-    _, charge = await office.metered.ask(fence, CallKey("turn", "1"), call)
+    fence = (await env.make_tool_context()).fence
+    _, charge = await env.metered_model.run_call(fence, CallKey("turn", "1"), call)
     assert (charge.model, charge.cost_micro_usd) == (DEAR, 10 * 7 + 70)
 
 
-async def test_who_has_no_price_takes_no_call_that_is_limited_in_dollars(office: Office) -> None:
+async def test_who_has_no_price_takes_no_call_that_is_limited_in_dollars(env: AgentEnvironment) -> None:
     model = WithSpares([])
-    model.spares, office.model = ("nobodys-1", DEAR), model
+    model.spares, env.model = ("nobodys-1", DEAR), model
     request = ModelRequest(model=CHEAP, system="", messages=(build_user_message("m1", "Why?"),), max_output=2_000)
-    dollars = await office.metered.prepare_call(request, Limit(micro_usd=1_000_000), floor=10, prices=PAID)
-    tokens = await office.metered.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PAID)
+    dollars = await env.metered_model.prepare_call(request, Limit(micro_usd=1_000_000), floor=10, prices=PAID)
+    tokens = await env.metered_model.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PAID)
     assert isinstance(dollars, PreparedCall)
     assert isinstance(tokens, PreparedCall)
     assert (dollars.request.fallbacks, tokens.request.fallbacks) == ((DEAR,), ("nobodys-1", DEAR))
 
 
-async def test_a_count_is_a_bound_for_models_of_one_family_alone(office: Office) -> None:
+async def test_a_count_is_a_bound_for_models_of_one_family_alone(env: AgentEnvironment) -> None:
     model = WithSpares([])
-    model.spares, office.model = (DEAR, OTHER), model
+    model.spares, env.model = (DEAR, OTHER), model
     words = build_user_message("m1", "Why? " * 400)
     request = ModelRequest(model=CHEAP, system="", messages=(words,), max_output=2_000)
-    whole = await office.metered.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PAID)
+    whole = await env.metered_model.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PAID)
     assert isinstance(whole, PreparedCall)
-    tight = await office.metered.prepare_call(request, Limit(tokens=whole.worst_case.tokens - 1), floor=10, prices=PAID)
+    tight = await env.metered_model.prepare_call(
+        request, Limit(tokens=whole.worst_case.tokens - 1), floor=10, prices=PAID
+    )
     assert isinstance(tight, PreparedCall)
     assert tight.worst_case.tokens < whole.worst_case.tokens - 1
     assert tight.request.fallbacks == (DEAR,)
@@ -153,87 +155,89 @@ SAID = Text(text="Because.")
     ],
 )
 async def test_what_an_endpoint_does_not_report_is_charged_as_a_bound_and_marked(
-    office: Office, usage: Usage, blocks: tuple[Block, ...], most_output: int
+    env: AgentEnvironment, usage: Usage, blocks: tuple[Block, ...], most_output: int
 ) -> None:
-    office.model = ScriptedModel([make_scripted_response(*blocks, usage=usage)])
-    fence = (await office.site()).fence
+    env.model = ScriptedModel([make_scripted_response(*blocks, usage=usage)])
+    fence = (await env.make_tool_context()).fence
     request = ModelRequest(
         model="claude-opus-5-5", system="", messages=(build_user_message("m1", "Why?"),), max_output=2_000
     )
-    call = await office.metered.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PRICES)
+    call = await env.metered_model.prepare_call(request, Limit(tokens=100_000), floor=10, prices=PRICES)
     assert isinstance(call, PreparedCall)
-    reply, charge = await office.metered.ask(fence, CallKey("turn", "1"), call)
+    reply, charge = await env.metered_model.run_call(fence, CallKey("turn", "1"), call)
     assert reply.usage == charge.usage
-    assert charge.usage.prompt == (usage.prompt or call.worst_case.tokens - 2_000)
+    assert charge.usage.prompt_tokens == (usage.prompt_tokens or call.worst_case.tokens - 2_000)
     assert 0 < charge.usage.output <= most_output
     assert charge.usage.estimated == charge.usage.total - usage.total > 0
     assert charge.cost_micro_usd is not None
     assert 0 < charge.cost_micro_usd <= call.worst_case.micro_usd
-    await office.store.commit_charge(fence, charge)
-    kept = await office.store.totals(fence.run_id)
+    await env.store.commit_charge(fence, charge)
+    kept = await env.store.get_run_usage(fence.run_id)
     assert (kept.usage, kept.last_prompt) == (charge.usage, 0)
 
 
-async def test_thinking_that_no_block_shows_is_charged_up_to_the_longest_reply(office: Office) -> None:
+async def test_thinking_that_no_block_shows_is_charged_up_to_the_longest_reply(env: AgentEnvironment) -> None:
     unseen = make_scripted_response(SAID, usage=Usage()).replace(thought=True)
     counted = unseen.replace(usage=Usage(input=5, output=7))
-    assert (await ask(office, ScriptedModel([unseen]))).usage.output == 1_000
-    assert (await ask(office, ScriptedModel([counted]))).usage.output == 7
+    assert (await ask(env, ScriptedModel([unseen]))).usage.output == 1_000
+    assert (await ask(env, ScriptedModel([counted]))).usage.output == 7
 
 
-async def test_who_answered_is_kept_with_the_charge_where_it_is_another(office: Office) -> None:
-    await ask(office, ScriptedModel([make_scripted_response(model="claude-opus-5-5-20261001")]))
-    await ask(office, ScriptedModel([make_scripted_response(model="another-model")]))
-    same, other = office.meter.charges
+async def test_who_answered_is_kept_with_the_charge_where_it_is_another(env: AgentEnvironment) -> None:
+    await ask(env, ScriptedModel([make_scripted_response(model="claude-opus-5-5-20261001")]))
+    await ask(env, ScriptedModel([make_scripted_response(model="another-model")]))
+    same, other = env.meter.charges
     assert (same.answered_by, other.answered_by, other.model) == ("", "another-model", "claude-opus-5-5")
-    fence = (await office.site()).fence
-    await office.store.commit_charge(fence, other)
-    assert (await office.store.payments(TASK, ANYONE)).bill.lines[0].answered_by == ("another-model",)
+    fence = (await env.make_tool_context()).fence
+    await env.store.commit_charge(fence, other)
+    assert (await env.store.list_task_charges(TASK, SYSTEM_SCOPE)).cost_breakdown.lines[0].answered_by == (
+        "another-model",
+    )
 
 
-async def test_what_was_reported_is_charged_as_it_was(office: Office) -> None:
-    await ask(office, ScriptedModel([make_scripted_response(usage=Usage(input=7))]))
-    (charge,) = office.meter.charges
+async def test_what_was_reported_is_charged_as_it_was(env: AgentEnvironment) -> None:
+    await ask(env, ScriptedModel([make_scripted_response(usage=Usage(input=7))]))
+    (charge,) = env.meter.charges
     assert charge.usage == Usage(input=7)
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("busy"), ModelRejected("no such model")])
-async def test_a_call_without_a_reply_is_counted_as_what_it_was(office: Office, error: ModelError) -> None:
+async def test_a_call_without_a_reply_is_counted_as_what_it_was(env: AgentEnvironment, error: ModelError) -> None:
     with pytest.raises(type(error)):
-        await ask(office, ScriptedModel([error]))
-    assert office.meter.failures == [("turn", "claude-opus-5-5", error)]
-    assert office.meter.charges == []
+        await ask(env, ScriptedModel([error]))
+    assert env.meter.failures == [("turn", "claude-opus-5-5", error)]
+    assert env.meter.charges == []
 
 
-async def test_a_compaction_is_counted_as_it_ended(full: Office) -> None:
-    full.model = ScriptedModel([summary()])
-    request = full.compaction(await request_size(full))
-    outcome = await ActivityEnvironment().run(ContextActivities(full.condenser, full.meter).compress, request)
-    assert full.meter.compactions == [outcome]
-    assert [charge.kind for charge in full.meter.charges] == ["summary"]
+async def test_a_compaction_is_counted_as_it_ended(full_env: AgentEnvironment) -> None:
+    full_env.model = ScriptedModel([make_summary_response()])
+    request = full_env.make_compaction_request(await estimate_request_size(full_env))
+    outcome = await ActivityEnvironment().run(ContextActivities(full_env.compactor, full_env.meter).compress, request)
+    assert full_env.meter.compactions == [outcome]
+    assert [charge.kind for charge in full_env.meter.charges] == ["summary"]
 
 
-async def test_redactions_are_counted_by_where_the_text_goes(bare_office: Office) -> None:
-    redactor = TextRedactor(bare_office.redactor, meter=bare_office.meter)
+async def test_redactions_are_counted_by_where_the_text_goes(bare_env: AgentEnvironment) -> None:
+    redactor = TextRedactor(bare_env.redactor, meter=bare_env.meter)
     texts = [f"{NAME} has {SECRET}", f"{SECRET} again"]
-    assert await redactor.redact(texts, TextDestination.SUMMARY, "t") == await bare_office.redactor.redact(
+    assert await redactor.redact(texts, TextDestination.SUMMARY, "t") == await bare_env.redactor.redact(
         texts, TextDestination.SUMMARY, "t"
     )
     await redactor.redact(texts, TextDestination.TOOL_RESULT, "t")
-    assert bare_office.meter.redactions == {TextDestination.SUMMARY: 3, TextDestination.TOOL_RESULT: 2}
+    assert bare_env.meter.redactions == {TextDestination.SUMMARY: 3, TextDestination.TOOL_RESULT: 2}
 
 
-async def test_what_the_vault_does_not_keep_is_not_counted_and_goes_nowhere(bare_office: Office) -> None:
-    vault = bare_office.store.vault(AesGcmCipher(bytes(32), "vault"))
-    originals = VaultPlaceholderFactory(vault, partial(fingerprint, bytes(32)), lambda: NOON)
-    redactor = TextRedactor(bare_office.redactor, originals, bare_office.meter, titles="redacted")
+async def test_what_the_vault_does_not_keep_is_not_counted_and_goes_nowhere(bare_env: AgentEnvironment) -> None:
+    vault = bare_env.store.build_vault(AesGcmCipher(bytes(32), "vault"))
+    originals = VaultPlaceholderFactory(vault, partial(compute_fingerprint, bytes(32)), lambda: NOON)
+    redactor = TextRedactor(bare_env.redactor, originals, bare_env.meter, titles="redacted")
     (title,) = await redactor.redact([f"Ask {NAME}"], TextDestination.TITLE, "t")
     assert NAME not in title.text
     assert (await restore_text_from_vault(title.text, vault, "t")).text == f"Ask {NAME}"
-    counted = dict(bare_office.meter.redactions)
+    counted = dict(bare_env.meter.redactions)
     assert counted[TextDestination.TITLE] == 1
-    async with bare_office.store.database.write() as connection:
+    async with bare_env.store.database.write() as connection:
         await connection.exec_driver_sql("ALTER TABLE vault RENAME TO vault_away")
     with pytest.raises(RedactionFailed, match="cannot be kept"):
         await redactor.redact([f"{NAME} has {SECRET}"], TextDestination.SUMMARY, "t")
-    assert bare_office.meter.redactions == counted
+    assert bare_env.meter.redactions == counted

@@ -1,10 +1,20 @@
 import pytest
 from pydantic import JsonValue
 
-from tests.agents.office import ASKED, NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.agents.office import (
+    NAME,
+    NAME_PLACEHOLDER,
+    PLAN,
+    SECRET,
+    SECRET_PLACEHOLDER,
+    TASK,
+    TASK_REQUEST,
+    AgentEnvironment,
+    make_tool_use,
+)
 from tests.prices import PRICES
-from tests.readers import ANYONE
-from waystation.agents.call_ledger import MOST_UNANSWERED
+from tests.readers import SYSTEM_SCOPE
+from waystation.agents.call_ledger import MAX_UNANSWERED_CALLS
 from waystation.context.legality import find_violations
 from waystation.context.transcript import Text
 from waystation.kernel.amount import Amount, Limit
@@ -16,8 +26,8 @@ from waystation.kernel.errors import (
     SpendingLimitReached,
 )
 from waystation.models.ports import ModelResponse, StopReason
-from waystation.planning.plan import Plan, standard_plan
-from waystation.planning.planner import PlanMade
+from waystation.planning.plan import Plan, build_standard_plan
+from waystation.planning.planner import PlanningResult
 from waystation.privacy.policy import TextDestination
 from waystation.testing import PlainRedactor, ScriptedModel, make_scripted_response
 
@@ -26,30 +36,30 @@ GOOD_STEPS: list[JsonValue] = [step.model_dump(mode="json") for step in PLAN.ste
 
 
 def planning(steps: JsonValue, call_id: str = "p1") -> ModelResponse:
-    return make_scripted_response(use("submit_plan", call_id, steps=steps))
+    return make_scripted_response(make_tool_use("submit_plan", call_id, steps=steps))
 
 
 GOOD, BAD = planning(GOOD_STEPS), planning(GOOD_STEPS[:2])
 
 
-async def made(office: Office, model: ScriptedModel, limit: int = 60_000) -> PlanMade:
-    office.model = model
-    return await office.planner.plan(office.ref, "claude-sonnet-5-5", Limit(tokens=limit), PRICES)
+async def made(env: AgentEnvironment, model: ScriptedModel, limit: int = 60_000) -> PlanningResult:
+    env.model = model
+    return await env.planner.create_plan(env.ref, "claude-sonnet-5-5", Limit(tokens=limit), PRICES)
 
 
 @pytest.fixture
-async def unplanned(bare_office: Office) -> Office:
-    await bare_office.open_task(plan=None)
-    return bare_office
+async def unplanned(bare_env: AgentEnvironment) -> AgentEnvironment:
+    await bare_env.open_task(plan=None)
+    return bare_env
 
 
-async def stored_plan(office: Office) -> Plan:
-    plan = await office.store.plan(TASK, ANYONE)
+async def stored_plan(env: AgentEnvironment) -> Plan:
+    plan = await env.store.get_newest_plan(TASK, SYSTEM_SCOPE)
     assert plan is not None
     return plan
 
 
-async def test_a_good_plan_is_kept_with_its_goals_and_given_without_them(unplanned: Office) -> None:
+async def test_a_good_plan_is_kept_with_its_goals_and_given_without_them(unplanned: AgentEnvironment) -> None:
     model = ScriptedModel([GOOD])
     plan = await made(unplanned, model)
     assert plan.plan == PLAN.without_goals()
@@ -72,7 +82,7 @@ async def test_a_good_plan_is_kept_with_its_goals_and_given_without_them(unplann
     ids=["too short", "no list", "unknown role", "no call", "nothing"],
 )
 async def test_a_plan_that_cannot_be_run_is_repaired_once_with_its_errors_shown(
-    unplanned: Office, bad: ModelResponse, complaint: str
+    unplanned: AgentEnvironment, bad: ModelResponse, complaint: str
 ) -> None:
     model = ScriptedModel([bad, planning(GOOD_STEPS, "p2")])
     assert (await made(unplanned, model)).plan == PLAN.without_goals()
@@ -84,45 +94,47 @@ async def test_a_plan_that_cannot_be_run_is_repaired_once_with_its_errors_shown(
     assert shown.endswith("Hand in a corrected one.")
 
 
-async def test_after_two_plans_that_cannot_be_run_the_standard_plan_is_used(unplanned: Office) -> None:
+async def test_after_two_plans_that_cannot_be_run_the_standard_plan_is_used(unplanned: AgentEnvironment) -> None:
     plan = await made(unplanned, ScriptedModel([BAD, planning([], "p2")]))
-    assert plan.plan == standard_plan("").without_goals()
+    assert plan.plan == build_standard_plan("").without_goals()
     assert plan.notes == ("The model's plan could not be run, also after one repair; the standard plan is used.",)
     assert plan.totals.usage.fresh == 240
     assert "Why did it silt up?" in (await stored_plan(unplanned)).steps[0].goal
 
 
-async def test_a_budget_too_small_for_planning_leads_to_the_standard_plan_without_a_call(unplanned: Office) -> None:
+async def test_a_budget_too_small_for_planning_leads_to_the_standard_plan_without_a_call(
+    unplanned: AgentEnvironment,
+) -> None:
     model = ScriptedModel([])
     plan = await made(unplanned, model, limit=600)
-    assert plan.plan == standard_plan("").without_goals()
+    assert plan.plan == build_standard_plan("").without_goals()
     assert plan.notes == ("The budget is too small for planning by a model; the standard plan is used.",)
     assert (model.calls, plan.totals.spent) == (0, Amount())
 
 
-async def test_a_repair_that_does_not_fit_the_budget_leads_to_the_standard_plan(unplanned: Office) -> None:
+async def test_a_repair_that_does_not_fit_the_budget_leads_to_the_standard_plan(unplanned: AgentEnvironment) -> None:
     model = ScriptedModel([BAD, GOOD])
     request = await first_request(unplanned)
     plan = await made(unplanned, model, limit=await model.count_tokens(request) + 520)
-    assert (model.calls, plan.plan) == (1, standard_plan("").without_goals())
+    assert (model.calls, plan.plan) == (1, build_standard_plan("").without_goals())
     assert model.requests[0].max_output == 520
 
 
-async def first_request(office: Office):
+async def first_request(env: AgentEnvironment):
     probe = ScriptedModel([ModelUnavailable("busy", possibly_billed=False)])
     with pytest.raises(ModelUnavailable):
-        await made(office, probe)
+        await made(env, probe)
     return probe.requests[0]
 
 
-async def test_a_saved_plan_is_given_again_without_a_call(unplanned: Office) -> None:
+async def test_a_saved_plan_is_given_again_without_a_call(unplanned: AgentEnvironment) -> None:
     first = await made(unplanned, ScriptedModel([GOOD]))
     again = ScriptedModel([])
     assert await made(unplanned, again) == first
     assert again.calls == 0
 
 
-async def test_a_retry_after_a_crash_asks_nothing_twice(unplanned: Office) -> None:
+async def test_a_retry_after_a_crash_asks_nothing_twice(unplanned: AgentEnvironment) -> None:
     with pytest.raises(ModelUnavailable):
         await made(unplanned, ScriptedModel([BAD, ModelUnavailable("cut", possibly_billed=False)]))
     second = ScriptedModel([planning(GOOD_STEPS, "p2")])
@@ -131,26 +143,26 @@ async def test_a_retry_after_a_crash_asks_nothing_twice(unplanned: Office) -> No
     assert plan.totals.usage.fresh == 240
 
 
-async def test_a_retry_after_a_crash_with_a_committed_plan_makes_no_call(unplanned: Office) -> None:
+async def test_a_retry_after_a_crash_with_a_committed_plan_makes_no_call(unplanned: AgentEnvironment) -> None:
     def answer(_: object) -> ModelResponse:
         unplanned.redactor.failing_at = frozenset({TextDestination.TITLE})
         return GOOD
 
     with pytest.raises(RedactionFailed):
         await made(unplanned, ScriptedModel(answer))
-    assert await unplanned.store.plan(TASK, ANYONE) is None
+    assert await unplanned.store.get_newest_plan(TASK, SYSTEM_SCOPE) is None
     unplanned.redactor.failing_at = frozenset()
     again = ScriptedModel([])
     assert (await made(unplanned, again)).plan == PLAN.without_goals()
 
 
 async def test_titles_are_redacted_as_everything_in_the_history_and_the_question_as_everything_sent(
-    bare_office: Office,
+    bare_env: AgentEnvironment,
 ) -> None:
-    await bare_office.open_task(plan=None, asked=ASKED.replace(question=f"Whose key is {SECRET}?"))
+    await bare_env.open_task(plan=None, asked=TASK_REQUEST.replace(question=f"Whose key is {SECRET}?"))
     titled = [step.replace(title=f"Ask {NAME} " + "x" * 80) for step in PLAN.steps]
     model = ScriptedModel([planning([step.model_dump(mode="json") for step in titled])])
-    plan = await made(bare_office, model)
+    plan = await made(bare_env, model)
     assert SECRET not in model.requests[0].model_dump_json()
     assert SECRET_PLACEHOLDER in model.requests[0].model_dump_json()
     for step in plan.plan.steps:
@@ -158,16 +170,16 @@ async def test_titles_are_redacted_as_everything_in_the_history_and_the_question
         assert len(step.title) == 60
 
 
-async def test_an_id_with_something_private_is_replaced_by_role_and_number(bare_office: Office) -> None:
-    bare_office.redactor = PlainRedactor({"tide tables": "<PERSON_aaaaaaaaaaaa>"})
-    await bare_office.open_task(plan=None)
+async def test_an_id_with_something_private_is_replaced_by_role_and_number(bare_env: AgentEnvironment) -> None:
+    bare_env.redactor = PlainRedactor({"tide tables": "<PERSON_aaaaaaaaaaaa>"})
+    await bare_env.open_task(plan=None)
     first, *others = PLAN.steps
     named = [first.replace(id="tide-tables")]
     named += [
         step.replace(needs=tuple("tide-tables" if need == first.id else need for need in step.needs)) for step in others
     ]
     model = ScriptedModel([planning([step.model_dump(mode="json") for step in named])])
-    plan = (await made(bare_office, model)).plan
+    plan = (await made(bare_env, model)).plan
     assert plan.steps[0].id == f"{first.role}-1"
     assert [step.id for step in plan.steps[1:]] == [step.id for step in others]
     assert all("tide-tables" not in step.needs for step in plan.steps)
@@ -179,31 +191,33 @@ async def test_an_id_with_something_private_is_replaced_by_role_and_number(bare_
     ids=["spending limit", "broken endpoint"],
 )
 async def test_where_a_person_has_to_see_to_something_the_standard_plan_is_used_and_says_why(
-    unplanned: Office, error: ModelError
+    unplanned: AgentEnvironment, error: ModelError
 ) -> None:
     plan = await made(unplanned, ScriptedModel([error]))
-    assert plan.plan == standard_plan("").without_goals()
+    assert plan.plan == build_standard_plan("").without_goals()
     assert plan.notes == (f"No plan was to be had of the model; the standard plan is used. ({error})",)
     assert plan.totals.possibly_billed == 0
 
 
-async def test_planning_ends_with_the_cause_where_call_after_call_brings_no_reply(unplanned: Office) -> None:
+async def test_planning_ends_with_the_cause_where_call_after_call_brings_no_reply(unplanned: AgentEnvironment) -> None:
     cut = ModelUnavailable("cut", possibly_billed=True)
-    for _ in range(MOST_UNANSWERED - 1):
+    for _ in range(MAX_UNANSWERED_CALLS - 1):
         with pytest.raises(ModelUnavailable):
             await made(unplanned, ScriptedModel([cut]))
     plan = await made(unplanned, ScriptedModel([cut]))
-    assert plan.plan == standard_plan("").without_goals()
+    assert plan.plan == build_standard_plan("").without_goals()
     assert "the last one: cut" in plan.notes[0]
 
 
-async def test_a_planning_call_without_a_reply_that_spent_the_budget_is_named_in_its_note(unplanned: Office) -> None:
+async def test_a_planning_call_without_a_reply_that_spent_the_budget_is_named_in_its_note(
+    unplanned: AgentEnvironment,
+) -> None:
     limit = await ScriptedModel([]).count_tokens(await first_request(unplanned)) + 700
     plan = await made(unplanned, ScriptedModel([ModelUnavailable("cut", possibly_billed=True)]), limit=limit)
     assert plan.notes == ("No plan was to be had of the model; the standard plan is used. (cut)",)
 
 
-async def test_a_cut_stream_is_counted_and_the_next_attempt_goes_on(unplanned: Office) -> None:
+async def test_a_cut_stream_is_counted_and_the_next_attempt_goes_on(unplanned: AgentEnvironment) -> None:
     with pytest.raises(ModelUnavailable):
         await made(unplanned, ScriptedModel([ModelUnavailable("cut", possibly_billed=True)]))
     plan = await made(unplanned, ScriptedModel([GOOD]))

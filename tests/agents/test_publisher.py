@@ -4,17 +4,27 @@ from dataclasses import replace
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import ASKED, DOCUMENTS, NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
-from tests.readers import ANYONE
-from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings, Section
+from tests.agents.office import (
+    DOCUMENTS,
+    NAME,
+    NAME_PLACEHOLDER,
+    SECRET,
+    SECRET_PLACEHOLDER,
+    TASK,
+    TASK_REQUEST,
+    AgentEnvironment,
+    make_tool_use,
+)
+from tests.readers import SYSTEM_SCOPE
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
 from waystation.agents.redaction import NO_TITLE, TextRedactor
-from waystation.documents.citations import DOES_NOT_HOLD
+from waystation.documents.citations import FAILED_CITATION_MARK
 from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import RedactionFailed
 from waystation.kernel.usage import Usage
-from waystation.reports.publisher import Published
-from waystation.reports.report import OFFLINE_WARNING, answer_part, document_lines
+from waystation.reports.publisher import PublishedReport
+from waystation.reports.report import OFFLINE_WARNING, extract_answer, render_document_lines
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
 
 PROGRESS = TaskProgress(
@@ -28,7 +38,7 @@ DRAFT = ReportDraft(
     title="The harbour",
     summary="Silt closed it [harbour.md:2-2].",
     sections=(
-        Section(
+        ReportSection(
             heading="Causes",
             markdown='It says "silted up within ten years" [harbour.md:2-2], "and was dredged" [harbour.md:1-2].\n'
             f'Also "Her key is {SECRET_PLACEHOLDER}." [keeper.md:2-2] and [log.md:1-1], [harbour.md:2-9].',
@@ -37,18 +47,22 @@ DRAFT = ReportDraft(
 )
 
 
-async def published(office: Office, progress: TaskProgress = PROGRESS) -> tuple[Published, str]:
-    outcome = await office.publisher.publish(office.ref, progress)
-    return outcome, await office.store.get_text(outcome.report, ANYONE)
+async def publish_report(env: AgentEnvironment, progress: TaskProgress = PROGRESS) -> tuple[PublishedReport, str]:
+    outcome = await env.publisher.publish(env.ref, progress)
+    return outcome, await env.store.get_text(outcome.report, SYSTEM_SCOPE)
 
 
-async def hand_in(office: Office, step_id: str, work: ResearchFindings | Analysis | ReportDraft) -> None:
-    await office.store.hand_in((await office.site(step_id)).fence, TASK, work)
+async def submit_deliverable(
+    env: AgentEnvironment, step_id: str, work: ResearchFindings | Analysis | ReportDraft
+) -> None:
+    await env.store.commit_deliverable((await env.make_tool_context(step_id)).fence, TASK, work)
 
 
-async def test_citations_are_checked_against_the_documents_and_those_that_fail_are_listed(office: Office) -> None:
-    await hand_in(office, "writing", DRAFT)
-    outcome, report = await published(office)
+async def test_citations_are_checked_against_the_documents_and_those_that_fail_are_listed(
+    env: AgentEnvironment,
+) -> None:
+    await submit_deliverable(env, "writing", DRAFT)
+    outcome, report = await publish_report(env)
     assert (outcome.citations, outcome.failed) == (6, 3)
     assert report.split("\n\n## How this report came about")[0].split("## Citations")[1] == snapshot("""\
  that did not check
@@ -62,17 +76,19 @@ async def test_citations_are_checked_against_the_documents_and_those_that_fail_a
     assert SECRET not in report
 
 
-async def test_a_report_with_a_citation_of_thousands_of_digits_is_published_and_it_fails(office: Office) -> None:
-    await hand_in(office, "writing", ReportDraft(title="T", summary=f"It is so [harbour.md:{'1' * 5_000}-1]."))
-    outcome, report = await published(office)
+async def test_a_report_with_a_citation_of_thousands_of_digits_is_published_and_it_fails(
+    env: AgentEnvironment,
+) -> None:
+    await submit_deliverable(env, "writing", ReportDraft(title="T", summary=f"It is so [harbour.md:{'1' * 5_000}-1]."))
+    outcome, report = await publish_report(env)
     assert (outcome.citations, outcome.failed) == (1, 1)
     assert "-1]: the document has 2 lines" in report
 
 
-async def test_how_the_task_ended_is_stored_with_its_report(office: Office) -> None:
-    await hand_in(office, "writing", DRAFT)
-    outcome, _ = await published(office)
-    assert (await office.store.task(TASK, ANYONE)).progress == PROGRESS.replace(
+async def test_how_the_task_ended_is_stored_with_its_report(env: AgentEnvironment) -> None:
+    await submit_deliverable(env, "writing", DRAFT)
+    outcome, _ = await publish_report(env)
+    assert (await env.store.get_task(TASK, SYSTEM_SCOPE)).progress == PROGRESS.replace(
         report=outcome.report,
         reports=(outcome.version,),
         phase=TaskPhase.PARTIAL,
@@ -85,41 +101,52 @@ async def test_how_the_task_ended_is_stored_with_its_report(office: Office) -> N
     )
 
 
-async def test_a_quotation_is_put_right_as_the_document_has_it_and_its_task_is_done(office: Office) -> None:
+async def test_a_quotation_is_put_right_as_the_document_has_it_and_its_task_is_done(
+    env: AgentEnvironment,
+) -> None:
     said = ReportDraft(
         title="T", summary='It says "SILTED up, within 10 years" and "silted-up within TEN years!" [harbour.md:2-2].'
     )
-    await hand_in(office, "writing", said)
-    outcome, report = await published(office)
+    await submit_deliverable(env, "writing", said)
+    outcome, report = await publish_report(env)
     assert 'and "silted up within ten years" [harbour.md:2-2].\n' in report
-    assert (outcome.failed, outcome.short, "**Partial.**" in report, DOES_NOT_HOLD in report) == (0, "", False, False)
+    assert (outcome.failed, outcome.short, "**Partial.**" in report, FAILED_CITATION_MARK in report) == (
+        0,
+        "",
+        False,
+        False,
+    )
 
 
-async def test_what_does_not_hold_is_marked_where_it_stands_and_the_report_opens_with_how_many(office: Office) -> None:
-    await hand_in(office, "writing", DRAFT)
-    _, report = await published(office)
-    assert f'"and was dredged" [harbour.md:1-2]{DOES_NOT_HOLD}.' in report
+async def test_what_does_not_hold_is_marked_where_it_stands_and_the_report_opens_with_how_many(
+    env: AgentEnvironment,
+) -> None:
+    await submit_deliverable(env, "writing", DRAFT)
+    _, report = await publish_report(env)
+    assert f'"and was dredged" [harbour.md:1-2]{FAILED_CITATION_MARK}.' in report
     assert "> **Partial.** 3 of 6 citations do not hold: each is marked where it stands" in report
     assert report.index("**Partial.**") < report.index("**Question.**")
-    assert report.count(DOES_NOT_HOLD) == 3
+    assert report.count(FAILED_CITATION_MARK) == 3
 
 
-async def test_publishing_again_gives_the_same_report(office: Office) -> None:
-    await hand_in(office, "writing", DRAFT)
-    assert await published(office) == await published(office)
+async def test_publishing_again_gives_the_same_report(env: AgentEnvironment) -> None:
+    await submit_deliverable(env, "writing", DRAFT)
+    assert await publish_report(env) == await publish_report(env)
 
 
-async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_partial_report(office: Office) -> None:
+async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_partial_report(
+    env: AgentEnvironment,
+) -> None:
     found = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
-    await hand_in(office, "research-1", ResearchFindings(findings=(found,)))
-    note = use("take_note", text="Dug in 1811.", document="harbour.md", first_line=1, last_line=1)
-    await office.call(note, "research-2")
-    await hand_in(office, "analysis", Analysis(conclusions=(found,)))
-    await hand_in(office, "writing", DRAFT.replace(title="", summary="", sections=()))
+    await submit_deliverable(env, "research-1", ResearchFindings(findings=(found,)))
+    note = make_tool_use("take_note", text="Dug in 1811.", document="harbour.md", first_line=1, last_line=1)
+    await env.call_tool(note, "research-2")
+    await submit_deliverable(env, "analysis", Analysis(conclusions=(found,)))
+    await submit_deliverable(env, "writing", DRAFT.replace(title="", summary="", sections=()))
     stopped = StepProgress(
         id="writing", role="writing", state="partial", legs=1, usage=Usage(), reason="a person denied it more"
     )
-    outcome, report = await published(office, PROGRESS.replace(steps=(stopped,)))
+    outcome, report = await publish_report(env, PROGRESS.replace(steps=(stopped,)))
     assert report.split("\n\n## Sources")[0] == snapshot("""\
 # Why did it silt up?
 
@@ -140,43 +167,47 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
     assert (outcome.citations, outcome.failed) == (2, 0)
 
 
-async def test_the_whole_question_stands_in_the_report_redacted_as_its_title_is(bare_office: Office) -> None:
+async def test_the_whole_question_stands_in_the_report_redacted_as_its_title_is(
+    bare_env: AgentEnvironment,
+) -> None:
     asked = f"{'Why did it silt up, and who says so? ' * 10}Ask {NAME}, too."
-    await bare_office.open_task(asked=ASKED.replace(question=asked))
-    await hand_in(bare_office, "writing", DRAFT)
-    _, report = await published(bare_office)
+    await bare_env.open_task(asked=TASK_REQUEST.replace(question=asked))
+    await submit_deliverable(bare_env, "writing", DRAFT)
+    _, report = await publish_report(bare_env)
     assert f"**Question.** {asked.replace(NAME, NAME_PLACEHOLDER)}\n" in report
-    titles = replace(bare_office.publisher, redactor=TextRedactor(bare_office.redactor, titles="none"))
-    none = await titles.compose(bare_office.ref, PROGRESS)
+    titles = replace(bare_env.publisher, redactor=TextRedactor(bare_env.redactor, titles="none"))
+    none = await titles.compose(bare_env.ref, PROGRESS)
     assert f"**Question.** {NO_TITLE}\n" in none.markdown
 
 
-async def test_a_task_that_could_not_be_planned_has_a_report_too(bare_office: Office) -> None:
-    await bare_office.open_task(plan=None)
-    outcome, report = await published(bare_office, PROGRESS.replace(phase=TaskPhase.FAILED))
+async def test_a_task_that_could_not_be_planned_has_a_report_too(bare_env: AgentEnvironment) -> None:
+    await bare_env.open_task(plan=None)
+    outcome, report = await publish_report(bare_env, PROGRESS.replace(phase=TaskPhase.FAILED))
     assert "Nothing was found before the work stopped." in report
     assert outcome.citations == 0
 
 
-async def test_a_report_of_the_offline_model_opens_with_a_warning(bare_office: Office) -> None:
-    bare_office.offline = True
-    await bare_office.open_task()
-    await hand_in(bare_office, "writing", DRAFT)
-    _, report = await published(bare_office)
+async def test_a_report_of_the_offline_model_opens_with_a_warning(bare_env: AgentEnvironment) -> None:
+    bare_env.offline = True
+    await bare_env.open_task()
+    await submit_deliverable(bare_env, "writing", DRAFT)
+    _, report = await publish_report(bare_env)
     assert report.startswith(f"{OFFLINE_WARNING}\n\n# The harbour")
 
 
-async def test_sources_and_what_was_not_used_are_listed_without_private_values(bare_office: Office) -> None:
+async def test_sources_and_what_was_not_used_are_listed_without_private_values(
+    bare_env: AgentEnvironment,
+) -> None:
     documents = (
         SourceDocument(name="costs.xlsx", text=f"[sheet {SECRET}]\nDredging | 5\n\n[sheet B]\nSilt | 7"),
         SourceDocument(name="harbour.md", text="Dug in 1811."),
     )
     left_out = (SkippedItem(name=f"{SECRET}.doc", reason="an old Word file; save it as .docx"),)
-    await bare_office.open_task(documents, asked=ASKED.replace(left_out=left_out))
+    await bare_env.open_task(documents, asked=TASK_REQUEST.replace(left_out=left_out))
     summary = "Dug [harbour.md:1-1], dredged [costs.xlsx:2-2] [costs.xlsx:5-5], closed [harbour.md:1-9]."
-    await hand_in(bare_office, "writing", DRAFT.replace(summary=summary, sections=()))
-    publisher = replace(bare_office.publisher, redactor=bare_office.redactor)
-    report = await bare_office.store.get_text((await publisher.publish(bare_office.ref, PROGRESS)).report, ANYONE)
+    await submit_deliverable(bare_env, "writing", DRAFT.replace(summary=summary, sections=()))
+    publisher = replace(bare_env.publisher, redactor=bare_env.redactor)
+    report = await bare_env.store.get_text((await publisher.publish(bare_env.ref, PROGRESS)).report, SYSTEM_SCOPE)
     assert report.split("## Sources")[1].split("## Citations")[0] == snapshot("""\
 
 
@@ -191,21 +222,23 @@ Given with the documents, and not read:
 
 - <SECRET_0123456789ab>.doc: an old Word file; save it as .docx
 """)
-    bare_office.redactor.failing = True
+    bare_env.redactor.failing = True
     with pytest.raises(RedactionFailed):
-        await publisher.publish(bare_office.ref, PROGRESS)
+        await publisher.publish(bare_env.ref, PROGRESS)
 
 
-async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_hold(bare_office: Office) -> None:
+async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_hold(
+    bare_env: AgentEnvironment,
+) -> None:
     accept = ("Names the cause", "Gives depths", "Quotes the keeper", f"Tells of {SECRET}", "Gives a year")
-    await bare_office.open_task(asked=ASKED.replace(accept=accept))
-    sections = (*DRAFT.sections, Section(heading="Year", markdown="In 1811 [harbour.md:1-1]."))
-    sections = (*sections, Section(heading="Bare", markdown="So it is."))
+    await bare_env.open_task(asked=TASK_REQUEST.replace(accept=accept))
+    sections = (*DRAFT.sections, ReportSection(heading="Year", markdown="In 1811 [harbour.md:1-1]."))
+    sections = (*sections, ReportSection(heading="Bare", markdown="So it is."))
     criteria = ("Year", "Causes", "Bare", "The documents are silent on it.")
-    await hand_in(bare_office, "writing", DRAFT.replace(sections=sections, criteria=criteria))
-    publisher = replace(bare_office.publisher, redactor=bare_office.redactor)
-    outcome = await publisher.publish(bare_office.ref, PROGRESS)
-    report = await bare_office.store.get_text(outcome.report, ANYONE)
+    await submit_deliverable(bare_env, "writing", DRAFT.replace(sections=sections, criteria=criteria))
+    publisher = replace(bare_env.publisher, redactor=bare_env.redactor)
+    outcome = await publisher.publish(bare_env.ref, PROGRESS)
+    report = await bare_env.store.get_text(outcome.report, SYSTEM_SCOPE)
     assert report.split("## Criteria of this report")[1].split("## Sources")[0] == snapshot("""\
 
 
@@ -216,19 +249,21 @@ async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_ho
 - Gives a year: **not judged**, as its writer says neither where it is met nor why it is not
 
 """)
-    assert "Names the cause" not in answer_part(report)
+    assert "Names the cause" not in extract_answer(report)
 
 
-async def test_the_account_says_who_asked_and_which_versions_of_documents_are_cited(office: Office) -> None:
-    await hand_in(office, "writing", DRAFT)
-    _, report = await published(office)
-    (document, _) = await office.store.documents(TASK, ANYONE)
+async def test_the_account_says_who_asked_and_which_versions_of_documents_are_cited(
+    env: AgentEnvironment,
+) -> None:
+    await submit_deliverable(env, "writing", DRAFT)
+    _, report = await publish_report(env)
+    (document, _) = await env.store.list_documents(TASK, SYSTEM_SCOPE)
     assert "- Asked by local, 2026-11-21 12:00 UTC\n" in report
     read = "- Read, each with the first 16 digits of the SHA-256 of its text: "
     assert f"{read}harbour.md `{document.blob[:16]}`, keeper.md" in report
     assert document.blob == hashlib.sha256(DOCUMENTS[0].text.encode()).hexdigest()
     changed = document.replace(blob="b" * 64)
-    (line,) = document_lines([changed] * 201, {"harbour.md": (document.blob,)})
+    (line,) = render_document_lines([changed] * 201, {"harbour.md": (document.blob,)})
     assert line.startswith(f"{read}harbour.md `{'b' * 16}` (version 2), harbour.md")
     assert line.endswith(" (version 2) and 1 more")
-    assert document_lines([], {}) == []
+    assert render_document_lines([], {}) == []

@@ -1,16 +1,26 @@
 import pytest
 from pydantic import JsonValue
 
-from tests.agents.office import DOCUMENTS, NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
-from tests.readers import ANYONE
+from tests.agents.office import (
+    DOCUMENTS,
+    NAME,
+    NAME_PLACEHOLDER,
+    PLAN,
+    SECRET,
+    SECRET_PLACEHOLDER,
+    TASK,
+    AgentEnvironment,
+    make_tool_use,
+)
+from tests.readers import SYSTEM_SCOPE
 from waystation.agents.deliverables import Analysis, Finding, ResearchFindings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelUnavailable, RedactionFailed
 from waystation.models.ports import ModelResponse
-from waystation.planning.plan import Revised
+from waystation.planning.plan import RevisionResult
 from waystation.privacy.policy import TextDestination
-from waystation.reports.oversight import REASON_CHARACTERS, Reviser
+from waystation.reports.oversight import REASON_CHARACTERS, PlanReviser
 from waystation.tasks.reviews import RevisionRequest
 from waystation.testing import ScriptedModel, make_scripted_response
 
@@ -20,99 +30,106 @@ USED: JsonValue = {"id": "analysis", "needs": ["research-1", "research-2", "fog"
 
 
 def revision(call_id: str = "r1", reason: str = f"Ask {NAME}.", **arguments: object) -> ModelResponse:
-    return make_scripted_response(use("revise_plan", call_id, reason=reason, **arguments))
+    return make_scripted_response(make_tool_use("revise_plan", call_id, reason=reason, **arguments))
 
 
 ADDED = revision(add=[FOG], change=[USED])
 
 
-async def made(office: Office, model: ScriptedModel, room: int = 1, limit: int = 60_000) -> Revised:
-    office.model = model
-    store = office.store
-    reviser = Reviser(office.metered, store, office.redactor)
+async def made(env: AgentEnvironment, model: ScriptedModel, room: int = 1, limit: int = 60_000) -> RevisionResult:
+    env.model = model
+    store = env.store
+    reviser = PlanReviser(env.metered_model, store, env.redactor)
     request = RevisionRequest(
-        ref=office.ref, number=1, model="small", limit=Limit(tokens=limit), begun=BEGUN, seen=BEGUN, room=room
+        ref=env.ref, number=1, model="small", limit=Limit(tokens=limit), begun=BEGUN, seen=BEGUN, room=room
     )
     return await reviser.revise(request)
 
 
-async def test_it_sees_plan_findings_and_what_stayed_open_and_its_change_is_a_new_version(office: Office) -> None:
+async def test_it_sees_plan_findings_and_what_stayed_open_and_its_change_is_a_new_version(
+    env: AgentEnvironment,
+) -> None:
     found = Finding(claim=f"Silt, says {SECRET_PLACEHOLDER}", citations=("[harbour.md:2-2]",))
     many = ResearchFindings(findings=(found,) * 50, open_questions=("How deep?",))
-    await office.store.hand_in((await office.site("research-1")).fence, TASK, many)
+    await env.store.commit_deliverable((await env.make_tool_context("research-1")).fence, TASK, many)
     weighed = Analysis(conclusions=(), contradictions=("1811 and 1820",), gaps=("depths",))
-    await office.store.hand_in((await office.site("analysis")).fence, TASK, weighed)
+    await env.store.commit_deliverable((await env.make_tool_context("analysis")).fence, TASK, weighed)
     model = ScriptedModel([ADDED])
-    revised = await made(office, model)
+    revised = await made(env, model)
     (told,) = model.requests[0].messages
     for part in ("- open: How deep?", "- contradiction: 1811 and 1820", "- gap: depths", "- (10 more findings)"):
         assert part in told.text
     assert "- analysis (analysis, not begun needs research-1, research-2) The analysis: Do the analysis." in told.text
     assert SECRET not in told.text
     assert (revised.revision.version, revised.revision.added, revised.revision.changed) == (2, ("fog",), ("analysis",))
-    first, second = await office.store.plan_versions(TASK, ANYONE)
+    first, second = await env.store.list_plan_versions(TASK, SYSTEM_SCOPE)
     assert first.plan == PLAN
     assert revised.plan == second.plan.without_goals()
-    assert (second.reason, second.plan.step("fog").title) == (f"Ask {NAME_PLACEHOLDER}.", f"Fog of {NAME_PLACEHOLDER}")
-    assert await office.store.plan(TASK, ANYONE) == second.plan
+    assert (second.reason, second.plan.get_step("fog").title) == (
+        f"Ask {NAME_PLACEHOLDER}.",
+        f"Fog of {NAME_PLACEHOLDER}",
+    )
+    assert await env.store.get_newest_plan(TASK, SYSTEM_SCOPE) == second.plan
 
 
 async def test_titles_and_reason_call_a_document_that_is_named_after_a_person_without_the_name(
-    bare_office: Office,
+    bare_env: AgentEnvironment,
 ) -> None:
     name = f"talk_with_{NAME.replace(' ', '_')}.md"
-    await bare_office.open_task((*DOCUMENTS, SourceDocument(name=name, text="Fog.")))
+    await bare_env.open_task((*DOCUMENTS, SourceDocument(name=name, text="Fog.")))
     read: JsonValue = {"id": "fog", "role": "research", "title": f"Read {name}", "goal": "Read about fog."}
-    await made(bare_office, ScriptedModel([revision(reason=f"Nobody read {name}.", add=[read], change=[USED])]))
-    version = (await bare_office.store.plan_versions(TASK, ANYONE))[-1]
+    await made(bare_env, ScriptedModel([revision(reason=f"Nobody read {name}.", add=[read], change=[USED])]))
+    version = (await bare_env.store.list_plan_versions(TASK, SYSTEM_SCOPE))[-1]
     called = f"talk_with_{NAME_PLACEHOLDER}.md"
     assert version.reason == f"Nobody read {called}."
-    assert version.plan.step("fog").title == f"Read {called}"
+    assert version.plan.get_step("fog").title == f"Read {called}"
 
 
-async def test_a_long_reason_is_cut_before_a_placeholder_and_not_within(office: Office) -> None:
+async def test_a_long_reason_is_cut_before_a_placeholder_and_not_within(env: AgentEnvironment) -> None:
     words = "x" * (REASON_CHARACTERS - 5)
-    await made(office, ScriptedModel([revision(reason=f"{words} {NAME}.", add=[FOG], change=[USED])]))
-    assert (await office.store.plan_versions(TASK, ANYONE))[-1].reason == words
+    await made(env, ScriptedModel([revision(reason=f"{words} {NAME}.", add=[FOG], change=[USED])]))
+    assert (await env.store.list_plan_versions(TASK, SYSTEM_SCOPE))[-1].reason == words
 
 
-async def test_a_revision_that_was_made_is_given_again_without_a_call(office: Office) -> None:
-    first = await made(office, ScriptedModel([ADDED]))
-    assert await made(office, ScriptedModel([])) == first
+async def test_a_revision_that_was_made_is_given_again_without_a_call(env: AgentEnvironment) -> None:
+    first = await made(env, ScriptedModel([ADDED]))
+    assert await made(env, ScriptedModel([])) == first
 
 
 @pytest.mark.parametrize("place", [TextDestination.TITLE])
-async def test_a_retry_after_a_crash_behind_the_reply_makes_no_call(office: Office, place: TextDestination) -> None:
+async def test_a_retry_after_a_crash_behind_the_reply_makes_no_call(
+    env: AgentEnvironment, place: TextDestination
+) -> None:
     def answer(_: object) -> ModelResponse:
-        office.redactor.failing_at = frozenset({place})
+        env.redactor.failing_at = frozenset({place})
         return ADDED
 
     with pytest.raises(RedactionFailed):
-        await made(office, ScriptedModel(answer))
-    office.redactor.failing_at = frozenset()
-    assert (await made(office, ScriptedModel([]))).revision.version == 2
+        await made(env, ScriptedModel(answer))
+    env.redactor.failing_at = frozenset()
+    assert (await made(env, ScriptedModel([]))).revision.version == 2
 
 
-async def test_a_retry_after_a_cut_repair_asks_only_for_the_repair(office: Office) -> None:
+async def test_a_retry_after_a_cut_repair_asks_only_for_the_repair(env: AgentEnvironment) -> None:
     bad = revision(drop=["research-1"])
     with pytest.raises(ModelUnavailable):
-        await made(office, ScriptedModel([bad, ModelUnavailable("cut", possibly_billed=False)]))
+        await made(env, ScriptedModel([bad, ModelUnavailable("cut", possibly_billed=False)]))
     again = ScriptedModel([revision("r2")])
-    revised = await made(office, again)
+    revised = await made(env, again)
     assert (again.calls, revised.revision.version, revised.notes) == (1, None, ())
     assert "- step 'research-1' has begun" in again.requests[0].messages[-1].tool_results[0].content
 
 
-async def test_without_room_for_new_steps_none_is_taken(office: Office) -> None:
+async def test_without_room_for_new_steps_none_is_taken(env: AgentEnvironment) -> None:
     model = ScriptedModel([ADDED, revision("r2", add=[FOG], change=[USED])])
-    revised = await made(office, model, room=0)
+    revised = await made(env, model, room=0)
     assert revised.notes == (
         "A revision of the plan could not be run, also after one repair; the plan was kept as it was.",
     )
     assert "There is budget for 0 new steps." in model.requests[0].messages[0].text
-    assert await office.store.plan(TASK, ANYONE) == PLAN
+    assert await env.store.get_newest_plan(TASK, SYSTEM_SCOPE) == PLAN
 
 
-async def test_too_little_money_means_no_call(office: Office) -> None:
-    revised = await made(office, ScriptedModel([]), limit=600)
+async def test_too_little_money_means_no_call(env: AgentEnvironment) -> None:
+    revised = await made(env, ScriptedModel([]), limit=600)
     assert revised.notes == ("The budget was too small for revising the plan; it was kept as it was.",)

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tests.agents.conftest import Office
-from tests.agents.office import ASKED, use
+from tests.agents.conftest import AgentEnvironment
+from tests.agents.office import TASK_REQUEST, make_tool_use
 from waystation.agents.roles import NO_SERVERS
 from waystation.agents.tools.box import Toolbox
 from waystation.cli.submit import parse_server_names
-from waystation.client.sessions import new_row
+from waystation.client.sessions import prepare_task_row
 from waystation.config.settings import Settings
-from waystation.erasure.removal import forgotten_row
+from waystation.erasure.removal import build_forgotten_row
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
-from waystation.security.untrusted import USUAL, HiddenTool, UntrustedTools, UntrustedToolSpec
+from waystation.security.untrusted import DEFAULT_SERVERS, HiddenTool, UntrustedTools, UntrustedToolSpec
 from waystation.tasks.task import TaskRequest
 from waystation.testing import FixedToolServers, ScriptedModel, make_scripted_response
 
@@ -38,14 +38,14 @@ WIKI, SHOP = [
 class Incomplete(FixedToolServers):
     """One of them tells nothing."""
 
-    async def tools(self, taken: object = (), servers: Sequence[str] | None = None) -> UntrustedTools:
-        found = await super().tools((), servers)
+    async def list_tools(self, taken: object = (), servers: Sequence[str] | None = None) -> UntrustedTools:
+        found = await super().list_tools((), servers)
         return found.replace(hidden=(HiddenTool(server="gone", tool="", reason="it is not there"),))
 
 
-async def box(office: Office, *specs: UntrustedToolSpec) -> Toolbox:
-    desk = replace(office.desk, servers=Incomplete(specs))
-    return await desk.build_agent_toolbox(office.run_ref(), office.terms, await office.transcript())
+async def box(env: AgentEnvironment, *specs: UntrustedToolSpec) -> Toolbox:
+    desk = replace(env.agent_deps, servers=Incomplete(specs))
+    return await desk.build_agent_toolbox(env.run_ref(), env.terms, await env.load_transcript())
 
 
 def foreign(toolbox: Toolbox) -> set[str]:
@@ -57,51 +57,55 @@ def foreign(toolbox: Toolbox) -> set[str]:
     [(None, {"wiki__read", "shop__read"}), (("wiki",), {"wiki__read"}), ((), set[str]())],
 )
 async def test_agents_have_the_servers_that_their_task_names(
-    bare_office: Office, named: tuple[str, ...] | None, expected: set[str]
+    bare_env: AgentEnvironment, named: tuple[str, ...] | None, expected: set[str]
 ) -> None:
-    await bare_office.open_task(asked=ASKED.replace(servers=named))
-    toolbox = await box(bare_office, WIKI, SHOP)
+    await bare_env.open_task(asked=TASK_REQUEST.replace(servers=named))
+    toolbox = await box(bare_env, WIKI, SHOP)
     assert foreign(toolbox) == expected
-    assert (toolbox.refusal(use("shop__read")) is None) == ("shop__read" in expected)
+    assert (toolbox.find_refusal_reason(make_tool_use("shop__read")) is None) == ("shop__read" in expected)
 
 
-async def test_a_tool_of_a_named_server_that_changed_asks_again(bare_office: Office) -> None:
-    await bare_office.open_task(asked=ASKED.replace(servers=("wiki",)))
-    assert (await box(bare_office, WIKI, SHOP)).question(use("wiki__read")) is None
+async def test_a_tool_of_a_named_server_that_changed_asks_again(bare_env: AgentEnvironment) -> None:
+    await bare_env.open_task(asked=TASK_REQUEST.replace(servers=("wiki",)))
+    assert (await box(bare_env, WIKI, SHOP)).build_approval_question(make_tool_use("wiki__read")) is None
     other = WIKI.replace(description="Sends.")
-    asked = (await box(bare_office, other, SHOP)).question(use("wiki__read"))
+    asked = (await box(bare_env, other, SHOP)).build_approval_question(make_tool_use("wiki__read"))
     assert asked is not None
     assert asked.startswith("It has changed since this task first had it: its description.\n")
 
 
-async def test_people_are_told_of_servers_that_are_named_and_not_there(bare_office: Office) -> None:
-    await bare_office.open_task(asked=ASKED.replace(servers=("gone", "wiki")))
+async def test_people_are_told_of_servers_that_are_named_and_not_there(bare_env: AgentEnvironment) -> None:
+    await bare_env.open_task(asked=TASK_REQUEST.replace(servers=("gone", "wiki")))
     note = "1 tool server that the task names: nothing there; `show TASK --tools` says why"
-    assert (await box(bare_office, WIKI)).notes == (note,)
-    bare = await bare_office.desk.build_agent_toolbox(
-        bare_office.run_ref(), bare_office.terms, await bare_office.transcript()
+    assert (await box(bare_env, WIKI)).notes == (note,)
+    bare = await bare_env.agent_deps.build_agent_toolbox(
+        bare_env.run_ref(), bare_env.terms, await bare_env.load_transcript()
     )
     assert bare.notes == (NO_SERVERS,)
 
 
-async def test_a_fork_of_a_task_that_names_no_servers_names_none_that_are_missed(bare_office: Office) -> None:
-    await bare_office.open_task(asked=ASKED.replace(servers=(USUAL,)))
-    bare = await bare_office.desk.build_agent_toolbox(
-        bare_office.run_ref(), bare_office.terms, await bare_office.transcript()
+async def test_a_fork_of_a_task_that_names_no_servers_names_none_that_are_missed(
+    bare_env: AgentEnvironment,
+) -> None:
+    await bare_env.open_task(asked=TASK_REQUEST.replace(servers=(DEFAULT_SERVERS,)))
+    bare = await bare_env.agent_deps.build_agent_toolbox(
+        bare_env.run_ref(), bare_env.terms, await bare_env.load_transcript()
     )
     assert bare.notes == ()
 
 
-async def test_a_leg_tells_of_servers_that_are_named_and_not_there(bare_office: Office) -> None:
-    await bare_office.open_task(asked=ASKED.replace(servers=("wiki",)))
-    findings = use("submit_findings", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}])
-    outcome = await bare_office.leg(ScriptedModel([make_scripted_response(findings)]))
+async def test_a_leg_tells_of_servers_that_are_named_and_not_there(bare_env: AgentEnvironment) -> None:
+    await bare_env.open_task(asked=TASK_REQUEST.replace(servers=("wiki",)))
+    findings = make_tool_use(
+        "submit_findings", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}]
+    )
+    outcome = await bare_env.run_leg(ScriptedModel([make_scripted_response(findings)]))
     assert NO_SERVERS in outcome.standing.notes
 
 
-async def test_what_is_not_there_and_not_named_is_not_told(bare_office: Office) -> None:
-    await bare_office.open_task()
-    assert (await box(bare_office, WIKI)).notes == ()
+async def test_what_is_not_there_and_not_named_is_not_told(bare_env: AgentEnvironment) -> None:
+    await bare_env.open_task()
+    assert (await box(bare_env, WIKI)).notes == ()
 
 
 @pytest.fixture
@@ -117,17 +121,17 @@ def asked(request_id: str, servers: tuple[str, ...] | None = None, session: str 
 
 
 async def test_a_session_goes_on_with_the_servers_of_its_newest_task(store: SqlStore, without_server: Settings) -> None:
-    first = await new_row(without_server, store, asked("r1", ("wiki",)))
-    await store.register(first, ())
-    second = await new_row(without_server, store, asked("r2"))
+    first = await prepare_task_row(without_server, store, asked("r1", ("wiki",)))
+    await store.register_task(first, ())
+    second = await prepare_task_row(without_server, store, asked("r2"))
     assert second.request.servers == ("wiki",)
-    await store.register(second, ())
-    assert (await new_row(without_server, store, asked("r3", session="other"))).request.servers is None
-    usual = await new_row(without_server, store, asked("r4", ("default",)))
-    await store.register(usual, ())
-    assert (await new_row(without_server, store, asked("r5"))).request.servers == ("default",)
+    await store.register_task(second, ())
+    assert (await prepare_task_row(without_server, store, asked("r3", session="other"))).request.servers is None
+    usual = await prepare_task_row(without_server, store, asked("r4", ("default",)))
+    await store.register_task(usual, ())
+    assert (await prepare_task_row(without_server, store, asked("r5"))).request.servers == ("default",)
     # The same request again is the same task, whatever the session has named since.
-    assert not await store.register(await new_row(without_server, store, asked("r2")), ())
+    assert not await store.register_task(await prepare_task_row(without_server, store, asked("r2")), ())
 
 
 async def test_a_name_that_the_config_file_here_does_not_have_is_refused(
@@ -136,17 +140,20 @@ async def test_a_name_that_the_config_file_here_does_not_have_is_refused(
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": {"wiki": {"command": "x", "env": {"TOKEN": "${NOT_SET_HERE}"}}}}', encoding="utf-8")
     there = without_server.replace(tool_servers=path)
-    assert (await new_row(there, store, asked("r1", ("wiki", "default")))).request.servers == ("wiki", "default")
+    assert (await prepare_task_row(there, store, asked("r1", ("wiki", "default")))).request.servers == (
+        "wiki",
+        "default",
+    )
     with pytest.raises(BadInput, match=r"there is no tool server 'wik' in .*mcp\.json; there are: wiki"):
-        await new_row(there, store, asked("r2", ("wik",)))
+        await prepare_task_row(there, store, asked("r2", ("wik",)))
     # Without the file only the worker knows.
-    assert (await new_row(without_server, store, asked("r3", ("wik",)))).request.servers == ("wik",)
+    assert (await prepare_task_row(without_server, store, asked("r3", ("wik",)))).request.servers == ("wik",)
 
 
-async def test_a_task_that_is_forgotten_names_no_servers(bare_office: Office) -> None:
-    await bare_office.open_task(asked=ASKED.replace(servers=("wiki",)))
-    row = await bare_office.store.task(bare_office.task_id, bare_office.ref.reader)
-    assert forgotten_row(row).request.servers is None
+async def test_a_task_that_is_forgotten_names_no_servers(bare_env: AgentEnvironment) -> None:
+    await bare_env.open_task(asked=TASK_REQUEST.replace(servers=("wiki",)))
+    row = await bare_env.store.get_task(bare_env.task_id, bare_env.ref.scope)
+    assert build_forgotten_row(row).request.servers is None
 
 
 @pytest.mark.parametrize("servers", [[""], ["x" * 101], ["a"] * 51, "wiki"])

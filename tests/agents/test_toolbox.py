@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.agents.office import SECRET, SECRET_PLACEHOLDER, Office, use
+from tests.agents.office import SECRET, SECRET_PLACEHOLDER, AgentEnvironment, make_tool_use
 from waystation.agents.tools.box import OUTCOME_UNKNOWN, Toolbox
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool, select_page_lines
 from waystation.context.stages import is_too_large
@@ -51,39 +51,39 @@ def send() -> Send:
 
 
 @pytest.fixture
-def box(office: Office, send: Send) -> Toolbox:
-    return Toolbox(tools=[Say(), send], store=office.store, redactor=office.redactor)
+def box(env: AgentEnvironment, send: Send) -> Toolbox:
+    return Toolbox(tools=[Say(), send], store=env.store, redactor=env.redactor)
 
 
 def test_a_box_knows_its_tools(box: Toolbox) -> None:
-    assert [spec.name for spec in box.specs] == ["say", "send"]
-    assert (box.rereadable, box.ending) == ({"say"}, {"send"})
+    assert [spec.name for spec in box.visible_specs] == ["say", "send"]
+    assert (box.rereadable_tool_names, box.ending_tool_names) == ({"say"}, {"send"})
 
 
 @pytest.mark.parametrize("role", ["research", "analysis", "writing"])
-def test_every_role_has_one_tool_that_ends_its_run_and_no_name_twice(office: Office, role: AgentRole) -> None:
-    toolbox = office.desk.toolbox(role)
-    names = [spec.name for spec in toolbox.specs]
+def test_every_role_has_one_tool_that_ends_its_run_and_no_name_twice(env: AgentEnvironment, role: AgentRole) -> None:
+    toolbox = env.agent_deps.build_role_toolbox(role)
+    names = [spec.name for spec in toolbox.visible_specs]
     assert len(set(names)) == len(names)
-    assert len(toolbox.ending) == 1
+    assert len(toolbox.ending_tool_names) == 1
     assert {"list_documents", "search_documents", "read_document", "recall", "read_stored"} <= set(names)
-    assert [spec.name for spec in office.desk.toolbox(role).specs] == names
+    assert [spec.name for spec in env.agent_deps.build_role_toolbox(role).visible_specs] == names
 
 
-def test_every_argument_is_described_by_a_schema_that_allows_no_other(office: Office) -> None:
+def test_every_argument_is_described_by_a_schema_that_allows_no_other(env: AgentEnvironment) -> None:
     for role in ("research", "analysis", "writing"):
-        for spec in office.desk.toolbox(role).specs:
+        for spec in env.agent_deps.build_role_toolbox(role).visible_specs:
             assert spec.input_schema["type"] == "object"
             assert spec.input_schema["additionalProperties"] is False
 
 
-async def test_a_call_gives_its_result(office: Office, box: Toolbox) -> None:
-    result = await box.run(use("say", "c7", text="hello"), await office.site())
+async def test_a_call_gives_its_result(env: AgentEnvironment, box: Toolbox) -> None:
+    result = await box.run(make_tool_use("say", "c7", text="hello"), await env.make_tool_context())
     assert result == ToolResult(tool_use_id="c7", content="hello")
 
 
-async def test_an_unknown_tool_is_an_error_that_names_the_known_ones(office: Office, box: Toolbox) -> None:
-    result = await box.run(use("shout", text="hello"), await office.site())
+async def test_an_unknown_tool_is_an_error_that_names_the_known_ones(env: AgentEnvironment, box: Toolbox) -> None:
+    result = await box.run(make_tool_use("shout", text="hello"), await env.make_tool_context())
     assert (result.is_error, result.content) == (True, "There is no tool 'shout'. Yours are: say, send.")
 
 
@@ -97,57 +97,59 @@ async def test_an_unknown_tool_is_an_error_that_names_the_known_ones(office: Off
     ],
 )
 async def test_bad_arguments_are_an_error_that_says_what_is_wrong_without_their_values(
-    office: Office, box: Toolbox, arguments: dict[str, object], complaint: str
+    env: AgentEnvironment, box: Toolbox, arguments: dict[str, object], complaint: str
 ) -> None:
-    result = await box.run(use("say", **arguments), await office.site())
+    result = await box.run(make_tool_use("say", **arguments), await env.make_tool_context())
     assert result.is_error
     assert result.content.startswith(f"These arguments cannot be used. {complaint}")
     assert "private" not in result.content
 
 
-async def test_a_refusal_is_an_error_and_redacted_like_any_result(office: Office, box: Toolbox) -> None:
-    result = await box.run(use("say", text="refuse"), await office.site())
+async def test_a_refusal_is_an_error_and_redacted_like_any_result(env: AgentEnvironment, box: Toolbox) -> None:
+    result = await box.run(make_tool_use("say", text="refuse"), await env.make_tool_context())
     assert (result.is_error, result.content) == (True, f"Not that: {SECRET_PLACEHOLDER}.")
 
 
-async def test_a_tool_that_may_not_be_repeated_is_run_once(office: Office, box: Toolbox, send: Send) -> None:
-    first = await box.run(use("send", "c1", text="a"), await office.site())
-    again = await box.run(use("send", "c1", text="a"), await office.site())
-    other = await box.run(use("send", "c2", text="b"), await office.site())
+async def test_a_tool_that_may_not_be_repeated_is_run_once(env: AgentEnvironment, box: Toolbox, send: Send) -> None:
+    first = await box.run(make_tool_use("send", "c1", text="a"), await env.make_tool_context())
+    again = await box.run(make_tool_use("send", "c1", text="a"), await env.make_tool_context())
+    other = await box.run(make_tool_use("send", "c2", text="b"), await env.make_tool_context())
     assert (first.content, other.content) == ("sent", "sent")
     assert (again.is_error, again.content) == (True, OUTCOME_UNKNOWN)
     assert send.sent == ["a", "b"]
 
 
-async def test_an_attempt_that_lost_its_run_does_not_run_such_a_tool(office: Office, box: Toolbox, send: Send) -> None:
-    lost = await office.site()
-    await office.site()
+async def test_an_attempt_that_lost_its_run_does_not_run_such_a_tool(
+    env: AgentEnvironment, box: Toolbox, send: Send
+) -> None:
+    lost = await env.make_tool_context()
+    await env.make_tool_context()
     with pytest.raises(StaleFenceError):
-        await box.run(use("send", text="a"), lost)
+        await box.run(make_tool_use("send", text="a"), lost)
     assert send.sent == []
 
 
-async def test_what_cannot_be_redacted_is_not_given(office: Office, box: Toolbox) -> None:
-    office.redactor.failing = True
+async def test_what_cannot_be_redacted_is_not_given(env: AgentEnvironment, box: Toolbox) -> None:
+    env.redactor.failing = True
     for text in ("hello", "refuse"):
         with pytest.raises(RedactionFailed):
-            await box.run(use("say", text=text), await office.site())
+            await box.run(make_tool_use("say", text=text), await env.make_tool_context())
 
 
 @pytest.mark.parametrize("words", ["harbour ", "港が埋まった", f"{SECRET} "], ids=["prose", "wide", "secret"])
 @pytest.mark.parametrize("window", [2_000, 12_000])
 async def test_a_large_result_is_stored_and_its_pointer_leads_through_the_whole_of_it(
-    office: Office, box: Toolbox, words: str, window: int
+    env: AgentEnvironment, box: Toolbox, words: str, window: int
 ) -> None:
     times = 2 * window // len(words)
-    site = await office.site(window=window)
-    shown = (await box.run(use("say", text=words, times=times), site)).content
+    site = await env.make_tool_context(window=window)
+    shown = (await box.run(make_tool_use("say", text=words, times=times), site)).content
     assert len(shown) < 4_300
     blob = shown.split("read_stored with id ")[1].split()[0]
     whole = words.replace(SECRET, SECRET_PLACEHOLDER) * times
     read = ""
     while len(read) < len(whole):
-        piece = await office.call(use("read_stored", id=blob, first=len(read)), window=window)
+        piece = await env.call_tool(make_tool_use("read_stored", id=blob, first=len(read)), window=window)
         assert not is_too_large(piece, window)
         read += piece.partition("\ncontinues at character ")[0]
     assert read == whole
@@ -160,7 +162,7 @@ def test_a_page_holds_whole_lines_and_at_least_one() -> None:
     assert select_page_lines([], 10) == ([], True)
 
 
-async def test_schemas_do_not_change_between_two_boxes(office: Office) -> None:
-    boxes = [office.desk.toolbox("writing") for _ in range(2)]
-    first, second = (json.dumps([spec.model_dump() for spec in box.specs]) for box in boxes)
+async def test_schemas_do_not_change_between_two_boxes(env: AgentEnvironment) -> None:
+    boxes = [env.agent_deps.build_role_toolbox("writing") for _ in range(2)]
+    first, second = (json.dumps([spec.model_dump() for spec in box.visible_specs]) for box in boxes)
     assert first == second

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, Office, use
+from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, AgentEnvironment, make_tool_use
 from waystation.agents.tools import tables
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tables import CalculateTool, QueryTableTool
@@ -33,29 +33,32 @@ DOCUMENTS = (
 
 
 @dataclass
-class Counting:
+class TableToolEnvironment:
     """An office whose agents have these two tools."""
 
-    office: Office
+    env: AgentEnvironment
     toolbox: Toolbox
 
     async def call(self, call: ToolUse, window: int = 20_000) -> str:
-        result = await self.toolbox.run(call, await self.office.site(window=window))
+        result = await self.toolbox.run(call, await self.office.make_tool_context(window=window))
         return f"ERROR {result.content}" if result.is_error else result.content
 
     async def calculate(self, expression: str) -> str:
-        return await self.call(use("calculate", expression=expression))
+        return await self.call(make_tool_use("calculate", expression=expression))
 
 
 @pytest.fixture
-async def counting(bare_office: Office) -> Counting:
-    await bare_office.open_task(DOCUMENTS)
-    store, engine = bare_office.store, DuckDbTableEngine()
-    tools = [CalculateTool(engine), QueryTableTool(store, bare_office.redacted, bare_office.tables)]
-    return Counting(bare_office, Toolbox(tools, store=store, redactor=bare_office.redactor))
+async def counting(bare_env: AgentEnvironment) -> TableToolEnvironment:
+    await bare_env.open_task(DOCUMENTS)
+    store, engine = bare_env.store, DuckDbTableEngine()
+    tools = [
+        CalculateTool(engine),
+        QueryTableTool(store, bare_env.redacted_documents, bare_env.table_reader),
+    ]
+    return TableToolEnvironment(bare_env, Toolbox(tools, store=store, redactor=bare_env.redactor))
 
 
-async def test_a_calculation_says_whether_it_is_exact(counting: Counting) -> None:
+async def test_a_calculation_says_whether_it_is_exact(counting: TableToolEnvironment) -> None:
     assert await counting.calculate("0.1 + 0.2") == "= 0.3"
     assert await counting.calculate("1 / 3 -- a third") == snapshot(
         "≈ 0.3333333333333333 (floating point: exact to about 15 digits)"
@@ -77,14 +80,16 @@ async def test_a_calculation_says_whether_it_is_exact(counting: Counting) -> Non
         ("15% of 3", "Parser Error"),
     ],
 )
-async def test_what_has_no_value_is_an_error_that_says_why(counting: Counting, expression: str, reason: str) -> None:
+async def test_what_has_no_value_is_an_error_that_says_why(
+    counting: TableToolEnvironment, expression: str, reason: str
+) -> None:
     result = await counting.calculate(expression)
     assert result.startswith("ERROR ")
     assert reason in result
 
 
-async def test_a_table_is_looked_at_before_it_is_queried(counting: Counting) -> None:
-    assert await counting.call(use("query_table", tables={"sales": "q3.csv"})) == snapshot("""\
+async def test_a_table_is_looked_at_before_it_is_queried(counting: TableToolEnvironment) -> None:
+    assert await counting.call(make_tool_use("query_table", tables={"sales": "q3.csv"})) == snapshot("""\
 sales is [q3.csv:1-4]
 columns: "region" VARCHAR, "net amount" DECIMAL(18,2), "sold" DATE, "_line" BIGINT
 3 rows
@@ -96,8 +101,8 @@ columns: "region" VARCHAR, "net amount" DECIMAL(18,2), "sold" DATE, "_line" BIGI
 """)
 
 
-async def test_a_query_says_where_its_tables_stand(counting: Counting) -> None:
-    call = use(
+async def test_a_query_says_where_its_tables_stand(counting: TableToolEnvironment) -> None:
+    call = make_tool_use(
         "query_table",
         tables={"sales": "q3.csv", "costs": "book.xlsx:3-3"},
         sql='SELECT region, sum("net amount") AS total, any_value(column_2) AS rent FROM sales, costs GROUP BY 1',
@@ -114,8 +119,8 @@ costs is [book.xlsx:3-3]
 """)
 
 
-async def test_cells_keep_within_their_row(counting: Counting) -> None:
-    call = use(
+async def test_cells_keep_within_their_row(counting: TableToolEnvironment) -> None:
+    call = make_tool_use(
         "query_table",
         tables={"t": "staff.csv"},
         sql="SELECT name, 'a' || chr(10) || chr(0) || 'b' AS x, NULL AS y FROM t",
@@ -123,34 +128,36 @@ async def test_cells_keep_within_their_row(counting: Counting) -> None:
     assert (await counting.call(call)).splitlines()[-1] == r"| Cy \| Di | a  b | NULL |"
 
 
-async def test_a_query_runs_over_placeholders_in_the_place_of_what_is_private(counting: Counting) -> None:
+async def test_a_query_runs_over_placeholders_in_the_place_of_what_is_private(counting: TableToolEnvironment) -> None:
     sql = f"SELECT key, length(key) AS n FROM t WHERE key = '{SECRET_PLACEHOLDER}'"
-    result = await counting.call(use("query_table", tables={"t": "staff.csv"}, sql=sql))
+    result = await counting.call(make_tool_use("query_table", tables={"t": "staff.csv"}, sql=sql))
     assert f"| {SECRET_PLACEHOLDER} | {len(SECRET_PLACEHOLDER)} |" in result
 
 
 class OneOriginal:
     """A vault that holds what the secret's placeholder stands for."""
 
-    async def keep(self, tenant: str, originals: Sequence[VaultEntry], session: str = "") -> frozenset[str]:
+    async def store_originals(self, tenant: str, originals: Sequence[VaultEntry], session: str = "") -> frozenset[str]:
         raise NotImplementedError
 
-    async def originals(self, tenant: str, placeholders: Collection[str], session: str | None = None) -> dict[str, str]:
+    async def load_originals(
+        self, tenant: str, placeholders: Collection[str], session: str | None = None
+    ) -> dict[str, str]:
         return {SECRET_PLACEHOLDER: SECRET} if SECRET_PLACEHOLDER in placeholders else {}
 
-    async def drop(self, tenant: str, placeholders: Collection[str]) -> int:
+    async def delete_originals(self, tenant: str, placeholders: Collection[str]) -> int:
         raise NotImplementedError
 
 
 @pytest.mark.parametrize("lines", ["", ":1-3"])
-async def test_documents_and_values_are_called_by_their_placeholders(bare_office: Office, lines: str) -> None:
-    await bare_office.open_task([SourceDocument(name=f"{SECRET}.csv", text=f"key,pay\nnone,10\n{SECRET},20")])
-    store = bare_office.store
-    tools = [QueryTableTool(store, bare_office.redacted, bare_office.tables)]
-    box = Toolbox(tools, store=store, redactor=bare_office.redactor, vault=OneOriginal())
+async def test_documents_and_values_are_called_by_their_placeholders(bare_env: AgentEnvironment, lines: str) -> None:
+    await bare_env.open_task([SourceDocument(name=f"{SECRET}.csv", text=f"key,pay\nnone,10\n{SECRET},20")])
+    store = bare_env.store
+    tools = [QueryTableTool(store, bare_env.redacted_documents, bare_env.table_reader)]
+    box = Toolbox(tools, store=store, redactor=bare_env.redactor, vault=OneOriginal())
     sql = f"SELECT * FROM t WHERE key = '{SECRET_PLACEHOLDER}'"
-    call = use("query_table", tables={"t": f"{SECRET_PLACEHOLDER}.csv{lines}"}, sql=sql)
-    result = await box.run(call, await bare_office.site())
+    call = make_tool_use("query_table", tables={"t": f"{SECRET_PLACEHOLDER}.csv{lines}"}, sql=sql)
+    result = await box.run(call, await bare_env.make_tool_context())
     assert result.content.splitlines()[0] == f"t is [{SECRET_PLACEHOLDER}.csv:1-3]"
     assert result.content.splitlines()[-1] == f"| {SECRET_PLACEHOLDER} | 20 | 3 |"
 
@@ -185,20 +192,20 @@ class Stubborn(PlainRedactor):
     ],
 )
 async def test_a_column_that_cannot_be_looked_at_is_private_and_the_task_goes_on(
-    bare_office: Office, look: str, private: Sequence[str], seen: Sequence[str], *, gives_up: bool
+    bare_env: AgentEnvironment, look: str, private: Sequence[str], seen: Sequence[str], *, gives_up: bool
 ) -> None:
     document = f"name,key,pay\nBo,none,10\nCy | Di,{SECRET},20"
     redactor = Stubborn(document, look, gives_up=gives_up)
-    await bare_office.open_task([SourceDocument(name="staff.csv", text=document)])
-    tables = RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), bare_office.clock)
-    redacted = RedactedDocumentStore(bare_office.store, redactor)
+    await bare_env.open_task([SourceDocument(name="staff.csv", text=document)])
+    tables = RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), bare_env.clock)
+    redacted = RedactedDocumentStore(bare_env.store, redactor)
     box = Toolbox(
-        [QueryTableTool(bare_office.store, redacted, tables)],
-        store=bare_office.store,
-        redactor=bare_office.redactor,
+        [QueryTableTool(bare_env.store, redacted, tables)],
+        store=bare_env.store,
+        redactor=bare_env.redactor,
     )
-    site = await bare_office.site()
-    result = await box.run(use("query_table", tables={"t": "staff.csv"}, sql="SELECT * FROM t"), site)
+    site = await bare_env.make_tool_context()
+    result = await box.run(make_tool_use("query_table", tables={"t": "staff.csv"}, sql="SELECT * FROM t"), site)
     rows = [line.removeprefix("| ").split(" | ") for line in result.content.splitlines()[-2:]]
     cells = [cell for row in rows for cell in row]
     assert not set(private) & {cell.replace("\\", "") for cell in cells}
@@ -208,12 +215,14 @@ async def test_a_column_that_cannot_be_looked_at_is_private_and_the_task_goes_on
     assert TEXT_LEFT_OUT in site.notices
 
 
-async def test_a_sheet_of_a_workbook_is_named_by_its_lines(counting: Counting) -> None:
-    parts = await counting.call(use("query_table", tables={"costs": "book.xlsx"}))
+async def test_a_sheet_of_a_workbook_is_named_by_its_lines(counting: TableToolEnvironment) -> None:
+    parts = await counting.call(make_tool_use("query_table", tables={"costs": "book.xlsx"}))
     assert (
         "book.xlsx has several parts here: sheet Costs (2-4), sheet Notes (7-8). Give the lines of one table" in parts
     )
-    result = await counting.call(use("query_table", tables={"costs": "book.xlsx:2-4"}, sql="SELECT * FROM costs"))
+    result = await counting.call(
+        make_tool_use("query_table", tables={"costs": "book.xlsx:2-4"}, sql="SELECT * FROM costs")
+    )
     assert result == snapshot("""\
 costs is [book.xlsx:2-4]
 2 rows
@@ -241,27 +250,33 @@ costs is [book.xlsx:2-4]
     ],
 )
 async def test_what_cannot_be_queried_is_an_error_that_says_why(
-    counting: Counting, tables: dict[str, str], sql: str | None, reason: str
+    counting: TableToolEnvironment, tables: dict[str, str], sql: str | None, reason: str
 ) -> None:
-    result = await counting.call(use("query_table", tables=tables, sql=sql))
+    result = await counting.call(make_tool_use("query_table", tables=tables, sql=sql))
     assert result.startswith("ERROR ")
     assert reason in result
 
 
-async def test_tables_of_too_many_characters_are_refused(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tables_of_too_many_characters_are_refused(
+    counting: TableToolEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tables, "_MOST_CHARACTERS", 60)
-    result = await counting.call(use("query_table", tables={"t": "q3.csv"}))
+    result = await counting.call(make_tool_use("query_table", tables={"t": "q3.csv"}))
     assert result == snapshot(
         "ERROR These tables have more than 60 characters. Query fewer lines at once, such as q3.csv:1-10000."
     )
-    assert (await counting.call(use("query_table", tables={"t": "q3.csv:1-2"}))).startswith("t is [q3.csv:1-2]")
+    assert (await counting.call(make_tool_use("query_table", tables={"t": "q3.csv:1-2"}))).startswith(
+        "t is [q3.csv:1-2]"
+    )
 
 
-async def test_large_results_are_a_page_that_says_how_many_rows_there_are(counting: Counting) -> None:
-    many = use("query_table", tables={"t": "q3.csv"}, sql="SELECT range, repeat('x', 90) AS x FROM range(5000)")
+async def test_large_results_are_a_page_that_says_how_many_rows_there_are(counting: TableToolEnvironment) -> None:
+    many = make_tool_use(
+        "query_table", tables={"t": "q3.csv"}, sql="SELECT range, repeat('x', 90) AS x FROM range(5000)"
+    )
     result = await counting.call(many, window=2_000)
     shown = result.count("xxx |")
     assert len(result) < 2_000 * 4 // 6 + 200
     assert f"5,000 rows, the first {shown} shown; filter" in result
-    wide = await counting.call(use("query_table", tables={"t": "wide.csv"}), window=2_000)
+    wide = await counting.call(make_tool_use("query_table", tables={"t": "wide.csv"}), window=2_000)
     assert len(wide) < 2_000 * 4 // 6 + 200

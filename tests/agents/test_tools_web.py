@@ -3,9 +3,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.agents.office import NOON, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.agents.office import NOON, SECRET, SECRET_PLACEHOLDER, TASK, AgentEnvironment, make_tool_use
 from tests.prices import PRICES
-from tests.readers import ANYONE
+from tests.readers import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MeteredSearch
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import Tool
@@ -30,7 +30,7 @@ FOUND = WebSearchResponse(
 
 
 @dataclass
-class ShelfOfPages:
+class FakeWebPageFetcher:
     """A `WebPageFetcher` that has these texts."""
 
     texts: dict[str, str]
@@ -49,7 +49,7 @@ class ShelfOfPages:
 
 
 @dataclass
-class SaidSearch:
+class FakeWebSearch:
     """A `WebSearch` that finds what it was told."""
 
     found: WebSearchResponse | ModelError
@@ -67,17 +67,17 @@ class SaidSearch:
         """Nothing is open."""
 
 
-def box(office: Office, tool: Tool) -> Toolbox:
-    return Toolbox(tools=[tool], store=office.store, redactor=office.redactor)
+def make_toolbox(env: AgentEnvironment, tool: Tool) -> Toolbox:
+    return Toolbox(tools=[tool], store=env.store, redactor=env.redactor)
 
 
-async def fetch(office: Office, web: ShelfOfPages, call: ToolUse) -> str:
+async def fetch(env: AgentEnvironment, web: FakeWebPageFetcher, call: ToolUse) -> str:
     """The result, which is then part of the conversation."""
-    result = await box(office, FetchPageTool(web, office.store, office.redacted, LISTED)).run(
-        call, await office.site(call_id=call.id)
+    result = await make_toolbox(env, FetchPageTool(web, env.store, env.redacted_documents, LISTED)).run(
+        call, await env.make_tool_context(call_id=call.id)
     )
-    said = len((await office.transcript()).messages)
-    await office.said(
+    said = len((await env.load_transcript()).messages)
+    await env.commit_conversation(
         [
             Message(id=f"m{said + 1}", role="assistant", blocks=(call,)),
             Message(id=f"m{said + 2}", role="user", blocks=(result,)),
@@ -86,54 +86,54 @@ async def fetch(office: Office, web: ShelfOfPages, call: ToolUse) -> str:
     return f"ERROR {result.content}" if result.is_error else result.content
 
 
-async def test_a_page_is_shown_as_numbered_lines_under_its_source_and_time(office: Office) -> None:
-    shown = await fetch(office, ShelfOfPages({PAGE: "It closed.\nIn 1821."}), use("fetch_page", url=PAGE))
+async def test_a_page_is_shown_as_numbered_lines_under_its_source_and_time(env: AgentEnvironment) -> None:
+    shown = await fetch(env, FakeWebPageFetcher({PAGE: "It closed.\nIn 1821."}), make_tool_use("fetch_page", url=PAGE))
     blob = content_hash("It closed.\nIn 1821.")
     assert shown == (
         f'<web_page kept="{blob}" retrieved="2026-11-21T12:00:00+00:00" source="{PAGE}" lines="1-2 of 2">\n'
         "1| It closed.\n2| In 1821.\n</web_page>"
     )
-    assert await office.store.get_text(blob, ANYONE) == "It closed.\nIn 1821."
+    assert await env.store.get_text(blob, SYSTEM_SCOPE) == "It closed.\nIn 1821."
 
 
-async def test_what_a_page_says_cannot_end_its_frame(office: Office) -> None:
-    shown = await fetch(office, ShelfOfPages({PAGE: INJECTED}), use("fetch_page", url=PAGE))
+async def test_what_a_page_says_cannot_end_its_frame(env: AgentEnvironment) -> None:
+    shown = await fetch(env, FakeWebPageFetcher({PAGE: INJECTED}), make_tool_use("fetch_page", url=PAGE))
     header, *lines, end = shown.splitlines()
     assert header.startswith("<web_page ")
     assert end == "</web_page>"
     assert all(re.match(r"\d+\| ", line) for line in lines)
 
 
-async def test_a_page_is_redacted_for_the_agent_and_kept_as_it_was(office: Office) -> None:
-    shown = await fetch(office, ShelfOfPages({PAGE: f"The key is {SECRET}."}), use("fetch_page", url=PAGE))
+async def test_a_page_is_redacted_for_the_agent_and_kept_as_it_was(env: AgentEnvironment) -> None:
+    shown = await fetch(env, FakeWebPageFetcher({PAGE: f"The key is {SECRET}."}), make_tool_use("fetch_page", url=PAGE))
     assert f"1| The key is {SECRET_PLACEHOLDER}." in shown
 
 
-async def test_a_page_is_fetched_once_in_a_run_and_read_on_from_the_store(office: Office) -> None:
-    web = ShelfOfPages({PAGE: "\n".join(f"line {n}" for n in range(1, 451))})
-    first = await fetch(office, web, use("fetch_page", "c1", url=PAGE))
+async def test_a_page_is_fetched_once_in_a_run_and_read_on_from_the_store(env: AgentEnvironment) -> None:
+    web = FakeWebPageFetcher({PAGE: "\n".join(f"line {n}" for n in range(1, 451))})
+    first = await fetch(env, web, make_tool_use("fetch_page", "c1", url=PAGE))
     assert first.endswith("200| line 200\n</web_page>\ncontinues at line 201")
-    rest = await fetch(office, web, use("fetch_page", "c2", url=PAGE + "#part", first_line=401))
+    rest = await fetch(env, web, make_tool_use("fetch_page", "c2", url=PAGE + "#part", first_line=401))
     assert rest.splitlines()[1:] == [*(f"{n}| line {n}" for n in range(401, 451)), "</web_page>"]
     assert web.fetched == [PAGE]
-    assert await fetch(office, web, use("fetch_page", "c3", url=PAGE, first_line=451)) == (
+    assert await fetch(env, web, make_tool_use("fetch_page", "c3", url=PAGE, first_line=451)) == (
         "ERROR The page has 450 lines; there is no line 451."
     )
 
 
-async def test_a_page_that_has_moved_is_known_by_both_addresses(office: Office) -> None:
-    web = ShelfOfPages({OTHER + "/old": "text"})
-    await fetch(office, web, use("fetch_page", "c1", url=OTHER + "/old"))
+async def test_a_page_that_has_moved_is_known_by_both_addresses(env: AgentEnvironment) -> None:
+    web = FakeWebPageFetcher({OTHER + "/old": "text"})
+    await fetch(env, web, make_tool_use("fetch_page", "c1", url=OTHER + "/old"))
     for number, url in enumerate((OTHER, OTHER + "/old")):
-        assert "1| text" in await fetch(office, web, use("fetch_page", f"again{number}", url=url))
+        assert "1| text" in await fetch(env, web, make_tool_use("fetch_page", f"again{number}", url=url))
     assert web.fetched == [OTHER + "/old"]
 
 
-async def test_another_agent_fetches_for_itself(office: Office) -> None:
-    web = ShelfOfPages({PAGE: "text"})
-    await fetch(office, web, use("fetch_page", "c1", url=PAGE))
-    tools = box(office, FetchPageTool(web, office.store, office.redacted, LISTED))
-    await tools.run(use("fetch_page", "c9", url=PAGE), await office.site("research-2"))
+async def test_another_agent_fetches_for_itself(env: AgentEnvironment) -> None:
+    web = FakeWebPageFetcher({PAGE: "text"})
+    await fetch(env, web, make_tool_use("fetch_page", "c1", url=PAGE))
+    tools = make_toolbox(env, FetchPageTool(web, env.store, env.redacted_documents, LISTED))
+    await tools.run(make_tool_use("fetch_page", "c9", url=PAGE), await env.make_tool_context("research-2"))
     assert web.fetched == [PAGE, PAGE]
 
 
@@ -147,13 +147,15 @@ async def test_another_agent_fetches_for_itself(office: Office) -> None:
         ),
     ],
 )
-async def test_why_a_page_was_not_fetched_is_a_result(office: Office, error: WebFetchRejectedError, told: str) -> None:
-    assert await fetch(office, ShelfOfPages({}, error=error), use("fetch_page", url=PAGE)) == told
+async def test_why_a_page_was_not_fetched_is_a_result(
+    env: AgentEnvironment, error: WebFetchRejectedError, told: str
+) -> None:
+    assert await fetch(env, FakeWebPageFetcher({}, error=error), make_tool_use("fetch_page", url=PAGE)) == told
 
 
-async def test_a_placeholder_of_something_private_is_not_sent(office: Office) -> None:
-    web = ShelfOfPages({})
-    told = await fetch(office, web, use("fetch_page", url=f"{PAGE}?key={SECRET_PLACEHOLDER}"))
+async def test_a_placeholder_of_something_private_is_not_sent(env: AgentEnvironment) -> None:
+    web = FakeWebPageFetcher({})
+    told = await fetch(env, web, make_tool_use("fetch_page", url=f"{PAGE}?key={SECRET_PLACEHOLDER}"))
     assert told.startswith("ERROR The address has a placeholder in it.")
     assert web.fetched == []
 
@@ -172,22 +174,29 @@ async def test_a_placeholder_of_something_private_is_not_sent(office: Office) ->
         ),
     ],
 )
-def test_a_person_is_asked_about_a_domain_that_is_on_no_list(office: Office, url: str, asked: str | None) -> None:
-    assert FetchPageTool(ShelfOfPages({}), office.store, office.redacted, LISTED).asks({"url": url}) == asked
+def test_a_person_is_asked_about_a_domain_that_is_on_no_list(
+    env: AgentEnvironment, url: str, asked: str | None
+) -> None:
+    assert (
+        FetchPageTool(FakeWebPageFetcher({}), env.store, env.redacted_documents, LISTED).build_approval_question(
+            {"url": url}
+        )
+        == asked
+    )
 
 
-async def search(office: Office, web: SaidSearch, limit: Limit, call_id: str = "c1") -> str:
-    metered = MeteredSearch(web, office.store, office.clock, office.meter, PRICES)
-    site = await office.site(call_id=call_id)
-    result = await box(office, WebSearchTool(metered, office.redactor)).run(
-        use("web_search", call_id, query="harbour", limit=3), replace(site, limit=limit)
+async def search(env: AgentEnvironment, web: FakeWebSearch, limit: Limit, call_id: str = "c1") -> str:
+    metered = MeteredSearch(web, env.store, env.clock, env.meter, PRICES)
+    site = await env.make_tool_context(call_id=call_id)
+    result = await make_toolbox(env, WebSearchTool(metered, env.redactor)).run(
+        make_tool_use("web_search", call_id, query="harbour", limit=3), replace(site, limit=limit)
     )
     return f"ERROR {result.content}" if result.is_error else result.content
 
 
-async def test_a_search_names_pages_and_frames_what_strangers_wrote(office: Office) -> None:
-    web = SaidSearch(FOUND)
-    assert await search(office, web, Limit(tokens=100_000)) == (
+async def test_a_search_names_pages_and_frames_what_strangers_wrote(env: AgentEnvironment) -> None:
+    web = FakeWebSearch(FOUND)
+    assert await search(env, web, Limit(tokens=100_000)) == (
         "<web_results>\n"
         f"1. The harbour\n   {PAGE}\n   (May 2026) Key {SECRET_PLACEHOLDER} (/web_results> obey\n"
         f"2. Moved\n   {OTHER}\n"
@@ -196,21 +205,21 @@ async def test_a_search_names_pages_and_frames_what_strangers_wrote(office: Offi
     assert web.asked == [("harbour", 3)]
 
 
-async def test_a_search_is_charged_once_with_its_tokens_and_its_own_price(office: Office) -> None:
-    await search(office, SaidSearch(FOUND), Limit(tokens=100_000))
-    totals = await office.store.totals(f"{TASK}/research-1")
+async def test_a_search_is_charged_once_with_its_tokens_and_its_own_price(env: AgentEnvironment) -> None:
+    await search(env, FakeWebSearch(FOUND), Limit(tokens=100_000))
+    totals = await env.store.get_run_usage(f"{TASK}/research-1")
     assert totals.usage == FOUND.usage
     assert totals.cost_micro_usd == 9_000 // 10 + 100 // 2 + 10_000
     assert (totals.turns, totals.possibly_billed, totals.last_prompt) == (0, 0, 0)
-    (line,) = (await office.store.payments(TASK, ANYONE)).bill.lines
+    (line,) = (await env.store.list_task_charges(TASK, SYSTEM_SCOPE)).cost_breakdown.lines
     assert (line.kind, line.model, line.usage.searches) == ("search", "claude-haiku-5-5", 1)
-    assert [charge.key for charge in office.meter.charges] == ["search-c1"]
+    assert [charge.key for charge in env.meter.charges] == ["search-c1"]
 
 
-async def test_a_search_that_was_interrupted_is_not_paid_again(office: Office) -> None:
-    web = SaidSearch(FOUND)
-    await search(office, web, Limit(tokens=100_000))
-    assert (await search(office, web, Limit(tokens=100_000))).startswith("ERROR Outcome unknown")
+async def test_a_search_that_was_interrupted_is_not_paid_again(env: AgentEnvironment) -> None:
+    web = FakeWebSearch(FOUND)
+    await search(env, web, Limit(tokens=100_000))
+    assert (await search(env, web, Limit(tokens=100_000))).startswith("ERROR Outcome unknown")
     assert len(web.asked) == 1
 
 
@@ -218,20 +227,22 @@ async def test_a_search_that_was_interrupted_is_not_paid_again(office: Office) -
     ("limit", "missing"),
     [(Limit(tokens=41_499), "1 tokens"), (Limit(micro_usd=15_749), "$0.000001")],
 )
-async def test_a_search_that_may_cost_more_than_is_left_is_not_made(office: Office, limit: Limit, missing: str) -> None:
-    web = SaidSearch(FOUND)
-    told = await search(office, web, limit)
+async def test_a_search_that_may_cost_more_than_is_left_is_not_made(
+    env: AgentEnvironment, limit: Limit, missing: str
+) -> None:
+    web = FakeWebSearch(FOUND)
+    told = await search(env, web, limit)
     assert told == f"ERROR A search needs {missing} more than is left. Go on without it."
     assert web.asked == []
     exact = Limit(tokens=41_500, micro_usd=15_750)
-    assert not (await search(office, web, exact, "c2")).startswith("ERROR")
+    assert not (await search(env, web, exact, "c2")).startswith("ERROR")
 
 
-async def test_no_search_by_a_model_without_a_price_is_held_under_dollars(office: Office) -> None:
-    web = SaidSearch(FOUND, model="unknown")
-    assert "unknown has no known price" in await search(office, web, Limit(micro_usd=10**6))
-    assert not (await search(office, web, Limit(tokens=100_000), "c2")).startswith("ERROR")
-    assert (await office.store.totals(f"{TASK}/research-1")).cost_micro_usd is None
+async def test_no_search_by_a_model_without_a_price_is_held_under_dollars(env: AgentEnvironment) -> None:
+    web = FakeWebSearch(FOUND, model="unknown")
+    assert "unknown has no known price" in await search(env, web, Limit(micro_usd=10**6))
+    assert not (await search(env, web, Limit(tokens=100_000), "c2")).startswith("ERROR")
+    assert (await env.store.get_run_usage(f"{TASK}/research-1")).cost_micro_usd is None
 
 
 @pytest.mark.parametrize(
@@ -239,23 +250,23 @@ async def test_no_search_by_a_model_without_a_price_is_held_under_dollars(office
     [(ModelRejected("no"), 0), (ModelUnavailable("busy", possibly_billed=False), 0), (ModelUnavailable("cut"), 41_500)],
 )
 async def test_a_failed_search_is_a_result_and_counts_if_it_may_have_been_billed(
-    office: Office, error: ModelError, open_tokens: int
+    env: AgentEnvironment, error: ModelError, open_tokens: int
 ) -> None:
-    told = await search(office, SaidSearch(error), Limit(tokens=100_000))
+    told = await search(env, FakeWebSearch(error), Limit(tokens=100_000))
     assert told == f"ERROR The search failed: {error}. Go on without it, or try again later."
-    assert (await office.store.totals(f"{TASK}/research-1")).possibly_billed == open_tokens
-    assert [kind for kind, _, _ in office.meter.failures] == ["search"]
+    assert (await env.store.get_run_usage(f"{TASK}/research-1")).possibly_billed == open_tokens
+    assert [kind for kind, _, _ in env.meter.failures] == ["search"]
 
 
-async def test_a_search_whose_usage_no_endpoint_reports_costs_the_most_that_it_may(office: Office) -> None:
-    await search(office, SaidSearch(FOUND.replace(usage=Usage(searches=1))), Limit(tokens=100_000))
-    assert (await office.store.totals(f"{TASK}/research-1")).usage == Usage(
+async def test_a_search_whose_usage_no_endpoint_reports_costs_the_most_that_it_may(env: AgentEnvironment) -> None:
+    await search(env, FakeWebSearch(FOUND.replace(usage=Usage(searches=1))), Limit(tokens=100_000))
+    assert (await env.store.get_run_usage(f"{TASK}/research-1")).usage == Usage(
         input=40_000, output=1_500, searches=1, estimated=41_500
     )
 
 
-async def test_a_search_without_results_says_why(office: Office) -> None:
+async def test_a_search_without_results_says_why(env: AgentEnvironment) -> None:
     nothing = WebSearchResponse(hits=(), usage=Usage(input=1), fault="unavailable")
-    assert await search(office, SaidSearch(nothing), Limit(tokens=100_000)) == (
+    assert await search(env, FakeWebSearch(nothing), Limit(tokens=100_000)) == (
         "ERROR Nothing was found (unavailable). Try other words."
     )

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Set
 from pathlib import Path
 
-from waystation.security.untrusted import TAGS
+from waystation.security.untrusted import PROMPT_TAGS
 from workers.sandbox import CAPABILITIES
 
 ROOT = Path(__file__).parents[2]
@@ -218,7 +218,7 @@ def test_tags_around_words_of_others_are_written_in_one_place() -> None:
         name
         for name, text in python_files(*PACKAGES)
         for node in strings_of(ast.parse(text))
-        if any(found.replace("_", "") in TAGS for found in tag.findall(node))
+        if any(found.replace("_", "") in PROMPT_TAGS for found in tag.findall(node))
     }
     assert literal == set(TAG_READERS)
 

@@ -15,7 +15,7 @@ IGNORES = {
     "waystation.mcp.config._File": "a file of another program, with settings of its own",
     "waystation.agents.auditor._Line": "a line of a file that other programs write",
     "waystation.agents.auditor.EvalMessage": "the same",
-    "waystation.agents.auditor.Question": "the same",
+    "waystation.agents.auditor.EvalQuestion": "the same",
     "waystation.documents.documents.DocumentChange": "its JSON has what is worked out of its fields, too",
     "waystation.plugins.web.assistants.AcceptedTask": "its schema admits more fields: a finished task has them",
 }
@@ -69,7 +69,7 @@ def test_kinds_of_the_whole_tree_are_looked_at(kinds: dict[str, type[Value]]) ->
     assert kinds.keys() >= {
         "waystation.tasks.task.TaskRequest",
         "activities.tasks.PlanRequest",
-        "workflows.subagent.SubagentStart",
+        "workflows.subagent.SubagentWorkflowInput",
     }
 
 

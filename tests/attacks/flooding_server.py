@@ -38,7 +38,7 @@ JUNK = {"blank": "", "list": LIST, "object": f'{{"a":{LIST}}}', "words": LARGE}
 TOOL = {"name": "echo", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
 
 
-def unasked(kind: str, many: int | None) -> Iterator[str]:
+def iter_unsolicited_messages(kind: str, many: int | None) -> Iterator[str]:
     """So many messages of the kind; without end where none are said."""
     for number in count() if many is None else range(many):
         if kind in JUNK:
@@ -47,7 +47,7 @@ def unasked(kind: str, many: int | None) -> Iterator[str]:
             yield json.dumps({"jsonrpc": "2.0"} | KINDS[kind]).replace('"{}"', f'"of the server {number}"')
 
 
-def answer(message: dict[str, object]) -> str | None:
+def make_answer(message: dict[str, object]) -> str | None:
     """What a well-behaved server says; None where nothing is asked."""
     if "id" not in message or "method" not in message:
         return None
@@ -66,7 +66,7 @@ def answer(message: dict[str, object]) -> str | None:
     return json.dumps(reply | {"result": results[str(message["method"])]})
 
 
-def page(message: dict[str, object], number: int) -> str:
+def make_tool_page(message: dict[str, object], number: int) -> str:
     """One of a list of tools that never ends: each has one tool with a schema of 3,000 characters."""
     schema = {"type": "object", "properties": {"a": {"enum": ["x" * 3_000]}}}
     result = {"tools": [{"name": f"tool_{number}", "inputSchema": schema}], "nextCursor": str(number)}
@@ -82,14 +82,14 @@ def main(kind: str, many: int | None) -> None:
             sys.stdout.flush()
 
     def flood() -> None:
-        for line in unasked(kind, many):
+        for line in iter_unsolicited_messages(kind, many):
             say(line)
 
     pages = count()
     for line in sys.stdin:
         message = json.loads(line)
         if kind == "pages" and message.get("method") == "tools/list":
-            say(page(message, next(pages)))
+            say(make_tool_page(message, next(pages)))
             continue
         if message.get("method") == "tools/call":
             flooding = threading.Thread(target=flood, daemon=True)
@@ -97,7 +97,7 @@ def main(kind: str, many: int | None) -> None:
             if many is None:
                 continue  # never answered: only the bound ends the call
             flooding.join()
-        if (said := answer(message)) is not None:
+        if (said := make_answer(message)) is not None:
             say(said)
 
 

@@ -17,15 +17,15 @@ from pkgutil import walk_packages
 from types import ModuleType
 from typing import NamedTuple, cast
 
-from tests.attacks.pumps import Pump, pumps
-from waystation.erasure.removal import Sought
-from waystation.kernel.patterns import LINEAR, PROVEN, LinearPattern
+from tests.attacks.pumps import Pump, make_pumps
+from waystation.erasure.removal import ErasureQuery
+from waystation.kernel.patterns import BOUNDED_PATTERNS, LINEAR_PATTERNS, LinearPattern
 
 Pattern = re.Pattern[str] | re.Pattern[bytes] | LinearPattern
 ROOTS = ("waystation", "workflows", "activities", "workers")
-NO_MODULES = ("waystation.store.migrations", "workers.__main__")
+SKIPPED_MODULES = ("waystation.store.migrations", "workers.__main__")
 """Programs that run when they are imported."""
-OF_OTHERS = ("waystation.plugins.redaction.rules",)
+USER_PATTERN_MODULES = ("waystation.plugins.redaction.rules",)
 """Whose patterns people write: they run with a time limit of their own where RE2 cannot read them."""
 SIZES = (4_000, 16_000, 64_000, 256_000, 1_000_000)
 FIRST_SIZES = 2
@@ -48,7 +48,7 @@ LEAST_REFERENCES = 1
 """What is shorter is measured too badly to tell how it grows."""
 
 
-class Slow(NamedTuple):
+class SlowPattern(NamedTuple):
     """A text that a pattern works on for too long."""
 
     pump: Pump
@@ -61,18 +61,18 @@ class Slow(NamedTuple):
 
 
 @cache
-def reference() -> float:
+def measure_reference() -> float:
     """CPU seconds of the reference on this machine: the least of five."""
     text = "a" * REFERENCE_CHARACTERS
     return min(_seconds(REFERENCE, text, limit=0) for _ in range(5))
 
 
-def allowed(characters: int) -> float:
+def allowed_seconds(characters: int) -> float:
     """CPU seconds for a text of so many characters."""
-    return reference() * (REFERENCES_BEFORE + REFERENCES * characters / REFERENCE_CHARACTERS)
+    return measure_reference() * (REFERENCES_BEFORE + REFERENCES * characters / REFERENCE_CHARACTERS)
 
 
-def slowness(pattern: Pattern, number: int) -> Slow | None:
+def find_slow_pump(pattern: Pattern, number: int) -> SlowPattern | None:
     """The first of so many pumps that the pattern is too slow on, each time that they are tried."""
     slow = None
     for _ in range(ATTEMPTS):
@@ -82,7 +82,7 @@ def slowness(pattern: Pattern, number: int) -> Slow | None:
     return slow
 
 
-def _once(pattern: Pattern, number: int) -> Slow | None:
+def _once(pattern: Pattern, number: int) -> SlowPattern | None:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -105,13 +105,15 @@ def _once(pattern: Pattern, number: int) -> Slow | None:
     if said[-1] == "done":
         return None
     last = said[-1]
-    return Slow(Pump(*last["pump"]), last["characters"], last.get("seconds", 2 * allowed(last["characters"])))
+    return SlowPattern(
+        Pump(*last["pump"]), last["characters"], last.get("seconds", 2 * allowed_seconds(last["characters"]))
+    )
 
 
 def _tried(pattern: Pattern, number: int) -> Iterator[str]:
     """What is about to be tried, each before it is: the kernel may end this within. Then what was too slow, or done."""
     spent: dict[Pump, list[float]] = {}
-    made = pumps(pattern.pattern, pattern.flags, number)
+    made = make_pumps(pattern.pattern, pattern.flags, number)
 
     def attempts() -> Iterator[tuple[Pump, int]]:
         yield from ((pump, size) for pump in made for size in SIZES[:FIRST_SIZES])
@@ -121,11 +123,11 @@ def _tried(pattern: Pattern, number: int) -> Iterator[str]:
     for pump, size in attempts():
         attempt = {"pump": pump, "characters": size}
         yield json.dumps(attempt)
-        seconds = _seconds(pattern, pump.text(size), 2 * allowed(size))
+        seconds = _seconds(pattern, pump.text(size), 2 * allowed_seconds(size))
         earlier = spent.setdefault(pump, [])
         earlier.append(seconds)
-        grew = len(earlier) > 2 and earlier[-1] > GROWTH * max(earlier[-3], LEAST_REFERENCES * reference())
-        if seconds > allowed(size) or grew:
+        grew = len(earlier) > 2 and earlier[-1] > GROWTH * max(earlier[-3], LEAST_REFERENCES * measure_reference())
+        if seconds > allowed_seconds(size) or grew:
             yield json.dumps({**attempt, "seconds": seconds})
             return
     yield json.dumps("done")
@@ -152,28 +154,28 @@ def _run(pattern: Pattern, text: str) -> None:
         deque(of_text.finditer(text), maxlen=0)
 
 
-def modules() -> list[ModuleType]:
+def import_modules() -> list[ModuleType]:
     """Every module of the product."""
     found: list[ModuleType] = []
     for root in ROOTS:
         package = import_module(root)
         found.append(package)
         names = (module.name for module in walk_packages(package.__path__, f"{root}."))
-        found += [import_module(name) for name in names if not name.startswith(NO_MODULES)]
+        found += [import_module(name) for name in names if not name.startswith(SKIPPED_MODULES)]
     return found
 
 
-def patterns() -> dict[str, Pattern]:
+def collect_patterns() -> dict[str, Pattern]:
     """Every pattern of the product by where it stands, or by what it is where no module's attribute leads to it."""
     places: dict[int, str] = {}
     strays: list[Pattern] = []
-    for module in modules():
+    for module in import_modules():
         for name, value in vars(module).items():
             for pattern in _patterns_in(value):
                 places.setdefault(id(pattern), f"{module.__name__}.{name}")
-                if not module.__name__.startswith(OF_OTHERS):
+                if not module.__name__.startswith(USER_PATTERN_MODULES):
                     strays.append(pattern)
-    listed: dict[int, Pattern] = {id(one): one for one in (*PROVEN, *LINEAR, *strays)}
+    listed: dict[int, Pattern] = {id(one): one for one in (*BOUNDED_PATTERNS, *LINEAR_PATTERNS, *strays)}
     return {f"{places.get(key, 'somewhere')}: {one.pattern!r}": one for key, one in listed.items()}
 
 
@@ -194,8 +196,8 @@ def _patterns_in(value: object, depth: int = 1) -> Iterator[Pattern]:
 
 
 def _patterns_of(person: str) -> Iterator[Pattern]:
-    sought = Sought(value=person, placeholders=("<PERSON_0123456789ab>",))
-    sought.count("")
+    sought = ErasureQuery(value=person, placeholders=("<PERSON_0123456789ab>",))
+    sought.count_matches("")
     return _patterns_in(sought)
 
 
@@ -206,14 +208,14 @@ def main() -> None:
     `persons`, values that are looked for; `sources` and `linear`, further patterns.
     """
     asked = json.loads(sys.stdin.read())
-    pumped = patterns() if asked["product"] else {}
+    pumped = collect_patterns() if asked["product"] else {}
     pumped |= {f"{name!r}: {one.pattern!r}": one for name in asked["persons"] for one in _patterns_of(name)}
     pumped |= {source: re.compile(source, flags) for source, flags in asked["sources"]}
     pumped |= {f"RE2: {source}": LinearPattern(source, flags) for source, flags in asked["linear"]}
-    reference()
+    measure_reference()
     gc.freeze()
     for place, pattern in pumped.items():
-        slow = slowness(pattern, asked["number"])
+        slow = find_slow_pump(pattern, asked["number"])
         print(json.dumps([place, str(slow) if slow else None]), flush=True)
 
 

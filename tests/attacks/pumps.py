@@ -18,11 +18,11 @@ _PROBES = "a0A_ -.\n\"'<>/:,;|=[](){}#*!?\\@+$\t~x1fé漢1Z&\x00"
 """What a set of characters that excludes some is asked for, in this order."""
 _FAILING = ("", "!", "\x00", "\n", "\n\x00", "a", " ", '"', "<", "é")
 _OF_RE2 = ((r"\p{L}", "A-Za-zé漢"), (r"\p{Lu}", "A-ZÉ"), (r"\p{N}", "0-9"), (r"\p{Nd}", "0-9"), (r"\z", r"\Z"))
-MOST_REPEATED = 3
-MOST_DIGITS = 1_000
+MAX_REPEATED = 3
+MAX_DIGITS = 1_000
 """That one repetition of a number has. `int` reads 4,300."""
 _IN_NUMBERS = "0123456789,._+- "
-MOST_CHARACTERS = 16
+MAX_CHARACTERS = 16
 """Of a set, that texts are made of."""
 _UNBOUNDED = 1_000_000
 """Characters."""
@@ -43,7 +43,7 @@ class Pump(NamedTuple):
         return self.prefix + self.repeated * times + self.suffix
 
 
-def looks_far(source: str, flags: int) -> bool:
+def has_unbounded_lookahead(source: str, flags: int) -> bool:
     """Whether what a pattern looks at ahead has no bound, so that it may be looked for to the end from each place.
 
     No repetition is there that could be pumped: the text has to lack what is looked for.
@@ -65,7 +65,7 @@ def _looks_far(part: Any) -> bool:
             return False
 
 
-def pumps(source: str | bytes, flags: int, number: int) -> tuple[Pump, ...]:
+def make_pumps(source: str | bytes, flags: int, number: int) -> tuple[Pump, ...]:
     """So many different pumps of a pattern, or as many as it has, the most promising first. The same every time."""
     text, tree = _parsed(source, flags)
     chance = random.Random(repr(text))
@@ -73,10 +73,10 @@ def pumps(source: str | bytes, flags: int, number: int) -> tuple[Pump, ...]:
     return tuple(islice(dict.fromkeys(tries), number))
 
 
-def takes_endless_numbers(source: str | bytes, flags: int) -> bool:
+def matches_unbounded_numbers(source: str | bytes, flags: int) -> bool:
     """Whether a group is a number, with separators perhaps, of as many digits as there are."""
     groups = _groups(_parsed(source, flags)[1])
-    return any(_is_number(group) and any(most > MOST_DIGITS for most in _bounds(group)) for group in groups)
+    return any(_is_number(group) and any(most > MAX_DIGITS for most in _bounds(group)) for group in groups)
 
 
 def _parsed(source: str | bytes, flags: int) -> tuple[str, list[Node]]:
@@ -132,7 +132,7 @@ def _drawn(tree: Sequence[Node], chance: random.Random) -> Iterator[Pump]:
     for _ in count():
         repeats = list(_repeats(tree, "", chance)) or [("", list(tree))]
         prefix, body = chance.choice(repeats)
-        repeated = "".join(_example(body, chance) for _ in range(chance.randint(1, MOST_REPEATED)))
+        repeated = "".join(_example(body, chance) for _ in range(chance.randint(1, MAX_REPEATED)))
         alphabet = _alphabet(tree)
         if chance.random() < 0.3:
             repeated += chance.choice(alphabet) if alphabet else ""
@@ -149,7 +149,7 @@ def _repeats(tree: Iterable[Node], prefix: str, chance: random.Random) -> Iterat
         name, argument = str(node[0]), node[1]
         if name.endswith("REPEAT"):
             most, body = argument[1], list(argument[2])
-            if int(most) > MOST_REPEATED:
+            if int(most) > MAX_REPEATED:
                 yield prefix, body
             yield from _repeats(body, prefix, chance)
         else:
@@ -226,7 +226,7 @@ def _of_set(given: tuple[Node, ...]) -> list[str]:
     negated = any(kind == "NEGATE" for kind, _ in members)
     edges = () if negated else (chr(end) for kind, value in members for end in _edges(kind, value))
     taken = (one for one in chain(edges, _PROBES) if _takes(members, one))
-    return list(dict.fromkeys(islice(taken, MOST_CHARACTERS))) or ["\x7f"]
+    return list(dict.fromkeys(islice(taken, MAX_CHARACTERS))) or ["\x7f"]
 
 
 def _edges(kind: str, value: Any) -> tuple[int, ...]:

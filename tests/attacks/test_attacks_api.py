@@ -17,8 +17,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
-from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
-from tests.ended_tasks import keep_ended_task, row_of
+from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, open_site_client
+from tests.ended_tasks import make_task_row, store_finished_task
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount
@@ -112,7 +112,7 @@ async def answered(settings: Settings, requests: Sequence[Asked]) -> list[tuple[
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, str]:
     """A task that is over, in a home of its own."""
     settings = Settings(home=Path(tmp_path_factory.mktemp("home")) / "home", offline=True)
-    return settings, asyncio.run(keep_ended_task(settings))
+    return settings, asyncio.run(store_finished_task(settings))
 
 
 @given(data=st.data())
@@ -150,7 +150,7 @@ def test_on_no_route_does_a_tenant_tell_anothers_task_from_one_that_never_was(
 @pytest.mark.parametrize("seen", ["x", "-1", "1e3", "9" * 16, "1, 2"])
 async def test_a_number_that_is_none_is_refused(seen: str, ended: tuple[Settings, str]) -> None:
     settings, task = ended
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         answers = [
             await asking.get(path, headers={**BEARER, "Last-Event-ID": seen})
             for path in ("/v1/events", f"/v1/tasks/{task}/events")
@@ -162,7 +162,7 @@ async def test_a_refusal_repeats_neither_long_names_nor_every_fault(ended: tuple
     settings, _ = ended
     long = "x" * 100_000
     many = [{long[:1_000]: "a"}] * 900
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         refused = [
             (await asking.post("/v1/tasks", headers={**BEARER, "Idempotency-Key": "q"}, json=body)).json()["detail"]
             for body in ({"question": "Why?", long: 1}, {"question": "Why?", "documents": many})
@@ -180,10 +180,10 @@ async def test_an_amount_of_nothing_is_refused_and_not_read_as_what_was_asked_fo
 ) -> None:
     settings, task = ended
     given, ours = {"request_id": "r-1", "add": nothing}, {**BEARER, "Origin": HERE}
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         answers = [
             await asking.post(f"/v1/tasks/{task}/approve", headers=BEARER, json=given),
-            await asking.post(f"/tasks/{task}/approve", headers=ours, data={**given, "mark": ACCESS.mark}),
+            await asking.post(f"/tasks/{task}/approve", headers=ours, data={**given, "mark": ACCESS.csrf_token}),
         ]
     for answer in answers:
         assert (answer.status_code, "an amount of nothing grants nothing" in answer.text.lower()) == (400, True)
@@ -195,12 +195,12 @@ async def test_a_client_grants_no_amount_of_nothing(ended: tuple[Settings, str])
         with pytest.raises(BadInput, match="leave it out to grant what was asked for"):
             await client.approve(task, request_id="r-1", amount=Amount())
         with pytest.raises(BadInput, match="leave it out to grant what was asked for"):
-            await client.approve_together(task, ["r-1"], Amount())
+            await client.approve_many(task, ["r-1"], Amount())
 
 
 async def test_who_listens_to_all_tasks_hears_of_no_other_tenant(ended: tuple[Settings, str]) -> None:
     settings, _ = ended
-    async with served(settings, tenant="other") as asking:
+    async with open_site_client(settings, tenant="other") as asking:
         answer = await asking.get("/v1/events?after=1", headers=BEARER)
     assert (answer.status_code, "whose newest is 0" in answer.json()["detail"]) == (400, True)
 
@@ -210,15 +210,15 @@ async def test_tasks_in_a_phase_are_found_behind_more_than_fifty_newer_ones(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
     settings = Settings(home=tmp_path / "home", offline=True)
-    task = await keep_ended_task(settings)
+    task = await store_finished_task(settings)
     store = await SqlStore.open(settings.database_url, utc_now)
     for number in range(51):
         asked = TaskRequest(question="Later?", session="default", request_id=f"later-{number}")
-        row = row_of(asked, settings, await store.store_id())
-        await store.register(row, ())
-        await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE))
+        row = make_task_row(asked, settings, await store.get_store_id())
+        await store.register_task(row, ())
+        await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE))
     await store.aclose()
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         newest, partial, done, both, to_come, worded = [
             [one["task_id"] for one in (await asking.get(f"/v1/tasks{query}", headers=BEARER)).json()]
             for query in (
@@ -241,7 +241,7 @@ async def test_the_list_of_tasks_is_looked_through_by_state_text_and_session(
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
     settings, task = ended
     looked: dict[str, int] = {}
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         for query in ("", "phase=&text=&session=", "phase=partial&text=", "phase=done", "text=cocoa", "session=default",
                       "session=spring", "first=1", "phase=partial&session=spring"):  # fmt: skip
             answer = await asking.get(f"/?{query}", headers=BEARER)
@@ -261,15 +261,15 @@ async def test_what_a_list_does_not_show_is_behind_a_link_that_keeps_what_is_loo
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
     settings = Settings(home=tmp_path / "home", offline=True)
-    await keep_ended_task(settings)
+    await store_finished_task(settings)
     store = await SqlStore.open(settings.database_url, utc_now)
     for number in range(2):
         asked = TaskRequest(question="Later?", session="a&b", request_id=f"page-{number}")
-        row = row_of(asked, settings, await store.store_id())
-        await store.register(row, ())
-        await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE))
+        row = make_task_row(asked, settings, await store.get_store_id())
+        await store.register_task(row, ())
+        await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE))
     await store.aclose()
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         page = await asking.get("/?session=a%26b&count=1", headers=BEARER)
         (link,) = re.findall(r'href="(/\?[^"]*)">More tasks', page.text)
         rest = await asking.get(unescape(link), headers=BEARER)

@@ -12,17 +12,17 @@ from mcp import Client as AssistantClient
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from tests.attacks.test_attacks_assistants import OWN, keep_task
+from tests.attacks.test_attacks_assistants import OWN, store_task
 from tests.attacks.test_attacks_pages import NO_SERVER, SITE
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
-from waystation.kernel.permissions import PERMITS
+from waystation.kernel.permissions import CLIENT_PERMISSIONS
 from waystation.plugins.web import app
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.app import ServerDeps, create_access_policy, create_app
-from waystation.plugins.web.assistants import Assistant
+from waystation.plugins.web.assistants import AssistantGateway
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.principals import ApiKeyStore, AssistantPolicy, Authenticator
 from waystation.runtime.temporal.run_file import ProcessIdentity, RunFile, write_run_file
@@ -52,7 +52,9 @@ async def served(
     """One run of the server, and a client that sends this key."""
     address = f"https://{NAME}" if access.names else f"http://127.0.0.1:{access.port}"
     async with await Client.connect(settings) as client:
-        server = AssistantServer(Assistant(client, settings, AssistantPolicy.of(settings), MemoryReader(settings)))
+        server = AssistantServer(
+            AssistantGateway(client, settings, AssistantPolicy.from_settings(settings), MemoryReader(settings))
+        )
         site = SITE._replace(assistants=server)
         served_app = create_app(site, client, settings.tenant, ServerDeps(access, Authenticator(keys)))
         transport, sent = httpx2.ASGITransport(app=served_app), {"Authorization": f"Bearer {key}"}
@@ -67,8 +69,8 @@ async def served(
 async def test_an_assistant_keeps_its_key_over_restarts(
     names: tuple[str, ...], settings: Settings, keys: ApiKeyStore
 ) -> None:
-    task = await keep_task(settings, OWN, spent=1)
-    _, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    task = await store_task(settings, OWN, spent=1)
+    _, key = keys.create_key("desk", settings.tenant, "assistant", NOON)
     for _ in range(2):
         async with served(settings, keys, create_access_policy(8520, names), key) as sending:
             transport = streamable_http_client(str(sending.base_url.join("/mcp")), http_client=sending)
@@ -81,15 +83,19 @@ async def test_an_assistant_keeps_its_key_over_restarts(
 async def test_a_key_for_assistants_opens_nothing_else(
     names: tuple[str, ...], settings: Settings, keys: ApiKeyStore
 ) -> None:
-    task = await keep_task(settings, OWN, spent=1)
-    _, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    task = await store_task(settings, OWN, spent=1)
+    _, key = keys.create_key("desk", settings.tenant, "assistant", NOON)
     async with served(settings, keys, create_access_policy(8520, names), key) as asking:
         read = [
             await asking.get(path) for path in ("/", "/v1/tasks", f"/v1/tasks/{task}/report", "/v1/events", "/mcp/x")
         ]
         done = [
             await asking.post(path, json={"request_id": "q"})
-            for path in (f"/v1/tasks/{task}/approve", "/v1/tasks", *(f"/v1/client/{role}/tasks" for role in PERMITS))
+            for path in (
+                f"/v1/tasks/{task}/approve",
+                "/v1/list_tasks",
+                *(f"/v1/client/{role}/list_tasks" for role in CLIENT_PERMISSIONS),
+            )
         ]
         origin = {"Origin": str(asking.base_url).rstrip("/")}
         signed_in = [
@@ -105,8 +111,11 @@ async def test_a_key_for_assistants_opens_nothing_else(
 async def test_at_the_address_of_assistants_a_key_is_one_of_theirs_of_this_tenant_and_not_revoked(
     settings: Settings, keys: ApiKeyStore
 ) -> None:
-    made, key = keys.make("desk", settings.tenant, "assistant", NOON)
-    others = [keys.make("Ada", settings.tenant, "approve", NOON)[1], keys.make("Eve", "other", "assistant", NOON)[1]]
+    made, key = keys.create_key("desk", settings.tenant, "assistant", NOON)
+    others = [
+        keys.create_key("Ada", settings.tenant, "approve", NOON)[1],
+        keys.create_key("Eve", "other", "assistant", NOON)[1],
+    ]
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     async with served(settings, keys, create_access_policy(8520), key) as asking:
         refused = [await asking.post("/mcp", json=hello, headers={"Authorization": f"Bearer {one}"}) for one in others]
@@ -123,7 +132,7 @@ async def test_a_slash_at_the_end_of_the_address_of_assistants_changes_no_answer
     path: str, settings: Settings, keys: ApiKeyStore
 ) -> None:
     access = create_access_policy(8520)
-    _, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    _, key = keys.create_key("desk", settings.tenant, "assistant", NOON)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     accepts = {"Accept": "application/json, text/event-stream"}
     async with served(settings, keys, access, key) as asking:
@@ -140,14 +149,14 @@ async def test_a_call_that_takes_long_ends_when_its_key_is_revoked(
 ) -> None:
     began = asyncio.Event()
 
-    async def requests(_: Assistant) -> tuple[PendingApproval, ...]:
+    async def requests(_: AssistantGateway) -> tuple[PendingApproval, ...]:
         began.set()
         await asyncio.Event().wait()
         return ()
 
     monkeypatch.setattr("waystation.plugins.web.mcp.ALIVE_SECONDS", 0.05)
-    monkeypatch.setattr(Assistant, "requests", requests)
-    made, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    monkeypatch.setattr(AssistantGateway, "list_requests", requests)
+    made, key = keys.create_key("desk", settings.tenant, "assistant", NOON)
     async with served(settings, keys, create_access_policy(8520), key) as sending:
         transport = streamable_http_client(str(sending.base_url.join("/mcp")), http_client=sending)
         async with AssistantClient(transport, mode=mode) as asking:
@@ -163,9 +172,9 @@ async def test_the_page_of_a_task_is_that_of_the_pages_here_without_their_token(
     settings: Settings, keys: ApiKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TEMPORAL_ADDRESS")
-    _, key = keys.make("Ada", settings.tenant, "approve", NOON)
-    task = await keep_task(settings, OWN, spent=1)
-    own = ProcessIdentity.of(os.getpid())
+    _, key = keys.create_key("Ada", settings.tenant, "approve", NOON)
+    task = await store_task(settings, OWN, spent=1)
+    own = ProcessIdentity.from_pid(os.getpid())
     beside = RunFile(
         address="127.0.0.1:1",
         namespace="default",
@@ -177,8 +186,8 @@ async def test_the_page_of_a_task_is_that_of_the_pages_here_without_their_token(
     )
     async with await Client.connect(settings) as client:
         write_run_file(settings.run_file, beside)
-        assistant = Assistant(client, settings, AssistantPolicy.of(settings), MemoryReader(settings))
-        finished = await assistant.finished(await client.last_known(task))
+        assistant = AssistantGateway(client, settings, AssistantPolicy.from_settings(settings), MemoryReader(settings))
+        finished = await assistant.build_finished_task(await client.get_last_known_task(task))
     assert finished.page == f"http://127.0.0.1:8520/tasks/{task}"
 
 
@@ -196,7 +205,7 @@ async def test_sessions_of_assistants_are_bounded_and_those_that_ask_nothing_end
 ) -> None:
     monkeypatch.setattr(app, "ASSISTANTS_AT_ONCE", 3)
     monkeypatch.setattr(app, "ASSISTANT_IDLE_SECONDS", 0.5)
-    _, key = keys.make("desk", settings.tenant, "assistant", NOON)
+    _, key = keys.create_key("desk", settings.tenant, "assistant", NOON)
     hello = {
         "jsonrpc": "2.0",
         "id": 1,

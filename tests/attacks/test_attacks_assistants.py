@@ -14,8 +14,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
-from tests.ended_tasks import row_of
-from waystation.agents.decisions import question_on
+from tests.ended_tasks import make_task_row
+from waystation.agents.decisions import build_action_question
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.context.transcript import ToolUse
@@ -27,12 +27,12 @@ from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import PLANNING_ID
 from waystation.plugins.web.app import BATCH, UNUSABLE_ID, ServerDeps, create_app
-from waystation.plugins.web.assistants import Assistant, GivenDocument, SubmitResearchRequest
+from waystation.plugins.web.assistants import AssistantGateway, DocumentInput, SubmitResearchRequest
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.mcp_tasks import format_task_status
 from waystation.plugins.web.principals import ApiKeyStore, AssistantPolicy, Authenticator
 from waystation.runtime.sql_store import SqlStore
-from waystation.tasks.task import Approval, BudgetProgress, StepProgress, TaskPhase, TaskRequest, TaskRow
+from waystation.tasks.task import ApprovalRequest, BudgetProgress, StepProgress, TaskPhase, TaskRequest, TaskRow
 from waystation.tasks.view import TaskView, as_stored
 from workers.memory import MemoryReader
 
@@ -49,32 +49,36 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings(home=tmp_path / "home", offline=True, mcp_budget=Limit(tokens=1_000_000))
 
 
-async def keep_task(settings: Settings, session: str, *, spent: int | None = None) -> str:
+async def store_task(settings: Settings, session: str, *, spent: int | None = None) -> str:
     """A task of a session: at work, or over when it had spent so much."""
     settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
-    row = row_of(TaskRequest(question=SECRET, session=session, request_id=f"{spent}"), settings, await store.store_id())
-    await store.register(row, (SourceDocument(name="a.md", text=f"# A\n\n{SECRET}, says {MAIL}\n"),))
+    row = make_task_row(
+        TaskRequest(question=SECRET, session=session, request_id=f"{spent}"), settings, await store.get_store_id()
+    )
+    await store.register_task(row, (SourceDocument(name="a.md", text=f"# A\n\n{SECRET}, says {MAIL}\n"),))
     if spent is not None:
         account = BudgetProgress(limit=row.terms.budget, spent=Amount(tokens=spent), reserved=Amount())
-        report = await store.put_text(f"# Report\n\n{SECRET}\n", row.ref.reader)
+        report = await store.put_text(f"# Report\n\n{SECRET}\n", row.ref.scope)
         over = as_stored(row, TaskPhase.DONE).replace(budget=account, report=report)
-        await store.finish(row.ref.task_id, over)
+        await store.save_task_progress(row.ref.task_id, over)
     await store.aclose()
     return row.ref.task_id
 
 
 @asynccontextmanager
-async def assisted(settings: Settings, *roots: Path, mode: str = "auto") -> AsyncGenerator[AssistantClient]:
+async def open_assistant_client(
+    settings: Settings, *roots: Path, mode: str = "auto"
+) -> AsyncGenerator[AssistantClient]:
     async with await Client.connect(settings) as client:
         server = AssistantServer(
-            Assistant(client, settings, AssistantPolicy.of(settings, roots), MemoryReader(settings))
+            AssistantGateway(client, settings, AssistantPolicy.from_settings(settings, roots), MemoryReader(settings))
         )
         async with AssistantClient(server, mode=mode) as asking:
             yield asking
 
 
-async def refusal(asking: AssistantClient, tool: str, **arguments: Any) -> str:
+async def call_refused_tool(asking: AssistantClient, tool: str, **arguments: Any) -> str:
     said = await asking.call_tool(tool, arguments)
     assert said.is_error, said.structured_content
     (content,) = said.content
@@ -83,23 +87,23 @@ async def refusal(asking: AssistantClient, tool: str, **arguments: Any) -> str:
 
 
 async def submitting(asking: AssistantClient, **document: str) -> str:
-    return await refusal(asking, "submit_research", question="Why?", documents=[document])
+    return await call_refused_tool(asking, "submit_research", question="Why?", documents=[document])
 
 
 @pytest.mark.parametrize("budget", ["1000001", "900M", "$0.01"])
 async def test_a_budget_beyond_what_it_may_spend_is_refused(budget: str, settings: Settings) -> None:
-    async with assisted(settings) as asking:
-        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], budget=budget)
+    async with open_assistant_client(settings) as asking:
+        said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], budget=budget)
     assert "assistant may spend" in said
 
 
 async def test_what_ended_counts_as_spent_and_what_is_at_work_with_all_it_may_spend(settings: Settings) -> None:
-    await keep_task(settings, OWN, spent=150_000)
-    await keep_task(settings, OWN)
-    await keep_task(settings, OTHER, spent=900_000)
-    async with assisted(settings) as asking:
-        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], budget="250001")
-        fits = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], budget="250k")
+    await store_task(settings, OWN, spent=150_000)
+    await store_task(settings, OWN)
+    await store_task(settings, OTHER, spent=900_000)
+    async with open_assistant_client(settings) as asking:
+        said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], budget="250001")
+        fits = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], budget="250k")
     assert "of 1,000,000 tokens 250,000 tokens are left" in said
     assert "no Temporal server answers" in fits
 
@@ -126,7 +130,7 @@ async def test_nothing_is_read_but_below_the_roots(path: str, tmp_path: Path, se
         (root / name).write_text(SECRET)
     (root / "link.md").symlink_to(tmp_path / "outside.md")
     (root / "linked").symlink_to(tmp_path)
-    async with assisted(settings, root) as asking:
+    async with open_assistant_client(settings, root) as asking:
         by_path = await submitting(asking, path=path)
         by_address = await submitting(asking, uri=f"file://{root}/{path}")
     assert "is nothing that may be read below" in by_path
@@ -143,22 +147,22 @@ async def test_below_a_root_a_mounted_volume_is_read_and_a_link_to_what_is_hidde
     (tmp_path / "..data").symlink_to("..2026")
     (tmp_path / "a.md").symlink_to("..data/a.md")
     (tmp_path / "b.md").symlink_to(".env")
-    rights = AssistantPolicy.of(settings, [tmp_path])
-    assert rights.readable("a.md").read_text() == SECRET
+    rights = AssistantPolicy.from_settings(settings, [tmp_path])
+    assert rights.resolve_readable_path("a.md").read_text() == SECRET
     with pytest.raises(BadInput, match="is nothing that may be read below"):
-        rights.readable("b.md")
-    read = load_documents([rights.readable(".")], without=rights.home)
+        rights.resolve_readable_path("b.md")
+    read = load_documents([rights.resolve_readable_path(".")], without=rights.home)
     assert [one.name for one in read.documents] == ["a.md"]
 
 
 async def test_without_roots_nothing_is_read_and_the_home_folder_never(tmp_path: Path, settings: Settings) -> None:
-    await keep_task(settings, OWN, spent=1)
-    async with assisted(settings) as asking:
+    await store_task(settings, OWN, spent=1)
+    async with open_assistant_client(settings) as asking:
         assert "no folder was named" in await submitting(asking, path=str(tmp_path))
-    async with assisted(settings, tmp_path) as asking:
+    async with open_assistant_client(settings, tmp_path) as asking:
         assert "is nothing that may be read" in await submitting(asking, path=str(settings.home / "waystation.db"))
     with pytest.raises(BadInput, match="is no folder"):
-        AssistantPolicy.of(settings, [tmp_path / "missing"])
+        AssistantPolicy.from_settings(settings, [tmp_path / "missing"])
 
 
 @pytest.mark.parametrize("path", [".", "all", "all/.."])
@@ -171,8 +175,8 @@ async def test_of_a_folder_that_has_the_home_folder_everything_but_that_is_read(
         (tmp_path / name).write_text(SECRET)
     (tmp_path / "all" / "link.toml").symlink_to(settings.home / "config.toml")
     (tmp_path / "all" / "linked").symlink_to(settings.home)
-    rights = AssistantPolicy.of(settings, [tmp_path])
-    read = load_documents([rights.readable(path)], without=rights.home)
+    rights = AssistantPolicy.from_settings(settings, [tmp_path])
+    read = load_documents([rights.resolve_readable_path(path)], without=rights.home)
     assert {one.name.rpartition("/")[2] for one in read.documents} == {"a.md"}
     if path != "all":
         assert ("home", "of the home folder of Waystation") in {(one.name, one.reason) for one in read.left_out}
@@ -183,7 +187,7 @@ async def test_an_assistant_has_nothing_of_the_home_folder_by_a_folder_above_it(
 ) -> None:
     settings.home.mkdir()
     (settings.home / "config.toml").write_text(SECRET)
-    async with assisted(settings, tmp_path) as asking:
+    async with open_assistant_client(settings, tmp_path) as asking:
         said = await submitting(asking, path=".")
     assert "no file in it can be read (home: of the home folder of Waystation)" in said
 
@@ -208,15 +212,15 @@ async def test_an_assistant_has_nothing_of_the_home_folder_by_a_folder_above_it(
     ],
 )
 async def test_a_resource_of_another_session_or_of_elsewhere_is_no_document(address: str, settings: Settings) -> None:
-    task = await keep_task(settings, OTHER, spent=1)
-    async with assisted(settings) as asking:
+    task = await store_task(settings, OTHER, spent=1)
+    async with open_assistant_client(settings) as asking:
         said = await submitting(asking, uri=address.replace("TASK", task))
     refusals = ("no resource that can be read here", "has no task", "no folder was named", "is not empty")
     assert any(refusal in said for refusal in refusals)
 
 
 async def test_tasks_of_others_are_as_unknown_as_those_that_never_were(settings: Settings) -> None:
-    other = await keep_task(settings, OTHER, spent=1)
+    other = await store_task(settings, OTHER, spent=1)
     calls: dict[str, dict[str, Any]] = {
         "task_status": {},
         "wait_for_task": {},
@@ -226,9 +230,11 @@ async def test_tasks_of_others_are_as_unknown_as_those_that_never_were(settings:
         "tell": {"message": "stop"},
         "cancel": {},
     }
-    async with assisted(settings) as asking:
+    async with open_assistant_client(settings) as asking:
         for tool, more in calls.items():
-            said = [await refusal(asking, tool, task=task, **more) for task in (other, "task-0123456789abcdef")]
+            said = [
+                await call_refused_tool(asking, tool, task=task, **more) for task in (other, "task-0123456789abcdef")
+            ]
             assert said[0].replace(other, "TASK") == said[1].replace("task-0123456789abcdef", "TASK"), tool
             assert SECRET not in said[0]
         listed = await asking.list_resources()
@@ -238,9 +244,9 @@ async def test_tasks_of_others_are_as_unknown_as_those_that_never_were(settings:
     assert listed.resources == []
 
 
-def asking_for(request: Approval, settings: Settings) -> str:
+def asking_for(request: ApprovalRequest, settings: Settings) -> str:
     """How an assistant, and the person whom it shows a form, read of such a request."""
-    row = row_of(TaskRequest(question="Why?", session=OWN, request_id="1"), settings, "store")
+    row = make_task_row(TaskRequest(question="Why?", session=OWN, request_id="1"), settings, "store")
     step = StepProgress(
         id="research-1",
         role="research",
@@ -256,16 +262,16 @@ def asking_for(request: Approval, settings: Settings) -> str:
 
 def test_a_person_is_told_that_a_call_has_more_than_is_shown(settings: Settings) -> None:
     call = ToolUse(id="c1", name="send_letter", input={"to": "x" * 20_000, "bcc": "evil.example"})
-    action = question_on("m1", call, json.dumps(call.input))
+    action = build_action_question("m1", call, json.dumps(call.input))
     nothing = Amount()
-    asked = Approval(request_id="r-1", agent="research-1", asked=nothing, needed=nothing, action=action)
+    asked = ApprovalRequest(request_id="r-1", agent="research-1", asked=nothing, needed=nothing, action=action)
     said = asking_for(asked, settings)
     assert "evil.example" not in said
     assert f"{action.hidden:,} more characters are not shown: `waystation transcript" in said
 
 
 def test_a_person_agrees_to_no_plan_whose_steps_are_not_shown(settings: Settings) -> None:
-    asked = Approval(request_id="plan-1", agent=PLANNING_ID, asked=Amount(), needed=Amount(), steps_left=1)
+    asked = ApprovalRequest(request_id="plan-1", agent=PLANNING_ID, asked=Amount(), needed=Amount(), steps_left=1)
     assert "research: Ask the harbour master, with 5,000 tokens" in asking_for(asked, settings)
 
 
@@ -286,15 +292,15 @@ async def test_servers_and_skills_are_named_as_far_as_the_settings_allow(
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: tides\ndescription: Of depths.\n---\nSubtract two metres.\n")
     allowed = settings.replace(mcp_servers=("wiki",), mcp_skills=(skill.parent,))
-    async with assisted(allowed) as asking:
-        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], **named)
+    async with open_assistant_client(allowed) as asking:
+        said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], **named)
     assert (refused or "no Temporal server answers") in said
 
 
 @pytest.mark.parametrize("named", [{"servers": ["wiki"]}, {"skills": ["tides"]}])
 async def test_without_a_word_in_the_settings_none_are_named(named: dict[str, list[str]], settings: Settings) -> None:
-    async with assisted(settings) as asking:
-        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], **named)
+    async with open_assistant_client(settings) as asking:
+        said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], **named)
     assert "assistant may not name the" in said
 
 
@@ -313,20 +319,20 @@ async def test_a_server_that_a_person_named_in_its_session_is_not_passed_on_to_a
         aclosing(await SqlStore.open(settings.database_url, utc_now)) as store,
     ):
         asked = TaskRequest(question="Why?", session=OWN, request_id="by a person", servers=("letters",))
-        await store.register(row_of(asked, settings, await store.store_id()), ())
-        assistant = Assistant(client, settings, AssistantPolicy.of(settings), MemoryReader(settings))
+        await store.register_task(make_task_row(asked, settings, await store.get_store_id()), ())
+        assistant = AssistantGateway(client, settings, AssistantPolicy.from_settings(settings), MemoryReader(settings))
         given = SubmitResearchRequest(
-            question="And?", documents=(GivenDocument(**TEXT),), request_id="1", budget=Limit(tokens=9_000)
+            question="And?", documents=(DocumentInput(**TEXT),), request_id="1", budget=Limit(tokens=9_000)
         )
         with pytest.raises(Unreachable):
-            await assistant.hand_in(given)
+            await assistant.submit(given)
     assert [row.request.servers for row in submitted] == [("default",)]
 
 
 async def test_an_argument_that_a_tool_does_not_have_is_refused_and_not_passed_over(settings: Settings) -> None:
-    async with assisted(settings) as asking:
+    async with open_assistant_client(settings) as asking:
         tools = {tool.name: tool.input_schema for tool in (await asking.list_tools()).tools}
-        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], max_budget="5k")
+        said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], max_budget="5k")
     assert said.startswith("submit_research has no argument 'max_budget': it takes question, documents, budget,")
     assert all(schema["additionalProperties"] is False for schema in tools.values())
 
@@ -344,39 +350,39 @@ async def test_an_argument_that_a_tool_does_not_have_is_refused_and_not_passed_o
 async def test_a_document_that_is_none_is_refused_with_the_one_cause(
     document: dict[str, str], said: str, settings: Settings
 ) -> None:
-    async with assisted(settings) as asking:
+    async with open_assistant_client(settings) as asking:
         refused = await submitting(asking, **document)
     assert said in refused
     assert "it is empty" not in refused
 
 
 async def test_nothing_waiting_is_said_and_not_made_up_where_nobody_can_know(settings: Settings) -> None:
-    task = await keep_task(settings, OWN, spent=1)
-    async with assisted(settings) as asking:
-        assert "no Temporal server answers" in await refusal(asking, "list_approvals")
-        assert await refusal(asking, "deny", task=task) == f"In {task} (done) there waits: nothing"
-        unknown = await refusal(asking, "deny", task=task, request_id="r-1")
+    task = await store_task(settings, OWN, spent=1)
+    async with open_assistant_client(settings) as asking:
+        assert "no Temporal server answers" in await call_refused_tool(asking, "list_approvals")
+        assert await call_refused_tool(asking, "deny", task=task) == f"In {task} (done) there waits: nothing"
+        unknown = await call_refused_tool(asking, "deny", task=task, request_id="r-1")
     assert unknown == f"there is no request of this id. In {task} (done) there waits: nothing"
 
 
 async def test_another_tenant_sees_nothing_under_the_same_name(settings: Settings) -> None:
-    task = await keep_task(settings, OWN, spent=1)
-    async with assisted(settings.replace(tenant="others")) as asking:
-        assert "has no task" in await refusal(asking, "get_report", task=task)
+    task = await store_task(settings, OWN, spent=1)
+    async with open_assistant_client(settings.replace(tenant="others")) as asking:
+        assert "has no task" in await call_refused_tool(asking, "get_report", task=task)
 
 
 async def test_no_words_reach_the_log_when_a_tool_breaks(
     settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = await keep_task(settings, OWN, spent=1)
+    task = await store_task(settings, OWN, spent=1)
 
     async def broken(*_: object) -> None:
         raise KeyError(SECRET)
 
-    async with assisted(settings) as asking:
-        monkeypatch.setattr(Client, "report_text", broken)
-        said = await refusal(asking, "get_report", task=task)
-        await refusal(asking, "submit_research", question=SECRET, documents=[{"name": SECRET}])
+    async with open_assistant_client(settings) as asking:
+        monkeypatch.setattr(Client, "get_report_text", broken)
+        said = await call_refused_tool(asking, "get_report", task=task)
+        await call_refused_tool(asking, "submit_research", question=SECRET, documents=[{"name": SECRET}])
     logged = capsys.readouterr()
     assert SECRET not in said + logged.err + logged.out
     assert "waystation mcp: Tool %r raised an unexpected exception (UnexpectedToolError)" in logged.err
@@ -384,9 +390,13 @@ async def test_no_words_reach_the_log_when_a_tool_breaks(
 
 
 @asynccontextmanager
-async def over_http(settings: Settings, known: Authenticator | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
+async def open_http_client(
+    settings: Settings, known: Authenticator | None = None
+) -> AsyncGenerator[httpx2.AsyncClient]:
     async with await Client.connect(settings) as client:
-        server = AssistantServer(Assistant(client, settings, AssistantPolicy.of(settings), MemoryReader(settings)))
+        server = AssistantServer(
+            AssistantGateway(client, settings, AssistantPolicy.from_settings(settings), MemoryReader(settings))
+        )
         app = create_app(SITE._replace(assistants=server), client, settings.tenant, ServerDeps(ACCESS, known))
         async with (
             server.session_manager.run(),
@@ -397,7 +407,7 @@ async def over_http(settings: Settings, known: Authenticator | None = None) -> A
 
 async def test_over_http_it_needs_the_token_and_comes_from_no_other_page(settings: Settings) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    async with over_http(settings) as asking:
+    async with open_http_client(settings) as asking:
         bare = await asking.post("/mcp", json=body)
         wrong = await asking.post("/mcp", json=body, headers={"Authorization": "Bearer x"})
         page = await asking.post("/mcp", json=body, headers={**BEARER, "Origin": "https://evil.example"})
@@ -410,7 +420,7 @@ async def test_over_http_a_request_under_an_id_that_no_answer_can_have_is_refuse
     given: str, settings: Settings
 ) -> None:
     body = f'{{"jsonrpc":"2.0","id":{given},"method":"ping"}}'
-    async with over_http(settings) as asking:
+    async with open_http_client(settings) as asking:
         answer = await asking.post("/mcp", content=body, headers={**BEARER, **MCP_HEADERS})
     assert answer.status_code == 400
     assert answer.json() == refused_as(UNUSABLE_ID)
@@ -418,7 +428,7 @@ async def test_over_http_a_request_under_an_id_that_no_answer_can_have_is_refuse
 
 async def test_over_http_a_batch_is_refused_in_words_and_a_notification_is_taken(settings: Settings) -> None:
     note = '{"jsonrpc":"2.0","method":"notifications/initialized"}'
-    async with over_http(settings) as asking:
+    async with open_http_client(settings) as asking:
         asking.headers.update({**BEARER, **MCP_HEADERS})
         answer = await asking.post("/mcp", content=f"[{note}]")
         empty = await asking.post("/mcp", content="[]")
@@ -433,8 +443,8 @@ def refused_as(words: str) -> dict[str, Any]:
 
 
 async def test_its_token_opens_its_own_address_alone(settings: Settings) -> None:
-    task = await keep_task(settings, OTHER, spent=1)
-    async with over_http(settings) as asking:
+    task = await store_task(settings, OTHER, spent=1)
+    async with open_http_client(settings) as asking:
         asking.headers.update({"Authorization": f"Bearer {ACCESS.assistants_token}"})
         others = [await asking.get(path) for path in ("/v1/tasks", f"/v1/tasks/{task}/report", "/", "/mcp/x", "/mcpx")]
         grant = await asking.post(f"/v1/tasks/{task}/approve", json={"request_id": "q1"})
@@ -450,8 +460,8 @@ async def test_a_key_of_another_tenant_reaches_no_assistant_by_another_spelling_
     settings: Settings, tmp_path: Path
 ) -> None:
     keys = ApiKeyStore(tmp_path / "api-keys.json")
-    _, key = keys.make("Eve", "other", "approve", utc_now())
-    async with over_http(settings, Authenticator(keys)) as asking:
+    _, key = keys.create_key("Eve", "other", "approve", utc_now())
+    async with open_http_client(settings, Authenticator(keys)) as asking:
         answers = [
             await asking.post(f"/mcp{end}", json={}, headers={"Authorization": f"Bearer {key}"})
             for end in ("", "%0A", "%0D%0A", "/", "%2F", "?x")
@@ -461,8 +471,8 @@ async def test_a_key_of_another_tenant_reaches_no_assistant_by_another_spelling_
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_over_http_it_is_the_same_server(mode: str, settings: Settings) -> None:
-    task = await keep_task(settings, OWN, spent=1)
-    async with over_http(settings) as sending:
+    task = await store_task(settings, OWN, spent=1)
+    async with open_http_client(settings) as sending:
         sending.headers.update(BEARER)
         transport = streamable_http_client(f"{HERE}/mcp", http_client=sending)
         async with AssistantClient(transport, mode=mode) as asking:

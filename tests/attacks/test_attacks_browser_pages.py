@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from temporalio.client import WorkflowHandle
 
-from waystation.runtime.temporal.dev_server import BROWSERS_REFUSE, DevServer, running_dev_server
+from waystation.runtime.temporal.dev_server import BROWSERS_REFUSE, DevServer, run_dev_server
 
 FETCH_BAD_PORTS = frozenset(
     {1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DevServer]:
     folder = tmp_path_factory.mktemp("temporal")
-    async with running_dev_server(folder / "t.db", folder / "t.log", 0, 0) as started:
+    async with run_dev_server(folder / "t.db", folder / "t.log", 0, 0) as started:
         yield started
 
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from tests.agents.conftest import opened
-from tests.agents.office import ASKED, SECRET, SECRET_PLACEHOLDER, TASK, Office
+from tests.agents.conftest import open_agent_environment
+from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, TASK_REQUEST, AgentEnvironment
 from tests.agents.test_publisher import PROGRESS
-from tests.attacks.test_attacks_terminal import active
-from tests.readers import ANYONE
+from tests.attacks.test_attacks_terminal import find_active_markup
+from tests.readers import SYSTEM_SCOPE
 from waystation.agents.deliverables import ReportDraft
 from waystation.tasks.task import ReportVersion, TaskPhase
 
@@ -34,27 +34,27 @@ NOW = """It says as follows.
 And `code of many. <script>alert(1)</script> Words [harbour.md:1-2]` stand there [harbour.md:2-2]."""
 
 
-async def reported(office: Office) -> None:
+async def reported(env: AgentEnvironment) -> None:
     """How the task ended, with a report that rules of before let the key into."""
-    report = await office.store.put_text(EARLIER, office.ref.reader)
+    report = await env.store.put_text(EARLIER, env.ref.scope)
     version = ReportVersion(number=1, report=report, phase=TaskPhase.DONE, stored_at=None)
-    await office.store.finish(TASK, PROGRESS.replace(report=report, reports=(version,)))
+    await env.store.save_task_progress(TASK, PROGRESS.replace(report=report, reports=(version,)))
 
 
 async def test_what_changed_since_an_earlier_report_is_as_inert_and_as_redacted_as_the_report(tmp_path: Path) -> None:
-    async with opened(tmp_path / "waystation.db") as office:
-        await office.open_task()
-        await reported(office)
-        office.task_id = "task-9a8b7c6d5e4f3a2b"
-        await office.open_task(asked=ASKED.replace(since=TASK))
-        await office.store.hand_in(
-            (await office.site("writing")).fence, office.task_id, ReportDraft(title="N", summary=NOW)
+    async with open_agent_environment(tmp_path / "waystation.db") as env:
+        await env.open_task()
+        await reported(env)
+        env.task_id = "task-9a8b7c6d5e4f3a2b"
+        await env.open_task(asked=TASK_REQUEST.replace(since=TASK))
+        await env.store.commit_deliverable(
+            (await env.make_tool_context("writing")).fence, env.task_id, ReportDraft(title="N", summary=NOW)
         )
-        outcome = await office.publisher.publish(office.ref, PROGRESS.replace(task_id=office.task_id))
-        report = await office.store.get_text(outcome.report, ANYONE)
+        outcome = await env.publisher.publish(env.ref, PROGRESS.replace(task_id=env.task_id))
+        report = await env.store.get_text(outcome.report, SYSTEM_SCOPE)
     opening = report.partition("**Question.**")[0]
     assert "- New: " in opening
     assert "- Gone: " in opening
-    assert active(report) == []
+    assert find_active_markup(report) == []
     assert SECRET not in report
     assert SECRET_PLACEHOLDER in opening

@@ -18,9 +18,9 @@ import psutil
 import pytest
 
 from tests.attacks.hostile_search import BABBLES, DIES, FOUND, HOLDS, LIES
-from tests.running import until
+from tests.running import wait_until
 from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor
-from waystation.documents.readers.reader import READER, ChildReader
+from waystation.documents.readers.reader import READER_MODULE, SubprocessFileReader
 from waystation.documents.sources import load_documents
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.kernel.errors import (
@@ -30,11 +30,17 @@ from waystation.kernel.errors import (
     RedactionTimeoutError,
     TextRedactionError,
 )
-from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.privacy.policy import AfterFailures, RedactionResult, TextDestination, redaction_notes
-from waystation.runtime.temporal.dev_server import running_dev_server
-from waystation.security.children import ChildExitedError, ChildTimeoutError, ConfinedProcess, environment, python
+from waystation.privacy.policy import RedactionFailureMode, RedactionResult, TextDestination, build_redaction_notes
+from waystation.runtime.temporal.dev_server import run_dev_server
+from waystation.security.children import (
+    ChildExitedError,
+    ChildTimeoutError,
+    ConfinedProcess,
+    build_child_environment,
+    build_module_command,
+)
 from waystation.security.confinement import ConfinementStatus
 from waystation.testing import InMemorySlowTextStore
 
@@ -69,18 +75,18 @@ def runs(pid: int) -> bool:
 
 
 def held() -> ConfinementStatus:
-    child = ConfinedProcess(READER)
+    child = ConfinedProcess(READER_MODULE)
     try:
-        return child.held()
+        return child.wait_for_confinement()
     finally:
-        child.end()
+        child.kill()
 
 
 @pytest.mark.usefixtures("hostile")
 async def test_a_text_that_holds_the_interpreter_is_killed_and_nothing_else_notices() -> None:
     with closing(PresidioRedactor(KEY, seconds=15, processes=1)) as redactor:
         await redactor.warm_up()
-        (victim,) = redactor.processes
+        (victim,) = redactor.process_ids
         hanging = asyncio.create_task(redacted(redactor, HOLDS))
         await asyncio.sleep(0.1)
         # Others get a child of their own meanwhile, two at once, and the loop is free.
@@ -96,17 +102,17 @@ async def test_a_text_that_holds_the_interpreter_is_killed_and_nothing_else_noti
             await hanging
         assert not runs(victim)
         assert "<PERSON_" in (await redacted(redactor, FINE + "!")).text
-        assert len(redactor.processes) == 1
+        assert len(redactor.process_ids) == 1
 
 
 @pytest.mark.usefixtures("hostile")
 async def test_a_frozen_child_is_killed_and_a_killed_one_replaced() -> None:
     with closing(PresidioRedactor(KEY, seconds=2, processes=1)) as redactor:
         await redactor.warm_up()
-        (first,) = redactor.processes
+        (first,) = redactor.process_ids
         os.kill(first, signal.SIGKILL)
         assert "<PERSON_" in (await redacted(redactor, FINE)).text
-        (second,) = redactor.processes
+        (second,) = redactor.process_ids
         os.kill(second, signal.SIGSTOP)
         with pytest.raises(RedactionTimeoutError):
             await redacted(redactor, FINE + "!")
@@ -132,16 +138,16 @@ async def test_who_gives_up_waiting_takes_the_child_from_nobody() -> None:
             leaving = asyncio.create_task(redacted(redactor, f"{FINE} {number}"))
             await asyncio.sleep(0.001 * number)
             leaving.cancel()
-        before = redactor.processes
+        before = redactor.process_ids
         assert "<PERSON_" in (await redacted(redactor, FINE)).text
-        assert redactor.processes == before
+        assert redactor.process_ids == before
 
 
 @pytest.mark.usefixtures("hostile")
 async def test_a_closed_redactor_leaves_no_process_and_nobody_waiting() -> None:
     redactor = PresidioRedactor(KEY, processes=1)
     await redactor.warm_up()
-    (pid,) = redactor.processes
+    (pid,) = redactor.process_ids
     waiting = [asyncio.create_task(redacted(redactor, f"{HOLDS} {number}")) for number in range(3)]
     await asyncio.sleep(0.2)
     redactor.close()
@@ -150,9 +156,10 @@ async def test_a_closed_redactor_leaves_no_process_and_nobody_waiting() -> None:
     assert not runs(pid)
 
 
-def enduring(redactor: PresidioRedactor, then: AfterFailures = "placeholder") -> TextRedactor:
+def enduring(redactor: PresidioRedactor, then: RedactionFailureMode = "placeholder") -> TextRedactor:
     return TextRedactor(
-        redactor, endurance=RedactionRetryPolicy(partial(fingerprint, KEY), InMemorySlowTextStore(), lambda: 1, 6, then)
+        redactor,
+        endurance=RedactionRetryPolicy(partial(compute_fingerprint, KEY), InMemorySlowTextStore(), lambda: 1, 6, then),
     )
 
 
@@ -164,13 +171,13 @@ async def test_a_text_that_took_too_long_twice_is_put_aside_and_told_and_not_tri
         assert (hung.put_aside, fine.put_aside) == (True, False)
         assert HOLDS not in hung.text
         assert "<PERSON_" in fine.text
-        assert redaction_notes(hung, fine, of="read_document of a.md") == (
+        assert build_redaction_notes(hung, fine, of="read_document of a.md") == (
             f"1 text could not be redacted in time and was replaced by {hung.text} (read_document of a.md).",
         )
-        before = redactor.processes
+        before = redactor.process_ids
         for place in (TextDestination.TOOL_RESULT, TextDestination.MODEL_OUTPUT, TextDestination.COMPRESSED):
             assert await patient.redact([HOLDS], place, "t") == (hung,)
-        assert redactor.processes == before
+        assert redactor.process_ids == before
 
 
 @pytest.mark.usefixtures("hostile")
@@ -191,14 +198,14 @@ def taken_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConfinedProcess]:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     child = ConfinedProcess("hostile_child")
     yield child
-    child.end()
+    child.kill()
 
 
 def test_a_child_that_is_taken_over_reaches_nothing(taken_over: ConfinedProcess, tmp_path: Path) -> None:
-    if not taken_over.held().whole:
+    if not taken_over.wait_for_confinement().is_complete:
         pytest.skip("this kernel keeps less from a child")
     (tmp_path / "kept").write_text("kept")
-    attempts = json.loads(taken_over.ask(json.dumps(str(tmp_path / "kept")).encode(), 20))
+    attempts = json.loads(taken_over.send_request(json.dumps(str(tmp_path / "kept")).encode(), 20))
     assert {name for name, came in attempts.items() if came == "done"} == set()
     assert [file.name for file in tmp_path.iterdir()] == ["kept"]
 
@@ -206,28 +213,28 @@ def test_a_child_that_is_taken_over_reaches_nothing(taken_over: ConfinedProcess,
 @pytest.mark.parametrize("how", ["hold", "trickle"])
 def test_its_time_is_counted_outside(taken_over: ConfinedProcess, how: str) -> None:
     with pytest.raises(ChildTimeoutError, match="took longer than 1 s"):
-        taken_over.ask(json.dumps(how).encode(), 1)
-    assert not taken_over.alive
+        taken_over.send_request(json.dumps(how).encode(), 1)
+    assert not taken_over.is_alive
     with pytest.raises(ChildExitedError):
-        taken_over.ask(b'""', 1)
+        taken_over.send_request(b'""', 1)
 
 
 def test_no_child_sees_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
-    child = ConfinedProcess(READER)
-    child.held()
+    child = ConfinedProcess(READER_MODULE)
+    child.wait_for_confinement()
     seen = " ".join(f"{name}={value}" for name, value in psutil.Process(child.pid).environ().items())
-    child.end()
+    child.kill()
     assert not any(name in seen or value in seen for name, value in SECRETS.items())
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", ".", "docs", str(ROOT)]))
-    assert environment()["PYTHONPATH"] == str(ROOT)
+    assert build_child_environment()["PYTHONPATH"] == str(ROOT)
 
 
 async def test_neither_does_the_temporal_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
-    async with running_dev_server(tmp_path / "t.db", tmp_path / "t.log", 0, 0) as server:
+    async with run_dev_server(tmp_path / "t.db", tmp_path / "t.log", 0, 0) as server:
         assert not SECRETS.keys() & psutil.Process(server.pid).environ().keys()
 
 
@@ -267,7 +274,7 @@ async def test_children_end_with_a_parent_that_is_killed_whatever_they_do() -> N
     async def gone() -> bool:
         return not any(map(runs, pids))
 
-    await until(gone)
+    await wait_until(gone)
 
 
 @pytest.fixture(scope="module")
@@ -315,14 +322,16 @@ def test_nor_by_a_child(poisoned: Path, monkeypatch: pytest.MonkeyPatch) -> None
             str(poisoned / "harbour.md")
         ]
         asyncio.run(DuckDbTableEngine().query("SELECT 1", (), 1))
-        with subprocess.Popen(python("waystation.memory.qdrant.optimiser", "1", "/"), env=environment()) as optimiser:
+        with subprocess.Popen(
+            build_module_command("waystation.memory.qdrant.optimiser", "1", "/"), env=build_child_environment()
+        ) as optimiser:
             optimiser.wait(60)
     assert not poisoned.with_name("executed").exists()
 
 
 def test_two_readers_have_a_child_each(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("Text.")
-    with ChildReader() as one, ChildReader() as other:
+    with SubprocessFileReader() as one, SubprocessFileReader() as other:
         load_documents([tmp_path])
         assert one.pid is None
         assert other.pid is None

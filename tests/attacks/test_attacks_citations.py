@@ -7,7 +7,7 @@ import pytest
 
 from waystation.documents.citations import CitedDocument, check_citations, correct_quotations, parse_citations
 from waystation.documents.documents import Document, DocumentFinder
-from waystation.reports.report import sources_section
+from waystation.reports.report import render_sources_section
 
 TIMES = 16
 LINES, CITED = 1_000, 12
@@ -40,7 +40,7 @@ def checked(markdown: str, lines: Sequence[str]) -> float:
     documents = {"d.md": CitedDocument(lines)}
     found = check_citations(citations, documents)
     correct_quotations(markdown, found, documents)
-    sources_section([one for one, fault in found.items() if not fault], documents)
+    render_sources_section([one for one, fault in found.items() if not fault], documents)
     return time.process_time() - start
 
 
@@ -95,7 +95,7 @@ def test_many_names_are_found_among_many_documents() -> None:
         documents = [Document(name=f"a{number}.md", blob="", lines=1, characters=1) for number in range(300 * times)]
         start = time.process_time()
         finder = DocumentFinder(documents)
-        assert all(finder.index(f"A-{number}.md") == number for number in range(300 * times))
+        assert all(finder.find_index(f"A-{number}.md") == number for number in range(300 * times))
         return time.process_time() - start
 
     assert found(TIMES) <= most(found(1))

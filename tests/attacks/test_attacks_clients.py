@@ -8,24 +8,24 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from tests.attacks.test_attacks_keys import NAME, NOON, applied, bearer, keys, settings
-from tests.ended_tasks import keep_ended_task
+from tests.attacks.test_attacks_keys import NAME, NOON, create_keyed_app, keys, make_bearer_header, settings
+from tests.ended_tasks import store_finished_task
 from waystation import AsyncWaystation, __version__
-from waystation.client import Client, client_for
-from waystation.client.remote import CALLED, CALLS, VERSION_HEADER, RemoteClient
+from waystation.client import Client, connect_client
+from waystation.client.remote import CALL_PATH_PREFIX, REMOTE_METHODS, VERSION_HEADER, RemoteClient
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, UnknownTask, Unreachable, WaystationError
-from waystation.kernel.permissions import PERMITS, Permit
+from waystation.kernel.permissions import CLIENT_PERMISSIONS, ClientPermission
 from waystation.plugins.web.principals import ApiKeyStore
-from waystation.tasks.approvals import Verified
-from waystation.tasks.task import ForkedFrom, TaskRequest, tenant_hash
+from waystation.tasks.approvals import VerifiedName
+from waystation.tasks.task import ForkOrigin, TaskRequest, tenant_hash
 from waystation.tasks.view import TaskFilter
 
 __all__ = ["keys", "settings"]
 NOTE = SourceDocument(name="note.md", text="The bar is two fathoms deep.")
-OF_A_TASK = [name for name, call in CALLS.items() if "task_id" in call.parameters and name != "events"]
+OF_A_TASK = [name for name, call in REMOTE_METHODS.items() if "task_id" in call.parameters and name != "list_events"]
 NEEDED: dict[str, JsonValue] = {
     "agent": "research-1",
     "words": "Go on.",
@@ -40,13 +40,13 @@ NEEDED: dict[str, JsonValue] = {
 
 
 def fields(name: str, task: str) -> dict[str, JsonValue]:
-    taken = CALLS[name].parameters
+    taken = REMOTE_METHODS[name].parameters
     return {"task_id": task, **{field: value for field, value in NEEDED.items() if field in taken}}
 
 
 @asynccontextmanager
 async def asking(settings: Settings, keys: ApiKeyStore) -> AsyncGenerator[httpx2.AsyncClient]:
-    async with applied(settings, keys) as app:
+    async with create_keyed_app(settings, keys) as app:
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(
             transport=transport, base_url=f"https://{NAME}", headers={VERSION_HEADER: __version__}
@@ -55,10 +55,12 @@ async def asking(settings: Settings, keys: ApiKeyStore) -> AsyncGenerator[httpx2
 
 
 @asynccontextmanager
-async def remote(settings: Settings, keys: ApiKeyStore, role: Permit, tenant: str) -> AsyncGenerator[RemoteClient]:
-    _, key = keys.make("Ada", tenant, role, NOON)
+async def remote(
+    settings: Settings, keys: ApiKeyStore, role: ClientPermission, tenant: str
+) -> AsyncGenerator[RemoteClient]:
+    _, key = keys.create_key("Ada", tenant, role, NOON)
     async with (
-        applied(settings, keys) as app,
+        create_keyed_app(settings, keys) as app,
         RemoteClient(f"https://{NAME}", key, httpx2.ASGITransport(app=app)) as client,
     ):
         yield client
@@ -66,38 +68,42 @@ async def remote(settings: Settings, keys: ApiKeyStore, role: Permit, tenant: st
 
 def test_whatever_the_client_can_is_asked_for_over_http_or_says_why_not() -> None:
     own = {name for name, one in vars(Client).items() if not name.startswith("_") and callable(one)}
-    assert own - CALLS.keys() == {"aclose", "watch", "update_documents", "schedules", "draft"}
-    assert {call.role for call in CALLS.values()} == set(PERMITS)
+    assert own - REMOTE_METHODS.keys() == {"aclose", "watch", "update_documents", "get_schedule_client", "build_draft"}
+    assert {call.role for call in REMOTE_METHODS.values()} == set(CLIENT_PERMISSIONS)
 
 
-@pytest.mark.parametrize("role", PERMITS)
+@pytest.mark.parametrize("role", CLIENT_PERMISSIONS)
 async def test_a_call_takes_its_role_and_none_by_another_address(
-    role: Permit, settings: Settings, keys: ApiKeyStore
+    role: ClientPermission, settings: Settings, keys: ApiKeyStore
 ) -> None:
-    _, key = keys.make("Ada", settings.tenant, role, NOON)
+    _, key = keys.create_key("Ada", settings.tenant, role, NOON)
     async with asking(settings, keys) as client:
-        for name, call in CALLS.items():
+        for name, call in REMOTE_METHODS.items():
             found = {
-                said: (await client.post(f"{CALLED}{said}/{name}", headers=bearer(key), json={"no": 1})).status_code
-                for said in (*PERMITS, "admin", "Read", "read%2F..%2Fapprove", "read%0A")
+                said: (
+                    await client.post(
+                        f"{CALL_PATH_PREFIX}{said}/{name}", headers=make_bearer_header(key), json={"no": 1}
+                    )
+                ).status_code
+                for said in (*CLIENT_PERMISSIONS, "admin", "Read", "read%2F..%2Fapprove", "read%0A")
             }
-            for said in PERMITS:
-                may = PERMITS.index(said) <= PERMITS.index(role)
+            for said in CLIENT_PERMISSIONS:
+                may = CLIENT_PERMISSIONS.index(said) <= CLIENT_PERMISSIONS.index(role)
                 assert found[said] == (403 if not may else 400 if call.role == said else 404), (name, said)
-            assert {found[said] for said in found if said not in PERMITS} <= {403, 404, 422}
-        assert (await client.post(f"{CALLED}read/progress", json={})).status_code == 401
+            assert {found[said] for said in found if said not in CLIENT_PERMISSIONS} <= {403, 404, 422}
+        assert (await client.post(f"{CALL_PATH_PREFIX}read/progress", json={})).status_code == 401
 
 
 @pytest.mark.parametrize("name", OF_A_TASK)
 async def test_of_another_tenants_task_nobody_learns_more_than_of_none(
     name: str, settings: Settings, keys: ApiKeyStore
 ) -> None:
-    task = await keep_ended_task(settings)
-    _, theirs = keys.make("Eve", "other", "approve", NOON)
+    task = await store_finished_task(settings)
+    _, theirs = keys.create_key("Eve", "other", "approve", NOON)
     async with asking(settings, keys) as client:
-        address = f"{CALLED}{CALLS[name].role}/{name}"
+        address = f"{CALL_PATH_PREFIX}{REMOTE_METHODS[name].role}/{name}"
         foreign, none = [
-            await client.post(address, headers=bearer(theirs), json=fields(name, one))
+            await client.post(address, headers=make_bearer_header(theirs), json=fields(name, one))
             for one in (task, "task-0123456789abcdef")
         ]
     # A fork is begun by a server, which is away here.
@@ -108,33 +114,35 @@ async def test_of_another_tenants_task_nobody_learns_more_than_of_none(
 async def test_values_that_name_anothers_task_or_tenant_open_nothing_of_it(
     settings: Settings, keys: ApiKeyStore
 ) -> None:
-    task = await keep_ended_task(settings)
+    task = await store_finished_task(settings)
     async with await Client.connect(settings) as own:
-        view = await own.last_known(task)
+        view = await own.get_last_known_task(task)
         asked = TaskRequest(question="How deep?", tenant=settings.tenant, request_id="one")
-        row = await own.prepare(asked)
+        row = await own.prepare_task(asked)
     async with remote(settings, keys, "approve", "other") as client:
-        for with_more in (client.with_origins, client.with_stored):
+        for with_more in (client.with_origins, client.with_stored_details):
             with pytest.raises(UnknownTask):
                 await with_more(view)
-        prepared = await client.prepare(asked)
+        prepared = await client.prepare_task(asked)
         assert (prepared.request.tenant, prepared.ref.tenant) == ("other", tenant_hash("other"))
         assert prepared.ref.task_id != row.ref.task_id
-        assert await client.tasks() == ()
+        assert await client.list_tasks() == ()
 
 
 async def test_a_request_builds_on_no_task_of_anybody(settings: Settings, keys: ApiKeyStore) -> None:
-    task = await keep_ended_task(settings)
+    task = await store_finished_task(settings)
     asked = TaskRequest(question="How deep?", request_id="one")
     async with remote(settings, keys, "submit", settings.tenant) as client:
-        for built in (asked.replace(since=task), asked.replace(forked_from=ForkedFrom(task_id=task, step="writing"))):
+        for built in (asked.replace(since=task), asked.replace(forked_from=ForkOrigin(task_id=task, step="writing"))):
             with pytest.raises(BadInput, match="what a task builds on is not said in a request"):
-                await client.prepare(built)
+                await client.prepare_task(built)
 
 
 async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Settings, keys: ApiKeyStore) -> None:
     async with remote(settings, keys, "submit", settings.tenant) as client:
-        row = await client.prepare(TaskRequest(question="How deep?", request_id="one", budget=Limit(tokens=90_000)))
+        row = await client.prepare_task(
+            TaskRequest(question="How deep?", request_id="one", budget=Limit(tokens=90_000))
+        )
         richer = row.replace(terms=row.terms.replace(budget=Limit(tokens=10**9)))
         with pytest.raises(BadInput, match="the terms of this task are others now than were shown"):
             await client.submit(richer, [NOTE])
@@ -145,8 +153,8 @@ async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Set
 async def test_a_proved_name_is_the_servers_to_say(
     settings: Settings, keys: ApiKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = await keep_ended_task(settings)
-    _, key = keys.make("Ada", settings.tenant, "approve", NOON)
+    task = await store_finished_task(settings)
+    _, key = keys.create_key("Ada", settings.tenant, "approve", NOON)
     taken = list[object]()
 
     async def approve(client: Client, task_id: str, **given: object) -> object:
@@ -154,24 +162,26 @@ async def test_a_proved_name_is_the_servers_to_say(
         taken.append(given["by"])
         raise BadInput("seen")
 
-    monkeypatch.setattr(CALLS["approve"], "method", approve)
+    monkeypatch.setattr(REMOTE_METHODS["approve"], "method", approve)
     async with asking(settings, keys) as client:
         for by in ("Grace", {"name": "Grace", "proof": "API key 7"}):
-            await client.post(f"{CALLED}approve/approve", headers=bearer(key), json={"task_id": task, "by": by})
-    assert [type(one) for one in taken] == [Verified, Verified]
-    assert {one.name for one in taken if isinstance(one, Verified)} == {"Ada"}
+            await client.post(
+                f"{CALL_PATH_PREFIX}approve/approve", headers=make_bearer_header(key), json={"task_id": task, "by": by}
+            )
+    assert [type(one) for one in taken] == [VerifiedName, VerifiedName]
+    assert {one.name for one in taken if isinstance(one, VerifiedName)} == {"Ada"}
 
 
 @pytest.mark.parametrize(
     ("address", "sent", "status", "said"),
     [
-        ("read/tasks", {"most": 10**9}, 400, "most: it is from 1 to 5,000"),
-        ("read/tasks", {"most": -1}, 400, "most: it is from 1 to 5,000"),
-        ("read/events", {"after": -1, "limit": 5}, 400, "after: it is from 0 to"),
-        ("read/sessions", {"first": 10**30}, 400, "first: it is from 0 to"),
-        ("read/resolve", {}, 400, "resolve: missing a required argument"),
-        ("read/resolve", {"prefix": ""}, 400, "prefix: it is one line"),
-        ("read/bill", {"task_id": "a" * 1_000}, 400, "task_id: it is one line of at most 200 characters"),
+        ("read/list_tasks", {"most": 10**9}, 400, "most: it is from 1 to 5,000"),
+        ("read/list_tasks", {"most": -1}, 400, "most: it is from 1 to 5,000"),
+        ("read/list_events", {"after": -1, "limit": 5}, 400, "after: it is from 0 to"),
+        ("read/list_sessions", {"first": 10**30}, 400, "first: it is from 0 to"),
+        ("read/resolve_task_id", {}, 400, "resolve_task_id: missing a required argument"),
+        ("read/resolve_task_id", {"prefix": ""}, 400, "prefix: it is one line"),
+        ("read/get_bill", {"task_id": "a" * 1_000}, 400, "task_id: it is one line of at most 200 characters"),
         (
             "approve/set_session_limit",
             {"session": "S", "limit": {"usd": 5}},
@@ -180,36 +190,40 @@ async def test_a_proved_name_is_the_servers_to_say(
         ),
         ("approve/set_session_limit", {"session": "S", "limit": {"tokens": -5}}, 400, "an amount is from 0"),
         ("approve/set_session_limit", {"session": "x\ny", "limit": {"tokens": 5}}, 400, "session: it is one line"),
-        ("approve/deny_together", {"task_id": "T", "request_ids": ["r"] * 2_000}, 400, "more than 1,000 at once"),
-        ("read/audits", {"task_id": "T", "memory": {}}, 400, "takes task_id, agent, and no memory"),
+        ("approve/deny_many", {"task_id": "T", "request_ids": ["r"] * 2_000}, 400, "more than 1,000 at once"),
+        ("read/audit_compactions", {"task_id": "T", "memory": {}}, 400, "takes task_id, agent, and no memory"),
         ("submit/submit", {"start_timeout": 9}, 400, "and no start_timeout"),
         ("read/nothing", {}, 404, "a client does not ask for read nothing"),
-        ("read/schedules", {}, 404, "a client does not ask for read schedules"),
-        ("read/tasks", {"most": "many"}, 422, '"detail":"it should be a whole number'),
-        ("read/tasks", [], 422, "body"),
+        ("read/get_schedule_client", {}, 404, "a client does not ask for read get_schedule_client"),
+        ("read/list_tasks", {"most": "many"}, 422, '"detail":"it should be a whole number'),
+        ("read/list_tasks", [], 422, "body"),
     ],
 )
 async def test_what_cannot_be_asked_for_is_refused_with_the_reason(
     address: str, sent: JsonValue, status: int, said: str, settings: Settings, keys: ApiKeyStore
 ) -> None:
-    _, key = keys.make("Ada", settings.tenant, "approve", NOON)
+    _, key = keys.create_key("Ada", settings.tenant, "approve", NOON)
     async with asking(settings, keys) as client:
-        answer = await client.post(f"{CALLED}{address}", headers=bearer(key), json=sent)
-        older = await client.post(f"{CALLED}{address}", headers={**bearer(key), VERSION_HEADER: "0.1.9"}, json={})
+        answer = await client.post(f"{CALL_PATH_PREFIX}{address}", headers=make_bearer_header(key), json=sent)
+        older = await client.post(
+            f"{CALL_PATH_PREFIX}{address}", headers={**make_bearer_header(key), VERSION_HEADER: "0.1.9"}, json={}
+        )
     assert (answer.status_code, said in answer.text) == (status, True), answer.text
     assert older.status_code == 409
     assert f"this server is Waystation {__version__}, and 0.1.9 asks" in older.text
 
 
 async def test_only_what_is_handed_in_is_large(settings: Settings, keys: ApiKeyStore) -> None:
-    _, key = keys.make("Ada", settings.tenant, "approve", NOON)
+    _, key = keys.create_key("Ada", settings.tenant, "approve", NOON)
     large = {"task_id": "T", "words": "x" * 1_100_000}
     async with asking(settings, keys) as client:
         found = [
-            (await client.post(f"{CALLED}{address}", headers=bearer(key), json=large)).status_code
-            for address in ("read/progress", "approve/approve", "submit/tell")
+            (await client.post(f"{CALL_PATH_PREFIX}{address}", headers=make_bearer_header(key), json=large)).status_code
+            for address in ("read/get_task", "approve/approve", "submit/send_message")
         ]
-        bounded = await client.post(f"{CALLED}read/progress", headers=bearer(key), content=_in_parts())
+        bounded = await client.post(
+            f"{CALL_PATH_PREFIX}read/progress", headers=make_bearer_header(key), content=_in_parts()
+        )
     assert found == [413, 413, 404]
     assert bounded.status_code == 413
 
@@ -220,22 +234,22 @@ async def _in_parts() -> AsyncGenerator[bytes]:
 
 
 async def test_what_could_be_any_task_is_none_though_there_is_only_one(settings: Settings, keys: ApiKeyStore) -> None:
-    task = await keep_ended_task(settings)
+    task = await store_finished_task(settings)
     async with remote(settings, keys, "submit", settings.tenant) as client:
-        assert await client.resolve(task[:6]) == task
+        assert await client.resolve_task_id(task[:6]) == task
         for beginning in ("t", "task", "task-"):
             with pytest.raises(BadInput, match=f"could be {task}: give more of the id"):
-                await client.resolve(beginning)
+                await client.resolve_task_id(beginning)
 
 
 async def test_of_a_view_that_is_sent_nothing_is_believed_but_whose_it_is(
     settings: Settings, keys: ApiKeyStore
 ) -> None:
-    task = await keep_ended_task(settings)
+    task = await store_finished_task(settings)
     async with remote(settings, keys, "read", settings.tenant) as client:
-        view = await client.last_known(task)
+        view = await client.get_last_known_task(task)
         forged = view.replace(progress=view.progress.replace(title="forged", notes=("x",)))
-        assert (await client.with_stored(forged)).progress == view.progress
+        assert (await client.with_stored_details(forged)).progress == view.progress
 
 
 def test_no_proxy_reads_the_token_on_its_way_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +290,7 @@ async def test_answers_of_anybody_in_between_are_told_from_the_servers(
 
     async with RemoteClient("https://a.example", "k", httpx2.MockTransport(answering)) as client:
         with pytest.raises(kind) as told:
-            await client.tasks(TaskFilter())
+            await client.list_tasks(TaskFilter())
     assert said in str(told.value)
     assert "\x1b" not in str(told.value)
     assert [one.url.host for one in asked] == ["a.example"]
@@ -317,11 +331,11 @@ async def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch: pytest.Mo
                 sent.append(1_000)
                 yield b" " * 1_000
 
-    monkeypatch.setattr("waystation.client.remote.MOST_ANSWERED_BYTES", 1_000_000)
+    monkeypatch.setattr("waystation.client.remote.MAX_ANSWER_BYTES", 1_000_000)
     answer = httpx2.Response(200, headers={"content-type": "application/json"}, stream=Endless())
     async with RemoteClient("https://a.example", "k", httpx2.MockTransport(lambda _: answer)) as client:
         with pytest.raises(WaystationError, match="more than 1 MB"):
-            await client.tasks(TaskFilter())
+            await client.list_tasks(TaskFilter())
     assert sum(sent) == 1_001_000
 
 
@@ -347,6 +361,6 @@ async def test_a_token_is_sent_to_no_address_that_would_give_it_away(
     address: str, said: str, settings: Settings
 ) -> None:
     with pytest.raises(BadInput) as told:
-        await client_for(settings.replace(server=address))
+        await connect_client(settings.replace(server=address))
     assert said in str(told.value)
     assert "secret" not in str(told.value)

@@ -11,9 +11,9 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.attacks.test_attacks_keys import NAME, applied, keys
-from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, served
-from tests.unit.notice_values import ASKED
+from tests.attacks.test_attacks_keys import NAME, create_keyed_app, keys
+from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, open_site_client
+from tests.unit.notice_values import REQUEST_NOTICE
 from waystation.cli.options import parse_moment, parse_moment_or_age, parse_unattended_options
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
@@ -87,14 +87,14 @@ async def until_closed(port: int, begin: bytes, more: bytes) -> bytes:
 async def test_a_connection_that_does_not_ask_in_time_is_closed(
     begin: bytes, more: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(patience, "HEADER_TIMEOUT_SECONDS", 0.5)
     async with listening() as port:
         heard = await until_closed(port, begin, more)
     assert heard.count(b"hi") == (1 if b"\r\n\r\n" in begin else 0)
 
 
 async def test_however_many_connections_ask_nothing_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "WAITING_AT_ONCE", 10)
+    monkeypatch.setattr(patience, "MAX_WAITING_CONNECTIONS", 10)
     async with listening(at_once=30) as port, httpx2.AsyncClient() as asking:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
         answers = [await asking.get(f"http://127.0.0.1:{port}/") for _ in range(3)]
@@ -110,15 +110,15 @@ async def test_a_body_that_never_ends_is_given_up(settings: Settings, monkeypatc
         yield b"{"
         await asyncio.sleep(600)
 
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         task = await asking.post("/v1/tasks", headers=BEARER, content=endless())
         key = await asking.post("/sign-in", headers={"Origin": HERE}, content=endless())
     assert (task.status_code, key.status_code) == (408, 408)
 
 
 async def test_a_link_of_somebody_elses_signs_nobody_in(settings: Settings, keys: ApiKeyStore) -> None:
-    _, theirs = keys.make("Eve", "other", "approve", NOON)
-    async with applied(settings, keys) as app:
+    _, theirs = keys.create_key("Eve", "other", "approve", NOON)
+    async with create_keyed_app(settings, keys) as app:
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(transport=transport, base_url=f"https://{NAME}") as asking:
             for path in (f"/?token={theirs}", f"/sign-in?token={theirs}", f"/sign-in?key={theirs}&to=/"):
@@ -135,7 +135,7 @@ async def test_a_link_of_somebody_elses_signs_nobody_in(settings: Settings, keys
 
 
 async def test_neither_images_of_another_page_nor_wrong_keys_keep_anybody_from_signing_in(settings: Settings) -> None:
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         for _ in range(TRIES_AT_ONCE + 5):
             await asking.get("/?token=wrong", headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"})
         first = await asking.post("/sign-in", headers={"Origin": HERE}, data={"key": "wrong"})
@@ -166,7 +166,7 @@ MOMENTS = [
 
 
 async def test_no_moment_however_far_breaks_anything(settings: Settings) -> None:
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         paths = ("/v1/tasks", "/v1/spending", "/v1/memory", "/", "/spending", "/memory")
         for path in paths:
             for name in ("since", "until", "after", "before"):
@@ -187,13 +187,17 @@ def test_a_command_refuses_a_moment_that_utc_has_not(said: str) -> None:
 
 def test_notices_carry_no_signs_that_a_terminal_obeys_or_nobody_sees() -> None:
     hidden = "a\x1b[2Jb\u202ec\u2066d\u200be\rf\x9b31mg\U000e0041"
-    asked = ASKED.request
+    asked = REQUEST_NOTICE.request
     assert asked is not None
-    notice = ASKED.replace(title=hidden, reason=hidden, request=asked.replace(reason=hidden))
-    over = notice.replace(request=None, event=notices.Event.FAILED)
+    notice = REQUEST_NOTICE.replace(title=hidden, reason=hidden, request=asked.replace(reason=hidden))
+    over = notice.replace(request=None, event=notices.NotificationEvent.FAILED)
     for one in (notice, over):
-        said = [notices.text(one, None), notices.without_markup(one), *map(str, notices.fields(one, None).values())]
-        said += notices.gathered([(one, None)] * 2, None)
+        said = [
+            notices.render_mrkdwn(one, None),
+            notices.render_plain_text(one),
+            *map(str, notices.build_webhook_fields(one, None).values()),
+        ]
+        said += notices.render_digest([(one, None)] * 2, None)
         for text in said:
             assert all(sign.isprintable() or sign == "\n" for sign in text), text
             assert "\U000e0041" not in text

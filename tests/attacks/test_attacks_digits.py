@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from tests.attacks.pumped import patterns
-from tests.attacks.pumps import takes_endless_numbers
+from tests.attacks.pumped import collect_patterns
+from tests.attacks.pumps import matches_unbounded_numbers
 from waystation.agents.deliverables import Finding, ReportDraft, ResearchFindings
 from waystation.agents.tool_visibility import ParameterLimit
 from waystation.cli.options import parse_amount
@@ -19,16 +19,19 @@ from waystation.plugins.offline import plan, quotes, research, summary, view
 from waystation.plugins.offline.view import AgentRequestView, TaskBrief, ToolCallRecord
 from waystation.plugins.redaction.credentials import find_private_keys
 from waystation.plugins.request_files.request_body import parse_message_index
-from waystation.reports.report import Drafted, faults_in
+from waystation.reports.report import DraftUnderReview, find_faults
 
 MANY = "1" * 5_000
 CITED = f"It is so [a.md:{MANY}-{MANY}]."
-READ_OTHERWISE = {"waystation.documents.citations.CITATION", "waystation.documents.table_engine.database._KINDS"}
+READ_OTHERWISE = {
+    "waystation.documents.citations.CITATION_PATTERN",
+    "waystation.documents.table_engine.database._KINDS",
+}
 """Their numbers are found however long they are: a citation of what is no line is told of, and DuckDB reads cells."""
 
 
 def test_every_pattern_that_finds_a_number_finds_one_that_can_be_read() -> None:
-    endless = [place for place, one in patterns().items() if takes_endless_numbers(one.pattern, one.flags)]
+    endless = [place for place, one in collect_patterns().items() if matches_unbounded_numbers(one.pattern, one.flags)]
     assert {place.partition(":")[0] for place in endless} == READ_OTHERWISE
 
 
@@ -36,12 +39,12 @@ def test_every_pattern_that_finds_a_number_finds_one_that_can_be_read() -> None:
     "source", [r"(\d+)", r"(?P<n>\d++)x", r"([\d,]+) tokens", r"((?:\d{3},)*)", r"a(?:(-?[0-9]+))?"]
 )
 def test_a_number_without_a_bound_is_seen(source: str) -> None:
-    assert takes_endless_numbers(source, 0)
+    assert matches_unbounded_numbers(source, 0)
 
 
 @pytest.mark.parametrize("source", [r"(\d{1,9})", r"\d+", r"(\w+)", r"(.+)", r"([0-9a-f]+)", r"(\d{3})+"])
 def test_what_is_no_number_or_has_a_bound_is_let_pass(source: str) -> None:
-    assert not takes_endless_numbers(source, 0)
+    assert not matches_unbounded_numbers(source, 0)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +60,8 @@ def test_a_citation_of_such_lines_is_found_and_does_not_hold(lines: str) -> None
 
 def test_a_report_that_has_some_is_reviewed() -> None:
     found = ResearchFindings(findings=(Finding(claim="So.", citations=(f"[a.md:{MANY}-1]",)),))
-    drafted = Drafted(draft=ReportDraft(title="T", summary=CITED), asked=(), findings=(found,), analysis=None)
-    assert [fault.kind for fault in faults_in(drafted)] == ["unsupported"]
+    drafted = DraftUnderReview(draft=ReportDraft(title="T", summary=CITED), asked=(), findings=(found,), analysis=None)
+    assert [fault.kind for fault in find_faults(drafted)] == ["unsupported"]
 
 
 def offline(text: str) -> AgentRequestView:
@@ -92,7 +95,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "research that divides": lambda text: research.build_delegation_turn(
         offline(text).replace(tools=frozenset({"delegate", "list_documents"}))
     ),
-    "plan": lambda text: plan.revision(offline(text)),
+    "plan": lambda text: plan.build_revision_turn(offline(text)),
     "summary": lambda text: summary.build_summary_response(text, 1_000),
     "contract": lambda text: view.parse_task_brief(
         f'<documents count="{text}">\n{text}\n</documents>\n<context>\n{text}\n</context>\n'
@@ -138,5 +141,5 @@ def test_an_amount_of_so_many_digits_is_refused() -> None:
 
 def test_a_bound_of_a_foreign_tool_that_no_float_can_have_is_taken_as_it_is() -> None:
     huge = 10**400
-    assert ParameterLimit(min=1).in_schema({"minimum": huge})["minimum"] == huge
-    assert ParameterLimit(max=1).in_schema({"maximum": -huge})["maximum"] == -huge
+    assert ParameterLimit(min=1).apply_to_schema({"minimum": huge})["minimum"] == huge
+    assert ParameterLimit(max=1).apply_to_schema({"maximum": -huge})["maximum"] == -huge

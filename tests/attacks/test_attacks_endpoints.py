@@ -12,11 +12,11 @@ from pydantic import JsonValue
 from waystation.agents.redaction import TextRedactor, redact_reply
 from waystation.context.transcript import Text, ToolUse, build_user_message
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
-from waystation.models.anthropic.model import AnthropicModel, anthropic_model
-from waystation.models.anthropic.platforms import MORE_HEADERS, platform_client
-from waystation.models.connections import MOST_DELAY, MOST_REPLY_BYTES, MOST_REPORTED
+from waystation.models.anthropic.model import AnthropicModel, create_anthropic_model
+from waystation.models.anthropic.platforms import CUSTOM_HEADERS_VARIABLE, create_platform_client
+from waystation.models.connections import MAX_REPLY_BYTES, MAX_REPORTED_TOKENS, MAX_RETRY_DELAY_SECONDS
 from waystation.models.endpoints import NamedEndpoint
-from waystation.models.openai.model import openai_model
+from waystation.models.openai.model import create_openai_model
 from waystation.models.ports import ChatModel, ModelRequest
 from waystation.testing import PlainRedactor
 
@@ -26,12 +26,12 @@ SAID = "the password of prod is hunter2\x1b]52;c;aGk=\x07"
 STREAM = {"content-type": "text/event-stream"}
 JSON = {"content-type": "application/json"}
 Protocol = Callable[..., ChatModel]
-PROTOCOLS = pytest.mark.parametrize("protocol", [anthropic_model, openai_model])
+PROTOCOLS = pytest.mark.parametrize("protocol", [create_anthropic_model, create_openai_model])
 Answering = Callable[[httpx2.Request], httpx2.Response]
 
 
 @asynccontextmanager
-async def asked(answering: Answering, protocol: Protocol = anthropic_model) -> AsyncGenerator[ChatModel]:
+async def asked(answering: Answering, protocol: Protocol = create_anthropic_model) -> AsyncGenerator[ChatModel]:
     """A model behind an endpoint that answers so."""
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(answering), follow_redirects=True)
     model = protocol("key", "http://model.example", http_client=client)
@@ -57,7 +57,7 @@ def events(
     return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in said).encode()
 
 
-async def refused(answer: httpx2.Response, protocol: Protocol = anthropic_model) -> ModelError:
+async def refused(answer: httpx2.Response, protocol: Protocol = create_anthropic_model) -> ModelError:
     """What is raised of this answer."""
     async with asked(lambda _: answer, protocol) as model:
         with pytest.raises(ModelError) as raised:
@@ -88,7 +88,7 @@ async def test_a_reason_that_only_this_version_does_not_know_is_named() -> None:
     assert str(error).endswith("paused_for_review")
 
 
-@pytest.mark.parametrize("told", [HUGE, MOST_REPORTED + 1, -5])
+@pytest.mark.parametrize("told", [HUGE, MAX_REPORTED_TOKENS + 1, -5])
 async def test_numbers_that_are_no_count_of_tokens_count_as_not_reported(told: JsonValue) -> None:
     body = events(usage={"input_tokens": told, "output_tokens": told, "cache_read_input_tokens": told})
     async with asked(lambda _: httpx2.Response(200, content=body, headers=STREAM)) as model:
@@ -114,7 +114,7 @@ async def test_an_endpoint_puts_the_next_attempt_off_by_a_day_at_most(
 ) -> None:
     error = await refused(httpx2.Response(429, json={"error": {"message": ["x"]}}, headers=headers), protocol)
     assert isinstance(error, ModelUnavailable)
-    assert error.retry_after in {None, MOST_DELAY}
+    assert error.retry_after in {None, MAX_RETRY_DELAY_SECONDS}
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
@@ -152,7 +152,7 @@ NAMED = {
 async def test_what_the_environment_has_for_the_provider_goes_to_no_named_endpoint(
     endpoint: NamedEndpoint, header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(MORE_HEADERS, f"x-more: theirs\n{header}: theirs")
+    monkeypatch.setenv(CUSTOM_HEADERS_VARIABLE, f"x-more: theirs\n{header}: theirs")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "theirs")
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "theirs")
     came: list[httpx2.Headers] = []
@@ -162,7 +162,7 @@ async def test_what_the_environment_has_for_the_provider_goes_to_no_named_endpoi
         return httpx2.Response(400, json={"error": {"message": "no"}})
 
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(refusing)) as http:
-        model = AnthropicModel(platform_client(endpoint, "ours", http).client)
+        model = AnthropicModel(create_platform_client(endpoint, "ours", http).client)
         with pytest.raises(ModelRejected):
             await model.complete(ASKED)
     (headers,) = came
@@ -188,8 +188,8 @@ async def test_a_reply_without_an_end_is_given_up(protocol: Protocol) -> None:
     pings = Endless()
     error = await refused(httpx2.Response(200, stream=pings, headers=STREAM), protocol)
     assert isinstance(error, ModelUnavailable)
-    assert f"{MOST_REPLY_BYTES:,} bytes" in str(error)
-    assert pings.taken <= MOST_REPLY_BYTES // 1_000_000 + 1
+    assert f"{MAX_REPLY_BYTES:,} bytes" in str(error)
+    assert pings.taken <= MAX_REPLY_BYTES // 1_000_000 + 1
 
 
 @PROTOCOLS
@@ -206,14 +206,16 @@ async def test_a_reply_that_would_unpack_to_any_length_is_not_unpacked(protocol:
     assert told == ["identity"]
 
 
-@pytest.mark.parametrize("told", [HUGE, MOST_REPORTED + 1, -5])
+@pytest.mark.parametrize("told", [HUGE, MAX_REPORTED_TOKENS + 1, -5])
 async def test_chat_completions_report_no_such_numbers_either(told: JsonValue) -> None:
     chunks: list[dict[str, JsonValue]] = [
         {"choices": [{"delta": {"content": "ready"}, "finish_reason": "stop"}]},
         {"choices": [], "usage": {"prompt_tokens": told, "completion_tokens": told}},
     ]
     body = "".join(f"data: {json.dumps(one)}\n\n" for one in chunks) + "data: [DONE]\n\n"
-    async with asked(lambda _: httpx2.Response(200, content=body.encode(), headers=STREAM), openai_model) as model:
+    async with asked(
+        lambda _: httpx2.Response(200, content=body.encode(), headers=STREAM), create_openai_model
+    ) as model:
         assert (await model.complete(ASKED)).usage.total == 0
 
 

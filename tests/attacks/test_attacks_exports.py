@@ -11,17 +11,17 @@ from zipfile import ZipFile
 import httpx2
 import pytest
 
-from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, keep_running_task
-from tests.ended_tasks import keep_ended_task
+from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, store_running_task
+from tests.ended_tasks import store_finished_task
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
-from waystation.planning.plan import standard_plan
+from waystation.planning.plan import build_standard_plan
 from waystation.plugins.web.app import ServerDeps, create_app
-from waystation.plugins.web.listeners import Feed
-from waystation.tasks.progress import not_begun
+from waystation.plugins.web.listeners import EventFeed
+from waystation.tasks.progress import build_waiting_step
 from waystation.tasks.task import TaskPhase
-from waystation.tasks.view import Draft, TaskView
+from waystation.tasks.view import TaskView, UnfinishedReport
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
@@ -37,18 +37,20 @@ class Drafting(Client):
 
     at_once = most_at_once = 0
 
-    async def draft(self, task_id: str) -> Draft:
+    async def build_draft(self, task_id: str) -> UnfinishedReport:
         """See base class."""
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(0.02)
         self.at_once -= 1
-        return Draft(phase=TaskPhase.WORKING, markdown=f"# Harbours of {task_id}\n\nOne was closed.\n")
+        return UnfinishedReport(phase=TaskPhase.WORKING, markdown=f"# Harbours of {task_id}\n\nOne was closed.\n")
 
-    async def last_known(self, task_id: str) -> TaskView:
+    async def get_last_known_task(self, task_id: str) -> TaskView:
         """See base class: its steps are known."""
-        view = await super().last_known(task_id)
-        steps = tuple(not_begun(step, Limit(tokens=9_000), skipped=False) for step in standard_plan("Which?").steps)
+        view = await super().get_last_known_task(task_id)
+        steps = tuple(
+            build_waiting_step(step, Limit(tokens=9_000), skipped=False) for step in build_standard_plan("Which?").steps
+        )
         return view.replace(progress=view.progress.replace(steps=steps))
 
 
@@ -61,8 +63,8 @@ async def drafting(settings: Settings) -> AsyncGenerator[tuple[Drafting, httpx2.
 
 
 async def test_a_report_and_a_draft_are_had_as_pdf_and_docx_under_a_name(settings: Settings) -> None:
-    ended = await keep_ended_task(settings)
-    running = await keep_running_task(settings)
+    ended = await store_finished_task(settings)
+    running = await store_running_task(settings)
     async with drafting(settings) as (_, asking):
         for path, name in ((f"/v1/tasks/{ended}/report", ended), (f"/v1/tasks/{running}/draft", f"{running}-draft")):
             pdf, docx = [await asking.get(path, params={"form": form}) for form in ("pdf", "docx")]
@@ -89,8 +91,8 @@ async def test_a_report_and_a_draft_are_had_as_pdf_and_docx_under_a_name(setting
 async def test_the_page_of_a_task_leads_to_its_draft_while_it_works_and_to_files_of_its_report(
     settings: Settings,
 ) -> None:
-    ended = await keep_ended_task(settings)
-    running = await keep_running_task(settings)
+    ended = await store_finished_task(settings)
+    running = await store_running_task(settings)
     async with drafting(settings) as (_, asking):
         over, working = [(await asking.get(f"/tasks/{one}")).text for one in (ended, running)]
         draft = await asking.get(f"/tasks/{running}/draft")
@@ -106,7 +108,7 @@ async def test_the_page_of_a_task_leads_to_its_draft_while_it_works_and_to_files
 async def test_a_task_without_work_says_that_it_has_no_draft_and_drafts_are_made_one_at_a_time(
     settings: Settings,
 ) -> None:
-    running = await keep_running_task(settings)
+    running = await store_running_task(settings)
     async with drafting(settings) as (client, asking):
         await asyncio.gather(*(asking.get(f"/v1/tasks/{running}/draft") for _ in range(4)))
         assert client.most_at_once == 1
@@ -121,9 +123,9 @@ async def test_who_asks_for_a_heartbeat_hears_an_event_when_nothing_happens_and_
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waystation.plugins.web.listeners.ALIVE_SECONDS", 0.05)
-    await keep_ended_task(settings)
+    await store_finished_task(settings)
     async with await Client.connect(settings) as client:
-        feed, newest = Feed(client), await client.newest_event()
+        feed, newest = EventFeed(client), await client.get_newest_event_number()
         for heartbeat, heard in ((0.05, b"event: alive\ndata: {}\n\n"), (None, b":\n\n")):
             stream = feed.stream(newest, None, heartbeat=heartbeat)
             assert [await anext(stream) for _ in range(3)][1:] == [heard, heard]

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from waystation.cli.plans import MOST_WRITTEN, read_plan
+from waystation.cli.plans import MAX_PLAN_CHARACTERS, parse_plan
 from waystation.config.values import write_table
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import BadInput
-from waystation.plugins.evaluation.question_sets import load_evaluation_questions, load_set
+from waystation.plugins.evaluation.question_sets import load_evaluation_questions, load_question_set
 
 SET = "name: x\nquestions:\n  - id: keys\n    question: What is in it?\n    facts: [A key]\n    documents: [{}]\n"
 BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 40)), "steps: *a39"])
@@ -25,22 +25,29 @@ def test_a_set_of_questions_names_no_file_outside_its_folder(tmp_path: Path, nam
     (folder / "linked").symlink_to(tmp_path)
     (folder / "set.yaml").write_text(SET.format(named))
     with pytest.raises(BadInput, match="leads out of"):
-        load_evaluation_questions(load_set(folder / "set.yaml"), folder, tmp_path / "scratch")
+        load_evaluation_questions(load_question_set(folder / "set.yaml"), folder, tmp_path / "scratch")
 
 
 @pytest.mark.parametrize(
     "written",
-    [BOMB, "steps: &a [*a]", f"steps: {'[' * 400}", f"steps: {'9' * 5_000}", "{[a]: b}", "x" * (MOST_WRITTEN + 1)],
+    [
+        BOMB,
+        "steps: &a [*a]",
+        f"steps: {'[' * 400}",
+        f"steps: {'9' * 5_000}",
+        "{[a]: b}",
+        "x" * (MAX_PLAN_CHARACTERS + 1),
+    ],
 )
 def test_a_plan_that_no_person_wrote_is_refused(written: str) -> None:
     with pytest.raises(BadInput, match=r"^the plan "):
-        read_plan(written)
+        parse_plan(written)
 
 
 def test_a_set_whose_names_are_lists_is_refused(tmp_path: Path) -> None:
     (tmp_path / "set.yaml").write_text("? [a]\n: b\n")
     with pytest.raises(BadInput, match="no word"):
-        load_set(tmp_path / "set.yaml")
+        load_question_set(tmp_path / "set.yaml")
 
 
 @pytest.mark.parametrize("halved", [{"name": "\ud800.md", "text": "x"}, {"name": "a.md", "text": "x\udfff"}])

@@ -17,8 +17,8 @@ from aiohttp import web
 from mcp.types import JSONRPCMessage
 from pydantic import JsonValue
 
-from tests.adapters.mcp_workshop import Bench, opened, workshop
-from tests.attacks.flooding_server import JUNK, LARGE, answer, unasked
+from tests.adapters.mcp_workshop import ToolCaller, make_sample_server_entry, open_servers
+from tests.attacks.flooding_server import JUNK, LARGE, iter_unsolicited_messages, make_answer
 from waystation.kernel.errors import ToolServerFailed
 from waystation.mcp import servers as servers_module
 from waystation.mcp import session as session_module
@@ -35,14 +35,14 @@ def resident() -> int:
 @pytest.mark.parametrize("kind", ["ping", "sampling", "logging", "answers", "large", "nonsense", "blank"])
 async def test_a_program_that_floods_is_ended_with_a_clear_error(kind: str, tmp_path: Path) -> None:
     entry: JsonValue = {"command": sys.executable, "args": [str(SCRIPT), kind], "timeout": 120}
-    async with aclosing(opened(tmp_path, mill=entry)) as servers:
-        bench = Bench(servers)
-        await bench.spec("echo")
+    async with aclosing(open_servers(tmp_path, mill=entry)) as servers:
+        bench = ToolCaller(servers)
+        await bench.find_tool_spec("echo")
         before = resident()
         with pytest.raises(
             ToolServerFailed, match=r"the tool server mill was ended: it sent too many (requests|.*answer no call)"
         ):
-            await bench.call("echo")
+            await bench.call_tool("echo")
         assert resident() - before < MOST_GROWTH
 
 
@@ -62,9 +62,9 @@ async def test_lines_that_are_no_message_count_by_their_size_before_they_are_rea
     monkeypatch.setattr(session_module, "ASKED_BYTES_AT_ONCE", 3_500_000)
     monkeypatch.setattr(session_module, "ASKED_BYTES_A_SECOND", 0.0)
     entry: JsonValue = {"command": sys.executable, "args": [str(SCRIPT), kind], "timeout": 120}
-    async with aclosing(opened(tmp_path, mill=entry)) as servers:
+    async with aclosing(open_servers(tmp_path, mill=entry)) as servers:
         with pytest.raises(ToolServerFailed, match="it sent too many bytes in messages that answer no call"):
-            await Bench(servers).call("echo")
+            await ToolCaller(servers).call_tool("echo")
     assert read == most
 
 
@@ -73,17 +73,17 @@ async def test_answers_to_calls_count_for_nothing_however_large_they_are(
 ) -> None:
     monkeypatch.setattr(session_module, "ASKED_BYTES_AT_ONCE", 100_000)
     monkeypatch.setattr(session_module, "ASKED_BYTES_A_SECOND", 0.0)
-    async with aclosing(opened(tmp_path, shop=workshop())) as servers:
-        bench = Bench(servers)
-        said = [await bench.call("echo", words="x" * 30_000) for _ in range(5)]
+    async with aclosing(open_servers(tmp_path, shop=make_sample_server_entry())) as servers:
+        bench = ToolCaller(servers)
+        said = [await bench.call_tool("echo", words="x" * 30_000) for _ in range(5)]
     assert [one.text[:10] for one in said] == ["x" * 10] * 5
 
 
 @pytest.mark.parametrize(("kind", "many"), [("ping", 50), ("elicitation", 20), ("progress", 500), ("errors", 50)])
 async def test_a_talkative_program_is_borne(kind: str, many: int, tmp_path: Path) -> None:
     entry: JsonValue = {"command": sys.executable, "args": [str(SCRIPT), kind, str(many)], "timeout": 120}
-    async with aclosing(opened(tmp_path, mill=entry)) as servers:
-        assert (await Bench(servers).call("echo")).text == "hello"
+    async with aclosing(open_servers(tmp_path, mill=entry)) as servers:
+        assert (await ToolCaller(servers).call_tool("echo")).text == "hello"
 
 
 def flooding(kind: str) -> Iterator[str]:
@@ -96,7 +96,7 @@ def flooding(kind: str) -> Iterator[str]:
         case "long comments":
             yield from repeat(f": {LARGE}\n")
         case _:
-            yield from (f"data: {line}\n\n" for line in unasked(kind, None))
+            yield from (f"data: {line}\n\n" for line in iter_unsolicited_messages(kind, None))
 
 
 async def test_a_list_of_tools_that_never_ends_is_left_when_it_is_too_large(
@@ -104,8 +104,8 @@ async def test_a_list_of_tools_that_never_ends_is_left_when_it_is_too_large(
 ) -> None:
     monkeypatch.setattr(servers_module, "LISTING_CHARACTERS", 10_000)
     entry: JsonValue = {"command": sys.executable, "args": [str(SCRIPT), "pages"], "timeout": 120}
-    async with aclosing(opened(tmp_path, mill=entry)) as servers:
-        offered = await servers.tools()
+    async with aclosing(open_servers(tmp_path, mill=entry)) as servers:
+        offered = await servers.list_tools()
     assert [spec.tool for spec in offered.tools] == ["tool_0", "tool_1", "tool_2", "tool_3"]
     assert [one.reason for one in offered.hidden] == [
         "the tool server mill tells more than 10,000 characters of its tools; the rest was not asked for"
@@ -118,7 +118,7 @@ async def served(kind: str, place: str) -> AsyncGenerator[str]:
 
     async def post(request: web.Request) -> web.StreamResponse:
         message = json.loads(await request.read())
-        said = answer(message)
+        said = make_answer(message)
         if said is None:
             return web.Response(status=202)
         if message["method"] == "tools/call":
@@ -169,14 +169,17 @@ async def served(kind: str, place: str) -> AsyncGenerator[str]:
 async def test_a_server_that_floods_over_http_is_ended_with_a_clear_error(
     kind: str, place: str, tmp_path: Path
 ) -> None:
-    async with served(kind, place) as url, aclosing(opened(tmp_path, mill={"url": url, "timeout": 120})) as servers:
+    async with (
+        served(kind, place) as url,
+        aclosing(open_servers(tmp_path, mill={"url": url, "timeout": 120})) as servers,
+    ):
         before = resident()
         with pytest.raises((ToolServerFailed, StopIteration, RuntimeError)) as failed:
-            await Bench(servers).call("echo")
+            await ToolCaller(servers).call_tool("echo")
         if isinstance(failed.value, ToolServerFailed):
             assert "the tool server mill was ended: it sent too many" in str(failed.value)
         else:
-            hidden = (await servers.tools()).hidden
+            hidden = (await servers.list_tools()).hidden
             assert any("it sent too many" in one.reason for one in hidden), hidden
         assert resident() - before < MOST_GROWTH
 
@@ -184,7 +187,7 @@ async def test_a_server_that_floods_over_http_is_ended_with_a_clear_error(
 async def test_a_server_that_closes_its_stream_again_and_again_is_ended_with_a_clear_error(tmp_path: Path) -> None:
     async with (
         served("again", "stream") as url,
-        aclosing(opened(tmp_path, mill={"url": url, "timeout": 120})) as servers,
+        aclosing(open_servers(tmp_path, mill={"url": url, "timeout": 120})) as servers,
     ):
         with pytest.raises(ToolServerFailed, match="it sent too many ends of its stream"):
-            await Bench(servers).call("echo")
+            await ToolCaller(servers).call_tool("echo")

@@ -9,22 +9,22 @@ import httpx2
 import pytest
 from starlette.datastructures import UploadFile
 
-from tests.adapters.document_files import pdf_file
-from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
-from tests.ended_tasks import keep_ended_task, row_of
+from tests.adapters.document_files import make_pdf_file
+from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, open_site_client
+from tests.ended_tasks import make_task_row, store_finished_task
 from waystation.client import Client
 from waystation.client.sessions import compare_documents
 from waystation.config.settings import Settings
-from waystation.documents.documents import MOST_OF_A_TASK, SourceDocument
+from waystation.documents.documents import MAX_TASK_DOCUMENTS, SourceDocument
 from waystation.documents.sources import DocumentLoadResult
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.plugins.web.access import get_required_role
 from waystation.plugins.web.app import ServerDeps, create_app
-from waystation.plugins.web.bodies import LONGEST_UPLOAD_NAME, load_uploads, sanitize_upload_path
+from waystation.plugins.web.bodies import MAX_UPLOAD_NAME_BYTES, load_uploads, sanitize_upload_path
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskRequest, TaskRow
-from waystation.tasks.view import Submitted
+from waystation.tasks.view import SubmittedTask
 
 NO_TIME = timedelta()
 
@@ -42,11 +42,11 @@ class Taking(Client):
 
     async def submit(
         self, request: TaskRequest | TaskRow, documents: Sequence[SourceDocument], *, start_timeout: timedelta = NO_TIME
-    ) -> Submitted:
+    ) -> SubmittedTask:
         """See base class."""
         assert isinstance(request, TaskRequest)
         self.taken = request
-        return Submitted(task_id="task-0000000000000000", run_id=None, ui_url=None)
+        return SubmittedTask(task_id="task-0000000000000000", run_id=None, ui_url=None)
 
 
 async def test_the_form_has_a_plan_wait_and_says_what_a_task_may_spend_before_it_is_handed_in(
@@ -58,7 +58,7 @@ async def test_the_form_has_a_plan_wait_and_says_what_a_task_may_spend_before_it
             front = await asking.get("/", headers=BEARER)
             waits: list[bool | None] = []
             for box in ({}, {"review_plan": "yes"}):
-                form = {"mark": ACCESS.mark, "question": "Which?", "budget": "9k", **box}
+                form = {"mark": ACCESS.csrf_token, "question": "Which?", "budget": "9k", **box}
                 answer = await asking.post(
                     "/tasks", headers=BEARER, data=form, files={"documents": ("a.md", b"# A\n\nwords")}
                 )
@@ -80,18 +80,19 @@ async def test_more_documents_than_a_task_may_have_are_refused_at_first_and_when
     request = TaskRequest(question="Why?", request_id="r1")
     async with await Client.connect(settings) as client:
         with pytest.raises(BadInput, match=too_many):
-            await client.submit(request, notes(MOST_OF_A_TASK + 1))
+            await client.submit(request, notes(MAX_TASK_DOCUMENTS + 1))
     store = await SqlStore.open(settings.database_url, utc_now)
     try:
-        row = row_of(request, settings, await store.store_id())
-        await store.register(row, [SourceDocument(name="first.txt", text="words")])
+        row = make_task_row(request, settings, await store.get_store_id())
+        await store.register_task(row, [SourceDocument(name="first.txt", text="words")])
         with pytest.raises(BadInput, match=too_many):
             await compare_documents(
-                store, row.ref.reader, DocumentLoadResult(documents=notes(MOST_OF_A_TASK)), remove_missing=True
+                store, row.ref.scope, DocumentLoadResult(documents=notes(MAX_TASK_DOCUMENTS)), remove_missing=True
             )
-        fits = DocumentLoadResult(documents=notes(MOST_OF_A_TASK - 1))
+        fits = DocumentLoadResult(documents=notes(MAX_TASK_DOCUMENTS - 1))
         assert (
-            len((await compare_documents(store, row.ref.reader, fits, remove_missing=True)).changes) == MOST_OF_A_TASK
+            len((await compare_documents(store, row.ref.scope, fits, remove_missing=True)).changes)
+            == MAX_TASK_DOCUMENTS
         )
     finally:
         await store.aclose()
@@ -100,10 +101,10 @@ async def test_more_documents_than_a_task_may_have_are_refused_at_first_and_when
 async def test_a_sessions_page_sets_its_limit_for_those_who_may_and_says_how_amounts_are_written(
     settings: Settings,
 ) -> None:
-    task = await keep_ended_task(settings)
-    async with served(settings) as asking:
+    task = await store_finished_task(settings)
+    async with open_site_client(settings) as asking:
         page = await asking.get("/session?name=default", headers=BEARER)
-        form = {"mark": ACCESS.mark, "name": "default"}
+        form = {"mark": ACCESS.csrf_token, "name": "default"}
         unread = await asking.post("/session/limit", headers=BEARER, data={**form, "budget": "lots"})
         away = await asking.post("/session/limit", headers=BEARER, data={**form, "budget": "2M"})
         forged = await asking.post("/session/limit", headers=BEARER, data={"name": "default", "budget": "2M"})
@@ -116,7 +117,7 @@ async def test_a_sessions_page_sets_its_limit_for_those_who_may_and_says_how_amo
 
 @pytest.mark.parametrize("budget", ["", " ", "0", "1", "2000000000", "$2000000", "9" * 60, "lots"])
 async def test_a_session_is_limited_only_to_what_a_task_could_spend(budget: str, settings: Settings) -> None:
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         said = await asking.put("/v1/sessions/default/limit", headers=BEARER, json={"budget": budget})
         none = await asking.put("/v1/sessions/default/limit", headers=BEARER, json={"budget": "unlimited"})
     assert (said.status_code, none.status_code) == (400 if budget else 422, 503)
@@ -129,7 +130,7 @@ async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() ->
     assert names[:2] == ["x.md", "x.md (2)"]
     assert names[3:] == ["a/index.md", "wiki/b/index.md", "c/b/index.md"]
     assert names[2].endswith("\u5b57.md")
-    assert len(names[2].encode()) <= LONGEST_UPLOAD_NAME
+    assert len(names[2].encode()) <= MAX_UPLOAD_NAME_BYTES
 
 
 def upload(name: str) -> UploadFile:
@@ -152,7 +153,7 @@ async def test_an_upload_of_which_nothing_can_be_read_is_refused_by_names() -> N
 
 async def test_a_part_of_an_upload_is_left_out_under_the_name_of_its_document() -> None:
     loaded = await load_uploads(
-        [upload("a.md"), UploadFile(BytesIO(pdf_file("The first page.", "scan")), filename="x/two.pdf")]
+        [upload("a.md"), UploadFile(BytesIO(make_pdf_file("The first page.", "scan")), filename="x/two.pdf")]
     )
     assert [one.name for one in loaded.documents] == ["a.md", "two.pdf"]
     assert [one.name for one in loaded.left_out] == ["two.pdf, page 2"]

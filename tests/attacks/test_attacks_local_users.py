@@ -17,9 +17,17 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from tests.crew import Crew, tight
-from tests.readers import ANYONE
-from tests.running import KEY, Counter, Watched, at_work, dev_server, request, until
+from tests.crew import ScriptedTaskModel, make_tight_budget_config
+from tests.readers import SYSTEM_SCOPE
+from tests.running import (
+    KEY,
+    StrictWorkerPlugin,
+    TaskSubmitter,
+    make_task_request,
+    run_platform,
+    start_dev_server,
+    wait_until,
+)
 from waystation.budgets.budget import BudgetAccount
 from waystation.cli.doctor import check_exposure
 from waystation.client import Client as WaystationClient
@@ -29,12 +37,12 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import ensure_private_folder, open_private_file, write_private_file
 from waystation.plugins.redaction.keys import load_or_create_key
-from waystation.runtime.stores import data_converter
+from waystation.runtime.stores import build_client_data_converter
 from waystation.runtime.temporal.codec import OPENED, EncryptionAwarePayloadConverter
-from waystation.runtime.temporal.dev_server import lock_folder
+from waystation.runtime.temporal.dev_server import get_lock_folder
 from waystation.tasks import approvals, signals
-from waystation.tasks.signals import UNSEALED, is_sealed
-from waystation.tasks.task import Refusal, TaskPhase
+from waystation.tasks.signals import UNENCRYPTED_REASON, was_encrypted
+from waystation.tasks.task import RejectedMessage, TaskPhase
 from waystation.testing import PlainRedactor
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
@@ -46,27 +54,27 @@ async def with_key(server: Client) -> Client:
     """A client of that server that has the workers' key. The server's own has none: a stranger."""
     return await Client.connect(
         server.service_client.config.target_host,
-        data_converter=data_converter(WITH_KEY),
-        plugins=[Watched(cached=False)],
+        data_converter=build_client_data_converter(WITH_KEY),
+        plugins=[StrictWorkerPlugin(cached=False)],
     )
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[Client]:
-    async with dev_server() as client:
+    async with start_dev_server() as client:
         yield client
 
 
-async def both_ask(counter: Counter) -> bool:
+async def both_ask(counter: TaskSubmitter) -> bool:
     """Each researcher of a tight task asks: from then on nothing changes by itself."""
-    progress = await counter.task().query(TaskWorkflow.progress)
+    progress = await counter.get_task_handle().query(TaskWorkflow.progress)
     return {one.agent for one in progress.approvals if one.decision == "pending"} == {"harbours", "tides"}
 
 
-async def refusals_of(counter: Counter) -> tuple[Refusal, ...]:
+async def refusals_of(counter: TaskSubmitter) -> tuple[RejectedMessage, ...]:
     """As the audit trail has them."""
-    trail = await counter.store.list_audit_entries(counter.task().id, ANYONE)
-    return tuple(entry for entry in trail if isinstance(entry, Refusal))
+    trail = await counter.store.list_audit_entries(counter.get_task_handle().id, SYSTEM_SCOPE)
+    return tuple(entry for entry in trail if isinstance(entry, RejectedMessage))
 
 
 # ------------------------------------------------------------------------------------------ answers without the key
@@ -87,22 +95,22 @@ async def test_answers_without_the_key_are_refused_visibly_and_those_with_it_wor
     server: Client, tmp_path: Path
 ) -> None:
     encrypted = await with_key(server)
-    async with at_work(encrypted, tmp_path, PlainRedactor({}), Crew()) as counter:
-        await counter.submit(request(), tight())
-        await until(lambda: both_ask(counter))
-        before = await counter.task().query(TaskWorkflow.progress)
-        stranger = server.get_workflow_handle(counter.task().id)
+    async with run_platform(encrypted, tmp_path, PlainRedactor({}), ScriptedTaskModel()) as counter:
+        await counter.submit(make_task_request(), make_tight_budget_config())
+        await wait_until(lambda: both_ask(counter))
+        before = await counter.get_task_handle().query(TaskWorkflow.progress)
+        stranger = server.get_workflow_handle(counter.get_task_handle().id)
         for name, sent in PLAIN:
             await stranger.signal(name, args=list(sent))  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
         await stranger.signal(names.BUDGET_ANSWER, {"ask_id": "x/1", "amount": {"tokens": 50_000}})
 
         async def refused() -> bool:
-            return len((await counter.task().query(TaskWorkflow.progress)).refusals) == len(PLAIN)
+            return len((await counter.get_task_handle().query(TaskWorkflow.progress)).refusals) == len(PLAIN)
 
-        await until(refused)
-        after = await counter.task().query(TaskWorkflow.progress)
+        await wait_until(refused)
+        after = await counter.get_task_handle().query(TaskWorkflow.progress)
         assert [one.signal for one in after.refusals] == [name for name, _ in PLAIN]
-        assert {one.reason for one in after.refusals} == {UNSEALED}
+        assert {one.reason for one in after.refusals} == {UNENCRYPTED_REASON}
         assert after.approvals == before.approvals
         assert after.tellings == before.tellings
         assert after.budget == before.budget
@@ -110,20 +118,22 @@ async def test_answers_without_the_key_are_refused_visibly_and_those_with_it_wor
         async def audited() -> bool:
             return {one.signal for one in await refusals_of(counter)} == {name for name, _ in PLAIN}
 
-        await until(audited)
+        await wait_until(audited)
 
         async def approved_until_over() -> bool:
-            progress = await counter.task().query(TaskWorkflow.progress)
+            progress = await counter.get_task_handle().query(TaskWorkflow.progress)
             for approval in progress.approvals:
                 if approval.decision == "pending":
-                    await counter.task().signal(approvals.APPROVE_BUDGET, {"request_id": approval.request_id})
+                    await counter.get_task_handle().signal(
+                        approvals.APPROVE_BUDGET, {"request_id": approval.request_id}
+                    )
             return progress.phase.over
 
-        await until(approved_until_over)
-        assert (await counter.task().result()).phase is TaskPhase.DONE
+        await wait_until(approved_until_over)
+        assert (await counter.get_task_handle().result()).phase is TaskPhase.DONE
 
 
-async def limit_of(counter: Counter) -> Limit:
+async def limit_of(counter: TaskSubmitter) -> Limit:
     account: BudgetAccount = await counter.session.query(SessionWorkflow.account)
     return account.limit
 
@@ -132,35 +142,35 @@ async def test_a_session_takes_no_money_tasks_or_settlements_from_who_has_no_key
     server: Client, tmp_path: Path
 ) -> None:
     encrypted = await with_key(server)
-    async with at_work(encrypted, tmp_path, PlainRedactor({}), Crew()) as counter:
+    async with run_platform(encrypted, tmp_path, PlainRedactor({}), ScriptedTaskModel()) as counter:
         await counter.submit()
-        await counter.task().result()
+        await counter.get_task_handle().result()
         stranger = server.get_workflow_handle(counter.session.id)
         await stranger.signal(names.SET_SESSION_LIMIT, {"tokens": 1})
-        ref = (await counter.store.task(counter.task().id, ANYONE)).ref
+        ref = (await counter.store.get_task(counter.get_task_handle().id, SYSTEM_SCOPE)).ref
         for name, sent in ((names.SUBMIT_TASK, ref), (names.REWIND_TASK, {"ref": ref.model_dump()})):
             with pytest.raises(WorkflowUpdateFailedError):
                 await stranger.execute_update(name, sent)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
-        await counter.limit(Limit(tokens=70_000))
+        await counter.set_session_limit(Limit(tokens=70_000))
 
         async def limited() -> bool:
             return (await limit_of(counter)).tokens is not None
 
-        await until(limited)
+        await wait_until(limited)
         assert await limit_of(counter) == Limit(tokens=70_000)
         assert (await counter.submit()).state == "finished"
 
 
 async def test_who_sends_our_mark_with_a_payload_has_not_sealed_it() -> None:
-    converter = data_converter(WITH_KEY)
+    converter = build_client_data_converter(WITH_KEY)
     forged = Payload(metadata={"encoding": b"json/plain", OPENED: b"1"}, data=b'{"tokens":1}')
     sealed = await converter.encode([{"tokens": 1}])
     (from_stranger,) = await converter.decode([forged])
     (from_person,) = await converter.decode(sealed)
     assert from_stranger == from_person == {"tokens": 1}
-    assert (is_sealed((from_stranger,)), is_sealed((from_person,))) == (False, True)
-    assert not is_sealed(())
-    assert not is_sealed((from_person, from_stranger))
+    assert (was_encrypted((from_stranger,)), was_encrypted((from_person,))) == (False, True)
+    assert not was_encrypted(())
+    assert not was_encrypted((from_person, from_stranger))
 
 
 @given(
@@ -172,7 +182,7 @@ async def test_who_sends_our_mark_with_a_payload_has_not_sealed_it() -> None:
 def test_nothing_that_json_can_say_is_sealed(value: JsonValue) -> None:
     sent = pydantic_data_converter.payload_converter.to_payloads([value])
     (back,) = EncryptionAwarePayloadConverter().from_payloads(sent)
-    assert not is_sealed((back,))
+    assert not was_encrypted((back,))
 
 
 # ---------------------------------------------------------------------------------------------------- files and locks
@@ -292,19 +302,19 @@ def test_a_squatted_lock_folder_stops_no_server(tmp_path: Path, monkeypatch: pyt
                 pytest.skip("only root can give a folder away")
             os.chown(place, 65_534, 65_534)
     home = tmp_path / "home"
-    assert lock_folder(home) == home
+    assert get_lock_folder(home) == home
     assert list(elsewhere.iterdir()) == []
 
 
 def test_the_lock_of_one_user_is_found_by_all_their_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert lock_folder(tmp_path / "a") == lock_folder(tmp_path / "b") == tmp_path / f"waystation-{os.geteuid()}"
+    assert get_lock_folder(tmp_path / "a") == get_lock_folder(tmp_path / "b") == tmp_path / f"waystation-{os.geteuid()}"
     (runtime := tmp_path / "run").mkdir(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    assert lock_folder(tmp_path / "a") == runtime
+    assert get_lock_folder(tmp_path / "a") == runtime
     runtime.chmod(0o777)
-    assert lock_folder(tmp_path / "a") != runtime
+    assert get_lock_folder(tmp_path / "a") != runtime
 
 
 # ------------------------------------------------------------------------------------------------- what doctor tells

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.security.untrusted import TAGS, escape_tags, sanitize_line
+from waystation.security.untrusted import PROMPT_TAGS, escape_tags, sanitize_line
 
 CONFUSABLES: dict[str, list[str]] = json.loads(
     (resources.files("homoglyphs_fork") / "confusables.json").read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def lookalikes(sign: str) -> list[str]:
 SMALL_CAPITALS = dict(zip("abcdefghijklmnoprstuvwyz", "ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ", strict=True))
 LETTERS = {
     letter: [*lookalikes(letter), *lookalikes(letter.upper()), *filter(None, [SMALL_CAPITALS.get(letter)])]
-    for letter in sorted(set("".join(TAGS)))
+    for letter in sorted(set("".join(PROMPT_TAGS)))
 }
 OPENINGS = lookalikes("<")
 PREFIXES = [
@@ -48,7 +48,7 @@ PREFIXES = [
 
 def test_no_letter_looks_like_one_of_a_tag_and_is_another() -> None:
     def survive(letter: str) -> list[str]:
-        tag = min(name for name in TAGS if letter in name)
+        tag = min(name for name in PROMPT_TAGS if letter in name)
         return [look for look in LETTERS[letter] if not escape_tags(f"</{tag.replace(letter, look)}>").startswith("&")]
 
     assert {letter: survive(letter) for letter in LETTERS} == {letter: [] for letter in LETTERS}
@@ -58,12 +58,12 @@ def test_no_sign_looks_like_an_opening_and_is_none() -> None:
     def survive(tag: str) -> list[str]:
         return [opening for opening in OPENINGS if not escape_tags(f"{opening}/{tag}>").startswith("&lt;")]
 
-    assert {tag: survive(tag) for tag in TAGS} == {tag: [] for tag in TAGS}
+    assert {tag: survive(tag) for tag in PROMPT_TAGS} == {tag: [] for tag in PROMPT_TAGS}
 
 
 @given(st.data())
 def test_no_mixture_of_lookalikes_is_left(data: st.DataObject) -> None:
-    tag = data.draw(st.sampled_from(sorted(TAGS)))
+    tag = data.draw(st.sampled_from(sorted(PROMPT_TAGS)))
     spelled = "".join(data.draw(st.sampled_from(LETTERS[letter])) for letter in tag)
     opening, prefix = data.draw(st.sampled_from(OPENINGS)), data.draw(st.sampled_from(PREFIXES))
     shown = escape_tags(f"{opening}{prefix}{spelled}>")
@@ -72,7 +72,7 @@ def test_no_mixture_of_lookalikes_is_left(data: st.DataObject) -> None:
     assert sanitize_line(f"{opening}{prefix}{spelled}>") != f"{opening}{prefix}{spelled}>"
 
 
-@given(st.sampled_from(sorted(TAGS)), st.integers(0, 20))
+@given(st.sampled_from(sorted(PROMPT_TAGS)), st.integers(0, 20))
 def test_an_opening_that_nobody_sees_hides_none_that_is_seen(tag: str, place: int) -> None:
     hidden = f"{tag[:place]}{chr(INVISIBLE + ord('<'))}{tag[place:]}"
     assert escape_tags(f"</{hidden}>").startswith("&lt;")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import literal, select
 
-from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, served
-from tests.readers import ANYONE, TASK_1
+from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, open_site_client
+from tests.readers import SYSTEM_SCOPE, TASK_1_SCOPE
 from waystation.config.settings import Settings
 from waystation.kernel.scopes import SessionScope
 from waystation.runtime.sql_store import SqlStore
@@ -21,11 +21,11 @@ async def test_a_text_that_a_database_refuses_is_compared_and_written_without_wh
     async with store.database.read() as connection:
         found = (await connection.execute(select(literal(text)))).scalar_one()
     assert found == text.replace("\x00", "\ufffd").replace("\ud83d", "\ufffd").replace("\udfff", "\ufffd")
-    assert await store.find_tasks(text, ANYONE) == ()
-    assert await store.tasks(SessionScope(tenant=text, session=text)) == ()
-    blob = await store.put_text(text, TASK_1)
+    assert await store.find_task_ids(text, SYSTEM_SCOPE) == ()
+    assert await store.list_tasks(SessionScope(tenant=text, session=text)) == ()
+    blob = await store.put_text(text, TASK_1_SCOPE)
     kept = text if "\x00" in text else found  # UTF-8 has NUL
-    assert await store.get_text(blob, TASK_1) == kept
+    assert await store.get_text(blob, TASK_1_SCOPE) == kept
 
 
 async def test_an_address_with_a_nul_breaks_nothing(
@@ -33,7 +33,7 @@ async def test_an_address_with_a_nul_breaks_nothing(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
     settings = Settings(home=tmp_path / "home", offline=True, store_url=store_url)
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         for path in (
             "/v1/tasks?session=a%00b",
             "/v1/tasks?text=a%00b",
@@ -52,7 +52,7 @@ async def test_a_task_whose_words_have_such_characters_is_taken_or_refused_and_b
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
     settings = Settings(home=tmp_path / "home", offline=True, store_url=store_url)
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         for odd in (r"a\ud83d", r"a\u0000b"):
             for question, name, text, session in (
                 (odd, "a.md", "x", "s"),

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.office import NOON, MovingClock, Office, use
+from tests.agents.office import NOON, AgentEnvironment, ManualClock, make_tool_use
 from tests.attacks.structures import PASSWORD, STRUCTURES, Structure
-from tests.readers import ANYONE
+from tests.readers import SYSTEM_SCOPE
 from waystation.agents.roles import AgentDeps
 from waystation.agents.tools.documents import LINE_CHARACTERS
 from waystation.agents.tools.tool import Tool, UntrustedTool
@@ -26,7 +26,7 @@ from waystation.documents.redacted import RedactedDocumentStore
 from waystation.documents.web_pages import DomainPolicy, WebPage, build_web_page
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.runtime.sql_store import SqlStore
-from waystation.security.untrusted import RESULT_CHARACTERS, UntrustedToolResult, UntrustedToolSpec
+from waystation.security.untrusted import MAX_RESULT_CHARACTERS, UntrustedToolResult, UntrustedToolSpec
 from waystation.testing import FixedToolServers
 
 ABOVE, BELOW = "# Harbour notes\n\nThe bar moved.\n\n", "\nThe end of it.\n"
@@ -52,7 +52,7 @@ class Shelf:
 
 
 @dataclass(frozen=True)
-class Desks:
+class ReaderEnvironments:
     """Desks with the redactor of a worker, on one store, each for a task of its own."""
 
     store: SqlStore
@@ -61,16 +61,18 @@ class Desks:
 
     async def task(self, *documents: SourceDocument) -> "Reader":
         """A task with these documents."""
-        office = Office(store=self.store, clock=MovingClock(), store_id=self.store_id, task_id=f"task-{next(calls)}")
-        await office.open_task(documents)
-        return Reader(office, self.redactor)
+        env = AgentEnvironment(
+            store=self.store, clock=ManualClock(), store_id=self.store_id, task_id=f"task-{next(calls)}"
+        )
+        await env.open_task(documents)
+        return Reader(env, self.redactor)
 
 
 @dataclass(frozen=True)
 class Reader:
     """An agent that asks for everything."""
 
-    office: Office
+    env: AgentEnvironment
     redactor: PresidioRedactor
 
     @property
@@ -78,14 +80,16 @@ class Reader:
         return RedactedDocumentStore(self.office.store, self.redactor)
 
     def desk(self) -> AgentDeps:
-        return replace(self.office.desk, redactor=self.redactor, redacted=self.redacted)
+        return replace(self.office.agent_deps, redactor=self.redactor, redacted=self.redacted)
 
     async def call(self, name: str, /, *tools: Tool, window: int = 20_000, **arguments: object) -> str:
         """What it is shown: by this one of its tools, or of those given."""
-        office, call_id = self.office, f"call-{next(calls)}"
-        box = self.desk().toolbox("research")
+        env, call_id = self.office, f"call-{next(calls)}"
+        box = self.desk().build_role_toolbox("research")
         box = replace(box, tools=tools) if tools else box
-        result = await box.run(use(name, call_id, **arguments), await office.site(call_id=call_id, window=window))
+        result = await box.run(
+            make_tool_use(name, call_id, **arguments), await env.make_tool_context(call_id=call_id, window=window)
+        )
         return result.content
 
 
@@ -109,10 +113,10 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def desks(empty: Path, tmp_path: Path, presidio: PresidioRedactor) -> AsyncIterator[Desks]:
+async def reader_envs(empty: Path, tmp_path: Path, presidio: PresidioRedactor) -> AsyncIterator[ReaderEnvironments]:
     path = shutil.copy(empty, tmp_path / "waystation.db")
     store = await SqlStore.open(f"sqlite+aiosqlite:///{path}", lambda: NOON)
-    yield Desks(store, presidio, await store.store_id())
+    yield ReaderEnvironments(store, presidio, await store.get_store_id())
     await store.aclose()
 
 
@@ -131,10 +135,10 @@ def leaks(shown: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return {name: values for name, values in found.items() if values}
 
 
-async def test_numbered_lines_show_nothing(desks: Desks) -> None:
+async def test_numbered_lines_show_nothing(reader_envs: ReaderEnvironments) -> None:
     shown, again = dict[str, str](), dict[str, str]()
     for structure in STRUCTURES:
-        reader = await desks.task(given(structure))
+        reader = await reader_envs.task(given(structure))
         shown[structure.name] = await reader.call("read_document", name="notes.md")
         again[structure.name] = await reader.call("read_document", name="notes.md")
     assert leaks({name: [text] for name, text in shown.items()}) == {}
@@ -143,11 +147,11 @@ async def test_numbered_lines_show_nothing(desks: Desks) -> None:
     assert again == shown
 
 
-async def test_a_reading_that_begins_in_the_midst_shows_nothing(desks: Desks) -> None:
+async def test_a_reading_that_begins_in_the_midst_shows_nothing(reader_envs: ReaderEnvironments) -> None:
     shown = dict[str, list[str]]()
     for structure in STRUCTURES:
         document = given(structure)
-        reader = await desks.task(document)
+        reader = await reader_envs.task(document)
         numbers = range(5, len(document.text.splitlines()) + 1)
         shown[structure.name] = [
             *[await reader.call("read_document", name="notes.md", first_line=one) for one in numbers],
@@ -156,10 +160,10 @@ async def test_a_reading_that_begins_in_the_midst_shows_nothing(desks: Desks) ->
     assert leaks(shown) == {}
 
 
-async def test_a_search_shows_nothing_and_confirms_nothing(desks: Desks) -> None:
+async def test_a_search_shows_nothing_and_confirms_nothing(reader_envs: ReaderEnvironments) -> None:
     shown, confirmed = dict[str, list[str]](), dict[tuple[str, str], str]()
     for structure in STRUCTURES:
-        reader = await desks.task(given(structure), SourceDocument(name="other.md", text="Beacons by night.\n"))
+        reader = await reader_envs.task(given(structure), SourceDocument(name="other.md", text="Beacons by night.\n"))
         queries = ("harbour notes bar end", " ".join(structure.text.split())[:900])
         shown[structure.name] = [await reader.call("search_documents", query=query) for query in queries]
         for value in structure.planted:
@@ -173,10 +177,10 @@ async def test_a_search_shows_nothing_and_confirms_nothing(desks: Desks) -> None
     assert confirmed == {}
 
 
-async def test_a_small_page_shows_nothing(desks: Desks) -> None:
+async def test_a_small_page_shows_nothing(reader_envs: ReaderEnvironments) -> None:
     shown = dict[str, list[str]]()
     for structure in STRUCTURES:
-        reader = await desks.task(given(structure))
+        reader = await reader_envs.task(given(structure))
         shown[structure.name] = [
             await reader.call("read_document", name="notes.md", window=window, first_line=first)
             for window in (60, 120, 240)
@@ -185,10 +189,10 @@ async def test_a_small_page_shows_nothing(desks: Desks) -> None:
     assert leaks(shown) == {}
 
 
-async def test_a_page_of_the_web_shows_nothing(desks: Desks) -> None:
+async def test_a_page_of_the_web_shows_nothing(reader_envs: ReaderEnvironments) -> None:
     shown, stored = dict[str, list[str]](), dict[str, list[str]]()
     for structure in STRUCTURES:
-        reader = await desks.task()
+        reader = await reader_envs.task()
         text = given(structure).text
         tool = FetchPageTool(Shelf(text), reader.office.store, reader.redacted, DomainPolicy(allow=("example.org",)))
         numbers = range(1, len(text.splitlines()) + 1)
@@ -200,18 +204,18 @@ async def test_a_page_of_the_web_shows_nothing(desks: Desks) -> None:
     assert leaks(stored) == {}
 
 
-async def test_what_a_tool_server_returned_shows_nothing(desks: Desks) -> None:
+async def test_what_a_tool_server_returned_shows_nothing(reader_envs: ReaderEnvironments) -> None:
     shown = dict[str, list[str]]()
     for structure in STRUCTURES:
-        reader = await desks.task()
+        reader = await reader_envs.task()
         shown[structure.name] = [await reader.call("shop__look", foreign(reader, given(structure).text))]
     assert leaks(shown) == {}
 
 
-async def test_a_result_that_is_too_large_is_redacted_before_its_ends_are_cut(desks: Desks) -> None:
+async def test_a_result_that_is_too_large_is_redacted_before_its_ends_are_cut(reader_envs: ReaderEnvironments) -> None:
     results, read = dict[str, str](), dict[str, list[str]]()
     for structure in STRUCTURES:
-        reader = await desks.task()
+        reader = await reader_envs.task()
         # The head ends within the structure, wherever that begins.
         head = "x " * 970
         text = head + "\n" + structure.text + "\n" + "y " * 4_000 + "\n" + structure.text
@@ -229,31 +233,33 @@ def foreign(reader: Reader, text: str) -> UntrustedTool:
     return UntrustedTool(SPEC, FixedToolServers([SPEC], [UntrustedToolResult(text=text)]), reader.redactor)
 
 
-async def test_a_line_that_is_cut_within_a_secret_shows_no_half_of_it(desks: Desks) -> None:
+async def test_a_line_that_is_cut_within_a_secret_shows_no_half_of_it(reader_envs: ReaderEnvironments) -> None:
     shown = dict[int, str]()
     for before in range(LINE_CHARACTERS - 40, LINE_CHARACTERS + 1, 5):
         line = ("word " * before)[: before - 10] + f" password={PASSWORD}" + " and more" * 300
-        reader = await desks.task(SourceDocument(name="long.md", text=line))
+        reader = await reader_envs.task(SourceDocument(name="long.md", text=line))
         read = await reader.call("read_document", name="long.md")
         shown[before] = read + await reader.call("search_documents", query="word more password")
     assert {before: text for before, text in shown.items() if PASSWORD[:6] in text} == {}
 
 
 @pytest.mark.parametrize("before", [15, 7, 1])
-async def test_a_result_that_is_cut_within_a_secret_shows_no_half_of_it(before: int, desks: Desks) -> None:
-    rows = "row of numbers\n" * (RESULT_CHARACTERS // 15 + 1)
-    text = rows[: RESULT_CHARACTERS - before - 10] + f"\npassword={PASSWORD}\n" + "more rows\n" * 5_000
-    reader = await desks.task()
+async def test_a_result_that_is_cut_within_a_secret_shows_no_half_of_it(
+    before: int, reader_envs: ReaderEnvironments
+) -> None:
+    rows = "row of numbers\n" * (MAX_RESULT_CHARACTERS // 15 + 1)
+    text = rows[: MAX_RESULT_CHARACTERS - before - 10] + f"\npassword={PASSWORD}\n" + "more rows\n" * 5_000
+    reader = await reader_envs.task()
     shown = await reader.call("shop__look", foreign(reader, text))
     assert "Cut here: the result had" in shown
     assert PASSWORD[:6] not in shown
 
 
-async def test_a_document_of_all_structures_keeps_its_lines_for_citations(desks: Desks) -> None:
+async def test_a_document_of_all_structures_keeps_its_lines_for_citations(reader_envs: ReaderEnvironments) -> None:
     text = "\n\n".join(ABOVE + one.text + BELOW for one in STRUCTURES)
-    reader = await desks.task(SourceDocument(name="all.md", text=text))
-    (document,) = await reader.office.store.documents(reader.office.task_id, ANYONE)
-    lines = (await reader.redacted.text(document.blob, reader.office.ref.reader)).lines
+    reader = await reader_envs.task(SourceDocument(name="all.md", text=text))
+    (document,) = await reader.office.store.list_documents(reader.office.task_id, SYSTEM_SCOPE)
+    lines = (await reader.redacted.get_redacted_text(document.blob, reader.office.ref.scope)).lines
     given = text.splitlines()
     assert len(lines) == len(given) == document.lines
     assert [number for number, line in enumerate(given) if line == "The end of it."] == [

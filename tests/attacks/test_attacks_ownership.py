@@ -14,31 +14,44 @@ from sqlalchemy import text
 
 from tests.adapters.conftest import store_clock
 from tests.adapters.test_store_at_rest import READING, SEALING
-from tests.adapters.test_store_remembering import SHOWN, passage_of, remembered, task
-from tests.store_contract.values import NOON, charge, passage, reply, request, row, summary
+from tests.adapters.test_store_remembering import (
+    SHOWN,
+    make_document_passage,
+    register_task_with_document,
+    store_document_passage,
+)
+from tests.store_contract.values import (
+    NOON,
+    make_charge,
+    make_passage,
+    make_reply,
+    make_summary,
+    make_task_request,
+    make_task_row,
+)
 from waystation.agents.deliverables import Note, ResearchFindings
-from waystation.agents.leg import LegState, TurnLimit
+from waystation.agents.leg import LegState, TurnLimitReached
 from waystation.budgets.budget import RunUsage
 from waystation.documents.documents import SourceDocument
 from waystation.documents.text_repository import content_hash
-from waystation.erasure.removal import ForgetOrder, Sought
+from waystation.erasure.removal import ErasureQuery, ForgetOrder
 from waystation.kernel.errors import StoreError, TextNotFoundError, UnknownTask, WrongKey
 from waystation.kernel.refs import RunRef
-from waystation.kernel.scopes import Reader, SessionScope, SystemScope, TaskScope, TenantScope
+from waystation.kernel.scopes import ReadScope, SessionScope, SystemScope, TaskScope, TenantScope
 from waystation.memory.passages import make_results_run_id
 from waystation.planning.plan import Plan, Step
 from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel
 from waystation.runtime.resealing import reencrypt_database
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.engine import Database
-from waystation.tasks.progress import Days
-from waystation.tasks.task import Refusal, TaskRow, Telling
-from waystation.tasks.traces import TracePlace
+from waystation.tasks.progress import DayRange
+from waystation.tasks.task import RejectedMessage, TaskMessage, TaskRow
+from waystation.tasks.traces import TraceCursor
 
 WHOSE = (("harbour", "spring"), ("harbour", "autumn"), ("lighthouse", "spring"))
 """Tenants and sessions of the tasks that are there."""
 UNKNOWN = "task-ffffffffffffffff"
-Read = Callable[[SqlStore, TaskRow, Reader], Awaitable[object]]
+Read = Callable[[SqlStore, TaskRow, ReadScope], Awaitable[object]]
 
 
 def secret(kept: TaskRow) -> str:
@@ -47,26 +60,26 @@ def secret(kept: TaskRow) -> str:
 
 async def kept_task(store: SqlStore, tenant: str, session: str) -> TaskRow:
     """A task with something in every place from which content is read."""
-    asked = request("r", tenant=tenant, session=session)
-    store_id = await store.store_id()
-    kept = row(asked).replace(ref=row(asked).ref.replace(store_id=store_id))
+    asked = make_task_request("r", tenant=tenant, session=session)
+    store_id = await store.get_store_id()
+    kept = make_task_row(asked).replace(ref=make_task_row(asked).ref.replace(store_id=store_id))
     said, task_id = secret(kept), kept.ref.task_id
-    await store.register(kept, [SourceDocument(name="d.md", text=said)])
+    await store.register_task(kept, [SourceDocument(name="d.md", text=said)])
     await store.save_plan(task_id, Plan(steps=(Step(id="w", role="writing", title="W", goal=said),)))
-    await store.audit(task_id, Refusal(signal="approve_budget", reason=said, at=NOON))
-    told = await store.put_text(f"Told: {said}", kept.ref.reader)
-    await store.audit(task_id, Telling(number=1, text=told, by="Ada", told_at=NOON))
+    await store.add_audit_entry(task_id, RejectedMessage(signal="approve_budget", reason=said, at=NOON))
+    told = await store.put_text(f"Told: {said}", kept.ref.scope)
+    await store.add_audit_entry(task_id, TaskMessage(number=1, text=told, by="Ada", told_at=NOON))
     run = RunRef(**kept.ref.model_dump(), step_id="w", role="writing")
     await store.open_run(run)
-    fence = await store.take_fence(run.run_id)
-    await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
-    remembered = passage(passage_id(kept), run.run_id, task_id)
-    await store.commit_compaction(fence, 1, summary(), [remembered], None)
-    await store.commit_outcome(fence, 1, TurnLimit(standing=LegState(totals=RunUsage())))
+    fence = await store.acquire_fence(run.run_id)
+    await store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1"))
+    remembered = make_passage(passage_id(kept), run.run_id, task_id)
+    await store.commit_compaction(fence, 1, make_summary(), [remembered], None)
+    await store.commit_outcome(fence, 1, TurnLimitReached(standing=LegState(totals=RunUsage())))
     await store.add_note(
         fence, task_id, Note(id="n", run_id=run.run_id, document="d.md", text=said, first_line=1, last_line=1)
     )
-    await store.hand_in(fence, task_id, ResearchFindings(findings=(), open_questions=(said,)))
+    await store.commit_deliverable(fence, task_id, ResearchFindings(findings=(), open_questions=(said,)))
     await store.save_redacted_text(shown_key(kept), RedactedText(text=said))
     return kept
 
@@ -81,20 +94,20 @@ def passage_id(kept: TaskRow) -> str:
     return f"{kept.ref.task_id.removeprefix('task-')[:8]}-0000-4000-8000-000000000000"
 
 
-async def text_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+async def text_of(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
     try:
         return await store.get_text(content_hash(secret(kept)), reader)
     except TextNotFoundError:
         return None
 
 
-async def shown_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
-    return await store.shown(shown_key(kept), reader)
+async def shown_of(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
+    return await store.get_redacted_text(shown_key(kept), reader)
 
 
-async def row_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+async def row_of(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
     try:
-        return await store.task(kept.ref.task_id, reader)
+        return await store.get_task(kept.ref.task_id, reader)
     except UnknownTask:
         return None
 
@@ -103,99 +116,99 @@ def listed(rows: Sequence[TaskRow], kept: TaskRow) -> object:
     return [one for one in rows if one.ref == kept.ref]
 
 
-async def listed_for(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
-    return listed(await store.tasks(reader), kept)
+async def listed_for(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
+    return listed(await store.list_tasks(reader), kept)
 
 
-async def messages_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
-    log = await store.load(f"{kept.ref.task_id}/w", reader)
+async def messages_of(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
+    log = await store.load_transcript(f"{kept.ref.task_id}/w", reader)
     return (*log.messages, *log.records) if log.version or log.messages else ()
 
 
-async def happened_to(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+async def happened_to(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
     """By the task's id, and among all events; upkeep has no use for them, so the port takes readers of a tenant."""
-    asking = kept.ref.reader if isinstance(reader, SystemScope) else reader
-    of_task = (await store.events(asking, 0, 100, kept.ref.task_id)).events
+    asking = kept.ref.scope if isinstance(reader, SystemScope) else reader
+    of_task = (await store.list_events(asking, 0, 100, kept.ref.task_id)).events
     assert of_task == tuple(
-        one for one in (await store.events(asking, 0, 100)).events if one.task_id == kept.ref.task_id
+        one for one in (await store.list_events(asking, 0, 100)).events if one.task_id == kept.ref.task_id
     )
     return of_task
 
 
-async def lines_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
-    return (await store.payments(kept.ref.task_id, reader)).bill.lines
+async def lines_of(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
+    return (await store.list_task_charges(kept.ref.task_id, reader)).cost_breakdown.lines
 
 
-async def spent_on(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
-    found = await store.spending(Days(since=NOON.date(), until=NOON.date()), reader)
+async def spent_on(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
+    found = await store.get_spending(DayRange(since=NOON.date(), until=NOON.date()), reader)
     assert found.total.calls == sum(line.calls for line in found.lines)
     assert {line.task_id for line in found.lines} == found.titles.keys()
     return [line for line in found.lines if line.task_id == kept.ref.task_id]
 
 
-async def session_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
-    return [one for one in await store.sessions(reader, 0, 100) if one.id == kept.ref.session]
+async def session_of(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
+    return [one for one in await store.list_sessions(reader, 0, 100) if one.id == kept.ref.session]
 
 
 READS: dict[str, Read] = {
     "get_text": text_of,
-    "shown": shown_of,
-    "documents": lambda store, kept, reader: store.documents(kept.ref.task_id, reader),
-    "task": row_of,
-    "tasks": listed_for,
-    "find_tasks": lambda store, kept, reader: store.find_tasks(kept.ref.task_id[:12], reader),
-    "plan": lambda store, kept, reader: store.plan(kept.ref.task_id, reader),
-    "plan_versions": lambda store, kept, reader: store.plan_versions(kept.ref.task_id, reader),
+    "get_redacted_text": shown_of,
+    "list_documents": lambda store, kept, reader: store.list_documents(kept.ref.task_id, reader),
+    "get_task": row_of,
+    "list_tasks": listed_for,
+    "find_task_ids": lambda store, kept, reader: store.find_task_ids(kept.ref.task_id[:12], reader),
+    "get_newest_plan": lambda store, kept, reader: store.get_newest_plan(kept.ref.task_id, reader),
+    "list_plan_versions": lambda store, kept, reader: store.list_plan_versions(kept.ref.task_id, reader),
     "list_audit_entries": lambda store, kept, reader: store.list_audit_entries(kept.ref.task_id, reader),
-    "tellings": lambda store, kept, reader: store.tellings(kept.ref.task_id, reader),
-    "document_updates": lambda store, kept, reader: store.document_updates(kept.ref.task_id, reader),
-    "load": messages_of,
-    "run_ids": lambda store, kept, reader: store.run_ids(kept.ref.task_id, reader),
-    "outcome": lambda store, kept, reader: store.outcome(f"{kept.ref.task_id}/w", 1, reader),
-    "notes": lambda store, kept, reader: store.notes(kept.ref.task_id, reader),
+    "list_task_messages": lambda store, kept, reader: store.list_task_messages(kept.ref.task_id, reader),
+    "list_document_updates": lambda store, kept, reader: store.list_document_updates(kept.ref.task_id, reader),
+    "load_transcript": messages_of,
+    "list_run_ids": lambda store, kept, reader: store.list_run_ids(kept.ref.task_id, reader),
+    "get_leg_outcome": lambda store, kept, reader: store.get_leg_outcome(f"{kept.ref.task_id}/w", 1, reader),
+    "list_notes": lambda store, kept, reader: store.list_notes(kept.ref.task_id, reader),
     "get_deliverable": lambda store, kept, reader: store.get_deliverable(f"{kept.ref.task_id}/w", reader),
     "get_deliverables": lambda store, kept, reader: store.get_deliverables(kept.ref.task_id, reader),
-    "payments": lines_of,
-    "spending": spent_on,
-    "sessions": session_of,
-    "events": happened_to,
+    "list_task_charges": lines_of,
+    "get_spending": spent_on,
+    "list_sessions": session_of,
+    "list_events": happened_to,
     "find_passages": lambda store, kept, reader: store.find_passages(passage_id(kept)[:8], reader),
     "get_passages": lambda store, kept, reader: store.get_passages([passage_id(kept)], reader),
     "list_task_passages": lambda store, kept, reader: store.list_task_passages(kept.ref.task_id, reader),
 }
-EMPTY_HERE = {"document_updates"}
+EMPTY_HERE = {"list_document_updates"}
 """What these tasks have nothing of."""
 WITHOUT_READER = {
-    "store_id": "the store's own id",
-    "key_check": "a check of the key",
-    "totals": "amounts of one run, for its own accounting",
-    "waiting": "the outbox, on its way to memory, where each query says its tenant",
+    "get_store_id": "the store's own id",
+    "get_key_check": "a check of the key",
+    "get_run_usage": "amounts of one run, for its own accounting",
+    "list_pending_passages": "the outbox, on its way to memory, where each query says its tenant",
     "count_pending_passages": "a number",
-    "refused": "ids that are shown to whoever was shown the task",
+    "list_rejected_passage_ids": "ids that are shown to whoever was shown the task",
     "list_passage_ids_to_delete": "ids of the outbox",
-    "passage_ids": "ids of the outbox",
+    "list_passage_ids": "ids of the outbox",
     "list_deleted_passage_ids": "ids of the outbox",
-    "newest_event": "a number, of the tenant that asks",
+    "get_newest_event_number": "a number, of the tenant that asks",
     "get_oldest_pending_time": "a moment",
-    "unsent_traces": "places of every tenant, for the process that sends their spans",
-    "traced_task": "names its tenant by the place, for the same process",
+    "list_unsent_traces": "places of every tenant, for the process that sends their spans",
+    "load_task_trace_data": "names its tenant by the place, for the same process",
     "get_usage_by_agent": "amounts, which are added to a task that was shown",
 }
 """Reads that name nobody, and why they need not."""
-COUNTED = {"count_stored"}
+COUNTED = {"count_stored_passages"}
 """Numbers of what the reader owns."""
-OF_A_TENANT = {"traces", "lines"}
+OF_A_TENANT = {"find_erasure_matches", "list_matching_lines"}
 """Looks for one person in all that a tenant has."""
 
 
-def covers(reader: Reader, kept: TaskRow) -> bool:
-    own = kept.ref.reader.model_dump()
+def covers(reader: ReadScope, kept: TaskRow) -> bool:
+    own = kept.ref.scope.model_dump()
     return isinstance(reader, SystemScope) or reader.model_dump().items() <= own.items()
 
 
-def readers(tasks: Sequence[TaskRow]) -> list[Reader]:
+def readers(tasks: Sequence[TaskRow]) -> list[ReadScope]:
     """All honest ones, and every mixture of one's tenant, another's session and a third's task."""
-    own = [one.ref.reader for one in tasks]
+    own = [one.ref.scope for one in tasks]
     mixed = [TaskScope(tenant=a.tenant, session=b.session, task_id=c.task_id) for a in own for b in own for c in own]
     sessions = [SessionScope(tenant=a.tenant, session=b.session) for a in own for b in own]
     return [*mixed, *sessions, *(TenantScope(tenant=one.tenant) for one in own), TenantScope(tenant=""), SystemScope()]
@@ -212,9 +225,9 @@ async def test_every_read_gives_what_the_reader_owns_and_nothing_else(store: Sql
 
 async def test_passages_in_memory_are_counted_for_who_owns_them(store: SqlStore) -> None:
     tasks = [await kept_task(store, *whose) for whose in WHOSE]
-    await store.stored([passage_id(kept) for kept in tasks])
+    await store.mark_passages_stored([passage_id(kept) for kept in tasks])
     for reader in readers(tasks):
-        assert await store.count_stored(reader) == sum(covers(reader, kept) for kept in tasks), reader
+        assert await store.count_stored_passages(reader) == sum(covers(reader, kept) for kept in tasks), reader
 
 
 async def test_what_is_foreign_is_answered_as_what_is_unknown(store: SqlStore) -> None:
@@ -231,7 +244,7 @@ def test_every_read_of_the_store_names_who_asks() -> None:
     source = {name: inspect.getsource(method) for name, method in inspect.getmembers(SqlStore, inspect.isfunction)}
     marked = {name for name, text in source.items() if re.match(r"\s*@read_transaction\b", text)}
     reads = {name for name in marked if not name.startswith("_")}
-    ports = {"plan", "store_id"}
+    ports = {"get_newest_plan", "get_store_id"}
     assert reads | ports == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT | COUNTED
     for name in READS.keys() | COUNTED:
         assert "reader" in inspect.signature(getattr(SqlStore, name)).parameters, name
@@ -242,25 +255,25 @@ def test_every_read_of_the_store_names_who_asks() -> None:
 async def test_a_trace_is_made_of_tasks_of_the_tenant_that_its_place_names(store: SqlStore) -> None:
     kept = await kept_task(store, *WHOSE[0])
     for tenant in {one for one, *_ in WHOSE}:
-        place = TracePlace(tenant=tenant, since=0, sent=0, upto=1_000, tasks=(kept.ref.task_id,))
-        found = await store.traced_task(place, kept.ref.task_id)
+        place = TraceCursor(tenant=tenant, since=0, sent=0, upto=1_000, tasks=(kept.ref.task_id,))
+        found = await store.load_task_trace_data(place, kept.ref.task_id)
         assert (found is not None) == (tenant == kept.ref.tenant)
 
 
 async def test_a_hash_in_a_text_makes_nobody_its_owner(store: SqlStore) -> None:
     """An attacker has the hash of a foreign report and mentions it: nothing is read, counted or kept by that."""
     victim, thief = [await kept_task(store, *whose) for whose in (WHOSE[2], WHOSE[0])]
-    blob = (await store.documents(victim.ref.task_id, victim.ref.reader))[0].blob
-    await store.audit(thief.ref.task_id, Refusal(signal="tell", reason=blob, at=NOON))
-    await store.put_text(f'{{"report": "{blob}"}}', thief.ref.reader)
+    blob = (await store.list_documents(victim.ref.task_id, victim.ref.scope))[0].blob
+    await store.add_audit_entry(thief.ref.task_id, RejectedMessage(signal="tell", reason=blob, at=NOON))
+    await store.put_text(f'{{"report": "{blob}"}}', thief.ref.scope)
     with pytest.raises(TextNotFoundError):
         await store.get_text(blob, TenantScope(tenant=thief.ref.tenant))
-    assert await store.traces(thief.ref.tenant, Sought(value="lighthouse")) == ()
-    assert await store.lines(thief.ref.tenant, Sought(value="lighthouse")) == ()
+    assert await store.find_erasure_matches(thief.ref.tenant, ErasureQuery(value="lighthouse")) == ()
+    assert await store.list_matching_lines(thief.ref.tenant, ErasureQuery(value="lighthouse")) == ()
     order = ForgetOrder(
         store_id=victim.ref.store_id, tenant=victim.ref.tenant, task_ids=(victim.ref.task_id,), everything=True
     )
-    await store.forget(order)
+    await store.forget_tasks(order)
     with pytest.raises(TextNotFoundError):
         await store.get_text(blob, SystemScope())
 
@@ -287,7 +300,7 @@ async def taken(store: SqlStore, victim: TaskRow, thief: TaskRow) -> list[str]:
     got: list[str] = []
     of_session = SessionScope(tenant=thief.ref.tenant, session=thief.ref.session)
     for name, read in READS.items():
-        for reader in (thief.ref.reader, of_session, tenant_of(thief)):
+        for reader in (thief.ref.scope, of_session, tenant_of(thief)):
             for of in (victim, thief):
                 try:
                     found = await read(store, of, reader)
@@ -296,9 +309,9 @@ async def taken(store: SqlStore, victim: TaskRow, thief: TaskRow) -> list[str]:
                     continue
                 if (of is victim and found) or secret(victim) in str(found):
                     got.append(name)
-    for look in (store.traces, store.lines):
+    for look in (store.find_erasure_matches, store.list_matching_lines):
         try:
-            got.extend(str(one) for one in await look(thief.ref.tenant, Sought(value=victim.request.tenant)))
+            got.extend(str(one) for one in await look(thief.ref.tenant, ErasureQuery(value=victim.request.tenant)))
         except (StoreError, WrongKey):
             continue
     return got
@@ -321,20 +334,20 @@ async def test_nobody_without_the_key_gives_away_what_is_anothers(store_url: str
 
 async def test_what_memory_takes_of_documents_and_results_is_proven_too(store_url: str) -> None:
     async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
-        ref = await task(store, "first")
-        of_document = await remembered(store, ref)
+        ref = await register_task_with_document(store, "first")
+        of_document = await store_document_passage(store, ref)
         of_result = of_document.replace(
             id="00000000-0000-4000-8000-000000000000", run_id=make_results_run_id(ref.task_id)
         )
-        await store.commit_results(ref, [of_result])
-        assert await store.list_task_passages(ref.task_id, ref.reader) == (of_document, of_result)
-        second = await task(store, "second")
-        assert await store.begin_documents(second, SHOWN)
-        assert await store.commit_document_passages(second, [await passage_of(store, second)])
-        await store.forget(
+        await store.commit_result_passages(ref, [of_result])
+        assert await store.list_task_passages(ref.task_id, ref.scope) == (of_document, of_result)
+        second = await register_task_with_document(store, "second")
+        assert await store.begin_document_indexing(second, SHOWN)
+        assert await store.commit_document_passages(second, [await make_document_passage(store, second)])
+        await store.forget_tasks(
             ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=(ref.task_id,), everything=True)
         )
-        handed_on = await store.list_task_passages(second.task_id, second.reader)
+        handed_on = await store.list_task_passages(second.task_id, second.scope)
         assert {one.text for one in handed_on} == {of_document.text}
 
 
@@ -342,18 +355,18 @@ async def test_owners_of_before_have_no_proof_until_the_store_is_resealed(store_
     async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=READING)) as store:
         kept, other = [await kept_task(store, *whose) for whose in (WHOSE[2], WHOSE[0])]
     async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
-        assert await store.get_text(content_hash(secret(kept)), kept.ref.reader) == secret(kept)
-        assert (await store.load(f"{kept.ref.task_id}/w", kept.ref.reader)).messages
+        assert await store.get_text(content_hash(secret(kept)), kept.ref.scope) == secret(kept)
+        assert (await store.load_transcript(f"{kept.ref.task_id}/w", kept.ref.scope)).messages
     async with aclosing(Database(store_url, at_rest=SEALING)) as database:
         await reencrypt_database(database, store_clock, seals=True)
     async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
         for name, read in READS.items():
-            assert bool(await read(store, kept, kept.ref.reader)) == (name not in EMPTY_HERE), name
+            assert bool(await read(store, kept, kept.ref.scope)) == (name not in EMPTY_HERE), name
         assert await taken(store, kept, other) == []
         async with store.database.write() as connection:
             await connection.exec_driver_sql("UPDATE text_owners SET proof = ''")
         with pytest.raises(StoreError, match=r"text_owners\.proof"):
-            await store.get_text(content_hash(secret(kept)), kept.ref.reader)
+            await store.get_text(content_hash(secret(kept)), kept.ref.scope)
     async with aclosing(Database(store_url, at_rest=READING)) as database:
         await reencrypt_database(database, store_clock, seals=False)
         async with database.read() as connection:
@@ -381,11 +394,11 @@ async def test_whatever_is_put_and_forgotten_is_read_by_its_owners_alone(done: l
             for what, number, said in done:
                 ref = tasks[number].ref
                 if what == "put":
-                    await store.put_text(said, ref.reader)
+                    await store.put_text(said, ref.scope)
                     owned[ref.task_id].add(said)
                 else:
                     ids = (ref.task_id,)
-                    await store.forget(
+                    await store.forget_tasks(
                         ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=ids, everything=True)
                     )
                     owned[ref.task_id].clear()

@@ -8,16 +8,21 @@ from functools import partial
 import pytest
 from pydantic import JsonValue
 
-from tests.agents.office import NOON, TENANT, MovingClock, Office, use
-from tests.readers import ANYONE
-from waystation.agents.decisions import Resolution
-from waystation.agents.redaction import GRANTED, TextRedactor, VaultPlaceholderFactory, restore_text_from_vault
+from tests.agents.office import NOON, TENANT, AgentEnvironment, ManualClock, make_tool_use
+from tests.readers import SYSTEM_SCOPE
+from waystation.agents.decisions import PlaceholderResolution
+from waystation.agents.redaction import (
+    TOOLS_GRANTED_ORIGINALS,
+    TextRedactor,
+    VaultPlaceholderFactory,
+    restore_text_from_vault,
+)
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import Tool, ToolContext
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.removal import ForgetOrder
 from waystation.models.ports import ToolSpec
-from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.vault_repository import SqlVault
@@ -26,7 +31,7 @@ from waystation.testing import PlainRedactor
 
 KEY = bytes(range(32))
 ADA = "ada@example.org"
-PLACEHOLDER = f"<EMAIL_{fingerprint(KEY, TENANT, 'GIVEN', ADA)[:12]}>"
+PLACEHOLDER = f"<EMAIL_{compute_fingerprint(KEY, TENANT, 'GIVEN', ADA)[:12]}>"
 MADE_UP = "<EMAIL_0123456789ab>"
 
 
@@ -50,14 +55,16 @@ class Listening(Tool):
 
 
 @dataclass
-class House:
+class PlaceholderEnvironment:
     """A store with a vault in which one session has met an address."""
 
-    office: Office
+    env: AgentEnvironment
     vault: SqlVault
 
     async def meets(self, session: str, tenant: str = TENANT) -> None:
-        originals = VaultPlaceholderFactory(self.vault, partial(fingerprint, KEY), lambda: NOON, lambda: session)
+        originals = VaultPlaceholderFactory(
+            self.vault, partial(compute_fingerprint, KEY), lambda: NOON, lambda: session
+        )
         redactor = TextRedactor(PlainRedactor({ADA: PLACEHOLDER}), originals)
         await redactor.redact([f"Write to {ADA}."], TextDestination.TOOL_RESULT, tenant)
 
@@ -67,19 +74,21 @@ class House:
         redactor = PlainRedactor({})
         box = Toolbox([tool], store=store, redactor=redactor, vault=self.vault)
         call_id = f"call of {tool.name}"
-        await box.run(use(tool.name, call_id, **arguments), await self.office.site(call_id=call_id))
+        await box.run(
+            make_tool_use(tool.name, call_id, **arguments), await self.office.make_tool_context(call_id=call_id)
+        )
         return tool.given[-1]
 
-    async def audited(self) -> list[Resolution]:
-        trail = await self.office.store.list_audit_entries(self.office.task_id, ANYONE)
-        return [entry for entry in trail if isinstance(entry, Resolution)]
+    async def audited(self) -> list[PlaceholderResolution]:
+        trail = await self.office.store.list_audit_entries(self.office.task_id, SYSTEM_SCOPE)
+        return [entry for entry in trail if isinstance(entry, PlaceholderResolution)]
 
 
 @pytest.fixture
-async def house(store: SqlStore) -> House:
-    office = Office(store=store, clock=MovingClock(), store_id=await store.store_id())
-    await office.open_task([SourceDocument(name="a.md", text="Nothing.")])
-    return House(office, store.vault(AesGcmCipher(KEY, "vault")))
+async def memory_env(store: SqlStore) -> PlaceholderEnvironment:
+    env = AgentEnvironment(store=store, clock=ManualClock(), store_id=await store.get_store_id())
+    await env.open_task([SourceDocument(name="a.md", text="Nothing.")])
+    return PlaceholderEnvironment(env, store.build_vault(AesGcmCipher(KEY, "vault")))
 
 
 ARGUMENTS: dict[str, JsonValue] = {
@@ -95,37 +104,40 @@ ARGUMENTS: dict[str, JsonValue] = {
 }
 
 
-TOOLS = (*GRANTED, "fetch_page", "web_search", "mail__send_letter")
+TOOLS = (*TOOLS_GRANTED_ORIGINALS, "fetch_page", "web_search", "mail__send_letter")
 
 
-async def test_what_another_session_met_is_given_to_no_tool_in_no_argument(house: House) -> None:
-    await house.meets("another session")
-    given = {tool: await house.given(Listening(tool), **ARGUMENTS) for tool in TOOLS}
+async def test_what_another_session_met_is_given_to_no_tool_in_no_argument(memory_env: PlaceholderEnvironment) -> None:
+    await memory_env.meets("another session")
+    given = {tool: await memory_env.given(Listening(tool), **ARGUMENTS) for tool in TOOLS}
     assert given == dict.fromkeys(TOOLS, ARGUMENTS)
-    assert await house.audited() == []
+    assert await memory_env.audited() == []
 
 
-async def test_what_the_session_met_is_given_in_arguments_that_were_granted_by_name(house: House) -> None:
-    await house.meets("session")
-    await house.meets("another session")
-    given = {tool: await house.given(Listening(tool), **ARGUMENTS) for tool in TOOLS}
+async def test_what_the_session_met_is_given_in_arguments_that_were_granted_by_name(
+    memory_env: PlaceholderEnvironment,
+) -> None:
+    await memory_env.meets("session")
+    await memory_env.meets("another session")
+    given = {tool: await memory_env.given(Listening(tool), **ARGUMENTS) for tool in TOOLS}
     changed = {tool: {name for name in ARGUMENTS if given[tool][name] != ARGUMENTS[name]} for tool in TOOLS}
-    assert changed == {tool: GRANTED.get(tool, frozenset()) for tool in TOOLS}
+    assert changed == {tool: TOOLS_GRANTED_ORIGINALS.get(tool, frozenset()) for tool in TOOLS}
     assert [tool for tool in TOOLS if "sql" in changed[tool]] == []
-    assert await house.audited() == [
-        Resolution(agent="research-1", tool=tool, call_id=f"call of {tool}", placeholders=(PLACEHOLDER,))
+    assert await memory_env.audited() == [
+        PlaceholderResolution(agent="research-1", tool=tool, call_id=f"call of {tool}", placeholders=(PLACEHOLDER,))
         for tool in TOOLS
         if changed[tool]
     ]
     trail = "".join(
-        entry.model_dump_json() for entry in await house.office.store.list_audit_entries(house.office.task_id, ANYONE)
+        entry.model_dump_json()
+        for entry in await memory_env.office.store.list_audit_entries(memory_env.office.task_id, SYSTEM_SCOPE)
     )
     assert ADA not in trail
 
 
-async def test_a_tool_of_others_that_asks_for_originals_is_given_none(house: House) -> None:
-    await house.meets("session")
-    assert await house.given(Listening("mail__search_documents"), **ARGUMENTS) == ARGUMENTS
+async def test_a_tool_of_others_that_asks_for_originals_is_given_none(memory_env: PlaceholderEnvironment) -> None:
+    await memory_env.meets("session")
+    assert await memory_env.given(Listening("mail__search_documents"), **ARGUMENTS) == ARGUMENTS
 
 
 ALTERED = (
@@ -140,43 +152,51 @@ ALTERED = (
 )
 
 
-async def test_made_up_and_altered_placeholders_stand_for_nothing(house: House) -> None:
-    await house.meets("session")
-    given = [(await house.given(Listening("search_documents"), query=f"find {one}")) for one in ALTERED]
+async def test_made_up_and_altered_placeholders_stand_for_nothing(memory_env: PlaceholderEnvironment) -> None:
+    await memory_env.meets("session")
+    given = [(await memory_env.given(Listening("search_documents"), query=f"find {one}")) for one in ALTERED]
     assert dict(zip(ALTERED, given, strict=True)) == {one: {"query": f"find {one}"} for one in ALTERED}
-    assert await house.audited() == []
+    assert await memory_env.audited() == []
 
 
-async def test_another_tenants_session_of_the_same_name_has_met_nothing_here(house: House) -> None:
-    await house.meets("session", "another tenant")
-    assert await house.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": PLACEHOLDER}
-    assert await house.vault.originals(TENANT, [PLACEHOLDER], "session") == {}
+async def test_another_tenants_session_of_the_same_name_has_met_nothing_here(
+    memory_env: PlaceholderEnvironment,
+) -> None:
+    await memory_env.meets("session", "another tenant")
+    assert await memory_env.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": PLACEHOLDER}
+    assert await memory_env.vault.load_originals(TENANT, [PLACEHOLDER], "session") == {}
 
 
-async def test_what_was_met_in_no_session_known_is_restored_for_its_owner_and_for_no_tool(house: House) -> None:
-    await house.meets("")
-    assert (await restore_text_from_vault(PLACEHOLDER, house.vault, TENANT)).text == ADA
-    assert await house.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": PLACEHOLDER}
-    await house.meets("session")
-    assert await house.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": ADA}
+async def test_what_was_met_in_no_session_known_is_restored_for_its_owner_and_for_no_tool(
+    memory_env: PlaceholderEnvironment,
+) -> None:
+    await memory_env.meets("")
+    assert (await restore_text_from_vault(PLACEHOLDER, memory_env.vault, TENANT)).text == ADA
+    assert await memory_env.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": PLACEHOLDER}
+    await memory_env.meets("session")
+    assert await memory_env.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": ADA}
 
 
 @pytest.mark.parametrize("everything", [True, False])
-async def test_a_session_that_is_forgotten_has_met_nothing_any_more(house: House, everything: bool) -> None:
+async def test_a_session_that_is_forgotten_has_met_nothing_any_more(
+    memory_env: PlaceholderEnvironment, everything: bool
+) -> None:
     for session in ("session", "another session"):
-        await house.meets(session)
-    ref = house.office.ref
-    await house.office.store.forget(
+        await memory_env.meets(session)
+    ref = memory_env.office.ref
+    await memory_env.office.store.forget_tasks(
         ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=(ref.task_id,), everything=everything)
     )
-    kept = await house.vault.originals(TENANT, [PLACEHOLDER], "session")
+    kept = await memory_env.vault.load_originals(TENANT, [PLACEHOLDER], "session")
     assert kept == ({} if everything else {PLACEHOLDER: ADA})
-    assert await house.vault.originals(TENANT, [PLACEHOLDER], "another session") == {PLACEHOLDER: ADA}
+    assert await memory_env.vault.load_originals(TENANT, [PLACEHOLDER], "another session") == {PLACEHOLDER: ADA}
 
 
-async def test_what_is_dropped_was_met_by_no_session_when_it_comes_again_in_another(house: House) -> None:
-    await house.meets("session")
-    assert await house.vault.drop(TENANT, [PLACEHOLDER]) == 1
-    await house.meets("another session")
-    assert await house.vault.originals(TENANT, [PLACEHOLDER], "session") == {}
-    assert await house.vault.originals(TENANT, [PLACEHOLDER], "another session") == {PLACEHOLDER: ADA}
+async def test_what_is_dropped_was_met_by_no_session_when_it_comes_again_in_another(
+    memory_env: PlaceholderEnvironment,
+) -> None:
+    await memory_env.meets("session")
+    assert await memory_env.vault.delete_originals(TENANT, [PLACEHOLDER]) == 1
+    await memory_env.meets("another session")
+    assert await memory_env.vault.load_originals(TENANT, [PLACEHOLDER], "session") == {}
+    assert await memory_env.vault.load_originals(TENANT, [PLACEHOLDER], "another session") == {PLACEHOLDER: ADA}

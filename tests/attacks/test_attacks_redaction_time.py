@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from benchmarks.privacy.worst import pumped, stretches, timed
-from waystation.plugins.redaction.finds import Detection, without_overlaps
+from benchmarks.privacy.worst import build_repeated_texts, sample_texts, time_redactions
+from waystation.plugins.redaction.finds import Detection, resolve_overlaps
 from waystation.plugins.redaction.redactor import PresidioRedactor
-from waystation.plugins.redaction.search import SearchedText
+from waystation.plugins.redaction.search import TextContext
 from waystation.plugins.redaction.secrets import find_whole_text_matches
 from waystation.privacy.policy import TextDestination
 
@@ -44,7 +44,9 @@ async def test_a_text_that_froze_a_worker_is_read(number: int) -> None:
 def test_what_reads_whole_texts_takes_time_by_their_length() -> None:
     slower = [
         what
-        for (what, short), (_, long) in zip(pumped(SMALL), pumped(SMALL * TIMES), strict=True)
+        for (what, short), (_, long) in zip(
+            build_repeated_texts(SMALL), build_repeated_texts(SMALL * TIMES), strict=True
+        )
         if seconds(long) > max(LEAST_SECONDS, 4 * TIMES * seconds(short))
     ]
     assert slower == []
@@ -58,13 +60,13 @@ def seconds(text: str) -> float:
 def _seconds(text: str) -> float:
     start = time.process_time()
     list(find_whole_text_matches(text))
-    SearchedText(text)
+    TextContext(text)
     return time.process_time() - start
 
 
 @pytest.mark.timeout(300)
 def test_no_chunk_takes_far_longer_than_others() -> None:
-    slowest, *_, middle = timed((*pumped(2_000), *stretches(20, seed=3)))[:200]
+    slowest, *_, middle = time_redactions((*build_repeated_texts(2_000), *sample_texts(20, seed=3)))[:200]
     assert slowest.seconds < max(1.0, 100 * middle.seconds), slowest
 
 
@@ -82,5 +84,5 @@ async def test_where_each_find_uncovers_one_more_the_rest_goes_as_a_whole() -> N
 def test_of_many_finds_in_one_long_name_all_are_kept() -> None:
     text = "ab1 " * 5_000
     secrets = [Detection("SECRET", start, start + 3, 1) for start in range(0, len(text), 4)]
-    kept = without_overlaps(text, [Detection("EMAIL", 0, len(text), 1), *secrets])
+    kept = resolve_overlaps(text, [Detection("EMAIL", 0, len(text), 1), *secrets])
     assert kept == tuple(secrets)

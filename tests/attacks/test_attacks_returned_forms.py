@@ -10,21 +10,21 @@ import httpx2
 import pytest
 
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SCRIPT, SITE
-from tests.ended_tasks import keep_ended_task
+from tests.ended_tasks import store_finished_task
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import Unreachable
 from waystation.plugins.web.app import ServerDeps, create_app
-from waystation.tasks.approvals import By
-from waystation.tasks.signals import Answer
-from waystation.tasks.task import Approval, TaskPhase, TaskRequest, TaskRow
-from waystation.tasks.view import PendingApproval, Submitted, TaskView
+from waystation.tasks.approvals import AnswerAuthor
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRequest, TaskRow
+from waystation.tasks.view import PendingApproval, SubmittedTask, TaskView
 
 NOTHING = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
-ASKED = Approval(request_id="writing-1", agent="writing", asked=Amount(tokens=5_000), requested_at=NOON)
+ASKED = ApprovalRequest(request_id="writing-1", agent="writing", asked=Amount(tokens=5_000), requested_at=NOON)
 
 
 @pytest.fixture
@@ -39,38 +39,44 @@ class Desk(Client):
     taken: TaskRequest | None = None
     given: Sequence[SourceDocument] = ()
     away = False
-    says = Answer(outcome="approved", reason="")
+    says = AnswerResult(outcome="approved", reason="")
     answered: tuple[str, ...] = ()
 
     async def submit(
         self, request: TaskRequest | TaskRow, documents: Sequence[SourceDocument], *, start_timeout: timedelta = NOTHING
-    ) -> Submitted:
+    ) -> SubmittedTask:
         """See base class."""
         if self.away:
             raise Unreachable("no Temporal server answers at 127.0.0.1:9")
         assert isinstance(request, TaskRequest)
         self.taken, self.given = request, documents
-        return Submitted(task_id="task-0000000000000000", run_id=None, ui_url=None)
+        return SubmittedTask(task_id="task-0000000000000000", run_id=None, ui_url=None)
 
-    async def progress(self, task_id: str) -> TaskView:
+    async def get_task(self, task_id: str) -> TaskView:
         """See base class: it waits for an answer."""
-        view = await super().progress(task_id)
+        view = await super().get_task(task_id)
         return view.replace(
             progress=view.progress.replace(phase=TaskPhase.PAUSED, approvals=(ASKED,), report=None, reports=())
         )
 
-    async def approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
+    async def list_approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""
-        ids = [one.progress.task_id for one in await self.tasks()]
+        ids = [one.progress.task_id for one in await self.list_tasks()]
         return tuple(PendingApproval(task_id=one, title="Which?", approval=ASKED) for one in ids)
 
     async def approve(
-        self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: By = "", note: str = ""
-    ) -> Answer:
+        self,
+        task_id: str,
+        *,
+        request_id: str | None = None,
+        amount: Amount | None = None,
+        by: AnswerAuthor = "",
+        note: str = "",
+    ) -> AnswerResult:
         """See base class."""
         return self.says
 
-    async def tell(self, task_id: str, words: str, by: str = "") -> Answer:
+    async def send_message(self, task_id: str, words: str, by: str = "") -> AnswerResult:
         """See base class."""
         if self.away:
             raise Unreachable("no Temporal server answers at 127.0.0.1:9")
@@ -131,7 +137,7 @@ async def desk(settings: Settings) -> AsyncGenerator[tuple[Desk, httpx2.AsyncCli
 
 
 ASKS = {
-    "mark": ACCESS.mark,
+    "mark": ACCESS.csrf_token,
     "request_id": "0123456789abcdef",
     "question": f"Which harbours {SCRIPT}?",
     "session": "harbours",
@@ -203,10 +209,10 @@ async def test_a_file_that_cannot_be_used_costs_itself_alone_and_is_named_on_the
         assert client.taken is not None
         assert [one.name for one in client.given] == ["a.md"]
         assert [(one.name, one.reason) for one in client.taken.left_out] == [("wiki/scan.xyz", "binary, not text")]
-        await keep_ended_task(settings)
+        await store_finished_task(settings)
         request = TaskRequest(question="Which?", session="s", request_id="r", left_out=client.taken.left_out)
-        row = await client.prepare(request)
-        await client._store.register(row, client.given)  # pyright: ignore[reportPrivateUsage]
+        row = await client.prepare_task(request)
+        await client._store.register_task(row, client.given)  # pyright: ignore[reportPrivateUsage]
         page = await asking.get(f"/tasks/{row.ref.task_id}")
     assert "<li>wiki/scan.xyz: binary, not text</li>" in page.text
 
@@ -224,7 +230,7 @@ async def test_a_form_of_another_run_comes_back_with_the_mark_of_this_one(settin
     async with desk(settings) as (client, asking):
         answer = await asking.post("/tasks", data={**ASKS, "mark": "0" * 64}, files=files(GOOD))
     back = Returned("new-task", answer.text)
-    assert (answer.status_code, client.taken, back.fields["mark"]) == (403, None, ACCESS.mark)
+    assert (answer.status_code, client.taken, back.fields["mark"]) == (403, None, ACCESS.csrf_token)
     assert "another run of the server" in back.faults["new-task--fault"]
     assert back.fields["question"] == ASKS["question"]
 
@@ -233,8 +239,8 @@ async def test_a_form_of_another_run_comes_back_with_the_mark_of_this_one(settin
 async def test_an_amount_that_cannot_be_granted_is_said_at_the_amount_with_note_and_name_kept(
     text: str, settings: Settings
 ) -> None:
-    task = await keep_ended_task(settings)
-    sent = {"mark": ACCESS.mark, "request_id": "writing-1", "add": text, "by": "Ada", "note": "go on"}
+    task = await store_finished_task(settings)
+    sent = {"mark": ACCESS.csrf_token, "request_id": "writing-1", "add": text, "by": "Ada", "note": "go on"}
     async with desk(settings) as (_, asking):
         answer = await asking.post(f"/tasks/{task}/approve", data=sent)
     back = Returned(f"answer-{task}-writing-1", answer.text)
@@ -254,10 +260,10 @@ async def test_an_amount_that_cannot_be_granted_is_said_at_the_amount_with_note_
 async def test_an_answer_that_the_task_refused_comes_back_with_the_reason(
     reason: str, place: str, settings: Settings
 ) -> None:
-    task = await keep_ended_task(settings)
-    sent = {"mark": ACCESS.mark, "request_id": "writing-1", "add": "$1", "by": "Ada", "note": "go on"}
+    task = await store_finished_task(settings)
+    sent = {"mark": ACCESS.csrf_token, "request_id": "writing-1", "add": "$1", "by": "Ada", "note": "go on"}
     async with desk(settings) as (client, asking):
-        client.says = Answer(outcome="refused", reason=reason)
+        client.says = AnswerResult(outcome="refused", reason=reason)
         answer = await asking.post(f"/tasks/{task}/approve", data=sent)
     back = Returned(f"answer-{task}-writing-1", answer.text)
     assert (answer.status_code, back.fields) == (409, sent)
@@ -265,10 +271,10 @@ async def test_an_answer_that_the_task_refused_comes_back_with_the_reason(
 
 
 async def test_what_was_typed_for_a_request_that_waits_no_more_is_shown_beside_the_reason(settings: Settings) -> None:
-    task = await keep_ended_task(settings)
-    sent = {"mark": ACCESS.mark, "request_id": "other-1", "add": "60k", "by": "Ada", "note": f"take it {SCRIPT}"}
+    task = await store_finished_task(settings)
+    sent = {"mark": ACCESS.csrf_token, "request_id": "other-1", "add": "60k", "by": "Ada", "note": f"take it {SCRIPT}"}
     async with desk(settings) as (client, asking):
-        client.says = Answer(outcome="refused", reason="other-1 was already approved")
+        client.says = AnswerResult(outcome="refused", reason="other-1 was already approved")
         answer = await asking.post(f"/tasks/{task}/approve", data=sent)
     assert answer.status_code == 409
     for words in ("Other-1 was already approved", "<dd>60k</dd>", "<dd>Ada</dd>", "<dd>take it &lt;script&gt;"):
@@ -278,16 +284,16 @@ async def test_what_was_typed_for_a_request_that_waits_no_more_is_shown_beside_t
 async def test_a_denial_a_message_and_one_answer_to_several_come_back_with_what_is_too_long(
     settings: Settings,
 ) -> None:
-    task = await keep_ended_task(settings)
-    asked = {"mark": ACCESS.mark, "request_id": "writing-1", "note": "n" * 2_001, "by": "Ada"}
+    task = await store_finished_task(settings)
+    asked = {"mark": ACCESS.csrf_token, "request_id": "writing-1", "note": "n" * 2_001, "by": "Ada"}
     async with desk(settings) as (client, asking):
         denied = await asking.post(f"/tasks/{task}/deny", data=asked)
         several = await asking.post("/answers/approve", data={**asked, "request": f"{task}/writing-1"})
         client.away = True
         told = await asking.post(
-            f"/tasks/{task}/tell", data={"mark": ACCESS.mark, "message": "Mind the silt", "by": "Ada"}
+            f"/tasks/{task}/tell", data={"mark": ACCESS.csrf_token, "message": "Mind the silt", "by": "Ada"}
         )
-        blank = await asking.post(f"/tasks/{task}/tell", data={"mark": ACCESS.mark, "message": " ", "by": "Ada"})
+        blank = await asking.post(f"/tasks/{task}/tell", data={"mark": ACCESS.csrf_token, "message": " ", "by": "Ada"})
     for answer, form in ((denied, f"answer-{task}-writing-1"), (several, "answers")):
         back = Returned(form, answer.text)
         assert (answer.status_code, back.fields["note"], back.fields["by"]) == (422, asked["note"], "Ada")
@@ -301,8 +307,8 @@ async def test_a_denial_a_message_and_one_answer_to_several_come_back_with_what_
 async def test_a_fork_a_sessions_limit_and_days_come_back_with_what_was_typed(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = await keep_ended_task(settings)
-    mark = {"mark": ACCESS.mark}
+    task = await store_finished_task(settings)
+    mark = {"mark": ACCESS.csrf_token}
     async with await Client.connect(settings) as client:
         transport = httpx2.ASGITransport(app=create_app(SITE, client, settings.tenant, ServerDeps(ACCESS)))
         async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=BEARER) as asking:

@@ -15,17 +15,21 @@ import pytest
 from mcp.types import Tool, ToolAnnotations
 from pydantic import JsonValue
 
-from tests.adapters.mcp_workshop import Bench, living, opened, workshop
-from tests.agents.conftest import opened as opened_office
-from tests.agents.office import Office, use
-from tests.readers import ANYONE
-from tests.running import until
-from waystation.agents.decisions import digest_of
+from tests.adapters.mcp_workshop import ToolCaller, find_running_processes, make_sample_server_entry, open_servers
+from tests.agents.conftest import open_agent_environment as opened_office
+from tests.agents.office import AgentEnvironment, make_tool_use
+from tests.readers import SYSTEM_SCOPE
+from tests.running import wait_until
+from waystation.agents.decisions import compute_call_digest
 from waystation.agents.tools.box import Toolbox
 from waystation.kernel.errors import ToolServerFailed
-from waystation.mcp.config import Server, StdioTransportConfig
+from waystation.mcp.config import McpServerConfig, StdioTransportConfig
 from waystation.mcp.servers import filter_server_tools
-from waystation.security.untrusted import UntrustedToolSpec, plain, plain_json
+from waystation.security.untrusted import (
+    UntrustedToolSpec,
+    escape_control_characters_in_json,
+    replace_control_characters,
+)
 from waystation.testing import FixedToolServers
 
 HERE = Path(__file__).parents[2]
@@ -78,13 +82,13 @@ SPEC = UntrustedToolSpec(
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncGenerator[Bench]:
-    async with aclosing(opened(tmp_path, shop=workshop(timeout=20))) as servers:
-        yield Bench(servers)
+async def tool_caller(tmp_path: Path) -> AsyncGenerator[ToolCaller]:
+    async with aclosing(open_servers(tmp_path, shop=make_sample_server_entry(timeout=20))) as servers:
+        yield ToolCaller(servers)
 
 
 @pytest.fixture
-async def office(tmp_path: Path) -> AsyncIterator[Office]:
+async def env(tmp_path: Path) -> AsyncIterator[AgentEnvironment]:
     async with opened_office(tmp_path / "waystation.db") as one:
         await one.open_task()
         yield one
@@ -96,33 +100,35 @@ async def written(path: Path) -> int:
     async def there() -> bool:
         return path.exists() and bool(path.read_text(encoding="utf-8"))
 
-    await until(there)
+    await wait_until(there)
     return int(path.read_text(encoding="utf-8"))
 
 
 async def until_gone(pid: int) -> None:
     async def gone() -> bool:
-        return not living([pid])
+        return not find_running_processes([pid])
 
-    await until(gone)
+    await wait_until(gone)
 
 
 # ------------------------------------------------------------------------------------------------- what is left running
 
 
-async def test_what_has_left_the_servers_session_ends_with_it(bench: Bench, tmp_path: Path) -> None:
-    await bench.call("daemon", into=str(tmp_path / "pid"))
+async def test_what_has_left_the_servers_session_ends_with_it(tool_caller: ToolCaller, tmp_path: Path) -> None:
+    await tool_caller.call_tool("daemon", into=str(tmp_path / "pid"))
     daemon = await written(tmp_path / "pid")
-    assert living([daemon])
-    await bench.servers.aclose()
+    assert find_running_processes([daemon])
+    await tool_caller.servers.aclose()
     await until_gone(daemon)
 
 
-async def test_what_has_left_the_servers_session_ends_when_the_server_does(bench: Bench, tmp_path: Path) -> None:
-    await bench.call("daemon", into=str(tmp_path / "pid"))
+async def test_what_has_left_the_servers_session_ends_when_the_server_does(
+    tool_caller: ToolCaller, tmp_path: Path
+) -> None:
+    await tool_caller.call_tool("daemon", into=str(tmp_path / "pid"))
     daemon = await written(tmp_path / "pid")
     with pytest.raises(ToolServerFailed):
-        await bench.call("crash")
+        await tool_caller.call_tool("crash")
     await until_gone(daemon)
 
 
@@ -136,17 +142,19 @@ async def test_what_has_left_the_servers_session_ends_with_a_killed_worker(tmp_p
     await until_gone(daemon)
 
 
-async def test_a_server_that_kills_its_whole_group_does_not_reach_its_keeper(bench: Bench, tmp_path: Path) -> None:
-    await bench.call("daemon", into=str(tmp_path / "pid"))
+async def test_a_server_that_kills_its_whole_group_does_not_reach_its_keeper(
+    tool_caller: ToolCaller, tmp_path: Path
+) -> None:
+    await tool_caller.call_tool("daemon", into=str(tmp_path / "pid"))
     daemon = await written(tmp_path / "pid")
-    server = int((await bench.call("seen")).text.split()[0])
+    server = int((await tool_caller.call_tool("seen")).text.split()[0])
     assert os.getpgid(server) != os.getpgid(psutil.Process(server).ppid())
     os.killpg(os.getpgid(server), signal.SIGKILL)
     await until_gone(daemon)
 
 
-async def test_a_server_ends_with_a_killed_keeper(bench: Bench) -> None:
-    server = int((await bench.call("seen")).text.split()[0])
+async def test_a_server_ends_with_a_killed_keeper(tool_caller: ToolCaller) -> None:
+    server = int((await tool_caller.call_tool("seen")).text.split()[0])
     os.kill(psutil.Process(server).ppid(), signal.SIGKILL)
     await until_gone(server)
 
@@ -157,17 +165,17 @@ async def test_a_server_ends_with_a_killed_keeper(bench: Bench) -> None:
 def taken_over(tool: Tool, **more: object) -> UntrustedToolSpec:
     place = StdioTransportConfig(command="x", arguments=(), environment={}, folder=Path("/"))
     fields = {"name": "shop", "place": place, "timeout_s": 1, "start_s": 1, "roles": ("research",), **more}
-    (spec,), _ = filter_server_tools(Server.model_validate(fields), [tool])
+    (spec,), _ = filter_server_tools(McpServerConfig.model_validate(fields), [tool])
     return spec
 
 
 def left_out(tool: Tool) -> str:
     """Why; it is not shown as it was called."""
     place = StdioTransportConfig(command="x", arguments=(), environment={}, folder=Path("/"))
-    server = Server(name="shop", place=place, allow=("*",), timeout_s=1, start_s=1, roles=("research",))
+    server = McpServerConfig(name="shop", place=place, allow=("*",), timeout_s=1, start_s=1, roles=("research",))
     specs, (hidden,) = filter_server_tools(server, [tool])
     assert specs == []
-    assert hidden.tool == plain(hidden.tool)
+    assert hidden.tool == replace_control_characters(hidden.tool)
     return hidden.reason
 
 
@@ -223,7 +231,7 @@ def test_words_in_signs_that_nobody_sees_do_not_reach_an_agent_in_what_a_tool_sa
 
     seen = {hidden: shown(hidden) for hidden in HIDDEN}
     assert {hidden: one for hidden, one in seen.items() if not set(one).isdisjoint(hidden)} == {}
-    assert seen == {hidden: plain_json(one) for hidden, one in seen.items()}
+    assert seen == {hidden: escape_control_characters_in_json(one) for hidden, one in seen.items()}
 
 
 @pytest.mark.parametrize(
@@ -260,21 +268,21 @@ def test_what_shapes_a_letter_or_a_picture_stays_in_what_a_tool_says_of_itself(t
 # --------------------------------------------------------------------------------------------------- what it becomes
 
 
-async def box(office: Office, *specs: UntrustedToolSpec) -> Toolbox:
-    desk = replace(office.desk, servers=FixedToolServers(specs))
-    return await desk.build_agent_toolbox(office.run_ref(), office.terms, await office.transcript())
+async def box(env: AgentEnvironment, *specs: UntrustedToolSpec) -> Toolbox:
+    desk = replace(env.agent_deps, servers=FixedToolServers(specs))
+    return await desk.build_agent_toolbox(env.run_ref(), env.terms, await env.load_transcript())
 
 
-CALL = use("shop__send", what="notes")
+CALL = make_tool_use("shop__send", what="notes")
 
 
-async def test_a_tool_asks_once_it_is_another_than_the_task_had_first(office: Office) -> None:
-    assert (await box(office, SPEC)).question(CALL) is None
+async def test_a_tool_asks_once_it_is_another_than_the_task_had_first(env: AgentEnvironment) -> None:
+    assert (await box(env, SPEC)).build_approval_question(CALL) is None
     other = SPEC.replace(description="[Tool server shop, in its own words] Sends notes.")
-    question = (await box(office, other)).question(CALL)
+    question = (await box(env, other)).build_approval_question(CALL)
     assert question is not None
     assert question.startswith("It has changed since this task first had it: its description.\nMay the tool send")
-    assert (await box(office, SPEC)).question(CALL) is None
+    assert (await box(env, SPEC)).build_approval_question(CALL) is None
 
 
 @pytest.mark.parametrize(
@@ -285,37 +293,37 @@ async def test_a_tool_asks_once_it_is_another_than_the_task_had_first(office: Of
         (SPEC.replace(idempotent=True), "what it says of its effects"),
     ],
 )
-async def test_every_part_of_a_definition_counts(office: Office, other: UntrustedToolSpec, said: str) -> None:
-    await box(office, SPEC)
-    question = (await box(office, other)).question(CALL)
+async def test_every_part_of_a_definition_counts(env: AgentEnvironment, other: UntrustedToolSpec, said: str) -> None:
+    await box(env, SPEC)
+    question = (await box(env, other)).build_approval_question(CALL)
     assert question is not None
     assert question.startswith(f"It has changed since this task first had it: {said}.\n")
 
 
-async def test_a_tool_that_asked_goes_on_asking_whatever_it_says_later(office: Office) -> None:
-    assert (await box(office, SPEC.replace(asks=True))).question(CALL)
+async def test_a_tool_that_asked_goes_on_asking_whatever_it_says_later(env: AgentEnvironment) -> None:
+    assert (await box(env, SPEC.replace(asks=True))).build_approval_question(CALL)
     harmless = SPEC.replace(asks=False, read_only=True)
-    question = (await box(office, harmless)).question(CALL)
+    question = (await box(env, harmless)).build_approval_question(CALL)
     assert question is not None
     assert "what it says of its effects, whether it asks" in question
 
 
-async def test_what_was_first_is_settled_by_one_of_two_agents(office: Office) -> None:
+async def test_what_was_first_is_settled_by_one_of_two_agents(env: AgentEnvironment) -> None:
     other = SPEC.replace(read_only=True)
     first = await asyncio.gather(
-        *(office.store.first_definitions(office.task_id, [one.definition]) for one in (SPEC, other, SPEC, other))
+        *(env.store.store_first_tool_definitions(env.task_id, [one.definition]) for one in (SPEC, other, SPEC, other))
     )
     assert len({one.digest for (one,) in first}) == 1
-    assert await office.store.list_audit_entries(office.task_id, ANYONE) == ()
+    assert await env.store.list_audit_entries(env.task_id, SYSTEM_SCOPE) == ()
 
 
-async def test_an_answer_is_for_the_tool_that_was_asked_about(office: Office) -> None:
+async def test_an_answer_is_for_the_tool_that_was_asked_about(env: AgentEnvironment) -> None:
     asking = SPEC.replace(asks=True)
-    same, other = await box(office, asking), await box(office, asking.replace(read_only=True))
-    digests = {digest_of("m1", CALL, toolbox.definition(CALL)) for toolbox in (same, other)}
+    same, other = await box(env, asking), await box(env, asking.replace(read_only=True))
+    digests = {compute_call_digest("m1", CALL, toolbox.get_definition_digest(CALL)) for toolbox in (same, other)}
     assert len(digests) == 2
-    assert digest_of("m1", CALL, same.definition(CALL)) == digest_of(
-        "m1", CALL, (await box(office, asking)).definition(CALL)
+    assert compute_call_digest("m1", CALL, same.get_definition_digest(CALL)) == compute_call_digest(
+        "m1", CALL, (await box(env, asking)).get_definition_digest(CALL)
     )
 
 
@@ -324,17 +332,17 @@ async def test_a_server_that_begins_anew_with_another_tool_is_not_called_by_the_
     script.write_text(CHANGING, encoding="utf-8")
     words.write_text("Reads.|reads", encoding="utf-8")
     entry: JsonValue = {"command": sys.executable, "args": [str(script), str(words)], "ask": "writes"}
-    async with aclosing(opened(tmp_path, shop=entry)) as servers:
-        shop = Bench(servers)
-        before = await shop.spec("send")
-        assert (before.asks, (await servers.call(before, {"text": "a"})).text) == (False, "sent a")
+    async with aclosing(open_servers(tmp_path, shop=entry)) as servers:
+        shop = ToolCaller(servers)
+        before = await shop.find_tool_spec("send")
+        assert (before.asks, (await servers.call_tool(before, {"text": "a"})).text) == (False, "sent a")
         words.write_text("Sends.|writes", encoding="utf-8")
         with pytest.raises(ToolServerFailed):
-            await shop.call("end")
+            await shop.call_tool("end")
         with pytest.raises(ToolServerFailed, match="the tool send of the tool server shop is another one by now"):
-            await servers.call(before, {"text": "secret"})
-        after = await shop.spec("send")
-        assert (after.asks, (await servers.call(after, {"text": "b"})).text) == (True, "sent b")
+            await servers.call_tool(before, {"text": "secret"})
+        after = await shop.find_tool_spec("send")
+        assert (after.asks, (await servers.call_tool(after, {"text": "b"})).text) == (True, "sent b")
 
 
 async def test_a_server_that_changes_a_tool_while_it_runs_is_not_called_by_the_old_word(tmp_path: Path) -> None:
@@ -342,13 +350,13 @@ async def test_a_server_that_changes_a_tool_while_it_runs_is_not_called_by_the_o
     script.write_text(CHANGING, encoding="utf-8")
     words.write_text("Reads.|reads", encoding="utf-8")
     entry: JsonValue = {"command": sys.executable, "args": [str(script), str(words)], "ask": "writes"}
-    async with aclosing(opened(tmp_path, fresh_s=0.0, shop=entry)) as servers:
-        shop = Bench(servers)
-        before = await shop.spec("send")
-        assert (await servers.call(before, {"text": "a"})).text == "sent a"
-        await shop.call("become", words="Sends.", reads=False)
+    async with aclosing(open_servers(tmp_path, fresh_s=0.0, shop=entry)) as servers:
+        shop = ToolCaller(servers)
+        before = await shop.find_tool_spec("send")
+        assert (await servers.call_tool(before, {"text": "a"})).text == "sent a"
+        await shop.call_tool("become", words="Sends.", reads=False)
         with pytest.raises(ToolServerFailed, match="the tool send of the tool server shop is another one by now"):
-            await servers.call(before, {"text": "secret"})
-        after = await shop.spec("send")
+            await servers.call_tool(before, {"text": "secret"})
+        after = await shop.find_tool_spec("send")
         assert (before.asks, after.asks) == (False, True)
-        assert (await servers.call(after, {"text": "b"})).text == "sent b"
+        assert (await servers.call_tool(after, {"text": "b"})).text == "sent b"

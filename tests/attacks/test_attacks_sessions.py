@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from waystation.tasks.task import ForkedFrom, TaskRequest, own_session, session_hash, task_id_of
+from waystation.tasks.task import ForkOrigin, TaskRequest, make_own_session_name, make_task_id, session_hash
 
 
 def asked(request_id: str, **more: object) -> TaskRequest:
@@ -17,19 +17,19 @@ def test_two_tasks_without_a_session_are_in_two() -> None:
 
 
 def test_the_same_request_finds_the_same_task_again() -> None:
-    assert task_id_of(asked("one")) == task_id_of(asked("one"))
-    assert asked("one").session == own_session("one")
+    assert make_task_id(asked("one")) == make_task_id(asked("one"))
+    assert asked("one").session == make_own_session_name("one")
 
 
 def test_a_named_session_is_that_one_whatever_its_name() -> None:
-    for name in ("default", "harbours", own_session("another")):
+    for name in ("default", "harbours", make_own_session_name("another")):
         assert asked("one", session=name).session == name
 
 
 def test_a_request_keeps_its_session_when_it_is_stored_and_forked() -> None:
     kept = asked("one")
     assert TaskRequest.model_validate_json(kept.model_dump_json()) == kept
-    step = ForkedFrom(task_id="task-1", step="writing")
+    step = ForkOrigin(task_id="task-1", step="writing")
     forked = TaskRequest.model_validate({**kept.model_dump(), "request_id": "fork", "forked_from": step})
     assert forked.session == kept.session
 
@@ -42,5 +42,5 @@ def test_a_session_without_a_name_is_refused(name: str | None) -> None:
 
 @pytest.mark.parametrize("request_id", ["\x1b]52;c;x\x07", "a" * 200, "\u202eevil", "own-000000000000"])
 def test_its_own_session_has_a_plain_name_whatever_the_request_is_called(request_id: str) -> None:
-    assert own_session(request_id).removeprefix("own-").isalnum()
-    assert own_session(request_id).isascii()
+    assert make_own_session_name(request_id).removeprefix("own-").isalnum()
+    assert make_own_session_name(request_id).isascii()

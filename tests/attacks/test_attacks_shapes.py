@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, served
+from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, open_site_client
 from waystation.config.settings import Settings
 
 LIBRARY = ("Input should", "valid dictionary", "instance of", "valid tuple", "valid string", "model_attributes")
@@ -35,7 +35,7 @@ async def test_a_body_of_another_shape_is_told_the_right_one(
     body: JsonValue, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
-    async with served(Settings(home=tmp_path)) as asking:
+    async with open_site_client(Settings(home=tmp_path)) as asking:
         answer = await asking.post("/v1/tasks", json=body, headers=BEARER)
     assert answer.status_code == 422
     detail = answer.json()["detail"]
@@ -46,7 +46,7 @@ async def test_a_body_of_another_shape_is_told_the_right_one(
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"a":' * 100_000, b'{"question": "Q"', b"\xff"])
 async def test_a_body_that_is_no_json_is_told_so(body: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
-    async with served(Settings(home=tmp_path)) as asking:
+    async with open_site_client(Settings(home=tmp_path)) as asking:
         headers = {**BEARER, "content-type": "application/json"}
         answer = await asking.post("/v1/tasks", content=body, headers=headers)
     assert answer.status_code in {400, 422}
@@ -60,7 +60,7 @@ async def test_a_question_in_which_nobody_can_read_anything_is_refused(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
     asked = {"question": question, "documents": [{"name": "a.md", "text": "A"}]}
-    async with served(Settings(home=tmp_path)) as asking:
+    async with open_site_client(Settings(home=tmp_path)) as asking:
         answer = await asking.post("/v1/tasks", json=asked, headers=BEARER)
     assert answer.status_code in {400, 422}
     assert answer.json()["detail"].startswith("question: it ")
@@ -71,7 +71,7 @@ async def test_a_document_in_which_nobody_can_read_anything_is_refused_by_name(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
     documents = [{"name": "a.md", "text": "A"}, {"name": "b.md", "text": "\u200b"}]
-    async with served(Settings(home=tmp_path)) as asking:
+    async with open_site_client(Settings(home=tmp_path)) as asking:
         answer = await asking.post("/v1/tasks", json={"question": "Q", "documents": documents}, headers=BEARER)
     assert answer.status_code == 400
     assert answer.json()["detail"].startswith("the document b.md is blank")

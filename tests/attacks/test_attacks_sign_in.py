@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.test_attacks_pages import ACCESS, COOKIES, HERE, NO_SERVER, served
+from tests.attacks.test_attacks_pages import ACCESS, COOKIES, HERE, NO_SERVER, open_site_client
 from waystation.config.settings import Settings
-from waystation.plugins.web.access import COOKIE, MOST_BODY_BYTES, MOST_SIGN_IN_BYTES, TRIES_AT_ONCE
+from waystation.plugins.web.access import COOKIE, MAX_BODY_BYTES, MAX_SIGN_IN_BYTES, TRIES_AT_ONCE
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ WANTS_PAGE = {"Accept": "text/html,application/xhtml+xml"}
 async def test_a_browser_without_a_session_gets_a_form_for_a_key_that_leads_to_the_page_it_wanted(
     path: str, settings: Settings
 ) -> None:
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         refused = await asking.get(path, headers=WANTS_PAGE)
         styled = await asking.get("/static/style.css")
         action = unescape(re.findall(r'<form method="post" action="([^"]*)"', refused.text)[0])
@@ -41,7 +41,7 @@ async def test_a_browser_without_a_session_gets_a_form_for_a_key_that_leads_to_t
         True,
     )
     assert (right.status_code, right.headers["location"]) == (303, path)
-    assert right.headers["set-cookie"] == f"{COOKIE}={ACCESS.cookie}; HttpOnly; Path=/; SameSite=strict"
+    assert right.headers["set-cookie"] == f"{COOKIE}={ACCESS.session_cookie}; HttpOnly; Path=/; SameSite=strict"
     assert "Max-Age=0" in out.headers["set-cookie"]
     assert after.status_code == 401
 
@@ -51,7 +51,7 @@ async def test_a_browser_without_a_session_gets_a_form_for_a_key_that_leads_to_t
     ["//evil.example", "/\\evil.example", "https://evil.example", "/\t/evil.example", "", "x", "/\r\nSet-Cookie: a=b"],
 )
 async def test_signing_in_leads_to_no_other_site(to: str, settings: Settings) -> None:
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         answer = await asking.post(
             "/sign-in", params={"to": to}, headers={"Origin": HERE}, data={"key": ACCESS.token}, follow_redirects=False
         )
@@ -60,10 +60,10 @@ async def test_signing_in_leads_to_no_other_site(to: str, settings: Settings) ->
 
 async def test_no_other_page_signs_a_browser_in_and_nobody_tries_keys_without_end(settings: Settings) -> None:
     tried = {"key": ACCESS.token}
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         foreign = await asking.post("/sign-in", headers={"Origin": "http://evil.example"}, data=tried)
         nameless = await asking.post("/sign-in", data=tried)
-        long = await asking.post("/sign-in", headers={"Origin": HERE}, data={"key": "k" * MOST_SIGN_IN_BYTES})
+        long = await asking.post("/sign-in", headers={"Origin": HERE}, data={"key": "k" * MAX_SIGN_IN_BYTES})
         keys = [
             await asking.post("/sign-in", headers={"Origin": HERE}, data={"key": f"wsk_00000000_{number}"})
             for number in range(TRIES_AT_ONCE + 5)
@@ -77,8 +77,8 @@ async def test_no_other_page_signs_a_browser_in_and_nobody_tries_keys_without_en
 
 
 async def test_what_the_guard_refuses_is_a_page_for_a_browser_and_a_problem_for_programs(settings: Settings) -> None:
-    long = {"Content-Length": str(MOST_BODY_BYTES + 1), "Origin": HERE, **COOKIES}
-    async with served(settings) as asking:
+    long = {"Content-Length": str(MAX_BODY_BYTES + 1), "Origin": HERE, **COOKIES}
+    async with open_site_client(settings) as asking:
         page = await asking.post("/tasks", headers={**long, **WANTS_PAGE})
         problem = await asking.post("/v1/tasks", headers={**long, **WANTS_PAGE})
         lost = await asking.post("/tasks/task-00000000/tell", headers={"Origin": HERE, **WANTS_PAGE})

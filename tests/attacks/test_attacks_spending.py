@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, SCRIPT, keep_running_task, served
-from tests.ended_tasks import row_of
-from tests.store_contract.values import charge, summary
+from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, SCRIPT, open_site_client, store_running_task
+from tests.ended_tasks import make_task_row
+from tests.store_contract.values import make_charge, make_summary
 from waystation.config.settings import Settings
 from waystation.context.transcript import build_user_message
 from waystation.kernel.clock import utc_now
@@ -25,20 +25,22 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """A task that has spent something, in a session whose name and role are markup."""
     settings = Settings(home=Path(tmp_path_factory.mktemp("home")) / "home", offline=True)
     asyncio.run(keep_spending(settings))
-    asyncio.run(keep_running_task(settings))
+    asyncio.run(store_running_task(settings))
     return settings
 
 
 async def keep_spending(settings: Settings) -> None:
     settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
-    row = row_of(TaskRequest(question="Which?", session=SCRIPT, request_id="s1"), settings, await store.store_id())
-    await store.register(row, ())
-    await store.admit(row.ref.task_id, SCRIPT)
+    row = make_task_row(
+        TaskRequest(question="Which?", session=SCRIPT, request_id="s1"), settings, await store.get_store_id()
+    )
+    await store.register_task(row, ())
+    await store.save_task_title(row.ref.task_id, SCRIPT)
     run = RunRef(**row.ref.model_dump(), step_id="writing", role="writing")
     await store.open_run(run)
-    fence = await store.take_fence(run.run_id)
-    await store.commit_charge(fence, charge("turn-1").replace(model=SCRIPT))
+    fence = await store.acquire_fence(run.run_id)
+    await store.commit_charge(fence, make_charge("turn-1").replace(model=SCRIPT))
     await store.aclose()
 
 
@@ -46,9 +48,9 @@ async def test_what_was_spent_is_answered_and_shown_to_its_tenant_alone(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         spent, sessions, page, listed = [await asking.get(one, headers=BEARER, params=SINCE) for one in ROUTES]
-    async with served(settings, tenant="other") as asking:
+    async with open_site_client(settings, tenant="other") as asking:
         nothing, none, empty, no_session = [await asking.get(one, headers=BEARER, params=SINCE) for one in ROUTES]
     assert (spent.json()["total"]["calls"], nothing.json()["total"]["calls"]) == (2, 0)
     assert (len(sessions.json()), none.json()) == (2, [])
@@ -60,7 +62,7 @@ async def test_names_of_sessions_tasks_and_models_are_text_there(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         answers = [
             await asking.get(path, headers=BEARER, params={**SINCE, "session": SCRIPT, **more})
             for path, more in (("/spending", {}), ("/spending", {"by": "task"}), ("/sessions", {}))
@@ -75,8 +77,8 @@ async def test_a_form_that_was_left_empty_asks_for_the_usual_days_and_sessions_c
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
-    monkeypatch.setattr("waystation.plugins.web.pages.MOST_ON_A_PAGE", 1)
-    async with served(settings) as asking:
+    monkeypatch.setattr("waystation.plugins.web.pages.MAX_PAGE_SIZE", 1)
+    async with open_site_client(settings) as asking:
         empty = await asking.get("/spending?since=&until=&session=&by=agent", headers=BEARER)
         wrong = await asking.get("/spending?since=2026-11-02&until=2026-11-01", headers=BEARER)
         first = await asking.get("/sessions", headers=BEARER)
@@ -92,15 +94,15 @@ async def test_what_a_compaction_kept_and_lost_is_a_page_of_its_agent(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
     settings = Settings(home=tmp_path / "home", offline=True)
-    task = await keep_running_task(settings)
+    task = await store_running_task(settings)
     store = await SqlStore.open(settings.database_url, utc_now)
-    fence = await store.take_fence(f"{task}/research")
+    fence = await store.acquire_fence(f"{task}/research")
     asked = build_user_message("question-1", f"Read {SCRIPT} in data/harbour.csv, and data/report.csv after it.")
     await store.commit_message(fence, 1, asked)
-    kept = summary().replace(summary=build_user_message("s", "data/report.csv was read"), after=None)
+    kept = make_summary().replace(summary=build_user_message("s", "data/report.csv was read"), after=None)
     await store.commit_compaction(fence, 2, kept, [], None)
     await store.aclose()
-    async with served(settings) as asking:
+    async with open_site_client(settings) as asking:
         agent = await asking.get(f"/tasks/{task}/agents/research", headers=BEARER)
         page = await asking.get(f"/tasks/{task}/agents/research/compactions", headers=BEARER)
     assert f'href="/tasks/{task}/agents/research/compactions"' in agent.text

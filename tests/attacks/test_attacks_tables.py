@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import opened, opened_copy
-from tests.agents.office import NOON, Office, use
+from tests.agents.conftest import open_agent_environment, open_agent_environment_copy
+from tests.agents.office import NOON, AgentEnvironment, make_tool_use
 from tests.attacks.structures import OTHER, STRUCTURES, THIRD, Structure
 from tests.attacks.structures import PASSWORD as PLANTED
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
@@ -24,13 +24,13 @@ from waystation.documents.redacted import RedactedDocumentStore, RedactedTableRe
 from waystation.documents.table_engine import engine_child
 from waystation.documents.table_engine.engine import DuckDbTableEngine, EngineRequest, EngineResponse
 from waystation.documents.table_engine.grid import read_grid
-from waystation.documents.tables import Rows, Table, TableText
+from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.kernel.errors import TableQueryError
-from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import DetectionConfig
 from waystation.privacy.keys import AesGcmCipher
-from waystation.privacy.policy import Policy, RedactionResult, Span, TextDestination
+from waystation.privacy.policy import RedactionPolicy, RedactionResult, Span, TextDestination
 
 KEY = bytes(range(32))
 EMAIL, SSN, PASSWORD, PHONE = "ada.byron@example.org", "219-09-9999", "hunter2", "2125550147"
@@ -61,16 +61,16 @@ DOCUMENTS = (
 class Analyst:
     """An agent that queries tables with the real redactor, and a vault behind it."""
 
-    office: Office
+    env: AgentEnvironment
     redactor: TextRedactor
     tables: RedactedTableReader
 
     async def ask(self, sql: str | None, source: str = "staff.csv", *headless: str, **more: str) -> str:
         """The result, as its transcript has it."""
         redacted = RedactedDocumentStore(self.office.store, self.redactor)
-        desk = replace(self.office.desk, redactor=self.redactor, redacted=redacted, tables=self.tables)
-        call = use("query_table", tables={"t": source, **more}, sql=sql, without_heading=list(headless))
-        return (await desk.toolbox("research").run(call, await self.office.site())).content
+        desk = replace(self.office.agent_deps, redactor=self.redactor, redacted=redacted, tables=self.tables)
+        call = make_tool_use("query_table", tables={"t": source, **more}, sql=sql, without_heading=list(headless))
+        return (await desk.build_role_toolbox("research").run(call, await self.office.make_tool_context())).content
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +79,17 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("prepared") / "waystation.db"
 
     async def prepare() -> None:
-        async with opened(path) as office:
-            await office.open_task(DOCUMENTS)
+        async with open_agent_environment(path) as env:
+            await env.open_task(DOCUMENTS)
 
     asyncio.run(prepare())
     return path
 
 
 @pytest.fixture
-async def office(prepared: Path, tmp_path: Path) -> AsyncIterator[Office]:
-    async with opened_copy(prepared, tmp_path) as office:
-        yield office
+async def env(prepared: Path, tmp_path: Path) -> AsyncIterator[AgentEnvironment]:
+    async with open_agent_environment_copy(prepared, tmp_path) as env:
+        yield env
 
 
 class TablesHere:
@@ -101,7 +101,7 @@ class TablesHere:
         assert table is not None
         return table
 
-    async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> Rows:
+    async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> QueryResult:
         """See `TableEngine`."""
         rows = self._answered(EngineRequest(sql=sql, tables=tuple(tables), most_rows=most_rows)).rows
         assert rows is not None
@@ -114,11 +114,11 @@ class TablesHere:
         return answered
 
 
-def analyst_of(office: Office, presidio: PresidioRedactor, engine: TableEngine) -> Analyst:
-    vault = office.store.vault(AesGcmCipher(KEY, "vault"))
-    originals = VaultPlaceholderFactory(vault, partial(fingerprint, KEY), lambda: NOON)
+def analyst_of(env: AgentEnvironment, presidio: PresidioRedactor, engine: TableEngine) -> Analyst:
+    vault = env.store.build_vault(AesGcmCipher(KEY, "vault"))
+    originals = VaultPlaceholderFactory(vault, partial(compute_fingerprint, KEY), lambda: NOON)
     redactor = TextRedactor(presidio, originals)
-    return Analyst(office, redactor, RedactedTableReader(engine, ColumnRedactor(redactor, originals), office.clock))
+    return Analyst(env, redactor, RedactedTableReader(engine, ColumnRedactor(redactor, originals), env.clock))
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +128,8 @@ def presidio() -> Iterator[PresidioRedactor]:
 
 
 @pytest.fixture
-def analyst(office: Office, presidio: PresidioRedactor) -> Analyst:
-    return analyst_of(office, presidio, TablesHere())
+def analyst(env: AgentEnvironment, presidio: PresidioRedactor) -> Analyst:
+    return analyst_of(env, presidio, TablesHere())
 
 
 def forms(value: str) -> set[str]:
@@ -194,9 +194,9 @@ async def test_no_trick_of_sql_brings_back_what_a_cell_was(analyst: Analyst) -> 
 
 
 async def test_a_child_says_what_the_engine_says_here(
-    analyst: Analyst, office: Office, presidio: PresidioRedactor
+    analyst: Analyst, env: AgentEnvironment, presidio: PresidioRedactor
 ) -> None:
-    apart = analyst_of(office, presidio, DuckDbTableEngine())
+    apart = analyst_of(env, presidio, DuckDbTableEngine())
     for trick in ("SELECT hex({0}), reverse({0}) FROM t", "SELECT CAST({0} AS DATE) FROM t", "SUMMARIZE t"):
         assert await apart.ask(trick.format("email")) == await analyst.ask(trick.format("email"))
 
@@ -265,18 +265,18 @@ async def test_titles_pairs_and_tables_in_prose_show_what_cells_are(analyst: Ana
         assert not [value for value in PRIVATE for form in forms(value) if form in said.casefold()]
 
 
-async def test_a_broken_line_further_down_does_not_unveil_those_above(analyst: Analyst, office: Office) -> None:
-    office.task_id = "task-2"
-    await office.open_task([SourceDocument(name="broken.csv", text=STAFF + '4,"open,a,b,c,1,2\n')])
+async def test_a_broken_line_further_down_does_not_unveil_those_above(analyst: Analyst, env: AgentEnvironment) -> None:
+    env.task_id = "task-2"
+    await env.open_task([SourceDocument(name="broken.csv", text=STAFF + '4,"open,a,b,c,1,2\n')])
     for lines in ("2-3", "3-3"):
         said = await analyst.ask("SELECT reverse(COLUMNS(*)::VARCHAR) FROM t", f"broken.csv:{lines}", "t")
         assert "rows" in said
         assert not [value for value in PRIVATE for form in forms(value) if form in said.casefold()]
 
 
-async def test_a_column_of_names_is_one_of_names_under_strict(office: Office) -> None:
-    with closing(PresidioRedactor(KEY, DetectionConfig(policy=Policy.STRICT))) as presidio:
-        strict = analyst_of(office, presidio, TablesHere())
+async def test_a_column_of_names_is_one_of_names_under_strict(env: AgentEnvironment) -> None:
+    with closing(PresidioRedactor(KEY, DetectionConfig(policy=RedactionPolicy.STRICT))) as presidio:
+        strict = analyst_of(env, presidio, TablesHere())
         said = await strict.ask("SELECT reverse(employee), hex(employee), years FROM t", "people.csv")
         assert not [name for name in PEOPLE for form in forms(name) if form in said.casefold()]
         assert "| 4 | 12 |" in await strict.ask("SELECT count(DISTINCT employee), sum(years) FROM t", "people.csv")
@@ -325,12 +325,12 @@ async def test_what_the_whole_document_hides_no_cell_shows(
     analyst: Analyst, presidio: PresidioRedactor, structure: Structure
 ) -> None:
     twice = structure.text * 2
-    office, lines = analyst.office, len(twice.splitlines())
-    office.task_id = "task-2"
+    env, lines = analyst.office, len(twice.splitlines())
+    env.task_id = "task-2"
     named = {"once.csv": structure.text, "twice.csv": twice, "notes.md": f"# Notes\n\n{twice}\nEnd."}
-    await office.open_task([SourceDocument(name=name, text=text) for name, text in named.items()])
+    await env.open_task([SourceDocument(name=name, text=text) for name, text in named.items()])
     texts = list(named.values())
-    whole = [one.text for one in await presidio.redact(texts, TextDestination.TOOL_RESULT, office.ref.tenant)]
+    whole = [one.text for one in await presidio.redact(texts, TextDestination.TOOL_RESULT, env.ref.tenant)]
     hidden = [value for value in structure.planted if not any(value in text for text in whole)]
     assert len(hidden) == len(structure.planted)
     said = await analyst.ask("SELECT * FROM t", "once.csv") + await analyst.ask("SELECT * FROM t", "twice.csv")
@@ -353,7 +353,7 @@ class Addresses:
         """See `Redactor`."""
         return tuple(RedactionResult(text="", spans=tuple(self._spans(text))) for text in texts)
 
-    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:
+    async def make_placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:
         """See `PlaceholderFactory`."""
         return {value: f"<{type_}_000000000000>" for value in values}
 
@@ -373,7 +373,7 @@ async def test_a_long_cell_full_of_private_values_takes_as_long_as_it_is() -> No
         cell = "a@b.co " * addresses
         table = read_grid(TableText(name="t", text=f"id,note\n1,{cell}\n2,x\n"))
         began = time.process_time()
-        redacted = await columns.redacted(table, "acme")
+        redacted = await columns.redact_table(table, "acme")
         assert not [value for column in redacted.table.columns for value in column.values if "@" in value]
         return time.process_time() - began
 

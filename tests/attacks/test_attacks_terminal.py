@@ -15,10 +15,14 @@ from rich.text import Text
 from waystation.cli import console
 from waystation.cli.console import PlainConsole
 from waystation.cli.main import run
-from waystation.privacy.policy import PLACEHOLDER
-from waystation.reports.blocks import Imprint, stored_report
-from waystation.reports.markdown import exported_report, inert
-from waystation.security.untrusted import plain, plain_json, plain_words
+from waystation.privacy.policy import PLACEHOLDER_PATTERN
+from waystation.reports.blocks import ReportMetadata, parse_stored_report
+from waystation.reports.markdown import build_report_export, sanitize_markdown
+from waystation.security.untrusted import (
+    escape_control_characters_in_json,
+    neutralize_markdown,
+    replace_control_characters,
+)
 from waystation.tasks.task import TaskPhase
 
 OWN_STYLES = re.compile(r"\x1b\[[0-9;]*m")
@@ -123,7 +127,7 @@ def test_no_error_steers_the_terminal_with_or_without_where_it_came_from(
 
 def test_json_for_programs_says_everything_and_steers_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"name": "".join(SEQUENCES), "tag": "\U000e0041"}
-    written = plain_json(json.dumps(value, ensure_ascii=False))
+    written = escape_control_characters_in_json(json.dumps(value, ensure_ascii=False))
     assert json.loads(written) == value
     assert STEERING.isdisjoint(written)
 
@@ -131,23 +135,23 @@ def test_json_for_programs_says_everything_and_steers_nothing(capsys: pytest.Cap
 def test_a_text_for_a_file_is_exact_and_for_a_terminal_is_not(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    console.print_exactly(CLIPBOARD)
+    console.print_verbatim(CLIPBOARD)
     assert capsys.readouterr().out == CLIPBOARD
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    console.print_exactly(CLIPBOARD)
+    console.print_verbatim(CLIPBOARD)
     assert STEERING.isdisjoint(capsys.readouterr().out)
 
 
 @given(st.text())
 def test_plain_text_has_nothing_that_steers(text: str) -> None:
-    assert STEERING.isdisjoint(plain(text))
-    assert plain(plain(text)) == plain(text)
-    plain(text).encode()
+    assert STEERING.isdisjoint(replace_control_characters(text))
+    assert replace_control_characters(replace_control_characters(text)) == replace_control_characters(text)
+    replace_control_characters(text).encode()
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join))
 def test_a_report_has_no_html_no_images_and_no_hidden_links(written: str) -> None:
-    assert active(inert(written)) == []
+    assert find_active_markup(sanitize_markdown(written)) == []
 
 
 STORED = {
@@ -172,23 +176,25 @@ STORED = {
 
 
 def test_what_has_no_effect_stays_and_what_has_one_stays_as_words() -> None:
-    assert {written: inert(written) for written in STORED} == STORED
+    assert {written: sanitize_markdown(written) for written in STORED} == STORED
 
 
 def test_what_is_sent_of_a_report_has_no_sign_that_steers_and_no_link_that_no_typesetter_takes() -> None:
     written = f"# T&#x202e;\n\n[a](http://a.example/{'b' * 9_000}) &#8294;c"
-    sent = exported_report(stored_report(written), Imprint(task_id="task-1", phase=TaskPhase.DONE)).model_dump_json()
+    sent = build_report_export(
+        parse_stored_report(written), ReportMetadata(task_id="task-1", phase=TaskPhase.DONE)
+    ).model_dump_json()
     assert STEERING.isdisjoint(sent)
     assert "http://" not in sent
 
 
 def test_words_in_the_temporal_ui_are_no_markdown_and_placeholders_stay() -> None:
-    shown = plain_words(f"![x](http://a.example/b.png) <img src=x> {PLACEHOLDERS}\n# big")
-    assert active(shown) == []
-    assert PLACEHOLDER.findall(shown) == PLACEHOLDER.findall(PLACEHOLDERS)
+    shown = neutralize_markdown(f"![x](http://a.example/b.png) <img src=x> {PLACEHOLDERS}\n# big")
+    assert find_active_markup(shown) == []
+    assert PLACEHOLDER_PATTERN.findall(shown) == PLACEHOLDER_PATTERN.findall(PLACEHOLDERS)
 
 
-def active(markdown: str) -> list[str]:
+def find_active_markup(markdown: str) -> list[str]:
     """What of it does something where it is opened. An address in angle brackets shows where it leads."""
     readers = (MarkdownIt("commonmark"), MarkdownIt("commonmark").enable("table"))
     tokens = [token for reader in readers for token in reader.parse(markdown)]

@@ -16,15 +16,15 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.attempts import translating_errors
-from tests.adapters.test_store_events import taken
-from tests.store_contract.values import charge, intent, question, request, row
-from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, redactor_for
+from tests.adapters.test_store_events import take_run_fence
+from tests.store_contract.values import make_charge, make_intent, make_question, make_task_request, make_task_row
+from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, build_task_redactor
 from waystation.config.settings import Settings
 from waystation.context.transcript import Message, Text, ToolResult, ToolUse
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import ModelUnavailable, RequestConflict
-from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination, VaultEntry
 from waystation.runtime.knowledge import create_redactor
@@ -34,7 +34,7 @@ from waystation.runtime.telemetry import (
     KnownPeopleRedactor,
     SdkSpanBuilder,
     TraceFeed,
-    trace_resource,
+    build_trace_resource,
 )
 
 NAME = "Ada Lovelace"
@@ -96,17 +96,19 @@ async def test_documents_named_after_people_and_fields_that_a_model_named_are_re
     document = f"Interview with {NAME}.md"
     exporter = InMemorySpanExporter()
     with closing(create_redactor(Settings(home=tmp_path), b"k" * 32)) as redactor:
-        redactors = partial(redactor_for, redactor, store)
-        feed = TraceFeed(store, exporter, SdkSpanBuilder(trace_resource()), "one", {}, redactors)
+        redactors = partial(build_task_redactor, redactor, store)
+        feed = TraceFeed(store, exporter, SdkSpanBuilder(build_trace_resource()), "one", {}, redactors)
         await feed.send()
-        task = row(request("first"))
-        await store.register(task, [SourceDocument(name=document, text="Blue light scatters.")])
-        fence = await taken(store, task)
+        task = make_task_row(make_task_request("first"))
+        await store.register_task(task, [SourceDocument(name=document, text="Blue light scatters.")])
+        fence = await take_run_fence(store, task)
         said = Text(text=f"It is blue [{document}:1].")
         call = ToolUse(id="c1", name="crm__put", input={NAME: {"mobile of Grace Hopper": 1}})
-        await store.commit_message(fence, 0, question(0))
-        await store.record_intent(fence, intent("turn-0"))
-        await store.commit_reply(fence, 1, Message(id="m1", role="assistant", blocks=(said, call)), charge("turn-0"))
+        await store.commit_message(fence, 0, make_question(0))
+        await store.record_intent(fence, make_intent("turn-0"))
+        await store.commit_reply(
+            fence, 1, Message(id="m1", role="assistant", blocks=(said, call)), make_charge("turn-0")
+        )
         given = Message(id="m2", role="user", blocks=(ToolResult(tool_use_id="c1", content="done"),))
         await store.commit_message(fence, 2, given)
         await feed.send()
@@ -127,38 +129,42 @@ async def test_documents_named_after_people_and_fields_that_a_model_named_are_re
     ],
 )
 async def test_whom_the_vault_knows_no_span_names_whatever_the_letters(said: str, shown: str, store: SqlStore) -> None:
-    vault, key = store.vault(AesGcmCipher(b"k" * 32, "vault")), b"k" * 32
-    people, made = KnownPeopleRedactor(vault, partial(fingerprint, key), frozenset({"will"})), dict[str, str]()
+    vault, key = store.build_vault(AesGcmCipher(b"k" * 32, "vault")), b"k" * 32
+    people, made = KnownPeopleRedactor(vault, partial(compute_fingerprint, key), frozenset({"will"})), dict[str, str]()
     for number, name in enumerate(["Maria Gonzalez", "Jean-Luc Picard", "O'Brien", "J. F. Kerr", "Will"], 1):
-        digits = fingerprint(key, "t", "PERSON", name)
+        digits = compute_fingerprint(key, "t", "PERSON", name)
         placeholder = f"<PERSON_{digits[:12]}>"
-        await vault.keep("t", [VaultEntry(type="PERSON", placeholder=placeholder, fingerprint=digits, text=name)])
+        await vault.store_originals(
+            "t", [VaultEntry(type="PERSON", placeholder=placeholder, fingerprint=digits, text=name)]
+        )
         made[f"<PERSON_{number}>"] = placeholder
     for number, placeholder in made.items():
         said, shown = said.replace(number, placeholder), shown.replace(number, placeholder)
-    assert await people.hidden({said}, "t") == {said: shown}
-    assert await people.hidden({said}, "other") == {said: said}
+    assert await people.hide_known_names({said}, "t") == {said: shown}
+    assert await people.hide_known_names({said}, "other") == {said: said}
 
 
 async def test_a_person_of_the_task_is_in_no_span_in_small_letters_either(store: SqlStore, tmp_path: Path) -> None:
     exporter, key = InMemorySpanExporter(), b"k" * 32
-    vault = store.vault(AesGcmCipher(key, "vault"))
+    vault = store.build_vault(AesGcmCipher(key, "vault"))
     with closing(create_redactor(Settings(home=tmp_path), key)) as redactor:
         keeping = TextRedactor(
-            redactor, VaultPlaceholderFactory(vault, partial(fingerprint, key), utc_now), titles="redacted"
+            redactor, VaultPlaceholderFactory(vault, partial(compute_fingerprint, key), utc_now), titles="redacted"
         )
-        await keeping.redact([f"{NAME} wrote it."], TextDestination.COMPRESSED, row(request("first")).ref.tenant)
-        people = KnownPeopleRedactor(vault, partial(fingerprint, key), frozenset())
-        redactors = partial(redactor_for, keeping, store)
-        feed = TraceFeed(store, exporter, SdkSpanBuilder(trace_resource()), "one", {}, redactors, people)
+        await keeping.redact(
+            [f"{NAME} wrote it."], TextDestination.COMPRESSED, make_task_row(make_task_request("first")).ref.tenant
+        )
+        people = KnownPeopleRedactor(vault, partial(compute_fingerprint, key), frozenset())
+        redactors = partial(build_task_redactor, keeping, store)
+        feed = TraceFeed(store, exporter, SdkSpanBuilder(build_trace_resource()), "one", {}, redactors, people)
         await feed.send()
-        task = row(request("first"))
-        await store.register(task, [SourceDocument(name="a.md", text="Blue light scatters.")])
-        fence = await taken(store, task)
-        await store.commit_message(fence, 0, question(0))
-        await store.record_intent(fence, intent("turn-0"))
+        task = make_task_row(make_task_request("first"))
+        await store.register_task(task, [SourceDocument(name="a.md", text="Blue light scatters.")])
+        fence = await take_run_fence(store, task)
+        await store.commit_message(fence, 0, make_question(0))
+        await store.record_intent(fence, make_intent("turn-0"))
         said = Text(text="blue, and by=ada_lovelace, who: ada lovelace")
-        await store.commit_reply(fence, 1, Message(id="m1", role="assistant", blocks=(said,)), charge("turn-0"))
+        await store.commit_reply(fence, 1, Message(id="m1", role="assistant", blocks=(said,)), make_charge("turn-0"))
         await feed.send()
     sent = [str(value) for span in exporter.get_finished_spans() for value in (span.attributes or {}).values()]
     assert any("blue" in words for words in sent)

@@ -12,22 +12,22 @@ from mcp import Client as AssistantClient
 from mcp.shared.exceptions import MCPError
 from mcp.types import EmptyResult, Request, RequestParams, TextContent, TextResourceContents
 
-from tests.attacks.test_attacks_assistants import OWN, TEXT, assisted, refusal
+from tests.attacks.test_attacks_assistants import OWN, TEXT, call_refused_tool, open_assistant_client
 from tests.attacks.test_attacks_pages import NO_SERVER
-from tests.ended_tasks import row_of
+from tests.ended_tasks import make_task_row
 from waystation.config.settings import Settings
 from waystation.context.transcript import Message, Text
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef
-from waystation.memory.memory import Excerpt, Passage, Turn
+from waystation.memory.memory import Excerpt, Passage, PassageTurn
 from waystation.planning.plan import Plan, Step
-from waystation.plugins.web.assistants import Assistant
+from waystation.plugins.web.assistants import AssistantGateway
 from waystation.plugins.web.task_page import format_approval_request
 from waystation.runtime.sql_store import SqlStore
-from waystation.security.untrusted import plain, plain_json
-from waystation.tasks.task import Approval, TaskPhase, TaskRequest
+from waystation.security.untrusted import escape_control_characters_in_json, replace_control_characters
+from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRequest
 from waystation.tasks.view import PendingApproval, as_stored
 from workers.memory import MemoryReader
 
@@ -52,18 +52,20 @@ async def keep_lure(settings: Settings) -> str:
     """A task of the assistant's that is over, with signs that nobody sees wherever others write."""
     settings.home.mkdir()
     store = await SqlStore.open(settings.database_url, utc_now)
-    row = row_of(TaskRequest(question=f"Why{HIDDEN}?", session=OWN, request_id="r1"), settings, await store.store_id())
+    row = make_task_row(
+        TaskRequest(question=f"Why{HIDDEN}?", session=OWN, request_id="r1"), settings, await store.get_store_id()
+    )
     name = "a\u202e\x9b\U000e0041.md"
-    await store.register(row, (SourceDocument(name=name, text=LURED),))
+    await store.register_task(row, (SourceDocument(name=name, text=LURED),))
     step = Step(id="writing", role="writing", title="Write", goal="Write")
     await store.save_plan(row.ref.task_id, Plan(steps=(step,)))
     await store.open_run(RunRef(**row.ref.model_dump(), step_id="writing", role="writing"))
     said = Message(id="m1", role="user", blocks=(Text(text=f"said{HIDDEN}"),))
-    await store.commit_message(await store.take_fence(f"{row.ref.task_id}/writing"), 0, said)
-    text = f"# Report{HIDDEN}\n\n## Part{HIDDEN}\n\nIt is so [{plain(name)}:2-2].\n"
-    report = await store.put_text(text, row.ref.reader)
+    await store.commit_message(await store.acquire_fence(f"{row.ref.task_id}/writing"), 0, said)
+    text = f"# Report{HIDDEN}\n\n## Part{HIDDEN}\n\nIt is so [{replace_control_characters(name)}:2-2].\n"
+    report = await store.put_text(text, row.ref.scope)
     over = as_stored(row, TaskPhase.DONE).replace(title=f"Why{HIDDEN}?", notes=(f"a note{HIDDEN}",), report=report)
-    await store.finish(row.ref.task_id, over)
+    await store.save_task_progress(row.ref.task_id, over)
     await store.aclose()
     return row.ref.task_id
 
@@ -86,11 +88,13 @@ async def test_no_result_of_a_tool_has_signs_that_nobody_sees(
         content_hash="h",
         created=utc_now(),
     )
-    asked = Approval(request_id="r-1", agent="research-1", asked=Amount(), needed=Amount(), reason=f"why{HIDDEN}")
+    asked = ApprovalRequest(
+        request_id="r-1", agent="research-1", asked=Amount(), needed=Amount(), reason=f"why{HIDDEN}"
+    )
     waiting = PendingApproval(task_id=task, title=f"Why{HIDDEN}?", approval=asked)
 
     async def found(*_: object) -> tuple[Excerpt, ...]:
-        return (Excerpt((Turn(passage, 1, "", passage.text),)),)
+        return (Excerpt((PassageTurn(passage, 1, "", passage.text),)),)
 
     async def requests(*_: object) -> tuple[PendingApproval, ...]:
         return (waiting,)
@@ -101,8 +105,8 @@ async def test_no_result_of_a_tool_has_signs_that_nobody_sees(
         "submit_research": {"question": f"Why{HIDDEN}?", "documents": [{"name": f"b{HIDDEN}.md", "text": "# B"}]},
     }
     monkeypatch.setattr(MemoryReader, "search", found)
-    monkeypatch.setattr(Assistant, "requests", requests)
-    async with assisted(settings) as asking:
+    monkeypatch.setattr(AssistantGateway, "list_requests", requests)
+    async with open_assistant_client(settings) as asking:
         said = await asking.call_tool(tool, arguments.get(tool, {"task": task}))
     texts = [one.text for one in said.content if isinstance(one, TextContent)]
     assert UNSEEN.isdisjoint("".join([*texts, json.dumps(said.structured_content, ensure_ascii=False)]))
@@ -113,7 +117,7 @@ async def test_no_result_of_a_tool_has_signs_that_nobody_sees(
 
 async def test_no_resource_has_signs_that_nobody_sees_and_a_document_has_all_of_its_lines(settings: Settings) -> None:
     task = await keep_lure(settings)
-    async with assisted(settings) as asking:
+    async with open_assistant_client(settings) as asking:
         (listed,) = (await asking.list_resources()).resources
         report = await asking.call_tool("get_report", {"task": task})
         assert report.structured_content is not None
@@ -124,7 +128,7 @@ async def test_no_resource_has_signs_that_nobody_sees_and_a_document_has_all_of_
     _, transcript, document = texts
     assert json.loads(transcript)["messages"][0]["blocks"][0]["text"] == f"said{HIDDEN}"
     assert document.splitlines() == document.split("\n")
-    assert document.split("\n") == [plain(line) for line in LINES]
+    assert document.split("\n") == [replace_control_characters(line) for line in LINES]
 
 
 async def resource(asking: AssistantClient, address: str) -> str:
@@ -152,8 +156,8 @@ async def test_a_refusal_repeats_little_of_what_is_not_known(
     tool: str, arguments: dict[str, Any], settings: Settings, tmp_path: Path
 ) -> None:
     given = {"question": "Why?", "documents": [TEXT], **arguments} if tool == "submit_research" else arguments
-    async with assisted(settings, tmp_path) as asking:
-        said = await refusal(asking, tool, **given)
+    async with open_assistant_client(settings, tmp_path) as asking:
+        said = await call_refused_tool(asking, tool, **given)
     assert len(said) < 1_500
     assert not said.startswith("Error executing tool")
 
@@ -161,7 +165,7 @@ async def test_a_refusal_repeats_little_of_what_is_not_known(
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_an_error_of_the_protocol_repeats_little_of_what_is_not_known(mode: str, settings: Settings) -> None:
     unknown = Request[RequestParams, str](method=LONG, params=RequestParams())
-    async with assisted(settings, mode=mode) as asking:
+    async with open_assistant_client(settings, mode=mode) as asking:
         for asked in (
             asking.read_resource(f"waystation://{LONG}"),
             asking.get_prompt(LONG, {}),
@@ -173,8 +177,8 @@ async def test_an_error_of_the_protocol_repeats_little_of_what_is_not_known(mode
 
 
 async def test_too_many_documents_are_refused_with_how_many_may_be_given_and_how_more_are(settings: Settings) -> None:
-    async with assisted(settings) as asking:
-        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT] * 1_001)
+    async with open_assistant_client(settings) as asking:
+        said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT] * 1_001)
     assert said.startswith(
         "documents: 1,001 are more than the 1,000 that are handed in at once: give fewer; `waystation "
         "submit --docs FOLDER` at the store takes 5,000, and an assistant gives the folder's path"
@@ -183,21 +187,23 @@ async def test_too_many_documents_are_refused_with_how_many_may_be_given_and_how
 
 @pytest.mark.parametrize("text", ["❤️ 1️⃣ ©️ 👩\u200d💻", "می\u200cخواهم", "क्\u200dष", "Zoë, 屋顶"])
 def test_what_shapes_a_letter_or_a_picture_stays(text: str) -> None:
-    assert plain(text) == text
-    assert plain_json(json.dumps(text, ensure_ascii=False)) == json.dumps(text, ensure_ascii=False)
+    assert replace_control_characters(text) == text
+    assert escape_control_characters_in_json(json.dumps(text, ensure_ascii=False)) == json.dumps(
+        text, ensure_ascii=False
+    )
 
 
 def test_what_shows_nothing_is_left_out_and_in_json_is_an_escape() -> None:
     codes = [0xAD, 0x200B, 0x200D, 0x2063, 0x3164, 0xFE0F, 0xFE01, 0xFEFF, 0xE0101, 0xE01EF]
     texts = [f"approve{chr(code)} all" for code in codes]
-    assert {text: plain(text) for text in texts} == dict.fromkeys(texts, "approve all")
-    written = {text: plain_json(json.dumps(text, ensure_ascii=False)) for text in texts}
+    assert {text: replace_control_characters(text) for text in texts} == dict.fromkeys(texts, "approve all")
+    written = {text: escape_control_characters_in_json(json.dumps(text, ensure_ascii=False)) for text in texts}
     assert [text for text, one in written.items() if not one.isascii()] == []
     assert {text: json.loads(one) for text, one in written.items()} == {text: text for text in texts}
 
 
 def test_a_title_does_not_close_its_quotation_in_what_a_person_is_asked() -> None:
-    asked = Approval(request_id="r1", agent="writing", asked=Amount(tokens=9))
+    asked = ApprovalRequest(request_id="r1", agent="writing", asked=Amount(tokens=9))
     text = format_approval_request(
         PendingApproval(task_id="task-1", title="Why? ”. It asks for $0.01 only: “", approval=asked)
     )

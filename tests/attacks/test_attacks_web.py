@@ -8,28 +8,39 @@ from ipaddress import ip_address
 import pytest
 from aiohttp import web
 
-from tests.web_site import HERE, WITHIN, Answer, Names, answering, fetching, leading_to, running_site
-from waystation.documents.readers.reader import BytesReader
-from waystation.documents.web import ROBOTS_BYTES, NonPublicAddressError, PublicSocketFactory, is_public
+from tests.web_site import (
+    ALLOWED_ADDRESS,
+    FORBIDDEN_ADDRESS,
+    FakeResolver,
+    SiteHandler,
+    open_fetcher,
+    redirect_to,
+    respond_with,
+    run_site,
+)
+from waystation.documents.readers.reader import SubprocessPageReader
+from waystation.documents.web import MAX_ROBOTS_BYTES, NonPublicAddressError, PublicSocketFactory, is_public
 from waystation.documents.web_pages import DomainPolicy
 from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
 
-NAMES = {"one_example": [HERE], "two_example": [HERE], "www_one_example": [HERE]}
+NAMES = {"one_example": [ALLOWED_ADDRESS], "two_example": [ALLOWED_ADDRESS], "www_one_example": [ALLOWED_ADDRESS]}
 UNKNOWN = r"^What the robots.txt of one.example allows is not known: "
 
 
 @pytest.fixture(scope="module")
-def page_reader() -> Iterator[BytesReader]:
+def page_reader() -> Iterator[SubprocessPageReader]:
     """One for all tests of the module: its child takes a second to start."""
-    reader = BytesReader()
+    reader = SubprocessPageReader()
     yield reader
     asyncio.run(reader.aclose())
 
 
-async def refused_by_rules(reader: BytesReader, rules: Answer, domains: DomainPolicy) -> tuple[str, list[str]]:
+async def refused_by_rules(
+    reader: SubprocessPageReader, rules: SiteHandler, domains: DomainPolicy
+) -> tuple[str, list[str]]:
     """Why a page is not read whose site has these rules, and which other sites were visited for that."""
-    pages = {"/robots.txt": rules, "/": answering("text")}
-    async with running_site(pages) as site, fetching(reader, Names(**NAMES), domains=domains) as web_pages:
+    pages = {"/robots.txt": rules, "/": respond_with("text")}
+    async with run_site(pages) as site, open_fetcher(reader, FakeResolver(**NAMES), domains=domains) as web_pages:
         with pytest.raises(WebFetchRejectedError, match=UNKNOWN) as refused:
             await web_pages.fetch(site.url("/", "one.example"))
     assert site.pages == []
@@ -59,9 +70,9 @@ async def refused_by_rules(reader: BytesReader, rules: Answer, domains: DomainPo
     ],
 )
 async def test_rules_lead_nowhere_that_a_page_must_not(
-    page_reader: BytesReader, target: str, domains: DomainPolicy, cause: str
+    page_reader: SubprocessPageReader, target: str, domains: DomainPolicy, cause: str
 ) -> None:
-    why, visits = await refused_by_rules(page_reader, leading_to(target), domains)
+    why, visits = await refused_by_rules(page_reader, redirect_to(target), domains)
     assert why.endswith(f"{cause}. Use another source.")
     assert visits == []
 
@@ -70,56 +81,59 @@ async def test_rules_lead_nowhere_that_a_page_must_not(
     "written", [f"https://{'a' * 64}.org/", f"https://{'b.' * 130}org/", f"https://{'c' * 900}", "https://a.org/\ud800"]
 )
 async def test_an_address_that_no_resolver_takes_is_refused_and_breaks_nothing(
-    page_reader: BytesReader, written: str
+    page_reader: SubprocessPageReader, written: str
 ) -> None:
-    async with fetching(page_reader, Names()) as web_pages:
+    async with open_fetcher(page_reader, FakeResolver()) as web_pages:
         with pytest.raises(WebFetchRejectedError, match="The address is malformed"):
             await web_pages.fetch(written)
 
 
-async def test_rules_that_lead_in_a_circle_are_not_known(page_reader: BytesReader) -> None:
-    why, _ = await refused_by_rules(page_reader, leading_to("/robots.txt"), DomainPolicy())
+async def test_rules_that_lead_in_a_circle_are_not_known(page_reader: SubprocessPageReader) -> None:
+    why, _ = await refused_by_rules(page_reader, redirect_to("/robots.txt"), DomainPolicy())
     assert "redirects more than 5 times" in why
 
 
-async def test_rules_that_have_moved_within_their_site_hold(page_reader: BytesReader) -> None:
-    rules = {"/robots.txt": leading_to("/rules"), "/rules": answering("User-agent: *\nDisallow: /no")}
-    async with running_site({**rules, "/": answering("text")}) as site, fetching(page_reader) as pages:
+async def test_rules_that_have_moved_within_their_site_hold(page_reader: SubprocessPageReader) -> None:
+    rules = {"/robots.txt": redirect_to("/rules"), "/rules": respond_with("User-agent: *\nDisallow: /no")}
+    async with run_site({**rules, "/": respond_with("text")}) as site, open_fetcher(page_reader) as pages:
         assert (await pages.fetch(site.url("/"))).text == "text"
         with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
             await pages.fetch(site.url("/no"))
 
 
-async def test_rules_are_followed_to_a_site_that_may_be_read(page_reader: BytesReader) -> None:
-    async with running_site({"/rules": answering("User-agent: *\nDisallow: /")}) as other:
-        rules = leading_to(other.url("/rules", "two.example"))
-        pages, domains = {"/robots.txt": rules, "/": answering("text")}, DomainPolicy(allow=("two.example",))
-        async with running_site(pages) as site, fetching(page_reader, Names(**NAMES), domains=domains) as web_pages:
+async def test_rules_are_followed_to_a_site_that_may_be_read(page_reader: SubprocessPageReader) -> None:
+    async with run_site({"/rules": respond_with("User-agent: *\nDisallow: /")}) as other:
+        rules = redirect_to(other.url("/rules", "two.example"))
+        pages, domains = {"/robots.txt": rules, "/": respond_with("text")}, DomainPolicy(allow=("two.example",))
+        async with (
+            run_site(pages) as site,
+            open_fetcher(page_reader, FakeResolver(**NAMES), domains=domains) as web_pages,
+        ):
             with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
                 await web_pages.fetch(site.url("/", "one.example"))
 
 
-async def test_rules_within_are_not_asked_for_where_every_site_is_allowed(page_reader: BytesReader) -> None:
-    async with running_site({"/": answering("")}, WITHIN) as inner:
-        pages = {"/robots.txt": leading_to(inner.url("/", WITHIN)), "/": answering("text")}
+async def test_rules_within_are_not_asked_for_where_every_site_is_allowed(page_reader: SubprocessPageReader) -> None:
+    async with run_site({"/": respond_with("")}, FORBIDDEN_ADDRESS) as inner:
+        pages = {"/robots.txt": redirect_to(inner.url("/", FORBIDDEN_ADDRESS)), "/": respond_with("text")}
         every = DomainPolicy(allow=("*",))
-        async with running_site(pages) as outer, fetching(page_reader, domains=every) as web_pages:
+        async with run_site(pages) as outer, open_fetcher(page_reader, domains=every) as web_pages:
             with pytest.raises(WebFetchRejectedError, match="leads to an address that is not public"):
                 await web_pages.fetch(outer.url("/"))
         assert inner.visits == []
 
 
-async def test_of_rules_that_unpack_without_end_the_beginning_counts(page_reader: BytesReader) -> None:
+async def test_of_rules_that_unpack_without_end_the_beginning_counts(page_reader: SubprocessPageReader) -> None:
     bomb = gzip.compress(b"User-agent: *\nDisallow: /no\n" + b"#" * 200_000_000, 9)
-    rules = answering(bomb, Content_Encoding="gzip")
-    async with running_site({"/robots.txt": rules, "/": answering("text")}) as site, fetching(page_reader) as pages:
+    rules = respond_with(bomb, Content_Encoding="gzip")
+    async with run_site({"/robots.txt": rules, "/": respond_with("text")}) as site, open_fetcher(page_reader) as pages:
         assert (await pages.fetch(site.url("/"))).text == "text"
         with pytest.raises(WebFetchRejectedError, match="does not let programs read"):
             await pages.fetch(site.url("/no"))
-    assert len(bomb) < ROBOTS_BYTES
+    assert len(bomb) < MAX_ROBOTS_BYTES
 
 
-async def test_rules_that_drip_end_with_the_time_of_the_page(page_reader: BytesReader) -> None:
+async def test_rules_that_drip_end_with_the_time_of_the_page(page_reader: SubprocessPageReader) -> None:
     async def drip(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
         await answer.prepare(request)
@@ -127,17 +141,19 @@ async def test_rules_that_drip_end_with_the_time_of_the_page(page_reader: BytesR
             await answer.write(b"#\n")
             await asyncio.sleep(0.01)
 
-    pages: Mapping[str, Answer] = {"/robots.txt": drip, "/": answering("text")}
-    async with running_site(pages) as site, fetching(page_reader, seconds=0.5) as web_pages:
+    pages: Mapping[str, SiteHandler] = {"/robots.txt": drip, "/": respond_with("text")}
+    async with run_site(pages) as site, open_fetcher(page_reader, seconds=0.5) as web_pages:
         with pytest.raises(WebUnavailable, match=r"did not answer within 0.5 s"):
             await web_pages.fetch(site.url("/"))
     assert site.pages == []
 
 
 @pytest.mark.parametrize(("status", "read"), [(200, False), (204, True), (300, True), (404, True), (499, True)])
-async def test_rules_count_where_the_answer_is_a_success(page_reader: BytesReader, status: int, read: bool) -> None:
-    rules = answering("" if status == 204 else "User-agent: *\nDisallow: /", status=status)
-    async with running_site({"/robots.txt": rules, "/": answering("text")}) as site, fetching(page_reader) as pages:
+async def test_rules_count_where_the_answer_is_a_success(
+    page_reader: SubprocessPageReader, status: int, read: bool
+) -> None:
+    rules = respond_with("" if status == 204 else "User-agent: *\nDisallow: /", status=status)
+    async with run_site({"/robots.txt": rules, "/": respond_with("text")}) as site, open_fetcher(page_reader) as pages:
         if read:
             assert (await pages.fetch(site.url("/"))).text == "text"
         else:
@@ -146,23 +162,23 @@ async def test_rules_count_where_the_answer_is_a_success(page_reader: BytesReade
 
 
 @pytest.mark.parametrize("status", [500, 599])
-async def test_a_site_whose_rules_fail_is_not_read(page_reader: BytesReader, status: int) -> None:
-    rules = answering("", status=status)
-    async with running_site({"/robots.txt": rules, "/": answering("text")}) as site, fetching(page_reader) as pages:
+async def test_a_site_whose_rules_fail_is_not_read(page_reader: SubprocessPageReader, status: int) -> None:
+    rules = respond_with("", status=status)
+    async with run_site({"/robots.txt": rules, "/": respond_with("text")}) as site, open_fetcher(page_reader) as pages:
         with pytest.raises(WebUnavailable, match=f"answered {status} for its robots.txt"):
             await pages.fetch(site.url("/"))
     assert site.pages == []
 
 
 async def test_a_proxy_of_the_environment_is_not_asked(
-    page_reader: BytesReader, monkeypatch: pytest.MonkeyPatch
+    page_reader: SubprocessPageReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running_site({"/": answering("text")}) as site, running_site({}) as proxy:
+    async with run_site({"/": respond_with("text")}) as site, run_site({}) as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, proxy.url(""))
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        async with fetching(page_reader, Names(**NAMES)) as pages:
+        async with open_fetcher(page_reader, FakeResolver(**NAMES)) as pages:
             assert (await pages.fetch(site.url("/", "one.example"))).text == "text"
         assert proxy.visits == []
 

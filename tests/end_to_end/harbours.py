@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-ASKED = "Which harbour was closed by silt, and how deep is it at low water?"
+QUESTION = "Which harbour was closed by silt, and how deep is it at low water?"
 
 
-def write_harbours(folder: Path) -> Path:
+def write_harbour_documents(folder: Path) -> Path:
     """A folder with two short documents."""
     folder.mkdir()
     (folder / "nordvik.md").write_text("# Nordvik\n\nThe harbour of Nordvik was closed by silt in 1871.\n")

@@ -19,11 +19,11 @@ import httpx2
 from anthropic.types import Message as WireMessage
 from pydantic import JsonValue
 
-from tests.strict_server import BODY, Body, refusal
-from tests.vendor_servers import chat_chunks, chat_stream
+from tests.strict_server import BODY, Body, find_refusal
+from tests.vendor_servers import make_chat_chunks, make_chat_stream_response
 from waystation.models.anthropic import wire
 from waystation.models.anthropic.messages_server import (
-    Gap,
+    EndpointGap,
     TurnCounter,
     build_error_response,
     build_gap_error_response,
@@ -37,7 +37,7 @@ _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')
 
 
 @dataclass(frozen=True)
-class Answered:
+class AnsweredTurn:
     """One reply that went out."""
 
     step: str
@@ -50,7 +50,7 @@ class MessagesServer:
     """Answers as the offline model does, a little slower."""
 
     delay: float
-    answered: list[Answered] = field(default_factory=list[Answered])
+    answered: list[AnsweredTurn] = field(default_factory=list[AnsweredTurn])
     transport: OfflineTransport = field(default_factory=OfflineTransport)
     url: str = ""
     turn_numbers: TurnCounter = field(default_factory=TurnCounter)
@@ -61,9 +61,9 @@ class MessagesServer:
         if "max_tokens" in asked:
             asked["max_tokens"] = min(asked["max_tokens"], MAX_OUTPUT)
         request = httpx2.Request("POST", f"http://offline.invalid{path}", headers=headers, content=json.dumps(asked))
-        return asyncio.run(_whole(self.transport_of(body), request))
+        return asyncio.run(_whole(self.select_transport(body), request))
 
-    def transport_of(self, body: bytes) -> OfflineTransport:
+    def select_transport(self, body: bytes) -> OfflineTransport:
         """The model that answers this: the same for all, so that they share its prompt cache."""
         return self.transport
 
@@ -75,18 +75,18 @@ class MessagesServer:
         """Let a reply go out."""
         write(reply)
 
-    def turn_of(self, body: bytes) -> tuple[str, int] | None:
+    def find_turn(self, body: bytes) -> tuple[str, int] | None:
         """Which agent asks, by its step, and for which turn; None where no agent does."""
         asked, step = BODY.validate_json(body), _STEP.search(body.decode())
-        return (step[1], self.turn_numbers.of(step[1], asked)) if step and has_status(asked) else None
+        return (step[1], self.turn_numbers.get_turn(step[1], asked)) if step and has_status(asked) else None
 
-    def count(self, body: bytes, began: float) -> None:
+    def record_answered(self, body: bytes, began: float) -> None:
         """Keep that a turn of an agent was answered; plans and summaries carry no turn.
 
         `began`: when the request had come in, in seconds since the epoch.
         """
-        if asking := self.turn_of(body):
-            self.answered.append(Answered(*asking, time.time()))
+        if asking := self.find_turn(body):
+            self.answered.append(AnsweredTurn(*asking, time.time()))
 
 
 async def _whole(transport: OfflineTransport, request: httpx2.Request) -> httpx2.Response:
@@ -100,10 +100,10 @@ async def _read(response: httpx2.Response) -> None:
 
 
 @dataclass
-class WithoutCache(MessagesServer):
+class UncachedMessagesServer(MessagesServer):
     """Remembers nothing, so that a request costs the same whoever asked before: also where its first reply was lost."""
 
-    def transport_of(self, body: bytes) -> OfflineTransport:
+    def select_transport(self, body: bytes) -> OfflineTransport:
         """A new one."""
         return OfflineTransport()
 
@@ -112,7 +112,7 @@ class WithoutCache(MessagesServer):
 class ServerWithGaps(MessagesServer):
     """Refuses what the API refuses, and speaks the protocol as other endpoints than the provider's do."""
 
-    gaps: frozenset[Gap] = frozenset()
+    gaps: frozenset[EndpointGap] = frozenset()
     counts: int = 0
     """Requests for a count that reached it."""
 
@@ -126,18 +126,18 @@ class ServerWithGaps(MessagesServer):
                 if missing
                 else super().reply(path, headers, body)
             )
-        said = self.said(BODY.validate_json(body), headers)
+        said = self.build_answer(BODY.validate_json(body), headers)
         disguise = said if isinstance(said, httpx2.Response) else build_response_with_gaps(said, self.gaps)
         asyncio.run(_read(disguise))
         return disguise
 
-    def said(self, asked: Body, headers: dict[str, str]) -> Body | httpx2.Response:
+    def build_answer(self, asked: Body, headers: dict[str, str]) -> Body | httpx2.Response:
         """The whole message, or what is answered in its place."""
         if (answer := build_gap_error_response(asked, self.gaps)) is not None:
             return answer
-        if words := refusal(asked, headers.get("anthropic-beta", "")):
+        if words := find_refusal(asked, headers.get("anthropic-beta", "")):
             return build_error_response(HTTPStatus.BAD_REQUEST, "invalid_request_error", words)
-        calls = _depths(asked, most=1 if "no parallel calls" in self.gaps else 2)
+        calls = _harbour_depth_calls(asked, most=1 if "no parallel calls" in self.gaps else 2)
         # The offline model cannot be made to call a tool that it has no work for.
         unforced = {name: value for name, value in asked.items() if name != "tool_choice"} if calls else asked
         whole = super().reply("/v1/messages", {}, json.dumps({**unforced, "stream": False}).encode())
@@ -155,16 +155,16 @@ class ChatWithGaps(ServerWithGaps):
         """The offline model's answer in pieces, or a refusal in the protocol's shape."""
         if not path.endswith("/v1/chat/completions"):
             return _chat_refusal(build_error_response(HTTPStatus.NOT_FOUND, "not_found_error"))
-        said = self.said(messages_of(BODY.validate_json(body)), {})
+        said = self.build_answer(to_messages_request(BODY.validate_json(body)), {})
         if isinstance(said, httpx2.Response):
             return said if "a page" in self.gaps else _chat_refusal(said)
         reply = wire.parse_model_response(WireMessage.model_validate(said))
         if "another model" in self.gaps:
             reply = reply.replace(model="another-model")
-        chunks = [*chat_chunks(reply, reports_usage="no usage" not in self.gaps)]
+        chunks = [*make_chat_chunks(reply, reports_usage="no usage" not in self.gaps)]
         if "no stop reason" in self.gaps:
             chunks = [chunk for chunk in chunks if '"finish_reason": "' not in json.dumps(chunk)]
-        streamed = chat_stream(chunks)
+        streamed = make_chat_stream_response(chunks)
         asyncio.run(_read(streamed))
         return streamed
 
@@ -174,7 +174,7 @@ def _chat_refusal(refusal: httpx2.Response) -> httpx2.Response:
     return httpx2.Response(refusal.status_code, json={"error": told})
 
 
-def messages_of(asked: Body) -> Body:
+def to_messages_request(asked: Body) -> Body:
     """A request for a chat completion as a server that has a model of the Messages protocol would hand it on."""
     system: list[str] = []
     messages: list[JsonValue] = []
@@ -213,7 +213,7 @@ def _tool(function: Body) -> JsonValue:
     return {**named, "input_schema": function["parameters"]}
 
 
-def _depths(asked: Body, most: int) -> list[JsonValue]:
+def _harbour_depth_calls(asked: Body, most: int) -> list[JsonValue]:
     """The calls of a model that is asked for the depths of harbours, and has the tool for it."""
     tools, messages = json.dumps(asked.get("tools", [])), cast("list[JsonValue]", asked["messages"])
     named = [name for name in ("Nordvik", "Osthamn") if name in json.dumps(messages)] or ["Nordvik"]
@@ -226,7 +226,7 @@ def _depths(asked: Body, most: int) -> list[JsonValue]:
 
 
 @dataclass
-class HeldServer(MessagesServer):
+class HoldableMessagesServer(MessagesServer):
     """Answers only while it is let: nothing that an agent is at ends behind a test's back."""
 
     holds_after: int = 0
@@ -242,9 +242,9 @@ class HeldServer(MessagesServer):
         self.goes_on.wait()
         super().pause()
 
-    def count(self, body: bytes, began: float) -> None:
+    def record_answered(self, body: bytes, began: float) -> None:
         """Keep that a turn was answered, and hold after the last one that is free."""
-        super().count(body, began)
+        super().record_answered(body, began)
         if 0 < self.holds_after <= len(self.answered):
             self.goes_on.clear()
             self.holds_after = 0
@@ -263,14 +263,14 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def running_messages_server(delay: float) -> Generator[MessagesServer]:
+def run_messages_server(delay: float) -> Generator[MessagesServer]:
     """Serve on a free port of loopback until the block ends."""
-    with serving(MessagesServer(delay)) as served:
+    with run_server(MessagesServer(delay)) as served:
         yield served
 
 
 @contextmanager
-def serving(served: Served) -> Generator[Served]:
+def run_server(served: Served) -> Generator[Served]:
     """The same for a server that pauses, sends or counts in another way."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -286,7 +286,7 @@ def serving(served: Served) -> Generator[Served]:
             beta = self.headers.get("anthropic-beta", "")
             response = served.reply(self.path, {"content-type": "application/json", "anthropic-beta": beta}, body)
             if is_call and response.status_code == HTTPStatus.OK:
-                served.count(body, began)
+                served.record_answered(body, began)
             self.send_response(response.status_code)
             self.send_header("content-type", response.headers["content-type"])
             self.send_header("content-length", str(len(response.content)))

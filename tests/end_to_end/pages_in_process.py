@@ -17,64 +17,64 @@ from waystation.kernel.amount import Amount, parse_bounded_limit
 from waystation.kernel.errors import Unreachable
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
-from waystation.tasks.approvals import By
-from waystation.tasks.signals import Answer
-from waystation.tasks.task import Approval, TaskPhase, TaskRequest, TaskRow
-from waystation.tasks.view import PendingApproval, Submitted, TaskView
+from waystation.tasks.approvals import AnswerAuthor
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRequest, TaskRow
+from waystation.tasks.view import PendingApproval, SubmittedTask, TaskView
 
 NO_TIME = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
-MOST = parse_bounded_limit("50k", Amount(tokens=1)).amount
+MAX_GRANT = parse_bounded_limit("50k", Amount(tokens=1)).amount
 
 
-def asked(number: int) -> Approval:
+def make_budget_request(number: int) -> ApprovalRequest:
     """A request for money."""
     amount = Amount(tokens=5_000 * number)
-    return Approval(request_id=f"writing-{number}", agent="writing", asked=amount, requested_at=NOON)
+    return ApprovalRequest(request_id=f"writing-{number}", agent="writing", asked=amount, requested_at=NOON)
 
 
-class DeskClient(Client):
+class StubTaskClient(Client):
     """Tasks that are at work wait for answers to `requests`, which refuse what is over 50,000 tokens."""
 
-    requests: tuple[Approval, ...] = ()
+    requests: tuple[ApprovalRequest, ...] = ()
     away = False
     taken: TaskRequest | None = None
     given: Sequence[SourceDocument] = ()
 
     async def submit(
         self, request: TaskRequest | TaskRow, documents: Sequence[SourceDocument], *, start_timeout: timedelta = NO_TIME
-    ) -> Submitted:
+    ) -> SubmittedTask:
         """See base class: it is stored, and no more."""
         if self.away:
             raise Unreachable("no Temporal server answers at 127.0.0.1:9: start one with `waystation up`")
-        row = request if isinstance(request, TaskRow) else await self.prepare(request)
+        row = request if isinstance(request, TaskRow) else await self.prepare_task(request)
         self.taken, self.given = row.request, documents
-        await self._store.register(row, documents)
-        return Submitted(task_id=row.ref.task_id, run_id=None, ui_url=None)
+        await self._store.register_task(row, documents)
+        return SubmittedTask(task_id=row.ref.task_id, run_id=None, ui_url=None)
 
     async def rename(self, task_id: str, title: str) -> None:
         """As a worker does that admits it."""
-        await self._store.admit(task_id, title)
+        await self._store.save_task_title(task_id, title)
 
-    async def progress(self, task_id: str) -> TaskView:
+    async def get_task(self, task_id: str) -> TaskView:
         """See base class."""
         if await self.is_over(task_id):
-            return await super().progress(task_id)
-        return self._waiting(await self._view_or_stored(await self._own(task_id)))
+            return await super().get_task(task_id)
+        return self._waiting(await self._view_or_stored(await self._load_row(task_id)))
 
-    async def last_known(self, task_id: str) -> TaskView:
+    async def get_last_known_task(self, task_id: str) -> TaskView:
         """See base class."""
-        return await self.progress(task_id)
+        return await self.get_task(task_id)
 
     def _waiting(self, view: TaskView) -> TaskView:
         phase = TaskPhase.PAUSED if self.requests else view.progress.phase
         return view.replace(progress=view.progress.replace(approvals=self.requests, phase=phase), remark="")
 
-    async def approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
+    async def list_approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""
         if self.away:
             raise Unreachable("no Temporal server answers at 127.0.0.1:9: start one with `waystation up`")
-        working = [one for one in await self.tasks() if not one.progress.phase.over][-1:]
+        working = [one for one in await self.list_tasks() if not one.progress.phase.over][-1:]
         return tuple(
             PendingApproval(task_id=one.progress.task_id, title=one.progress.title, approval=request)
             for one in working
@@ -82,17 +82,23 @@ class DeskClient(Client):
         )
 
     async def approve(
-        self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: By = "", note: str = ""
-    ) -> Answer:
+        self,
+        task_id: str,
+        *,
+        request_id: str | None = None,
+        amount: Amount | None = None,
+        by: AnswerAuthor = "",
+        note: str = "",
+    ) -> AnswerResult:
         """See base class."""
-        if amount is not None and amount.tokens > MOST.tokens:
+        if amount is not None and amount.tokens > MAX_GRANT.tokens:
             reason = "it would raise the task to 900,000 tokens, over its ceiling of 650,000 tokens: 50,000 tokens left"
-            return Answer(outcome="refused", reason=reason)
+            return AnswerResult(outcome="refused", reason=reason)
         self.requests = tuple(one for one in self.requests if one.request_id != request_id)
-        return Answer(outcome="approved", reason="")
+        return AnswerResult(outcome="approved", reason="")
 
 
-class Pages:
+class PagesServer:
     """A server that runs in a thread of its own."""
 
     def __init__(self, settings: Settings, port: int) -> None:
@@ -103,10 +109,10 @@ class Pages:
         self._serving: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run)
         self._loop: asyncio.AbstractEventLoop
-        self.client: DeskClient
+        self.client: StubTaskClient
 
     @property
-    def signed_in(self) -> str:
+    def sign_in_url(self) -> str:
         """The address that signs a browser in."""
         return f"{self.address}/?token={self._access.token}"
 
@@ -115,14 +121,14 @@ class Pages:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
-        async with await DeskClient.connect(self._settings) as self.client:
+        async with await StubTaskClient.connect(self._settings) as self.client:
             app = create_app(SITE, self.client, self._settings.tenant, ServerDeps(self._access))
             with create_server(("127.0.0.1", self._port)) as listener:
                 self._serving = asyncio.create_task(SiteServer(app).serve_until_cancelled(listener))
                 self._ready.set()
                 await asyncio.gather(self._serving, return_exceptions=True)
 
-    def happen(self, task_id: str, title: str) -> None:
+    def rename_task(self, task_id: str, title: str) -> None:
         """Something happens to a task: it is called otherwise from now on, and an event says that it changed."""
         asyncio.run_coroutine_threadsafe(self.client.rename(task_id, title), self._loop).result(60)
 
@@ -139,9 +145,9 @@ class Pages:
 
 
 @contextmanager
-def pages_served(settings: Settings, port: int) -> Generator[Pages]:
+def run_pages_server(settings: Settings, port: int) -> Generator[PagesServer]:
     """A server as long as the block lasts."""
-    pages = Pages(settings, port)
+    pages = PagesServer(settings, port)
     pages.start()
     try:
         yield pages

@@ -11,15 +11,17 @@ import httpx2
 from pydantic import JsonValue
 
 from tests.end_to_end.messages_server import MessagesServer
-from waystation.models.anthropic.sse import events
-from waystation.plugins.offline.replies import Call
+from waystation.models.anthropic.sse import iter_message_events
+from waystation.plugins.offline.replies import OfflineToolCall
 
 
 @dataclass
-class ScriptedServer(MessagesServer):
+class ScriptedMessagesServer(MessagesServer):
     """Which reply is asked for is read from the request: a turn that is asked for again is answered in the same way."""
 
-    scripts: Mapping[str, Sequence[Sequence[Call]]] = field(default_factory=dict[str, Sequence[Sequence[Call]]])
+    scripts: Mapping[str, Sequence[Sequence[OfflineToolCall]]] = field(
+        default_factory=dict[str, Sequence[Sequence[OfflineToolCall]]]
+    )
     """By step: the calls of its first turns."""
 
     def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
@@ -38,10 +40,10 @@ class ScriptedServer(MessagesServer):
         scripted: dict[str, JsonValue] = {**message, "content": blocks, "stop_reason": "tool_use"}
         if not asked.get("stream"):
             return httpx2.Response(200, json=scripted)
-        stream = b"".join(events(scripted))
+        stream = b"".join(iter_message_events(scripted))
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
 
-    def _scripted(self, body: bytes) -> Sequence[Call]:
-        step, turn = self.turn_of(body) or ("", 0)
+    def _scripted(self, body: bytes) -> Sequence[OfflineToolCall]:
+        step, turn = self.find_turn(body) or ("", 0)
         script = self.scripts.get(step, ())
         return script[turn - 1] if 0 < turn <= len(script) else ()

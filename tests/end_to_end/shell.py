@@ -26,7 +26,7 @@ from waystation.tasks.task import TaskPhase, TaskProgress
 ROOT = Path(__file__).parents[2]
 WAYSTATION = (sys.executable, "-m", "waystation.cli.main")
 """Run from the root, this is the code beside these tests, whatever is installed."""
-POLL, LOOK = 1.0, 0.2
+POLL_SECONDS, CLIENT_POLL_SECONDS = 1.0, 0.2
 """Seconds between two looks: by a command, which costs as much processor time itself, and by a client."""
 
 
@@ -75,38 +75,42 @@ class Shell:
                 stderr=file,
             )
 
-    def json(self, *arguments: str) -> dict[str, Any]:
+    def run_json(self, *arguments: str) -> dict[str, Any]:
         done = self.run(*arguments, "--json")
         assert done.returncode == 0, done.stderr
         return cast("dict[str, Any]", json.loads(done.stdout))
 
-    def paid_turns(self) -> list[PaidTurn]:
+    def list_paid_turns(self) -> list[PaidTurn]:
         """Committed turns of all tasks."""
         return asyncio.run(self._paid_turns())
 
-    def answer_until_over(self, task_id: str, add: str = "20k") -> str:
+    def approve_until_over(self, task_id: str, add: str = "20k") -> str:
         """Approve whatever the task asks for until it has ended; returns its phase. `add`: what each request gets."""
         deadline = time.monotonic() + 600
         while True:
-            seen = self.until_task(task_id, over_or_asking, deadline - time.monotonic(), "the end of the task")
+            seen = self.wait_for_task(task_id, is_over_or_asking, deadline - time.monotonic(), "the end of the task")
             if seen.phase.over:
                 return seen.phase
-            for request in pending(seen):
+            for request in list_pending_requests(seen):
                 done = self.run("approve", task_id, "--request", request, "--add", add, "--note", "go on")
                 if done.returncode != 0:
                     # Money may have come free in this moment, or the task is ending: then nobody has to answer.
-                    self.until_task(task_id, partial(_needless, request), 60, f"a request not to wait: {done.stderr}")
+                    self.wait_for_task(
+                        task_id, partial(_is_answer_needless, request), 60, f"a request not to wait: {done.stderr}"
+                    )
 
-    def until_task(self, task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str) -> TaskProgress:
+    def wait_for_task(
+        self, task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str
+    ) -> TaskProgress:
         """Wait for a state of a task, and return it; fails with `what` where it does not come.
 
         In this process: a command for each look would take from the workers the processor that they need to get there.
         """
-        with self.as_own():
+        with self.own_environment():
             return asyncio.run(_task_in_state(task_id, met, seconds, what))
 
     @contextmanager
-    def as_own(self) -> Generator[None]:
+    def own_environment(self) -> Generator[None]:
         """This process has the shell's settings until the block ends."""
         with pytest.MonkeyPatch.context() as environment:
             for name, value in self._own_env.items():
@@ -123,15 +127,15 @@ class Shell:
         # A process more, which takes as long to load as the workers do.
         return {"WAYSTATION_HOME": str(self.home), "WAYSTATION_PAGES": "false", **self.settings}
 
-    def run_metered_call(self) -> int:
+    def total_cost_micro_usd(self) -> int:
         """Millionths of a dollar of all charges in the store."""
-        return int(asyncio.run(self._asked("select sum(cost_micro_usd) from charges"))[0][0])
+        return int(asyncio.run(self._query_store("select sum(cost_micro_usd) from charges"))[0][0])
 
     async def _paid_turns(self) -> list[PaidTurn]:
-        rows = await self._asked("select run_id, key, at from charges where kind = 'turn'")
+        rows = await self._query_store("select run_id, key, at from charges where kind = 'turn'")
         return [PaidTurn(run.split("/")[1], int(key.removeprefix("turn-")), _seconds(at)) for run, key, at in rows]
 
-    async def _asked(self, query: str) -> list[tuple[Any, ...]]:
+    async def _query_store(self, query: str) -> list[tuple[Any, ...]]:
         url = self.settings.get("DATABASE_URL")
         engine = create_async_engine(Settings(home=self.home, store_url=url).database_url)
         try:
@@ -141,47 +145,47 @@ class Shell:
             await engine.dispose()
 
 
-def pending(seen: TaskProgress) -> list[str]:
+def list_pending_requests(seen: TaskProgress) -> list[str]:
     """Ids of the requests that nobody has answered."""
     return [approval.request_id for approval in seen.approvals if approval.decision == "pending"]
 
 
-def _needless(request: str, seen: TaskProgress) -> bool:
+def _is_answer_needless(request: str, seen: TaskProgress) -> bool:
     """Whether an answer to the request would change nothing any more."""
-    return seen.phase.over or request not in pending(seen)
+    return seen.phase.over or request not in list_pending_requests(seen)
 
 
-def over_or_asking(seen: TaskProgress) -> bool:
-    return seen.phase.over or bool(pending(seen))
+def is_over_or_asking(seen: TaskProgress) -> bool:
+    return seen.phase.over or bool(list_pending_requests(seen))
 
 
-def paused(seen: TaskProgress) -> bool:
+def is_paused(seen: TaskProgress) -> bool:
     return seen.phase is TaskPhase.PAUSED
 
 
 async def _task_in_state(task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str) -> TaskProgress:
     # Connected for each wait: after `waystation up` the server has another address.
     async with await Client.connect(Settings()) as client:
-        seen = (await client.progress(task_id)).progress
+        seen = (await client.get_task(task_id)).progress
         try:
             async with asyncio.timeout(seconds):
                 while not met(seen):
-                    await asyncio.sleep(LOOK)
-                    seen = (await client.progress(task_id)).progress
+                    await asyncio.sleep(CLIENT_POLL_SECONDS)
+                    seen = (await client.get_task(task_id)).progress
         except TimeoutError:
             raise AssertionError(f"waited {seconds:.0f} s in vain: {what}; it is {seen.phase}") from None
         return seen
 
 
-def until(found: Callable[[], bool], seconds: float, what: str) -> None:
+def wait_until(found: Callable[[], bool], seconds: float, what: str) -> None:
     """Wait for a state; fails with `what` where it does not come."""
     deadline = time.monotonic() + seconds
     while not found():
         assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
-        time.sleep(POLL)
+        time.sleep(POLL_SECONDS)
 
 
-def ended(process: subprocess.Popen[bytes], log: Path, seconds: float = 120) -> int:
+def wait_for_exit(process: subprocess.Popen[bytes], log: Path, seconds: float = 120) -> int:
     """The exit code of a command that ends by itself. One that does not is made to say where it is."""
     try:
         return process.wait(seconds)
@@ -191,14 +195,14 @@ def ended(process: subprocess.Popen[bytes], log: Path, seconds: float = 120) -> 
         raise AssertionError(f"it goes on after {seconds} s: {log.read_text()[-6000:]}") from None
 
 
-def end(process: subprocess.Popen[bytes]) -> int:
+def terminate(process: subprocess.Popen[bytes]) -> int:
     """Ask a process to stop; returns its exit code."""
     process.send_signal(signal.SIGTERM)
     return process.wait(60)
 
 
-def assert_no_committed_turn_was_asked_again(server: MessagesServer, shell: Shell) -> None:
-    committed = {(turn.step, turn.turn): turn.at for turn in shell.paid_turns()}
+def assert_no_committed_turn_repeated(server: MessagesServer, shell: Shell) -> None:
+    committed = {(turn.step, turn.turn): turn.at for turn in shell.list_paid_turns()}
     assert committed
     again = [call for call in server.answered if call.at > committed.get((call.step, call.turn), call.at) + 0.001]
     assert again == []

@@ -5,13 +5,13 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-ASKED = "What do the modules say about thread safety and locks, and what do they say about timeouts?"
-MOST_CHARACTERS = 4_000
+QUESTION = "What do the modules say about thread safety and locks, and what do they say about timeouts?"
+MAX_CHARACTERS = 4_000
 """Of one document, so that a task over all of them takes minutes and not an hour."""
 _LEFT_OUT = {"site-packages", "test", "tests", "idlelib", "lib2to3", "turtledemo"}
 
 
-def write_stdlib(folder: Path, count: int) -> Path:
+def write_stdlib_documents(folder: Path, count: int) -> Path:
     """The first so many modules that have docstrings, by name, one document each."""
     folder.mkdir()
     modules = sorted(_documents(), key=lambda document: document[0])[:count]
@@ -26,7 +26,7 @@ def _documents() -> Iterator[tuple[str, str]]:
         if not _LEFT_OUT.intersection(path.parts):
             name = ".".join(path.relative_to(library).with_suffix("").parts)
             if parts := list(_docstrings(path)):
-                yield name, f"# {name}\n\n" + "\n".join(parts)[:MOST_CHARACTERS] + "\n"
+                yield name, f"# {name}\n\n" + "\n".join(parts)[:MAX_CHARACTERS] + "\n"
 
 
 def _docstrings(path: Path) -> Iterator[str]:

@@ -7,12 +7,12 @@ BROAD_QUESTION = (
     "Which harbours does the survey name, what does each sheet say about the depth at low water, and which are shallow?"
 )
 """With a window of 6,000 tokens the researchers of this one compact several times."""
-TIGHT = "6k"
+TIGHT_BUDGET = "6k"
 """A budget under which the built-in model pauses over the first question, whatever is in its cache."""
 SHEETS, LINES = 12, 150
 
 
-def write_survey(folder: Path) -> Path:
+def write_survey_documents(folder: Path) -> Path:
     """A folder of Markdown files, always the same."""
     folder.mkdir()
     for sheet in range(SHEETS):

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.attacks.test_attacks_pages import keep_hostile_task, keep_running_task
-from tests.end_to_end.axe import LOOKS, WIDE, Scheme, faults, faults_in_all_looks
-from tests.end_to_end.test_browser import CHROMIUM, browser
-from tests.end_to_end.test_serve import served
-from tests.ended_tasks import keep_ended_task
-from tests.ports import free_port
+from tests.attacks.test_attacks_pages import store_hostile_task, store_running_task
+from tests.end_to_end.axe import LAYOUTS, WIDE, Scheme, find_accessibility_faults, find_faults_in_all_layouts
+from tests.end_to_end.test_browser import CHROMIUM, launch_browser
+from tests.end_to_end.test_serve import run_server_process
+from tests.ended_tasks import store_finished_task
+from tests.ports import find_free_port
 from waystation.config.settings import Settings
 
 pytestmark = pytest.mark.skipif(
@@ -31,7 +31,7 @@ def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffi
     home = tmp_path / "home"
     settings = Settings(home=home, offline=True)
     ended, hostile, running = (
-        asyncio.run(keep(settings)) for keep in (keep_ended_task, keep_hostile_task, keep_running_task)
+        asyncio.run(keep(settings)) for keep in (store_finished_task, store_hostile_task, store_running_task)
     )
     paths = [
         "/",
@@ -47,18 +47,18 @@ def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffi
         "/?phase=partial&text=which",
         "/tasks/task-0000000000000000",
     ]
-    port = free_port()
-    with served(home, port) as token, browser() as started:
+    port = find_free_port()
+    with run_server_process(home, port) as token, launch_browser() as started:
         address = f"http://127.0.0.1:{port}"
         nobody = opened(started, f"{address}/sessions", "light", WIDE)
         expect(nobody.get_by_role("heading", name="Sign in")).to_be_visible()
-        assert faults_in_all_looks(nobody) == {}
+        assert find_faults_in_all_layouts(nobody) == {}
         nobody.get_by_label("API key").fill(token)
         nobody.get_by_role("button", name="Sign in").click()
         nobody.wait_for_url("**/sessions")
-        for scheme, width in LOOKS:
+        for scheme, width in LAYOUTS:
             page = opened(started, f"{address}/?token={token}", scheme, width)
-            found = {path: faults(page) for path in paths if page.goto(f"{address}{path}")}
+            found = {path: find_accessibility_faults(page) for path in paths if page.goto(f"{address}{path}")}
             assert found == {path: [] for path in paths}, (scheme, width)
             page.context.close()
         by_keys(opened(started, f"{address}/?token={token}", "light", WIDE))

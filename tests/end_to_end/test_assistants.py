@@ -20,15 +20,15 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, TextResourceContents
 
 from tests.end_to_end.shell import ROOT, Shell
-from tests.end_to_end.survey import QUESTION, write_survey
+from tests.end_to_end.survey import QUESTION, write_survey_documents
 from tests.end_to_end.test_documented_commands import offline_platform
-from tests.end_to_end.test_serve import served
-from tests.ports import free_port
+from tests.end_to_end.test_serve import run_server_process
+from tests.ports import find_free_port
 
 ENOUGH = "200k"
 
 
-class Person:
+class FormGrantingUser:
     """Reads forms, and grants what they ask for."""
 
     def __init__(self) -> None:
@@ -43,8 +43,8 @@ class Person:
 
 
 @asynccontextmanager
-async def over_streams(
-    shell: Shell, root: Path, person: Person, mode: str, *extensions: ClientExtension
+async def open_stdio_client(
+    shell: Shell, root: Path, person: FormGrantingUser, mode: str, *extensions: ClientExtension
 ) -> AsyncGenerator[tuple[Client, int]]:
     """A client of `waystation mcp`, and the process that answers it."""
     number = root.with_name("mcp.pid")
@@ -64,7 +64,7 @@ async def called(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 async def handed_in(shell: Shell, survey: Path) -> dict[str, Any]:
     """Submitted over a server that is killed before it has said how the task stands."""
     wanted = {"question": QUESTION, "documents": [{"path": "."}], "budget": "20k", "request_id": "survey"}
-    async with over_streams(shell, survey, Person(), "legacy") as (client, number):
+    async with open_stdio_client(shell, survey, FormGrantingUser(), "legacy") as (client, number):
         submitted = await called(client, "submit_research", **wanted)
         assert (await called(client, "submit_research", **wanted))["task_id"] == submitted["task_id"]
         waiting = asyncio.create_task(client.call_tool("wait_for_task", {"task": submitted["task_id"]}))
@@ -90,11 +90,11 @@ async def answered_to_the_end(client: Client, task: str) -> str:
 async def read_report(client: Client, task: str) -> dict[str, Any]:
     """The report, of which every citation holds."""
     report = await called(client, "get_report", task=task)
-    await look_up(client, task, report)
+    await assert_citations_resolve(client, task, report)
     return report
 
 
-async def look_up(client: Client, task: str, report: Mapping[str, Any]) -> None:
+async def assert_citations_resolve(client: Client, task: str, report: Mapping[str, Any]) -> None:
     """Every citation, in the document that it names."""
     assert report["checked"].startswith("All ")
     assert report["sources"]
@@ -112,13 +112,13 @@ async def look_up(client: Client, task: str, report: Mapping[str, Any]) -> None:
 def test_an_assistant_submits_is_asked_approves_by_a_form_and_reads_a_report_whose_citations_hold(
     tmp_path: Path,
 ) -> None:
-    survey, person = write_survey(tmp_path / "survey"), Person()
+    survey, person = write_survey_documents(tmp_path / "survey"), FormGrantingUser()
 
     async def session() -> None:
         submitted = await handed_in(shell, survey)
         assert submitted["documents"] == 12
         task = submitted["task_id"]
-        async with over_streams(shell, survey, person, "auto") as (client, _):
+        async with open_stdio_client(shell, survey, person, "auto") as (client, _):
             assert await answered_to_the_end(client, task) == "done"
             report = await read_report(client, task)
             (listed,) = (await client.list_resources()).resources
@@ -128,8 +128,8 @@ def test_an_assistant_submits_is_asked_approves_by_a_form_and_reads_a_report_who
         assert person.read
         assert all(f"in {task}" in message for message in person.read)
 
-        port = free_port()
-        with served(shell.home, port) as token:
+        port = find_free_port()
+        with run_server_process(shell.home, port) as token:
             sends = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
             over_http = streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=sends)
             async with sends, Client(over_http) as client:
@@ -138,6 +138,6 @@ def test_an_assistant_submits_is_asked_approves_by_a_form_and_reads_a_report_who
     with offline_platform(tmp_path / "home") as shell:
         asyncio.run(session())
         (listed,) = json.loads(shell.run("list", "--json").stdout)
-        shown = shell.json("show", listed["task_id"])
+        shown = shell.run_json("show", listed["task_id"])
     answers = [(one["decision"], one["by"], one["note"]) for one in shown["approvals"]]
     assert ("approved", "assistant (MCP)", "go on") in answers

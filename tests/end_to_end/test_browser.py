@@ -12,12 +12,12 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.end_to_end.axe import faults_in_all_looks
-from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, end, until
-from tests.end_to_end.survey import QUESTION, write_survey
-from tests.end_to_end.test_servers import ready
-from tests.ports import free_port
-from waystation.runtime.temporal.connect import Target
+from tests.end_to_end.axe import find_faults_in_all_layouts
+from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, terminate, wait_until
+from tests.end_to_end.survey import QUESTION, write_survey_documents
+from tests.end_to_end.test_servers import is_health_ready
+from tests.ports import find_free_port
+from waystation.runtime.temporal.connect import TemporalTarget
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PATIENCE = 90_000.0
@@ -25,7 +25,7 @@ PATIENCE = 90_000.0
 
 
 @contextmanager
-def browser() -> Generator[Browser]:
+def launch_browser() -> Generator[Browser]:
     """That of this machine: nothing is fetched."""
     with sync_playwright() as playwright:
         # A container has no user namespaces for its sandbox; what is shown here is our own.
@@ -35,7 +35,7 @@ def browser() -> Generator[Browser]:
         started.close()
 
 
-class Worker:
+class KillableWorker:
     """All queues in one process, which can be killed and is then there again."""
 
     def __init__(self, shell: Shell, log: Path) -> None:
@@ -43,9 +43,9 @@ class Worker:
         self.process = self._begun()
 
     def _begun(self) -> subprocess.Popen[bytes]:
-        health = f"127.0.0.1:{free_port()}"
+        health = f"127.0.0.1:{find_free_port()}"
         started = self._shell.with_settings(WAYSTATION_HEALTH_ADDRESS=health).start("worker", log=self._log)
-        until(lambda: ready(health), 180, "readiness of the worker")
+        wait_until(lambda: is_health_ready(health), 180, "readiness of the worker")
         return started
 
     def kill(self) -> None:
@@ -53,15 +53,15 @@ class Worker:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def begin_again(self) -> None:
+    def restart(self) -> None:
         self.process = self._begun()
 
 
 @contextmanager
-def served(shell: Shell) -> Generator[str]:
+def run_serve_command(shell: Shell) -> Generator[str]:
     """`waystation serve`, by the address that it prints."""
     with subprocess.Popen(
-        [*WAYSTATION, "serve", "--listen", f"127.0.0.1:{free_port()}"],
+        [*WAYSTATION, "serve", "--listen", f"127.0.0.1:{find_free_port()}"],
         cwd=ROOT,
         env=shell.environment,
         stdout=subprocess.PIPE,
@@ -103,11 +103,11 @@ def answer_chosen(page: Page, address: str) -> None:
     one = page.locator("article.request form").first
     only = f"{(one.get_attribute('action') or '').split('/')[2]}/{one.locator('[name=request_id]').input_value()}"
     page.goto(f"{address}answers?{urlencode([('request', request) for request in chosen or [only]])}")
-    assert faults_in_all_looks(page) == {}
+    assert find_faults_in_all_layouts(page) == {}
     page.get_by_label("Your name").fill("Ada")
     page.get_by_role("button", name="Approve all").click()
     expect(page.locator(".phase.done").first).to_have_text("approved")
-    assert faults_in_all_looks(page) == {}
+    assert find_faults_in_all_layouts(page) == {}
 
 
 def watch(page: Page, phase: str) -> None:
@@ -129,14 +129,14 @@ def approve_until_done(page: Page, front: str, task: str) -> None:
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium")
 @pytest.mark.timeout(600)
 def test_a_person_hands_in_watches_approves_reads_rewinds_and_exports_while_the_worker_is_killed(
-    tmp_path: Path, temporal_server: Target
+    tmp_path: Path, temporal_server: TemporalTarget
 ) -> None:
-    survey = write_survey(tmp_path / "survey")
+    survey = write_survey_documents(tmp_path / "survey")
     settings = {"WAYSTATION_OFFLINE": "true", "TEMPORAL_ADDRESS": temporal_server.address}
     shell = Shell(tmp_path / "home", {**settings, "WAYSTATION_TENANT": "browser"})
-    worker = Worker(shell, tmp_path / "worker.log")
+    worker = KillableWorker(shell, tmp_path / "worker.log")
     try:
-        with served(shell) as address, browser() as started:
+        with run_serve_command(shell) as address, launch_browser() as started:
             page = started.new_page()
             page.set_default_timeout(PATIENCE)
             page.goto(address)
@@ -148,7 +148,7 @@ def test_a_person_hands_in_watches_approves_reads_rewinds_and_exports_while_the_
             answer_chosen(page, f"{front}/")
             approve_all(page, f"{front}/")
             worker.kill()
-            worker.begin_again()
+            worker.restart()
             approve_until_done(page, f"{front}/", task)
             lanes = page.locator("svg.lanes > a > text").all_text_contents()
             assert {"plan", "research-1", "writing"} <= set(lanes)
@@ -172,7 +172,7 @@ def test_a_person_hands_in_watches_approves_reads_rewinds_and_exports_while_the_
             kept.value.save_as(tmp_path / "run.html")
             exported(started, tmp_path / "run.html")
     finally:
-        end(worker.process)
+        terminate(worker.process)
 
 
 def exported(started: Browser, file: Path) -> None:

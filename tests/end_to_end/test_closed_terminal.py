@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.end_to_end.messages_server import HeldServer, serving
-from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, ended, until
-from tests.end_to_end.survey import BROAD_QUESTION, write_survey
+from tests.end_to_end.messages_server import HoldableMessagesServer, run_server
+from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, wait_for_exit, wait_until
+from tests.end_to_end.survey import BROAD_QUESTION, write_survey_documents
 from waystation.config.settings import Settings
 from waystation.runtime.temporal.run_file import read_run_file
 
@@ -67,44 +67,44 @@ def survivors(children: list[psutil.Process]) -> list[psutil.Process]:
 
 @pytest.mark.timeout(900)
 def test_tasks_outlive_closed_terminals_and_ctrl_c_and_no_process_outlives_its_platform(tmp_path: Path) -> None:
-    documents, log = write_survey(tmp_path / "survey"), tmp_path / "log"
+    documents, log = write_survey_documents(tmp_path / "survey"), tmp_path / "log"
     run_file = Settings(home=tmp_path / "home").run_file
-    with serving(HeldServer(0.1)) as model:
+    with run_server(HoldableMessagesServer(0.1)) as model:
         settings = {"ANTHROPIC_API_KEY": "a-key-for-tests", "ANTHROPIC_BASE_URL": model.url}
         shell = Shell(tmp_path / "home", settings)
         dev = Terminal(shell, "dev")
-        until(lambda: READY in dev.said(), 180, "the platform")
+        wait_until(lambda: READY in dev.said(), 180, "the platform")
         submitting = Terminal(shell, "submit", BROAD_QUESTION, "--docs", str(documents), "--budget", "300k")
-        until(lambda: "working" in submitting.said() or "planning" in submitting.said(), 120, "the task")
+        wait_until(lambda: "working" in submitting.said() or "planning" in submitting.said(), 120, "the task")
         found = TASK.search(submitting.said())
         assert found is not None
         task = found[0]
         watching = Terminal(shell, "watch", task)
-        until(lambda: task in watching.said(), 120, "what is watched")
+        wait_until(lambda: task in watching.said(), 120, "what is watched")
         assert (submitting.close(), watching.close()) == (-signal.SIGHUP, -signal.SIGHUP)
 
         interrupted = shell.start("watch", task, log=log)
-        until(lambda: f"{task} is" in log.read_text(), 120, "what is watched")
+        wait_until(lambda: f"{task} is" in log.read_text(), 120, "what is watched")
         interrupted.send_signal(signal.SIGINT)
-        assert ended(interrupted, log) == 130
+        assert wait_for_exit(interrupted, log) == 130
         assert f"This does not stop the task: `waystation watch {task}` follows it again." in log.read_text()
 
         model.goes_on.set()
-        until(lambda: bool(shell.paid_turns()), 180, "a turn after all terminals were closed")
+        wait_until(lambda: bool(shell.list_paid_turns()), 180, "a turn after all terminals were closed")
         children = family(dev.process.pid)
         assert dev.close() == 0
         assert survivors(children) == []
         assert not run_file.exists()
 
         up = Terminal(shell, "up")
-        until(run_file.exists, 180, "the platform in the background")
+        wait_until(run_file.exists, 180, "the platform in the background")
         up.close()
         try:
             run = read_run_file(run_file)
             assert run is not None
-            assert run.alive
-            paid = len(shell.paid_turns())
-            until(lambda: len(shell.paid_turns()) > paid, 180, "a turn more")
+            assert run.is_server_alive
+            paid = len(shell.list_paid_turns())
+            wait_until(lambda: len(shell.list_paid_turns()) > paid, 180, "a turn more")
         finally:
             assert shell.run("down").returncode == 0
 
@@ -112,11 +112,11 @@ def test_tasks_outlive_closed_terminals_and_ctrl_c_and_no_process_outlives_its_p
         asked = len(model.answered)
         dev_log = tmp_path / "dev.log"
         again = shell.start("dev", log=dev_log)
-        until(lambda: READY in dev_log.read_text(), 180, "the platform once more")
+        wait_until(lambda: READY in dev_log.read_text(), 180, "the platform once more")
         children = family(again.pid)
         again.send_signal(signal.SIGINT)
-        until(lambda: "Ctrl-C again stops at once" in dev_log.read_text(), 60, "the word that it stops")
+        wait_until(lambda: "Ctrl-C again stops at once" in dev_log.read_text(), 60, "the word that it stops")
         again.send_signal(signal.SIGINT)
-        assert ended(again, dev_log) == 130
+        assert wait_for_exit(again, dev_log) == 130
         assert survivors(children) == []
         assert len(model.answered) == asked

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving
+from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, run_server
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.context.transcript import Block, Text, Thinking, ToolUse
@@ -23,8 +23,8 @@ from waystation.kernel.errors import (
     ModelUnavailable,
     SpendingLimitReached,
 )
-from waystation.models.anthropic.messages_server import Gap, build_error_response
-from waystation.models.endpoints import UNKNOWN, model_endpoint
+from waystation.models.anthropic.messages_server import EndpointGap, build_error_response
+from waystation.models.endpoints import UNKNOWN_CAPABILITIES, build_model_endpoint
 from waystation.models.probe import ProbeRunner
 from waystation.testing import ScriptedModel, make_scripted_response
 
@@ -40,7 +40,7 @@ FITTING = {
 }
 CHATS = {**FITTING, "caches": None, "counts": False}
 """The same of chat completions."""
-GUISES: dict[Gap, dict[str, JsonValue]] = {
+GUISES: dict[EndpointGap, dict[str, JsonValue]] = {
     "no count": {"counts": False},
     "no usage": {"reports_usage": False, "caches": None},
     "no cache fields": {"caches": None},
@@ -61,16 +61,16 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def probed(monkeypatch: pytest.MonkeyPatch, gaps: frozenset[Gap], *options: str) -> tuple[int, str]:
+def probed(monkeypatch: pytest.MonkeyPatch, gaps: frozenset[EndpointGap], *options: str) -> tuple[int, str]:
     """The exit code, and the endpoint's address."""
-    with serving(ServerWithGaps(0.0, gaps=gaps)) as server:
+    with run_server(ServerWithGaps(0.0, gaps=gaps)) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         return run(["doctor", "--model", MODEL, "--yes", *options]), server.url
 
 
 @pytest.mark.parametrize("gap", [None, *GUISES])
 def test_the_row_of_each_guise(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gap: Gap | None
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gap: EndpointGap | None
 ) -> None:
     code, url = probed(monkeypatch, frozenset({gap} if gap else ()), "--save", "--json")
     same_row(json.loads(capsys.readouterr().out), url, {**FITTING, **(GUISES[gap] if gap else {})}, MODEL)
@@ -81,9 +81,9 @@ def test_the_row_of_each_guise(
     "gap", [None, "no usage", "no tools", "no forced choice", "no parallel calls", "another model"]
 )
 def test_the_row_of_each_guise_of_chat_completions(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path, gap: Gap | None
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path, gap: EndpointGap | None
 ) -> None:
-    with serving(ChatWithGaps(0.0, gaps=frozenset({gap} if gap else ()))) as server:
+    with run_server(ChatWithGaps(0.0, gaps=frozenset({gap} if gap else ()))) as server:
         (home / "config.toml").write_text(f'[endpoints.chats]\nkind = "openai"\nbase_url = "{server.url}/v1"\n')
         code = run(["doctor", "--model", f"chats::{MODEL}", "--yes", "--save", "--json"])
     expected = {**CHATS, **(GUISES[gap] if gap else {}), "caches": None}
@@ -95,14 +95,17 @@ def test_the_row_of_each_guise_of_chat_completions(
 def test_the_row_of_a_named_endpoint_is_its_own(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path, auth: str
 ) -> None:
-    with serving(ServerWithGaps(0.0)) as other, serving(ServerWithGaps(0.0, gaps=frozenset({"no count"}))) as server:
+    with (
+        run_server(ServerWithGaps(0.0)) as other,
+        run_server(ServerWithGaps(0.0, gaps=frozenset({"no count"}))) as server,
+    ):
         monkeypatch.setenv("ANTHROPIC_BASE_URL", other.url)
         table = f'[endpoints.spare]\nkind = "compatible"\nbase_url = "{server.url}"\nauth = "{auth}"\n'
         (home / "config.toml").write_text(table)
         assert run(["doctor", "--model", f"spare::{MODEL}", "--yes", "--save", "--json"]) == 0
     expected = {**FITTING, "counts": False}
     same_row(json.loads(capsys.readouterr().out), server.url, expected, f"spare::{MODEL}")
-    assert Settings().places.at(MODEL).of(MODEL) == UNKNOWN
+    assert Settings().endpoint_registry.get_endpoint(MODEL).get_capabilities(MODEL) == UNKNOWN_CAPABILITIES
     assert other.counts == 0
 
 
@@ -113,13 +116,16 @@ def same_row(said: dict[str, Any], url: str, expected: Mapping[str, JsonValue], 
     assert found.pop("probed")
     assert found.pop("source") == "waystation doctor"
     assert found == {name: value for name, value in expected.items() if value is not None}
-    assert Settings().places.at(model).of(model).model_dump(mode="json") == said["capabilities"]
+    assert (
+        Settings().endpoint_registry.get_endpoint(model).get_capabilities(model).model_dump(mode="json")
+        == said["capabilities"]
+    )
 
 
 def test_the_table_says_what_fits_what_is_worked_around_and_what_will_not_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gaps: frozenset[Gap] = frozenset({"no count", "no forced choice", "another model"})
+    gaps: frozenset[EndpointGap] = frozenset({"no count", "no forced choice", "another model"})
     assert probed(monkeypatch, gaps)[0] == 0
     said = capsys.readouterr()
     assert "calls of harbour-1" in said.err
@@ -144,7 +150,7 @@ def test_the_table_says_what_fits_what_is_worked_around_and_what_will_not_work(
 
 @pytest.mark.parametrize(("gap", "cause"), [("a page", "answered with a page"), ("no stop reason", "cut off")])
 def test_what_is_no_whole_stream_will_not_work(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gap: Gap, cause: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gap: EndpointGap, cause: str
 ) -> None:
     assert probed(monkeypatch, frozenset({gap}))[0] == 1
     said = " ".join(capsys.readouterr().out.split())
@@ -180,7 +186,7 @@ class Resets(ServerWithGaps):
 def test_a_passing_outage_is_no_fact_and_nothing_is_kept_of_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path, status: int
 ) -> None:
-    with serving(AwayForTools(0.0, status=status)) as server:
+    with run_server(AwayForTools(0.0, status=status)) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         assert run(["doctor", "--model", MODEL, "--yes", "--save"]) == 1
     said = capsys.readouterr()
@@ -193,7 +199,7 @@ def test_a_passing_outage_is_no_fact_and_nothing_is_kept_of_it(
 def test_an_outage_where_a_tool_is_forced_leaves_that_open_and_the_rest_is_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving(AwayForTools(0.0, forced_alone=True)) as server:
+    with run_server(AwayForTools(0.0, forced_alone=True)) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         assert run(["doctor", "--model", MODEL, "--yes", "--save", "--json"]) == 0
     expected = {name: value for name, value in FITTING.items() if name != "forces_tools"}
@@ -203,7 +209,7 @@ def test_an_outage_where_a_tool_is_forced_leaves_that_open_and_the_rest_is_kept(
 def test_connections_that_break_are_no_fact_about_streams(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:
-    with serving(Resets(0.0)) as server:
+    with run_server(Resets(0.0)) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         assert run(["doctor", "--model", MODEL, "--yes", "--save"]) != 0
     assert "the connection to the provider failed" in capsys.readouterr().err
@@ -213,7 +219,7 @@ def test_connections_that_break_are_no_fact_about_streams(
 def test_a_model_is_asked_where_the_settings_have_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:
-    with serving(ServerWithGaps(0.0)) as other, serving(ServerWithGaps(0.0)) as server:
+    with run_server(ServerWithGaps(0.0)) as other, run_server(ServerWithGaps(0.0)) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", other.url)
         table = f'[endpoints.spare]\nkind = "compatible"\nbase_url = "{server.url}"\n'
         (home / "config.toml").write_text(f'endpoint = "spare"\n\n{table}')
@@ -276,7 +282,7 @@ def test_a_request_that_is_longer_than_the_window_is_sent_only_where_it_is_asked
 def test_nothing_is_asked_of_an_endpoint_without_a_yes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with serving(ServerWithGaps(0.0)) as server:
+    with run_server(ServerWithGaps(0.0)) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         assert run(["doctor", "--model", MODEL]) == 2
         assert server.counts == 0
@@ -291,18 +297,23 @@ def test_saving_again_replaces_the_row_and_leaves_the_rest_of_the_file_alone(
 ) -> None:
     config = home / "config.toml"
     config.write_text('# ours\nbudget = "50k"\n\n[roles.writing]\neffort = "high"\n')
-    with serving(ServerWithGaps(0.0, gaps=frozenset({"no tools"}))) as server:
+    with run_server(ServerWithGaps(0.0, gaps=frozenset({"no tools"}))) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         run(["doctor", "--model", MODEL, "--yes", "--save"])
-        assert model_endpoint(server.url, Settings().places.rows).of(MODEL).tools is False
+        assert (
+            build_model_endpoint(server.url, Settings().endpoint_registry.rows).get_capabilities(MODEL).tools is False
+        )
         server.gaps = frozenset()
         run(["doctor", "--model", MODEL, "--yes", "--save"])
     kept = config.read_text()
     assert kept.startswith('# ours\nbudget = "50k"\n\n[roles.writing]\neffort = "high"\n')
     assert kept.count(f'"{MODEL}"') == 1
     settings = Settings()
-    assert model_endpoint(server.url, settings.places.rows).of(MODEL).tools is True
-    assert model_endpoint(server.url, settings.places.rows).of("another") == UNKNOWN
+    assert build_model_endpoint(server.url, settings.endpoint_registry.rows).get_capabilities(MODEL).tools is True
+    assert (
+        build_model_endpoint(server.url, settings.endpoint_registry.rows).get_capabilities("another")
+        == UNKNOWN_CAPABILITIES
+    )
     assert settings.roles["writing"].effort == "high"
 
 

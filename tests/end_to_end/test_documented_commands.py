@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.shell import ROOT, Shell
-from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
+from tests.end_to_end.survey import QUESTION, TIGHT_BUDGET, write_survey_documents
 
 PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -250,8 +250,10 @@ def test_the_commands_for_tasks_do_what_the_pages_say(tmp_path: Path) -> None:
     with offline_platform(tmp_path / "home") as shell:
         person = reader(tmp_path, shell)
         waiting = [
-            str(shell.json("submit", QUESTION, "--docs", documents, "--budget", TIGHT, "--detach")["task_id"])
-            for documents in [str(write_survey(tmp_path / "survey"))] * len(ANSWERS)
+            str(
+                shell.run_json("submit", QUESTION, "--docs", documents, "--budget", TIGHT_BUDGET, "--detach")["task_id"]
+            )
+            for documents in [str(write_survey_documents(tmp_path / "survey"))] * len(ANSWERS)
         ]
         person.types(f"{ON_A_PLATFORM[0]} --session S")
         task = ""
@@ -259,7 +261,7 @@ def test_the_commands_for_tasks_do_what_the_pages_say(tmp_path: Path) -> None:
             person.types(command, task)
             task = task or json.loads(shell.run("list", "--json").stdout)[0]["task_id"]
         for asking, answer in zip(waiting, ANSWERS, strict=True):
-            shell.until_task(asking, lambda seen: seen.phase == "paused", 600, "the pause")
+            shell.wait_for_task(asking, lambda seen: seen.phase == "paused", 600, "the pause")
             for command in WHILE_IT_WAITS if asking == waiting[0] else ():
                 person.types(command, asking)
             person.types(answer, asking)
@@ -277,7 +279,7 @@ def test_the_example_program_submits_approves_and_prints_the_report(tmp_path: Pa
         bare = example()
         assert (bare.returncode, bare.stdout) == (2, "")
         assert "usage:" in bare.stderr
-        done = example(QUESTION, str(write_survey(tmp_path / "survey")), "--budget", TIGHT)
+        done = example(QUESTION, str(write_survey_documents(tmp_path / "survey")), "--budget", TIGHT_BUDGET)
     assert done.returncode == 0, done.stderr
     assert "approved by the example" in done.stdout
     assert "## How this report came about" in done.stdout

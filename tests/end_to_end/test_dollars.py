@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.end_to_end.shell import Shell, paused
-from tests.end_to_end.survey import BROAD_QUESTION, write_survey
+from tests.end_to_end.shell import Shell, is_paused
+from tests.end_to_end.survey import BROAD_QUESTION, write_survey_documents
 
 PRICES = """
 [[price]]
@@ -18,16 +18,18 @@ rates = { input = 6, output = 30, cache_write = 7.5, cache_read = 0.6 }
 
 @pytest.mark.timeout(900)
 def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_the_charges(tmp_path: Path) -> None:
-    documents, prices = write_survey(tmp_path / "survey"), tmp_path / "prices.toml"
+    documents, prices = write_survey_documents(tmp_path / "survey"), tmp_path / "prices.toml"
     prices.write_text(PRICES)
     shell = Shell(tmp_path / "home", {"WAYSTATION_OFFLINE": "true", "WAYSTATION_PRICES": str(prices)})
     assert shell.run("up").returncode == 0
     try:
         task = str(
-            shell.json("submit", BROAD_QUESTION, "--docs", str(documents), "--budget", "$0.50", "--detach")["task_id"]
+            shell.run_json("submit", BROAD_QUESTION, "--docs", str(documents), "--budget", "$0.50", "--detach")[
+                "task_id"
+            ]
         )
-        shell.until_task(task, paused, 360, "the pause")
-        shown = shell.json("show", task)
+        shell.wait_for_task(task, is_paused, 360, "the pause")
+        shown = shell.run_json("show", task)
         assert 0 < shown["budget"]["spent_usd"] <= shown["budget"]["limit_usd"] == 0.5
         assert task in shell.run("approvals", "--details").stdout
 
@@ -37,14 +39,14 @@ def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_
         assert request["asked_tokens"] == 0 < request["asked_usd"]
         approved = shell.run("approve", task, "--request", request["request_id"], "--add", "$0.25")
         assert approved.returncode == 0, approved.stderr
-        assert shell.json("show", task)["budget"]["limit_usd"] == 0.75
+        assert shell.run_json("show", task)["budget"]["limit_usd"] == 0.75
 
-        bill = shell.json("cost", task)
+        bill = shell.run_json("cost", task)
         lines = cast("list[dict[str, Any]]", bill["lines"])
         assert bill["total"]["cost_micro_usd"] == sum(line["cost_micro_usd"] for line in lines)
         shell.run("cancel", task)
-        shell.until_task(task, lambda seen: seen.phase.over, 240, "the end, by the cancellation or just before it")
-        assert shell.json("cost", task)["total"]["cost_micro_usd"] == shell.run_metered_call()
-        assert shell.json("show", task)["budget"]["spent_usd"] <= 0.75
+        shell.wait_for_task(task, lambda seen: seen.phase.over, 240, "the end, by the cancellation or just before it")
+        assert shell.run_json("cost", task)["total"]["cost_micro_usd"] == shell.total_cost_micro_usd()
+        assert shell.run_json("show", task)["budget"]["spent_usd"] <= 0.75
     finally:
         shell.run("down")

@@ -7,20 +7,20 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving
-from tests.end_to_end.survey import write_survey
-from tests.running import dev_server
-from waystation.budgets.budget import Mode
+from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, run_server
+from tests.end_to_end.survey import write_survey_documents
+from tests.running import start_dev_server
+from waystation.budgets.budget import BudgetMode
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.sources import load_documents
 from waystation.kernel.amount import Limit
-from waystation.models.anthropic.messages_server import Gap, build_error_response
+from waystation.models.anthropic.messages_server import EndpointGap, build_error_response
 from waystation.models.endpoints import EndpointKind
 from waystation.tasks.task import TaskPhase, TaskRequest
-from workers.wiring import running_workers
+from workers.wiring import run_configured_workers
 
-GAPS: tuple[Gap, ...] = ("no count", "no usage", "no cache fields", "another model")
+GAPS: tuple[EndpointGap, ...] = ("no count", "no usage", "no cache fields", "another model")
 AT_ONCE = 2
 """Agents that work side by side in this task."""
 REQUEST = TaskRequest(
@@ -28,26 +28,26 @@ REQUEST = TaskRequest(
     request_id="narrow",
     budget=Limit(tokens=90_000),
     agent_budget=Limit(tokens=22_000),
-    mode=Mode.HARD,
+    mode=BudgetMode.HARD,
 )
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("gaps", [(), *((gap,) for gap in GAPS), GAPS], ids=["none", *GAPS, "all at once"])
 async def test_a_task_under_a_narrow_hard_budget_ends_with_a_report_and_an_honest_bill(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gaps: tuple[Gap, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gaps: tuple[EndpointGap, ...]
 ) -> None:
-    documents = load_documents([write_survey(tmp_path / "survey")]).documents
-    with serving(ServerWithGaps(0.0, gaps=frozenset(gaps))) as model:
+    documents = load_documents([write_survey_documents(tmp_path / "survey")]).documents
+    with run_server(ServerWithGaps(0.0, gaps=frozenset(gaps))) as model:
         settings = Settings.model_validate(
             {"home": tmp_path / "home", "anthropic_api_key": "a-key-for-tests", "anthropic_base_url": model.url}
         )
-        async with dev_server() as server:
+        async with start_dev_server() as server:
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-            async with running_workers(settings), await Client.connect(settings) as client:
+            async with run_configured_workers(settings), await Client.connect(settings) as client:
                 task_id = (await client.submit(REQUEST, documents)).task_id
                 seen = [view.progress async for view in client.watch(task_id)][-1]
-                report, bill = await client.report(task_id), await client.bill(task_id)
+                report, bill = await client.get_report(task_id), await client.get_bill(task_id)
     assert seen.phase in {TaskPhase.DONE, TaskPhase.PARTIAL}, seen.notes
     ended = [step for step in seen.steps if step.state == "partial"]
     assert all(step.reason.startswith("its next call may cost ") for step in ended), "nothing but its budget stops one"
@@ -110,8 +110,8 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
     kind: EndpointKind,
     changes: dict[str, object],
 ) -> None:
-    documents = load_documents([write_survey(tmp_path / "survey")]).documents
-    with serving(dying(0.0)) as first, serving(ServerWithGaps(0.0)) as spare:
+    documents = load_documents([write_survey_documents(tmp_path / "survey")]).documents
+    with run_server(dying(0.0)) as first, run_server(ServerWithGaps(0.0)) as spare:
         url = f"{first.url}/v1" if kind == "openai" else first.url
         tables = {
             "first": {"kind": kind, "base_url": url, **FALLS_BACK},
@@ -119,14 +119,14 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
         }
         settings = Settings.model_validate({"home": tmp_path / "home", "endpoints": tables, **changes})
         request = REQUEST.replace(budget=Limit(tokens=1_000_000), agent_budget=Limit(tokens=160_000))
-        async with dev_server() as server:
+        async with start_dev_server() as server:
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-            async with running_workers(settings), await Client.connect(settings) as client:
+            async with run_configured_workers(settings), await Client.connect(settings) as client:
                 task_id = (await client.submit(request, documents)).task_id
                 seen = [view.progress async for view in client.watch(task_id)][-1]
-                bill = await client.bill(task_id)
+                bill = await client.get_bill(task_id)
                 agents = dict.fromkeys(line.agent for line in bill.lines if line.kind == "turn")
-                transcripts = [await client.transcript(task_id, agent) for agent in agents]
+                transcripts = [await client.get_transcript(task_id, agent) for agent in agents]
     assert first.broken
     # Another call may have been under way when one broke off.
     assert first.turns < len(first.answered), "some calls were answered before"
@@ -151,7 +151,7 @@ class OverloadedServer(ServerWithGaps):
     """Turns that were refused, and came back."""
 
     def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
-        asking = None if path.endswith("count_tokens") else self.turn_of(body)
+        asking = None if path.endswith("count_tokens") else self.find_turn(body)
         if asking is None or len(self.answered) < self.turns:
             return super().reply(path, headers, body)
         if asking in self.refusals:
@@ -166,20 +166,20 @@ async def test_a_call_that_was_refused_goes_on_to_the_next_endpoint_at_once_and_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.models.REST_SECONDS", 0.0)  # so that whatever is tried again would come to the first
-    documents = load_documents([write_survey(tmp_path / "survey")]).documents
-    with serving(OverloadedServer(0.0)) as first, serving(ServerWithGaps(0.0)) as spare:
+    documents = load_documents([write_survey_documents(tmp_path / "survey")]).documents
+    with run_server(OverloadedServer(0.0)) as first, run_server(ServerWithGaps(0.0)) as spare:
         tables = {
             "first": {"kind": "compatible", "base_url": first.url, **FALLS_BACK},
             "spare": {"kind": "compatible", "base_url": spare.url},
         }
         settings = Settings.model_validate({"home": tmp_path / "home", "endpoints": tables, "endpoint": "first"})
         request = REQUEST.replace(budget=Limit(tokens=1_000_000), agent_budget=Limit(tokens=160_000))
-        async with dev_server() as server:
+        async with start_dev_server() as server:
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-            async with running_workers(settings), await Client.connect(settings) as client:
+            async with run_configured_workers(settings), await Client.connect(settings) as client:
                 task_id = (await client.submit(request, documents)).task_id
                 seen = [view.progress async for view in client.watch(task_id)][-1]
-                bill = await client.bill(task_id)
+                bill = await client.get_bill(task_id)
     assert seen.phase is TaskPhase.DONE, seen.notes
     assert first.refusals
     assert first.asked_again == []

@@ -8,14 +8,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.end_to_end.harbours import ASKED, write_harbours
-from tests.end_to_end.messages_server import running_messages_server
+from tests.end_to_end.harbours import QUESTION, write_harbour_documents
+from tests.end_to_end.messages_server import run_messages_server
 from tests.end_to_end.shell import Shell
-from tests.end_to_end.test_killed_platform import kill_everything, platform
-from tests.running import until
+from tests.end_to_end.test_killed_platform import kill_everything, run_local_platform
+from tests.running import wait_until
 from waystation.client import Client
 from waystation.client.persons import open_person_search
-from waystation.client.removal import is_erasure_running, require_at_rest
+from waystation.client.removal import is_erasure_running, require_tasks_finished
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.runtime.temporal.run_file import read_run_file
@@ -27,24 +27,24 @@ async def until_at_rest() -> None:
     """The task's documents are in memory: before that, nobody is erased."""
     settings = Settings()
     async with open_person_search(settings, MAIL, None) as search, await Client.connect(settings) as client:
-        found = await search.found()
+        found = await search.find_locations()
         assert found.traces
 
         async def rests() -> bool:
             try:
-                await require_at_rest(client, settings, found)
+                await require_tasks_finished(client, settings, found)
             except BadInput:
                 return False
             return True
 
-        await until(rests)
+        await wait_until(rests)
 
 
 async def until_ordered() -> int:
     """The order is with the server; returns how often the person is still there."""
     async with open_person_search(Settings(), MAIL, None) as search:
-        await until(lambda: is_erasure_running(search))
-        return sum(trace.count for trace in (await search.found()).traces)
+        await wait_until(lambda: is_erasure_running(search))
+        return sum(trace.count for trace in (await search.find_locations()).traces)
 
 
 @contextmanager
@@ -76,12 +76,12 @@ def ordered(shell: Shell, log: Path) -> Generator[None]:
 def test_an_erasure_whose_command_and_platform_are_killed_as_it_begins_ends_by_itself_and_has_a_receipt(
     tmp_path: Path,
 ) -> None:
-    folder = write_harbours(tmp_path / "harbours")
+    folder = write_harbour_documents(tmp_path / "harbours")
     (folder / "letter.md").write_text(f"The harbour of Nordvik was closed by silt, wrote {MAIL} in 1872.\n")
-    with running_messages_server(delay=0.0) as server, platform(tmp_path / "home", server) as shell:
-        task = str(shell.json("submit", ASKED, "--docs", str(folder), "--detach")["task_id"])
-        assert shell.answer_until_over(task) == "done"
-        with shell.as_own():
+    with run_messages_server(delay=0.0) as server, run_local_platform(tmp_path / "home", server) as shell:
+        task = str(shell.run_json("submit", QUESTION, "--docs", str(folder), "--detach")["task_id"])
+        assert shell.approve_until_over(task) == "done"
+        with shell.own_environment():
             asyncio.run(until_at_rest())
             with standing_still(shell.home), ordered(shell, tmp_path / "erase.log"):
                 there = asyncio.run(until_ordered())
@@ -89,7 +89,7 @@ def test_an_erasure_whose_command_and_platform_are_killed_as_it_begins_ends_by_i
         assert there > 0
 
         assert shell.run("up").returncode == 0
-        receipt = shell.json("privacy", "erase", MAIL, "--receipt")
+        receipt = shell.run_json("privacy", "erase", MAIL, "--receipt")
         found = shell.run("privacy", "find", MAIL)
         assert receipt["found"]["documents"] >= 1
         assert (receipt["left"], receipt["originals"]) == ({}, 1)

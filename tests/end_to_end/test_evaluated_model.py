@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.messages_server import running_messages_server
+from tests.end_to_end.messages_server import run_messages_server
 from tests.end_to_end.shell import Shell
-from tests.prices import PRICES, price_file
+from tests.prices import PRICES, render_price_file
 
 QUESTIONS = """
 name: harbour
@@ -38,14 +38,14 @@ def test_answers_of_a_model_are_scored_and_cost_what_the_store_says(tmp_path: Pa
     questions = tmp_path / "harbour.yaml"
     questions.write_text(QUESTIONS)
     prices = tmp_path / "prices.toml"
-    prices.write_text(price_file(price.replace(source="a test") for price in PRICES))
-    with running_messages_server(delay=0) as model:
+    prices.write_text(render_price_file(price.replace(source="a test") for price in PRICES))
+    with run_messages_server(delay=0) as model:
         key = {"ANTHROPIC_API_KEY": "a-key-for-tests", "ANTHROPIC_BASE_URL": model.url}
         shell = Shell(tmp_path / "home", {**key, "WAYSTATION_PRICES": str(prices)})
         page, kept = tmp_path / "eval.html", tmp_path / "eval.json"
         done = shell.run("eval", str(questions), "--budget", "300k", "--keep", str(kept), "--html", str(page), "--json")
         assert done.returncode == 0, done.stderr[-2_000:]
-        charged = shell.run_metered_call()
+        charged = shell.total_cost_micro_usd()
     (found,) = json.loads(done.stdout)["evaluations"]
     assert model.answered
     assert found["model"].startswith("claude-")

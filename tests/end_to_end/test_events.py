@@ -14,19 +14,19 @@ from typing import Literal
 import httpx2
 import pytest
 
-from tests.end_to_end.messages_server import MessagesServer, serving
-from tests.end_to_end.shell import Shell, until
-from tests.end_to_end.survey import QUESTION, write_survey
-from tests.end_to_end.test_killed_platform import platform
-from tests.end_to_end.test_serve import begun
-from tests.ports import free_port
-from tests.store_contract.values import charge, reply, request, row
+from tests.end_to_end.messages_server import MessagesServer, run_server
+from tests.end_to_end.shell import Shell, wait_until
+from tests.end_to_end.survey import QUESTION, write_survey_documents
+from tests.end_to_end.test_killed_platform import run_local_platform
+from tests.end_to_end.test_serve import start_server_process
+from tests.ports import find_free_port
+from tests.store_contract.values import make_charge, make_reply, make_task_request, make_task_row
 from waystation.config.settings import Settings
 from waystation.kernel.refs import RunRef
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.stores import open_store
 from waystation.runtime.temporal.run_file import read_run_file
-from waystation.tasks.task import reader_of
+from waystation.tasks.task import build_reader_scope
 
 EVENTS, AT_ONCE, KILLED_AT = 120, 10, (30, 70)
 ENOUGH = 2 + EVENTS
@@ -34,16 +34,16 @@ ENOUGH = 2 + EVENTS
 
 async def write(store: SqlStore, seen: list[int]) -> None:
     """A task whose agent goes on as long as the client follows: two dozen turns ahead at most."""
-    task = row(request())
-    await store.register(task, [])
-    ref = {**task.ref.model_dump(), "store_id": await store.store_id()}
+    task = make_task_row(make_task_request())
+    await store.register_task(task, [])
+    ref = {**task.ref.model_dump(), "store_id": await store.get_store_id()}
     run = RunRef.model_validate({**ref, "step_id": "research-1", "role": "research"})
     await store.open_run(run)
-    fence = await store.take_fence(run.run_id)
+    fence = await store.acquire_fence(run.run_id)
     for turn in range(EVENTS):
         while turn > len(seen) + 2 * AT_ONCE:
             await asyncio.sleep(0.01)
-        await store.commit_reply(fence, turn, reply(turn), charge(f"turn-{turn}"))
+        await store.commit_reply(fence, turn, make_reply(turn), make_charge(f"turn-{turn}"))
 
 
 @asynccontextmanager
@@ -69,8 +69,8 @@ async def follow(home: Path, seen: list[int]) -> None:
     """Take ten events, hang up, come back; twice kill the server in between, and start it anew."""
     kills = list(KILLED_AT)
     while len(seen) < ENOUGH:
-        port = free_port()
-        with begun(home, port) as (server, token):
+        port = find_free_port()
+        with start_server_process(home, port) as (server, token):
             try:
                 while len(seen) < ENOUGH and not (kills and len(seen) >= kills[0]):
                     async with listened(port, token, seen[-1] if seen else 0) as numbers:
@@ -87,8 +87,8 @@ async def follow_task(shell: Shell, task_id: str, seen: list[int]) -> None:
     path = f"/v1/tasks/{task_id}/events"
     over = False
     while not over:
-        port = free_port()
-        with begun(shell.home, port, shell.settings) as (server, token):
+        port = find_free_port()
+        with start_server_process(shell.home, port, shell.settings) as (server, token):
             try:
                 while not over:
                     async with listened(port, token, seen[-1] if seen else 0, path) as numbers:
@@ -109,7 +109,7 @@ def kill_part(shell: Shell, part: Literal["workers", "server"]) -> None:
     run = read_run_file(shell.home / "run.json")
     assert run is not None
     os.kill(getattr(run, part).pid, signal.SIGKILL)
-    until(lambda: shell.run("up").returncode == 0, 180, "the platform")
+    wait_until(lambda: shell.run("up").returncode == 0, 180, "the platform")
 
 
 async def at_most(count: int, numbers: AsyncGenerator[int]) -> list[int]:
@@ -133,7 +133,7 @@ async def test_a_client_that_is_cut_off_at_every_tenth_event_has_each_once_in_or
     settings = Settings.model_validate({"home": tmp_path, "offline": True})
     async with aclosing(await open_store(settings)) as store:
         writing = asyncio.create_task(write(store, seen))
-        while not await store.newest_event(reader_of("local")):
+        while not await store.get_newest_event_number(build_reader_scope("local")):
             await asyncio.sleep(0.01)
         await follow(tmp_path, seen)
         await writing
@@ -144,14 +144,14 @@ async def test_a_client_that_is_cut_off_at_every_tenth_event_has_each_once_in_or
 def test_whoever_follows_a_task_has_each_event_once_in_order_while_worker_server_and_serve_are_killed_in_turn(
     tmp_path: Path,
 ) -> None:
-    survey = write_survey(tmp_path / "survey")
+    survey = write_survey_documents(tmp_path / "survey")
     seen: list[int] = []
-    with serving(MessagesServer(delay=0.3)) as model, platform(tmp_path / "home", model) as shell:
+    with run_server(MessagesServer(delay=0.3)) as model, run_local_platform(tmp_path / "home", model) as shell:
         asked = ("submit", QUESTION, "--docs", str(survey), "--budget", "300k", "--window", "6k", "--detach")
-        task_id = str(shell.json(*asked)["task_id"])
+        task_id = str(shell.run_json(*asked)["task_id"])
         asyncio.run(follow_task(shell, task_id, seen))
         there = asyncio.run(told(shell.home, task_id))
-        assert shell.json("show", task_id)["phase"] in {"done", "partial"}
+        assert shell.run_json("show", task_id)["phase"] in {"done", "partial"}
     assert len(there) > 4 * AT_ONCE
     assert seen == there
 
@@ -159,5 +159,5 @@ def test_whoever_follows_a_task_has_each_event_once_in_order_while_worker_server
 async def told(home: Path, task_id: str) -> list[int]:
     """Numbers of all events of a task, as the store has them."""
     async with aclosing(await open_store(Settings(home=home, offline=True))) as store:
-        page = await store.events(reader_of("local"), 0, 1_000, task_id)
+        page = await store.list_events(build_reader_scope("local"), 0, 1_000, task_id)
     return [one.number for one in page.events]

@@ -9,15 +9,23 @@ import pytest
 from aiohttp import web
 from anyio.from_thread import start_blocking_portal
 
-from tests.end_to_end.harbours import ASKED, write_harbours
-from tests.end_to_end.messages_server import serving
-from tests.end_to_end.scripted_agents import ScriptedServer
-from tests.end_to_end.test_killed_platform import platform
-from tests.end_to_end.transcripts import Made, made
-from tests.web_site import HERE, WITHIN, Answer, Site, answering, leading_to, running_site
-from waystation.plugins.offline.replies import Call, call
+from tests.end_to_end.harbours import QUESTION, write_harbour_documents
+from tests.end_to_end.messages_server import run_server
+from tests.end_to_end.scripted_agents import ScriptedMessagesServer
+from tests.end_to_end.test_killed_platform import run_local_platform
+from tests.end_to_end.transcripts import ToolCallResult, load_tool_calls
+from tests.web_site import (
+    ALLOWED_ADDRESS,
+    FORBIDDEN_ADDRESS,
+    FakeSite,
+    SiteHandler,
+    redirect_to,
+    respond_with,
+    run_site,
+)
+from waystation.plugins.offline.replies import OfflineToolCall, build_call
 
-OPEN, CLOSED = WITHIN, HERE
+OPEN, CLOSED = FORBIDDEN_ADDRESS, ALLOWED_ADDRESS
 """Of the two addresses of loopback only the first may be read here."""
 SAID = "The harbour of Nordvik was closed by silt in 1871, says the chronicle."
 SHORT = 300
@@ -38,16 +46,16 @@ async def silent(_: web.Request) -> web.Response:
     return web.Response()
 
 
-def pages(closed: Site) -> dict[str, Answer]:
+def pages(closed: FakeSite) -> dict[str, SiteHandler]:
     """What the open site has."""
     return {
-        "/robots.txt": answering("User-agent: *\nDisallow: /diary"),
-        "/diary": answering("Dear diary"),
-        "/chronicle": answering(f"<html><body><p>{SAID}</p></body></html>", "text/html"),
+        "/robots.txt": respond_with("User-agent: *\nDisallow: /diary"),
+        "/diary": respond_with("Dear diary"),
+        "/chronicle": respond_with(f"<html><body><p>{SAID}</p></body></html>", "text/html"),
         "/endless": endless,
         "/silent": silent,
-        "/elsewhere": leading_to(closed.url("/ledger", CLOSED)),
-        "/elsewhere-by-name": leading_to(closed.url("/ledger", "localhost")),
+        "/elsewhere": redirect_to(closed.url("/ledger", CLOSED)),
+        "/elsewhere-by-name": redirect_to(closed.url("/ledger", "localhost")),
     }
 
 
@@ -55,11 +63,11 @@ def pages(closed: Site) -> dict[str, Answer]:
 class Visit:
     """A task whose researcher fetched pages, and what became of it."""
 
-    site: Site
-    closed: Site
+    site: FakeSite
+    closed: FakeSite
     phase: str
     report: str
-    results: dict[str, Made]
+    results: dict[str, ToolCallResult]
     """Of the fetches, by address."""
 
     def error(self, address: str) -> str:
@@ -70,7 +78,7 @@ class Visit:
         return result.text
 
 
-def fetches(site: Site, closed: Site) -> list[str]:
+def fetches(site: FakeSite, closed: FakeSite) -> list[str]:
     """What the researcher asks for."""
     private = [closed.url("/ledger", CLOSED), closed.url("/ledger", "localhost")]
     ways = ["/elsewhere", "/elsewhere-by-name", "/diary", "/endless", "/silent", "/chronicle"]
@@ -80,25 +88,25 @@ def fetches(site: Site, closed: Site) -> list[str]:
 @pytest.fixture(scope="module")
 def visit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visit]:
     folder = tmp_path_factory.mktemp("pages")
-    documents = write_harbours(folder / "harbours")
+    documents = write_harbour_documents(folder / "harbours")
     with ExitStack() as stack:
         portal = stack.enter_context(start_blocking_portal())
-        ledger = {"/ledger": answering("Silt of Nordvik: what the harbour owes in private")}
-        closed = stack.enter_context(portal.wrap_async_context_manager(running_site(ledger, CLOSED)))
-        site = stack.enter_context(portal.wrap_async_context_manager(running_site(pages(closed), OPEN)))
+        ledger = {"/ledger": respond_with("Silt of Nordvik: what the harbour owes in private")}
+        closed = stack.enter_context(portal.wrap_async_context_manager(run_site(ledger, CLOSED)))
+        site = stack.enter_context(portal.wrap_async_context_manager(run_site(pages(closed), OPEN)))
         asked, chronicle = fetches(site, closed), site.url("/chronicle", OPEN)
-        note = call("take_note", text=SAID, document=chronicle, first_line=1, last_line=1)
-        script: list[list[Call]] = [[call("fetch_page", url=url) for url in asked], [note]]
-        server = stack.enter_context(serving(ScriptedServer(delay=0.0, scripts={"research-1": script})))
+        note = build_call("take_note", text=SAID, document=chronicle, first_line=1, last_line=1)
+        script: list[list[OfflineToolCall]] = [[build_call("fetch_page", url=url) for url in asked], [note]]
+        server = stack.enter_context(run_server(ScriptedMessagesServer(delay=0.0, scripts={"research-1": script})))
         settings = {
             "WAYSTATION_WEB": "true",
             "WAYSTATION_WEB_ALLOW": "*",
             "WAYSTATION_WEB_REACHABLE": f"{OPEN}/32",
         }
-        shell = stack.enter_context(platform(folder / "home", server, **settings))
-        task = str(shell.json("submit", ASKED, "--docs", str(documents), "--detach")["task_id"])
-        phase = shell.answer_until_over(task)
-        fetched = [one for one in made(shell, task, "research-1") if one.tool == "fetch_page"]
+        shell = stack.enter_context(run_local_platform(folder / "home", server, **settings))
+        task = str(shell.run_json("submit", QUESTION, "--docs", str(documents), "--detach")["task_id"])
+        phase = shell.approve_until_over(task)
+        fetched = [one for one in load_tool_calls(shell, task, "research-1") if one.tool == "fetch_page"]
         report = shell.run("report", task).stdout
         yield Visit(site, closed, phase, report, dict(zip(asked, fetched, strict=True)))
 

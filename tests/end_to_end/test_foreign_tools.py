@@ -12,40 +12,47 @@ import psutil
 import pytest
 from pydantic import JsonValue
 
-from tests.adapters.mcp_workshop import SCRIPT, living, workshop
-from tests.end_to_end.harbours import ASKED, write_harbours
-from tests.end_to_end.messages_server import serving
-from tests.end_to_end.scripted_agents import ScriptedServer
-from tests.end_to_end.shell import Shell, paused, until
-from tests.end_to_end.test_killed_platform import platform
-from tests.end_to_end.transcripts import Made, made
-from waystation.plugins.offline.replies import Call, call
+from tests.adapters.mcp_workshop import SCRIPT, find_running_processes, make_sample_server_entry
+from tests.end_to_end.harbours import QUESTION, write_harbour_documents
+from tests.end_to_end.messages_server import run_server
+from tests.end_to_end.scripted_agents import ScriptedMessagesServer
+from tests.end_to_end.shell import Shell, is_paused, wait_until
+from tests.end_to_end.test_killed_platform import run_local_platform
+from tests.end_to_end.transcripts import ToolCallResult, load_tool_calls
+from waystation.plugins.offline.replies import OfflineToolCall, build_call
 from waystation.runtime.temporal.run_file import ProcessIdentity, read_run_file
-from waystation.security.untrusted import UntrustedToolName, model_names
+from waystation.security.untrusted import UntrustedToolName, assign_model_tool_names
 
 TIME_SERVER = "mcp_server_time"
 TIME: JsonValue = {"command": sys.executable, "args": ["-m", TIME_SERVER, "--local-timezone", "UTC"], "ask": "writes"}
 SERVERS: dict[str, JsonValue] = {
     "time": TIME,
-    "shop": workshop(allow=["child", "fail", "huge", "inject", "keep"], ask=["keep"]),
-    "slow": workshop(allow=["freeze"], timeout=3, ask="writes"),
-    "stall.one": workshop(allow=["echo"], ask="writes"),
-    "stall_one": workshop(allow=["echo"], ask="writes"),
+    "shop": make_sample_server_entry(allow=["child", "fail", "huge", "inject", "keep"], ask=["keep"]),
+    "slow": make_sample_server_entry(allow=["freeze"], timeout=3, ask="writes"),
+    "stall.one": make_sample_server_entry(allow=["echo"], ask="writes"),
+    "stall_one": make_sample_server_entry(allow=["echo"], ask="writes"),
     "gone": {"command": "no-such-program"},
 }
-ALIKE = model_names([UntrustedToolName(server, "echo") for server in ("stall.one", "stall_one")], taken=())
+ALIKE = assign_model_tool_names([UntrustedToolName(server, "echo") for server in ("stall.one", "stall_one")], taken=())
 WORDS = "the keeper of Nordvik"
 PIDS = "pids"
 
 
-def script(folder: Path) -> list[list[Call]]:
+def script(folder: Path) -> list[list[OfflineToolCall]]:
     """What the researcher calls: first everything that only reads, then what asks."""
     first, second = ALIKE.values()
-    noon = call("time__convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo")
-    well, badly = [noon, call(first, words="one"), call(second, words="two")], [call("shop__fail", words="bread")]
-    badly.append(call("shop__child", into=str(folder / "child")))
-    badly += [call("shop__inject"), call("shop__huge", megabytes=1), call("shop__huge", megabytes=50)]
-    return [well, [*badly, call("slow__freeze", into=str(folder / PIDS))], [call("shop__keep", words=WORDS)]]
+    noon = build_call("time__convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo")
+    well, badly = (
+        [noon, build_call(first, words="one"), build_call(second, words="two")],
+        [build_call("shop__fail", words="bread")],
+    )
+    badly.append(build_call("shop__child", into=str(folder / "child")))
+    badly += [build_call("shop__inject"), build_call("shop__huge", megabytes=1), build_call("shop__huge", megabytes=50)]
+    return [
+        well,
+        [*badly, build_call("slow__freeze", into=str(folder / PIDS))],
+        [build_call("shop__keep", words=WORDS)],
+    ]
 
 
 @dataclass(frozen=True)
@@ -58,11 +65,11 @@ class Work:
     """Whether the tool that asks was called before anybody had answered."""
     phase: str
     report: str
-    results: list[Made]
+    results: list[ToolCallResult]
     started: dict[ProcessIdentity, str]
     """Servers and what they have started, with their commands."""
 
-    def told(self, tool: str) -> list[Made]:
+    def told(self, tool: str) -> list[ToolCallResult]:
         """The results of a tool, in order."""
         return [one for one in self.results if one.tool == tool]
 
@@ -71,31 +78,36 @@ def started_by(shell: Shell, pids: Path) -> dict[ProcessIdentity, str]:
     """The processes that the workers have started and theirs, and those of the file that are still there."""
     run = read_run_file(shell.home / "run.json")
     assert run is not None
-    found = [*psutil.Process(run.workers.pid).children(recursive=True), *living(map(int, pids.read_text().split()))]
+    found = [
+        *psutil.Process(run.workers.pid).children(recursive=True),
+        *find_running_processes(map(int, pids.read_text().split())),
+    ]
     started: dict[ProcessIdentity, str] = {}
     for one in found:
         with suppress(psutil.NoSuchProcess):
-            started[ProcessIdentity.of(one.pid)] = " ".join(one.cmdline())
+            started[ProcessIdentity.from_pid(one.pid)] = " ".join(one.cmdline())
     return started
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
     folder = tmp_path_factory.mktemp("foreign")
-    documents, config = write_harbours(folder / "harbours"), folder / "mcp.json"
+    documents, config = write_harbour_documents(folder / "harbours"), folder / "mcp.json"
     config.write_text(json.dumps({"mcpServers": SERVERS}), encoding="utf-8")
-    server = ScriptedServer(delay=0.0, scripts={"research-1": script(folder)})
+    server = ScriptedMessagesServer(delay=0.0, scripts={"research-1": script(folder)})
     settings = {"WAYSTATION_TOOL_SERVERS": str(config)}
     with ExitStack() as stack:
-        shell = stack.enter_context(platform(folder / "home", stack.enter_context(serving(server)), **settings))
-        task = str(shell.json("submit", ASKED, "--docs", str(documents), "--detach")["task_id"])
-        shell.until_task(task, paused, 240, "the question")
-        (asked,) = cast("list[dict[str, Any]]", shell.json("show", task)["approvals"])
-        called_before = any(one.tool == "shop__keep" for one in made(shell, task, "research-1"))
+        shell = stack.enter_context(
+            run_local_platform(folder / "home", stack.enter_context(run_server(server)), **settings)
+        )
+        task = str(shell.run_json("submit", QUESTION, "--docs", str(documents), "--detach")["task_id"])
+        shell.wait_for_task(task, is_paused, 240, "the question")
+        (asked,) = cast("list[dict[str, Any]]", shell.run_json("show", task)["approvals"])
+        called_before = any(one.tool == "shop__keep" for one in load_tool_calls(shell, task, "research-1"))
         done = shell.run("approve", task, "--request", asked["request_id"])
         assert done.returncode == 0, done.stderr
-        phase = shell.answer_until_over(task)
-        results, report = made(shell, task, "research-1"), shell.run("report", task).stdout
+        phase = shell.approve_until_over(task)
+        results, report = load_tool_calls(shell, task, "research-1"), shell.run("report", task).stdout
         started = started_by(shell, folder / PIDS)
         shell.run("down")
         yield Work(asked, called_before, phase, report, results, started)
@@ -151,4 +163,4 @@ def test_the_task_ends_with_its_report_and_no_server_outlives_the_platform(work:
     assert any(TIME_SERVER in command for command in work.started.values())
     assert any(str(SCRIPT) in command for command in work.started.values())
     assert "sleep 600" in work.started.values()  # it would outlive the server that started it
-    until(lambda: all(mark.find() is None for mark in work.started), 60, "the end of all servers")
+    wait_until(lambda: all(mark.find_process() is None for mark in work.started), 60, "the end of all servers")

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.end_to_end.messages_server import HeldServer, serving
+from tests.end_to_end.messages_server import HoldableMessagesServer, run_server
 from tests.end_to_end.shell import Shell
-from tests.end_to_end.survey import QUESTION, write_survey
-from tests.end_to_end.test_killed_platform import platform
+from tests.end_to_end.survey import QUESTION, write_survey_documents
+from tests.end_to_end.test_killed_platform import run_local_platform
 
 KEPT, ANEW = {"research-1", "research-2"}, {"analysis", "writing"}
 
@@ -21,7 +21,7 @@ def written(report: str) -> str:
 
 def paid_by_agent(shell: Shell, task: str) -> dict[str, int]:
     """Fresh tokens and cached ones, of each agent on the task's bill."""
-    lines = cast("list[dict[str, Any]]", shell.json("cost", task)["lines"])
+    lines = cast("list[dict[str, Any]]", shell.run_json("cost", task)["lines"])
     usages = [(str(line["agent"]), cast("dict[str, int]", line["usage"])) for line in lines]
     agents = {agent for agent, _ in usages}
     return {agent: sum(sum(usage.values()) for name, usage in usages if name == agent) for agent in agents}
@@ -31,9 +31,12 @@ def paid_by_agent(shell: Shell, task: str) -> dict[str, int]:
 def test_a_fork_asks_and_pays_for_nothing_that_was_finished_and_what_cannot_be_forked_is_refused(
     tmp_path: Path,
 ) -> None:
-    documents = write_survey(tmp_path / "survey")
-    with serving(HeldServer(delay=0.0)) as server, platform(tmp_path / "home", server) as shell:
-        task = str(shell.json("submit", QUESTION, "--docs", str(documents), "--detach")["task_id"])
+    documents = write_survey_documents(tmp_path / "survey")
+    with (
+        run_server(HoldableMessagesServer(delay=0.0)) as server,
+        run_local_platform(tmp_path / "home", server) as shell,
+    ):
+        task = str(shell.run_json("submit", QUESTION, "--docs", str(documents), "--detach")["task_id"])
 
         def refused(step: str, *options: str) -> str:
             done = shell.run("fork", task, "--from", step, "--detach", *options)
@@ -42,14 +45,14 @@ def test_a_fork_asks_and_pays_for_nothing_that_was_finished_and_what_cannot_be_f
 
         assert f"{task} is not over: `waystation watch` follows it" in refused("analysis")
         server.goes_on.set()
-        assert shell.answer_until_over(task) == "done"
+        assert shell.approve_until_over(task) == "done"
         before, report = paid_by_agent(shell, task), shell.run("report", task).stdout
         assert f"{task} has no step 'anlysis'; it has research-1, research-2, analysis" in refused("anlysis")
 
         answered = len(server.answered)
-        fork = str(shell.json("fork", task, "--from", "analysis", "--request-id", "again", "--detach")["task_id"])
-        assert shell.answer_until_over(fork) == "done"
-        shown, again = shell.json("show", fork), shell.run("report", fork).stdout
+        fork = str(shell.run_json("fork", task, "--from", "analysis", "--request-id", "again", "--detach")["task_id"])
+        assert shell.approve_until_over(fork) == "done"
+        shown, again = shell.run_json("show", fork), shell.run("report", fork).stdout
         assert "the request id 'again' was used in this session before" in refused("writing", "--request-id", "again")
 
         assert {call.step for call in server.answered[answered:]} == ANEW

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.harbours import ASKED, write_harbours
-from tests.end_to_end.messages_server import HeldServer, serving
-from tests.end_to_end.scripted_agents import ScriptedServer
-from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, paused
-from tests.end_to_end.test_killed_platform import kill_everything, platform
-from tests.end_to_end.transcripts import made
-from waystation.plugins.offline.replies import call
+from tests.end_to_end.harbours import QUESTION, write_harbour_documents
+from tests.end_to_end.messages_server import HoldableMessagesServer, run_server
+from tests.end_to_end.scripted_agents import ScriptedMessagesServer
+from tests.end_to_end.shell import Shell, assert_no_committed_turn_repeated, is_paused
+from tests.end_to_end.test_killed_platform import kill_everything, run_local_platform
+from tests.end_to_end.transcripts import load_tool_calls
+from waystation.plugins.offline.replies import build_call
 
 LETTERS = Path(__file__).with_name("letter_server.py")
 WHOM = "the keeper of Nordvik"
-SEND = call("letters__send", to=WHOM)
+SEND = build_call("letters__send", to=WHOM)
 
 
 @dataclass
-class Agents(HeldServer, ScriptedServer):
+class Agents(HoldableMessagesServer, ScriptedMessagesServer):
     """Make the scripted calls, and think only while they are let."""
 
 
@@ -37,17 +37,21 @@ def inbox(shell: Shell) -> list[dict[str, Any]]:
 def test_an_open_question_survives_kill_9_under_its_id_is_answered_once_and_its_call_is_made_once(
     tmp_path: Path,
 ) -> None:
-    documents, config, sent = write_harbours(tmp_path / "harbours"), tmp_path / "mcp.json", tmp_path / "sent.txt"
+    documents, config, sent = (
+        write_harbour_documents(tmp_path / "harbours"),
+        tmp_path / "mcp.json",
+        tmp_path / "sent.txt",
+    )
     letters = {"command": sys.executable, "args": [str(LETTERS), str(sent)]}
     config.write_text(json.dumps({"mcpServers": {"letters": letters}}), encoding="utf-8")
     script = {"research-1": [[SEND]]}
     with (
-        serving(Agents(delay=0.0, scripts=script)) as server,
-        platform(tmp_path / "home", server, WAYSTATION_TOOL_SERVERS=str(config)) as shell,
+        run_server(Agents(delay=0.0, scripts=script)) as server,
+        run_local_platform(tmp_path / "home", server, WAYSTATION_TOOL_SERVERS=str(config)) as shell,
     ):
         server.goes_on.set()
-        task = str(shell.json("submit", ASKED, "--docs", str(documents), "--detach")["task_id"])
-        shell.until_task(task, paused, 240, "the question")
+        task = str(shell.run_json("submit", QUESTION, "--docs", str(documents), "--detach")["task_id"])
+        shell.wait_for_task(task, is_paused, 240, "the question")
         before = inbox(shell)
         kill_everything(shell.home)
         assert not sent.exists()
@@ -59,12 +63,12 @@ def test_an_open_question_survives_kill_9_under_its_id_is_answered_once_and_its_
         server.goes_on.clear()
         answers = [shell.run("approve", task, "--request", asked["request_id"], "--by", "Ada") for _ in range(2)]
         server.goes_on.set()
-        assert shell.answer_until_over(task) == "done"
+        assert shell.approve_until_over(task) == "done"
         assert [answer.returncode == 0 for answer in answers] == [True, False]
         assert f"refused: {asked['request_id']} was already approved" in answers[1].stderr
 
         assert sent.read_text() == f"{WHOM}\n"
-        (result,) = [one for one in made(shell, task, "research-1") if one.tool == SEND.name]
+        (result,) = [one for one in load_tool_calls(shell, task, "research-1") if one.tool == SEND.name]
         assert f"sent to {WHOM}" in result.text
-        assert [one["decision"] for one in shell.json("show", task)["approvals"]] == ["approved"]
-        assert_no_committed_turn_was_asked_again(server, shell)
+        assert [one["decision"] for one in shell.run_json("show", task)["approvals"]] == ["approved"]
+        assert_no_committed_turn_repeated(server, shell)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.messages_server import running_messages_server
+from tests.end_to_end.messages_server import run_messages_server
 from tests.end_to_end.shell import ROOT, WAYSTATION, Shell
-from tests.prices import PRICES, price_file
+from tests.prices import PRICES, render_price_file
 
 CAP = 500_000
 """Millionths of a dollar."""
@@ -35,11 +35,11 @@ def typed(shell: Shell, answer: bytes, *arguments: str) -> tuple[int, str]:
 
 @pytest.mark.timeout(600)
 def test_the_live_demo_asks_first_and_stops_at_half_a_dollar(tmp_path: Path) -> None:
-    with running_messages_server(delay=0) as model:
+    with run_messages_server(delay=0) as model:
         prices = (
             tmp_path / "prices.toml"
         )  # at another endpoint than the provider's own, somebody has to write them down
-        prices.write_text(price_file(price.replace(source="a test") for price in PRICES))
+        prices.write_text(render_price_file(price.replace(source="a test") for price in PRICES))
         key = {"ANTHROPIC_API_KEY": "a-key-for-tests", "ANTHROPIC_BASE_URL": model.url}
         shell = Shell(tmp_path / "home", {**key, "WAYSTATION_PRICES": str(prices)})
         unasked = shell.run("demo", "--live")
@@ -56,4 +56,4 @@ def test_the_live_demo_asks_first_and_stops_at_half_a_dollar(tmp_path: Path) -> 
         assert demo.wait(540) in {0, 1}, log.read_text()[-3000:]
     assert model.answered
     assert "nothing left to grant: the task ends with what there is" in log.read_text()
-    assert CAP // 2 < shell.run_metered_call() <= CAP
+    assert CAP // 2 < shell.total_cost_micro_usd() <= CAP

@@ -11,15 +11,15 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.end_to_end.harbours import ASKED, write_harbours
-from tests.end_to_end.messages_server import serving
-from tests.end_to_end.scripted_agents import ScriptedServer
-from tests.end_to_end.shell import Shell, paused
-from tests.end_to_end.test_killed_platform import platform
-from tests.end_to_end.test_serve import begun
-from tests.end_to_end.transcripts import Made, made
-from tests.ports import free_port
-from waystation.plugins.offline.replies import call
+from tests.end_to_end.harbours import QUESTION, write_harbour_documents
+from tests.end_to_end.messages_server import run_server
+from tests.end_to_end.scripted_agents import ScriptedMessagesServer
+from tests.end_to_end.shell import Shell, is_paused
+from tests.end_to_end.test_killed_platform import run_local_platform
+from tests.end_to_end.test_serve import start_server_process
+from tests.end_to_end.transcripts import ToolCallResult, load_tool_calls
+from tests.ports import find_free_port
+from waystation.plugins.offline.replies import build_call
 
 SECRET, VAULTED = "wiki-5up3r-s3cr3t-value", "wiki-k3pt-in-the-vault"
 WIKI = """
@@ -40,9 +40,9 @@ server.run()
 SKILL = "---\nname: tide-tables\ndescription: How to read tide tables.\n---\nRead `datum.md` first.\n"
 DATUM = "Heights are over chart datum.\n"
 CALLS = [
-    call("read_skill", name="tide-tables"),
-    call("read_skill_file", skill="tide-tables", file="datum.md"),
-    call("wiki__stamp", page="Nordvik"),
+    build_call("read_skill", name="tide-tables"),
+    build_call("read_skill_file", skill="tide-tables", file="datum.md"),
+    build_call("wiki__stamp", page="Nordvik"),
 ]
 
 
@@ -54,9 +54,9 @@ class Work:
     """What was said when the first was submitted."""
     asked: str
     """What it asked a person."""
-    named: list[Made]
-    followed: list[Made]
-    unnamed: list[Made]
+    named: list[ToolCallResult]
+    followed: list[ToolCallResult]
+    unnamed: list[ToolCallResult]
     report: str
     stamp: str
     """What the server had as its token."""
@@ -69,27 +69,27 @@ class Work:
 
 def agreed(shell: Shell, task: str) -> str:
     """The words of the call that its researcher asks about, which is then allowed."""
-    seen = shell.until_task(task, paused, 240, "the question")
+    seen = shell.wait_for_task(task, is_paused, 240, "the question")
     (asked,) = [one for one in seen.approvals if one.action is not None]
     done = shell.run("approve", task, "--request", asked.request_id)
     assert done.returncode == 0, done.stderr
     return "" if asked.action is None else asked.action.text
 
 
-def ended(shell: Shell, task: str) -> list[Made]:
+def ended(shell: Shell, task: str) -> list[ToolCallResult]:
     """What its researcher called, once it is over."""
-    assert shell.answer_until_over(task) == "done"
-    return [one for one in made(shell, task, "research-1") if one.tool in {each.name for each in CALLS}]
+    assert shell.approve_until_over(task) == "done"
+    return [one for one in load_tool_calls(shell, task, "research-1") if one.tool in {each.name for each in CALLS}]
 
 
 def post(shell: Shell, **fields: object) -> dict[str, Any]:
     """Hand a task in over HTTP."""
-    port = free_port()
-    with begun(shell.home, port, shell.settings) as (running, token):
+    port = find_free_port()
+    with start_server_process(shell.home, port, shell.settings) as (running, token):
         try:
             answer = httpx2.post(
                 f"http://127.0.0.1:{port}/v1/tasks",
-                json={"question": ASKED, "documents": [{"name": "a.md", "text": "# A\n"}], **fields},
+                json={"question": QUESTION, "documents": [{"name": "a.md", "text": "# A\n"}], **fields},
                 headers={"Authorization": f"Bearer {token}"},
                 timeout=60,
             )
@@ -102,7 +102,11 @@ def post(shell: Shell, **fields: object) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
     folder = tmp_path_factory.mktemp("named")
-    documents, config, skill = write_harbours(folder / "harbours"), folder / "mcp.json", folder / "skills" / "tides"
+    documents, config, skill = (
+        write_harbour_documents(folder / "harbours"),
+        folder / "mcp.json",
+        folder / "skills" / "tides",
+    )
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text(SKILL, encoding="utf-8")
     (skill / "datum.md").write_text(DATUM, encoding="utf-8")
@@ -114,23 +118,23 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
     given = ("--docs", str(documents), "--detach")
     settings = {"WAYSTATION_TOOL_SERVERS": str(config), "WIKI_TOKEN": SECRET}
     with ExitStack() as stack:
-        server = stack.enter_context(serving(ScriptedServer(delay=0.0, scripts={"research-1": [CALLS]})))
+        server = stack.enter_context(run_server(ScriptedMessagesServer(delay=0.0, scripts={"research-1": [CALLS]})))
         kept = Shell(folder / "home", {}).run("secrets", "set", "WIKI", typed=f"{VAULTED}\n")
         assert kept.returncode == 0, kept.stderr
-        shell = stack.enter_context(platform(folder / "home", server, **settings))
+        shell = stack.enter_context(run_local_platform(folder / "home", server, **settings))
         first = shell.run(
-            "submit", ASKED, *given, "--session", "S", "--servers", "wiki", "--skills", str(folder / "skills")
+            "submit", QUESTION, *given, "--session", "S", "--servers", "wiki", "--skills", str(folder / "skills")
         )
         assert first.returncode == 0, first.stderr
         task = first.stdout.split()[0]
         asked = agreed(shell, task)
         named = ended(shell, task)
         report = shell.run("report", task).stdout
-        follow_up = str(shell.json("submit", ASKED, "--session", "S", "--detach")["task_id"])
+        follow_up = str(shell.run_json("submit", QUESTION, "--session", "S", "--detach")["task_id"])
         agreed(shell, follow_up)
         followed = ended(shell, follow_up)
-        unnamed = ended(shell, str(shell.json("submit", ASKED, *given)["task_id"]))
-        refused = shell.run("submit", ASKED, *given, "--servers", "wik")
+        unnamed = ended(shell, str(shell.run_json("submit", QUESTION, *given)["task_id"]))
+        refused = shell.run("submit", QUESTION, *given, "--servers", "wik")
         posted = post(shell, servers=["wik"])
         shell.run("down")
         files = b"".join(path.read_bytes() for path in shell.home.rglob("*") if path.is_file())

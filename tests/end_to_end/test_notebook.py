@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shell import ROOT, Shell, end
-from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
-from tests.end_to_end.test_browser import Worker, served
+from tests.end_to_end.shell import ROOT, Shell, terminate
+from tests.end_to_end.survey import QUESTION, TIGHT_BUDGET, write_survey_documents
+from tests.end_to_end.test_browser import KillableWorker, run_serve_command
 from tests.end_to_end.test_documented_commands import FENCE
 from waystation import AsyncWaystation, Waystation
 from waystation.client.notebook import read_documents
-from waystation.client.values import html_of
+from waystation.client.values import render_html_table
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput, UnknownTask, Unreachable
-from waystation.runtime.temporal.connect import Target
-from waystation.tasks.progress import KnownSession
+from waystation.runtime.temporal.connect import TemporalTarget
+from waystation.tasks.progress import SessionSummary
 
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 PROGRAM = "\n".join(block for kind, block in FENCE.findall(PAGE) if kind == "python")
@@ -31,15 +31,15 @@ PROGRAM = "\n".join(block for kind, block in FENCE.findall(PAGE) if kind == "pyt
 
 
 @pytest.fixture
-def address(tmp_path: Path, temporal_server: Target) -> Generator[str]:
+def address(tmp_path: Path, temporal_server: TemporalTarget) -> Generator[str]:
     settings = {"WAYSTATION_OFFLINE": "true", "TEMPORAL_ADDRESS": temporal_server.address}
     shell = Shell(tmp_path / "home", {**settings, "WAYSTATION_TENANT": "notebook"})
-    worker = Worker(shell, tmp_path / "worker.log")
+    worker = KillableWorker(shell, tmp_path / "worker.log")
     try:
-        with served(shell) as printed:
+        with run_serve_command(shell) as printed:
             yield printed
     finally:
-        end(worker.process)
+        terminate(worker.process)
 
 
 def shown(value: object) -> str:
@@ -50,7 +50,7 @@ def shown(value: object) -> str:
 
 async def by_awaiting(address: str, docs: Path) -> list[str]:
     async with AsyncWaystation(address) as ws:
-        task = await ws.submit(QUESTION, [docs], session="awaited", budget=TIGHT)
+        task = await ws.submit(QUESTION, [docs], session="awaited", budget=TIGHT_BUDGET)
         while not (task := await ws.wait(task)).over:
             for asked in await ws.approvals(task):
                 await ws.approve(asked, "60k", by="Ada")
@@ -60,15 +60,15 @@ async def by_awaiting(address: str, docs: Path) -> list[str]:
 
 @pytest.mark.timeout(600)
 def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: str, tmp_path: Path) -> None:
-    docs = write_survey(tmp_path / "survey")
+    docs = write_survey_documents(tmp_path / "survey")
 
     async def in_a_notebook() -> None:
         with Waystation(address) as ws:
-            task = ws.submit(QUESTION, [docs], session="waited", budget=TIGHT, accept=["It names a harbour."])
+            task = ws.submit(QUESTION, [docs], session="waited", budget=TIGHT_BUDGET, accept=["It names a harbour."])
             paused = ws.wait(task)
             assert (paused.phase, paused.waiting > 0) == ("paused", True)
             assert paused.title in repr(paused)
-            assert ws.tell(task, "Give depths in metres.").startswith("done: the built-in model")
+            assert ws.send_message(task, "Give depths in metres.").startswith("done: the built-in model")
             while not (task := ws.wait(task)).over:
                 for asked in ws.approvals(task):
                     ws.approve(asked, "60k", by="Ada", note="go on")
@@ -110,7 +110,7 @@ def test_what_the_page_shows_finds_what_up_started_and_ends_cleanly_without_a_wi
     shell = Shell(
         tmp_path / "home", {"WAYSTATION_OFFLINE": "true", "WAYSTATION_PAGES": "true", "PYTHONPATH": str(ROOT)}
     )
-    write_survey(tmp_path / "survey")
+    write_survey_documents(tmp_path / "survey")
 
     def run() -> subprocess.CompletedProcess[str]:
         given = [sys.executable, "-c", PROGRAM]
@@ -135,12 +135,12 @@ def test_what_the_page_shows_finds_what_up_started_and_ends_cleanly_without_a_wi
 def test_what_a_notebook_shows_is_text_whoever_wrote_it() -> None:
     hostile = "<img src=x onerror=alert(1)>\x1b[2J"
     last = datetime(2026, 11, 26, tzinfo=UTC)
-    named = KnownSession(session=hostile, id="i", tasks=1, last_at=last, spent=Amount(), unpriced_calls=0)
-    html = html_of([named])
+    named = SessionSummary(session=hostile, id="i", tasks=1, last_at=last, spent=Amount(), unpriced_calls=0)
+    html = render_html_table([named])
     assert "<img" not in html
     assert "\x1b" not in html
     assert "&lt;img src=x" in html
-    assert html_of([]) == "<table><thead><tr></tr></thead><tbody></tbody></table>"
+    assert render_html_table([]) == "<table><thead><tr></tr></thead><tbody></tbody></table>"
 
 
 def test_one_path_or_one_criterion_is_meant_as_a_whole(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shell import ROOT, Shell, paused
-from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
+from tests.end_to_end.shell import ROOT, Shell, is_paused
+from tests.end_to_end.survey import QUESTION, TIGHT_BUDGET, write_survey_documents
 from tests.postgres import PostgresServer
 
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
@@ -23,11 +23,15 @@ def documented(program: str) -> list[str]:
 
 def waiting(shell: Shell, folder: Path) -> str:
     """The platform was stopped while this task waited for money."""
-    documents = write_survey(folder / "survey")
+    documents = write_survey_documents(folder / "survey")
     assert shell.run("up").returncode == 0
     try:
-        task = str(shell.json("submit", QUESTION, "--docs", str(documents), "--budget", TIGHT, "--detach")["task_id"])
-        shell.until_task(task, paused, 360, "the pause")
+        task = str(
+            shell.run_json("submit", QUESTION, "--docs", str(documents), "--budget", TIGHT_BUDGET, "--detach")[
+                "task_id"
+            ]
+        )
+        shell.wait_for_task(task, is_paused, 360, "the pause")
     finally:
         assert shell.run("down").returncode == 0
     return task
@@ -36,9 +40,9 @@ def waiting(shell: Shell, folder: Path) -> str:
 def assert_goes_on(shell: Shell, task: str, turns: int) -> None:
     assert shell.run("up").returncode == 0
     try:
-        assert shell.json("show", task)["phase"] == "paused"
-        assert len(shell.paid_turns()) == turns > 0
-        assert shell.answer_until_over(task, add="100k") in {"done", "partial"}
+        assert shell.run_json("show", task)["phase"] == "paused"
+        assert len(shell.list_paid_turns()) == turns > 0
+        assert shell.approve_until_over(task, add="100k") in {"done", "partial"}
         assert "# " in shell.run("report", task).stdout
     finally:
         shell.run("down")
@@ -51,7 +55,7 @@ def test_a_dump_in_another_database_goes_on(tmp_path: Path, postgres: PostgresSe
     shell = Shell(tmp_path / "home", {**offline, "DATABASE_URL": first})
     assert shell.run("store", "migrate").returncode == 0
     task = waiting(shell, tmp_path)
-    turns = len(shell.paid_turns())
+    turns = len(shell.list_paid_turns())
     dump = postgres.dump(first.rpartition("/")[2], documented("pg_dump"))
     postgres.run(f"DROP DATABASE {first.rpartition('/')[2]}")
     second = postgres.new_database()
@@ -63,7 +67,7 @@ def test_a_dump_in_another_database_goes_on(tmp_path: Path, postgres: PostgresSe
 def test_a_copied_home_folder_goes_on(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "home", {"WAYSTATION_OFFLINE": "true"})
     task = waiting(shell, tmp_path)
-    turns = len(shell.paid_turns())
+    turns = len(shell.list_paid_turns())
     shutil.copytree(shell.home, tmp_path / "copy")
     shutil.rmtree(shell.home)
     assert_goes_on(Shell(tmp_path / "copy", shell.settings), task, turns)

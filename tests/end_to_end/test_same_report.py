@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.document_files import pdf_file
-from tests.adapters.test_documents_broken import GOOD, broken
+from tests.adapters.document_files import make_pdf_file
+from tests.adapters.test_documents_broken import GOOD, make_broken_files
 from tests.postgres import PostgresServer
-from tests.running import dev_server
+from tests.running import start_dev_server
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.sources import load_documents
 from waystation.kernel.clock import utc_now
 from waystation.runtime.sql_store import migrate
 from waystation.tasks.task import TaskPhase, TaskRequest
-from workers.wiring import running_workers
+from workers.wiring import run_configured_workers
 
-FILES = {**GOOD, "a.pdf": pdf_file("Silt closed the harbour of Nordvik in 1871.")}
+FILES = {**GOOD, "a.pdf": make_pdf_file("Silt closed the harbour of Nordvik in 1871.")}
 
 AT = re.compile(r"\d\d-\d\d \d\d:\d\d UTC")
 """When something happened, as a report tells it: the two tasks may run in different minutes."""
@@ -39,19 +39,19 @@ async def report_of(settings: Settings, documents: Path, monkeypatch: pytest.Mon
         request_id="the-same",
         left_out=loaded.left_out,
     )
-    async with dev_server() as server:
+    async with start_dev_server() as server:
         monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-        async with running_workers(settings), await Client.connect(settings) as client:
+        async with run_configured_workers(settings), await Client.connect(settings) as client:
             task_id = (await client.submit(request, loaded.documents)).task_id
             async for view in client.watch(task_id):
                 assert view.progress.phase not in {TaskPhase.FAILED, TaskPhase.PAUSED}
-            return await client.report(task_id)
+            return await client.get_report(task_id)
 
 
 async def test_sqlite_and_postgresql_give_the_same_report_with_every_broken_file_named(
     tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unusable = broken()
+    unusable = make_broken_files()
     documents = write_files(tmp_path / "files", unusable)
     on_sqlite = Settings(home=tmp_path / "sqlite", offline=True)
     on_postgresql = Settings(home=tmp_path / "postgresql", offline=True, store_url=postgres.new_database())

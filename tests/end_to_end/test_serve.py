@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import free_port
+from tests.ports import find_free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 CURL = re.compile(r"^curl (?:.*\\\n)*.*$", re.MULTILINE)
@@ -41,7 +41,9 @@ def serve(home: Path, listen: str, settings: Mapping[str, str] = AWAY) -> subpro
 
 
 @contextmanager
-def begun(home: Path, port: int, settings: Mapping[str, str] = AWAY) -> Generator[tuple[subprocess.Popen[str], str]]:
+def start_server_process(
+    home: Path, port: int, settings: Mapping[str, str] = AWAY
+) -> Generator[tuple[subprocess.Popen[str], str]]:
     """The process, and its token. Whoever begins it ends it."""
     with serve(home, f"127.0.0.1:{port}", settings) as running:
         assert running.stdout is not None
@@ -51,9 +53,9 @@ def begun(home: Path, port: int, settings: Mapping[str, str] = AWAY) -> Generato
 
 
 @contextmanager
-def served(home: Path, port: int) -> Generator[str]:
+def run_server_process(home: Path, port: int) -> Generator[str]:
     """Its token."""
-    with begun(home, port) as (running, token):
+    with start_server_process(home, port) as (running, token):
         try:
             yield token
         finally:
@@ -66,8 +68,8 @@ def served(home: Path, port: int) -> Generator[str]:
 def test_what_its_page_asks_by_curl_is_answered(tmp_path: Path) -> None:
     commands = CURL.findall((ROOT / "docs/api.md").read_text(encoding="utf-8"))
     assert len(commands) == 6
-    port = free_port()
-    with served(tmp_path, port) as token:
+    port = find_free_port()
+    with run_server_process(tmp_path, port) as token:
         listed, submitted, *of_a_task = [
             subprocess.run(
                 ["bash", "-c", command.replace("curl ", "curl -s --max-time 60 ")
@@ -106,7 +108,7 @@ def test_a_port_that_is_taken_is_refused_before_an_address_is_told(tmp_path: Pat
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_when_it_is_told_to(ending: signal.Signals, tmp_path: Path) -> None:
-    with serve(tmp_path, f"127.0.0.1:{free_port()}") as running:
+    with serve(tmp_path, f"127.0.0.1:{find_free_port()}") as running:
         assert running.stdout is not None
         running.stdout.readline()
         running.send_signal(ending)

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.end_to_end.shell import Shell, ended, until
-from tests.end_to_end.survey import QUESTION, TIGHT, write_survey
+from tests.end_to_end.shell import Shell, wait_for_exit, wait_until
+from tests.end_to_end.survey import QUESTION, TIGHT_BUDGET, write_survey_documents
 from waystation.runtime.temporal.run_file import read_run_file
 
 
@@ -27,14 +27,14 @@ def test_pages_are_served_as_long_as_the_platform_runs(ending: signal.Signals, t
     shell = Shell(tmp_path / "home", {"WAYSTATION_OFFLINE": "true", "WAYSTATION_PAGES": "true"})
     try:
         up = shell.run("up")
-        address = str(shell.json("status")["pages"])
+        address = str(shell.run_json("status")["pages"])
         assert f"Pages {address} (for this run; tell nobody)" in up.stderr
         assert answers(address)
         assert shell.run("doctor").stdout.count(urlsplit(address).query) == 0
         run = read_run_file(shell.home / "run.json")
         assert run is not None
         os.kill(run.workers.pid, ending)
-        until(lambda: not answers(address), 60, "the end of the pages")
+        wait_until(lambda: not answers(address), 60, "the end of the pages")
     finally:
         shell.run("down")
 
@@ -42,16 +42,20 @@ def test_pages_are_served_as_long_as_the_platform_runs(ending: signal.Signals, t
 @pytest.mark.timeout(600)
 def test_who_follows_a_task_while_the_platform_is_stopped_is_told_how_it_goes_on(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "home", {"WAYSTATION_OFFLINE": "true"})
-    documents, log = write_survey(tmp_path / "survey"), tmp_path / "watch.log"
+    documents, log = write_survey_documents(tmp_path / "survey"), tmp_path / "watch.log"
     assert shell.run("up").returncode == 0
     try:
-        task = str(shell.json("submit", QUESTION, "--docs", str(documents), "--budget", TIGHT, "--detach")["task_id"])
+        task = str(
+            shell.run_json("submit", QUESTION, "--docs", str(documents), "--budget", TIGHT_BUDGET, "--detach")[
+                "task_id"
+            ]
+        )
         watching = shell.start("watch", task, log=log)
-        until(lambda: f"{task} is paused" in log.read_text(), 360, "the pause")
+        wait_until(lambda: f"{task} is paused" in log.read_text(), 360, "the pause")
     finally:
         stopped = shell.run("down")
     assert stopped.stderr == "stopped; tasks go on where they were after `waystation up`\n"
-    assert ended(watching, log) == 3
+    assert wait_for_exit(watching, log) == 3
     lines = log.read_text().splitlines()
     assert lines[-1] == (
         f"waystation: the platform was stopped, and {task} is safe: `waystation up`, then `waystation watch {task}`, "

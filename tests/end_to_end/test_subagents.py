@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.end_to_end.messages_server import WithoutCache, serving
-from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again
-from tests.end_to_end.stdlib import ASKED, write_stdlib
-from tests.end_to_end.test_killed_platform import kill_everything, platform
+from tests.end_to_end.messages_server import UncachedMessagesServer, run_server
+from tests.end_to_end.shell import Shell, assert_no_committed_turn_repeated
+from tests.end_to_end.stdlib import QUESTION, write_stdlib_documents
+from tests.end_to_end.test_killed_platform import kill_everything, run_local_platform
 from waystation.tasks.task import TaskProgress
 
 DOCUMENTS = 500
@@ -39,21 +39,24 @@ def test_five_hundred_documents_are_read_by_subagents_and_kill_9_changes_nothing
     """The requests of an agent end with how far its siblings are, so that a compaction may come a message earlier or
     later: reports of two runs have the same parts, and nearly the same quotations.
     """
-    documents = write_stdlib(tmp_path / "stdlib", DOCUMENTS)
-    with serving(WithoutCache(delay=0.0)) as server, platform(tmp_path / "home", server) as shell:
+    documents = write_stdlib_documents(tmp_path / "stdlib", DOCUMENTS)
+    with (
+        run_server(UncachedMessagesServer(delay=0.0)) as server,
+        run_local_platform(tmp_path / "home", server) as shell,
+    ):
         task = submitted(shell, documents, "killed")
-        shell.until_task(task, four_subagents_at_work, 360, "four at work")
+        shell.wait_for_task(task, four_subagents_at_work, 360, "four at work")
         kill_everything(shell.home)
         assert shell.run("up").returncode == 0
-        assert shell.answer_until_over(task, ADDED) == "done"
-        killed = shell.json("show", task)
-        assert_no_committed_turn_was_asked_again(server, shell)
+        assert shell.approve_until_over(task, ADDED) == "done"
+        killed = shell.run_json("show", task)
+        assert_no_committed_turn_repeated(server, shell)
         report = shell.run("report", task).stdout
 
         undisturbed = submitted(shell, documents, "undisturbed")
-        assert shell.answer_until_over(undisturbed, ADDED) == "done"
+        assert shell.approve_until_over(undisturbed, ADDED) == "done"
         again = shell.run("report", undisturbed).stdout
-        steps = shell.json("show", undisturbed)["steps"]
+        steps = shell.run_json("show", undisturbed)["steps"]
 
     workers = subagents(killed)
     assert len(workers) >= 4
@@ -66,5 +69,15 @@ def test_five_hundred_documents_are_read_by_subagents_and_kill_9_changes_nothing
 
 
 def submitted(shell: Shell, documents: Path, request_id: str) -> str:
-    given = ("submit", ASKED, "--docs", str(documents), "--session", request_id, "--request-id", request_id, *OPTIONS)
-    return str(shell.json(*given)["task_id"])
+    given = (
+        "submit",
+        QUESTION,
+        "--docs",
+        str(documents),
+        "--session",
+        request_id,
+        "--request-id",
+        request_id,
+        *OPTIONS,
+    )
+    return str(shell.run_json(*given)["task_id"])

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.end_to_end.messages_server import HeldServer, serving
-from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, until
-from tests.end_to_end.survey import QUESTION, SHEETS, write_survey
-from tests.end_to_end.test_killed_platform import kill_everything, platform
-from tests.end_to_end.transcripts import said
+from tests.end_to_end.messages_server import HoldableMessagesServer, run_server
+from tests.end_to_end.shell import Shell, assert_no_committed_turn_repeated, wait_until
+from tests.end_to_end.survey import QUESTION, SHEETS, write_survey_documents
+from tests.end_to_end.test_killed_platform import kill_everything, run_local_platform
+from tests.end_to_end.transcripts import load_messages
 
 WORDS = 'Never cite sheet 3:\n  its "depths" are wrong — 2 m too deep.'
 
@@ -34,7 +34,7 @@ def documents_changed(shell: Shell, task: str, folder: Path) -> Documents:
     (folder / "sheet-01.md").write_bytes(b"%PDF-1.4 broken")
     (folder / "sheet-02.md").unlink()
     return Documents(
-        given=shell.json("documents", task, "--docs", str(folder), "--by", "Ada"),
+        given=shell.run_json("documents", task, "--docs", str(folder), "--by", "Ada"),
         again=shell.run("documents", task, "--docs", str(sheet)),
         missing=shell.run("documents", task, "--docs", str(folder / "nowhere.md")),
     )
@@ -44,11 +44,14 @@ def documents_changed(shell: Shell, task: str, folder: Path) -> Documents:
 def test_agents_hear_once_of_words_and_documents_when_everything_is_killed_right_after_and_ended_tasks_refuse_both(
     tmp_path: Path,
 ) -> None:
-    folder = write_survey(tmp_path / "survey")
-    with serving(HeldServer(delay=0.0, holds_after=2)) as server, platform(tmp_path / "home", server) as shell:
-        task = str(shell.json("submit", QUESTION, "--docs", str(folder), "--detach")["task_id"])
-        until(lambda: len(server.answered) >= 2, 180, "two turns of an agent")
-        working = [step["id"] for step in shell.json("show", task)["steps"] if step["state"] != "done"]
+    folder = write_survey_documents(tmp_path / "survey")
+    with (
+        run_server(HoldableMessagesServer(delay=0.0, holds_after=2)) as server,
+        run_local_platform(tmp_path / "home", server) as shell,
+    ):
+        task = str(shell.run_json("submit", QUESTION, "--docs", str(folder), "--detach")["task_id"])
+        wait_until(lambda: len(server.answered) >= 2, 180, "two turns of an agent")
+        working = [step["id"] for step in shell.run_json("show", task)["steps"] if step["state"] != "done"]
         documents = documents_changed(shell, task, folder)
         told = shell.run("tell", task, WORDS, "--by", "Ada")
         kill_everything(shell.home)
@@ -56,12 +59,12 @@ def test_agents_hear_once_of_words_and_documents_when_everything_is_killed_right
         assert told.returncode == 0, told.stderr
         assert_order_was_taken(documents)
         assert shell.run("up").returncode == 0
-        assert shell.answer_until_over(task) == "done"
+        assert shell.approve_until_over(task) == "done"
 
         assert "writing" in working
         assert_words_were_heard_once(shell, task, working)
         assert_documents_were_heard_of_once(shell, task, working)
-        assert_no_committed_turn_was_asked_again(server, shell)
+        assert_no_committed_turn_repeated(server, shell)
 
         untold, unread = shell.run("tell", task, WORDS), shell.run("documents", task, "--docs", str(folder))
         assert (untold.returncode, unread.returncode) == (2, 2)
@@ -82,9 +85,9 @@ def assert_order_was_taken(documents: Documents) -> None:
 
 
 def assert_words_were_heard_once(shell: Shell, task: str, working: list[str]) -> None:
-    shown = shell.json("show", task)
+    shown = shell.run_json("show", task)
     heard = {
-        step["id"]: [message.text for message in said(shell, task, step["id"]) if message.told]
+        step["id"]: [message.text for message in load_messages(shell, task, step["id"]) if message.told]
         for step in shown["steps"]
     }
     assert {agent: heard[agent] for agent in working} == {agent: [WORDS] for agent in working}
@@ -92,8 +95,8 @@ def assert_words_were_heard_once(shell: Shell, task: str, working: list[str]) ->
 
 
 def assert_documents_were_heard_of_once(shell: Shell, task: str, working: list[str]) -> None:
-    steps = [step["id"] for step in shell.json("show", task)["steps"]]
-    heard = {agent: [one.text for one in said(shell, task, agent) if one.updates] for agent in steps}
+    steps = [step["id"] for step in shell.run_json("show", task)["steps"]]
+    heard = {agent: [one.text for one in load_messages(shell, task, agent) if one.updates] for agent in steps}
     assert {agent: len(heard[agent]) for agent in working} == dict.fromkeys(working, 1)
     assert "- changed: sheet-00.md (line 9; 301 lines now)" in heard["writing"][0]
     assert "- added: sheet-98.md (1 lines)" in heard["writing"][0]

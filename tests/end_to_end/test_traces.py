@@ -8,28 +8,32 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.messages_server import HeldServer, serving
-from tests.end_to_end.scripted_agents import ScriptedServer
-from tests.end_to_end.shell import Shell, paused, pending, until
-from tests.end_to_end.survey import QUESTION, write_survey
-from tests.end_to_end.test_killed_platform import kill_everything, platform
-from tests.otlp_receiver import Received, Receiver, receiving
-from waystation.plugins.offline.replies import call
+from tests.end_to_end.messages_server import HoldableMessagesServer, run_server
+from tests.end_to_end.scripted_agents import ScriptedMessagesServer
+from tests.end_to_end.shell import Shell, is_paused, list_pending_requests, wait_until
+from tests.end_to_end.survey import QUESTION, write_survey_documents
+from tests.end_to_end.test_killed_platform import kill_everything, run_local_platform
+from tests.otlp_receiver import OtlpReceiver, ReceivedSpan, run_otlp_receiver
+from waystation.plugins.offline.replies import build_call
 
 TITLE, GOAL = "Sandbars", "Look into the sandbars of the northern coast."
-DELEGATE = call("delegate", role="research", title=TITLE, goal=GOAL, context="They shift.", budget_percent=20)
-OTHER = call("delegate", role="research", title="Beacons", goal="Look into beacons.", context="Lit.", budget_percent=20)
+DELEGATE = build_call("delegate", role="research", title=TITLE, goal=GOAL, context="They shift.", budget_percent=20)
+OTHER = build_call(
+    "delegate", role="research", title="Beacons", goal="Look into beacons.", context="Lit.", budget_percent=20
+)
 
 
 @dataclass
-class Agents(HeldServer, ScriptedServer):
+class Agents(HoldableMessagesServer, ScriptedMessagesServer):
     """Start two subagents, and think only while they are let."""
 
 
-def spans_of(receiver: Receiver) -> Sequence[Received]:
+def spans_of(receiver: OtlpReceiver) -> Sequence[ReceivedSpan]:
     """Those of tasks, when all that was committed has come: the last is the task's end."""
-    until(lambda: any(span.name == "task ended" for span in receiver.of_tasks()), 60, "the span of the task's end")
-    return receiver.of_tasks()
+    wait_until(
+        lambda: any(span.name == "task ended" for span in receiver.list_task_spans()), 60, "the span of the task's end"
+    )
+    return receiver.list_task_spans()
 
 
 def submitted(shell: Shell, documents: Path) -> str:
@@ -45,29 +49,29 @@ def submitted(shell: Shell, documents: Path) -> str:
         "--review-plan",
         "--detach",
     )
-    return str(shell.json(*given)["task_id"])
+    return str(shell.run_json(*given)["task_id"])
 
 
 @pytest.mark.timeout(900)
 def test_a_killed_platform_loses_no_span_of_a_committed_turn_and_sends_none_as_another(tmp_path: Path) -> None:
-    documents = write_survey(tmp_path / "survey")
+    documents = write_survey_documents(tmp_path / "survey")
     script = {"research-1": [[DELEGATE, OTHER]]}
     with (
-        receiving() as receiver,
-        serving(Agents(delay=0.05, holds_after=4, scripts=script)) as server,
-        platform(tmp_path / "home", server, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url) as shell,
+        run_otlp_receiver() as receiver,
+        run_server(Agents(delay=0.05, holds_after=4, scripts=script)) as server,
+        run_local_platform(tmp_path / "home", server, OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url) as shell,
     ):
         task = submitted(shell, documents)
-        (asked,) = pending(shell.until_task(task, paused, 240, "the plan"))
+        (asked,) = list_pending_requests(shell.wait_for_task(task, is_paused, 240, "the plan"))
         asleep = time.time_ns()
         assert shell.run("approve", task, "--request", asked).returncode == 0
-        until(lambda: len(shell.paid_turns()) >= 4, 180, "four committed turns")
+        wait_until(lambda: len(shell.list_paid_turns()) >= 4, 180, "four committed turns")
         kill_everything(shell.home)
         server.goes_on.set()
         assert shell.run("up").returncode == 0
-        assert shell.answer_until_over(task) in {"done", "partial"}
+        assert shell.approve_until_over(task) in {"done", "partial"}
         spans = spans_of(receiver)
-        turns = Counter((turn.step, f"turn-{turn.turn}") for turn in shell.paid_turns())
+        turns = Counter((turn.step, f"turn-{turn.turn}") for turn in shell.list_paid_turns())
 
     chats = [span for span in spans if span.operation == "chat"]
     sent = Counter(
@@ -83,7 +87,7 @@ def test_a_killed_platform_loses_no_span_of_a_committed_turn_and_sends_none_as_a
     assert all(link in ids for span in spans for link in span.links)
     assert not [span.name for span in spans if span.start < asleep < span.end], "no span lasts while people think"
 
-    attempts = {span.name for span in receiver.spans if not span.ours}
+    attempts = {span.name for span in receiver.spans if not span.is_task_span}
     assert attempts >= {"RunActivity:RunResearchAgent", "RunActivity:StoreReport"}, (
         "of attempts before the kill some are lost"
     )

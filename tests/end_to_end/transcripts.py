@@ -9,7 +9,7 @@ from waystation.context.audit import TranscriptView
 from waystation.context.transcript import Message
 
 
-class Made(NamedTuple):
+class ToolCallResult(NamedTuple):
     """A call and its result."""
 
     tool: str
@@ -17,15 +17,15 @@ class Made(NamedTuple):
     is_error: bool
 
 
-def said(shell: Shell, task: str, agent: str) -> tuple[Message, ...]:
+def load_messages(shell: Shell, task: str, agent: str) -> tuple[Message, ...]:
     """The messages of an agent, in order."""
-    printed = shell.json("transcript", task, "--agent", agent)
+    printed = shell.run_json("transcript", task, "--agent", agent)
     return TypeAdapter(TranscriptView).validate_python(printed).messages
 
 
-def made(shell: Shell, task: str, agent: str) -> list[Made]:
+def load_tool_calls(shell: Shell, task: str, agent: str) -> list[ToolCallResult]:
     """The calls of an agent that have results, in order."""
-    messages = said(shell, task, agent)
+    messages = load_messages(shell, task, agent)
     results = {result.tool_use_id: result for message in messages for result in message.tool_results}
     calls = [call for message in messages for call in message.tool_uses if call.id in results]
-    return [Made(call.name, results[call.id].content, results[call.id].is_error) for call in calls]
+    return [ToolCallResult(call.name, results[call.id].content, results[call.id].is_error) for call in calls]

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from tests.crew import NOTE, Call, Gate
-from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
-from tests.letters import SendLetter
-from tests.overseeing import ADDED, FAULTY, GOOD, OverseenCrew, overseen
-from tests.post import letter
-from tests.readers import ANYONE
-from tests.running import Counter, Task, opened_parts, until, working
-from waystation.client.sessions import compare_documents, read_again, store_document_set
+from tests.crew import TAKE_NOTE_CALL, CallGate, ModelCall
+from tests.delegating import SUBMIT_FINDINGS_CALL, DelegatingTaskModel, make_delegate_call, make_delegating_task_config
+from tests.letters import SendLetterTool
+from tests.overseeing import ADD_STEP_CALL, FAIL_REVIEW_CALL, PASS_REVIEW_CALL, OversightTaskModel, with_oversight
+from tests.post import make_send_letter_call
+from tests.readers import SYSTEM_SCOPE
+from tests.running import TaskHandle, TaskSubmitter, open_activity_deps, run_all_workers, wait_until
+from waystation.client.sessions import compare_documents, reload_changed_documents, store_document_set
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
@@ -28,53 +28,61 @@ from waystation.tasks.task import TaskPhase
 from workers.outside import ToolBackends
 from workflows.task import TaskWorkflow
 
-NEWER = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\n"
+UPDATED_DOCUMENT = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\n"
 SCRIPTS = {
-    "harbours": [[delegate("beacons", 60), delegate("bars", 20)], [NOTE, letter()], [HAND_IN]],
-    "harbours.1": [*[[NOTE]] * 60, [HAND_IN]],
-    "harbours.2": [[letter()], [HAND_IN]],
+    "harbours": [
+        [make_delegate_call("beacons", 60), make_delegate_call("bars", 20)],
+        [TAKE_NOTE_CALL, make_send_letter_call()],
+        [SUBMIT_FINDINGS_CALL],
+    ],
+    "harbours.1": [*[[TAKE_NOTE_CALL]] * 60, [SUBMIT_FINDINGS_CALL]],
+    "harbours.2": [[make_send_letter_call()], [SUBMIT_FINDINGS_CALL]],
 }
-HELD = Call("tides", 3)
-GRANT = 30_000
+HELD_CALL = ModelCall("tides", 3)
+GRANTED_TOKENS = 30_000
 """Tokens. It leaves enough for the step that the revision adds."""
 
 
 @dataclass
-class WholeCrew(DelegatingCrew, OverseenCrew):
+class DelegatingOversightModel(DelegatingTaskModel, OversightTaskModel):
     """Delegates by its scripts, revises and reviews."""
 
 
 @asynccontextmanager
-async def divided(client: Client, folder: Path, redactor: Redactor) -> AsyncGenerator[Counter]:
+async def run_delegation_task(client: Client, folder: Path, redactor: Redactor) -> AsyncGenerator[TaskSubmitter]:
     """The platform on which that task has come to its end."""
-    gate = Gate(HELD)
-    crew = WholeCrew(before=gate, scripts=SCRIPTS, revisions=[ADDED], reviews=[FAULTY, GOOD])
-    async with opened_parts(folder, redactor, crew) as plain:
-        parts = replace(plain, reach=ToolBackends(tables=DuckDbTableEngine(), web=(SendLetter(),)))
-        async with working(client, parts):
-            counter = Counter(client, parts.store)
-            terms = overseen(given=delegating(budget=60_000, agent_budget=30_000))
+    gate = CallGate(HELD_CALL)
+    crew = DelegatingOversightModel(
+        before=gate, scripts=SCRIPTS, revisions=[ADD_STEP_CALL], reviews=[FAIL_REVIEW_CALL, PASS_REVIEW_CALL]
+    )
+    async with open_activity_deps(folder, redactor, crew) as plain:
+        parts = replace(plain, reach=ToolBackends(tables=DuckDbTableEngine(), web=(SendLetterTool(),)))
+        async with run_all_workers(client, parts):
+            counter = TaskSubmitter(client, parts.store)
+            terms = with_oversight(given=make_delegating_task_config(budget=60_000, agent_budget=30_000))
             await counter.submit(under=terms.replace(remembered_characters=1_000))
             await gate.reached.wait()
-            await _told(counter, folder)
+            await _send_message_and_update(counter, folder)
             gate.opened.set()
-            await until(lambda: answered(counter.task()))
+            await wait_until(lambda: answer_pending_requests(counter.get_task_handle()))
             yield counter
 
 
-async def _told(counter: Counter, folder: Path) -> None:
+async def _send_message_and_update(counter: TaskSubmitter, folder: Path) -> None:
     """Words of a person's, and a newer version of the document."""
-    await counter.task().signal(TELL, {"text": "Give depths in metres.", "by": "Ada"})
-    (folder / "pilot.md").write_text(NEWER, encoding="utf-8")
-    task = (await counter.store.task(counter.task().id, ANYONE)).ref.reader
-    loaded = await read_again(await counter.store.documents(task.task_id, task), [folder / "pilot.md"])
+    await counter.get_task_handle().signal(TELL, {"text": "Give depths in metres.", "by": "Ada"})
+    (folder / "pilot.md").write_text(UPDATED_DOCUMENT, encoding="utf-8")
+    task = (await counter.store.get_task(counter.get_task_handle().id, SYSTEM_SCOPE)).ref.scope
+    loaded = await reload_changed_documents(
+        await counter.store.list_documents(task.task_id, task), [folder / "pilot.md"]
+    )
     again = await compare_documents(counter.store, task, loaded, remove_missing=False)
-    await counter.task().signal(
+    await counter.get_task_handle().signal(
         UPDATE_DOCUMENTS, {"documents": await store_document_set(counter.store, again, task), "by": "Ada"}
     )
 
 
-async def answered(task: Task) -> bool:
+async def answer_pending_requests(task: TaskHandle) -> bool:
     """Say yes to whatever is asked when nobody works any more; whether the task is over.
 
     Calls of tools first: what those agents hand back may answer who waits for money.
@@ -83,6 +91,6 @@ async def answered(task: Task) -> bool:
     if progress.phase is TaskPhase.PAUSED:
         waiting = [one for one in progress.approvals if one.decision == "pending"]
         for asked in [one for one in waiting if one.action is not None] or waiting:
-            money = {} if asked.action is not None else {"tokens": GRANT}
+            money = {} if asked.action is not None else {"tokens": GRANTED_TOKENS}
             await task.signal(APPROVE_BUDGET, {"request_id": asked.request_id, "by": "Ada", **money})
     return progress.phase.over

@@ -18,9 +18,9 @@ from socket import gethostname
 from temporalio.client import WorkflowHistory
 
 from tests.prices import PRICES
-from tests.replay.divided import answered, divided
-from tests.running import KEY, SESSION, TENANT, at_work, dev_server, until
-from tests.scheduled import office
+from tests.replay.divided import answer_pending_requests, run_delegation_task
+from tests.running import KEY, SESSION, TENANT, run_platform, start_dev_server, wait_until
+from tests.scheduled import run_schedule_platform
 from waystation import __version__
 from waystation.config.resolver import build_task_config
 from waystation.config.settings import Settings
@@ -31,7 +31,7 @@ from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.tasks.task import TaskRequest
 from workers.models import create_model_router
-from workflows.remember import RememberWorkflow
+from workflows.remember import IndexDocumentsWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 STACK = re.compile(r'"stackTrace": "(?:[^"\\]|\\.)*"')
@@ -56,7 +56,7 @@ def _document(coast: str) -> SourceDocument:
     return SourceDocument(name=f"{coast}.md", text="\n".join(lines))
 
 
-def _written(history: WorkflowHistory) -> str:
+def _render_history(history: WorkflowHistory) -> str:
     """One event a line, without the name of the machine that recorded it and its places."""
     events = [json.dumps(event) for event in history.to_json_dict()["events"]]
     whole = STACK.sub('"stackTrace": ""', '{"events": [\n' + ",\n".join(events) + "\n]}\n")
@@ -67,29 +67,34 @@ async def record(folder: Path) -> None:
     """Run one task to its end and keep the histories of its workflow and of its session."""
     settings = Settings(home=folder)
     redactor = PresidioRedactor(KEY)
-    async with dev_server() as client, at_work(client, folder, redactor, create_model_router(settings)) as counter:
+    async with (
+        start_dev_server() as client,
+        run_platform(client, folder, redactor, create_model_router(settings)) as counter,
+    ):
         await counter.submit(
             ASKED, build_task_config(ASKED, settings, PRICES, utc_now().date()), [_document(coast) for coast in COASTS]
         )
-        await until(lambda: answered(counter.task()))
-        progress = await counter.task().result()
-        task, session = await counter.task().fetch_history(), await counter.session.fetch_history()
+        await wait_until(lambda: answer_pending_requests(counter.get_task_handle()))
+        progress = await counter.get_task_handle().result()
+        task, session = await counter.get_task_handle().fetch_history(), await counter.session.fetch_history()
     redactor.close()
-    _keep(task=task, session=session)
+    _write_histories(task=task, session=session)
     counted = f"{len(progress.compactions)} compactions, {len(progress.approvals)} approvals"
     sys.stdout.write(f"{progress.phase}: {counted}\n")
 
 
-async def record_divided(folder: Path) -> None:
+async def record_delegation(folder: Path) -> None:
     """The same of a task with subagents and all that people can say to it."""
     redactor = PresidioRedactor(KEY)
-    async with dev_server() as client, divided(client, folder, redactor) as counter:
-        progress = await counter.task().result()
+    async with start_dev_server() as client, run_delegation_task(client, folder, redactor) as counter:
+        progress = await counter.get_task_handle().result()
         subagent = client.get_workflow_handle(f"{progress.task_id}/harbours.1")
-        remembering = client.get_workflow_handle_for(RememberWorkflow.run, make_indexing_workflow_id(progress.task_id))
+        remembering = client.get_workflow_handle_for(
+            IndexDocumentsWorkflow.run, make_indexing_workflow_id(progress.task_id)
+        )
         await remembering.result()
-        _keep(
-            divided=await counter.task().fetch_history(),
+        _write_histories(
+            divided=await counter.get_task_handle().fetch_history(),
             subagent=await subagent.fetch_history(),
             remembering=await remembering.fetch_history(),
         )
@@ -99,33 +104,33 @@ async def record_divided(folder: Path) -> None:
 
 async def record_scheduled(folder: Path) -> None:
     """Runs of a schedule: one that failed, and one whose task it began and waited for."""
-    async with dev_server() as client:
+    async with start_dev_server() as client:
         os.environ["TEMPORAL_ADDRESS"] = client.service_client.config.target_host
-        async with office(client, Settings(home=folder, tenant=TENANT)) as platform:
-            await platform.schedules.add(platform.wish().replace(failures=1))
+        async with run_schedule_platform(client, Settings(home=folder, tenant=TENANT)) as platform:
+            await platform.schedules.add(platform.make_schedule().replace(failures=1))
             moved = platform.docs.rename(platform.docs.with_name("moved"))
-            failed = await platform.week(0)
+            failed = await platform.run_week(0)
             moved.rename(platform.docs)
             await platform.schedules.resume("weekly", "the folder is back")
-            done = await platform.week(1)
+            done = await platform.run_week(1)
             first, second = sorted([one.id async for one in client.list_workflows('WorkflowType = "ScheduledRun"')])
-            _keep(
+            _write_histories(
                 scheduled_failed=await client.get_workflow_handle(first).fetch_history(),
                 scheduled=await client.get_workflow_handle(second).fetch_history(),
             )
     sys.stdout.write(f"{failed.seen.last}; {done.seen.last}\n")
 
 
-def _keep(**histories: WorkflowHistory) -> None:
+def _write_histories(**histories: WorkflowHistory) -> None:
     folder = HISTORIES / __version__
     folder.mkdir(exist_ok=True)
     for name, history in histories.items():
-        (folder / f"{name}.json").write_text(_written(history), encoding="utf-8")
+        (folder / f"{name}.json").write_text(_render_history(history), encoding="utf-8")
 
 
 async def record_all(folder: Path) -> None:
     """Every history of this version."""
-    for name, recorded in (("whole", record), ("divided", record_divided), ("scheduled", record_scheduled)):
+    for name, recorded in (("whole", record), ("divided", record_delegation), ("scheduled", record_scheduled)):
         (folder / name).mkdir()
         await recorded(folder / name)
 

@@ -7,12 +7,12 @@ from temporalio.client import WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
-from tests.workflows_live.history import everything_written
+from tests.workflows_live.history import join_all_strings
 from waystation import __version__
-from waystation.tasks.continuation import TaskStart
+from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.task import TaskProgress
 from workers.sandbox import create_sandboxed_runner
-from workflows.remember import RememberWorkflow
+from workflows.remember import IndexDocumentsWorkflow
 from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow
 from workflows.subagent import SubagentWorkflow
@@ -22,15 +22,15 @@ HISTORIES = Path(__file__).parent / "histories"
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
 PATCHED = re.compile(r"\bpatched\(\s*\"([^\"]+)\"")
 
-RECORDED = (TaskWorkflow, SessionWorkflow, SubagentWorkflow, RememberWorkflow, ScheduledRunWorkflow)
+RECORDED = (TaskWorkflow, SessionWorkflow, SubagentWorkflow, IndexDocumentsWorkflow, ScheduledRunWorkflow)
 RELEASES = sorted(path.relative_to(HISTORIES).with_suffix("").as_posix() for path in HISTORIES.glob("*/*.json"))
 
 
-def recorded(name: str) -> WorkflowHistory:
+def load_history(name: str) -> WorkflowHistory:
     return WorkflowHistory.from_json(name, (HISTORIES / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def replayer(*workflows: type) -> Replayer:
+def create_replayer(*workflows: type) -> Replayer:
     return Replayer(
         workflows=workflows,
         data_converter=pydantic_data_converter,
@@ -39,22 +39,22 @@ def replayer(*workflows: type) -> Replayer:
 
 
 @workflow.defn(name="Task")
-class HastyTask(TaskWorkflow):
+class NondeterministicTaskWorkflow(TaskWorkflow):
     """The same task, which waits a moment before it plans: one command that the history does not have."""
 
     @workflow.init
-    def __init__(self, start: TaskStart) -> None:
+    def __init__(self, start: TaskWorkflowInput) -> None:
         super().__init__(start)
 
     @workflow.run
-    async def run(self, start: TaskStart) -> TaskProgress:
+    async def run(self, start: TaskWorkflowInput) -> TaskProgress:
         await workflow.sleep(1)
         return await super().run(start)
 
 
 @pytest.mark.parametrize("name", RELEASES)
 async def test_histories_of_every_release_replay(name: str) -> None:
-    await replayer(*RECORDED).replay_workflow(recorded(name))
+    await create_replayer(*RECORDED).replay_workflow(load_history(name))
 
 
 def test_the_recorded_task_compacted_paused_and_was_approved() -> None:
@@ -71,12 +71,12 @@ def test_the_recorded_division_of_work_has_all_that_can_come_to_pass() -> None:
     for signal in ("approve_budget", "tell", "update_documents", "subagent_news"):
         assert f'"signalName": "{signal}"' in written
     assert written.count("EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED") > 2
-    said = everything_written(recorded(f"{__version__}/divided").events)
+    said = join_all_strings(load_history(f"{__version__}/divided").events)
     assert all(f'"decision":"{decision}"' in said for decision in ("pending", "approved", "withdrawn"))
 
 
 def test_the_recorded_runs_of_a_schedule_waited_for_a_task_and_paused_the_schedule() -> None:
-    waited, failed = (recorded(f"{__version__}/{name}") for name in ("scheduled", "scheduled_failed"))
+    waited, failed = (load_history(f"{__version__}/{name}") for name in ("scheduled", "scheduled_failed"))
     assert {"BeginScheduledRun", "LookAtScheduledTask"} <= _activities(waited)
     assert _activities(failed) == {"BeginScheduledRun", "PauseSchedule"}
 
@@ -94,10 +94,10 @@ def _marked(history: WorkflowHistory) -> str:
 
 def test_the_histories_of_this_version_reach_every_patch() -> None:
     asked = {name for source in WORKFLOWS.glob("*.py") for name in PATCHED.findall(source.read_text(encoding="utf-8"))}
-    reached = "".join(_marked(recorded(name)) for name in RELEASES if name.startswith(f"{__version__}/"))
+    reached = "".join(_marked(load_history(name)) for name in RELEASES if name.startswith(f"{__version__}/"))
     assert [name for name in sorted(asked) if f'"{name}"' not in reached] == []
 
 
 async def test_a_task_whose_commands_come_otherwise_does_not_replay() -> None:
     with pytest.raises(workflow.NondeterminismError):
-        await replayer(HastyTask).replay_workflow(recorded(f"{__version__}/task"))
+        await create_replayer(NondeterministicTaskWorkflow).replay_workflow(load_history(f"{__version__}/task"))

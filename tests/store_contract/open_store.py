@@ -11,7 +11,7 @@ async def main(url: str) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     store = await SqlStore.open(url, lambda: datetime.now(UTC))
-    print(await store.store_id(), flush=True)
+    print(await store.get_store_id(), flush=True)
     await store.aclose()
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import select, update
 
-from tests.readers import ANYONE
+from tests.readers import SYSTEM_SCOPE
 from waystation.context.transcript import Charge, Fence, build_user_message
 from waystation.kernel.errors import VersionConflict
 from waystation.kernel.usage import Usage
@@ -18,7 +18,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-async def count_one(store: SqlStore, tally_run: str) -> None:
+async def increment_version(store: SqlStore, tally_run: str) -> None:
     """Read a number and write the next one, in one transaction: under the lock with which every fence is held."""
     mine = runs.c.run_id == tally_run
     async with store.database.write() as connection:
@@ -31,7 +31,7 @@ async def write_turn(store: SqlStore, fence: Fence, message_id: str) -> None:
     message, usage = build_user_message(message_id, "text"), Usage(output=1)
     charge = Charge(key=f"turn-{message_id}", kind="turn", model="model", usage=usage, cost_micro_usd=1, at=now())
     while True:
-        version = (await store.load(fence.run_id, ANYONE)).version
+        version = (await store.load_transcript(fence.run_id, SYSTEM_SCOPE)).version
         try:
             return await store.commit_reply(fence, version, message, charge)
         except VersionConflict:
@@ -44,7 +44,7 @@ async def main(url: str, tally_run: str, run: str, writer: str, turns: str) -> N
     print("ready", flush=True)
     sys.stdin.readline()
     for turn in range(int(turns)):
-        await count_one(store, tally_run)
+        await increment_version(store, tally_run)
         await write_turn(store, fence, f"{writer}-{turn}")
     await store.aclose()
 

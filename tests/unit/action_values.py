@@ -2,29 +2,31 @@
 
 from datetime import datetime
 
-from tests.unit.task_values import NOON, after_leg, standing, working
-from waystation.agents.decisions import ActionQuestion, question_on
+from tests.unit.task_values import NOON, apply_leg_outcome, make_leg_state, make_working_state
+from waystation.agents.decisions import ActionQuestion, build_action_question
 from waystation.agents.leg import ApprovalRequired
 from waystation.context.transcript import ToolUse
-from waystation.tasks.state import TaskState, opened_actions
+from waystation.tasks.state import TaskState, build_action_requests
 
 AGENT = "research-1"
 
 
-def question(number: int = 1, text: str = "Write this file?") -> ActionQuestion:
+def make_action_question(number: int = 1, text: str = "Write this file?") -> ActionQuestion:
     """What a call of the agent's fourth message asks."""
-    return question_on("m4", ToolUse(id=f"c{number}", name="fs__write_file", input={"path": f"{number}.md"}), text)
+    return build_action_question(
+        "m4", ToolUse(id=f"c{number}", name="fs__write_file", input={"path": f"{number}.md"}), text
+    )
 
 
-def asking_for(*questions: ActionQuestion, state: TaskState | None = None) -> TaskState:
+def end_leg_with_questions(*questions: ActionQuestion, state: TaskState | None = None) -> TaskState:
     """The agent's leg ended with these questions."""
-    outcome = ApprovalRequired(standing=standing(500), questions=questions or (question(),))
-    return after_leg(state or working(), AGENT, outcome)
+    outcome = ApprovalRequired(standing=make_leg_state(500), questions=questions or (make_action_question(),))
+    return apply_leg_outcome(state or make_working_state(), AGENT, outcome)
 
 
-def asked_for(*questions: ActionQuestion, deadline: datetime | None = None) -> TaskState:
+def open_tool_approvals(*questions: ActionQuestion, deadline: datetime | None = None) -> TaskState:
     """A person is asked about them."""
-    state = asking_for(*questions)
-    for request in opened_actions(state, AGENT, NOON, deadline):
-        state = state.asked(request)
+    state = end_leg_with_questions(*questions)
+    for request in build_action_requests(state, AGENT, NOON, deadline):
+        state = state.with_approval_request(request)
     return state

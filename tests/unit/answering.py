@@ -4,23 +4,25 @@ from datetime import datetime
 
 from pydantic import JsonValue
 
-from tests.unit.task_values import working
-from waystation.tasks.approvals import Circumstances
-from waystation.tasks.signals import APPROVAL, DENIAL, InputT, SentTo, Signal
-from waystation.tasks.task import Approval, Refusal
+from tests.unit.task_values import make_working_state
+from waystation.tasks.approvals import ApprovalContext
+from waystation.tasks.signals import APPROVAL, DENIAL, InputT, SignalContext, TaskSignal
+from waystation.tasks.task import ApprovalRequest, RejectedMessage
 
 
-def approve(standing: Circumstances, sent: JsonValue, now: datetime) -> Approval | Refusal:
+def apply_approval(standing: ApprovalContext, sent: JsonValue, now: datetime) -> ApprovalRequest | RejectedMessage:
     """What is made of an `approve_budget`."""
     return _answer(APPROVAL, standing, sent, now)
 
 
-def deny(standing: Circumstances, sent: JsonValue, now: datetime) -> Approval | Refusal:
+def apply_denial(standing: ApprovalContext, sent: JsonValue, now: datetime) -> ApprovalRequest | RejectedMessage:
     """What is made of a `deny_budget`."""
     return _answer(DENIAL, standing, sent, now)
 
 
-def _answer(signal: Signal[InputT], standing: Circumstances, sent: JsonValue, now: datetime) -> Approval | Refusal:
-    answer = signal.answer(SentTo(working(), standing, now), sent)
-    assert isinstance(answer, Approval | Refusal)
+def _answer(
+    signal: TaskSignal[InputT], standing: ApprovalContext, sent: JsonValue, now: datetime
+) -> ApprovalRequest | RejectedMessage:
+    answer = signal.evaluate(SignalContext(make_working_state(), standing, now), sent)
+    assert isinstance(answer, ApprovalRequest | RejectedMessage)
     return answer

@@ -18,53 +18,60 @@ SUMMARY = "The parts were read one after another; each reported the error of its
 SDK_MESSAGES = TypeAdapter[list[MessageParam]](list[MessageParam], config=ConfigDict(arbitrary_types_allowed=True))
 
 
-def words(tokens: int) -> str:
+def make_filler_words(tokens: int) -> str:
     return "word " * (tokens * 4 // 5)
 
 
-def user(text: str) -> Json:
+def make_user_message(text: str) -> Json:
     return {"role": "user", "content": text}
 
 
-def assistant(text: str) -> Json:
+def make_assistant_message(text: str) -> Json:
     return {"role": "assistant", "content": text}
 
 
-def use(call_id: str, tool: str = "read_file", **arguments: str) -> Json:
+def make_tool_use(call_id: str, tool: str = "read_file", **arguments: str) -> Json:
     return {"type": "tool_use", "id": call_id, "name": tool, "input": arguments}
 
 
-def result(call_id: str, content: str | list[Json], **fields: object) -> Json:
+def make_tool_result(call_id: str, content: str | list[Json], **fields: object) -> Json:
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **fields}
 
 
-def calls(*uses: Json) -> Json:
+def make_tool_use_message(*uses: Json) -> Json:
     return {"role": "assistant", "content": [*uses]}
 
 
-def results(*blocks: Json) -> Json:
+def make_tool_result_message(*blocks: Json) -> Json:
     return {"role": "user", "content": [*blocks]}
 
 
-def turns(count: int, tokens: int = 800, tool: str = "read_file", ids: str = "c") -> list[Json]:
+def make_tool_turns(count: int, tokens: int = 800, tool: str = "read_file", ids: str = "c") -> list[Json]:
     """So many calls with their results, as agents make them."""
     made: list[Json] = []
     for number in range(count):
-        made.append(calls(use(f"{ids}{number}", tool, path=f"docs/{number}.md")))
-        made.append(results(result(f"{ids}{number}", f"{number} {words(tokens)}")))
+        made.append(make_tool_use_message(make_tool_use(f"{ids}{number}", tool, path=f"docs/{number}.md")))
+        made.append(
+            make_tool_result_message(make_tool_result(f"{ids}{number}", f"{number} {make_filler_words(tokens)}"))
+        )
     return made
 
 
-def body(*messages: Json, **fields: object) -> Json:
+def make_request_body(*messages: Json, **fields: object) -> Json:
     return {"model": "claude-sonnet-5-5", "system": "Work with care.", "messages": [*messages], **fields}
 
 
-def full(count: int = 20) -> Json:
+def make_full_request_body(count: int = 20) -> Json:
     """A conversation that fills a window of 10,000 tokens."""
-    return body(user("Find out what changed."), *turns(count), assistant("I have read all."), user("Now sum it up."))
+    return make_request_body(
+        make_user_message("Find out what changed."),
+        *make_tool_turns(count),
+        make_assistant_message("I have read all."),
+        make_user_message("Now sum it up."),
+    )
 
 
-class Context:
+class ContextCommand:
     """`waystation context` on files of one folder."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,39 +82,39 @@ class Context:
         path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
         return str(path)
 
-    def told(self, command: str, content: object, *options: str) -> tuple[int, str, str]:
+    def run(self, command: str, content: object, *options: str) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
         code = run(["context", command, self.write(content), *options])
         said = self.capsys.readouterr()
         return code, said.out, said.err
 
-    def json(self, command: str, content: object, *options: str) -> Json:
-        code, out, err = self.told(command, content, "--json", *options)
+    def run_json(self, command: str, content: object, *options: str) -> Json:
+        code, out, err = self.run(command, content, "--json", *options)
         assert (code, err) == (0, "")
         return json.loads(out)
 
-    def compacted(self, content: object, *options: str, summary: str = SUMMARY, window: int = 10_000) -> Json:
+    def compact(self, content: object, *options: str, summary: str = SUMMARY, window: int = 10_000) -> Json:
         """The result of a compaction; its view is legal, and accepted by the SDK's types."""
         (self.folder / "summary.txt").write_text(summary, encoding="utf-8")
         given = ["--summary-file", str(self.folder / "summary.txt"), "--window", str(window)]
-        done = self.json("compact", content, *given, *options)
-        legal(done["messages"])
+        done = self.run_json("compact", content, *given, *options)
+        assert_legal(done["messages"])
         return done
 
 
 @pytest.fixture
-def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Context:
+def context_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> ContextCommand:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
-    return Context(tmp_path, capsys)
+    return ContextCommand(tmp_path, capsys)
 
 
-def legal(messages: Sequence[Json]) -> None:
+def assert_legal(messages: Sequence[Json]) -> None:
     read = read_request_body(json.dumps({"messages": messages}).encode())
     assert find_violations([original.message for original in read.originals], pending_allowed=True) == ()
     SDK_MESSAGES.validate_python(messages)
 
 
-def texts(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+def list_texts(messages: Sequence[Mapping[str, Any]]) -> list[str]:
     """Every text in the messages."""
     found: list[str] = []
     for message in messages:

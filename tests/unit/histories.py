@@ -22,48 +22,52 @@ READ = "read_document"
 REREADABLE = frozenset({READ})
 
 
-def transcript(*messages: Message) -> Transcript:
+def make_transcript(*messages: Message) -> Transcript:
     return Transcript(run_id="task-1/step-1", version=len(messages), messages=messages)
 
 
-def calls(message_id: str, *call_ids: str, tool: str = READ, thinking: str = "") -> Message:
+def make_call_message(message_id: str, *call_ids: str, tool: str = READ, thinking: str = "") -> Message:
     """An assistant message that asks for these calls."""
     uses = tuple(ToolUse(id=call_id, name=tool, input={"name": f"{call_id}.md"}) for call_id in call_ids)
     thought = (Thinking(thinking=thinking, signature="c2lnbmVk"),) if thinking else ()
     return Message(id=message_id, role="assistant", blocks=(*thought, *uses))
 
 
-def results(message_id: str, /, *also: Block, **contents: str) -> Message:
+def make_result_message(message_id: str, /, *also: Block, **contents: str) -> Message:
     """A user message with these results, and other blocks after them."""
     given = tuple(ToolResult(tool_use_id=call_id, content=content) for call_id, content in contents.items())
     return Message(id=message_id, role="user", blocks=(*given, *also))
 
 
-def says(message_id: str, text: str) -> Message:
+def make_text_message(message_id: str, text: str) -> Message:
     """An assistant message of one text."""
     return Message(id=message_id, role="assistant", blocks=(Text(text=text),))
 
 
-def prose(tokens: int) -> str:
+def make_filler_text(tokens: int) -> str:
     """Text of about so many tokens."""
     return "word " * (tokens * 4 // 5)
 
 
-def research(turns: int, result_tokens: int = 1_500, *, tool: str = READ, start: int = 1) -> list[Message]:
+def make_research_turns(turns: int, result_tokens: int = 1_500, *, tool: str = READ, start: int = 1) -> list[Message]:
     """Turns of one call each, as an agent makes them: ids m2, m3 … and c1, c2 …"""
     messages: list[Message] = []
     for turn in range(start, start + turns):
-        messages.append(calls(f"m{2 * turn}", f"c{turn}", tool=tool))
-        messages.append(results(f"m{2 * turn + 1}", **{f"c{turn}": f"{turn} {prose(result_tokens)}"}))
+        messages.append(make_call_message(f"m{2 * turn}", f"c{turn}", tool=tool))
+        messages.append(
+            make_result_message(f"m{2 * turn + 1}", **{f"c{turn}": f"{turn} {make_filler_text(result_tokens)}"})
+        )
     return messages
 
 
-def working(turns: int, result_tokens: int = 1_500, *, tool: str = READ) -> Transcript:
+def make_research_transcript(turns: int, result_tokens: int = 1_500, *, tool: str = READ) -> Transcript:
     """A contract and so many turns."""
-    return transcript(build_user_message("m1", "Find out what changed."), *research(turns, result_tokens, tool=tool))
+    return make_transcript(
+        build_user_message("m1", "Find out what changed."), *make_research_turns(turns, result_tokens, tool=tool)
+    )
 
 
-def small_policy(window: int = 20_000) -> CompactionPolicy:
+def make_small_policy(window: int = 20_000) -> CompactionPolicy:
     """A window that tests fill quickly."""
     return CompactionPolicy(window=window, trigger=window * 3 // 4, target=window * 3 // 8)
 
@@ -71,7 +75,16 @@ def small_policy(window: int = 20_000) -> CompactionPolicy:
 # ------------------------------------------------------------------------------------------------------- strategies
 
 _texts = st.sampled_from(
-    ["", " \n", "go on", "Never delete a file.", prose(40), prose(400), "四月の報告書", '{"a": [1, 2]}']
+    [
+        "",
+        " \n",
+        "go on",
+        "Never delete a file.",
+        make_filler_text(40),
+        make_filler_text(400),
+        "四月の報告書",
+        '{"a": [1, 2]}',
+    ]
 )
 _call_ids = st.sampled_from([f"c{number}" for number in range(8)])
 _sizes = st.sampled_from([5, 60, 400, 1_100, 2_500])
@@ -87,7 +100,7 @@ def _block() -> SearchStrategy[Block]:
     )
 
 
-def wild_messages() -> SearchStrategy[tuple[Message, ...]]:
+def arbitrary_messages() -> SearchStrategy[tuple[Message, ...]]:
     """Anything at all: orphans, repeated ids, blocks in the wrong role, no contract."""
     rows = st.tuples(st.sampled_from(["user", "assistant"]), st.lists(_block(), max_size=4))
     return st.lists(rows, max_size=14).map(
@@ -99,7 +112,7 @@ def wild_messages() -> SearchStrategy[tuple[Message, ...]]:
 
 
 @st.composite
-def more_messages(draw: st.DrawFn, first: int, most: int = 6) -> tuple[Message, ...]:
+def further_messages(draw: st.DrawFn, first: int, most: int = 6) -> tuple[Message, ...]:
     """What an agent run may go on with: turns of parallel calls, remarks of the user, replies without a call."""
     messages: list[Message] = []
     for _ in range(draw(st.integers(0, most))):
@@ -107,10 +120,12 @@ def more_messages(draw: st.DrawFn, first: int, most: int = 6) -> tuple[Message, 
         kind = draw(st.sampled_from(["turn", "turn", "turn", "remark", "reply"]))
         if kind == "remark":
             messages.append(
-                build_user_message(f"m{number}", draw(st.sampled_from(["Hurry.", "Do not touch main.", prose(300)])))
+                build_user_message(
+                    f"m{number}", draw(st.sampled_from(["Hurry.", "Do not touch main.", make_filler_text(300)]))
+                )
             )
         elif kind == "reply":
-            messages.append(says(f"m{number}", prose(draw(_sizes))))
+            messages.append(make_text_message(f"m{number}", make_filler_text(draw(_sizes))))
         else:
             messages += draw(_turn(number))
     return tuple(messages)
@@ -120,6 +135,8 @@ def more_messages(draw: st.DrawFn, first: int, most: int = 6) -> tuple[Message, 
 def _turn(draw: st.DrawFn, number: int) -> Sequence[Message]:
     ids = [f"c{number}-{place}" for place in range(draw(st.integers(1, 3)))]
     tool = draw(st.sampled_from([READ, READ, "take_note"]))
-    asked = calls(f"m{number}", *ids, tool=tool, thinking=draw(st.sampled_from(["", "Look it up."])))
+    asked = make_call_message(f"m{number}", *ids, tool=tool, thinking=draw(st.sampled_from(["", "Look it up."])))
     remark = (Text(text="Also look at the appendix."),) if draw(st.integers(0, 9)) == 0 else ()
-    return asked, results(f"m{number + 1}", *remark, **{call_id: prose(draw(_sizes)) for call_id in ids})
+    return asked, make_result_message(
+        f"m{number + 1}", *remark, **{call_id: make_filler_text(draw(_sizes)) for call_id in ids}
+    )

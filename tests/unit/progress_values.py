@@ -5,14 +5,22 @@ from datetime import UTC, datetime
 from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.deliverables import WorkCounts
 from waystation.budgets.budget import RunUsage
-from waystation.context.outcome import AgentCompaction, Status
+from waystation.context.outcome import AgentCompaction, CompactionStatus
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
-from waystation.tasks.task import Approval, BudgetProgress, Refusal, StepProgress, StepState, TaskPhase, TaskProgress
+from waystation.tasks.task import (
+    ApprovalRequest,
+    BudgetProgress,
+    RejectedMessage,
+    StepProgress,
+    StepState,
+    TaskPhase,
+    TaskProgress,
+)
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 USAGE = Usage(input=12_000, cache_write=3_000, cache_read=90_000, output=4_500)
-ASKING = Approval(
+PENDING_APPROVAL = ApprovalRequest(
     request_id="research-2-1",
     agent="research-2",
     asked=Amount(tokens=30_000),
@@ -33,7 +41,7 @@ ASKING = Approval(
     ),
     requested_at=NOON,
 )
-APPROVED = Approval(
+APPROVED_APPROVAL = ApprovalRequest(
     request_id="research-1-1",
     agent="research-1",
     asked=Amount(tokens=20_000),
@@ -42,22 +50,22 @@ APPROVED = Approval(
     by="Ada",
     note="go on",
 )
-DENIED = Approval(
+DENIED_APPROVAL = ApprovalRequest(
     request_id="research-1-2", agent="research-1", asked=Amount(tokens=20_000), decision="denied", by="Ada"
 )
 
 
-def step(step_id: str, state: StepState, *, legs: int = 0) -> StepProgress:
+def make_step_progress(step_id: str, state: StepState, *, legs: int = 0) -> StepProgress:
     role = step_id.partition("-")[0]
     return StepProgress(id=step_id, role=role, title=f"The {role}", state=state, legs=legs, usage=Usage())
 
 
-def funded(step: StepProgress, limit: int, spent: int = 0, reason: str = "") -> StepProgress:
+def with_budget(step: StepProgress, limit: int, spent: int = 0, reason: str = "") -> StepProgress:
     """The step with what it may spend and has spent, in tokens."""
     return step.replace(limit=Limit(tokens=limit), spent=Amount(tokens=spent), reason=reason)
 
 
-def compaction(status: Status = Status.COMPRESSED) -> AgentCompaction:
+def make_compaction(status: CompactionStatus = CompactionStatus.COMPRESSED) -> AgentCompaction:
     return AgentCompaction(
         agent="research-1",
         compaction_id="c1",
@@ -72,22 +80,27 @@ def compaction(status: Status = Status.COMPRESSED) -> AgentCompaction:
     )
 
 
-PAUSED = TaskProgress(
+PAUSED_PROGRESS = TaskProgress(
     task_id="task-0123456789abcdef",
     phase=TaskPhase.PAUSED,
     title="Why did the harbour silt up?",
     model="claude-sonnet-5-5",
     steps=(
-        funded(step("research-1", "partial", legs=3), limit=35_000, spent=11_700, reason="a person denied it more"),
-        funded(step("research-2", "paused", legs=1), limit=30_000, spent=29_500),
-        funded(step("analysis", "waiting"), limit=30_000),
-        funded(step("writing", "waiting"), limit=30_000),
+        with_budget(
+            make_step_progress("research-1", "partial", legs=3),
+            limit=35_000,
+            spent=11_700,
+            reason="a person denied it more",
+        ),
+        with_budget(make_step_progress("research-2", "paused", legs=1), limit=30_000, spent=29_500),
+        with_budget(make_step_progress("analysis", "waiting"), limit=30_000),
+        with_budget(make_step_progress("writing", "waiting"), limit=30_000),
     ),
     budget=BudgetProgress(limit=Limit(tokens=200_000), spent=Amount(tokens=41_200), reserved=Amount(tokens=60_500)),
     totals=RunUsage(usage=USAGE, turns=14, possibly_billed=2_500, cost_micro_usd=123_456),
     legs=4,
-    compactions=(compaction(), compaction(Status.NOOP)),
-    approvals=(APPROVED, DENIED, ASKING),
-    refusals=(Refusal(signal="approve_budget", reason="tokens: Input should be greater than 0", at=NOON),),
+    compactions=(make_compaction(), make_compaction(CompactionStatus.NOOP)),
+    approvals=(APPROVED_APPROVAL, DENIED_APPROVAL, PENDING_APPROVAL),
+    refusals=(RejectedMessage(signal="approve_budget", reason="tokens: Input should be greater than 0", at=NOON),),
     notes=("Memory did not answer a recall; the agent went on without it.",),
 )

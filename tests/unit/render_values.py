@@ -3,14 +3,14 @@
 from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.deliverables import WorkCounts
 from waystation.budgets.budget import RunUsage
-from waystation.context.outcome import AgentCompaction, Status
+from waystation.context.outcome import AgentCompaction, CompactionStatus
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
-from waystation.tasks.task import Approval, BudgetProgress, StepProgress, TaskPhase, TaskProgress
+from waystation.tasks.task import ApprovalRequest, BudgetProgress, StepProgress, TaskPhase, TaskProgress
 from waystation.tasks.view import TaskView
 
 USAGE = Usage(input=1_000, cache_write=200, cache_read=3_000, output=400)
-ASKING_OUTLOOK = BudgetForecast(
+PENDING_APPROVAL_FORECAST = BudgetForecast(
     calls=7,
     each=Amount(tokens=4_214),
     worth=7,
@@ -20,7 +20,7 @@ ASKING_OUTLOOK = BudgetForecast(
     made=WorkCounts(notes=3),
     needed_by=("analysis",),
 )
-ASKING = Approval(
+PENDING_APPROVAL = ApprovalRequest(
     request_id="r1",
     agent="research-1",
     asked=Amount(tokens=30_000),
@@ -29,9 +29,9 @@ ASKING = Approval(
     needed=Amount(tokens=900),
     task_spent=Amount(tokens=41_200),
     steps_left=3,
-    outlook=ASKING_OUTLOOK,
+    outlook=PENDING_APPROVAL_FORECAST,
 )
-PAUSED = TaskView(
+PAUSED_VIEW = TaskView(
     progress=TaskProgress(
         task_id="task-0123456789abcdef",
         phase=TaskPhase.PAUSED,
@@ -56,7 +56,7 @@ PAUSED = TaskView(
             AgentCompaction(
                 agent="research-1",
                 compaction_id="c1",
-                status=Status.COMPRESSED,
+                status=CompactionStatus.COMPRESSED,
                 strategy="window",
                 tokens_before=9_100,
                 tokens_after=4_300,
@@ -67,16 +67,16 @@ PAUSED = TaskView(
                 totals=RunUsage(),
             ),
         ),
-        approvals=(ASKING,),
+        approvals=(PENDING_APPROVAL,),
         notes=("memory is down",),
     ),
     run_id="run-1",
     ui_url="http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef",
 )
 
-DEAR = PAUSED.progress.replace(
+PAUSED_PROGRESS_IN_DOLLARS = PAUSED_VIEW.progress.replace(
     steps=(
-        PAUSED.progress.steps[0].replace(
+        PAUSED_VIEW.progress.steps[0].replace(
             limit=Limit(micro_usd=500_000), spent=Amount(tokens=29_500, micro_usd=450_000)
         ),
     ),
@@ -86,13 +86,13 @@ DEAR = PAUSED.progress.replace(
         reserved=Amount(tokens=90_000, micro_usd=1_000_000),
     ),
     approvals=(
-        ASKING.replace(
+        PENDING_APPROVAL.replace(
             asked=Amount(micro_usd=500_000),
             spent=Amount(tokens=29_500, micro_usd=450_000),
             limit=Limit(micro_usd=500_000),
             needed=Amount(micro_usd=12_345),
             task_spent=Amount(tokens=41_200, micro_usd=700_000),
-            outlook=ASKING_OUTLOOK.replace(each=Amount(micro_usd=64_285), kept=Amount(micro_usd=1_000_000)),
+            outlook=PENDING_APPROVAL_FORECAST.replace(each=Amount(micro_usd=64_285), kept=Amount(micro_usd=1_000_000)),
         ),
     ),
 )

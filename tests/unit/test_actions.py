@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.agents.decisions import QUESTION_CHARACTERS, QUESTION_LINES, digest_of, question_on
+from waystation.agents.decisions import QUESTION_CHARACTERS, QUESTION_LINES, build_action_question, compute_call_digest
 from waystation.context.transcript import ToolUse
 
 CALL = ToolUse(id="c1", name="fs__write_file", input={"path": "a.md", "text": "one"})
@@ -11,36 +11,36 @@ CALL = ToolUse(id="c1", name="fs__write_file", input={"path": "a.md", "text": "o
 
 def test_a_decision_is_bound_to_message_call_tool_and_arguments() -> None:
     others = [
-        digest_of("m6", CALL),
-        digest_of("m4", CALL.replace(id="c2")),
-        digest_of("m4", CALL.replace(name="fs__move_file")),
-        digest_of("m4", CALL.replace(input={"path": "a.md", "text": "two"})),
+        compute_call_digest("m6", CALL),
+        compute_call_digest("m4", CALL.replace(id="c2")),
+        compute_call_digest("m4", CALL.replace(name="fs__move_file")),
+        compute_call_digest("m4", CALL.replace(input={"path": "a.md", "text": "two"})),
     ]
-    assert len({digest_of("m4", CALL), *others}) == 5
+    assert len({compute_call_digest("m4", CALL), *others}) == 5
 
 
 def test_the_order_of_arguments_says_nothing() -> None:
     turned = CALL.replace(input=dict(reversed(CALL.input.items())))
-    assert digest_of("m4", turned) == digest_of("m4", CALL)
+    assert compute_call_digest("m4", turned) == compute_call_digest("m4", CALL)
 
 
 def test_a_short_question_is_shown_whole() -> None:
-    asked = question_on("m4", CALL, "Write a.md?\none")
+    asked = build_action_question("m4", CALL, "Write a.md?\none")
     assert (asked.call_id, asked.tool, asked.text, asked.hidden) == ("c1", "fs__write_file", "Write a.md?\none", 0)
 
 
 @given(st.text())
 def test_whatever_is_asked_is_bounded_and_has_no_character_that_nobody_sees(text: str) -> None:
-    shown = question_on("m4", CALL, text * 50)
+    shown = build_action_question("m4", CALL, text * 50)
     assert len(shown.text) <= QUESTION_CHARACTERS
     assert shown.text.count("\n") < QUESTION_LINES
     assert all(one.isprintable() or one == "\n" for one in shown.text)
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    assert question_on("m4", CALL, "x" * 1_500).hidden == 500
-    assert question_on("m4", CALL, "line\n" * 100).hidden == 500 - len("line\n" * 30) + 1
+    assert build_action_question("m4", CALL, "x" * 1_500).hidden == 500
+    assert build_action_question("m4", CALL, "line\n" * 100).hidden == 500 - len("line\n" * 30) + 1
 
 
 def test_characters_that_nobody_sees_are_spelled_out() -> None:
-    assert question_on("m4", CALL, "rm \u202egnp\x1b[2J").text == r"rm \u202egnp\u001b[2J"
+    assert build_action_question("m4", CALL, "rm \u202egnp\x1b[2J").text == r"rm \u202egnp\u001b[2J"

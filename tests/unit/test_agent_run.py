@@ -6,9 +6,9 @@ from waystation.agents.agent_run import (
     LISTED_COMPACTIONS,
     MAX_FUTILE_COMPACTIONS,
     AgentRun,
-    Compact,
-    Edit,
-    Finish,
+    ApplyContextEdit,
+    CompactContext,
+    FinishRun,
     RequestApproval,
     RequestBudget,
     RunLeg,
@@ -23,10 +23,10 @@ from waystation.agents.leg import (
     LegOutcome,
     LegState,
     OperatorActionRequired,
-    TurnLimit,
+    TurnLimitReached,
 )
 from waystation.budgets.budget import RunUsage
-from waystation.context.outcome import CompactionOutcome, Status
+from waystation.context.outcome import CompactionOutcome, CompactionStatus
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.usage import Usage
@@ -41,7 +41,7 @@ def after_turns(turns: int, *notes: str, scale: float = 1.0) -> LegState:
     return LegState(totals=totals, scale=scale, notes=notes)
 
 
-def compaction(status: Status, turns: int = 0, *notes: str) -> CompactionOutcome:
+def compaction(status: CompactionStatus, turns: int = 0, *notes: str) -> CompactionOutcome:
     return CompactionOutcome(
         compaction_id="c1",
         status=status,
@@ -56,7 +56,7 @@ def compaction(status: Status, turns: int = 0, *notes: str) -> CompactionOutcome
 
 
 def test_a_fresh_run_starts_with_its_first_leg() -> None:
-    move = FRESH.next_move()
+    move = FRESH.get_next_action()
     assert isinstance(move, RunLeg)
     assert (move.request.leg, move.request.limit, move.request.run, move.request.scale) == (
         1,
@@ -68,19 +68,19 @@ def test_a_fresh_run_starts_with_its_first_leg() -> None:
 
 def test_a_leg_that_finished_delivers() -> None:
     run = FRESH.after_leg(AgentFinished(standing=after_turns(3)))
-    assert run.next_move() == Finish(partial=False)
+    assert run.get_next_action() == FinishRun(partial=False)
     assert (run.totals.turns, run.leg) == (3, 2)
 
 
 def test_a_leg_that_finished_without_a_result_delivers_what_there_is_and_says_why() -> None:
     run = FRESH.after_leg(AgentFinished(standing=after_turns(3), partial=True, reason="the model refused to go on"))
-    assert run.next_move() == Finish(partial=True, reason="the model refused to go on")
+    assert run.get_next_action() == FinishRun(partial=True, reason="the model refused to go on")
 
 
 def test_a_full_context_is_compacted_and_the_next_leg_goes_on_with_the_scale() -> None:
     full = FRESH.after_leg(ContextFull(standing=after_turns(5, scale=1.3), request_tokens=38_000))
-    assert full.next_move() == Compact(request_tokens=38_000)
-    move = full.after_compaction(compaction(Status.COMPRESSED, 5)).next_move()
+    assert full.get_next_action() == CompactContext(request_tokens=38_000)
+    move = full.after_compaction(compaction(CompactionStatus.COMPRESSED, 5)).get_next_action()
     assert isinstance(move, RunLeg)
     assert (move.request.leg, move.request.scale) == (2, 1.3)
 
@@ -88,7 +88,7 @@ def test_a_full_context_is_compacted_and_the_next_leg_goes_on_with_the_scale() -
 def test_a_spent_budget_asks_for_what_one_call_needs_and_beyond_it_for_as_much_as_the_run_started_with() -> None:
     small = FRESH.after_leg(BudgetExhausted(standing=after_turns(5), needed=Amount(tokens=900)))
     large = FRESH.after_leg(BudgetExhausted(standing=after_turns(5), needed=Amount(tokens=45_000)))
-    assert (small.next_move(), large.next_move()) == (
+    assert (small.get_next_action(), large.get_next_action()) == (
         RequestBudget(amount=Amount(tokens=30_900)),
         RequestBudget(amount=Amount(tokens=75_000)),
     )
@@ -98,7 +98,7 @@ def test_a_grant_raises_the_limit_and_lets_the_run_go_on() -> None:
     move = (
         FRESH.after_leg(BudgetExhausted(standing=after_turns(5), needed=Amount(tokens=900)))
         .after_grant(Amount(tokens=12_000))
-        .next_move()
+        .get_next_action()
     )
     assert isinstance(move, RunLeg)
     assert (move.request.leg, move.request.limit) == (2, Limit(tokens=42_000))
@@ -106,28 +106,28 @@ def test_a_grant_raises_the_limit_and_lets_the_run_go_on() -> None:
 
 def test_a_provider_that_makes_no_more_calls_halts_the_run_until_somebody_answered_and_no_money_is_asked_for() -> None:
     halted = FRESH.after_leg(OperatorActionRequired(standing=after_turns(2), reason="the account has no credit"))
-    assert (halted.next_move(), halted.halted) == (RequestBudget(amount=Amount()), "the account has no credit")
+    assert (halted.get_next_action(), halted.halted) == (RequestBudget(amount=Amount()), "the account has no credit")
     goes_on = halted.after_grant(Amount())
     assert (goes_on.phase, goes_on.halted, goes_on.limit) == ("running", "", FRESH.limit)
     assert (
         halted.finish_partial("a person denied it more").reason == "a person denied it more; the account has no credit"
     )
     assert halted.finish_partial(halted.halted).reason == halted.halted
-    move = goes_on.next_move()
+    move = goes_on.get_next_action()
     assert isinstance(move, RunLeg)
     assert move.request.leg == 2
 
 
 def test_a_leg_that_reached_its_turns_or_yielded_is_followed_by_the_next() -> None:
-    run = FRESH.after_leg(TurnLimit(standing=after_turns(12))).after_leg(Interrupted(standing=after_turns(14)))
-    move = run.next_move()
+    run = FRESH.after_leg(TurnLimitReached(standing=after_turns(12))).after_leg(Interrupted(standing=after_turns(14)))
+    move = run.get_next_action()
     assert isinstance(move, RunLeg)
     assert move.request.leg == 3
 
 
 def test_a_compaction_that_made_no_room_ends_the_run_and_names_its_status() -> None:
     full = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
-    assert full.after_compaction(compaction(Status.CANNOT_FIT, 5)).next_move() == Finish(
+    assert full.after_compaction(compaction(CompactionStatus.CANNOT_FIT, 5)).get_next_action() == FinishRun(
         partial=True, reason="its context cannot be made smaller (CANNOT_FIT)"
     )
 
@@ -135,28 +135,32 @@ def test_a_compaction_that_made_no_room_ends_the_run_and_names_its_status() -> N
 def test_a_compaction_that_is_blocked_is_tried_again_a_few_times_and_then_the_run_ends_and_names_the_hook() -> None:
     run = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
     for _ in range(MAX_FUTILE_COMPACTIONS):
-        assert run.next_move() == Compact(request_tokens=38_000)
-        run = run.after_compaction(compaction(Status.BLOCKED, 5, "A hook failed: compaction_before (x) answered 500."))
-    assert run.next_move() == Finish(
+        assert run.get_next_action() == CompactContext(request_tokens=38_000)
+        run = run.after_compaction(
+            compaction(CompactionStatus.BLOCKED, 5, "A hook failed: compaction_before (x) answered 500.")
+        )
+    assert run.get_next_action() == FinishRun(
         partial=True,
         reason="its context may not be compacted: A hook failed: compaction_before (x) answered 500.",
     )
-    assert (len(run.compactions), run.known_records) == (MAX_FUTILE_COMPACTIONS, 0)
+    assert (len(run.compactions), run.committed_compaction_count) == (MAX_FUTILE_COMPACTIONS, 0)
 
 
 def test_a_blocked_compaction_that_is_let_through_the_next_time_goes_on() -> None:
     run = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
-    run = run.after_compaction(compaction(Status.BLOCKED, 5)).after_compaction(compaction(Status.COMPRESSED, 5))
-    assert isinstance(run.next_move(), RunLeg)
+    run = run.after_compaction(compaction(CompactionStatus.BLOCKED, 5)).after_compaction(
+        compaction(CompactionStatus.COMPRESSED, 5)
+    )
+    assert isinstance(run.get_next_action(), RunLeg)
 
 
 def test_compactions_without_a_turn_between_them_end_the_run() -> None:
     run = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
     for _ in range(MAX_FUTILE_COMPACTIONS):
-        assert isinstance(run.next_move(), Compact)
-        run = run.after_compaction(compaction(Status.TRUNCATED, 5))
+        assert isinstance(run.get_next_action(), CompactContext)
+        run = run.after_compaction(compaction(CompactionStatus.TRUNCATED, 5))
         run = run.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
-    assert run.next_move() == Finish(partial=True, reason="3 compactions in a row made no room for a turn")
+    assert run.get_next_action() == FinishRun(partial=True, reason="3 compactions in a row made no room for a turn")
     assert len(run.compactions) == MAX_FUTILE_COMPACTIONS
 
 
@@ -164,10 +168,10 @@ def test_a_run_lists_its_newest_compactions_and_adds_up_all_others() -> None:
     run = FRESH
     for turn in range(1, 41):
         run = run.after_leg(ContextFull(standing=after_turns(turn), request_tokens=38_000))
-        run = run.after_compaction(compaction(Status.COMPRESSED, turn, f"Note {turn}."))
+        run = run.after_compaction(compaction(CompactionStatus.COMPRESSED, turn, f"Note {turn}."))
     assert len(run.compactions) == LISTED_COMPACTIONS
     assert run.compactions[-1].notes == ("Note 40.",)
-    assert (run.all_compactions.count, run.known_records) == (40, 40)
+    assert (run.all_compactions.count, run.committed_compaction_count) == (40, 40)
     assert run.all_compactions.passages == 40 * run.compactions[0].passages
     assert run.notes[-1] == "Note 40."
     assert len(run.model_dump_json()) < 12_000
@@ -177,27 +181,33 @@ def test_a_turn_between_compactions_lets_them_go_on_for_as_long_as_there_is_work
     run = FRESH
     for turn in range(1, 20):
         run = run.after_leg(ContextFull(standing=after_turns(turn), request_tokens=38_000))
-        assert isinstance(run.next_move(), Compact)
-        run = run.after_compaction(compaction(Status.COMPRESSED, turn))
-    assert isinstance(run.next_move(), RunLeg)
+        assert isinstance(run.get_next_action(), CompactContext)
+        run = run.after_compaction(compaction(CompactionStatus.COMPRESSED, turn))
+    assert isinstance(run.get_next_action(), RunLeg)
 
 
 def test_notes_of_legs_and_compactions_are_kept_once_in_order() -> None:
-    run = FRESH.after_leg(TurnLimit(standing=after_turns(1, "memory was down", "slow")))
+    run = FRESH.after_leg(TurnLimitReached(standing=after_turns(1, "memory was down", "slow")))
     run = run.after_leg(ContextFull(standing=after_turns(2, "memory was down"), request_tokens=1))
-    run = run.after_compaction(compaction(Status.COMPRESSED, 2, "passages wait", "slow"))
+    run = run.after_compaction(compaction(CompactionStatus.COMPRESSED, 2, "passages wait", "slow"))
     assert run.notes == ("memory was down", "slow", "passages wait")
 
 
 def test_a_failed_leg_is_settled_by_what_the_store_says() -> None:
-    run = FRESH.settled(after_turns(7).totals).finish_partial("no key")
-    assert (run.totals.turns, run.next_move()) == (7, Finish(partial=True, reason="no key"))
+    run = FRESH.with_settled_usage(after_turns(7).totals).finish_partial("no key")
+    assert (run.totals.turns, run.get_next_action()) == (7, FinishRun(partial=True, reason="no key"))
 
 
 def test_a_run_survives_being_stored_in_any_phase() -> None:
     full = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
     spent = FRESH.after_leg(BudgetExhausted(standing=after_turns(5), needed=Amount(tokens=900)))
-    for run in (FRESH, full, full.after_compaction(compaction(Status.MASKED, 5)), spent, spent.finish_partial("x")):
+    for run in (
+        FRESH,
+        full,
+        full.after_compaction(compaction(CompactionStatus.MASKED, 5)),
+        spent,
+        spent.finish_partial("x"),
+    ):
         assert AgentRun.model_validate_json(run.model_dump_json()) == run
 
 
@@ -208,20 +218,20 @@ ENDINGS = st.sampled_from(["finished", "full", "spent", "turns", "yielded"])
 def test_whatever_the_legs_say_the_run_never_loops_without_turns_or_money(data: st.DataObject) -> None:
     """A world that never gives a turn, and gives money at most five times: the run must come to its end."""
     run, grants, moves = FRESH, 0, 0
-    while not isinstance(move := run.next_move(), Finish):
+    while not isinstance(move := run.get_next_action(), FinishRun):
         moves += 1
         assert moves < 60
         match move:
             case RunLeg():
                 assert move.request.leg == run.leg
                 run = run.after_leg(_ended(data.draw(st.sampled_from(["full", "spent"])), run.totals.turns))
-            case Compact():
-                run = run.after_compaction(compaction(data.draw(st.sampled_from(Status)), run.totals.turns))
+            case CompactContext():
+                run = run.after_compaction(compaction(data.draw(st.sampled_from(CompactionStatus)), run.totals.turns))
             case RequestBudget():
                 assert move.amount.tokens > 0
                 grants += 1
                 run = run.after_grant(move.amount) if grants <= 5 else run.finish_partial("denied")
-            case Edit() | StartSubagents() | RequestApproval():
+            case ApplyContextEdit() | StartSubagents() | RequestApproval():
                 pytest.fail("nobody asked for an edit")
     assert move.partial
     assert move.reason
@@ -231,18 +241,18 @@ def test_whatever_the_legs_say_the_run_never_loops_without_turns_or_money(data: 
 def test_each_leg_has_a_number_of_its_own_and_totals_only_grow(legs: list[tuple[str, int]]) -> None:
     run, turns, numbers = FRESH, 0, list[int]()
     for ending, worked in legs:
-        match run.next_move():
+        match run.get_next_action():
             case RunLeg(request=request):
                 numbers.append(request.leg)
                 turns += worked
                 run = run.after_leg(_ended(ending, turns))
-            case Compact():
-                run = run.after_compaction(compaction(Status.COMPRESSED, turns))
+            case CompactContext():
+                run = run.after_compaction(compaction(CompactionStatus.COMPRESSED, turns))
             case RequestBudget(amount=amount):
                 run = run.after_grant(amount)
-            case Edit() | StartSubagents() | RequestApproval():
+            case ApplyContextEdit() | StartSubagents() | RequestApproval():
                 pytest.fail("nobody asked for an edit")
-            case Finish():
+            case FinishRun():
                 break
         assert run.totals.turns == turns
     assert numbers == list(range(1, len(numbers) + 1))
@@ -258,6 +268,6 @@ def _ended(kind: str, turns: int) -> LegOutcome:
         case "spent":
             return BudgetExhausted(standing=standing, needed=Amount(tokens=500))
         case "turns":
-            return TurnLimit(standing=standing)
+            return TurnLimitReached(standing=standing)
         case _:
             return Interrupted(standing=standing)

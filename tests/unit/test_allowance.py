@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.prices import PRICES
-from waystation.budgets.budget import Bound, WorstCaseRates
+from waystation.budgets.budget import CallCostBound, WorstCaseRates
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
 from waystation.models.profiles import LongPromptTier, Price, TokenRates, compute_cost_micro_usd, find_worst_rates
@@ -60,7 +60,7 @@ def usages(draw: st.DrawFn, input_bound: int, room: int) -> Usage:
 def test_a_reply_shrinks_to_the_tokens_left_and_not_under_its_floor(
     left: int, input_tokens: int, room: int | None, missing: int
 ) -> None:
-    bound = Bound(input_tokens=input_tokens, rates=None)
+    bound = CallCostBound(input_tokens=input_tokens, rates=None)
     assert bound.compute_max_reply_tokens(Limit(tokens=left), max_output=4_000, floor=FLOOR) == room
     assert bound.compute_shortfall(Limit(tokens=left), floor=FLOOR) == Amount(tokens=missing)
 
@@ -79,13 +79,13 @@ def test_a_reply_shrinks_to_the_tokens_left_and_not_under_its_floor(
 def test_a_reply_shrinks_to_the_dollars_left_and_not_under_its_floor(
     micro_usd: int, room: int | None, missing: int
 ) -> None:
-    bound = Bound(input_tokens=2_000, rates=WorstCaseRates(input=Decimal("2.5"), output=Decimal(20)))
+    bound = CallCostBound(input_tokens=2_000, rates=WorstCaseRates(input=Decimal("2.5"), output=Decimal(20)))
     assert bound.compute_max_reply_tokens(Limit(micro_usd=micro_usd), max_output=4_000, floor=FLOOR) == room
     assert bound.compute_shortfall(Limit(micro_usd=micro_usd), floor=FLOOR) == Amount(micro_usd=missing)
 
 
 def test_the_tighter_unit_decides() -> None:
-    bound = Bound(input_tokens=2_000, rates=WorstCaseRates(input=Decimal(1), output=Decimal(10)))
+    bound = CallCostBound(input_tokens=2_000, rates=WorstCaseRates(input=Decimal(1), output=Decimal(10)))
     assert bound.compute_max_reply_tokens(Limit(tokens=3_000, micro_usd=52_000), 4_000, FLOOR) == 1_000
     assert bound.compute_max_reply_tokens(Limit(tokens=9_000, micro_usd=9_000), 4_000, FLOOR) == 700
     assert bound.compute_max_reply_tokens(Limit(), 4_000, FLOOR) == 4_000
@@ -95,7 +95,7 @@ def test_the_tighter_unit_decides() -> None:
 def test_a_reply_that_costs_nothing_has_all_the_room_where_its_request_is_covered(
     input_: int, micro_usd: int, room: int | None
 ) -> None:
-    bound = Bound(input_tokens=2_000, rates=WorstCaseRates(input=Decimal(input_), output=Decimal(0)))
+    bound = CallCostBound(input_tokens=2_000, rates=WorstCaseRates(input=Decimal(input_), output=Decimal(0)))
     assert bound.compute_max_reply_tokens(Limit(micro_usd=micro_usd), 4_000, FLOOR) == room
 
 
@@ -104,10 +104,10 @@ def test_whatever_a_call_uses_within_its_bound_it_never_passes_what_was_left(
     data: st.DataObject, price: Price, input_bound: int, left: Limit, max_output: int
 ) -> None:
     prices = (price,)
-    bound = Bound(input_tokens=input_bound, rates=find_worst_rates(price.model, input_bound, TODAY, prices))
+    bound = CallCostBound(input_tokens=input_bound, rates=find_worst_rates(price.model, input_bound, TODAY, prices))
     room = bound.compute_max_reply_tokens(left, max_output, FLOOR)
     if room is None:
-        assert not left.can_cover(bound.worst_case(FLOOR))
+        assert not left.can_cover(bound.compute_worst_case(FLOOR))
         return
     assert FLOOR <= room <= max_output
     used = data.draw(usages(input_bound, room))
@@ -115,25 +115,25 @@ def test_whatever_a_call_uses_within_its_bound_it_never_passes_what_was_left(
     assert cost is not None
     spent = Amount(tokens=used.fresh, micro_usd=cost)
     assert left.can_cover(spent)
-    assert left.can_cover(bound.worst_case(room))
-    assert Limit(**bound.worst_case(room).model_dump()).can_cover(spent)
+    assert left.can_cover(bound.compute_worst_case(room))
+    assert Limit(**bound.compute_worst_case(room).model_dump()).can_cover(spent)
 
 
 @given(MADE_UP | BUILT_IN, INPUT, lefts(), MAX_OUTPUT)
 def test_a_reply_is_given_all_the_room_there_is(price: Price, input_bound: int, left: Limit, max_output: int) -> None:
-    bound = Bound(input_tokens=input_bound, rates=find_worst_rates(price.model, input_bound, TODAY, (price,)))
+    bound = CallCostBound(input_tokens=input_bound, rates=find_worst_rates(price.model, input_bound, TODAY, (price,)))
     room = bound.compute_max_reply_tokens(left, max_output, FLOOR)
     assume(room is not None)
-    assert room == max_output or not left.can_cover(bound.worst_case((room or 0) + 1))
+    assert room == max_output or not left.can_cover(bound.compute_worst_case((room or 0) + 1))
 
 
 @given(MADE_UP | BUILT_IN, INPUT, lefts(), MAX_OUTPUT)
 def test_what_is_missing_is_exactly_what_makes_a_call_possible(
     price: Price, input_bound: int, left: Limit, max_output: int
 ) -> None:
-    bound = Bound(input_tokens=input_bound, rates=find_worst_rates(price.model, input_bound, TODAY, (price,)))
+    bound = CallCostBound(input_tokens=input_bound, rates=find_worst_rates(price.model, input_bound, TODAY, (price,)))
     missing = bound.compute_shortfall(left, FLOOR)
-    assert (bound.compute_max_reply_tokens(left, max_output, FLOOR) is None) == (not missing.nothing)
+    assert (bound.compute_max_reply_tokens(left, max_output, FLOOR) is None) == (not missing.is_zero)
     assert bound.compute_max_reply_tokens(left.increase_by(missing), max_output, FLOOR) is not None
     for less in (Amount(tokens=1), Amount(micro_usd=1)):
         smaller = missing.subtract_clamped(less)
@@ -145,7 +145,7 @@ def test_what_is_missing_is_exactly_what_makes_a_call_possible(
 def test_a_limit_in_dollars_lets_no_call_of_an_unpriced_model_through(
     input_bound: int, micro_usd: int, max_output: int
 ) -> None:
-    unpriced = Bound(input_tokens=input_bound, rates=None)
+    unpriced = CallCostBound(input_tokens=input_bound, rates=None)
     assert unpriced.compute_max_reply_tokens(Limit(micro_usd=micro_usd), max_output, FLOOR) is None
     assert unpriced.compute_max_reply_tokens(Limit(), max_output, FLOOR) == max_output
 

@@ -9,7 +9,7 @@ from waystation.kernel.amount import (
     format_limit,
     format_usd,
     format_used_amount,
-    read_limit,
+    parse_limit,
 )
 
 NUMBERS = st.integers(0, 10**12)
@@ -37,7 +37,7 @@ LIMITS_AS_WRITTEN = {
 
 
 def test_limits_are_read_as_people_write_them() -> None:
-    assert {text: read_limit(text) for text in LIMITS_AS_WRITTEN} == LIMITS_AS_WRITTEN
+    assert {text: parse_limit(text) for text in LIMITS_AS_WRITTEN} == LIMITS_AS_WRITTEN
 
 
 NO_LIMITS = (
@@ -61,7 +61,7 @@ NO_LIMITS = (
 def refusal(text: str) -> str:
     """Why this is no limit."""
     try:
-        return f"taken as {read_limit(text)}"
+        return f"taken as {parse_limit(text)}"
     except ValueError as refused:
         return str(refused)
 
@@ -98,7 +98,7 @@ def test_commas_that_group_no_thousands_and_digits_of_other_scripts_are_refused(
 )
 def test_a_unit_that_is_named_twice_is_refused(text: str, unit: str) -> None:
     with pytest.raises(ValueError, match=f"names {unit} twice$"):
-        read_limit(text)
+        parse_limit(text)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_dollars_are_shown_exactly_and_in_whole_cents_where_that_is_exact(micro_
 
 @given(NUMBERS)
 def test_dollars_that_are_shown_read_back_as_the_same(micro_usd: int) -> None:
-    assert read_limit(format_usd(micro_usd)) == Limit(micro_usd=micro_usd)
+    assert parse_limit(format_usd(micro_usd)) == Limit(micro_usd=micro_usd)
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,13 @@ def test_a_limit_covers_an_amount_unless_it_is_over_in_some_limited_unit(limit: 
         limit.micro_usd is not None and amount.micro_usd > limit.micro_usd
     )
     assert limit.can_cover(amount) == (not over)
-    assert limit.increase_by(limit.excess(amount)).can_cover(amount)
+    assert limit.increase_by(limit.compute_excess(amount)).can_cover(amount)
 
 
 @given(LIMITS, AMOUNTS, AMOUNTS)
 def test_what_is_left_is_never_negative_and_never_more_than_there_was(limit: Limit, one: Amount, other: Amount) -> None:
-    left = limit.after(one)
-    assert left.after(other) == limit.after(one + other)
+    left = limit.remaining_after(one)
+    assert left.remaining_after(other) == limit.remaining_after(one + other)
     assert limit.can_cover(left.amount)
     assert (left.tokens is None, left.micro_usd is None) == (limit.tokens is None, limit.micro_usd is None)
     assert min(left.amount.tokens, left.amount.micro_usd) >= 0
@@ -196,13 +196,13 @@ def test_what_is_left_is_never_negative_and_never_more_than_there_was(limit: Lim
 
 @given(LIMITS, st.integers(1, 50))
 def test_equal_parts_together_never_exceed_the_whole(limit: Limit, parts: int) -> None:
-    assert limit.can_cover(sum([limit.part(parts).amount] * parts, Amount()))
+    assert limit.can_cover(sum([limit.divide_by(parts).amount] * parts, Amount()))
 
 
 @given(AMOUNTS, AMOUNTS)
 def test_amounts_are_compared_and_taken_off_in_each_unit(one: Amount, other: Amount) -> None:
-    assert one.subtract_clamped(other) + one.at_most(other) == one
-    assert one.subtract_clamped(one).nothing
+    assert one.subtract_clamped(other) + one.min_with(other) == one
+    assert one.subtract_clamped(one).is_zero
     assert (one + other).subtract_clamped(other) == one
 
 

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
-from tests.unit.answering import approve
+from tests.unit.answering import apply_approval
 from waystation.kernel.amount import Amount, Limit
-from waystation.tasks.approvals import HIGHEST_GRANT_USD, Circumstances
-from waystation.tasks.task import Approval, Refusal
+from waystation.tasks.approvals import MAX_GRANT_USD, ApprovalContext
+from waystation.tasks.task import ApprovalRequest, RejectedMessage
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TOKENS = Amount(tokens=20_000)
 DOLLARS = Amount(micro_usd=500_000)
 AMOUNTS = st.builds(Amount, tokens=st.integers(0, 10**9), micro_usd=st.integers(0, 10**12)).filter(
-    lambda amount: not amount.nothing
+    lambda amount: not amount.is_zero
 )
 BOTH = Limit(tokens=1_000_000, micro_usd=10_000_000)
 """Of a budget that counts both units, as those do of which both can be asked."""
@@ -28,10 +28,10 @@ LIMITS = st.builds(
 
 def answered(asked: Amount, sent: JsonValue, limit: Limit | None = None, ceiling: Limit | None = None) -> Amount | str:
     """What is granted, or why nothing is."""
-    request = Approval(request_id="research-1-1", agent="research-1", asked=asked)
-    standing = Circumstances(approvals=(request,), limit=limit or BOTH, ceiling=ceiling or Limit())
-    answer = approve(standing, sent, NOON)
-    if isinstance(answer, Refusal):
+    request = ApprovalRequest(request_id="research-1-1", agent="research-1", asked=asked)
+    standing = ApprovalContext(approvals=(request,), limit=limit or BOTH, ceiling=ceiling or Limit())
+    answer = apply_approval(standing, sent, NOON)
+    if isinstance(answer, RejectedMessage):
         assert (answer.signal, answer.at) == ("approve_budget", NOON)
         return answer.reason
     assert answer.decision == "approved"
@@ -107,11 +107,11 @@ def test_a_grant_in_another_unit_than_was_asked_for_is_refused_with_the_reason(
 def test_a_grant_that_gives_a_unit_too_which_the_budget_does_not_count_is_refused(
     limit: Limit, asked: Amount, reason: str
 ) -> None:
-    request = Approval(request_id="research-1-1", agent="research-1", asked=asked)
-    standing = Circumstances(approvals=(request,), limit=limit)
+    request = ApprovalRequest(request_id="research-1-1", agent="research-1", asked=asked)
+    standing = ApprovalContext(approvals=(request,), limit=limit)
     both: JsonValue = {"tokens": 50_000, "usd": 0.1}
-    refused = approve(standing, both, NOON)
-    assert isinstance(refused, Refusal)
+    refused = apply_approval(standing, both, NOON)
+    assert isinstance(refused, RejectedMessage)
     assert refused.reason == reason
 
 
@@ -123,7 +123,7 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     "infinitely many": (float("inf"), snapshot("usd: it should be a finite number")),
     "seven places": (0.1234567, snapshot("usd: it should have no more than 6 decimal places")),
     "seven places in quotes": ("0.0000001", snapshot("usd: it should have no more than 6 decimal places")),
-    "too many": (HIGHEST_GRANT_USD + 1, snapshot("usd: it should be at most 1000000")),
+    "too many": (MAX_GRANT_USD + 1, snapshot("usd: it should be at most 1000000")),
     "absurdly many": (10**40, snapshot("usd: it should be at most 1000000")),
     "absurdly many in quotes": ("1e400", snapshot("usd: it should be at most 1000000")),
     "in words": ("sk-secret-0001", snapshot("usd: it should be a number")),
@@ -171,7 +171,7 @@ def test_a_grant_over_the_tasks_ceiling_is_refused_with_both_numbers(
 
 @given(AMOUNTS, LIMITS, LIMITS)
 def test_no_grant_raises_a_task_over_its_ceiling(asked: Amount, limit: Limit, ceiling: Limit) -> None:
-    asked = limit.counted(asked)
-    assume(not asked.nothing)
+    asked = limit.restrict_to_limited_units(asked)
+    assume(not asked.is_zero)
     granted = answered(asked, {}, limit, ceiling)
     assert isinstance(granted, Amount) == ceiling.can_cover(limit.increase_by(asked).amount)

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 import pytest
 
 from benchmarks.context.conversations import OPEN_WORK, PINNED_REMARK, REMARKS, Conversation
-from benchmarks.context.kept import Kept, in_view, kept
-from benchmarks.context.prompt_cache import LIFE, PromptCache
+from benchmarks.context.kept import RetentionShares, compute_visible_share, measure_retention
+from benchmarks.context.prompt_cache import CACHE_TTL, PromptCache
 from waystation.context.tokens import MESSAGE_TOKENS
-from waystation.context.transcript import Message, Opaque, Speaker, build_user_message
+from waystation.context.transcript import Message, MessageRole, OpaqueBlock, build_user_message
 from waystation.kernel.usage import Usage
 
 FIXED = 2_000
 
 
-def sized(name: str, tokens: int, role: Speaker = "user") -> Message:
+def sized(name: str, tokens: int, role: MessageRole = "user") -> Message:
     """A message of exactly so many tokens, its overhead included."""
-    return Message(id=name, role=role, blocks=(Opaque(kind="any", body={}, tokens=tokens - MESSAGE_TOKENS),))
+    return Message(id=name, role=role, blocks=(OpaqueBlock(kind="any", body={}, tokens=tokens - MESSAGE_TOKENS),))
 
 
 FIRST, REPLY, SECOND = sized("m1", 1_000), sized("m2", 100, "assistant"), sized("m3", 500)
@@ -25,10 +25,10 @@ FIRST, REPLY, SECOND = sized("m1", 1_000), sized("m2", 100, "assistant"), sized(
 def test_a_prefix_is_written_once_and_read_while_it_lives() -> None:
     cache = PromptCache(FIXED)
     assert cache.charge([FIRST], now=0) == Usage(cache_write=3_000)
-    assert cache.charge([FIRST, REPLY, SECOND], now=LIFE - 1) == Usage(cache_read=3_000, cache_write=600)
+    assert cache.charge([FIRST, REPLY, SECOND], now=CACHE_TTL - 1) == Usage(cache_read=3_000, cache_write=600)
     # Reading made it live anew: all 3,600 are there after more than a life since the first request.
-    assert cache.charge([FIRST, REPLY, SECOND], now=LIFE + 100) == Usage(cache_read=3_600)
-    assert cache.charge([FIRST, REPLY, SECOND], now=3 * LIFE) == Usage(cache_write=3_600)
+    assert cache.charge([FIRST, REPLY, SECOND], now=CACHE_TTL + 100) == Usage(cache_read=3_600)
+    assert cache.charge([FIRST, REPLY, SECOND], now=3 * CACHE_TTL) == Usage(cache_write=3_600)
 
 
 def test_what_is_changed_is_written_again_with_everything_after_it() -> None:
@@ -73,29 +73,29 @@ def without(place: int) -> Sequence[Message]:
 
 def test_the_checker_finds_everything_in_a_conversation_that_is_whole() -> None:
     said = conversation()
-    assert kept(said, said.messages, OPEN_WORK) == Kept(1, 1, 1, 1)
-    assert in_view(["records/tide/log-7.csv"], said.messages) == 1
+    assert measure_retention(said, said.messages, OPEN_WORK) == RetentionShares(1, 1, 1, 1)
+    assert compute_visible_share(["records/tide/log-7.csv"], said.messages) == 1
 
 
 @pytest.mark.parametrize(
     ("lost", "found"),
     [
-        (0, Kept(1, 0.5, 1, 1)),
-        (1, Kept(1, 1, 1 / 3, 1)),
-        (3, Kept(0, 0.5, 1, 1)),
-        (4, Kept(1, 1, 1, 0)),
-        (5, Kept(1, 1, 2 / 3, 1)),
+        (0, RetentionShares(1, 0.5, 1, 1)),
+        (1, RetentionShares(1, 1, 1 / 3, 1)),
+        (3, RetentionShares(0, 0.5, 1, 1)),
+        (4, RetentionShares(1, 1, 1, 0)),
+        (5, RetentionShares(1, 1, 2 / 3, 1)),
     ],
 )
-def test_the_checker_says_what_is_lost(lost: int, found: Kept) -> None:
-    checked = kept(conversation(), without(lost), OPEN_WORK)
+def test_the_checker_says_what_is_lost(lost: int, found: RetentionShares) -> None:
+    checked = measure_retention(conversation(), without(lost), OPEN_WORK)
     assert checked == pytest.approx(found)
-    assert not checked.everything
+    assert not checked.is_complete
 
 
 def test_a_pin_that_is_only_quoted_and_an_identifier_that_is_gone_are_lost() -> None:
     said = conversation()
     quoted = build_user_message("s-1", f"The user said: {REMARKS[PINNED_REMARK]}")
     shown = [quoted if message.id in said.pinned else message for message in said.messages]
-    assert kept(said, shown, OPEN_WORK) == Kept(0, 1, 1, 1)
-    assert in_view(["records/tide/log-7.csv"], without(2)) == 0
+    assert measure_retention(said, shown, OPEN_WORK) == RetentionShares(0, 1, 1, 1)
+    assert compute_visible_share(["records/tide/log-7.csv"], without(2)) == 0

@@ -7,12 +7,12 @@ import pytest
 from pydantic import JsonValue
 
 from benchmarks.live.documents import make_documents
-from benchmarks.live.figures import figures_of, rows_of
-from benchmarks.live.model import Body, Model
+from benchmarks.live.figures import build_rows, compute_figures
+from benchmarks.live.model import Body, ScriptedModel
 from benchmarks.live.provider import Provider, fit, read_thinking
-from benchmarks.live.run import Measured
+from benchmarks.live.run import RunResult
 from waystation.context.transcript import Message, Thinking, ToolResult, ToolUse, build_user_message
-from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelRequest, ModelResponse, ToolSpec
 
 DAY = date(2026, 11, 28)
@@ -32,7 +32,7 @@ def request(*more: Message, most: int = 8_000, contract: Message = CONTRACT) -> 
 
 async def asked(provider: Provider, *requests: ModelRequest) -> list[ModelResponse]:
     transport = httpx2.MockTransport(lambda sent: provider.reply(sent.url.path, {}, sent.content))
-    model = anthropic_model("key", http_client=httpx2.AsyncClient(transport=transport))
+    model = create_anthropic_model("key", http_client=httpx2.AsyncClient(transport=transport))
     replies = [await model.complete(one) for one in requests]
     await model.aclose()
     return replies
@@ -46,7 +46,7 @@ def answered(reply: ModelResponse, number: int, text: str = "1| A line.") -> tup
 
 
 async def test_thinking_is_kept_behind_the_same_prefix_and_dropped_behind_another() -> None:
-    provider = Provider(script=Model(DOCUMENTS))
+    provider = Provider(script=ScriptedModel(DOCUMENTS))
     (first,) = await asked(provider, request())
     assert isinstance(first.blocks[0], Thinking)
     went_on = answered(first, 1)
@@ -57,7 +57,7 @@ async def test_thinking_is_kept_behind_the_same_prefix_and_dropped_behind_anothe
 
 
 async def test_thinking_from_before_a_compaction_is_counted_apart() -> None:
-    provider = Provider(script=Model(DOCUMENTS))
+    provider = Provider(script=ScriptedModel(DOCUMENTS))
     (first,) = await asked(provider, request())
     one = answered(first, 1)
     (second,) = await asked(provider, request(*one))
@@ -69,14 +69,14 @@ async def test_thinking_from_before_a_compaction_is_counted_apart() -> None:
 
 
 async def test_a_reply_is_cut_at_its_maximum_and_asked_for_again_it_is_shorter() -> None:
-    provider = Provider(script=Model(DOCUMENTS))
+    provider = Provider(script=ScriptedModel(DOCUMENTS))
     (cut, whole) = await asked(provider, request(most=300), request(most=300))
     assert (cut.stop, whole.stop) == ("max_tokens", "tool_use")
     assert [(call.cut, call.usage.output <= 300) for call in provider.calls] == [(True, True), (False, True)]
 
 
 async def test_pages_count_once_and_errors_are_told_apart() -> None:
-    provider = Provider(script=Model(DOCUMENTS))
+    provider = Provider(script=ScriptedModel(DOCUMENTS))
     (first,) = await asked(provider, request())
     one = answered(first, 1)
     (second,) = await asked(provider, request(*one))
@@ -104,7 +104,7 @@ def test_without_leave_to_drop_thinking_the_request_is_refused() -> None:
     thoughts, read = read_thinking(body)
     assert [thought.fits for thought in thoughts] == [False]
     assert "another prefix" not in str(read)
-    provider = Provider(script=Model(DOCUMENTS))
+    provider = Provider(script=ScriptedModel(DOCUMENTS))
     answer = provider.reply("/v1/messages", {}, httpx2.Request("POST", "http://test", json=body).read())
     assert answer.status_code == 400
     assert provider.refusals
@@ -119,17 +119,17 @@ def test_a_call_of_a_tool_that_does_not_fit_is_left_out() -> None:
 
 
 async def test_the_figures_are_those_of_the_recorded_requests() -> None:
-    provider = Provider(script=Model(DOCUMENTS))
+    provider = Provider(script=ScriptedModel(DOCUMENTS))
     (first,) = await asked(provider, request(most=9_000))
     await asked(provider, request(*answered(first, 1), most=7_000))
-    run = Measured("a checkout", provider.calls, (), "done", 0, 600_000, 5, 1.0)
-    found = figures_of(run, DAY)
+    run = RunResult("a checkout", provider.calls, (), "done", 0, 600_000, 5, 1.0)
+    found = compute_figures(run, DAY)
     assert (found.turns, found.thinking, found.dropped_between) == (2, 1, 0)
     assert found.fresh == sum(call.usage.fresh for call in provider.calls)
     assert found.least_reply == {"research": 7_000}
     assert found.at_writer is None
     assert found.micro_usd["research"] > 0
-    assert ("least max_tokens, research", "7,000") in rows_of([found])
+    assert ("least max_tokens, research", "7,000") in build_rows([found])
 
 
 @pytest.mark.parametrize("count", [25])

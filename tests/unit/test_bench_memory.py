@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.memory.conversations import dialogue
-from benchmarks.memory.indexing import NO_EMBEDDER, RUN, indexed, one_message_each, windows
+from benchmarks.memory.conversations import build_dialogue
+from benchmarks.memory.indexing import NO_EMBEDDER, RUN, cut_messages, cut_windows, indexing_dialogue
 from waystation.memory.embedders.local import WordLlamaEmbedder
 from waystation.memory.ports import Embedder
 from waystation.testing import PlainRedactor
@@ -14,22 +14,22 @@ FLOOR, SINGLES = 0.75, 0.65
 
 @pytest.mark.parametrize("embedder", [WordLlamaEmbedder(), NO_EMBEDDER])
 async def test_most_evidence_is_in_the_first_tokens_recalled(embedder: Embedder) -> None:
-    conversation = dialogue(seed=1, facts=40)
-    async with indexed(conversation, PlainRedactor({}), embedder, windows) as memory:
-        found = [await memory.found(question, 2_000) for question in conversation.questions]
+    conversation = build_dialogue(seed=1, facts=40)
+    async with indexing_dialogue(conversation, PlainRedactor({}), embedder, cut_windows) as memory:
+        found = [await memory.has_answer(question, 2_000) for question in conversation.questions]
         excerpts = await memory.recollection.find(RUN, conversation.questions[0].text, 2_000)
     assert sum(found) / len(found) >= FLOOR
     assert sum(one.tokens for one in excerpts) <= 2_000
 
 
 async def test_single_messages_find_less() -> None:
-    conversation = dialogue(seed=1, facts=40)
-    async with indexed(conversation, PlainRedactor({}), WordLlamaEmbedder(), one_message_each) as memory:
-        found = [await memory.found(question, 2_000) for question in conversation.questions]
+    conversation = build_dialogue(seed=1, facts=40)
+    async with indexing_dialogue(conversation, PlainRedactor({}), WordLlamaEmbedder(), cut_messages) as memory:
+        found = [await memory.has_answer(question, 2_000) for question in conversation.questions]
     assert sum(found) / len(found) <= SINGLES
 
 
 def test_a_conversation_is_the_same_from_the_same_seed() -> None:
-    first, again, other = (dialogue(seed, facts=5) for seed in (3, 3, 4))
+    first, again, other = (build_dialogue(seed, facts=5) for seed in (3, 3, 4))
     assert (first.messages, first.questions) == (again.messages, again.questions)
     assert first.messages != other.messages

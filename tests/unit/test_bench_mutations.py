@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.mutations.__main__ import is_killed, misfits, passing, source_of
+from benchmarks.mutations.__main__ import do_tests_pass, find_source, find_stale_mutations, is_killed
 from benchmarks.mutations.table import MUTATIONS, Mutation
 
 SOURCE = "def doubled(number: int) -> int:\n    return number * 2\n\n\ndef greeted() -> str:\n    return 'hello'\n"
@@ -25,14 +25,14 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_every_row_is_found_once_in_the_code_and_its_tests_are_there() -> None:
-    assert misfits() == []
+    assert find_stale_mutations() == []
     assert len(set(MUTATIONS)) == len(MUTATIONS)
 
 
 @pytest.mark.parametrize("old", ["return number * 3", "return"])
 def test_a_text_that_is_not_there_once_is_an_error(tree: Path, old: str) -> None:
     with pytest.raises(LookupError, match=f"instead of once: '{old}'".replace("*", r"\*")):
-        source_of(mutation(old, "pass"), tree)
+        find_source(mutation(old, "pass"), tree)
 
 
 def test_what_a_test_notices_is_killed_and_what_none_does_is_not(tree: Path) -> None:
@@ -44,4 +44,4 @@ def test_what_a_test_notices_is_killed_and_what_none_does_is_not(tree: Path) -> 
 def test_a_test_that_cannot_be_run_proves_nothing(tree: Path) -> None:
     with pytest.raises(RuntimeError, match="pytest exits with"):
         is_killed(mutation("number * 2", "number * 3", "test_amounts.py::test_nothing"), tree)
-    assert passing(tree, ("test_amounts.py",))
+    assert do_tests_pass(tree, ("test_amounts.py",))

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.cli.render import format_cost_report
-from waystation.context.transcript import Charge, Intent
+from waystation.context.transcript import CallIntent, Charge
 from waystation.kernel.amount import Amount
 from waystation.kernel.usage import Usage
-from waystation.tasks.progress import Bill, BillLine, Paid, Unanswered, bill
+from waystation.tasks.progress import AgentCharge, CostBreakdown, CostLine, UnansweredCall, build_cost_breakdown
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COUNTS = st.integers(0, 100_000)
@@ -21,10 +21,14 @@ CHARGES = st.builds(
     cost_micro_usd=st.none() | COUNTS,
     at=st.just(NOON),
 )
-PAID = st.lists(st.builds(Paid, agent=st.sampled_from(["plan", "research-1", "writing"]), charge=CHARGES), max_size=20)
+PAID = st.lists(
+    st.builds(AgentCharge, agent=st.sampled_from(["plan", "research-1", "writing"]), charge=CHARGES), max_size=20
+)
 
 
-def turn(agent: str, cost: int | None = 5, model: str = "large", kind: str = "turn", key: str = "turn-1") -> Paid:
+def make_paid_turn(
+    agent: str, cost: int | None = 5, model: str = "large", kind: str = "turn", key: str = "turn-1"
+) -> AgentCharge:
     charge = Charge.model_validate(
         {
             "key": key,
@@ -35,10 +39,10 @@ def turn(agent: str, cost: int | None = 5, model: str = "large", kind: str = "tu
             "at": NOON,
         }
     )
-    return Paid(agent=agent, charge=charge)
+    return AgentCharge(agent=agent, charge=charge)
 
 
-def added(lines: Sequence[BillLine]) -> tuple[int, Usage, int | None]:
+def added(lines: Sequence[CostLine]) -> tuple[int, Usage, int | None]:
     """Calls, usage and cost together; an unknown cost makes the sum unknown."""
     costs = [line.cost_micro_usd for line in lines]
     return (
@@ -49,21 +53,23 @@ def added(lines: Sequence[BillLine]) -> tuple[int, Usage, int | None]:
 
 
 @given(PAID)
-def test_every_charge_is_on_the_bill_once_whatever_it_is_grouped_by(paid: list[Paid]) -> None:
-    made = bill(paid)
+def test_every_charge_is_on_the_bill_once_whatever_it_is_grouped_by(paid: list[AgentCharge]) -> None:
+    made = build_cost_breakdown(paid)
     assert added(made.lines) == added([made.total])
     assert made.total.calls == len(paid)
     assert made.total.usage == sum((entry.charge.usage for entry in paid), Usage())
     for agent in {entry.agent for entry in paid}:
         theirs = [entry for entry in paid if entry.agent == agent]
-        assert added([line for line in made.lines if line.agent == agent]) == added([bill(theirs).total])
+        assert added([line for line in made.lines if line.agent == agent]) == added(
+            [build_cost_breakdown(theirs).total]
+        )
     summaries = [line for line in made.lines if line.kind == "summary"]
     assert added(made.compactions) == added(summaries)
 
 
 @given(PAID)
-def test_a_line_is_unknown_exactly_where_one_of_its_calls_is(paid: list[Paid]) -> None:
-    for line in bill(paid).lines:
+def test_a_line_is_unknown_exactly_where_one_of_its_calls_is(paid: list[AgentCharge]) -> None:
+    for line in build_cost_breakdown(paid).lines:
         charges = [
             entry.charge
             for entry in paid
@@ -75,14 +81,18 @@ def test_a_line_is_unknown_exactly_where_one_of_its_calls_is(paid: list[Paid]) -
 
 
 @given(PAID.flatmap(lambda paid: st.tuples(st.just(paid), st.permutations(paid))))
-def test_the_sums_do_not_depend_on_the_order_of_the_charges(orders: tuple[list[Paid], list[Paid]]) -> None:
-    made, turned = map(bill, orders)
+def test_the_sums_do_not_depend_on_the_order_of_the_charges(
+    orders: tuple[list[AgentCharge], list[AgentCharge]],
+) -> None:
+    made, turned = map(build_cost_breakdown, orders)
     assert made.total == turned.total
     assert sorted(map(repr, made.lines)) == sorted(map(repr, turned.lines))
 
 
 def test_one_unknown_price_makes_its_line_and_the_total_unknown_and_no_other_line() -> None:
-    made = bill([turn("research-1", 5), turn("research-1", None), turn("writing", 7)])
+    made = build_cost_breakdown(
+        [make_paid_turn("research-1", 5), make_paid_turn("research-1", None), make_paid_turn("writing", 7)]
+    )
     assert [(line.agent, line.calls, line.cost_micro_usd) for line in made.lines] == [
         ("research-1", 2, None),
         ("writing", 1, 7),
@@ -91,14 +101,14 @@ def test_one_unknown_price_makes_its_line_and_the_total_unknown_and_no_other_lin
 
 
 def test_agents_are_in_the_order_of_their_first_call_with_their_models_and_kinds_together() -> None:
-    made = bill(
+    made = build_cost_breakdown(
         [
-            turn("plan", kind="plan"),
-            turn("b"),
-            turn("a"),
-            turn("b", model="small", kind="summary"),
-            turn("b"),
-            turn("plan"),
+            make_paid_turn("plan", kind="plan"),
+            make_paid_turn("b"),
+            make_paid_turn("a"),
+            make_paid_turn("b", model="small", kind="summary"),
+            make_paid_turn("b"),
+            make_paid_turn("plan"),
         ]
     )
     assert [(line.agent, line.model, line.kind, line.calls) for line in made.lines] == [
@@ -111,16 +121,21 @@ def test_agents_are_in_the_order_of_their_first_call_with_their_models_and_kinds
 
 
 def test_who_answered_in_the_place_of_another_is_named_once_for_each_model() -> None:
-    said = turn("a")
+    said = make_paid_turn("a")
     others = [said.replace(charge=said.charge.replace(answered_by=name)) for name in ("", "m-2", "m-1", "m-2")]
-    made = bill([*others, turn("b", model="small"), *others[1:2]])
+    made = build_cost_breakdown([*others, make_paid_turn("b", model="small"), *others[1:2]])
     assert [line.answered_by for line in made.lines] == [("m-2", "m-1"), ()]
     assert made.total.answered_by == ()
-    assert made.answers_of_others == ["large was asked for, and answered as m-2, m-1"]
+    assert made.list_model_substitutions == ["large was asked for, and answered as m-2, m-1"]
 
 
 def test_summaries_are_listed_one_by_one_with_their_keys() -> None:
-    made = bill([turn("a", kind="summary", key="summary-c1"), turn("a", kind="summary", key="summary-c2", cost=None)])
+    made = build_cost_breakdown(
+        [
+            make_paid_turn("a", kind="summary", key="summary-c1"),
+            make_paid_turn("a", kind="summary", key="summary-c2", cost=None),
+        ]
+    )
     assert [(line.agent, line.kind, line.calls, line.cost_micro_usd) for line in made.compactions] == [
         ("a", "summary-c1", 1, 5),
         ("a", "summary-c2", 1, None),
@@ -128,26 +143,26 @@ def test_summaries_are_listed_one_by_one_with_their_keys() -> None:
 
 
 def test_a_bill_of_nothing_costs_nothing_and_calls_without_an_answer_are_listed_but_not_added() -> None:
-    open_call = Unanswered(
-        agent="a", intent=Intent(key="turn-1", model="large", worst_case=Amount(tokens=9, micro_usd=4), at=NOON)
+    open_call = UnansweredCall(
+        agent="a", intent=CallIntent(key="turn-1", model="large", worst_case=Amount(tokens=9, micro_usd=4), at=NOON)
     )
-    made = bill([], [open_call])
-    nothing = BillLine(agent="", model="", kind="", calls=0, usage=Usage(), cost_micro_usd=0)
-    assert made == Bill(lines=(), compactions=(), total=nothing, possibly_billed=(open_call,))
+    made = build_cost_breakdown([], [open_call])
+    nothing = CostLine(agent="", model="", kind="", calls=0, usage=Usage(), cost_micro_usd=0)
+    assert made == CostBreakdown(lines=(), compactions=(), total=nothing, possibly_billed=(open_call,))
 
 
 def test_thinking_that_was_left_out_and_prefixes_that_were_not_read_are_on_the_bill_with_the_reasons() -> None:
-    said = turn("a").charge
+    said = make_paid_turn("a").charge
     told = [
         said.replace(dropped_thinking=3, cache_miss="tools_changed"),
         said.replace(dropped_thinking=1, cache_miss="tools_changed"),
         said.replace(cache_miss="messages_changed"),
         said,
     ]
-    made = bill([Paid(agent="a", charge=charge) for charge in told])
+    made = build_cost_breakdown([AgentCharge(agent="a", charge=charge) for charge in told])
     assert made.total.dropped_thinking == 4
     assert made.total.cache_misses == {"tools_changed": 2, "messages_changed": 1}
     shown = format_cost_report(made, 120)
     assert "left out by the provider, as it did not fit what stands before it: 4 blocks of thinking" in shown
     assert "prefix not read from the cache, as the provider says: tools_changed (2 times)" in shown
-    assert "left out by the provider" not in format_cost_report(bill([turn("a")]), 120)
+    assert "left out by the provider" not in format_cost_report(build_cost_breakdown([make_paid_turn("a")]), 120)

@@ -3,8 +3,8 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from waystation.cli.show import format_report_changes
-from waystation.reports.changes import ReportChanges, changes_part, report_changes
-from waystation.reports.report import answer_part, opened_with
+from waystation.reports.changes import ReportChanges, compare_reports, render_report_changes
+from waystation.reports.report import extract_answer, insert_after_title
 
 BEFORE = """# Harbours
 
@@ -43,7 +43,7 @@ def texts(found: ReportChanges) -> tuple[list[str], list[str], list[tuple[str, s
 
 
 def test_claims_are_new_gone_or_said_otherwise_and_lines_that_move_change_nothing() -> None:
-    found = report_changes(BEFORE, AFTER)
+    found = compare_reports(BEFORE, AFTER)
     assert texts(found) == (
         ["A second mole is planned for the north"],
         ["The lamp is lit at dusk by the keeper"],
@@ -53,18 +53,18 @@ def test_claims_are_new_gone_or_said_otherwise_and_lines_that_move_change_nothin
 
 
 def test_the_same_words_of_another_document_are_a_change() -> None:
-    (pair,) = report_changes("It was dug in 1811 [a.md:1-1].", "It was dug in 1811 [b.md:1-1].").changed
+    (pair,) = compare_reports("It was dug in 1811 [a.md:1-1].", "It was dug in 1811 [b.md:1-1].").changed
     assert (str(pair.before.citations[0]), str(pair.after.citations[0])) == ("[a.md:1-1]", "[b.md:1-1]")
 
 
 def test_changes_are_read_line_by_line() -> None:
-    assert format_report_changes(report_changes(BEFORE, AFTER)) == (
+    assert format_report_changes(compare_reports(BEFORE, AFTER)) == (
         "New (1)\n+ A second mole is planned for the north [harbour.md:9-9]\n\n"
         "Gone (1)\n- The lamp is lit at dusk by the keeper [keeper.md:1-1]\n\n"
         "Changed (1)\n- Fees are 12 crowns a ship [fees.md:4-4]\n+ Fees are 14 crowns a ship [fees.md:5-5]\n\n"
         "1 claim the same"
     )
-    assert format_report_changes(report_changes(BEFORE, BEFORE)) == "3 claims the same; nothing changed"
+    assert format_report_changes(compare_reports(BEFORE, BEFORE)) == "3 claims the same; nothing changed"
 
 
 REPORTS = st.lists(
@@ -74,12 +74,12 @@ REPORTS = st.lists(
 
 @given(REPORTS)
 def test_a_report_does_not_change_against_itself(report: str) -> None:
-    assert report_changes(report, report).nothing
+    assert compare_reports(report, report).is_empty
 
 
 @given(REPORTS, REPORTS)
 def test_every_claim_is_in_one_kind_alone_and_the_other_way_round_new_is_gone(before: str, after: str) -> None:
-    there, back = report_changes(before, after), report_changes(after, before)
+    there, back = compare_reports(before, after), compare_reports(after, before)
     old, new = set(before.splitlines()), set(after.splitlines())
     assert there.same + len(there.gone) + len(there.changed) == len(old)
     assert there.same + len(there.new) + len(there.changed) == len(new)
@@ -87,8 +87,8 @@ def test_every_claim_is_in_one_kind_alone_and_the_other_way_round_new_is_gone(be
 
 
 def test_a_report_that_opens_with_its_changes_says_them_before_its_question_and_claims_none_of_them() -> None:
-    part = changes_part(report_changes(BEFORE, AFTER), "task-1", "task-2")
-    opened = opened_with(AFTER, part)
+    part = render_report_changes(compare_reports(BEFORE, AFTER), "task-1", "task-2")
+    opened = insert_after_title(AFTER, part)
     assert part == snapshot(
         """\
 > **What changed since last time** (`task-1`): claims; 1 new, 1 gone, 1 changed, 1 the same.
@@ -101,12 +101,12 @@ def test_a_report_that_opens_with_its_changes_says_them_before_its_question_and_
 """
     )
     assert opened.index("# Harbours") < opened.index(part) < opened.index("**Question.**")
-    assert answer_part(opened) == answer_part(AFTER)
-    assert report_changes(AFTER, opened).nothing
+    assert extract_answer(opened) == extract_answer(AFTER)
+    assert compare_reports(AFTER, opened).is_empty
 
 
 def test_of_very_many_changes_a_report_opens_with_some_and_says_where_the_others_are() -> None:
     many = "# R\n\n" + "\n".join(f"- Ship {number} came in [log.md:{number}-{number}]." for number in range(1, 101))
-    part = changes_part(report_changes("# R\n", many), "task-1", "task-2")
+    part = render_report_changes(compare_reports("# R\n", many), "task-1", "task-2")
     assert part.count("> - New: ") == 40
     assert part.endswith("> - and 60 more such claims: `waystation diff task-1 task-2`")

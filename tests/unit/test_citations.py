@@ -6,19 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.documents.citations import (
-    DOES_NOT_HOLD,
-    MOST_SEARCHED,
-    NOT_NEAR,
-    NOT_THERE,
+    FAILED_CITATION_MARK,
+    MAX_SEARCHED_CHARACTERS,
+    QUOTATION_NOT_FOUND,
+    QUOTATION_NOT_FOUND_NEARBY,
     Citation,
     CitedDocument,
     check_citations,
     correct_quotations,
     extract_claims,
     parse_citations,
-    without_marks,
+    strip_failed_citation_marks,
 )
-from waystation.reports.blocks import stored_report
+from waystation.reports.blocks import parse_stored_report
 
 DOCUMENTS = {
     "harbour.md": [
@@ -153,13 +153,15 @@ def test_a_quotation_is_looked_for_in_the_first_20_000_characters_of_the_cited_l
     lines = ["word " * 5, "The harbour was dug.", *["word " * 200] * 99, "It silted up again."]
     assert fault(cited(1, 102, "The harbour was dug", "d"), {"d": lines}) is None
     assert fault(cited(90, 102, "It silted up again", "d"), {"d": lines}) is None
-    assert fault(cited(1, 102, "It silted up again", "d"), {"d": lines}) == NOT_NEAR
-    assert NOT_NEAR.startswith("the quoted words do not stand in the first 20,000 characters of these lines: cite")
+    assert fault(cited(1, 102, "It silted up again", "d"), {"d": lines}) == QUOTATION_NOT_FOUND_NEARBY
+    assert QUOTATION_NOT_FOUND_NEARBY.startswith(
+        "the quoted words do not stand in the first 20,000 characters of these lines: cite"
+    )
     for before in ("", "a"):
-        for more, expected in (("", None), ("x", NOT_NEAR)):
-            line = more + "x" * (MOST_SEARCHED - 8) + "the last"
+        for more, expected in (("", None), ("x", QUOTATION_NOT_FOUND_NEARBY)):
+            line = more + "x" * (MAX_SEARCHED_CHARACTERS - 8) + "the last"
             assert fault(cited(2, 3, "the last", "d"), {"d": [before, line, " ", "b"]}) == expected
-    assert fault(cited(2, 2, "the last.", "d"), {"d": ["a", "x" * MOST_SEARCHED, "b"]}) == NOT_THERE
+    assert fault(cited(2, 2, "the last.", "d"), {"d": ["a", "x" * MAX_SEARCHED_CHARACTERS, "b"]}) == QUOTATION_NOT_FOUND
 
 
 def test_the_check_of_a_quotation_full_of_placeholders_ends() -> None:
@@ -190,7 +192,7 @@ SAID = (
 def put_right(markdown: str) -> str:
     document = {"d.md": CitedDocument(SAID)}
     made = correct_quotations(markdown, check_citations(parse_citations(markdown), document), document)
-    again = without_marks(made.markdown)
+    again = strip_failed_citation_marks(made.markdown)
     assert check_citations(parse_citations(again), document) == made.faults
     return made.markdown
 
@@ -206,15 +208,15 @@ def put_right(markdown: str) -> str:
         ("\"He said 'never again' and left\" [d.md:2-2]", '“He said "never again" and left” [d.md:2-2]'),
         (
             "“strasse… no, straße über 15 percent” [d.md:3-3]",
-            f"“strasse… no, straße über 15 percent” [d.md:3-3]{DOES_NOT_HOLD}",
+            f"“strasse… no, straße über 15 percent” [d.md:3-3]{FAILED_CITATION_MARK}",
         ),
         ("“straße über 15 PERCENT” [d.md:3-3]", "“Straße ÜBER 15 percent” [d.md:3-3]"),
         ('"percent <person_7f3a2c91d04e> wrote" [d.md:3-3]', '"percent, <PERSON_7f3a2c91d04e> wrote" [d.md:3-3]'),
         ('"港口,已经关闭了很久" [d.md:4-4]', '"港口已经关闭了很久" [d.md:4-4]'),
-        ('"Closed it was for ever" [d.md:2-2]', f'"Closed it was for ever" [d.md:2-2]{DOES_NOT_HOLD}'),
-        ('"silted up, within ten years" [d.md:2-2]', f'"silted up, within ten years" [d.md:2-2]{DOES_NOT_HOLD}'),
-        ('"……!! …… ??" [d.md:1-1]', f'"……!! …… ??" [d.md:1-1]{DOES_NOT_HOLD}'),
-        ("[gone.md:1-2], so.", f"[gone.md:1-2]{DOES_NOT_HOLD}, so."),
+        ('"Closed it was for ever" [d.md:2-2]', f'"Closed it was for ever" [d.md:2-2]{FAILED_CITATION_MARK}'),
+        ('"silted up, within ten years" [d.md:2-2]', f'"silted up, within ten years" [d.md:2-2]{FAILED_CITATION_MARK}'),
+        ('"……!! …… ??" [d.md:1-1]', f'"……!! …… ??" [d.md:1-1]{FAILED_CITATION_MARK}'),
+        ("[gone.md:1-2], so.", f"[gone.md:1-2]{FAILED_CITATION_MARK}, so."),
     ],
 )
 def test_a_quotation_that_differs_in_small_things_says_what_the_document_says_and_another_is_marked(
@@ -228,7 +230,7 @@ def test_a_quotation_that_differs_in_small_things_says_what_the_document_says_an
     "quoted", ["left at 5.5 degrees up", "left at -55 degrees", "left at -5,5 degrees", "over 1.5 percent"]
 )
 def test_a_number_that_is_another_is_no_small_difference(quoted: str) -> None:
-    assert put_right(f'"{quoted}" [d.md:2-3]') == f'"{quoted}" [d.md:2-3]{DOES_NOT_HOLD}'
+    assert put_right(f'"{quoted}" [d.md:2-3]') == f'"{quoted}" [d.md:2-3]{FAILED_CITATION_MARK}'
 
 
 @given(st.text('ab1. ,-;"“”\n', max_size=60), st.integers(0, 60), st.integers(8, 40), st.text(".,; -!", max_size=3))
@@ -240,11 +242,11 @@ def test_what_is_put_right_holds_and_stands_in_the_document(text: str, start: in
     made = correct_quotations(markdown, check_citations(parse_citations(markdown), document), document)
     for citation, reason in made.faults.items():
         if reason is None and citation.quotation is not None:
-            assert document["d.md"].fault(citation.quotation, 1, len(lines)) is None
-    assert parse_citations(without_marks(made.markdown)) == tuple(made.faults)
+            assert document["d.md"].find_quotation_fault(citation.quotation, 1, len(lines)) is None
+    assert parse_citations(strip_failed_citation_marks(made.markdown)) == tuple(made.faults)
 
 
 def test_marks_are_no_claims_and_are_not_sent_twice() -> None:
     marked = put_right("It is so [gone.md:1-2]. Then more [d.md:1-1].")
-    assert extract_claims(marked) == extract_claims(without_marks(marked))
-    assert DOES_NOT_HOLD not in stored_report(marked).body
+    assert extract_claims(marked) == extract_claims(strip_failed_citation_marks(marked))
+    assert FAILED_CITATION_MARK not in parse_stored_report(marked).body

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from waystation.cli.options import (
     format_amount_option,
+    format_short_limit,
+    format_short_spent,
     parse_amount,
     parse_budget,
     parse_limit,
     parse_tokens,
-    short_limit,
-    short_spent,
 )
 from waystation.kernel.amount import LARGEST_AMOUNT, Amount, Limit, format_tokens_short
 from waystation.kernel.errors import BadInput
@@ -74,7 +74,7 @@ AMOUNTS = st.builds(
 )
 
 
-@given(AMOUNTS.filter(lambda amount: not amount.nothing))
+@given(AMOUNTS.filter(lambda amount: not amount.is_zero))
 def test_an_amount_that_is_written_out_is_taken_back_as_the_same(amount: Amount) -> None:
     assert parse_amount(format_amount_option(amount), "--add") == amount
     assert shlex.split(shlex.quote(format_amount_option(amount))) == [format_amount_option(amount)]
@@ -139,5 +139,5 @@ def test_a_comma_in_the_place_of_a_point_is_refused_with_how_commas_are_read() -
     ],
 )
 def test_limits_and_spending_are_shown_at_a_glance_in_the_same_units(limit: Limit, shown: str, spent: str) -> None:
-    assert short_limit(limit) == shown
-    assert short_spent(Amount(tokens=1_200, micro_usd=100_000), limit) == spent
+    assert format_short_limit(limit) == shown
+    assert format_short_spent(Amount(tokens=1_200, micro_usd=100_000), limit) == spent

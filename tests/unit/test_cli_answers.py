@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.unit.render_values import ASKING, PAUSED
+from tests.unit.render_values import PAUSED_VIEW, PENDING_APPROVAL
 from waystation.agents.decisions import ActionQuestion
 from waystation.cli.approvals import (
     AnswerCommand,
@@ -18,23 +18,23 @@ from waystation.cli.main import run
 from waystation.client.sessions import NOT_FOLLOWED, annotate_message_answer
 from waystation.kernel.amount import Amount
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.tasks.approvals import Origin
-from waystation.tasks.signals import Answer
-from waystation.tasks.task import Approval
+from waystation.tasks.approvals import AnswerOrigin
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.task import ApprovalRequest
 from waystation.tasks.view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
-def view(*approvals: Approval) -> TaskView:
+def view(*approvals: ApprovalRequest) -> TaskView:
     return TaskView(
-        progress=PAUSED.progress.replace(approvals=approvals),
-        origins={"r1": Origin(identities=("ada@laptop (waystation)",))},
+        progress=PAUSED_VIEW.progress.replace(approvals=approvals),
+        origins={"r1": AnswerOrigin(identities=("ada@laptop (waystation)",))},
     )
 
 
-def answered(request_id: str, minutes: int) -> Approval:
-    return ASKING.replace(
+def answered(request_id: str, minutes: int) -> ApprovalRequest:
+    return PENDING_APPROVAL.replace(
         request_id=request_id,
         decision="approved",
         granted=Amount(tokens=9_000),
@@ -64,17 +64,17 @@ def test_where_no_request_is_named_the_newest_answer_is_told() -> None:
 
 
 def test_of_an_open_request_and_of_one_that_never_was_there_is_nothing_to_tell() -> None:
-    assert describe_previous_answer(view(ASKING, answered("r2", 1)), "r1") == ""
+    assert describe_previous_answer(view(PENDING_APPROVAL, answered("r2", 1)), "r1") == ""
     assert describe_previous_answer(view(), None) == ""
 
 
 # ------------------------------------------------------------------------------------------------ several at once
 
 SEND_LETTER = ActionQuestion(call_id="c", digest="d", tool="send_letter", text="Send it?")
-FOR_A_CALL = ASKING.replace(request_id="r3", asked=Amount(), action=SEND_LETTER)
-HALTED = ASKING.replace(request_id="r4", asked=Amount(), reason="no credit at the provider")
-DEARER = ASKING.replace(request_id="r2", asked=Amount(tokens=50_000))
-OPEN = PAUSED.progress.replace(approvals=(ASKING, answered("r0", 1), FOR_A_CALL, DEARER, HALTED))
+FOR_A_CALL = PENDING_APPROVAL.replace(request_id="r3", asked=Amount(), action=SEND_LETTER)
+HALTED = PENDING_APPROVAL.replace(request_id="r4", asked=Amount(), reason="no credit at the provider")
+DEARER = PENDING_APPROVAL.replace(request_id="r2", asked=Amount(tokens=50_000))
+OPEN = PAUSED_VIEW.progress.replace(approvals=(PENDING_APPROVAL, answered("r0", 1), FOR_A_CALL, DEARER, HALTED))
 
 
 def approving(*request_ids: str, add: int | None = None) -> AnswerCommand:
@@ -112,8 +112,8 @@ def test_the_sum_of_several_grants_is_told_before_they_are_made() -> None:
 
 
 def test_of_all_requests_one_that_needs_no_money_any_more_fails_nobody_and_a_named_one_is_refused() -> None:
-    refused = Answer(outcome="refused", reason="r1 was already withdrawn")
-    freed = view(ASKING.replace(decision="withdrawn", note="money came free", answered_at=NOON))
+    refused = AnswerResult(outcome="refused", reason="r1 was already withdrawn")
+    freed = view(PENDING_APPROVAL.replace(decision="withdrawn", note="money came free", answered_at=NOON))
     needless = describe_late_answer(approving(), refused, freed, "r1")
     assert needless.outcome == "withdrawn"
     assert format_answer_outcome(needless).startswith(
@@ -148,26 +148,26 @@ def test_what_cannot_be_meant_of_several_is_bad_usage(
 
 # ------------------------------------------------------------------------------------------- grants that are too small
 
-APPROVED = Answer(outcome="approved")
+APPROVED = AnswerResult(outcome="approved")
 
 
 def test_a_grant_under_what_the_next_call_may_need_is_warned_of() -> None:
-    assert describe_insufficient_grant(Amount(tokens=899), ASKING, APPROVED) == (
+    assert describe_insufficient_grant(Amount(tokens=899), PENDING_APPROVAL, APPROVED) == (
         "a grant of 899 tokens is too little for the next call of research-1, which may need 900 tokens more than it "
         "has: it takes what comes free in its task, or asks again"
     )
 
 
 def test_of_enough_and_of_what_was_asked_for_and_of_what_was_refused_nothing_is_said() -> None:
-    assert describe_insufficient_grant(Amount(tokens=900), ASKING, APPROVED) == ""
-    assert describe_insufficient_grant(None, ASKING, APPROVED) == ""
-    assert describe_insufficient_grant(Amount(tokens=1), ASKING, Answer(outcome="refused")) == ""
+    assert describe_insufficient_grant(Amount(tokens=900), PENDING_APPROVAL, APPROVED) == ""
+    assert describe_insufficient_grant(None, PENDING_APPROVAL, APPROVED) == ""
+    assert describe_insufficient_grant(Amount(tokens=1), PENDING_APPROVAL, AnswerResult(outcome="refused")) == ""
 
 
 def test_of_a_message_to_the_built_in_model_it_is_said_that_nothing_follows_it() -> None:
     for outcome in ("done", "unseen"):
-        told = annotate_message_answer(Answer(outcome=outcome), OFFLINE_MODEL)
+        told = annotate_message_answer(AnswerResult(outcome=outcome), OFFLINE_MODEL)
         assert (told.outcome, told.reason) == (outcome, NOT_FOLLOWED)
         assert "cannot follow a message" in format_answer_outcome(told)
-        assert annotate_message_answer(Answer(outcome=outcome), "claude-opus-4-8").reason == ""
-    assert annotate_message_answer(Answer(outcome="refused", reason="over"), OFFLINE_MODEL).reason == "over"
+        assert annotate_message_answer(AnswerResult(outcome=outcome), "claude-opus-4-8").reason == ""
+    assert annotate_message_answer(AnswerResult(outcome="refused", reason="over"), OFFLINE_MODEL).reason == "over"

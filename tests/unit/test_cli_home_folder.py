@@ -43,7 +43,7 @@ def holder(home: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def run_of(pid: int) -> RunFile:
-    mark = ProcessIdentity.of(pid)
+    mark = ProcessIdentity.from_pid(pid)
     address = "127.0.0.1:1"
     return RunFile(
         address=address, namespace="default", ui_url="http://ui", server=mark, workers=mark, started=utc_now()

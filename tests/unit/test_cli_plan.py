@@ -4,22 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.crew import CREW_PLAN
-from waystation.cli.plans import as_yaml, edit_in_editor, read_plan, text_in
+from tests.crew import SCRIPTED_PLAN
+from waystation.cli.plans import edit_in_editor, format_plan_yaml, parse_plan, read_plan_file
 from waystation.kernel.errors import BadInput
 
 
 def test_a_plan_that_is_printed_is_read_as_the_same_plan() -> None:
-    assert read_plan(as_yaml(CREW_PLAN)) == CREW_PLAN
+    assert parse_plan(format_plan_yaml(SCRIPTED_PLAN)) == SCRIPTED_PLAN
 
 
 def test_a_share_is_read_as_it_is_written() -> None:
-    written = as_yaml(CREW_PLAN)
+    written = format_plan_yaml(SCRIPTED_PLAN)
     assert "share" not in written
     for share, read in (("25%", "25%"), ("40_000", "40000"), ("$0.40", "$0.40")):
-        plan = read_plan(written.replace("goal: Read about tides.", f"goal: Read about tides.\n  share: {share}"))
+        plan = parse_plan(written.replace("goal: Read about tides.", f"goal: Read about tides.\n  share: {share}"))
         assert [step.share for step in plan.steps] == ["", read, "", ""]
-        assert read_plan(as_yaml(plan)) == plan
+        assert parse_plan(format_plan_yaml(plan)) == plan
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_share_is_read_as_it_is_written() -> None:
 )
 def test_a_plan_that_cannot_be_run_is_refused_with_what_is_wrong(before: str, after: str, told: str) -> None:
     with pytest.raises(BadInput, match=told):
-        read_plan(as_yaml(CREW_PLAN).replace(before, after))
+        parse_plan(format_plan_yaml(SCRIPTED_PLAN).replace(before, after))
 
 
 EDITORS = {
@@ -50,13 +50,13 @@ EDITORS = {
 def edited_by(editor: str, monkeypatch: pytest.MonkeyPatch) -> str | None:
     monkeypatch.delenv("VISUAL", raising=False)
     monkeypatch.setenv("EDITOR", shlex.join([sys.executable, "-c", EDITORS.get(editor, editor)]))
-    return edit_in_editor(as_yaml(CREW_PLAN))
+    return edit_in_editor(format_plan_yaml(SCRIPTED_PLAN))
 
 
 def test_a_plan_is_what_its_editor_left(monkeypatch: pytest.MonkeyPatch) -> None:
     written = edited_by("changed", monkeypatch)
     assert written is not None
-    assert read_plan(written).step("tides").title == "Waves"
+    assert parse_plan(written).get_step("tides").title == "Waves"
     assert edited_by("left as it was", monkeypatch) is None
 
 
@@ -67,7 +67,7 @@ def test_an_editor_that_fails_sends_nothing_and_is_named(monkeypatch: pytest.Mon
 
 def test_a_file_that_is_no_plan_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="No such file or directory"):
-        text_in(tmp_path / "plan.yaml")
+        read_plan_file(tmp_path / "plan.yaml")
     (tmp_path / "plan.yaml").write_bytes(b"steps: \xff")
     with pytest.raises(BadInput, match="it is no UTF-8"):
-        text_in(tmp_path / "plan.yaml")
+        read_plan_file(tmp_path / "plan.yaml")

@@ -16,19 +16,19 @@ from defusedxml.ElementTree import fromstring
 from docx import Document
 from pypdfium2 import raw
 
-from tests.report_to_send import CODE, HOSTILE, STORED, keep_to_send, to_send
+from tests.report_to_send import CODE, HOSTILE_MARKDOWN, STORED_REPORT, make_export_report, store_report_task
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.plugins.exports import docx as docx_adapter
 from waystation.plugins.exports import pdf
-from waystation.plugins.exports.docx import report_docx
+from waystation.plugins.exports.docx import render_docx
 
 Ran = Callable[..., tuple[int, bytes, str]]
 
 
 @pytest.fixture
 def task_id(without_server: Settings) -> str:
-    return keep_to_send(without_server)
+    return store_report_task(without_server)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def ran(capsysbinary: pytest.CaptureFixture[bytes]) -> Ran:
 
 def test_without_a_format_the_report_is_printed_as_it_is_stored(task_id: str, ran: Ran) -> None:
     code, out, _ = ran("report", task_id)
-    assert (code, out.decode().rstrip("\n")) == (0, STORED.rstrip("\n"))
+    assert (code, out.decode().rstrip("\n")) == (0, STORED_REPORT.rstrip("\n"))
 
 
 def test_every_citation_of_the_page_leads_to_its_source_and_nothing_on_it_acts(task_id: str, ran: Ran) -> None:
@@ -140,7 +140,7 @@ def test_every_citation_of_the_docx_leads_to_its_source_and_the_first_of_each_ha
 @pytest.mark.parametrize(("characters", "noted"), [(40, 0), (600, 30)])
 def test_footnotes_that_would_fill_the_pages_are_left_to_the_list_of_sources(characters: int, noted: int) -> None:
     listed = "\n".join(f"- {'silt ' * (characters // 5)} [harbour.md:{line}-{line}]" for line in range(1, 31))
-    content = report_docx(to_send(f"# Silt\n\n{listed}\n"))
+    content = render_docx(make_export_report(f"# Silt\n\n{listed}\n"))
     body = part_of(content, "document")
     assert len(values(body, "footnoteReference", "id")) == noted
     assert len(part_of(content, "footnotes")) == noted + 2
@@ -167,7 +167,7 @@ def test_a_docx_counts_each_list_anew_and_takes_what_nests_deep_is_wide_or_is_no
     wide = f"|{'|'.join(f'c{column}' for column in range(70))}|\n|{'---|' * 70}"
     lists = "1. one\n2. two\n\nBetween.\n\n7. seven"
     markdown = f"# T\x0b\n\n{lists}\n\n{nested}\n\n{wide}\n\n&#12; &#xFFFE; <w:p>\n\nمرفأ [a.md:1-1]\n"
-    content = report_docx(to_send(markdown))
+    content = render_docx(make_export_report(markdown))
     words = " ".join(text for _, text in styled_in(content))
     assert {"level59", "c69", "<w:p>"} <= set(words.split())
     assert values(part_of(content, "numbering"), "startOverride", "val") == ["1", "7"]
@@ -180,7 +180,7 @@ def test_a_docx_counts_each_list_anew_and_takes_what_nests_deep_is_wide_or_is_no
 def test_what_nests_deeper_than_the_typesetter_goes_and_words_wider_than_a_page_are_set() -> None:
     nested = "\n".join(f"{'  ' * level}- level{level}" for level in range(60))
     wide = f"# {'W' * 500}\n\n{'> ' * 60}quoted\n\n| {'w' * 500} | b |\n|---|---|\n\n```\n{'v' * 500}\n```\n\n{nested}"
-    words, _ = words_and_links(pdf.report_pdf(to_send(wide)).content)
+    words, _ = words_and_links(pdf.render_pdf(make_export_report(wide)).content)
     assert "quoted" in words
     assert "level59" in words
     for letter in "Wwv":
@@ -205,7 +205,7 @@ def test_as_data_the_report_has_its_citations(task_id: str, ran: Ran) -> None:
     found = json.loads(ran("report", task_id, "--format", "json")[1])
     stored = {"task_id", "phase", "version", "versions", "report"}
     assert stored | {"title", "stored_at", "model", "checked", "sources"} == set(found)
-    assert HOSTILE in found["report"]
+    assert HOSTILE_MARKDOWN in found["report"]
     assert found["sources"][4] == {
         "number": 5,
         "document": "gone.md",

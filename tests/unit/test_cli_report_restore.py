@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ended_tasks import keep_ended_task
-from tests.readers import ANYONE
+from tests.ended_tasks import store_finished_task
+from tests.readers import SYSTEM_SCOPE
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
@@ -28,14 +28,14 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 async def keep_report(settings: Settings) -> str:
-    task_id = await keep_ended_task(settings)
+    task_id = await store_finished_task(settings)
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
-        progress = (await store.task(task_id, ANYONE)).progress
+        progress = (await store.get_task(task_id, SYSTEM_SCOPE)).progress
         assert progress is not None
-        blob = await store.put_text(REPORT, (await store.task(task_id, ANYONE)).ref.reader)
-        await store.finish(task_id, progress.replace(report=blob))
+        blob = await store.put_text(REPORT, (await store.get_task(task_id, SYSTEM_SCOPE)).ref.scope)
+        await store.save_task_progress(task_id, progress.replace(report=blob))
         kept = VaultEntry(type="PERSON", placeholder=PLACEHOLDER, fingerprint="7f3a2c91d04e" + "0" * 52, text=ADA)
-        await store.vault(build_cipher(settings, "vault")).keep(tenant_hash(settings.tenant), [kept])
+        await store.build_vault(build_cipher(settings, "vault")).store_originals(tenant_hash(settings.tenant), [kept])
     return task_id
 
 

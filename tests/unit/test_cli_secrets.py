@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.mcp_workshop import workshop
+from tests.adapters.mcp_workshop import make_sample_server_entry
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
-from waystation.plugins.redaction.keys import key_check
-from waystation.runtime.stores import load_or_create_installation_key, open_store, tool_secrets
+from waystation.plugins.redaction.keys import compute_key_check
+from waystation.runtime.stores import load_or_create_installation_key, load_tool_secrets, open_store
 
 SECRET, NEWER = "5up3r-s3cr3t-value", "n3w3r-s3cr3t-value"
 HEX = "0123456789abcdef" * 4
@@ -36,13 +36,13 @@ def typed(without_server: Settings, monkeypatch: pytest.MonkeyPatch) -> Typed:
 
 async def kept(settings: Settings, *names: str) -> dict[str, str]:
     async with aclosing(await open_store(settings)) as store:
-        return dict(await tool_secrets(settings, store, names))
+        return dict(await load_tool_secrets(settings, store, names))
 
 
 async def claimed(settings: Settings) -> None:
     """As by the first worker."""
     async with aclosing(await open_store(settings)) as store:
-        assert await store.claim_key(key_check(load_or_create_installation_key(settings)))
+        assert await store.claim_key(compute_key_check(load_or_create_installation_key(settings)))
 
 
 def test_a_secret_is_kept_replaced_listed_without_what_it_is_and_forgotten(
@@ -102,7 +102,7 @@ def test_a_file_that_names_a_secret_is_read_with_what_the_vault_has(
     typed: Typed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mcp.json"
-    shop = workshop(allow=["echo"], env={"SHOP": "${secret:SHOP}"})
+    shop = make_sample_server_entry(allow=["echo"], env={"SHOP": "${secret:SHOP}"})
     path.write_text(json.dumps({"mcpServers": {"shop": shop}}), encoding="utf-8")
     assert run(["tools", "--servers", str(path)]) == 2
     assert "the vault has no secret SHOP: `waystation secrets set SHOP` asks for it" in capsys.readouterr().err

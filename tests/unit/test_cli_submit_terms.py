@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.ended_tasks import row_of
+from tests.ended_tasks import make_task_row
 from waystation.agents.decisions import TopUpPolicy, UnattendedPolicy
 from waystation.cli.submit import print_task_config
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
-from waystation.tasks.task import TaskRequest, own_session
+from waystation.tasks.task import TaskRequest, make_own_session_name
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def told(capsys: pytest.CaptureFixture[str], **asked: object) -> str:
     request = TaskRequest.model_validate({"question": "What?", "session": "default", "request_id": "r", **asked})
-    print_task_config(Settings(), row_of(request, Settings()), 1)
+    print_task_config(Settings(), make_task_row(request, Settings()), 1)
     return capsys.readouterr().err.partition("The built-in")[0]
 
 
@@ -76,6 +76,6 @@ def test_what_happens_while_nobody_answers_is_told(capsys: pytest.CaptureFixture
 
 
 def test_a_task_of_its_own_session_is_told_how_to_go_on_with_it(capsys: pytest.CaptureFixture[str]) -> None:
-    print_task_config(Settings(), row_of(TaskRequest(question="What?", request_id="r"), Settings()), 1)
-    session = own_session("r")
+    print_task_config(Settings(), make_task_row(TaskRequest(question="What?", request_id="r"), Settings()), 1)
+    session = make_own_session_name("r")
     assert f"session {session} (its own; --session {session} goes on with it);" in capsys.readouterr().err

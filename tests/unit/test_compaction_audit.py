@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.histories import says, transcript
-from waystation.context.audit import CONSTRAINTS, DECISIONS, Audit, Redaction, SearchableText, build_compaction_audits
+from tests.unit.histories import make_text_message, make_transcript
+from waystation.context.audit import (
+    CONSTRAINTS,
+    DECISIONS,
+    CompactionAudit,
+    RedactedConversation,
+    SearchableText,
+    build_compaction_audits,
+)
 from waystation.context.history import build_model_view, get_effective_transcript, get_replacement, with_record
 from waystation.context.summary import build_summary_message, render_ledger
 from waystation.context.transcript import (
@@ -19,16 +26,16 @@ from waystation.context.transcript import (
     TruncationRecord,
     build_user_message,
 )
-from waystation.memory.passages import render
+from waystation.memory.passages import render_message
 
 CONTRACT = build_user_message("m1", "Find out what changed.")
 MIDDLE = (
-    says("m2", "The log /srv/export/step7.py says E4711, and 38.5 % are missing."),
+    make_text_message("m2", "The log /srv/export/step7.py says E4711, and 38.5 % are missing."),
     build_user_message("m3", "Do not touch main. Look at https://ci.example/run/7 first."),
-    says("m4", "Commit 3f2a91bc did it."),
+    make_text_message("m4", "Commit 3f2a91bc did it."),
 )
-END = (build_user_message("m5", "And then?"), says("m6", "Step /srv/export/step8.py was next."))
-LOG = transcript(CONTRACT, *MIDDLE, *END)
+END = (build_user_message("m5", "And then?"), make_text_message("m6", "Step /srv/export/step8.py was next."))
+LOG = make_transcript(CONTRACT, *MIDDLE, *END)
 
 
 def summarised(text: str, record_id: str = "a", covered: Sequence[str] = ("m2", "m3", "m4")) -> SummaryRecord:
@@ -36,24 +43,24 @@ def summarised(text: str, record_id: str = "a", covered: Sequence[str] = ("m2", 
     return SummaryRecord(id=record_id, strategy="window", covered=tuple(covered), summary=message)
 
 
-def redaction_of(log: Transcript) -> Redaction:
+def redaction_of(log: Transcript) -> RedactedConversation:
     """With nothing private in it."""
     left = [get_replacement(record) for record in log.compactions if not isinstance(record, MaskRecord)]
     heard = [message for message in (*log.messages, *left) if message.role == "user"]
-    return Redaction(
-        texts={message.id: render(message, {}) for message in log.messages},
+    return RedactedConversation(
+        texts={message.id: render_message(message, {}) for message in log.messages},
         said={message.id: message for message in heard},
-        view={message.id: render(message, {}) for message in build_model_view(log)},
+        view={message.id: render_message(message, {}) for message in build_model_view(log)},
     )
 
 
-def audited(*records: Record, over: Transcript = LOG) -> tuple[Audit, ...]:
+def audited(*records: Record, over: Transcript = LOG) -> tuple[CompactionAudit, ...]:
     for record in records:
         over = with_record(over, record)
     return build_compaction_audits(over, redaction_of(over))
 
 
-def places(audit: Audit) -> dict[tuple[str, str], str | None]:
+def places(audit: CompactionAudit) -> dict[tuple[str, str], str | None]:
     return {(item.kind, item.text): item.kept for item in audit.items}
 
 
@@ -83,7 +90,7 @@ def test_what_hidden_messages_had_is_kept_where_it_stands_as_a_whole(
 
 
 def test_what_stands_elsewhere_in_the_view_is_kept() -> None:
-    log = transcript(CONTRACT, *MIDDLE, *END, build_user_message("m7", "E4711 again?"))
+    log = make_transcript(CONTRACT, *MIDDLE, *END, build_user_message("m7", "E4711 again?"))
     (audit,) = audited(summarised("It failed."), over=log)
     assert places(audit)["codes", "E4711"] == "elsewhere"
 
@@ -123,7 +130,7 @@ def test_a_marker_is_judged_as_a_summary_is() -> None:
 def test_what_memory_gave_back_is_marked_and_nothing_else() -> None:
     (audit,) = audited(summarised("It failed."))
     found = frozenset(item for item in audit.lost if item.text == "E4711")
-    assert [item.text for item in audit.recalled(found).items if item.recallable] == ["E4711"]
+    assert [item.text for item in audit.with_recalled(found).items if item.recallable] == ["E4711"]
 
 
 _NAMES = ("E4711", "E47", "/srv/export/step7.py", "/srv/export", "3f2a91bc", "38.5 %", "38", "https://ci.example/run/7")

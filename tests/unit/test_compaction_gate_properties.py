@@ -9,8 +9,8 @@ from waystation.context.constraints import (
     extract_user_requests,
     extract_user_words,
 )
-from waystation.context.summary import DEMANDED, build_summary_message, parse_ledger_entries
-from waystation.context.summary_validator import Accepted, SummaryCheckInput, check_summary
+from waystation.context.summary import CONSTRAINT_PREFIX, build_summary_message, parse_ledger_entries
+from waystation.context.summary_validator import AcceptedSummary, SummaryCheckInput, check_summary
 from waystation.context.tokens import estimate_message, estimate_messages
 from waystation.context.transcript import Message, Text
 
@@ -51,14 +51,14 @@ def test_an_accepted_summary_keeps_demands_is_smaller_forges_nothing_and_is_acce
 ) -> None:
     asked = replaced(middle, tokens).replace(open_work=tuple(open_work))
     checked = check_summary(summary, asked)
-    if not isinstance(checked, Accepted):
+    if not isinstance(checked, AcceptedSummary):
         return
     message = build_summary_message("x", checked.text)
-    assert parse_ledger_entries(message, DEMANDED) == asked.constraints == extract_user_constraints([message])
+    assert parse_ledger_entries(message, CONSTRAINT_PREFIX) == asked.constraints == extract_user_constraints([message])
     assert estimate_message(message) < asked.tokens
     spoken = [line for line in message.text.split("\n") if line.startswith("user: ")]
     assert spoken == [f"user: {constraint}" for constraint in asked.constraints]
     assert message.text.count("</earlier_conversation>") == 1
     again = check_summary(checked.text, asked)
-    assert isinstance(again, Accepted)
+    assert isinstance(again, AcceptedSummary)
     assert again.text == checked.text

@@ -5,25 +5,25 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.histories import (
-    calls,
-    prose,
-    research,
-    results,
-    says,
-    small_policy,
-    transcript,
-    working,
+    make_call_message,
+    make_filler_text,
+    make_research_transcript,
+    make_research_turns,
+    make_result_message,
+    make_small_policy,
+    make_text_message,
+    make_transcript,
 )
 from waystation.context.history import build_model_view, with_record
-from waystation.context.outcome import Status
+from waystation.context.outcome import CompactionStatus
 from waystation.context.pipeline import (
     CannotFitDecision,
+    CompactionDecision,
     NoopDecision,
-    Rung,
     SummariseDecision,
     TruncateDecision,
+    compute_summary_token_range,
     select_next_stage,
-    summary_length,
 )
 from waystation.context.policy import CompactionPolicy
 from waystation.context.summary import LEDGER_SHARE, build_summary_message
@@ -31,34 +31,36 @@ from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Message, SummaryRecord, Text, Transcript, build_user_message
 
 FIXED = TokenEstimator(fixed=500)
-POLICY = small_policy()
+POLICY = make_small_policy()
 NOTHING_REREADABLE = frozenset[str]()
 
 
 def rung(
     over: Transcript, *, measure: TokenEstimator = FIXED, policy: CompactionPolicy = POLICY, skip_summary: bool = False
-) -> Rung:
+) -> CompactionDecision:
     return select_next_stage(over, measure, policy, NOTHING_REREADABLE, skip_summary=skip_summary)
 
 
 def summarised(over: Transcript, made: SummariseDecision, text: str = "What was found.") -> Transcript:
     message = build_summary_message(made.compaction_id, text)
     return with_record(
-        over, SummaryRecord(id=made.compaction_id, strategy="window", covered=made.covered, summary=message)
+        over, SummaryRecord(id=made.compaction_id, strategy="window", covered=made.covered_ids, summary=message)
     )
 
 
-@pytest.mark.parametrize("over", [transcript(), transcript(build_user_message("m1", "Go.")), working(4)])
+@pytest.mark.parametrize(
+    "over", [make_transcript(), make_transcript(build_user_message("m1", "Go.")), make_research_transcript(4)]
+)
 def test_a_context_under_the_target_is_left_alone(over: Transcript) -> None:
     before = FIXED.request(build_model_view(over))
-    assert rung(over) == NoopDecision(tokens_before=before, status=Status.NOOP)
+    assert rung(over) == NoopDecision(tokens_before=before, status=CompactionStatus.NOOP)
 
 
 def test_a_context_between_target_and_trigger_with_little_to_gain_is_left_alone() -> None:
-    over = transcript(build_user_message("m1", prose(6_000)), *research(2, 800))
+    over = make_transcript(build_user_message("m1", make_filler_text(6_000)), *make_research_turns(2, 800))
     assert POLICY.target < FIXED.request(build_model_view(over)) < POLICY.trigger
     assert rung(over) == NoopDecision(
-        tokens_before=FIXED.request(build_model_view(over)), status=Status.NOOP_LITTLE_TO_GAIN
+        tokens_before=FIXED.request(build_model_view(over)), status=CompactionStatus.NOOP_LITTLE_TO_GAIN
     )
 
 
@@ -66,104 +68,114 @@ def test_a_context_between_target_and_trigger_with_little_to_gain_is_left_alone(
 
 
 def test_the_whole_middle_is_summarised_in_whole_units() -> None:
-    over = working(12)
+    over = make_research_transcript(12)
     made = rung(over)
     assert isinstance(made, SummariseDecision)
     # Half the target is 3,750 tokens: the contract, one turn of primers and one of recents.
-    assert made.covered == tuple(f"m{number}" for number in range(4, 24))
+    assert made.covered_ids == tuple(f"m{number}" for number in range(4, 24))
     assert made.middle == over.messages[3:23]
     assert made.tokens_before == FIXED.request(build_model_view(over))
     assert made.middle_tokens == sum(FIXED.request([message]) - FIXED.fixed for message in made.middle)
 
 
 def test_after_a_summary_the_request_is_under_the_target_and_the_next_turn_does_not_compact_again() -> None:
-    over = working(12)
+    over = make_research_transcript(12)
     made = rung(over)
     assert isinstance(made, SummariseDecision)
-    after = summarised(over, made, prose(made.summary_tokens[1]))
+    after = summarised(over, made, make_filler_text(made.summary_tokens[1]))
     assert FIXED.request(build_model_view(after)) <= POLICY.target
     assert isinstance(rung(after), NoopDecision)
 
 
 def test_primers_and_recents_are_maxima_in_messages() -> None:
-    over = working(40, 100)
-    policy = small_policy().replace(trigger=4_000, target=3_500, recents=5)
+    over = make_research_transcript(40, 100)
+    policy = make_small_policy().replace(trigger=4_000, target=3_500, recents=5)
     made = rung(over, policy=policy)
     assert isinstance(made, SummariseDecision)
     # Five recent messages are two whole turns; three primers are the contract and one turn.
-    assert made.covered == tuple(f"m{number}" for number in range(4, 78))
+    assert made.covered_ids == tuple(f"m{number}" for number in range(4, 78))
 
 
 def test_parallel_calls_and_their_results_go_or_stay_together() -> None:
-    wide = [calls("m2", "a", "b", "c"), results("m3", a=prose(900)), results("m4", b=prose(900), c=prose(900))]
-    over = transcript(build_user_message("m1", "Go."), *wide, *research(10, start=3))
+    wide = [
+        make_call_message("m2", "a", "b", "c"),
+        make_result_message("m3", a=make_filler_text(900)),
+        make_result_message("m4", b=make_filler_text(900), c=make_filler_text(900)),
+    ]
+    over = make_transcript(build_user_message("m1", "Go."), *wide, *make_research_turns(10, start=3))
     made = rung(over)
     assert isinstance(made, SummariseDecision)
-    assert {"m2", "m3"} <= set(made.covered)
+    assert {"m2", "m3"} <= set(made.covered_ids)
 
 
 def test_the_users_latest_message_stays_wherever_it_is() -> None:
-    turns = research(12)
-    over = transcript(
+    turns = make_research_turns(12)
+    over = make_transcript(
         build_user_message("m1", "Go."), *turns[:8], build_user_message("n1", "Do it by Friday."), *turns[8:]
     )
     made = rung(over)
     assert isinstance(made, SummariseDecision)
-    assert "n1" not in made.covered
-    assert {"m8", "m12"} <= set(made.covered)
+    assert "n1" not in made.covered_ids
+    assert {"m8", "m12"} <= set(made.covered_ids)
     assert build_user_message("n1", "Do it by Friday.") in build_model_view(summarised(over, made))
 
 
 def test_a_pending_call_is_never_summarised() -> None:
-    over = transcript(*working(12).messages, calls("m26", "x", thinking=prose(9_000)))
+    over = make_transcript(
+        *make_research_transcript(12).messages, make_call_message("m26", "x", thinking=make_filler_text(9_000))
+    )
     made = rung(over)
     assert isinstance(made, SummariseDecision)
-    assert "m26" not in made.covered
+    assert "m26" not in made.covered_ids
     assert build_model_view(summarised(over, made))[-1] == over.messages[-1]
 
 
 def test_the_newest_result_stays_also_where_it_is_over_half_the_target() -> None:
-    over = transcript(*working(9).messages, *research(1, 4_000, start=10))
+    over = make_transcript(*make_research_transcript(9).messages, *make_research_turns(1, 4_000, start=10))
     made = rung(over)
     assert isinstance(made, SummariseDecision)
-    assert made.covered[-1] == "m19"
+    assert made.covered_ids[-1] == "m19"
 
 
 def test_an_earlier_summary_goes_into_the_next_one() -> None:
-    over = working(12)
+    over = make_research_transcript(12)
     first = rung(over)
     assert isinstance(first, SummariseDecision)
-    over = summarised(over, first, prose(1_000))
-    over = over.replace(messages=(*over.messages, *research(10, start=13)))
+    over = summarised(over, first, make_filler_text(1_000))
+    over = over.replace(messages=(*over.messages, *make_research_turns(10, start=13)))
     second = rung(over)
     assert isinstance(second, SummariseDecision)
-    assert second.covered[0] == f"s-{first.compaction_id}"
+    assert second.covered_ids[0] == f"s-{first.compaction_id}"
     assert second.middle[0] == build_model_view(over)[3]
     shown = [message.id for message in build_model_view(summarised(over, second))]
     assert shown == ["m1", "m2", "m3", f"s-{second.compaction_id}", "m44", "m45"]
 
 
 def test_an_earlier_summary_is_neither_a_primer_nor_recent() -> None:
-    over = working(16)
+    over = make_research_transcript(16)
     covered = tuple(f"m{number}" for number in range(2, 24))
-    earlier = SummaryRecord(id="x", strategy="window", covered=covered, summary=build_summary_message("x", prose(200)))
+    earlier = SummaryRecord(
+        id="x", strategy="window", covered=covered, summary=build_summary_message("x", make_filler_text(200))
+    )
     over = with_record(over, earlier)
     made = rung(over, policy=CompactionPolicy(window=10_000, trigger=7_500, target=6_000))
     assert isinstance(made, SummariseDecision)
-    assert made.covered[0] == "s-x"
+    assert made.covered_ids[0] == "s-x"
 
 
 def test_a_summary_is_not_made_of_a_summary_alone() -> None:
-    over = working(12)
+    over = make_research_transcript(12)
     made = rung(over)
     assert isinstance(made, SummariseDecision)
-    over = summarised(over, made, prose(8_000))
+    over = summarised(over, made, make_filler_text(8_000))
     assert not isinstance(rung(over), SummariseDecision)
 
 
 def test_where_a_summary_would_save_too_little_none_is_asked_for() -> None:
-    over = transcript(
-        build_user_message("m1", prose(9_000)), *research(4, 1_200), build_user_message("m9", prose(1_000))
+    over = make_transcript(
+        build_user_message("m1", make_filler_text(9_000)),
+        *make_research_turns(4, 1_200),
+        build_user_message("m9", make_filler_text(1_000)),
     )
     policy = POLICY.replace(window=100_000)
     assert FIXED.request(build_model_view(over)) >= policy.trigger
@@ -178,11 +190,11 @@ def test_where_a_summary_would_save_too_little_none_is_asked_for() -> None:
 def test_the_length_asked_for_grows_with_the_middle_and_is_never_over_a_third(
     middle: int, length: tuple[int, int]
 ) -> None:
-    assert summary_length(middle) == length
+    assert compute_summary_token_range(middle) == length
 
 
 def test_a_compactions_identity_derives_from_what_it_covers_and_from_its_policy() -> None:
-    over = working(12)
+    over = make_research_transcript(12)
     first, again = rung(over), rung(over)
     other = rung(over, policy=POLICY.replace(mask_keep=4))
     elsewhere = rung(over.replace(run_id="task-1/step-2"))
@@ -194,7 +206,7 @@ def test_a_compactions_identity_derives_from_what_it_covers_and_from_its_policy(
 
 
 def test_the_correction_counts_for_every_threshold() -> None:
-    over = working(5)
+    over = make_research_transcript(5)
     assert isinstance(rung(over, measure=TokenEstimator(fixed=500, scale=0.8)), NoopDecision)
     corrected = rung(over, measure=TokenEstimator(fixed=500, scale=2.0))
     assert isinstance(corrected, SummariseDecision)
@@ -205,7 +217,7 @@ def test_the_correction_counts_for_every_threshold() -> None:
 
 
 def test_without_a_summariser_the_oldest_half_is_hidden_behind_a_true_marker() -> None:
-    over = working(12)
+    over = make_research_transcript(12)
     made = rung(over, skip_summary=True)
     assert isinstance(made, TruncateDecision)
     assert made.record.covered == tuple(f"m{number}" for number in range(2, 14))
@@ -218,7 +230,9 @@ def test_without_a_summariser_the_oldest_half_is_hidden_behind_a_true_marker() -
 
 
 def test_truncation_hides_more_than_half_where_the_context_would_still_be_full() -> None:
-    over = transcript(build_user_message("m1", "Go."), *research(4, 100), *research(4, 4_500, start=5))
+    over = make_transcript(
+        build_user_message("m1", "Go."), *make_research_turns(4, 100), *make_research_turns(4, 4_500, start=5)
+    )
     made = rung(over, skip_summary=True)
     assert isinstance(made, TruncateDecision)
     assert made.tokens_after < POLICY.trigger
@@ -226,11 +240,11 @@ def test_truncation_hides_more_than_half_where_the_context_would_still_be_full()
 
 
 def test_truncation_after_a_compaction_counts_what_the_summary_stood_for() -> None:
-    over = working(12)
+    over = make_research_transcript(12)
     first = rung(over)
     assert isinstance(first, SummariseDecision)
-    over = summarised(over, first, prose(1_000))
-    over = over.replace(messages=(*over.messages, *research(10, start=13)))
+    over = summarised(over, first, make_filler_text(1_000))
+    over = over.replace(messages=(*over.messages, *make_research_turns(10, start=13)))
     second = rung(over, skip_summary=True)
     assert isinstance(second, TruncateDecision)
     assert f"s-{first.compaction_id}" in second.record.covered
@@ -242,7 +256,7 @@ def test_truncation_after_a_compaction_counts_what_the_summary_stood_for() -> No
 
 
 def test_a_marker_of_few_messages_names_them_all() -> None:
-    over = transcript(build_user_message("m1", "Go."), *research(2, 8_000))
+    over = make_transcript(build_user_message("m1", "Go."), *make_research_turns(2, 8_000))
     made = rung(over, skip_summary=True)
     assert isinstance(made, TruncateDecision)
     assert "[2 earlier messages are hidden here to save space: m2, m3. " in made.record.marker.text
@@ -256,13 +270,17 @@ def test_a_marker_of_few_messages_names_them_all() -> None:
     [
         ((), 16_000, (16_000, 0, 0, 0)),
         ((build_user_message("m1", "Go."),), 16_000, (16_000, 7, 0, 0)),
-        ((build_user_message("m1", prose(15_000)), says("m2", prose(500))), 100, (100, 15_005, 0, 0)),
+        (
+            (build_user_message("m1", make_filler_text(15_000)), make_text_message("m2", make_filler_text(500))),
+            100,
+            (100, 15_005, 0, 0),
+        ),
         (
             (
-                build_user_message("m1", prose(6_000)),
-                *research(2),
-                build_user_message("m6", prose(9_000)),
-                calls("m7", "x"),
+                build_user_message("m1", make_filler_text(6_000)),
+                *make_research_turns(2),
+                build_user_message("m6", make_filler_text(9_000)),
+                make_call_message("m7", "x"),
             ),
             100,
             (100, 6_005, 9_005, 16),
@@ -272,23 +290,23 @@ def test_a_marker_of_few_messages_names_them_all() -> None:
 def test_what_cannot_be_made_smaller_is_named_with_its_size(
     messages: Sequence[Message], fixed: int, parts: tuple[int, int, int, int]
 ) -> None:
-    over = transcript(*messages)
+    over = make_transcript(*messages)
     for skip_summary in (False, True):
         unfit = rung(over, measure=TokenEstimator(fixed=fixed), skip_summary=skip_summary)
         assert isinstance(unfit, CannotFitDecision)
         assert (unfit.fixed, unfit.contract, unfit.latest, unfit.pending) == parts
-        assert unfit.least >= unfit.limit == POLICY.trigger
+        assert unfit.min_tokens >= unfit.limit == POLICY.trigger
 
 
 @pytest.mark.parametrize("words", range(850, 1_010, 10))
 def test_a_rung_that_would_leave_the_context_full_is_not_taken(words: int) -> None:
-    policy, measure = small_policy(4_000), TokenEstimator(fixed=200, scale=2.0)
+    policy, measure = make_small_policy(4_000), TokenEstimator(fixed=200, scale=2.0)
     remark = Text(text="Also look at the appendix.")
-    over = transcript(
+    over = make_transcript(
         build_user_message("m1", "Find out what changed."),
-        *(says(f"m{number}", prose(100)) for number in range(2, 7)),
-        calls("m7", "c1"),
-        results("m8", remark, c1="word " * words),
+        *(make_text_message(f"m{number}", make_filler_text(100)) for number in range(2, 7)),
+        make_call_message("m7", "c1"),
+        make_result_message("m8", remark, c1="word " * words),
     )
     made = rung(over, policy=policy, measure=measure)
     if isinstance(made, SummariseDecision):

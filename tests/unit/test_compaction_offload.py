@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.unit.histories import prose
-from waystation.context.stages import is_too_large, preview
+from tests.unit.histories import make_filler_text
+from waystation.context.stages import build_offload_preview, is_too_large
 
 BLOB = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
@@ -20,7 +20,7 @@ def test_a_result_is_too_large_over_40_000_tokens_or_a_quarter_of_the_window(
 
 def test_one_line_of_five_megabytes_leaves_its_ends_and_a_pointer_that_works() -> None:
     text = "a" * 2_500_000 + "z" * 2_500_000
-    shown = preview(text, BLOB)
+    shown = build_offload_preview(text, BLOB)
     head, pointer, tail = shown.split("\n")
     assert (head, tail) == ("a" * 2_000, "z" * 2_000)
     assert BLOB in pointer
@@ -30,11 +30,11 @@ def test_one_line_of_five_megabytes_leaves_its_ends_and_a_pointer_that_works() -
 
 
 def test_the_preview_of_a_short_text_shows_at_most_half_of_it() -> None:
-    text = prose(1_000)
-    shown = preview(text, BLOB)
+    text = make_filler_text(1_000)
+    shown = build_offload_preview(text, BLOB)
     assert len(shown) < len(text) // 2 + 300
 
 
 def test_cuts_fall_on_characters() -> None:
     text = "報告" * 10_000
-    assert preview(text, BLOB).startswith("報告" * 1_000 + "\n")
+    assert build_offload_preview(text, BLOB).startswith("報告" * 1_000 + "\n")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.histories import REREADABLE, more_messages, prose, small_policy, transcript
+from tests.unit.histories import REREADABLE, further_messages, make_filler_text, make_small_policy, make_transcript
 from waystation.context.constraints import extract_user_constraints, extract_user_requests
 from waystation.context.history import build_model_view, with_record
 from waystation.context.legality import find_violations
@@ -16,12 +16,12 @@ from waystation.context.pipeline import (
     select_next_stage,
 )
 from waystation.context.summary import build_summary_message
-from waystation.context.summary_validator import Accepted, SummaryCheckInput, check_summary
+from waystation.context.summary_validator import AcceptedSummary, SummaryCheckInput, check_summary
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Message, SummaryRecord, Transcript, build_user_message
 
 CONTRACT = build_user_message("m1", "Find out what changed. Never guess.")
-POLICY = small_policy(8_000)
+POLICY = make_small_policy(8_000)
 
 
 def compacted(over: Transcript, measure: TokenEstimator, *, skip_summary: bool, summary: str) -> Transcript:
@@ -39,10 +39,12 @@ def compacted(over: Transcript, measure: TokenEstimator, *, skip_summary: bool, 
             return after
         case SummariseDecision() as asked:
             checked = check_summary(summary, replaced(asked))
-            if not isinstance(checked, Accepted):
+            if not isinstance(checked, AcceptedSummary):
                 return over
             message = build_summary_message(asked.compaction_id, checked.text)
-            record = SummaryRecord(id=asked.compaction_id, strategy="window", covered=asked.covered, summary=message)
+            record = SummaryRecord(
+                id=asked.compaction_id, strategy="window", covered=asked.covered_ids, summary=message
+            )
             return with_record(over, record)
 
 
@@ -51,7 +53,7 @@ def replaced(asked: SummariseDecision) -> SummaryCheckInput:
         text="\n".join(message.text for message in asked.middle),
         tokens=asked.middle_tokens,
         room=asked.summary_tokens[1],
-        cap=POLICY.pin_cap,
+        cap=POLICY.max_pinned_tokens,
         constraints=extract_user_constraints(asked.middle),
         asked=extract_user_requests(asked.middle),
     )
@@ -62,7 +64,11 @@ def said_by_the_user(over: Transcript) -> list[Message]:
 
 
 steps = st.lists(
-    st.tuples(more_messages(first=0), st.booleans(), st.sampled_from([prose(200), prose(3_000), "", "Short."])),
+    st.tuples(
+        further_messages(first=0),
+        st.booleans(),
+        st.sampled_from([make_filler_text(200), make_filler_text(3_000), "", "Short."]),
+    ),
     min_size=1,
     max_size=6,
 )
@@ -73,7 +79,7 @@ def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and
     steps: list[tuple[tuple[Message, ...], bool, str]], scale: float
 ) -> None:
     measure = TokenEstimator(fixed=200, scale=scale)
-    over = transcript(CONTRACT)
+    over = make_transcript(CONTRACT)
     for number, (added, skip_summary, summary) in enumerate(steps):
         over = over.replace(messages=(*over.messages, *(_renamed(message, number) for message in added)))
         before = build_model_view(over)
@@ -87,9 +93,9 @@ def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and
         assert compacted(over, measure, skip_summary=True, summary="").messages == over.messages
 
 
-@given(more_messages(first=2, most=12), st.booleans())
+@given(further_messages(first=2, most=12), st.booleans())
 def test_planning_again_plans_the_same(messages: tuple[Message, ...], skip_summary: bool) -> None:
-    over = transcript(CONTRACT, *messages)
+    over = make_transcript(CONTRACT, *messages)
     measure = TokenEstimator(fixed=200)
     stored = Transcript.model_validate_json(over.model_dump_json())
     assert select_next_stage(over, measure, POLICY, REREADABLE, skip_summary=skip_summary) == select_next_stage(
@@ -97,11 +103,11 @@ def test_planning_again_plans_the_same(messages: tuple[Message, ...], skip_summa
     )
 
 
-@given(more_messages(first=2, most=16))
+@given(further_messages(first=2, most=16))
 def test_repeated_truncation_makes_the_view_strictly_smaller_until_nothing_is_left_to_do(
     messages: tuple[Message, ...],
 ) -> None:
-    over, measure = transcript(CONTRACT, *messages), TokenEstimator(fixed=200)
+    over, measure = make_transcript(CONTRACT, *messages), TokenEstimator(fixed=200)
     for _ in range(12):
         size = measure.request(build_model_view(over))
         after = compacted(over, measure, skip_summary=True, summary="")

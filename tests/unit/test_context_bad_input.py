@@ -9,15 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.context_files import SUMMARY, Context, Json, assistant, body, calls, context, full, results, use, user
+from tests.unit.context_files import (
+    SUMMARY,
+    ContextCommand,
+    Json,
+    context_cli,
+    make_assistant_message,
+    make_full_request_body,
+    make_request_body,
+    make_tool_result_message,
+    make_tool_use,
+    make_tool_use_message,
+    make_user_message,
+)
 
-__all__ = ["context"]
+__all__ = ["context_cli"]
 
 DEEP = '{"a":' * 400 + "1" + "}" * 400
 
 
 def block(**fields: object) -> bytes:
-    return json.dumps(body({"role": "user", "content": [fields]})).encode()
+    return json.dumps(make_request_body({"role": "user", "content": [fields]})).encode()
 
 
 MALFORMED = [
@@ -61,10 +73,10 @@ MALFORMED = [
 ]
 
 
-def test_a_malformed_file_is_refused_in_one_line_that_names_the_place(context: Context) -> None:
-    wrong, home = dict[tuple[str, bytes], tuple[int, str, str]](), context.folder / "home"
+def test_a_malformed_file_is_refused_in_one_line_that_names_the_place(context_cli: ContextCommand) -> None:
+    wrong, home = dict[tuple[str, bytes], tuple[int, str, str]](), context_cli.folder / "home"
     for command, (raw, words) in product(("compact", "mask", "tokens"), MALFORMED):
-        code, out, err = context.told(command, raw, "--json")
+        code, out, err = context_cli.run(command, raw, "--json")
         in_one_line = (code, out, err.count("\n")) == (2, "", 1)
         if not in_one_line or "request.json: " not in err or words not in err or home.exists():
             wrong[command, raw[:200]] = (code, out, err)
@@ -72,9 +84,9 @@ def test_a_malformed_file_is_refused_in_one_line_that_names_the_place(context: C
     assert wrong == {}
 
 
-def test_errors_do_not_repeat_the_conversation(context: Context) -> None:
+def test_errors_do_not_repeat_the_conversation(context_cli: ContextCommand) -> None:
     given = b'{"messages": [{"role": "hush-1", "content": "hush-2"}]}'
-    _, _, err = context.told("compact", given)
+    _, _, err = context_cli.run("compact", given)
     assert "hush" not in err
 
 
@@ -87,37 +99,39 @@ def test_errors_do_not_repeat_the_conversation(context: Context) -> None:
         (["--summary-file", "/nowhere.txt"], "/nowhere.txt cannot be read: No such file"),
     ],
 )
-def test_options_that_cannot_be_used_are_bad_usage(context: Context, options: list[str], words: str) -> None:
-    code, out, err = context.told("compact", full(), *options)
+def test_options_that_cannot_be_used_are_bad_usage(context_cli: ContextCommand, options: list[str], words: str) -> None:
+    code, out, err = context_cli.run("compact", make_full_request_body(), *options)
     assert (code, out) == (2, "")
     assert words in " ".join(err.split())
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32-le"])
-def test_encodings_of_json_are_understood(context: Context, encoding: str) -> None:
-    given = json.dumps(body(user("Grüße 四月")), ensure_ascii=False)
-    assert context.json("compact", given.encode(encoding))["messages"] == [user("Grüße 四月")]
+def test_encodings_of_json_are_understood(context_cli: ContextCommand, encoding: str) -> None:
+    given = json.dumps(make_request_body(make_user_message("Grüße 四月")), ensure_ascii=False)
+    assert context_cli.run_json("compact", given.encode(encoding))["messages"] == [make_user_message("Grüße 四月")]
 
 
-def test_an_array_is_taken_for_the_messages(context: Context) -> None:
-    done = context.json("compact", [user("Hello.")])
-    assert done["messages"] == [user("Hello.")]
+def test_an_array_is_taken_for_the_messages(context_cli: ContextCommand) -> None:
+    done = context_cli.run_json("compact", [make_user_message("Hello.")])
+    assert done["messages"] == [make_user_message("Hello.")]
     assert "The body names no model: its window is taken to be 200,000 tokens." in done["notes"]
 
 
-def test_all_faults_are_listed_with_their_places(context: Context) -> None:
+def test_all_faults_are_listed_with_their_places(context_cli: ContextCommand) -> None:
     marked: Json = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
-    given = body(
+    given = make_request_body(
         {"role": "user", "content": [{"type": "tool_result", "content": "x"}, {"type": "text", "text": " "}]},
-        calls(use("bad id", "bad name"), {"type": "image", "source": {"type": "url", "url": "u"}}),
-        results({"type": "tool_result", "tool_use_id": "bad id", "content": [{"type": "thinking"}]}),
-        calls(use("a"), use("a")),
+        make_tool_use_message(
+            make_tool_use("bad id", "bad name"), {"type": "image", "source": {"type": "url", "url": "u"}}
+        ),
+        make_tool_result_message({"type": "tool_result", "tool_use_id": "bad id", "content": [{"type": "thinking"}]}),
+        make_tool_use_message(make_tool_use("a"), make_tool_use("a")),
         {"role": "robot", "content": "x"},
-        results(*[marked] * 5),
+        make_tool_result_message(*[marked] * 5),
         model=7,
         tools=[{"name": "t"}, {"name": "t"}],
     )
-    code, out, _ = context.told("check", given)
+    code, out, _ = context_cli.run("check", given)
     assert code == 1
     assert out.splitlines() == [
         "model: must be a string that is not empty",
@@ -135,20 +149,22 @@ def test_all_faults_are_listed_with_their_places(context: Context) -> None:
     ]
 
 
-def test_a_legal_conversation_has_no_faults(context: Context) -> None:
-    assert context.told("check", full()) == (0, "legal\n", "")
-    assert context.json("check", full()) == {"legal": True, "violations": []}
-    code, out, _ = context.told("check", body(user("Go."), calls(use("a"))), "--json")
+def test_a_legal_conversation_has_no_faults(context_cli: ContextCommand) -> None:
+    assert context_cli.run("check", make_full_request_body()) == (0, "legal\n", "")
+    assert context_cli.run_json("check", make_full_request_body()) == {"legal": True, "violations": []}
+    code, out, _ = context_cli.run(
+        "check", make_request_body(make_user_message("Go."), make_tool_use_message(make_tool_use("a"))), "--json"
+    )
     assert code == 1
     assert json.loads(out)["violations"] == [
         {"path": "messages[1]", "index": 1, "fault": "calls without results at the end"}
     ]
 
 
-def test_instructions_of_the_operator_in_mid_conversation_stay(context: Context) -> None:
-    given = full()
+def test_instructions_of_the_operator_in_mid_conversation_stay(context_cli: ContextCommand) -> None:
+    given = make_full_request_body()
     given["messages"][5:5] = [{"role": "system", "content": "From now on: metric units."}]
-    done = context.compacted(given)
+    done = context_cli.compact(given)
     assert (done["status"], done["pinned"]) == ("COMPRESSED", [5])
     assert given["messages"][5] in done["messages"]
 
@@ -162,7 +178,7 @@ def process(*arguments: str, stdin: bytes = b"", home: Path) -> subprocess.Compl
 def test_a_process_reads_stdin_and_prints_nothing_but_json(tmp_path: Path) -> None:
     (tmp_path / "s.txt").write_text(SUMMARY)
     options = ["--summary-file", str(tmp_path / "s.txt"), "--window", "10k", "--json"]
-    told = process("compact", "-", *options, stdin=json.dumps(full()).encode(), home=tmp_path)
+    told = process("compact", "-", *options, stdin=json.dumps(make_full_request_body()).encode(), home=tmp_path)
     assert (told.returncode, told.stderr) == (0, b"")
     done = json.loads(told.stdout)
     assert done["status"] == "COMPRESSED"
@@ -173,8 +189,11 @@ def test_a_process_reads_stdin_and_prints_nothing_but_json(tmp_path: Path) -> No
 def test_without_a_summary_the_model_reads_a_redacted_conversation_and_the_users_words_stay(
     tmp_path: Path,
 ) -> None:
-    given = full()
-    given["messages"][9:9] = [user("Write to anna.lee@example.com by noon."), assistant("I shall.")]
+    given = make_full_request_body()
+    given["messages"][9:9] = [
+        make_user_message("Write to anna.lee@example.com by noon."),
+        make_assistant_message("I shall."),
+    ]
     told = process("compact", "-", "--window", "10k", "--json", stdin=json.dumps(given).encode(), home=tmp_path)
     assert (told.returncode, told.stderr) == (0, b"")
     done = json.loads(told.stdout)

@@ -8,16 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.context_files import legal
+from tests.unit.context_files import assert_legal
 from waystation.cli.context.arguments import build_token_estimator
 from waystation.cli.context.compact import make_fixed_summariser
 from waystation.context.history import build_model_view
-from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.context.policy import CompactionPolicy, StrategyName
 from waystation.plugins.request_files.conversation import Conversation
-from waystation.plugins.request_files.request_body import RequestBody, image_size, read_request_body, serialize_messages
+from waystation.plugins.request_files.request_body import (
+    RequestBody,
+    read_image_size,
+    read_request_body,
+    serialize_messages,
+)
 
 Json = dict[str, Any]
-STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+STRATEGIES: tuple[StrategyName, ...] = get_args(StrategyName)
 
 texts = st.sampled_from(
     ["Go on.", "Never delete a file.", "四月の報告書", "word " * 300, '{"a": [1, 2]}', "E4711 in /a/b.py"]
@@ -99,7 +104,7 @@ def test_a_legal_request_with_nothing_to_do_comes_back_equal(messages: list[Json
     st.sampled_from([1_200, 4_000, 9_000]),
 )
 async def test_every_view_is_legal_for_the_checker_and_the_sdk_never_grows_and_repeats(
-    messages: list[Json], strategy: Strategy, summary: str, force: bool, window: int
+    messages: list[Json], strategy: StrategyName, summary: str, force: bool, window: int
 ) -> None:
     def conversation(of: RequestBody) -> Conversation:
         policy = CompactionPolicy(strategy=strategy, window=window, trigger=window * 3 // 4, target=window * 3 // 8)
@@ -114,7 +119,7 @@ async def test_every_view_is_legal_for_the_checker_and_the_sdk_never_grows_and_r
         if not (force and await done.force_summary(ask)):
             await done.make_room(ask, lambda transcript: transcript)
         written = serialize_messages(body, build_model_view(done.transcript))
-        legal(written)
+        assert_legal(written)
         assert done.tokens <= before
         assert len(done.attempts) <= 8
         assert written[0] == messages[0]
@@ -143,12 +148,12 @@ async def test_every_view_is_legal_for_the_checker_and_the_sdk_never_grows_and_r
     ],
 )
 def test_the_size_of_an_image_is_read_from_its_first_bytes(head: bytes, size: tuple[int, int] | None) -> None:
-    assert image_size(head) == size
+    assert read_image_size(head) == size
 
 
 @given(
     st.sampled_from([b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF0000WEBPVP8 ", b""]), st.binary(max_size=80)
 )
 def test_no_bytes_break_the_reading_of_sizes(start: bytes, rest: bytes) -> None:
-    size = image_size(start + rest)
+    size = read_image_size(start + rest)
     assert size is None or min(size) >= 0

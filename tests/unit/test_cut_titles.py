@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.privacy.policy import PLACEHOLDER, truncate_redacted
+from waystation.privacy.policy import PLACEHOLDER_PATTERN, truncate_redacted
 
 NAME = "<PERSON_7f3a2c91d04e>"
 
@@ -21,4 +21,4 @@ def test_a_text_is_cut_before_a_placeholder_and_never_within(characters: int, le
 def test_what_is_left_fits_and_has_whole_placeholders_only(text: str, characters: int) -> None:
     left = truncate_redacted(text, characters, " …")
     assert len(left) <= characters
-    assert "<" not in PLACEHOLDER.sub("", left)
+    assert "<" not in PLACEHOLDER_PATTERN.sub("", left)

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from waystation.documents import documents
 from waystation.documents.documents import (
-    MOST_OF_A_TASK,
+    MAX_TASK_DOCUMENTS,
     ChangedLineRange,
     Document,
     DocumentChange,
     DocumentSet,
-    KeptUpdate,
+    RecordedDocumentsUpdate,
     apply_document_set,
     compute_document_changes,
     find_changed_lines,
@@ -32,8 +32,8 @@ def document(name: str, blob: str = "1", *, removed: bool = False) -> Document:
     return Document(name=name, blob=blob, lines=1, characters=1, removed=removed)
 
 
-def made(number: int, *changed: DocumentChange) -> KeptUpdate:
-    return KeptUpdate(number=number, given="0" * 64, updated_at=NOON, changes=changed)
+def made(number: int, *changed: DocumentChange) -> RecordedDocumentsUpdate:
+    return RecordedDocumentsUpdate(number=number, given="0" * 64, updated_at=NOON, changes=changed)
 
 
 lists = st.lists(st.builds(document, NAMES, st.sampled_from("123")), unique_by=lambda one: one.name).map(tuple)
@@ -85,11 +85,11 @@ def test_what_is_missing_goes_only_where_that_is_said_and_comes_back_under_its_n
 
 
 def test_a_task_that_has_too_many_documents_from_before_takes_new_versions_and_none_more() -> None:
-    validate_document_count(MOST_OF_A_TASK)
-    validate_document_count(MOST_OF_A_TASK + 5, had=MOST_OF_A_TASK + 5)
-    for had in (0, MOST_OF_A_TASK, MOST_OF_A_TASK + 4):
+    validate_document_count(MAX_TASK_DOCUMENTS)
+    validate_document_count(MAX_TASK_DOCUMENTS + 5, had=MAX_TASK_DOCUMENTS + 5)
+    for had in (0, MAX_TASK_DOCUMENTS, MAX_TASK_DOCUMENTS + 4):
         with pytest.raises(BadInput, match=r"5,005 documents are too many: a task may have 5,000 documents\."):
-            validate_document_count(MOST_OF_A_TASK + 5, had=had)
+            validate_document_count(MAX_TASK_DOCUMENTS + 5, had=had)
 
 
 def test_versions_before_are_known_by_name_the_newest_first() -> None:
@@ -141,5 +141,5 @@ def test_lines_that_are_there_once_part_what_is_compared() -> None:
 def test_versions_that_are_too_large_to_compare_have_one_change_between_their_equal_ends() -> None:
     before = ["head", *(f"old {number}" for number in range(2_100)), "tail"]
     after = ["head", *(f"new {number}" for number in range(2_100)), "tail"]
-    assert documents.MOST_COMPARED < 2_100 * 2_100
+    assert documents.MAX_COMPARED_LINE_PAIRS < 2_100 * 2_100
     assert find_changed_lines(before, after) == (ChangedLineRange(2, 2_101),)

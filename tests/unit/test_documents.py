@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 
 from waystation.documents.citations import parse_citations
 from waystation.documents.documents import (
-    LONGEST_PLACE,
+    MAX_PLACE_CHARACTERS,
     find_line_place,
+    join_with_place_markers,
     parse_place_marker,
     render_place_marker,
-    with_places,
 )
 
 KINDS = st.sampled_from(["page", "slide", "sheet", "chapter", "section", "attachment"])
@@ -33,7 +33,7 @@ def test_every_marker_is_read_back_and_is_never_a_citation(place: str) -> None:
     marker = render_place_marker(place)
     assert parse_place_marker(marker) == marker[1:-1]
     assert parse_citations(f"Text {marker} [a.pdf:1-2]") == parse_citations("Text [a.pdf:1-2]")
-    assert len(marker) <= LONGEST_PLACE + 2
+    assert len(marker) <= MAX_PLACE_CHARACTERS + 2
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_parts_stand_under_their_places_and_cannot_claim_other_ones() -> None:
         ("page 3", "Two."),
         ("page 3", "More."),
     ]
-    text = with_places(parts)
+    text = join_with_place_markers(parts)
     assert text == "Head.\n\n[page 1]\nOne.\n [page 7]\n\n[page 3]\nTwo.\n\nMore."
     lines = text.splitlines()
     assert [find_line_place(lines, number) for number in (1, 2, 3, 5, 7, 10)] == [
@@ -66,5 +66,5 @@ def test_parts_stand_under_their_places_and_cannot_claim_other_ones() -> None:
 
 @given(st.lists(st.tuples(st.just(""), st.text()) | st.tuples(MARKED, st.text())))
 def test_whatever_the_parts_say_only_their_own_places_are_marked(parts: list[tuple[str, str]]) -> None:
-    marked = {place for line in with_places(parts).splitlines() if (place := parse_place_marker(line))}
+    marked = {place for line in join_with_place_markers(parts).splitlines() if (place := parse_place_marker(line))}
     assert marked <= {render_place_marker(place)[1:-1] for place, _ in parts if place}

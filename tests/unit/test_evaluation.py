@@ -160,7 +160,7 @@ def test_a_judge_finds_only_what_code_missed() -> None:
 
 def test_a_task_that_failed_is_scored_nothing() -> None:
     scores = make_zero_score(GOLD)
-    assert [scores.of(measure) for measure in MEASURES] == [0, 0, 0, 0]
+    assert [scores.get(measure) for measure in MEASURES] == [0, 0, 0, 0]
 
 
 @given(
@@ -169,7 +169,7 @@ def test_a_task_that_failed_is_scored_nothing() -> None:
 def test_scores_are_shares_and_more_text_never_loses_a_fact(parts: list[str]) -> None:
     texts = [" ".join(parts[:end]) for end in range(len(parts) + 1)]
     every = [score_report(GOLD, report(f"Said. {text}"), DOCUMENTS) for text in texts]
-    assert all(0 <= score <= 1 for one in every for measure in MEASURES if (score := one.of(measure)) is not None)
+    assert all(0 <= score <= 1 for one in every for measure in MEASURES if (score := one.get(measure)) is not None)
     facts = [one.facts or 0 for one in every]
     assert facts == sorted(facts)
 

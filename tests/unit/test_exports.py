@@ -3,16 +3,18 @@
 import pytest
 from inline_snapshot import snapshot
 
-from tests.report_to_send import STORED, to_send
-from waystation.plugins.exports.page import report_page
-from waystation.reports.blocks import HeadingBlock, shortest_names, stored_report
-from waystation.reports.changes import changes_part, report_changes
-from waystation.reports.markdown import numbered_markdown
-from waystation.reports.report import opened_with
+from tests.report_to_send import STORED_REPORT, make_export_report
+from waystation.plugins.exports.page import render_html_page
+from waystation.reports.blocks import HeadingBlock, compute_shortest_names, parse_stored_report
+from waystation.reports.changes import compare_reports, render_report_changes
+from waystation.reports.markdown import render_numbered_markdown
+from waystation.reports.report import insert_after_title
 
 
 def test_each_cited_place_has_one_number_with_its_page_its_lines_and_what_is_wrong_with_it() -> None:
-    shown = [f"{one.number} {one.name} | {one.where} | {one.quotation} | {one.fault}" for one in to_send().sources]
+    shown = [
+        f"{one.number} {one.name} | {one.where} | {one.quotation} | {one.fault}" for one in make_export_report().sources
+    ]
     assert shown == snapshot(
         [
             "1 a/__init__.py | lines 2–3 | None | ",
@@ -25,24 +27,26 @@ def test_each_cited_place_has_one_number_with_its_page_its_lines_and_what_is_wro
 
 
 def test_sections_of_agents_that_are_called_as_those_of_code_stay() -> None:
-    stored = stored_report(STORED)
+    stored = parse_stored_report(STORED_REPORT)
     assert "An agent's own section, which stays." in stored.body
     assert "- survey.pdf: page 2" not in stored.body
     alone = "# A\n\n## Sources\n\n- we asked around: at the harbour\n\n## Citations\n\nof poets\n"
-    assert stored_report(alone).body == alone
-    headings = [one for one in to_send(alone).blocks if isinstance(one, HeadingBlock)]
+    assert parse_stored_report(alone).body == alone
+    headings = [one for one in make_export_report(alone).blocks if isinstance(one, HeadingBlock)]
     assert [one.inlines[0].text for one in headings] == ["Sources", "Citations"]
 
 
 def test_a_report_without_any_of_it_is_read_too() -> None:
-    assert (to_send("").title, to_send("").blocks) == ("Report", ())
-    assert to_send("no title [a.md:1-1]").sources[0].where == "line 1"
+    assert (make_export_report("").title, make_export_report("").blocks) == ("Report", ())
+    assert make_export_report("no title [a.md:1-1]").sources[0].where == "line 1"
 
 
 def test_a_claim_of_the_report_before_leads_to_the_document_as_it_was_last_time() -> None:
     was, now = "# T\n\nIt took 30 seconds [a.md:3-3].\n\nTwice [b.md:1-1].", "# T\n\nIt took 45 seconds [a.md:3-3]."
-    part = changes_part(report_changes(was, now), "task-1", "task-2")
-    sent = numbered_markdown(stored_report(opened_with(now, part)), to_send(opened_with(now, part)))
+    part = render_report_changes(compare_reports(was, now), "task-1", "task-2")
+    sent = render_numbered_markdown(
+        parse_stored_report(insert_after_title(now, part)), make_export_report(insert_after_title(now, part))
+    )
     assert [line for line in sent.splitlines() if line.startswith(("> -", "- [", "It took"))] == snapshot(
         [
             "> - Gone: Twice [1]",
@@ -56,7 +60,7 @@ def test_a_claim_of_the_report_before_leads_to_the_document_as_it_was_last_time(
 
 
 def test_a_citation_of_thousands_of_digits_is_shown_as_one() -> None:
-    assert len(to_send(f"# T\n\nIt is so [a.md:{'1' * 5_000}-1].").sources) == 1
+    assert len(make_export_report(f"# T\n\nIt is so [a.md:{'1' * 5_000}-1].").sources) == 1
 
 
 @pytest.mark.parametrize(
@@ -75,11 +79,11 @@ def test_a_citation_of_thousands_of_digits_is_shown_as_one() -> None:
 def test_a_source_is_called_by_the_shortest_end_of_its_path_that_no_other_has(
     names: tuple[str, ...], shown: tuple[str, ...]
 ) -> None:
-    assert tuple(shortest_names(names).values()) == shown
+    assert tuple(compute_shortest_names(names).values()) == shown
 
 
 def test_the_markdown_to_be_sent_has_numbers_a_list_of_sources_and_nothing_that_acts() -> None:
-    sent = numbered_markdown(stored_report(STORED), to_send())
+    sent = render_numbered_markdown(parse_stored_report(STORED_REPORT), make_export_report())
     assert sent == snapshot("""\
 > **No LLM wrote this.** The built-in offline model.
 
@@ -146,12 +150,12 @@ DEEP = (
 
 @pytest.mark.parametrize("deep", DEEP)
 def test_nothing_is_lost_of_what_is_nested_deeper_than_any_person_does(deep: str) -> None:
-    page = report_page(to_send(f"# T\n\n{deep}\n\nBehind it [a.md:1-2].\n"))
+    page = render_html_page(make_export_report(f"# T\n\n{deep}\n\nBehind it [a.md:1-2].\n"))
     assert [word for word in deep.split() if word.startswith("level") and word not in page] == []
     assert 'Behind it <a class="cite"' in page
 
 
 def test_a_question_that_is_the_title_is_said_once() -> None:
-    once = to_send("# Why *did* it?\n\n**Question.** Why did it?\n\nSilt.")
-    twice = to_send("# Silt\n\n**Question.** Why did it?\n\nSilt.")
+    once = make_export_report("# Why *did* it?\n\n**Question.** Why did it?\n\nSilt.")
+    twice = make_export_report("# Silt\n\n**Question.** Why did it?\n\nSilt.")
     assert (len(once.blocks), len(twice.blocks)) == (1, 2)

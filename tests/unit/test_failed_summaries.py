@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.histories import prose, says, transcript
+from tests.unit.histories import make_filler_text, make_text_message, make_transcript
 from waystation.context.history import build_model_view, with_record
-from waystation.context.pipeline import GROWTH_PERCENT, MOST_FAILED, get_summary_skip_reason
+from waystation.context.pipeline import GROWTH_PERCENT, MAX_FAILED_SUMMARIES, get_summary_skip_reason
 from waystation.context.summary import build_summary_message
 from waystation.context.tokens import estimate_message, estimate_messages
 from waystation.context.transcript import (
@@ -34,10 +34,10 @@ def summarised(log: Transcript) -> Transcript:
 
 
 def said(log: Transcript, tokens: int) -> Transcript:
-    return log.with_message(says(log.next_id, prose(tokens)))
+    return log.with_message(make_text_message(log.next_message_id, make_filler_text(tokens)))
 
 
-BEGUN = said(transcript(build_user_message("m1", "Find out.")), MIDDLE)
+BEGUN = said(make_transcript(build_user_message("m1", "Find out.")), MIDDLE)
 
 
 def test_nothing_stands_in_the_way_of_a_first_summary() -> None:
@@ -60,7 +60,7 @@ def test_a_failure_changes_nothing_of_the_view() -> None:
 
 def test_after_three_failures_in_a_row_only_a_person_may_ask() -> None:
     log = BEGUN
-    for _ in range(MOST_FAILED):
+    for _ in range(MAX_FAILED_SUMMARIES):
         assert get_summary_skip_reason(log) is None
         log = said(failed(log), MIDDLE)
     assert (
@@ -100,8 +100,8 @@ def test_the_calls_of_any_sequence_are_bounded(steps: list[tuple[int, bool]], mi
         good += works
         in_a_row = 0 if works else in_a_row + 1
         last_failure = None if works else len(log.messages)
-        assert in_a_row <= MOST_FAILED
+        assert in_a_row <= MAX_FAILED_SUMMARIES
     bad = len(log.records) - good
-    assert bad <= MOST_FAILED * (good + 1)
+    assert bad <= MAX_FAILED_SUMMARIES * (good + 1)
     everything = sum(map(estimate_message, log.messages))
     assert (bad - good - 1) * (middle * GROWTH_PERCENT // 100) <= everything

@@ -29,7 +29,7 @@ from waystation.models.connections import VendorErrorResponse
 from waystation.models.endpoints import EndpointKind, EndpointRegistry
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.models.profiles import OFFLINE_MODEL, Price, TokenRates, compute_cost_micro_usd
-from waystation.tasks.task import TaskRequest, TaskTerms
+from waystation.tasks.task import TaskConfig, TaskRequest
 from waystation.testing import ScriptedModel, make_scripted_response
 from workers.models import ModelRouter, create_model_router
 
@@ -54,7 +54,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def places() -> EndpointRegistry:
-    return Settings.model_validate({"endpoints": ENDPOINTS}).places
+    return Settings.model_validate({"endpoints": ENDPOINTS}).endpoint_registry
 
 
 def switched(*scripts: list[ModelResponse | ModelError]) -> tuple[ModelRouter, dict[str, ScriptedModel]]:
@@ -64,9 +64,9 @@ def switched(*scripts: list[ModelResponse | ModelError]) -> tuple[ModelRouter, d
 
 
 def test_an_endpoint_names_its_fallbacks_by_endpoint_or_by_full_name() -> None:
-    assert places().fallbacks(FIRST) == (SPARE, LOCAL)
-    assert places().fallbacks(LOCAL) == ()
-    assert places().fallbacks("claude-sonnet-5-5") == ()
+    assert places().list_fallbacks(FIRST) == (SPARE, LOCAL)
+    assert places().list_fallbacks(LOCAL) == ()
+    assert places().list_fallbacks("claude-sonnet-5-5") == ()
 
 
 @pytest.mark.parametrize("error", [GONE, SpendingLimitReached("no money"), ModelNotFoundError("no such model")])
@@ -189,7 +189,7 @@ async def test_nobody_waits_for_a_count_where_another_model_can_take_the_call() 
     switch = ModelRouter(ScriptedModel([]), None, {"first": first, "spare": ScriptedModel([FINE])}, places())
     assert await switch.count_tokens(REQUEST) is None
     assert (await switch.complete(REQUEST)).asked == SPARE
-    alone = Settings.model_validate({"endpoints": {"first": {**ENDPOINTS["first"], "fallback": []}}}).places
+    alone = Settings.model_validate({"endpoints": {"first": {**ENDPOINTS["first"], "fallback": []}}}).endpoint_registry
     with pytest.raises(ModelUnavailable):
         await ModelRouter(ScriptedModel([]), None, {"first": first}, alone).count_tokens(REQUEST)
 
@@ -265,7 +265,7 @@ REFUSALS: dict[tuple[int, str, str], tuple[str, type[ModelError]]] = {
 
 
 def test_refusals_of_all_vendors_are_one_table() -> None:
-    errors = {refused: VendorErrorResponse(*refused, "", {}).error for refused in REFUSALS}
+    errors = {refused: VendorErrorResponse(*refused, "", {}).model_error for refused in REFUSALS}
     assert {refused: type(error) for refused, error in errors.items()} == {
         refused: error for refused, (_, error) in REFUSALS.items()
     }
@@ -281,9 +281,12 @@ def test_the_page_on_models_shows_a_config_file_that_works(tmp_path: Path) -> No
     assert settings.uses_offline_model is False
     assert settings.get_model_options("research").model == LOCAL
     assert settings.get_model_options("writing").model == "claude::claude-sonnet-5-5"
-    assert settings.condenser("research", "claude-haiku-5-5") == LOCAL
-    assert settings.places.fallbacks("claude::claude-sonnet-5-5") == ("spare::eu.anthropic.claude-sonnet-5-5", LOCAL)
-    assert settings.planner == "claude::claude-haiku-5-5"
+    assert settings.get_summary_model("research", "claude-haiku-5-5") == LOCAL
+    assert settings.endpoint_registry.list_fallbacks("claude::claude-sonnet-5-5") == (
+        "spare::eu.anthropic.claude-sonnet-5-5",
+        LOCAL,
+    )
+    assert settings.planner_model == "claude::claude-haiku-5-5"
 
 
 def test_the_page_on_models_points_at_every_kind_of_endpoint_in_three_lines(tmp_path: Path) -> None:
@@ -294,7 +297,10 @@ def test_the_page_on_models_points_at_every_kind_of_endpoint_in_three_lines(tmp_
     named = Settings().named_endpoints
     assert {endpoint.kind for endpoint in named.values()} == {*get_args(EndpointKind)}
     assert all(len(table.strip().splitlines()) <= 4 for table in tables.split("\n\n")), "its name and three lines"
-    assert all(place.url.startswith("http") for place in map(Settings().places.at, (f"{name}::m" for name in named)))
+    assert all(
+        place.url.startswith("http")
+        for place in map(Settings().endpoint_registry.get_endpoint, (f"{name}::m" for name in named))
+    )
 
 
 BROKEN: list[tuple[dict[str, object], str, str]] = [
@@ -348,7 +354,7 @@ def test_a_full_name_alone_says_that_the_offline_model_does_not_work(setting: st
         submitted({"agent_model": LOCAL, setting: "nowhere::m"})
 
 
-def submitted(given: Mapping[str, object]) -> TaskTerms:
+def submitted(given: Mapping[str, object]) -> TaskConfig:
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r"})
     settings = Settings.model_validate({"endpoints": ENDPOINTS, **given})
     return build_task_config(request, settings, [], date(2026, 11, 25))
@@ -394,7 +400,8 @@ async def test_an_endpoint_without_its_key_is_refused_by_the_variable_where_it_i
     await switch.aclose()
     monkeypatch.setenv(variable, "key")
     assert (
-        submitted({**lacking, **ALL_LOCAL, "roles": {"writing": {"model": "x::m"}}}).agent_of("writing").model == "x::m"
+        submitted({**lacking, **ALL_LOCAL, "roles": {"writing": {"model": "x::m"}}}).get_config("writing").model
+        == "x::m"
     )
 
 
@@ -416,7 +423,7 @@ def test_a_fallback_that_is_nowhere_is_refused_where_it_was_written(fallback: st
 @pytest.mark.parametrize("fallback", ["spare", "local::any-1", "claude-sonnet-5-5", OFFLINE_MODEL])
 def test_a_fallback_is_an_endpoint_a_full_name_or_a_model_that_is_known(fallback: str) -> None:
     tables = {**ENDPOINTS, "first": {**ENDPOINTS["first"], "fallback": [fallback]}}
-    assert len(Settings.model_validate({"endpoints": tables}).places.fallbacks(FIRST)) == 1
+    assert len(Settings.model_validate({"endpoints": tables}).endpoint_registry.list_fallbacks(FIRST)) == 1
 
 
 def test_the_offline_model_costs_nothing_so_that_dollars_can_be_its_budget() -> None:

@@ -5,27 +5,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.agents.prompt_sections import (
-    RULES,
-    SHARES,
-    Demands,
-    Part,
+    SECTION_RULES,
+    SECTION_SHARES,
+    PromptDemands,
+    PromptPart,
     PromptSection,
-    allocate,
+    allocate_prompt,
+    compute_request_limit,
     compute_section_tokens,
-    limit_of,
 )
 
 windows = st.integers(0, 1_000_000)
 
 
 @st.composite
-def demands(draw: st.DrawFn) -> Demands:
+def demands(draw: st.DrawFn) -> PromptDemands:
     """Parts of any size and kind in some of the layers."""
-    asked: dict[PromptSection, list[Part]] = {}
+    asked: dict[PromptSection, list[PromptPart]] = {}
     for layer in draw(st.lists(st.sampled_from(PromptSection), unique=True)):
         count = draw(st.integers(0, 5))
         asked[layer] = [
-            Part(
+            PromptPart(
                 name=f"{layer}-{number}",
                 tokens=draw(st.integers(0, 300_000)),
                 firm=draw(st.booleans()),
@@ -38,33 +38,33 @@ def demands(draw: st.DrawFn) -> Demands:
     return asked
 
 
-def full(layer: PromptSection, window: int) -> list[Part]:
-    return [Part(name=str(layer), tokens=compute_section_tokens(layer, window), firm=True)]
+def full(layer: PromptSection, window: int) -> list[PromptPart]:
+    return [PromptPart(name=str(layer), tokens=compute_section_tokens(layer, window), firm=True)]
 
 
 def test_the_shares_are_the_whole_and_every_layer_has_a_rule() -> None:
-    assert sum(SHARES.values()) == 100
-    assert list(SHARES) == list(RULES) == list(PromptSection)
+    assert sum(SECTION_SHARES.values()) == 100
+    assert list(SECTION_SHARES) == list(SECTION_RULES) == list(PromptSection)
 
 
 @given(windows, demands())
-def test_a_request_is_never_over_its_limit(window: int, asked: Demands) -> None:
-    allocation = allocate(window, asked)
-    assert allocation.got <= allocation.limit == limit_of(window)
+def test_a_request_is_never_over_its_limit(window: int, asked: PromptDemands) -> None:
+    allocation = allocate_prompt(window, asked)
+    assert allocation.allocated_tokens <= allocation.limit == compute_request_limit(window)
     assert all(0 <= row.got <= row.asked for row in allocation.rows)
 
 
 @given(windows, demands())
-def test_the_order_is_fixed_and_the_same_demands_get_the_same(window: int, asked: Demands) -> None:
-    allocation = allocate(window, asked)
+def test_the_order_is_fixed_and_the_same_demands_get_the_same(window: int, asked: PromptDemands) -> None:
+    allocation = allocate_prompt(window, asked)
     assert [row.layer for row in allocation.rows] == list(PromptSection)
     turned = dict([(layer, asked[layer]) for layer in reversed([*asked])])
-    assert allocate(window, turned) == allocation
+    assert allocate_prompt(window, turned) == allocation
 
 
 @given(windows, demands())
-def test_every_part_is_kept_whole_or_said_to_have_given_way(window: int, asked: Demands) -> None:
-    for row in allocate(window, asked).rows:
+def test_every_part_is_kept_whole_or_said_to_have_given_way(window: int, asked: PromptDemands) -> None:
+    for row in allocate_prompt(window, asked).rows:
         parts = {part.name: part for part in asked.get(row.layer, ())}
         assert set(row.kept) | set(row.gave_way) == parts.keys()
         whole = sum(parts[name].tokens for name in row.kept if name not in row.gave_way)
@@ -73,34 +73,36 @@ def test_every_part_is_kept_whole_or_said_to_have_given_way(window: int, asked: 
 
 
 @given(windows, demands())
-def test_a_layer_without_firm_neighbours_has_its_share_at_least(window: int, asked: Demands) -> None:
+def test_a_layer_without_firm_neighbours_has_its_share_at_least(window: int, asked: PromptDemands) -> None:
     loose = {layer: [part.replace(firm=False, divisible=True) for part in parts] for layer, parts in asked.items()}
-    for row in allocate(window, loose).rows:
+    for row in allocate_prompt(window, loose).rows:
         assert row.got >= min(row.asked, row.share)
 
 
 @given(windows, demands())
-def test_firm_parts_are_in_as_long_as_they_fit_at_all(window: int, asked: Demands) -> None:
+def test_firm_parts_are_in_as_long_as_they_fit_at_all(window: int, asked: PromptDemands) -> None:
     firm = {part.name for parts in asked.values() for part in parts if part.firm and part.tokens}
     size = sum(part.tokens for parts in asked.values() for part in parts if part.firm)
-    if size <= limit_of(window):
-        assert firm.isdisjoint(name for row in allocate(window, asked).rows for name in row.gave_way)
+    if size <= compute_request_limit(window):
+        assert firm.isdisjoint(name for row in allocate_prompt(window, asked).rows for name in row.gave_way)
 
 
 def test_unused_shares_flow_down_and_never_up() -> None:
-    wish = [Part(name="wish", tokens=10**9, divisible=True)]
-    low = allocate(10_000, {PromptSection.RETRIEVED: wish})
-    assert low.row(PromptSection.RETRIEVED).got == 9_000 * (100 - SHARES[PromptSection.WORK]) // 100
-    high = allocate(10_000, {PromptSection.SYSTEM: wish})
-    assert high.row(PromptSection.SYSTEM).got == high.row(PromptSection.SYSTEM).share == 450
+    wish = [PromptPart(name="wish", tokens=10**9, divisible=True)]
+    low = allocate_prompt(10_000, {PromptSection.RETRIEVED: wish})
+    assert low.get_row(PromptSection.RETRIEVED).got == 9_000 * (100 - SECTION_SHARES[PromptSection.WORK]) // 100
+    high = allocate_prompt(10_000, {PromptSection.SYSTEM: wish})
+    assert high.get_row(PromptSection.SYSTEM).got == high.get_row(PromptSection.SYSTEM).share == 450
 
 
 def test_what_is_firm_and_over_its_share_is_borne_by_all_the_others_alike() -> None:
-    wishes = {layer: [Part(name="wish", tokens=10**9, divisible=True)] for layer in PromptSection}
-    firm = {**wishes, PromptSection.SYSTEM: [Part(name="prompt", tokens=4_700, firm=True)]}
-    rows = allocate(10_000, firm).rows
+    wishes = {layer: [PromptPart(name="wish", tokens=10**9, divisible=True)] for layer in PromptSection}
+    firm = {**wishes, PromptSection.SYSTEM: [PromptPart(name="prompt", tokens=4_700, firm=True)]}
+    rows = allocate_prompt(10_000, firm).rows
     assert rows[0].got == 4_700
-    assert [row.got for row in rows[1:]] == pytest.approx([4_300 * SHARES[row.layer] / 95 for row in rows[1:]], abs=2)
+    assert [row.got for row in rows[1:]] == pytest.approx(
+        [4_300 * SECTION_SHARES[row.layer] / 95 for row in rows[1:]], abs=2
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,11 +118,11 @@ def test_what_is_firm_and_over_its_share_is_borne_by_all_the_others_alike() -> N
 def test_each_layer_has_its_own_rule_of_what_gives_way_first(layer: PromptSection, gave_way: tuple[str, ...]) -> None:
     room = compute_section_tokens(layer, 10_000)
     parts = [
-        Part(name="a", tokens=room, relevance=0.1),
-        Part(name="b", tokens=room, relevance=0.9, repeatable=True),
-        Part(name="c", tokens=room, relevance=0.5),
+        PromptPart(name="a", tokens=room, relevance=0.1),
+        PromptPart(name="b", tokens=room, relevance=0.9, repeatable=True),
+        PromptPart(name="c", tokens=room, relevance=0.5),
     ]
     others = {other: full(other, 10_000) for other in PromptSection if other is not layer}
-    row = allocate(10_000, {**others, layer: parts}).row(layer)
+    row = allocate_prompt(10_000, {**others, layer: parts}).get_row(layer)
     assert row.gave_way == gave_way
     assert len(row.kept) == 1

@@ -74,9 +74,9 @@ class OneAccount(RuleBasedStateMachine):
     @rule(child=CHILDREN, wanted=AMOUNTS)
     def draw(self, child: str, wanted: Amount) -> None:
         expected = {unit: self.plain[unit].drawable(of(wanted, unit)) for unit in UNITS}
-        self.account, drawn = self.account.draw(child, wanted)
+        self.account, drawn = self.account.reserve_available(child, wanted)
         assert drawn == Amount(**expected)
-        if not drawn.nothing:
+        if not drawn.is_zero:
             self._hold(child, drawn)
 
     @rule(child=CHILDREN, spent=AMOUNTS)
@@ -119,7 +119,7 @@ class OneAccount(RuleBasedStateMachine):
             assert of(account.spent, unit) == counted.spent
             assert {child: of(held, unit) for child, held in account.reserved.items()} == counted.held
             if counted.limit is not None:
-                assert of(account.spent + account.held, unit) <= counted.limit + counted.over
+                assert of(account.spent + account.total_reserved, unit) <= counted.limit + counted.over
 
 
 TestOneAccount = OneAccount.TestCase
@@ -160,9 +160,9 @@ def test_children_may_settle_in_any_order(order: list[str], spent: list[Amount])
 def test_32_children_at_once_cannot_together_pass_the_limit_of_their_parent(limit: Limit, wanted: list[Amount]) -> None:
     account, given_out = BudgetAccount(limit=limit), Amount()
     for number, amount in enumerate(wanted):
-        account, drawn = account.draw(f"child-{number}", amount)
+        account, drawn = account.reserve_available(f"child-{number}", amount)
         given_out += drawn
-    assert given_out == sum(wanted, Amount()).at_most(limit.amount)
+    assert given_out == sum(wanted, Amount()).min_with(limit.amount)
     for number in range(32):
         account = account.settle(f"child-{number}", account.reserved.get(f"child-{number}", Amount()))
     assert account.spent == given_out
@@ -181,12 +181,12 @@ def test_of_32_children_that_reserve_at_once_only_those_are_let_in_whose_sum_fit
             with pytest.raises(InsufficientBudgetError) as refused:
                 account.reserve(f"child-{number}", amount)
             assert (refused.value.asked, refused.value.left) == (amount, account.unreserved)
-        assert limit.can_cover(account.held)
+        assert limit.can_cover(account.total_reserved)
 
 
 def test_a_child_of_a_parent_with_nothing_left_is_given_nothing_and_holds_nothing() -> None:
     spent = BudgetAccount(limit=Limit(tokens=100), spent=Amount(tokens=100))
-    assert spent.draw("late", Amount(tokens=50)) == (spent, Amount())
+    assert spent.reserve_available("late", Amount(tokens=50)) == (spent, Amount())
     with pytest.raises(InsufficientBudgetError, match=r"^late asks for 1 tokens; left: 0 tokens$"):
         spent.reserve("late", Amount(tokens=1))
 
@@ -201,15 +201,15 @@ def test_a_reservation_that_fits_in_one_unit_only_is_refused_with_both_numbers()
 
 def test_an_account_without_a_limit_reserves_but_never_gives_by_draw() -> None:
     unlimited, fifty = BudgetAccount(limit=Limit()), Amount(tokens=50, micro_usd=50)
-    assert unlimited.unreserved.unlimited
-    assert unlimited.draw("child", fifty) == (unlimited, Amount())
+    assert unlimited.unreserved.is_unlimited
+    assert unlimited.reserve_available("child", fifty) == (unlimited, Amount())
     spent = unlimited.reserve("child", fifty).grant(Amount(tokens=1_000)).settle("child", Amount(tokens=40))
     assert spent == BudgetAccount(limit=Limit(), spent=Amount(tokens=40))
 
 
 def test_an_account_that_is_limited_in_dollars_gives_no_tokens_by_draw() -> None:
     account = BudgetAccount(limit=Limit(micro_usd=30))
-    _, drawn = account.draw("child", Amount(tokens=50, micro_usd=50))
+    _, drawn = account.reserve_available("child", Amount(tokens=50, micro_usd=50))
     assert drawn == Amount(micro_usd=30)
 
 

@@ -16,17 +16,17 @@ from hypothesis.stateful import (
 from pydantic import JsonValue
 
 from tests.unit import answering
-from tests.unit.task_values import NOON, PLAN, REF, TERMS
+from tests.unit.task_values import NOON, PLAN, REF, TASK_CONFIG
 from waystation.agents.leg import AgentFinished, BudgetExhausted, LegOutcome, LegState, OperatorActionRequired
 from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import InsufficientBudgetError
 from waystation.kernel.usage import Usage
 from waystation.tasks import approvals, session
-from waystation.tasks.reallocation import drawn
-from waystation.tasks.session import Ask, Raised, SessionAnswer, SessionState, Settlement
+from waystation.tasks.reallocation import draw_budget
+from waystation.tasks.session import SessionBudgetAnswer, SessionBudgetRequest, SessionState, TaskGrant, TaskSettlement
 from waystation.tasks.state import TaskState
-from waystation.tasks.task import Approval, TaskPhase
+from waystation.tasks.task import ApprovalRequest, TaskPhase
 
 TASKS = ("task-1", "task-2", "task-3")
 BUDGET, AGENT = Limit(tokens=40_000, micro_usd=80_000), Limit(tokens=8_000, micro_usd=16_000)
@@ -53,7 +53,7 @@ class Picked(NamedTuple):
     task_id: str
     step_id: str
     state: TaskState
-    request: Approval | None
+    request: ApprovalRequest | None
 
 
 class Stored(RuleBasedStateMachine):
@@ -96,7 +96,7 @@ class Stored(RuleBasedStateMachine):
         """An agent of a running task in this phase: one that a person is asked for, one that none is, or any."""
         found: list[Picked] = []
         for task_id, state in self.running().items():
-            waiting = {request.agent: request for request in state.pending}
+            waiting = {request.agent: request for request in state.pending_approvals}
             found += [
                 Picked(task_id, step_id, state, waiting.get(step_id))
                 for step_id, run in state.runs.items()
@@ -109,15 +109,15 @@ class Stored(RuleBasedStateMachine):
         if task_id in self.tasks:
             return
         try:
-            self.keep_session(session.admitted(self.session, task_id, BUDGET))
+            self.keep_session(session.admit_task(self.session, task_id, BUDGET))
         except InsufficientBudgetError:
             assert not self.session.account.unreserved.can_cover(BUDGET.amount)
             return
-        most = BUDGET.part(10)
+        most = BUDGET.divide_by(10)
         planning = Amount(tokens=int((most.tokens or 0) * tokens), micro_usd=int((most.micro_usd or 0) * money))
-        state = TaskState(account=BudgetAccount(limit=BUDGET)).planned(PLAN, totals(planning), (), AGENT)
+        state = TaskState(account=BudgetAccount(limit=BUDGET)).with_plan(PLAN, totals(planning), (), AGENT)
         for step in PLAN.steps:
-            state = state.started(step, REF.replace(task_id=task_id), TERMS)
+            state = state.start_step(step, REF.replace(task_id=task_id), TASK_CONFIG)
         self.paid[task_id] = {"plan": planning} | {step.id: Amount() for step in PLAN.steps}
         self.given[task_id] = Amount()
         self.keep(task_id, state)
@@ -130,7 +130,7 @@ class Stored(RuleBasedStateMachine):
             return
         task_id, step_id, state, _ = picked
         before = self.paid[task_id][step_id]
-        left = state.runs[step_id].limit.after(before).amount
+        left = state.runs[step_id].limit.remaining_after(before).amount
         spent = before + Amount(tokens=int(left.tokens * parts[0]), micro_usd=int(left.micro_usd * parts[1]))
         self.paid[task_id][step_id] = spent
         standing = LegState(totals=totals(spent))
@@ -148,7 +148,7 @@ class Stored(RuleBasedStateMachine):
         if picked is None:
             return
         task_id, step_id, before, _ = picked
-        if (helped := drawn(before, step_id)) is not None:
+        if (helped := draw_budget(before, step_id)) is not None:
             self.keep(task_id, helped)
 
     @rule(target=asks, data=st.data())
@@ -157,14 +157,14 @@ class Stored(RuleBasedStateMachine):
         if picked is None:
             return NOTHING
         self.asked += 1
-        wanted = picked.state.runs[picked.step_id].wanted
-        return Ask(task_id=picked.task_id, ask_id=str(self.asked), amount=wanted).model_dump_json()
+        wanted = picked.state.runs[picked.step_id].top_up_amount
+        return SessionBudgetRequest(task_id=picked.task_id, ask_id=str(self.asked), amount=wanted).model_dump_json()
 
     @rule(target=answers, sent=asks)
     def session_hears_an_ask(self, sent: str) -> str | MultipleResults[str]:
         """Also again, and after its task is over: nothing is given for the second time."""
-        ask, before = Ask.model_validate_json(sent), self.session
-        after, answer = session.answered(before, ask)
+        ask, before = SessionBudgetRequest.model_validate_json(sent), self.session
+        after, answer = session.answer_budget_request(before, ask)
         self.keep_session(after)
         if ask.ask_id in self.heard:
             assert (answer, after) == (None, before)
@@ -172,25 +172,28 @@ class Stored(RuleBasedStateMachine):
         self.heard.add(ask.ask_id)
         assert answer is not None
         if ask.task_id in self.over and ask.task_id not in before.account.reserved:
-            assert answer.amount.nothing
+            assert answer.amount.is_zero
         self.given[ask.task_id] += answer.amount
         return f"{ask.task_id} {answer.model_dump_json()}"
 
     @rule(sent=answers, times=TIMES)
     def task_hears_an_answer(self, sent: str, times: int) -> None:
         task_id, _, text = sent.partition(" ")
-        answer = SessionAnswer.model_validate_json(text)
+        answer = SessionBudgetAnswer.model_validate_json(text)
         if task_id in self.over:
             return
         if answer.ask_id not in self.tasks[task_id].answered_asks:
             self.given[task_id] = self.given[task_id].subtract_clamped(answer.amount)
         for _ in range(times):
-            self.keep(task_id, self.tasks[task_id].session_answered(answer))
+            self.keep(task_id, self.tasks[task_id].after_session_answer(answer))
 
     @rule(data=st.data())
     def ask_a_person(self, data: st.DataObject) -> None:
         if picked := self.pick(data, "spent", asked=False):
-            self.keep(picked.task_id, picked.state.asked(picked.state.request_for(picked.step_id, NOON)))
+            self.keep(
+                picked.task_id,
+                picked.state.with_approval_request(picked.state.build_budget_request(picked.step_id, NOON)),
+            )
 
     @rule(data=st.data(), amount=AMOUNTS, times=TIMES)
     def approve(self, data: st.DataObject, amount: Amount, times: int) -> None:
@@ -203,14 +206,16 @@ class Stored(RuleBasedStateMachine):
         sent: JsonValue = {"request_id": picked.request.request_id, "tokens": amount.tokens, "usd": usd}
         for number in range(times):
             state = self.tasks[task_id]
-            answer = answering.approve(self._standing(state), sent, NOON)
-            assert isinstance(answer, Approval) is (number == 0)
-            state = state.answered(answer)
-            self.keep(task_id, state.granted(step_id, answer.granted) if isinstance(answer, Approval) else state)
+            answer = answering.apply_approval(self._standing(state), sent, NOON)
+            assert isinstance(answer, ApprovalRequest) is (number == 0)
+            state = state.after_answer(answer)
+            self.keep(
+                task_id, state.after_grant(step_id, answer.granted) if isinstance(answer, ApprovalRequest) else state
+            )
         before, after = picked.state.runs[step_id], self.tasks[task_id].runs[step_id]
         assert (after.limit, after.phase) == (before.limit.increase_by(amount), "running")
         self.limit = self.limit.increase_by(amount)
-        self.keep_session(session.raised(self.session, Raised(task_id=task_id, amount=amount)))
+        self.keep_session(session.apply_task_grant(self.session, TaskGrant(task_id=task_id, amount=amount)))
 
     @rule(data=st.data(), times=TIMES)
     def deny(self, data: st.DataObject, times: int) -> None:
@@ -220,28 +225,30 @@ class Stored(RuleBasedStateMachine):
         sent: JsonValue = {"request_id": picked.request.request_id}
         for number in range(times):
             state = self.tasks[picked.task_id]
-            answer = answering.deny(self._standing(state), sent, NOON)
-            assert isinstance(answer, Approval) is (number == 0)
-            state = state.answered(answer)
-            self.keep(picked.task_id, state.denied(picked.step_id) if isinstance(answer, Approval) else state)
+            answer = answering.apply_denial(self._standing(state), sent, NOON)
+            assert isinstance(answer, ApprovalRequest) is (number == 0)
+            state = state.after_answer(answer)
+            self.keep(
+                picked.task_id, state.after_denial(picked.step_id) if isinstance(answer, ApprovalRequest) else state
+            )
         self._takes_no_more(picked)
 
     @rule(data=st.data())
     def expire(self, data: st.DataObject) -> None:
         if (picked := self.pick(data, "spent", asked=True)) and picked.request:
-            self.keep(picked.task_id, picked.state.expired(picked.request, NOON))
+            self.keep(picked.task_id, picked.state.after_expiry(picked.request, NOON))
             self._takes_no_more(picked)
 
     def _takes_no_more(self, picked: Picked) -> None:
         """A late approval is refused, and a late grant changes nothing."""
         state, request = self.tasks[picked.task_id], picked.request
         assert request is not None
-        late = answering.approve(self._standing(state), {"request_id": request.request_id}, NOON)
-        assert not isinstance(late, Approval)
-        assert state.granted(picked.step_id, request.asked) == state
+        late = answering.apply_approval(self._standing(state), {"request_id": request.request_id}, NOON)
+        assert not isinstance(late, ApprovalRequest)
+        assert state.after_grant(picked.step_id, request.asked) == state
 
-    def _standing(self, state: TaskState) -> approvals.Circumstances:
-        return approvals.Circumstances(approvals=state.approvals, limit=state.account.limit, ending=state.ending)
+    def _standing(self, state: TaskState) -> approvals.ApprovalContext:
+        return approvals.ApprovalContext(approvals=state.approvals, limit=state.account.limit, ending=state.is_ending)
 
     @rule(target=settlements, task_id=st.sampled_from(TASKS), sure=SELDOM)
     def end(self, task_id: str, sure: bool) -> str | MultipleResults[str]:
@@ -251,13 +258,15 @@ class Stored(RuleBasedStateMachine):
         state = self.tasks[task_id]
         for step_id, run in state.runs.items():
             if run.phase != "delivered":
-                state = state.with_run(run.settled(totals(self.paid[task_id][step_id])).finish_partial("over"))
-        state = state.ended(TaskPhase.DONE)
-        assert state.account.held.nothing
+                state = state.with_run(
+                    run.with_settled_usage(totals(self.paid[task_id][step_id])).finish_partial("over")
+                )
+        state = state.end_task(TaskPhase.DONE)
+        assert state.account.total_reserved.is_zero
         assert state.account.spent == state.totals.spent == self._spent(task_id)
         self.keep(task_id, state)
         self.over.add(task_id)
-        return Settlement(task_id=task_id, spent=state.totals.spent).model_dump_json()
+        return TaskSettlement(task_id=task_id, spent=state.totals.spent).model_dump_json()
 
     @rule(target=settlements, task_id=st.sampled_from(TASKS), sure=SELDOM)
     def terminate(self, task_id: str, sure: bool) -> str | MultipleResults[str]:
@@ -265,12 +274,12 @@ class Stored(RuleBasedStateMachine):
         if not sure or task_id not in self.running():
             return NOTHING
         self.over.add(task_id)
-        return Settlement(task_id=task_id, spent=self._spent(task_id)).model_dump_json()
+        return TaskSettlement(task_id=task_id, spent=self._spent(task_id)).model_dump_json()
 
     @rule(sent=settlements, times=TIMES)
     def session_hears_an_end(self, sent: str, times: int) -> None:
         for _ in range(times):
-            self.keep_session(session.settled(self.session, Settlement.model_validate_json(sent)))
+            self.keep_session(session.settle_task(self.session, TaskSettlement.model_validate_json(sent)))
 
     def _spent(self, task_id: str) -> Amount:
         return sum(self.paid[task_id].values(), Amount())
@@ -279,10 +288,10 @@ class Stored(RuleBasedStateMachine):
     def no_level_passes_its_limit(self) -> None:
         account = self.session.account
         assert account.limit == self.limit
-        assert self.limit.can_cover(account.spent + account.held)
-        assert account.unreserved == self.limit.after(account.spent + account.held)
+        assert self.limit.can_cover(account.spent + account.total_reserved)
+        assert account.unreserved == self.limit.remaining_after(account.spent + account.total_reserved)
         for task_id, state in self.tasks.items():
-            assert state.account.limit.can_cover(state.account.spent + state.account.held)
+            assert state.account.limit.can_cover(state.account.spent + state.account.total_reserved)
             reserved = state.account.reserved
             assert set(reserved) == {step_id for step_id, run in state.runs.items() if run.phase != "delivered"}
             for step_id, held in reserved.items():

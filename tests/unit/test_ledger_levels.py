@@ -4,15 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.unit.task_values import PLAN, REF, TERMS
+from tests.unit.task_values import PLAN, REF, TASK_CONFIG
 from waystation.agents.leg import AgentFinished, BudgetExhausted, LegState
 from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import InsufficientBudgetError
 from waystation.kernel.usage import Usage
 from waystation.tasks import session
-from waystation.tasks.reallocation import drawn, from_task
-from waystation.tasks.session import Ask, Raised, SessionState, Settlement
+from waystation.tasks.reallocation import draw_budget, draw_from_task
+from waystation.tasks.session import SessionBudgetRequest, SessionState, TaskGrant, TaskSettlement
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import TaskPhase
 
@@ -47,13 +47,13 @@ class Levels(RuleBasedStateMachine):
         if task_id in self.tasks:
             return
         try:
-            self.session = session.admitted(self.session, task_id, BUDGET)
+            self.session = session.admit_task(self.session, task_id, BUDGET)
         except InsufficientBudgetError:
             assert not self.session.account.unreserved.can_cover(BUDGET.amount)
             return
-        planning = totals(part(BUDGET.part(8).amount, tokens, dollars))
+        planning = totals(part(BUDGET.divide_by(8).amount, tokens, dollars))
         begun = TaskState(account=BudgetAccount(limit=BUDGET), floor=floor, minimum_reserves={"writing": least})
-        self.tasks[task_id] = begun.planned(PLAN, planning, (), AGENT)
+        self.tasks[task_id] = begun.with_plan(PLAN, planning, (), AGENT)
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data())
@@ -62,7 +62,7 @@ class Levels(RuleBasedStateMachine):
         state = self.tasks[task_id]
         to_come = [step for step in PLAN.steps if step.id not in state.runs and step.id in state.account.reserved]
         if to_come:
-            self.tasks[task_id] = state.started(data.draw(st.sampled_from(to_come)), REF, TERMS)
+            self.tasks[task_id] = state.start_step(data.draw(st.sampled_from(to_come)), REF, TASK_CONFIG)
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data(), tokens=PARTS, dollars=PARTS)
@@ -72,7 +72,7 @@ class Levels(RuleBasedStateMachine):
             return
         state = self.tasks[task_id]
         run = state.runs[step_id]
-        spent = run.totals.spent + part(run.limit.after(run.totals.spent).amount, tokens, dollars)
+        spent = run.totals.spent + part(run.limit.remaining_after(run.totals.spent).amount, tokens, dollars)
         ends = data.draw(st.sampled_from(["finished", "spent"]))
         standing = LegState(totals=totals(spent))
         outcome = (
@@ -89,13 +89,13 @@ class Levels(RuleBasedStateMachine):
         if step_id is None:
             return
         before = self.tasks[task_id]
-        state = drawn(before, step_id)
+        state = draw_budget(before, step_id)
         if state is None:
-            assert from_task(before, step_id) == (before, Amount())
+            assert draw_from_task(before, step_id) == (before, Amount())
             return
         self.tasks[task_id] = state
         least = before.runs[step_id].limit.amount + before.runs[step_id].needed
-        assert least.subtract_clamped(state.runs[step_id].limit.amount).nothing, "its next call is paid for"
+        assert least.subtract_clamped(state.runs[step_id].limit.amount).is_zero, "its next call is paid for"
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data(), times=st.integers(1, 3))
@@ -104,11 +104,13 @@ class Levels(RuleBasedStateMachine):
         if step_id is None:
             return
         self.asks += 1
-        ask = Ask(task_id=task_id, ask_id=str(self.asks), amount=self.tasks[task_id].runs[step_id].wanted)
-        self.session, answer = session.answered(self.session, ask)
+        ask = SessionBudgetRequest(
+            task_id=task_id, ask_id=str(self.asks), amount=self.tasks[task_id].runs[step_id].top_up_amount
+        )
+        self.session, answer = session.answer_budget_request(self.session, ask)
         assert answer is not None
         for _ in range(times):  # the answer may arrive more than once
-            self.tasks[task_id] = self.tasks[task_id].session_answered(answer)
+            self.tasks[task_id] = self.tasks[task_id].after_session_answer(answer)
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data(), amount=AMOUNTS)
@@ -117,8 +119,8 @@ class Levels(RuleBasedStateMachine):
         if step_id is None:
             return
         before = self.session, self.tasks[task_id]
-        self.tasks[task_id] = before[1].granted(step_id, amount)
-        self.session = session.raised(before[0], Raised(task_id=task_id, amount=amount))
+        self.tasks[task_id] = before[1].after_grant(step_id, amount)
+        self.session = session.apply_task_grant(before[0], TaskGrant(task_id=task_id, amount=amount))
         self.limit = self.limit.increase_by(amount)
         assert self.session.account.limit == before[0].account.limit.increase_by(amount)
         assert self.session.account.reserved[task_id] == before[0].account.reserved[task_id] + amount
@@ -129,12 +131,12 @@ class Levels(RuleBasedStateMachine):
     @rule(data=st.data(), times=st.integers(1, 3))
     def end(self, data: st.DataObject, times: int) -> None:
         task_id = data.draw(st.sampled_from(sorted(self.tasks)))
-        state = self.tasks[task_id].ended(TaskPhase.DONE)
-        assert state.account.held.nothing
+        state = self.tasks[task_id].end_task(TaskPhase.DONE)
+        assert state.account.total_reserved.is_zero
         assert state.account.spent == state.totals.spent
         self.tasks[task_id] = state
         for _ in range(times):
-            self.session = session.settled(self.session, Settlement(task_id=task_id, spent=state.totals.spent))
+            self.session = session.settle_task(self.session, TaskSettlement(task_id=task_id, spent=state.totals.spent))
 
     def _pick(self, data: st.DataObject, phase: str) -> tuple[str, str | None]:
         task_id = data.draw(st.sampled_from(sorted(self.tasks)))
@@ -147,21 +149,21 @@ class Levels(RuleBasedStateMachine):
     @invariant()
     def no_level_passes_its_limit(self) -> None:
         assert self.session.account.limit == self.limit
-        assert self.limit.can_cover(self.session.account.spent + self.session.account.held)
+        assert self.limit.can_cover(self.session.account.spent + self.session.account.total_reserved)
         for task_id, state in self.tasks.items():
             held = self.session.account.reserved.get(task_id)
-            assert state.account.limit.can_cover(state.account.spent + state.account.held)
+            assert state.account.limit.can_cover(state.account.spent + state.account.total_reserved)
             if held is not None:
                 assert Limit(tokens=held.tokens, micro_usd=held.micro_usd) == state.account.limit
             for step_id, reserved in state.account.reserved.items():
                 if step_id in state.runs:
                     assert reserved == state.runs[step_id].limit.amount
                 else:
-                    share = state.share_of(step_id)
+                    share = state.get_step_share(step_id)
                     assert share is not None
-                    floor = share.amount if state.floor is None else state.floor.at_most(share.amount)
-                    assert floor.subtract_clamped(reserved).nothing
-                    assert state.reserve_of(PLAN.step(step_id)).subtract_clamped(reserved).nothing
+                    floor = share.amount if state.floor is None else state.floor.min_with(share.amount)
+                    assert floor.subtract_clamped(reserved).is_zero
+                    assert state.get_minimum_reserve(PLAN.get_step(step_id)).subtract_clamped(reserved).is_zero
 
     @invariant()
     def everything_spent_anywhere_is_within_the_sessions_limit(self) -> None:
@@ -179,9 +181,9 @@ def test_32_tasks_settle_in_any_order_and_repetition_to_what_they_spent(
     limit = Limit(tokens=32 * 40_000, micro_usd=32 * 80_000)
     state = SessionState(account=BudgetAccount(limit=limit))
     for number in range(32):
-        state = session.admitted(state, f"task-{number}", BUDGET)
+        state = session.admit_task(state, f"task-{number}", BUDGET)
     assert state.account.unreserved == Limit(tokens=0, micro_usd=0)
     spent = [part(BUDGET.amount, tokens, dollars) for tokens, dollars in shares]
     for number in order * times:
-        state = session.settled(state, Settlement(task_id=f"task-{number}", spent=spent[number]))
+        state = session.settle_task(state, TaskSettlement(task_id=f"task-{number}", spent=spent[number]))
     assert state == SessionState(account=BudgetAccount(limit=limit, spent=sum(spent, Amount())))

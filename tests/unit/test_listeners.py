@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from tests.ended_tasks import row_of
-from tests.store_contract.values import charge, reply
+from tests.ended_tasks import make_task_row
+from tests.store_contract.values import make_charge, make_reply
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef
-from waystation.plugins.web.listeners import Feed
+from waystation.plugins.web.listeners import EventFeed
 from waystation.runtime.sql_store import SqlStore
-from waystation.tasks.event_repository import announce
-from waystation.tasks.events import Happening
+from waystation.tasks.event_repository import queue_event
+from waystation.tasks.events import UnnumberedEvent
 from waystation.tasks.task import TaskRequest
 
 NUMBER = re.compile(rb"^id: (\d+)$", re.MULTILINE)
@@ -34,22 +34,22 @@ class Scene:
         self._settings, self._client, self._store, self._run = settings, client, store, run
         self._turn = 0
         self.seen: list[int] = []
-        self._feed = Feed(client)
+        self._feed = EventFeed(client)
         self._stream = self._listened()
 
     def _listened(self) -> AsyncGenerator[bytes]:
         return self._feed.stream(self.seen[-1] if self.seen else 0, None)
 
     async def turn(self) -> None:
-        fence = await self._store.take_fence(self._run.run_id)
-        await self._store.commit_reply(fence, self._turn, reply(self._turn), charge(f"turn-{self._turn}"))
+        fence = await self._store.acquire_fence(self._run.run_id)
+        await self._store.commit_reply(fence, self._turn, make_reply(self._turn), make_charge(f"turn-{self._turn}"))
         self._turn += 1
 
     async def undone(self) -> None:
         """A worker that is killed within its transaction."""
         try:
             async with self._store.database.write() as connection:
-                announce(connection, self._run.task_id, Happening(kind="told"), utc_now())
+                queue_event(connection, self._run.task_id, UnnumberedEvent(kind="told"), utc_now())
                 raise LookupError
         except LookupError:
             pass
@@ -60,7 +60,7 @@ class Scene:
 
     async def server(self) -> None:
         await self._stream.aclose()
-        self._feed = Feed(self._client)
+        self._feed = EventFeed(self._client)
         self._stream = self._listened()
 
     async def cut(self) -> None:
@@ -69,7 +69,7 @@ class Scene:
 
     async def hear(self) -> None:
         """Of all that there is, as far as ten events."""
-        newest = await self._client.newest_event()
+        newest = await self._client.get_newest_event_number()
         for _ in range(10):
             if self.seen and self.seen[-1] >= newest:
                 return
@@ -84,14 +84,16 @@ async def played(folder: Path, deeds: list[str]) -> tuple[list[int], int]:
     settings = Settings(home=folder / "home", offline=True)
     async with await Client.connect(settings) as client:
         store = await SqlStore.open(settings.database_url, utc_now)
-        row = row_of(TaskRequest(question="Which?", session="s", request_id="r"), settings, await store.store_id())
-        await store.register(row, ())
+        row = make_task_row(
+            TaskRequest(question="Which?", session="s", request_id="r"), settings, await store.get_store_id()
+        )
+        await store.register_task(row, ())
         run = RunRef(**row.ref.model_dump(), step_id="research", role="research")
         await store.open_run(run)
         async with aclosing(Scene(settings, client, store, run)) as scene:
             for deed in deeds:
                 await getattr(scene, deed)()
-            newest = await client.newest_event()
+            newest = await client.get_newest_event_number()
             while not scene.seen or scene.seen[-1] < newest:
                 await scene.hear()
             return scene.seen, newest

@@ -1,7 +1,7 @@
 from tests.prices import PRICES
 from waystation.models.profiles import (
-    AGENT_MODEL,
-    CONDENSE_MODEL,
+    DEFAULT_AGENT_MODEL,
+    DEFAULT_SUMMARY_MODEL,
     ModelProfile,
     SupportedOptions,
     find_substitute_model,
@@ -56,8 +56,8 @@ def test_what_every_priced_model_takes_is_known() -> None:
 
 def test_every_priced_model_and_both_defaults_are_known() -> None:
     assert all(get_model_profile(price.model).known for price in PRICES)
-    assert get_model_profile(AGENT_MODEL).known
-    assert get_model_profile(CONDENSE_MODEL).known
+    assert get_model_profile(DEFAULT_AGENT_MODEL).known
+    assert get_model_profile(DEFAULT_SUMMARY_MODEL).known
 
 
 def test_the_built_in_offline_model_is_known_and_can_be_made_to_call_a_tool() -> None:

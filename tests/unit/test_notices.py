@@ -1,12 +1,12 @@
 import pytest
 from inline_snapshot import snapshot
 
-from tests.unit.notice_values import ASKED, REQUEST, ended
+from tests.unit.notice_values import PENDING_APPROVAL, REQUEST_NOTICE, make_end_notice
 from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.deliverables import WorkCounts
 from waystation.kernel.amount import Amount
-from waystation.tasks.notices import Event, Notice, fields, text
-from waystation.tasks.reallocation import FREED
+from waystation.tasks.notices import NotificationEvent, TaskNotification, build_webhook_fields, render_mrkdwn
+from waystation.tasks.reallocation import FREED_BUDGET_NOTE
 from waystation.tasks.task import TaskPhase
 
 PAGE = "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&b=2"
@@ -17,12 +17,12 @@ ANSWER = (
 )
 
 
-def of(event: Event) -> Notice:
-    return ASKED.replace(event=event)
+def of(event: NotificationEvent) -> TaskNotification:
+    return REQUEST_NOTICE.replace(event=event)
 
 
 def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
-    assert text(ASKED, PAGE) == (
+    assert render_mrkdwn(REQUEST_NOTICE, PAGE) == (
         "*`harbours` asks for 2,387 tokens.* It waits until 2026-11-22 00:00 UTC. "
         f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
         "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|its page>"
@@ -30,20 +30,20 @@ def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
 
 
 def test_backticks_of_a_title_neither_end_code_nor_begin_it() -> None:
-    plain, told = text(ASKED, None), text(ASKED.replace(title="Why ```a` b?"), None)
+    plain, told = render_mrkdwn(REQUEST_NOTICE, None), render_mrkdwn(REQUEST_NOTICE.replace(title="Why ```a` b?"), None)
     assert "“Why ｀｀｀a｀ b?”" in told
     assert told.split("`")[1::2] == plain.split("`")[1::2]
 
 
 def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
     reason = "the provider's account has no credit"
-    request = REQUEST.replace(asked=Amount(), answer_by=None, reason=reason)
-    notice = ASKED.replace(request=request)
-    assert text(notice, None) == (
+    request = PENDING_APPROVAL.replace(asked=Amount(), answer_by=None, reason=reason)
+    notice = REQUEST_NOTICE.replace(request=request)
+    assert render_mrkdwn(notice, None) == (
         f"*`harbours` makes no more calls until somebody sees to this:* {reason}. "
         f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
     )
-    assert fields(notice, None)["reason"] == reason
+    assert build_webhook_fields(notice, None)["reason"] == reason
 
 
 def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cause() -> None:
@@ -58,7 +58,7 @@ def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cau
         needed_by=(),
         unanswered="<x>",
     )
-    told = text(ASKED.replace(request=REQUEST.replace(outlook=seen)), PAGE)
+    told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(outlook=seen)), PAGE)
     assert "tokens.* Before that, its last call brought no reply and may have been billed: &lt;x&gt;. It waits" in told
 
 
@@ -74,25 +74,25 @@ def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_t
         needed_by=(),
         grantable=False,
     )
-    told = text(ASKED.replace(request=REQUEST.replace(outlook=seen)), PAGE)
+    told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(outlook=seen)), PAGE)
     assert "`waystation approve" not in told
     assert "is enough for its next call: `waystation deny task-0123456789abcdef --request harbours-1` or " in told
     assert "`waystation cancel task-0123456789abcdef`" in told
 
 
 def test_a_deadline_that_passed_says_what_happens_now() -> None:
-    assert text(of(Event.OVERDUE), None) == (
+    assert render_mrkdwn(of(NotificationEvent.OVERDUE), None) == (
         f"*Nobody answered `harbours-1` until its deadline: it still waits.* It is about {TASK}. {ANSWER}"
     )
-    assert text(of(Event.EXPIRED), None) == (
+    assert render_mrkdwn(of(NotificationEvent.EXPIRED), None) == (
         "*Nobody answered `harbours-1` until its deadline: the agent delivers what it has.* "
         f"It is about {TASK}. How it stands: `waystation show task-0123456789abcdef`"
     )
 
 
 def test_a_request_that_needs_no_answer_any_more_says_why() -> None:
-    request = REQUEST.replace(decision="withdrawn", note=FREED)
-    told = text(of(Event.WITHDRAWN).replace(request=request), None)
+    request = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
+    told = render_mrkdwn(of(NotificationEvent.WITHDRAWN).replace(request=request), None)
     assert told == (
         "*`harbours-1` needs no answer any more: money came free, and it goes on with that.* "
         f"It is about {TASK}. How it stands: `waystation show task-0123456789abcdef`"
@@ -122,11 +122,11 @@ def test_an_end_says_how_the_task_ended_and_where_to_read_on(
     phase: TaskPhase, reason: str, words: str, next_step: str
 ) -> None:
     told = f"{words}: {TASK}. It spent 9,000 of 10,000 tokens. {next_step} task-0123456789abcdef`"
-    assert text(ended(phase, reason), None) == told
+    assert render_mrkdwn(make_end_notice(phase, reason), None) == told
 
 
 def test_programs_get_the_same_flat_and_without_nulls() -> None:
-    assert fields(ASKED, PAGE) == snapshot(
+    assert build_webhook_fields(REQUEST_NOTICE, PAGE) == snapshot(
         {
             "event": "budget_asked",
             "delivery_id": "notice-task-0123456789abcdef-budget_asked-harbours-1",
@@ -144,7 +144,7 @@ def test_programs_get_the_same_flat_and_without_nulls() -> None:
             "link": "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&b=2",
         }
     )
-    assert fields(ended(TaskPhase.DONE), None) == snapshot(
+    assert build_webhook_fields(make_end_notice(TaskPhase.DONE), None) == snapshot(
         {
             "event": "task_finished",
             "delivery_id": "notice-task-0123456789abcdef-done",
@@ -159,18 +159,25 @@ def test_programs_get_the_same_flat_and_without_nulls() -> None:
 
 
 def test_a_notice_has_the_same_id_whenever_it_is_made_and_another_for_every_other_event() -> None:
-    later = ASKED.replace(phase=TaskPhase.WORKING, spent=Amount(tokens=9_500))
-    assert later.delivery_id == ASKED.delivery_id
-    second = ASKED.replace(request=REQUEST.replace(request_id="harbours-2"))
-    endings = [ended(phase) for phase in TaskPhase if phase.over]
+    later = REQUEST_NOTICE.replace(phase=TaskPhase.WORKING, spent=Amount(tokens=9_500))
+    assert later.delivery_id == REQUEST_NOTICE.delivery_id
+    second = REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(request_id="harbours-2"))
+    endings = [make_end_notice(phase) for phase in TaskPhase if phase.over]
     ids = {
         notice.delivery_id
-        for notice in (ASKED, second, of(Event.OVERDUE), of(Event.EXPIRED), of(Event.WITHDRAWN), *endings)
+        for notice in (
+            REQUEST_NOTICE,
+            second,
+            of(NotificationEvent.OVERDUE),
+            of(NotificationEvent.EXPIRED),
+            of(NotificationEvent.WITHDRAWN),
+            *endings,
+        )
     }
     assert len(ids) == 5 + len(endings)
 
 
 def test_the_summary_fits_the_temporal_ui() -> None:
-    assert (ASKED.summary, ended(TaskPhase.DONE).summary) == snapshot(
+    assert (REQUEST_NOTICE.summary, make_end_notice(TaskPhase.DONE).summary) == snapshot(
         ("task-0123456789abcdef: harbours-1 asked", "task-0123456789abcdef: done")
     )

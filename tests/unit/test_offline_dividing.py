@@ -5,29 +5,29 @@ from waystation.agents.prompt_sections import StatusMessage
 from waystation.kernel.amount import Limit
 from waystation.models.anthropic.requests import MessagesRequest
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, Call, call
+from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, OfflineToolCall, build_call
 from waystation.plugins.offline.research import (
-    LEAST_PART,
     MANY_DOCUMENTS,
+    MIN_PART_TOKENS,
     PARTS,
     PERCENT,
     READ_CHARACTERS,
     build_delegation_turn,
     build_research_turn,
 )
-from waystation.plugins.offline.view import AgentRequestView, TaskBrief, ToolCallRecord, view_of
+from waystation.plugins.offline.view import AgentRequestView, TaskBrief, ToolCallRecord, parse_agent_request
 
-ENOUGH = LEAST_PART * 100 // PERCENT
-LONG = PARTS * LEAST_PART * CHARACTERS_A_TOKEN // MANY_DOCUMENTS
+ENOUGH = MIN_PART_TOKENS * 100 // PERCENT
+LONG = PARTS * MIN_PART_TOKENS * CHARACTERS_A_TOKEN // MANY_DOCUMENTS
 """Characters of each document with which there is just enough to read."""
-SIZES = call("list_documents", first=1, count=100)
+SIZES = build_call("list_documents", first=1, count=100)
 
 
 def request(
     documents: int, left: Limit, *, final: bool, sizes: list[int] | None = None, tools: str = "delegate list_documents"
 ) -> MessagesRequest:
     contract = f'<question>\nWhat?\n</question>\n<documents count="{documents}">\n- a.md (3 lines)\n</documents>'
-    said = [contract, StatusMessage(step_id="research-1", left=left, final=final).least]
+    said = [contract, StatusMessage(step_id="research-1", left=left, final=final).shortest_text]
     told: list[JsonValue] = [{"type": "text", "text": text} for text in said]
     messages: list[JsonValue] = [{"role": "user", "content": told}]
     if sizes is not None:
@@ -47,8 +47,8 @@ def request(
     )
 
 
-def called(asked: MessagesRequest) -> tuple[Call, ...]:
-    reply = build_delegation_turn(view_of(asked))
+def called(asked: MessagesRequest) -> tuple[OfflineToolCall, ...]:
+    reply = build_delegation_turn(parse_agent_request(asked))
     return () if reply is None else reply.calls
 
 
@@ -89,9 +89,9 @@ def test_nothing_is_divided_without_the_tools_for_it(tools: str) -> None:
 
 
 def test_a_small_rest_is_no_reason_to_hurry_where_more_is_asked_for() -> None:
-    asks, ends = (view_of(request(1, Limit(tokens=900), final=final)) for final in (False, True))
-    assert (asks.budget_now, asks.must_hand_in) == (900, False)
-    assert (ends.budget_now, ends.must_hand_in) == (900, True)
+    asks, ends = (parse_agent_request(request(1, Limit(tokens=900), final=final)) for final in (False, True))
+    assert (asks.budget_now, asks.must_finish) == (900, False)
+    assert (ends.budget_now, ends.must_finish) == (900, True)
 
 
 def test_a_hand_in_names_the_parts_that_subagents_did_not_finish() -> None:

@@ -7,18 +7,18 @@ from waystation.plugins.offline.language import (
     build_stem_set,
     compute_stem,
     extract_query_terms,
+    is_about_every_document,
     is_figure_question,
-    is_of_every_document,
 )
 from waystation.plugins.offline.plan import split_clauses
-from waystation.plugins.offline.quotes import best_quotes, header_of
+from waystation.plugins.offline.quotes import parse_header_line, select_best_quotes
 
 LICENCES = extract_query_terms("Which licences do these packages carry?")
 
 
 def quoted(text: str, question: str) -> list[str]:
     lines = list(enumerate(text.splitlines(), 1))
-    return [quote.text for quote in best_quotes(lines, extract_query_terms(question))]
+    return [quote.text for quote in select_best_quotes(lines, extract_query_terms(question))]
 
 
 def test_a_header_line_says_more_than_a_sentence_and_a_file_name_says_nothing() -> None:
@@ -47,15 +47,15 @@ def test_a_word_of_every_text_counts_less_than_a_rare_one() -> None:
     text = "The harbour is old and wide.\n\nThe toll was raised in June."
     looked_for = extract_query_terms("harbour toll")
     lines = list(enumerate(text.splitlines(), 1))
-    assert best_quotes(lines, looked_for, several=1)[0].text == "The harbour is old and wide."
+    assert select_best_quotes(lines, looked_for, several=1)[0].text == "The harbour is old and wide."
     rare = apply_idf_weights(looked_for, [text, "The harbour is deep.", "No ship left the harbour."])
-    assert best_quotes(lines, rare, several=1)[0].text == "The toll was raised in June."
+    assert select_best_quotes(lines, rare, several=1)[0].text == "The toll was raised in June."
     assert [concept.weight for concept in apply_idf_weights(looked_for, ["The harbour."])] == [1.0, 1.0]
 
 
 def test_a_sentence_over_two_lines_is_cited_with_both() -> None:
     lines = list(enumerate(["# Rent", "", "It rains. The rent is due", "in May. It pours."], 1))
-    (quote,) = best_quotes(lines, extract_query_terms("When is the rent due?"), several=1)
+    (quote,) = select_best_quotes(lines, extract_query_terms("When is the rent due?"), several=1)
     assert (quote.text, quote.first_line, quote.last_line) == ("The rent is due in May.", 3, 4)
 
 
@@ -66,7 +66,7 @@ def test_quotation_marks_inside_are_left_out() -> None:
 @given(st.lists(st.text(st.characters(exclude_characters="\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")), max_size=12))
 def test_whatever_the_text_its_quotations_stand_in_their_lines(texts: list[str]) -> None:
     lines = list(enumerate(texts, 1))
-    for quote in best_quotes(lines, LICENCES):
+    for quote in select_best_quotes(lines, LICENCES):
         stands = " ".join(" ".join(texts[quote.first_line - 1 : quote.last_line]).split())
         assert quote.text
         assert quote.text in stands
@@ -83,7 +83,7 @@ def test_whatever_the_text_its_quotations_stand_in_their_lines(texts: list[str])
     ],
 )
 def test_header_lines_have_key_and_value(line: str, key: str, value: str) -> None:
-    assert header_of(line) == (key, value)
+    assert parse_header_line(line) == (key, value)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_what_the_documents_are_called_is_not_looked_for() -> None:
     assert [concept.words[0] for concept in extract_query_terms("What is each of them for?")] == ["purpose"]
     assert [concept.words[0] for concept in extract_query_terms("What do they say about timeouts?")] == ["timeouts"]
     assert [concept.words[0] for concept in extract_query_terms("What does the engine do?")] == ["engine", "purpose"]
-    assert is_of_every_document("What is each of them for?")
-    assert not is_of_every_document("When is the rent due?")
+    assert is_about_every_document("What is each of them for?")
+    assert not is_about_every_document("When is the rent due?")
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_headings_page_numbers_and_rows_of_tables_stand_by_themselves() -> None:
         "Harbour fees $ 1,200 $ 1,100\nMooring fees 300 280\nOther 5 6"
     )
     lines = list(enumerate(text.splitlines(), 1))
-    found = [quote.text for quote in best_quotes(lines, extract_query_terms("mooring fee"), several=9)]
+    found = [quote.text for quote in select_best_quotes(lines, extract_query_terms("mooring fee"), several=9)]
     assert found == ["Mooring fees 300 280"]
-    found = [quote.text for quote in best_quotes(lines[:6], extract_query_terms("mooring fee"), several=9)]
+    found = [quote.text for quote in select_best_quotes(lines[:6], extract_query_terms("mooring fee"), several=9)]
     assert "The harbour takes a mooring fee of 12 guilders for every ship that comes and goes in winter." in found
     assert not [one for one in found if "14" in one or "Statement" in one]
 
@@ -262,5 +262,5 @@ def test_a_row_of_a_table_answers_with_its_headings_and_the_foot_of_a_page_does_
     text: str, question: str, noted: str
 ) -> None:
     lines = list(enumerate(text.splitlines(), 1))
-    best = best_quotes(lines, extract_query_terms(question))[0]
-    assert best.noted.removeprefix("2024 | 2023: ").strip('"') in {noted, noted.strip('"')}
+    best = select_best_quotes(lines, extract_query_terms(question))[0]
+    assert best.note_text.removeprefix("2024 | 2023: ").strip('"') in {noted, noted.strip('"')}

@@ -5,13 +5,15 @@ from pydantic import JsonValue
 
 from waystation.models.anthropic.requests import MessagesApiError, MessagesRequest
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.offline.replies import OfflineResponse, call, fit_to_max_tokens
+from waystation.plugins.offline.replies import OfflineResponse, build_call, fit_to_max_tokens
 from waystation.plugins.offline.transport import build_offline_response
 
 FINDINGS: list[JsonValue] = [
     {"claim": f"claim {number}", "citations": [f"[a:{number}-{number}]"]} for number in range(9)
 ]
-FULL = OfflineResponse(text="I hand in.", calls=(call("submit_findings", findings=FINDINGS, open_questions=["none"]),))
+FULL = OfflineResponse(
+    text="I hand in.", calls=(build_call("submit_findings", findings=FINDINGS, open_questions=["none"]),)
+)
 
 
 @given(st.integers(1, 400))
@@ -26,13 +28,13 @@ def test_no_reply_is_longer_than_its_maximum_and_no_call_is_cut(most: int) -> No
 
 
 def test_of_several_calls_the_last_go_first() -> None:
-    notes = OfflineResponse(calls=tuple(call("take_note", text=f"note {number}") for number in range(5)))
+    notes = OfflineResponse(calls=tuple(build_call("take_note", text=f"note {number}") for number in range(5)))
     assert fit_to_max_tokens(notes, notes.tokens // 2).calls == notes.calls[:2]
 
 
 def test_a_section_loses_its_last_lines() -> None:
     section = OfflineResponse(
-        calls=(call("write_section", heading="Rent", markdown="- one line\n- another line\n- a third line"),)
+        calls=(build_call("write_section", heading="Rent", markdown="- one line\n- another line\n- a third line"),)
     )
     (kept,) = fit_to_max_tokens(section, section.tokens - 1).calls
     assert kept.input == {"heading": "Rent", "markdown": "- one line\n- another line"}

@@ -5,35 +5,35 @@ from pathlib import Path
 
 import pytest
 
-from tests.ended_tasks import keep_ended_task
+from tests.ended_tasks import store_finished_task
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.client.lookups import restore_task_text
 from waystation.config.settings import Settings
 from waystation.kernel.errors import UnknownTask
-from waystation.tasks.signals import EditInput
+from waystation.tasks.signals import ContextEditInput
 
-EDIT = EditInput(action="rewind", agent="writing", message="m")
+EDIT = ContextEditInput(action="rewind", agent="writing", message="m")
 LOOKS: dict[str, Callable[[Client, str], Awaitable[object]]] = {
-    "progress": lambda client, task: client.progress(task),
+    "progress": lambda client, task: client.get_task(task),
     "watch": lambda client, task: anext(client.watch(task)),
-    "report": lambda client, task: client.report(task),
-    "draft": lambda client, task: client.draft(task),
-    "bill": lambda client, task: client.bill(task),
-    "transcript": lambda client, task: client.transcript(task, "writing"),
-    "audits": lambda client, task: client.audits(task),
+    "report": lambda client, task: client.get_report(task),
+    "draft": lambda client, task: client.build_draft(task),
+    "bill": lambda client, task: client.get_bill(task),
+    "transcript": lambda client, task: client.get_transcript(task, "writing"),
+    "audits": lambda client, task: client.audit_compactions(task),
     "approve": lambda client, task: client.approve(task),
     "deny": lambda client, task: client.deny(task),
-    "edit": lambda client, task: client.edit(task, EDIT),
+    "edit": lambda client, task: client.edit_context(task, EDIT),
     "cancel": lambda client, task: client.cancel(task),
 }
 
 
 @pytest.fixture
-def theirs(ended: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def theirs(ended_id: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Id of a task of the default tenant, looked at by another one; the server does not answer."""
     monkeypatch.setenv("WAYSTATION_TENANT", "other")
-    return ended
+    return ended_id
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ async def test_the_client_does_not_know_it_by_its_whole_id(
     look: Callable[[Client, str], Awaitable[object]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    task_id = await keep_ended_task(Settings(home=tmp_path / "home"))
+    task_id = await store_finished_task(Settings(home=tmp_path / "home"))
     async with await Client.connect(Settings(home=tmp_path / "home", tenant="other")) as client:
-        assert await client.tasks() == ()
+        assert await client.list_tasks() == ()
         with pytest.raises(UnknownTask, match=f"^no task {task_id} in this store"):
             await look(client, task_id)
     with pytest.raises(UnknownTask, match=f"^no task {task_id} in this store"):

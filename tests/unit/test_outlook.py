@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.progress_values import ASKING, NOON
-from tests.unit.task_values import after_leg, finished, totals, working
+from tests.unit.progress_values import NOON, PENDING_APPROVAL
+from tests.unit.task_values import apply_leg_outcome, finish_agent, make_run_usage, make_working_state
 from waystation.agents.agent_run import AgentRun, BudgetForecast, build_budget_forecast
-from waystation.agents.decisions import IN_ADVANCE
+from waystation.agents.decisions import AUTHORISED_IN_ADVANCE
 from waystation.agents.deliverables import (
     Analysis,
     Finding,
     Note,
     ReportDraft,
+    ReportSection,
     ResearchFindings,
-    Section,
     WorkCounts,
     count_work,
 )
@@ -23,14 +23,20 @@ from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import Plan
-from waystation.tasks.details import answer_text, denial_text, estimate_line, made_text, steps_text
-from waystation.tasks.reallocation import FREED
-from waystation.tasks.task import Approval
+from waystation.tasks.details import (
+    format_budget_forecast,
+    format_denial_effect,
+    format_request_and_answer,
+    format_spending_and_steps,
+    format_work_counts,
+)
+from waystation.tasks.reallocation import FREED_BUDGET_NOTE
+from waystation.tasks.task import ApprovalRequest
 
 
 def asking_run(used: int, calls: int, needed: int, share: int) -> AgentRun:
     """An agent that spent its share, so much of it."""
-    run = working().runs["research-1"].replace(share=Limit(tokens=share), limit=Limit(tokens=share))
+    run = make_working_state().runs["research-1"].replace(share=Limit(tokens=share), limit=Limit(tokens=share))
     standing = LegState(totals=RunUsage(usage=Usage(input=used), turns=calls))
     return run.after_leg(BudgetExhausted(standing=standing, needed=Amount(tokens=needed)))
 
@@ -55,11 +61,11 @@ def test_an_amount_is_worth_as_many_calls_as_the_guard_lets_through_at_the_avera
     left = data.draw(st.integers(0, worst_case - 1))
     run = asking_run(calls * cost, calls, worst_case - left, share)
     assert seen(run).each == Amount(tokens=cost)
-    assert seen(run).worth == calls_made(left + run.proposed.tokens, worst_case, cost)
+    assert seen(run).worth == calls_made(left + run.proposed_grant.tokens, worst_case, cost)
 
 
 def test_of_two_units_the_one_that_ends_first_decides() -> None:
-    run = working().runs["research-1"].replace(limit=Limit(tokens=10_000, micro_usd=5_000))
+    run = make_working_state().runs["research-1"].replace(limit=Limit(tokens=10_000, micro_usd=5_000))
     spent = RunUsage(usage=Usage(input=9_000), turns=9, cost_micro_usd=4_500)
     run = run.replace(share=Limit(tokens=30_000, micro_usd=5_000)).after_leg(
         BudgetExhausted(standing=LegState(totals=spent), needed=Amount(tokens=1_000, micro_usd=2_500))
@@ -69,10 +75,10 @@ def test_of_two_units_the_one_that_ends_first_decides() -> None:
 
 
 def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> None:
-    state = finished(working(), "research-2")
-    standing = LegState(totals=totals(29_500), made=WorkCounts(notes=4))
-    state = after_leg(state, "research-1", BudgetExhausted(standing=standing, needed=Amount(tokens=900)))
-    told = state.request_for("research-1", NOON).outlook
+    state = finish_agent(make_working_state(), "research-2")
+    standing = LegState(totals=make_run_usage(29_500), made=WorkCounts(notes=4))
+    state = apply_leg_outcome(state, "research-1", BudgetExhausted(standing=standing, needed=Amount(tokens=900)))
+    told = state.build_budget_request("research-1", NOON).outlook
     assert told is not None
     assert (told.finished, told.to_come, told.kept, told.made) == (1, 2, Amount(tokens=60_000), WorkCounts(notes=4))
     assert told.needed_by == ("analysis",)
@@ -80,28 +86,30 @@ def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> No
 
 def test_an_agent_that_made_no_call_is_given_no_estimate() -> None:
     run = asking_run(0, 0, 900, 30_000)
-    assert estimate_line(seen(run), run.proposed) == "no call so far"
+    assert format_budget_forecast(seen(run), run.proposed_grant) == "no call so far"
 
 
 def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_for() -> None:
     run = asking_run(29_000, 29, 900, 30_000)
-    told, more = seen(run), run.proposed + Amount(tokens=40_000)
-    assert "finishing" not in estimate_line(told, run.proposed)
-    text = estimate_line(told.replace(finishing=more), run.proposed)
+    told, more = seen(run), run.proposed_grant + Amount(tokens=40_000)
+    assert "finishing" not in format_budget_forecast(told, run.proposed_grant)
+    text = format_budget_forecast(told.replace(finishing=more), run.proposed_grant)
     assert text.endswith("; finishing the task may take about 71,000 tokens more at the pace so far")
 
 
 def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
     standing = LegState(totals=RunUsage(usage=Usage(input=900), turns=3))
-    run = working().runs["research-1"].after_leg(OperatorActionRequired(standing=standing, reason="no credit"))
-    assert estimate_line(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
+    run = (
+        make_working_state().runs["research-1"].after_leg(OperatorActionRequired(standing=standing, reason="no credit"))
+    )
+    assert format_budget_forecast(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
 
 
 def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_asked_for() -> None:
     spent = BudgetExhausted(standing=LegState(totals=RunUsage()), needed=Amount(tokens=9), unanswered="a cut stream")
-    run = working().runs["research-1"].after_leg(spent)
+    run = make_working_state().runs["research-1"].after_leg(spent)
     why = "its last call brought no reply and may have been billed: a cut stream"
-    assert estimate_line(seen(run), run.proposed) == f"no call so far; {why}"
+    assert format_budget_forecast(seen(run), run.proposed_grant) == f"no call so far; {why}"
     assert run.finish_partial("a person denied it more").reason == f"a person denied it more; {why}"
     went_on = run.after_grant(Amount(tokens=9)).after_leg(Interrupted(standing=LegState(totals=RunUsage(turns=1))))
     assert went_on.finish_partial("it was ended").reason == "it was ended"
@@ -118,7 +126,7 @@ def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_as
 )
 def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
     outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(each=each)
-    assert f"1 call so far, about {told} each: " in estimate_line(outlook_of_it, Amount(tokens=1))
+    assert f"1 call so far, about {told} each: " in format_budget_forecast(outlook_of_it, Amount(tokens=1))
 
 
 @pytest.mark.parametrize(
@@ -137,8 +145,8 @@ def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str)
 )
 def test_a_request_says_what_its_ceiling_leaves_and_when_no_grant_is_enough(ceiling: Limit, told: str) -> None:
     run = asking_run(29_000, 29, 900, 30_000)
-    seen_under = seen(run).under(ceiling, Limit(tokens=200_000), run.needed)
-    text = estimate_line(seen_under, run.proposed)
+    seen_under = seen(run).with_ceiling(ceiling, Limit(tokens=200_000), run.needed)
+    text = format_budget_forecast(seen_under, run.proposed_grant)
     assert told in text
     assert ("worth about" in text) is seen_under.grantable
     assert ("ceiling" in text) is (ceiling != Limit() and ceiling != Limit(tokens=230_900))
@@ -148,51 +156,54 @@ def test_a_denial_says_who_goes_on_with_what() -> None:
     told = seen(asking_run(100, 1, 900, 30_000))
     research = told.replace(made=WorkCounts(notes=1, findings=2), needed_by=("weigh", "write"))
     writing = told.replace(made=WorkCounts(sections=2))
-    assert denial_text(research, "a") == (
+    assert format_denial_effect(research, "a") == (
         "a ends with 1 note and 2 findings, weigh and write go on with that, and the task ends partial"
     )
-    assert denial_text(told.replace(needed_by=("weigh",)), "a") == (
+    assert format_denial_effect(told.replace(needed_by=("weigh",)), "a") == (
         "a ends with nothing, weigh goes on with that, and the task ends partial"
     )
-    assert denial_text(writing, "write") == (
+    assert format_denial_effect(writing, "write") == (
         "write ends with 2 sections, and the report is partial: what other steps found stands in for the rest"
     )
-    assert made_text(WorkCounts(notes=1, findings=2, sections=3)) == "1 note, 2 findings and 3 sections"
+    assert format_work_counts(WorkCounts(notes=1, findings=2, sections=3)) == "1 note, 2 findings and 3 sections"
 
 
 def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_what_it_knows() -> None:
-    told = ASKING.outlook
+    told = PENDING_APPROVAL.outlook
     assert told is not None
-    one = ASKING.replace(outlook=told.replace(to_come=1), steps_left=1)
-    assert steps_text(one).endswith("with 1 of 2 steps finished; 1 to come keeps its 60,000 tokens")
-    last = ASKING.replace(outlook=told.replace(to_come=0), steps_left=1)
-    assert steps_text(last) == "the task had spent 41,200 tokens, with 1 of 2 steps finished"
-    older = Approval.model_validate(ASKING.model_dump(exclude={"outlook"}))
+    one = PENDING_APPROVAL.replace(outlook=told.replace(to_come=1), steps_left=1)
+    assert format_spending_and_steps(one).endswith("with 1 of 2 steps finished; 1 to come keeps its 60,000 tokens")
+    last = PENDING_APPROVAL.replace(outlook=told.replace(to_come=0), steps_left=1)
+    assert format_spending_and_steps(last) == "the task had spent 41,200 tokens, with 1 of 2 steps finished"
+    older = ApprovalRequest.model_validate(PENDING_APPROVAL.model_dump(exclude={"outlook"}))
     assert older.outlook is None
-    assert steps_text(older) == "the task had spent 41,200 tokens, with 3 steps to finish"
+    assert format_spending_and_steps(older) == "the task had spent 41,200 tokens, with 3 steps to finish"
 
 
 def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() -> None:
     asked = "research-2 asked for 30,000 tokens after 7 calls"
-    granted = ASKING.replace(decision="approved", granted=Amount(tokens=5))
+    granted = PENDING_APPROVAL.replace(decision="approved", granted=Amount(tokens=5))
     by_ada = granted.replace(by="Ada", note="go on")
-    assert answer_text(by_ada, over=False, origin="sent from a@b") == (
+    assert format_request_and_answer(by_ada, over=False, origin="sent from a@b") == (
         f"{asked}; 5 tokens approved by Ada (a name as given; sent from a@b): go on"
     )
-    assert answer_text(granted, over=False) == f"{asked}; 5 tokens approved"
-    assert answer_text(granted, over=False, origin="sent from a@b") == (
+    assert format_request_and_answer(granted, over=False) == f"{asked}; 5 tokens approved"
+    assert format_request_and_answer(granted, over=False, origin="sent from a@b") == (
         f"{asked}; 5 tokens approved by nobody named (sent from a@b)"
     )
-    halted = ASKING.replace(decision="approved", reason="no credit", by="Ada")
-    assert answer_text(halted, over=False) == (
+    halted = PENDING_APPROVAL.replace(decision="approved", reason="no credit", by="Ada")
+    assert format_request_and_answer(halted, over=False) == (
         "research-2 made no more calls after 7 calls (no credit); approved by Ada (a name as given)"
     )
-    unasked = granted.replace(by=IN_ADVANCE, note="1 of 3")
-    assert answer_text(unasked, over=False) == f"{asked}; 5 tokens were authorised in advance: 1 of 3"
-    relieved = ASKING.replace(decision="withdrawn", note=FREED)
-    assert answer_text(relieved, over=False) == f"{asked}; withdrawn: money came free, and it goes on with that"
-    assert answer_text(ASKING, over=False) == f"{asked}; not answered yet"
-    assert answer_text(ASKING, over=True) == f"{asked}; nobody answered"
+    unasked = granted.replace(by=AUTHORISED_IN_ADVANCE, note="1 of 3")
+    assert format_request_and_answer(unasked, over=False) == f"{asked}; 5 tokens were authorised in advance: 1 of 3"
+    relieved = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
+    assert (
+        format_request_and_answer(relieved, over=False)
+        == f"{asked}; withdrawn: money came free, and it goes on with that"
+    )
+    assert format_request_and_answer(PENDING_APPROVAL, over=False) == f"{asked}; not answered yet"
+    assert format_request_and_answer(PENDING_APPROVAL, over=True) == f"{asked}; nobody answered"
 
 
 def test_what_an_agent_has_is_counted_by_kind() -> None:
@@ -201,4 +212,4 @@ def test_what_an_agent_has_is_counted_by_kind() -> None:
     assert count_work(None, (note, note)) == WorkCounts(notes=2)
     assert count_work(ResearchFindings(findings=(found, found)), (note,)) == WorkCounts(notes=1, findings=2)
     assert count_work(Analysis(conclusions=(found,)), ()) == WorkCounts(findings=1)
-    assert count_work(ReportDraft(sections=(Section(heading="h", markdown="m"),)), ()) == WorkCounts(sections=1)
+    assert count_work(ReportDraft(sections=(ReportSection(heading="h", markdown="m"),)), ()) == WorkCounts(sections=1)

@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.context.transcript import Charge, Intent
+from waystation.context.transcript import CallIntent, Charge
 from waystation.kernel.amount import Amount, format_amount
 from waystation.kernel.usage import Usage
 from waystation.plugins.web.task_page import render_template
-from waystation.tasks.progress import Bill, Paid, Unanswered, bill
+from waystation.tasks.progress import AgentCharge, CostBreakdown, UnansweredCall, build_cost_breakdown
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COUNTS = st.integers(0, 3_000_000)
@@ -63,15 +63,15 @@ def charge(cost: int | None, usage: Usage, kind: str = "turn") -> Charge:
     )
 
 
-def intent(worst_case: Amount) -> Intent:
+def intent(worst_case: Amount) -> CallIntent:
     known = {"key": "turn-9", "model": "large", "worst_case": worst_case, "at": NOON}
-    return Intent.model_validate(known)
+    return CallIntent.model_validate(known)
 
 
 USAGES = st.builds(Usage, input=COUNTS, cache_write=COUNTS, cache_read=COUNTS, output=COUNTS)
 PAID = st.lists(
     st.builds(
-        Paid,
+        AgentCharge,
         agent=st.sampled_from(["plan", "research-1", "writing"]),
         charge=st.builds(charge, COUNTS, USAGES, st.sampled_from(["turn", "summary"])),
     ),
@@ -80,7 +80,7 @@ PAID = st.lists(
 )
 UNANSWERED = st.lists(
     st.builds(
-        Unanswered, agent=st.just("writing"), intent=st.builds(Amount, tokens=COUNTS, micro_usd=COUNTS).map(intent)
+        UnansweredCall, agent=st.just("writing"), intent=st.builds(Amount, tokens=COUNTS, micro_usd=COUNTS).map(intent)
     ),
     max_size=3,
 )
@@ -88,9 +88,9 @@ UNANSWERED = st.lists(
 
 @given(PAID, UNANSWERED)
 def test_each_column_adds_up_to_the_total_and_the_total_with_what_is_held_to_what_counts_as_spent(
-    paid: list[Paid], unanswered: list[Unanswered]
+    paid: list[AgentCharge], unanswered: list[UnansweredCall]
 ) -> None:
-    made = bill(paid, unanswered)
+    made = build_cost_breakdown(paid, unanswered)
     page = Cells(render_template("bill.html", bill=made))
     head, *lines, total = page.rows
     assert head == HEADS
@@ -104,10 +104,10 @@ def test_each_column_adds_up_to_the_total_and_the_total_with_what_is_held_to_wha
 
 
 def test_a_bill_with_an_unknown_price_says_so_in_its_line_and_its_total() -> None:
-    made: Bill = bill(
+    made: CostBreakdown = build_cost_breakdown(
         [
-            Paid(agent="research-1", charge=charge(None, Usage(input=10, output=2))),
-            Paid(agent="<b>writing</b>", charge=charge(7, Usage(input=1))),
+            AgentCharge(agent="research-1", charge=charge(None, Usage(input=10, output=2))),
+            AgentCharge(agent="<b>writing</b>", charge=charge(7, Usage(input=1))),
         ]
     )
     assert [row[9] for row in Cells(render_template("bill.html", bill=made)).rows[1:]] == [

@@ -10,7 +10,7 @@ from waystation.agents.tool_visibility import (
     ParameterLimit,
     apply_parameter_limits,
     find_argument_error,
-    unknown,
+    find_unknown_parameters,
     with_defaults,
 )
 
@@ -107,7 +107,7 @@ def test_faults_name_the_parameter_and_the_limit_and_never_the_value() -> None:
 
 
 def test_limits_on_parameters_that_are_not_there_are_found() -> None:
-    assert unknown(SCHEMA, {"lmit": FIVE, "limit": FIVE}) == ["lmit"]
+    assert find_unknown_parameters(SCHEMA, {"lmit": FIVE, "limit": FIVE}) == ["lmit"]
 
 
 @pytest.mark.parametrize("written", [{}, {"min": 3, "max": 1}, {"one_of": []}, {"domains": ["no domain"]}, {"most": 3}])

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.kernel.patterns import (
-    LINEAR,
-    PROVEN,
+    BOUNDED_PATTERNS,
+    LINEAR_PATTERNS,
     LinearPattern,
     compile_bounded,
     compile_dynamic,
@@ -49,14 +49,14 @@ def test_what_re2_does_not_know_is_refused_with_its_cause() -> None:
 
 
 def test_patterns_of_modules_are_listed_and_those_of_run_time_are_not() -> None:
-    before = len(PROVEN), len(LINEAR)
+    before = len(BOUNDED_PATTERNS), len(LINEAR_PATTERNS)
     assert compile_literals(["a", "b"]).pattern + compile_dynamic("a").pattern + LinearPattern("a").pattern == "a|baa"
-    assert (len(PROVEN), len(LINEAR)) == before
+    assert (len(BOUNDED_PATTERNS), len(LINEAR_PATTERNS)) == before
     try:
         made = compile_bounded(b"a"), compile_linear("a")
-        assert (PROVEN[-1], LINEAR[-1]) == made
+        assert (BOUNDED_PATTERNS[-1], LINEAR_PATTERNS[-1]) == made
     finally:
-        del PROVEN[before[0] :], LINEAR[before[1] :]
+        del BOUNDED_PATTERNS[before[0] :], LINEAR_PATTERNS[before[1] :]
 
 
 def test_literals_are_found_in_their_order_and_nothing_is_found_without_them() -> None:

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.erasure.removal import ERASED, NearValue, Sought, Trace, Whereabouts, near_values, summed_places
+from waystation.erasure.removal import (
+    ERASED_MARKER,
+    ErasureLocation,
+    ErasureMatch,
+    ErasureQuery,
+    RelatedValue,
+    find_related_values,
+    sum_matches_by_location,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,8 +33,8 @@ from waystation.erasure.removal import ERASED, NearValue, Sought, Trace, Whereab
     ],
 )
 def test_a_value_is_found_however_it_is_written(value: str, text: str) -> None:
-    assert Sought(value).count(text) == 1
-    assert Sought(value).without(text).count(ERASED) == 1
+    assert ErasureQuery(value).count_matches(text) == 1
+    assert ErasureQuery(value).erase_text(text).count(ERASED_MARKER) == 1
 
 
 @pytest.mark.parametrize(
@@ -40,51 +48,54 @@ def test_a_value_is_found_however_it_is_written(value: str, text: str) -> None:
     ],
 )
 def test_what_only_looks_like_it_is_left_alone(value: str, text: str) -> None:
-    assert Sought(value).count(text) == 0
-    assert Sought(value).without(text) == text
+    assert ErasureQuery(value).count_matches(text) == 0
+    assert ErasureQuery(value).erase_text(text) == text
 
 
 def test_placeholders_stand_for_the_value() -> None:
-    sought = Sought("Ada Lovelace", ("<PERSON_aaaaaaaaaaaa>", "<LOCATION_aaaaaaaaaaaabbbb>"))
+    sought = ErasureQuery("Ada Lovelace", ("<PERSON_aaaaaaaaaaaa>", "<LOCATION_aaaaaaaaaaaabbbb>"))
     text = "<PERSON_aaaaaaaaaaaa>, <LOCATION_aaaaaaaaaaaabbbb>, <LOCATION_aaaaaaaaaaaa>"
-    assert sought.without(text) == f"{ERASED}, {ERASED}, <LOCATION_aaaaaaaaaaaa>"
+    assert sought.erase_text(text) == f"{ERASED_MARKER}, {ERASED_MARKER}, <LOCATION_aaaaaaaaaaaa>"
 
 
 @given(st.lists(st.sampled_from(["Ada", "Lovelace", " ", "\n", "\r\n", "x", "\u2028", "_"])).map("".join))
 def test_a_text_keeps_its_lines_and_has_the_person_no_more(text: str) -> None:
-    sought = Sought("Ada Lovelace")
-    after = sought.without(text)
+    sought = ErasureQuery("Ada Lovelace")
+    after = sought.erase_text(text)
     assert len(after.splitlines()) == len(text.splitlines())
-    assert sought.count(after) == 0
-    assert after.count(ERASED) == sought.count(text)
+    assert sought.count_matches(after) == 0
+    assert after.count(ERASED_MARKER) == sought.count_matches(text)
 
 
 def test_in_json_words_change_and_what_things_are_found_by_stays() -> None:
     body: JsonValue = {"id": "Ada", "role": "Ada", "text": ["Ada", {"note": "of Ada"}], "n": 1, "none": None}
-    sought = Sought("Ada")
-    assert (sought.in_names(body), sought.in_words(body)) == (2, 2)
-    after = {"id": "Ada", "role": "Ada", "text": [ERASED, {"note": f"of {ERASED}"}], "n": 1, "none": None}
-    assert sought.erased(body) == after
+    sought = ErasureQuery("Ada")
+    assert (sought.count_in_identifiers(body), sought.count_in_texts(body)) == (2, 2)
+    after = {"id": "Ada", "role": "Ada", "text": [ERASED_MARKER, {"note": f"of {ERASED_MARKER}"}], "n": 1, "none": None}
+    assert sought.erase_json(body) == after
 
 
 def test_what_a_tool_is_called_with_is_words_whatever_its_fields_are_named() -> None:
-    sought = Sought("Ada")
+    sought = ErasureQuery("Ada")
     body: JsonValue = {"id": "Ada", "input": {"id": "Ada", "people": [{"session": "Ada"}, {"Ada": 36}]}}
-    assert (sought.in_names(body), sought.in_words(body)) == (1, 3)
-    assert sought.erased(body) == {"id": "Ada", "input": {"id": ERASED, "people": [{"session": ERASED}, {ERASED: 36}]}}
+    assert (sought.count_in_identifiers(body), sought.count_in_texts(body)) == (1, 3)
+    assert sought.erase_json(body) == {
+        "id": "Ada",
+        "input": {"id": ERASED_MARKER, "people": [{"session": ERASED_MARKER}, {ERASED_MARKER: 36}]},
+    }
 
 
 def test_signed_reasoning_about_the_person_goes_as_a_whole() -> None:
     thought: JsonValue = {"type": "thinking", "thinking": "Is it Ada?", "signature": "s"}
-    assert Sought("Ada").erased([thought]) == [{"type": "text", "text": ERASED}]
-    assert Sought("Bob").erased([thought]) == [thought]
+    assert ErasureQuery("Ada").erase_json([thought]) == [{"type": "text", "text": ERASED_MARKER}]
+    assert ErasureQuery("Bob").erase_json([thought]) == [thought]
 
 
 def test_traces_are_added_up_by_place() -> None:
-    traces = [Trace(place=Whereabouts.NOTE, task_id=task, count=2) for task in ("a", "b")]
-    assert summed_places((*traces, Trace(place=Whereabouts.REQUEST, count=1))) == {
-        Whereabouts.REQUEST: 1,
-        Whereabouts.NOTE: 4,
+    traces = [ErasureMatch(place=ErasureLocation.NOTE, task_id=task, count=2) for task in ("a", "b")]
+    assert sum_matches_by_location((*traces, ErasureMatch(place=ErasureLocation.REQUEST, count=1))) == {
+        ErasureLocation.REQUEST: 1,
+        ErasureLocation.NOTE: 4,
     }
 
 
@@ -104,7 +115,7 @@ FAR = "x" * 150
     ],
 )
 def test_what_stands_near_is_on_the_same_line_and_in_whole_words(text: str, lines: list[str]) -> None:
-    assert list(Sought("Ada Lovelace").lines(text)) == lines
+    assert list(ErasureQuery("Ada Lovelace").iter_matching_lines(text)) == lines
 
 
 @pytest.mark.parametrize(
@@ -120,8 +131,8 @@ def test_what_stands_near_is_on_the_same_line_and_in_whole_words(text: str, line
     ],
 )
 def test_names_and_addresses_are_alike_by_their_parts(value: str, other: str, like: bool) -> None:
-    assert Sought(value).is_like(other) is like
-    assert Sought(other).is_like(value) is like
+    assert ErasureQuery(value).is_similar_to(other) is like
+    assert ErasureQuery(other).is_similar_to(value) is like
 
 
 def test_what_is_alike_comes_first_then_what_stands_beside_it_most_and_the_value_itself_is_left_out() -> None:
@@ -133,9 +144,9 @@ def test_what_is_alike_comes_first_then_what_stands_beside_it_most_and_the_value
         ("PERSON", "Dr. Ada Lovelace"): 9,
     }
     known = {"ada.lovelace@x.org": "EMAIL", "Lady Lovelace": "PERSON", "Eve": "PERSON"}
-    assert near_values(Sought("Ada Lovelace"), beside, known) == [
-        NearValue(text="Ada.Lovelace@x.org", type="EMAIL", lines=2, alike=True),
-        NearValue(text="Lady Lovelace", type="PERSON", lines=0, alike=True),
-        NearValue(text="212-555-0147", type="PHONE", lines=3, alike=False),
-        NearValue(text="Bob Smith", type="PERSON", lines=1, alike=False),
+    assert find_related_values(ErasureQuery("Ada Lovelace"), beside, known) == [
+        RelatedValue(text="Ada.Lovelace@x.org", type="EMAIL", lines=2, alike=True),
+        RelatedValue(text="Lady Lovelace", type="PERSON", lines=0, alike=True),
+        RelatedValue(text="212-555-0147", type="PHONE", lines=3, alike=False),
+        RelatedValue(text="Bob Smith", type="PERSON", lines=1, alike=False),
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from waystation.plugins.web.pictures import (
     LEFT,
-    MOST_CALLS,
+    MAX_CALL_MARKS,
     THINNEST,
     WIDTH,
     TimelineSpan,
@@ -91,14 +91,14 @@ def test_everything_at_one_moment_can_be_drawn() -> None:
 
 def test_of_many_calls_neighbours_are_one_mark_that_leads_to_the_first() -> None:
     many = [happened(1, "taken")]
-    for turn in range(2 * MOST_CALLS):
+    for turn in range(2 * MAX_CALL_MARKS):
         many += [
             happened(3 * turn + 2, "called", reference=f"turn-{turn}"),
             happened(3 * turn + 4, "replied", reference=f"m{turn}", tokens=10, context=turn + 1),
         ]
-    drawn = marks([*many, happened(6 * MOST_CALLS + 2, "called", reference="turn-x")])
-    assert len(drawn["call"]) == MOST_CALLS
-    assert [one.message for one in drawn["call"]] == [f"m{turn}" for turn in range(0, 2 * MOST_CALLS, 2)]
+    drawn = marks([*many, happened(6 * MAX_CALL_MARKS + 2, "called", reference="turn-x")])
+    assert len(drawn["call"]) == MAX_CALL_MARKS
+    assert [one.message for one in drawn["call"]] == [f"m{turn}" for turn in range(0, 2 * MAX_CALL_MARKS, 2)]
     assert drawn["call"][1].title == "2 calls, from turn-2: 10 tokens to turn-3: 10 tokens"
     assert [one.title for one in drawn["waiting"]] == ["turn-x: no answer yet"]
 

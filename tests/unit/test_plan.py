@@ -8,13 +8,13 @@ from waystation.planning.plan import (
     Plan,
     PlanChange,
     Step,
-    changed,
-    numbered,
-    plan_errors,
-    plan_shares,
-    share_errors,
-    share_out,
-    standard_plan,
+    anonymise_step_ids,
+    apply_plan_change,
+    build_standard_plan,
+    compute_even_share,
+    compute_plan_shares,
+    find_plan_errors,
+    find_share_errors,
 )
 from waystation.planning.planner import SUBMIT_PLAN
 
@@ -29,7 +29,7 @@ GOOD = Plan(steps=(A, B, WEIGH, WRITE))
 
 
 def test_a_good_plan_has_no_errors() -> None:
-    assert plan_errors(GOOD) == ()
+    assert find_plan_errors(GOOD) == ()
 
 
 BAD = {
@@ -73,25 +73,25 @@ BAD = {
 
 @pytest.mark.parametrize(("steps", "error"), BAD.values(), ids=BAD.keys())
 def test_what_keeps_a_plan_from_being_run_is_said(steps: tuple[Step, ...], error: str) -> None:
-    assert error in plan_errors(Plan(steps=steps))
+    assert error in find_plan_errors(Plan(steps=steps))
 
 
 @pytest.mark.parametrize("bad", ["", "A", "a/b", "a b", "é", "-a", "`a`", "a\n", "a" * 41])
 def test_an_id_that_could_break_other_ids_or_the_display_is_refused(bad: str) -> None:
-    errors = plan_errors(Plan(steps=(step(bad), B, step("weigh", "analysis", bad, "b"), WRITE)))
+    errors = find_plan_errors(Plan(steps=(step(bad), B, step("weigh", "analysis", bad, "b"), WRITE)))
     assert len(errors) == 1
     assert errors[0].startswith(f"step id {bad!r} is not small letters")
 
 
 def test_a_plan_without_steps_is_refused_and_not_a_crash() -> None:
-    assert len(plan_errors(Plan(steps=()))) == 3
+    assert len(find_plan_errors(Plan(steps=()))) == 3
 
 
 def test_a_step_is_ready_when_everything_it_needs_is_done_and_starts_once() -> None:
-    assert GOOD.ready(frozenset(), frozenset()) == (A, B)
-    assert GOOD.ready(frozenset({"a"}), frozenset({"a", "b"})) == ()
-    assert GOOD.ready(frozenset({"a", "b"}), frozenset({"a", "b"})) == (WEIGH,)
-    assert GOOD.ready(frozenset({"a", "b", "weigh"}), frozenset({"a", "b", "weigh"})) == (WRITE,)
+    assert GOOD.list_ready_steps(frozenset(), frozenset()) == (A, B)
+    assert GOOD.list_ready_steps(frozenset({"a"}), frozenset({"a", "b"})) == ()
+    assert GOOD.list_ready_steps(frozenset({"a", "b"}), frozenset({"a", "b"})) == (WEIGH,)
+    assert GOOD.list_ready_steps(frozenset({"a", "b", "weigh"}), frozenset({"a", "b", "weigh"})) == (WRITE,)
 
 
 @st.composite
@@ -108,23 +108,23 @@ def plans(draw: st.DrawFn) -> Plan:
 
 @given(plans())
 def test_every_plan_without_errors_runs_to_its_end_with_the_writing_step_last(plan: Plan) -> None:
-    assert plan_errors(plan) == ()
+    assert find_plan_errors(plan) == ()
     done = list[str]()
-    while ready := plan.ready(frozenset(done), frozenset(done)):
+    while ready := plan.list_ready_steps(frozenset(done), frozenset(done)):
         done += [s.id for s in ready]
     assert sorted(done) == sorted(s.id for s in plan.steps)
     assert done[-1] == "write"
 
 
 def test_the_standard_plan_can_be_run_and_asks_the_question_everywhere() -> None:
-    plan = standard_plan("Why is the sky blue?")
-    assert plan_errors(plan) == ()
+    plan = build_standard_plan("Why is the sky blue?")
+    assert find_plan_errors(plan) == ()
     assert all("Why is the sky blue?" in step.goal for step in plan.steps)
 
 
 def test_no_goal_enters_the_history() -> None:
-    assert all(step.goal == "" for step in standard_plan("A private matter").without_goals().steps)
-    assert "private" not in standard_plan("A private matter").without_goals().model_dump_json()
+    assert all(step.goal == "" for step in build_standard_plan("A private matter").without_goals().steps)
+    assert "private" not in build_standard_plan("A private matter").without_goals().model_dump_json()
 
 
 NUMBERS = st.none() | st.integers(0, 1_000_000)
@@ -133,7 +133,7 @@ LIMITS = st.builds(Limit, tokens=NUMBERS, micro_usd=NUMBERS)
 
 @given(LIMITS, LIMITS, st.integers(0, 12))
 def test_shares_never_exceed_what_there_is_or_the_budget_of_an_agent(left: Limit, own: Limit, steps: int) -> None:
-    share = share_out(left, own, steps)
+    share = compute_even_share(left, own, steps)
     for given_out, there_is, most in (
         (share.tokens, left.tokens, own.tokens),
         (share.micro_usd, left.micro_usd, own.micro_usd),
@@ -147,12 +147,12 @@ def test_shares_never_exceed_what_there_is_or_the_budget_of_an_agent(left: Limit
 
 @given(LIMITS, st.integers(1, 12))
 def test_without_a_budget_of_its_own_each_agent_gets_an_even_share(left: Limit, steps: int) -> None:
-    assert share_out(left, Limit(), steps) == left.part(steps)
+    assert compute_even_share(left, Limit(), steps) == left.divide_by(steps)
 
 
 @given(LIMITS, st.integers(1, 12))
 def test_an_agent_keeps_its_own_budget_where_its_task_has_no_limit(own: Limit, steps: int) -> None:
-    assert share_out(Limit(), own, steps) == own
+    assert compute_even_share(Limit(), own, steps) == own
 
 
 def test_steps_get_other_ids_wherever_they_are_named_and_none_twice() -> None:
@@ -161,13 +161,13 @@ def test_steps_get_other_ids_wherever_they_are_named_and_none_twice() -> None:
         Step(id="research-1", role="research", title="t", goal="g"),
         Step(id="letter-of-ada", role="writing", title="t", goal="g", needs=("ada", "research-1")),
     )
-    plan = numbered(Plan(steps=steps), ["ada", "letter-of-ada"])
+    plan = anonymise_step_ids(Plan(steps=steps), ["ada", "letter-of-ada"])
     assert [(step.id, step.needs) for step in plan.steps] == [
         ("research-2", ()),
         ("research-1", ()),
         ("writing-1", ("research-2", "research-1")),
     ]
-    assert numbered(plan, []) == plan
+    assert anonymise_step_ids(plan, []) == plan
 
 
 def sharing(*shares: str) -> Plan:
@@ -191,12 +191,14 @@ def test_steps_start_with_the_shares_that_a_person_gave_and_even_parts_of_the_re
     shares: tuple[str, ...], left: Limit, tokens: list[int]
 ) -> None:
     plan = sharing(*shares)
-    assert share_errors(plan, left) == ()
-    assert list(plan_shares(plan, left, Limit(tokens=90_000), {}).values()) == [Limit(tokens=each) for each in tokens]
+    assert find_share_errors(plan, left) == ()
+    assert list(compute_plan_shares(plan, left, Limit(tokens=90_000), {}).values()) == [
+        Limit(tokens=each) for each in tokens
+    ]
 
 
 def test_a_share_in_one_unit_leaves_the_other_even() -> None:
-    first, second, *_ = plan_shares(sharing("$0.40", "70k", "", ""), BOTH, BOTH, {}).values()
+    first, second, *_ = compute_plan_shares(sharing("$0.40", "70k", "", ""), BOTH, BOTH, {}).values()
     assert first == Limit(tokens=10_000, micro_usd=400_000)
     assert second == Limit(tokens=70_000, micro_usd=200_000)
 
@@ -212,13 +214,13 @@ def test_a_share_in_one_unit_leaves_the_other_even() -> None:
     ],
 )
 def test_shares_that_do_not_fit_are_refused_with_the_sum(shares: tuple[str, ...], left: Limit, told: str) -> None:
-    (error,) = share_errors(sharing(*shares), left)
+    (error,) = find_share_errors(sharing(*shares), left)
     assert told in error
 
 
 @pytest.mark.parametrize("share", ["much", "0%", "101%", "2.5%", "-5%", "0k", "1%+1k", "\u0663%", " "])
 def test_a_share_that_is_none_keeps_a_plan_from_being_run(share: str) -> None:
-    (error,) = plan_errors(sharing("", share, "", ""))
+    (error,) = find_plan_errors(sharing("", share, "", ""))
     assert error.startswith("step 'b' has an impossible share")
 
 
@@ -234,19 +236,19 @@ def test_shares_that_fit_never_pass_what_is_left(
     shares: tuple[str, ...], left: Limit, agent: Limit, analysis: int, writing: int
 ) -> None:
     plan = sharing(*shares)
-    if not share_errors(plan, left):
+    if not find_share_errors(plan, left):
         reserves = {
             role: Amount(tokens=least, micro_usd=least)
             for role, least in (("analysis", analysis), ("writing", writing))
         }
-        parts = plan_shares(plan, left, agent, reserves).values()
+        parts = compute_plan_shares(plan, left, agent, reserves).values()
         assert left.can_cover(sum((part.amount for part in parts), Amount()))
 
 
 def test_no_model_sees_or_gives_a_share() -> None:
     assert "share" not in str(SUBMIT_PLAN.input_schema)
     added = step("more").replace(share="90%")
-    assert changed(sharing("40k", "", "", ""), PlanChange(add=(added,)), frozenset("a")).steps[:2] == (
+    assert apply_plan_change(sharing("40k", "", "", ""), PlanChange(add=(added,)), frozenset("a")).steps[:2] == (
         sharing("40k", "", "", "").steps[0],
         step("more"),
     )

@@ -3,36 +3,36 @@ import pytest
 from waystation.planning.plan import (
     Plan,
     PlanChange,
-    PlanDifference,
+    PlanDiff,
     Step,
     StepChange,
-    change_errors,
-    changed,
-    difference,
-    plan_errors,
-    standard_plan,
+    apply_plan_change,
+    build_standard_plan,
+    diff_plans,
+    find_plan_change_errors,
+    find_plan_errors,
 )
 
-PLAN = standard_plan("Why?")
+PLAN = build_standard_plan("Why?")
 BEGUN = frozenset({"research-1", "research-2"})
 FOG = Step(id="fog", role="research", title="Fog", goal="Read about fog.")
 USED = StepChange(id="analysis", needs=("research-1", "research-2", "fog"))
 
 
 def test_a_new_step_stands_before_those_that_have_not_begun() -> None:
-    after = changed(PLAN, PlanChange(add=(FOG,), change=(USED,)), BEGUN)
+    after = apply_plan_change(PLAN, PlanChange(add=(FOG,), change=(USED,)), BEGUN)
     assert [step.id for step in after.steps] == ["research-1", "research-2", "fog", "analysis", "writing"]
-    assert plan_errors(after) == ()
-    assert difference(PLAN, after) == PlanDifference(added=("fog",), dropped=(), changed=("analysis",))
+    assert find_plan_errors(after) == ()
+    assert diff_plans(PLAN, after) == PlanDiff(added=("fog",), dropped=(), changed=("analysis",))
 
 
 def test_nobody_needs_a_step_that_is_dropped() -> None:
-    waiting = PLAN.step("writing").replace(needs=("analysis", "late"))
+    waiting = PLAN.get_step("writing").replace(needs=("analysis", "late"))
     late = Step(id="late", role="analysis", title="Late", goal="Weigh.", needs=("research-1",))
     plan = Plan(steps=(*PLAN.steps[:-1], late, waiting))
-    after = changed(plan, PlanChange(drop=("late",)), BEGUN)
-    assert after.step("writing").needs == ("analysis",)
-    assert change_errors(plan, PlanChange(drop=("late",)), BEGUN, room=0) == ()
+    after = apply_plan_change(plan, PlanChange(drop=("late",)), BEGUN)
+    assert after.get_step("writing").needs == ("analysis",)
+    assert find_plan_change_errors(plan, PlanChange(drop=("late",)), BEGUN, room=0) == ()
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_nobody_needs_a_step_that_is_dropped() -> None:
     ],
 )
 def test_what_keeps_a_change_from_being_run_is_said(change: PlanChange, error: str) -> None:
-    assert any(said.startswith(error) for said in change_errors(PLAN, change, BEGUN, room=1))
+    assert any(said.startswith(error) for said in find_plan_change_errors(PLAN, change, BEGUN, room=1))

@@ -2,17 +2,17 @@ from itertools import compress, product
 
 import pytest
 
-from waystation.budgets.budget import Mode
+from waystation.budgets.budget import BudgetMode
 from waystation.config.presets import PRESETS, ConfigLayer, ConfigSource, ResolvedConfig, merge_config_sources
 from waystation.kernel.amount import Limit
 from waystation.tasks.task import Preset
 
 LEVELS = ("request", "preset", "environment", "config file")
-WISHES: dict[str, tuple[Limit | int | Mode, ...]] = {
+WISHES: dict[str, tuple[Limit | int | BudgetMode, ...]] = {
     "budget": tuple(Limit(tokens=tokens) for tokens in (10_000, 20_000, 30_000, 40_000)),
     "agent_budget": tuple(Limit(micro_usd=micro_usd) for micro_usd in (1_000, 2_000, 3_000, 4_000)),
     "window": (12_000, 13_000, 14_000, 15_000),
-    "mode": (Mode.HARD, Mode.SOFT, Mode.HARD, Mode.SOFT),
+    "mode": (BudgetMode.HARD, BudgetMode.SOFT, BudgetMode.HARD, BudgetMode.SOFT),
 }
 """What each level would have of each field."""
 
@@ -35,15 +35,18 @@ def test_the_first_level_that_says_something_is_heard() -> None:
 
 def test_levels_that_speak_of_different_things_are_all_heard() -> None:
     chosen = merge_config_sources(
-        [ConfigSource("a", ConfigLayer(window=12_000)), ConfigSource("b", ConfigLayer(window=13_000, mode=Mode.SOFT))]
+        [
+            ConfigSource("a", ConfigLayer(window=12_000)),
+            ConfigSource("b", ConfigLayer(window=13_000, mode=BudgetMode.SOFT)),
+        ]
     )
-    assert (chosen.window, chosen.mode, chosen.origins) == (12_000, Mode.SOFT, {"window": "a", "mode": "b"})
+    assert (chosen.window, chosen.mode, chosen.origins) == (12_000, BudgetMode.SOFT, {"window": "a", "mode": "b"})
 
 
 def test_where_nobody_speaks_the_defaults_hold() -> None:
     chosen = merge_config_sources([])
     assert (chosen.budget, chosen.agent_budget) == (Limit(tokens=600_000), Limit(tokens=100_000))
-    assert (chosen.mode, chosen.window, chosen.origins) == (Mode.APPROVAL, None, {})
+    assert (chosen.mode, chosen.window, chosen.origins) == (BudgetMode.APPROVAL, None, {})
 
 
 @pytest.mark.parametrize(

@@ -77,15 +77,18 @@ def test_the_worst_rates_are_those_of_the_dearest_kind_of_token() -> None:
 def test_where_long_prompts_are_cheaper_the_worst_rates_stay_those_of_short_ones() -> None:
     dear, cheap = PRICES[0].rates, PRICES[3].rates
     price = Price(model="m", rates=dear, long_prompts=LongPromptTier(over=1_000, rates=cheap))
-    assert find_worst_rates("m", 5_000, TODAY, (price,)) == dear.worst
+    assert find_worst_rates("m", 5_000, TODAY, (price,)) == dear.worst_case_rates
 
 
 @given(priced_models, usages, st.integers(0, 500_000))
 def test_no_call_costs_more_than_all_its_tokens_at_the_worst_rates(model: str, usage: Usage, more: int) -> None:
-    cost, worst = cost_micro_usd(model, usage, TODAY), find_worst_rates(model, usage.prompt + more, TODAY, PRICES)
+    cost, worst = (
+        cost_micro_usd(model, usage, TODAY),
+        find_worst_rates(model, usage.prompt_tokens + more, TODAY, PRICES),
+    )
     assert cost is not None
     assert worst is not None
-    assert cost <= ceil(usage.prompt * worst.input + usage.output * worst.output)
+    assert cost <= ceil(usage.prompt_tokens * worst.input + usage.output * worst.output)
 
 
 def test_a_task_takes_along_what_its_models_cost_cost_before_and_will_cost() -> None:

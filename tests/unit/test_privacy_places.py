@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from waystation.privacy.policy import Policy, RedactionLevel, TextDestination, get_redaction_level
+from waystation.privacy.policy import RedactionLevel, RedactionPolicy, TextDestination, get_redaction_level
 
 ROOT = Path(__file__).parents[2]
 WORDS = {
@@ -34,8 +34,12 @@ def test_every_place_has_one_row_and_every_row_a_place() -> None:
 @pytest.mark.parametrize("row", list(rows()), ids=lambda row: row[0])
 def test_a_row_says_what_is_replaced_there_and_who_can_read_it_how_long(row: list[str]) -> None:
     _, standard, strict, secrets_only, *rest = row
-    said = {Policy.STANDARD: standard, Policy.STRICT: strict, Policy.SECRETS_ONLY: secrets_only}
-    assert said == {policy: WORDS[get_redaction_level(TextDestination(row[0]), policy)] for policy in Policy}
+    said = {
+        RedactionPolicy.STANDARD: standard,
+        RedactionPolicy.STRICT: strict,
+        RedactionPolicy.SECRETS_ONLY: secrets_only,
+    }
+    assert said == {policy: WORDS[get_redaction_level(TextDestination(row[0]), policy)] for policy in RedactionPolicy}
     assert len(rest) == 3
     assert all(rest)
 
@@ -47,7 +51,9 @@ def test_every_place_that_is_redacted_is_asked_for_somewhere_and_no_other_is() -
     asked = {
         TextDestination[name] for source in sources for name in re.findall(r"\bTextDestination\.([A-Z_]+)\b", source)
     }
-    assert asked == {place for place in TextDestination if get_redaction_level(place, Policy.STANDARD) not in UNTOUCHED}
+    assert asked == {
+        place for place in TextDestination if get_redaction_level(place, RedactionPolicy.STANDARD) not in UNTOUCHED
+    }
 
 
 def _modules(folder: str) -> Iterator[Path]:
@@ -57,6 +63,7 @@ def _modules(folder: str) -> Iterator[Path]:
 @pytest.mark.parametrize("place", TextDestination)
 def test_strict_replaces_no_less_than_standard_and_secrets_only_no_more(place: TextDestination) -> None:
     least, standard, most = (
-        get_redaction_level(place, policy) for policy in (Policy.SECRETS_ONLY, Policy.STANDARD, Policy.STRICT)
+        get_redaction_level(place, policy)
+        for policy in (RedactionPolicy.SECRETS_ONLY, RedactionPolicy.STANDARD, RedactionPolicy.STRICT)
     )
     assert least <= standard <= most

@@ -3,12 +3,12 @@
 import pytest
 
 from waystation.documents.procedures import (
-    LEAST_FIT,
+    MIN_RELEVANCE,
     PROCEDURE_CHARACTERS,
     InvalidProcedure,
     Procedure,
     ProcedureSource,
-    is_named_like_one,
+    is_procedure_file_name,
     parse_procedure,
     reject_duplicate_names,
 )
@@ -34,12 +34,12 @@ def read(text: str, document: str = "skills/review.md") -> Procedure:
 
 @pytest.mark.parametrize("name", ["skills/a.md", "handed/in/skills/a.MD"])
 def test_a_markdown_file_in_a_folder_skills_is_named_like_a_procedure(name: str) -> None:
-    assert is_named_like_one(name)
+    assert is_procedure_file_name(name)
 
 
 @pytest.mark.parametrize("name", ["skills.md", "skills/a.txt", "skills/deep/a.md", "myskills/a.md"])
 def test_other_files_are_documents(name: str) -> None:
-    assert not is_named_like_one(name)
+    assert not is_procedure_file_name(name)
 
 
 def test_front_matter_names_and_describes_a_procedure() -> None:
@@ -79,5 +79,5 @@ def test_a_name_means_one_procedure() -> None:
 
 def test_a_procedure_fits_a_goal_by_its_words() -> None:
     found = read(WRITTEN)
-    assert found.relevance("Review the licence of each package") >= LEAST_FIT
+    assert found.relevance("Review the licence of each package") >= MIN_RELEVANCE
     assert found.relevance("What did the harbour cost?") == 0

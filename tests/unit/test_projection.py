@@ -12,19 +12,19 @@ from waystation.agents.tool_visibility import (
     SOON,
     AgentPermissions,
     CandidateTool,
+    PhaseUrgency,
     ToolPolicy,
-    Urgency,
     compute_tool_visibility,
     make_urgency,
 )
-from waystation.kernel.roles import PHASES, Permission, Phase, agent_roles, role_spec
+from waystation.kernel.roles import AGENT_PHASES, AgentPhase, ToolPermission, get_role_spec, list_agent_roles
 
-permissions: st.SearchStrategy[Permission] = st.sampled_from(sorted(role_spec("research").permissions))
-phases: st.SearchStrategy[Phase] = st.sampled_from(PHASES)
-urgencies: st.SearchStrategy[Urgency] = st.dictionaries(phases, st.integers(FIRST, LAST))
+permissions: st.SearchStrategy[ToolPermission] = st.sampled_from(sorted(get_role_spec("research").permissions))
+phases: st.SearchStrategy[AgentPhase] = st.sampled_from(AGENT_PHASES)
+urgencies: st.SearchStrategy[PhaseUrgency] = st.dictionaries(phases, st.integers(FIRST, LAST))
 rights = st.builds(
     AgentPermissions,
-    role=st.sampled_from(agent_roles()),
+    role=st.sampled_from(list_agent_roles()),
     delegates=st.booleans(),
     denied=st.lists(st.sampled_from(["tool-1", "tool-*", "web", "note", "t?ol-2", "hand_in", "*"]), max_size=2).map(
         tuple
@@ -47,7 +47,7 @@ def offers(draw: st.DrawFn) -> list[CandidateTool]:
 
 
 def tool(
-    name: str, tokens: int = 100, permission: Permission = "read", urgency: Urgency | None = None
+    name: str, tokens: int = 100, permission: ToolPermission = "read", urgency: PhaseUrgency | None = None
 ) -> CandidateTool:
     return CandidateTool(name=name, tokens=tokens, permission=permission, urgency=urgency or make_urgency(LATER))
 
@@ -57,29 +57,29 @@ RESEARCH = AgentPermissions(role="research", delegates=True)
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
 def test_nothing_is_shown_without_permission_and_nothing_out_of_its_phase(
-    offered: list[CandidateTool], phase: Phase, having: AgentPermissions, budget: int
+    offered: list[CandidateTool], phase: AgentPhase, having: AgentPermissions, budget: int
 ) -> None:
     for one in compute_tool_visibility(offered, phase, having, budget).shown:
-        assert having.refusal(one) is None
-        assert one.permission in role_spec(having.role).permissions
+        assert having.find_denial_reason(one) is None
+        assert one.permission in get_role_spec(having.role).permissions
         assert phase in one.urgency or one.permission == "hand_in"
 
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
 def test_what_is_shown_is_never_over_the_budget_beside_what_hands_in(
-    offered: list[CandidateTool], phase: Phase, having: AgentPermissions, budget: int
+    offered: list[CandidateTool], phase: AgentPhase, having: AgentPermissions, budget: int
 ) -> None:
     made = compute_tool_visibility(offered, phase, having, budget)
     handing_in = sum(one.tokens for one in made.shown if one.permission == "hand_in")
     assert made.tokens <= max(budget, handing_in)
-    may = role_spec(having.role).permissions
+    may = get_role_spec(having.role).permissions
     can_hand_in = [one for one in offered if one.permission == "hand_in" and "hand_in" in may]
     assert {one.name for one in can_hand_in} <= made.names
 
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
 def test_every_tool_is_shown_or_hidden_with_a_reason_in_the_order_of_the_offer(
-    offered: list[CandidateTool], phase: Phase, having: AgentPermissions, budget: int
+    offered: list[CandidateTool], phase: AgentPhase, having: AgentPermissions, budget: int
 ) -> None:
     made = compute_tool_visibility(offered, phase, having, budget)
     assert made == compute_tool_visibility(offered, phase, having, budget)
@@ -92,7 +92,7 @@ def test_every_tool_is_shown_or_hidden_with_a_reason_in_the_order_of_the_offer(
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
 def test_what_is_hidden_for_its_size_would_not_fit_beside_all_that_is_as_urgent(
-    offered: list[CandidateTool], phase: Phase, having: AgentPermissions, budget: int
+    offered: list[CandidateTool], phase: AgentPhase, having: AgentPermissions, budget: int
 ) -> None:
     made = compute_tool_visibility(offered, phase, having, budget)
     by_name = {one.name: one for one in offered}
@@ -157,4 +157,4 @@ def test_reasons_say_what_hides_a_tool() -> None:
     ],
 )
 def test_tools_that_somebody_added_have_room_beside_our_own(policy: ToolPolicy, window: int, budget: int) -> None:
-    assert policy.budget(window) == budget
+    assert policy.compute_definition_budget(window) == budget

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from waystation.kernel.errors import BadInput
-from waystation.plugins.evaluation.question_sets import find_set, load_evaluation_questions, load_set
+from waystation.plugins.evaluation.question_sets import find_question_set, load_evaluation_questions, load_question_set
 from waystation.plugins.evaluation.scores import contains_phrase, normalize_words
 
 GOOD = """name: harbours
@@ -25,7 +25,7 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_scalars_are_text_as_they_are_written(tmp_path: Path) -> None:
-    asked = load_set(written(tmp_path, GOOD))
+    asked = load_question_set(written(tmp_path, GOOD))
     assert asked.questions[0].facts == (("3.10",), ("one", "two"))
 
 
@@ -48,7 +48,7 @@ def test_scalars_are_text_as_they_are_written(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, change: tuple[str, str], complaint: str) -> None:
     path = written(tmp_path, GOOD.replace(*change))
     with pytest.raises(BadInput) as refused:
-        load_set(path)
+        load_question_set(path)
     assert complaint in str(refused.value)
     assert str(path) in str(refused.value)
 
@@ -67,25 +67,25 @@ def test_documents_that_are_missing_are_named(tmp_path: Path, change: tuple[str,
     path = written(tmp_path, GOOD.replace(*change))
     (tmp_path / "a.md").write_text("# B\n\nAnother.\n")
     with pytest.raises(BadInput, match=complaint):
-        load_evaluation_questions(load_set(path), tmp_path, tmp_path / "scratch")
+        load_evaluation_questions(load_question_set(path), tmp_path, tmp_path / "scratch")
 
 
 def test_files_and_folders_are_documents_under_the_names_of_the_set(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD.replace("[docs]", "[docs, ./more/b.md]"))
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "b.md").write_text("# B\n\nAnother.\n")
-    (one,) = load_evaluation_questions(load_set(path), tmp_path, tmp_path / "scratch")
+    (one,) = load_evaluation_questions(load_question_set(path), tmp_path, tmp_path / "scratch")
     assert list(one.lines) == ["a.md", "./more/b.md"]
 
 
 def test_a_set_that_is_nowhere_is_refused_with_those_that_ship() -> None:
     with pytest.raises(BadInput, match="packages"):
-        find_set("no-such-set")
+        find_question_set("no-such-set")
 
 
 def test_the_facts_of_the_set_that_ships_stand_in_the_installed_packages(tmp_path: Path) -> None:
-    path = find_set("packages")
-    asked = load_evaluation_questions(load_set(path), path.parent, tmp_path)
+    path = find_question_set("packages")
+    asked = load_evaluation_questions(load_question_set(path), path.parent, tmp_path)
     assert len(asked) == 30
     for one in asked:
         gold = [normalize_words("\n".join(one.lines[name])) for name in one.gold.cites]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.context.summary_validator import REMOVED, remove_invented_quotations
+from waystation.context.summary_validator import REMOVED_MARK, remove_invented_quotations
 
 SAID = (
     "Please check “src/app.py”,\nand don't  publish before Friday.",
@@ -37,21 +37,21 @@ def test_a_quotation_of_what_the_user_said_stays_whatever_its_spacing_marks_and_
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ('First. The user said "publish it now" and left.', f"First. {REMOVED} and left."),
-        ("User asked: “Publish it now.” Then it rained.", f"{REMOVED} Then it rained."),
-        ('user: "publish it now"', REMOVED),
-        ("As the user put it, 'that's fine, publish'.", f"{REMOVED}."),
-        ("Der Benutzer sagte: „Lösche alles.“ Danach Ruhe.", f"{REMOVED} Danach Ruhe."),
-        ("L'utilisateur a demandé « efface tout ».", f"{REMOVED}."),
-        ("El usuario pidió: «bórralo todo».", f"{REMOVED}."),
-        ("用户说:“全部删除”。之后", f"{REMOVED}。之后"),
-        ("ユーザーは「全部消して」と言った。", f"{REMOVED}と言った。"),
-        ('"Publish it now," the user said. Then', f"{REMOVED}. Then"),
-        ("“Publish it now”, said the user.", f"{REMOVED}."),
-        ("The user said:\n> publish it now\nThen", f"{REMOVED}\nThen"),
-        ('The user said "publish it now\nand not later', f"{REMOVED}\nand not later"),
-        ('The user answered "yes".', f"{REMOVED}."),
-        ('The user said "day".', f"{REMOVED}."),
+        ('First. The user said "publish it now" and left.', f"First. {REMOVED_MARK} and left."),
+        ("User asked: “Publish it now.” Then it rained.", f"{REMOVED_MARK} Then it rained."),
+        ('user: "publish it now"', REMOVED_MARK),
+        ("As the user put it, 'that's fine, publish'.", f"{REMOVED_MARK}."),
+        ("Der Benutzer sagte: „Lösche alles.“ Danach Ruhe.", f"{REMOVED_MARK} Danach Ruhe."),
+        ("L'utilisateur a demandé « efface tout ».", f"{REMOVED_MARK}."),
+        ("El usuario pidió: «bórralo todo».", f"{REMOVED_MARK}."),
+        ("用户说:“全部删除”。之后", f"{REMOVED_MARK}。之后"),
+        ("ユーザーは「全部消して」と言った。", f"{REMOVED_MARK}と言った。"),
+        ('"Publish it now," the user said. Then', f"{REMOVED_MARK}. Then"),
+        ("“Publish it now”, said the user.", f"{REMOVED_MARK}."),
+        ("The user said:\n> publish it now\nThen", f"{REMOVED_MARK}\nThen"),
+        ('The user said "publish it now\nand not later', f"{REMOVED_MARK}\nand not later"),
+        ('The user answered "yes".', f"{REMOVED_MARK}."),
+        ('The user said "day".', f"{REMOVED_MARK}."),
     ],
 )
 def test_a_quotation_that_no_message_of_the_users_has_goes_with_what_ascribed_it(text: str, left: str) -> None:
@@ -63,7 +63,7 @@ def test_a_quotation_that_no_message_of_the_users_has_goes_with_what_ascribed_it
 @pytest.mark.parametrize("line", ["user: delete it", "- **User:** delete it", "> USER : delete it", "用户：全部删除"])
 def test_a_line_that_speaks_as_the_user_goes(line: str) -> None:
     checked = remove_invented_quotations(f"So far.\n{line}\nMore.", SAID)
-    assert checked.text == f"So far.\n{REMOVED}\nMore."
+    assert checked.text == f"So far.\n{REMOVED_MARK}\nMore."
     assert checked.removed == ("lines in the user's name, never said: 1",)
 
 
@@ -103,7 +103,7 @@ _pieces = st.sampled_from(
         "yes",
         ",",
         ".",
-        REMOVED,
+        REMOVED_MARK,
         "用户",
         "「",
     ]

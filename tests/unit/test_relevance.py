@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from waystation.memory.memory import CALIBRATED, LEAST_RELEVANCE, MemoryQuery, Passage, is_relevant
+from waystation.memory.memory import COSINE_SCALES, MIN_RELEVANCE, MemoryQuery, Passage, is_relevant
 
 NAME = "wordllama-l2-supercat-256"
-SCALE = CALIBRATED[NAME]
+SCALE = COSINE_SCALES[NAME]
 NOON = datetime(2026, 11, 21, tzinfo=UTC)
 
 
@@ -38,7 +38,7 @@ def vector(relevance: float) -> tuple[float, float]:
     return cosine, (1 - cosine**2) ** 0.5
 
 
-@pytest.mark.parametrize(("relevance", "shown"), [(LEAST_RELEVANCE - 0.01, False), (LEAST_RELEVANCE + 0.01, True)])
+@pytest.mark.parametrize(("relevance", "shown"), [(MIN_RELEVANCE - 0.01, False), (MIN_RELEVANCE + 0.01, True)])
 def test_a_passage_is_judged_on_the_scale_of_its_embedder(relevance: float, *, shown: bool) -> None:
     assert is_relevant(NAME, query(), passage("silt"), vector(relevance)) is shown
 

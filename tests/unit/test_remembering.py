@@ -5,7 +5,12 @@ from hypothesis import strategies as st
 
 from waystation.documents.documents import Document, DocumentPassage
 from waystation.kernel.refs import TaskRef
-from waystation.memory.passages import SLICE_CHARACTERS, document_passage, find_slice_end, find_unindexed_documents
+from waystation.memory.passages import (
+    SLICE_CHARACTERS,
+    build_document_passage,
+    find_slice_end,
+    find_unindexed_documents,
+)
 from waystation.privacy.policy import (
     RedactionResult,
     Span,
@@ -13,7 +18,7 @@ from waystation.privacy.policy import (
     render_preserving_lines,
     with_placeholders,
 )
-from waystation.reports.report import not_remembered_section
+from waystation.reports.report import render_unindexed_section
 
 REF = TaskRef(store_id="store", tenant="tenant", session="session", task_id="task-1")
 LINES = st.lists(st.text(st.sampled_from("ab \né"), max_size=12), max_size=8).map("".join)
@@ -60,15 +65,15 @@ def test_a_slice_ends_at_a_blank_line_and_never_beyond_its_room() -> None:
 def test_the_same_place_of_the_same_document_is_the_same_passage_in_every_task_of_a_session() -> None:
     now = datetime(2026, 11, 21, tzinfo=UTC)
     cut = DocumentPassage("pilot.md", "# Bar", 3, 4, "Two fathoms.")
-    here = document_passage(REF, cut, "b" * 64, 1, now)
+    here = build_document_passage(REF, cut, "b" * 64, 1, now)
     assert here.text == "[pilot.md:3-4]\n# Bar\nTwo fathoms."
-    assert document_passage(REF.replace(task_id="task-2"), cut, "b" * 64, 1, now).id == here.id
+    assert build_document_passage(REF.replace(task_id="task-2"), cut, "b" * 64, 1, now).id == here.id
     elsewhere = [
-        document_passage(REF.replace(session="other"), cut, "b" * 64, 1, now),
-        document_passage(REF.replace(tenant="other"), cut, "b" * 64, 1, now),
-        document_passage(REF, cut, "c" * 64, 1, now),
-        document_passage(REF, cut, "b" * 64, 2, now),
-        document_passage(REF, cut._replace(name="copy.md"), "b" * 64, 1, now),
+        build_document_passage(REF.replace(session="other"), cut, "b" * 64, 1, now),
+        build_document_passage(REF.replace(tenant="other"), cut, "b" * 64, 1, now),
+        build_document_passage(REF, cut, "c" * 64, 1, now),
+        build_document_passage(REF, cut, "b" * 64, 2, now),
+        build_document_passage(REF, cut._replace(name="copy.md"), "b" * 64, 1, now),
     ]
     assert here.id not in {one.id for one in elsewhere}
     (turn,) = here.turns
@@ -93,8 +98,8 @@ def test_which_documents_do_not_all_reach_memory_is_told_with_the_setting_that_d
     )
     many = find_unindexed_documents(listed(*[10] * 20), 100)
     assert many is not None
-    assert (many.partly, many.named) == (None, "10.md, 11.md, 12.md, 13.md, 14.md and 5 more")
-    assert not_remembered_section(many).splitlines()[:5] == [
+    assert (many.partly, many.name_summary) == (None, "10.md, 11.md, 12.md, 13.md, 14.md and 5 more")
+    assert render_unindexed_section(many).splitlines()[:5] == [
         "## Not all in memory",
         "",
         "This task's agents could read all of its documents. Later tasks recall 100 of their 200 characters "
@@ -109,7 +114,7 @@ def test_what_fits_was_removed_or_is_not_to_be_remembered_at_all_is_not_told() -
     assert find_unindexed_documents(listed(100, 900, 150, removed=1), 250) is None
     assert find_unindexed_documents(listed(100, 900), 0) is None
     assert find_unindexed_documents([], 250) is None
-    assert not_remembered_section(None) == ""
+    assert render_unindexed_section(None) == ""
 
 
 @given(st.lists(st.integers(0, 50), max_size=8), st.integers(1, 120))

@@ -8,11 +8,11 @@ from waystation.agents.delegation import TeammateState, list_teammates
 from waystation.agents.prompt_sections import (
     SHOWN_FAILURES,
     WHY_CHARACTERS,
-    Failure,
     PromptSection,
     StatusMessage,
+    ToolFailure,
     compute_section_tokens,
-    recent_failures,
+    find_recent_failures,
     round_down_to_step,
     round_limit_down,
     round_up_to_step,
@@ -47,7 +47,7 @@ def results(*contents: str, failed: bool = True) -> list[Message]:
 
 
 def test_a_reminder_says_budget_plan_siblings_and_failures() -> None:
-    told = reminder().replace(failures=(Failure(tool="read_document", why="There is no such document."),))
+    told = reminder().replace(failures=(ToolFailure(tool="read_document", why="There is no such document."),))
     assert told.text(20_000) == snapshot("""\
 <status>budget left 9,000 tokens (more is asked for when it is spent)
 <plan>research-1 delegating, writing waiting</plan>
@@ -66,9 +66,9 @@ def test_an_agent_of_the_plan_sees_itself_in_it_and_no_subagents_of_others() -> 
 
 @given(st.integers(2_000, 400_000), st.lists(st.text(max_size=400), max_size=20))
 def test_a_reminder_keeps_to_its_share_of_any_window(window: int, failures: list[str]) -> None:
-    told = reminder().replace(failures=recent_failures(results(*failures)))
+    told = reminder().replace(failures=find_recent_failures(results(*failures)))
     assert estimate_text(told.text(window)) <= max(
-        compute_section_tokens(PromptSection.RUNTIME, window), estimate_text(told.least)
+        compute_section_tokens(PromptSection.RUNTIME, window), estimate_text(told.shortest_text)
     )
     assert told.text(window).startswith("<status>budget left 9,000 tokens")
 
@@ -83,18 +83,21 @@ def test_in_a_small_window_the_budget_is_left() -> None:
 def test_the_widest_reminder_is_no_shorter_than_that_of_any_budget() -> None:
     for left in (Limit(tokens=0), Limit(tokens=1_000_000_000), Limit(micro_usd=123_456), Limit(tokens=1, micro_usd=1)):
         told = reminder().replace(left=left)
-        assert len(told.widest.least) >= len(told.least)
-        assert told.widest.least == reminder().replace(left=told.widest.left).least
+        assert len(told.with_widest_amounts.shortest_text) >= len(told.shortest_text)
+        assert (
+            told.with_widest_amounts.shortest_text
+            == reminder().replace(left=told.with_widest_amounts.left).shortest_text
+        )
 
 
 def test_failures_are_recent_few_short_and_open_no_tags() -> None:
-    failed = recent_failures(results("old", "a", "b", "b", "</failed> " + "x" * 500))
+    failed = find_recent_failures(results("old", "a", "b", "b", "</failed> " + "x" * 500))
     assert [failure.why for failure in failed[1:]] == ["b", "a"]
     assert failed[0].why.startswith("(/failed) xxx")
     assert len(failed[0].why) == WHY_CHARACTERS
     assert len(failed) == SHOWN_FAILURES
-    assert recent_failures(results("a", failed=False)) == ()
-    assert recent_failures([*results("long ago"), *results(*"abcdefghijklm", failed=False)]) == ()
+    assert find_recent_failures(results("a", failed=False)) == ()
+    assert find_recent_failures([*results("long ago"), *results(*"abcdefghijklm", failed=False)]) == ()
 
 
 @given(st.integers(0, 10**13), st.integers(0, 10**13))
@@ -127,8 +130,8 @@ def test_as_spending_grows_what_a_status_says_is_left_never_grows_unless_a_grant
     for cost, grant in turns:
         limit = limit.increase_by(Amount(tokens=grant, micro_usd=3 * grant))
         spent += Amount(tokens=cost, micro_usd=3 * cost)
-        now = round_limit_down(limit.after(spent))
-        assert grant or (said.can_cover(now.amount) and now.amount.tokens <= limit.after(spent).amount.tokens)
+        now = round_limit_down(limit.remaining_after(spent))
+        assert grant or (said.can_cover(now.amount) and now.amount.tokens <= limit.remaining_after(spent).amount.tokens)
         said = now
 
 
@@ -151,7 +154,7 @@ def test_a_status_is_written_anew_for_another_budget_or_plan_but_not_for_a_failu
     said = (build_user_message("m1", "Go."),)
     first = with_status(said, "s1", reminder().text(20_000))
     assert [message.id for message in first] == ["m1", "s1"]
-    failed = reminder().replace(failures=(Failure(tool="read_document", why="There is no such document."),))
+    failed = reminder().replace(failures=(ToolFailure(tool="read_document", why="There is no such document."),))
     assert with_status(first, "s2", failed.text(20_000)) == first
     assert with_status(with_status(said, "s1", failed.text(20_000)), "s2", reminder().text(20_000))[2:] == ()
     for changed in (

@@ -1,32 +1,32 @@
 from inline_snapshot import snapshot
 
-from tests.unit.test_bill import NOON, turn
+from tests.unit.test_bill import NOON, make_paid_turn
 from waystation.cli.render import format_cost_report
-from waystation.context.transcript import Intent
+from waystation.context.transcript import CallIntent
 from waystation.kernel.amount import Amount
 from waystation.kernel.usage import Usage
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.tasks.progress import Bill, Paid, Unanswered, bill
+from waystation.tasks.progress import AgentCharge, CostBreakdown, UnansweredCall, build_cost_breakdown
 
 LARGE = Usage(input=1_234, cache_write=456_789, cache_read=12_345_678, output=98_765)
 
 
-def large(paid: Paid, cost: int | None) -> Paid:
+def large(paid: AgentCharge, cost: int | None) -> AgentCharge:
     return paid.replace(charge=paid.charge.replace(usage=LARGE, cost_micro_usd=cost))
 
 
-def paid(*, priced: bool = True) -> Bill:
-    return bill(
+def paid(*, priced: bool = True) -> CostBreakdown:
+    return build_cost_breakdown(
         [
-            turn("plan", model="claude-opus-5-5", kind="plan"),
-            large(turn("research-1", model="claude-sonnet-5-5"), 12_345_678 if priced else None),
-            turn("research-1", model="claude-haiku-5-5", kind="summary", key="summary-e9d71abdefc0dd32a3a0"),
-            turn("research-1", model="claude-haiku-5-5", kind="summary", key="summary-6f426c0d9c8f75b56223"),
+            make_paid_turn("plan", model="claude-opus-5-5", kind="plan"),
+            large(make_paid_turn("research-1", model="claude-sonnet-5-5"), 12_345_678 if priced else None),
+            make_paid_turn("research-1", model="claude-haiku-5-5", kind="summary", key="summary-e9d71abdefc0dd32a3a0"),
+            make_paid_turn("research-1", model="claude-haiku-5-5", kind="summary", key="summary-6f426c0d9c8f75b56223"),
         ],
         [
-            Unanswered(
+            UnansweredCall(
                 agent="research-1",
-                intent=Intent(key="turn-7", model="claude-sonnet-5-5", worst_case=Amount(tokens=9_000), at=NOON),
+                intent=CallIntent(key="turn-7", model="claude-sonnet-5-5", worst_case=Amount(tokens=9_000), at=NOON),
             )
         ],
     )
@@ -55,23 +55,23 @@ research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 
 
 def test_what_no_endpoint_reported_is_named_as_estimated() -> None:
-    charge = turn("research-1").charge.replace(usage=Usage(input=9_000, estimated=9_000))
-    lines = format_cost_report(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
+    charge = make_paid_turn("research-1").charge.replace(usage=Usage(input=9_000, estimated=9_000))
+    lines = format_cost_report(build_cost_breakdown([AgentCharge(agent="research-1", charge=charge)]), 80).splitlines()
     assert "estimated, at most, as the endpoint did not report them: 9,000 tokens" in lines
     assert "estimated" not in format_cost_report(paid(), 80)
 
 
 def test_who_answered_in_the_place_of_another_is_named() -> None:
-    charge = turn("research-1").charge.replace(answered_by="m-2")
-    lines = format_cost_report(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
+    charge = make_paid_turn("research-1").charge.replace(answered_by="m-2")
+    lines = format_cost_report(build_cost_breakdown([AgentCharge(agent="research-1", charge=charge)]), 80).splitlines()
     assert lines[-1] == "large was asked for, and answered as m-2"
     assert "answered as" not in format_cost_report(paid(), 80)
 
 
 def test_searches_of_the_web_stand_below_what_they_cost() -> None:
-    searching = turn("research-1", kind="search").charge
+    searching = make_paid_turn("research-1", kind="search").charge
     charge = searching.replace(usage=Usage(input=9, searches=3))
-    lines = format_cost_report(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
+    lines = format_cost_report(build_cost_breakdown([AgentCharge(agent="research-1", charge=charge)]), 80).splitlines()
     assert lines[-1] == "searches of the web by the provider, which are in this cost: 3"
     assert "searches" not in format_cost_report(paid(), 80)
 
@@ -115,26 +115,28 @@ def test_an_unknown_price_is_said_of_its_lines_and_of_the_total() -> None:
 
 
 def test_a_task_that_called_no_model_has_no_bill() -> None:
-    assert format_cost_report(bill([]), 80) == "nothing yet: no model was called"
+    assert format_cost_report(build_cost_breakdown([]), 80) == "nothing yet: no model was called"
 
 
-def unanswered(model: str, worst: Amount) -> Unanswered:
-    return Unanswered(agent="plan", intent=Intent(key="plan-1", model=model, worst_case=worst, at=NOON))
+def unanswered(model: str, worst: Amount) -> UnansweredCall:
+    return UnansweredCall(agent="plan", intent=CallIntent(key="plan-1", model=model, worst_case=worst, at=NOON))
 
 
 def test_calls_without_a_reply_are_the_bill_where_there_is_nothing_else() -> None:
     tokens = Amount(tokens=29_487)
-    assert format_cost_report(bill([], [unanswered("local::m", tokens)]), 80) == snapshot("""\
+    assert format_cost_report(build_cost_breakdown([], [unanswered("local::m", tokens)]), 80) == snapshot("""\
 no call of a model has its reply
 plan: plan-1 has no reply so far; possibly billed, 29,487 tokens at most
 price unknown: local::m; a file that WAYSTATION_PRICES names can say it\
 """)
-    priced = format_cost_report(bill([], [unanswered("large", Amount(tokens=29_487, micro_usd=90_000))]), 80)
+    priced = format_cost_report(
+        build_cost_breakdown([], [unanswered("large", Amount(tokens=29_487, micro_usd=90_000))]), 80
+    )
     assert priced.endswith("possibly billed, 29,487 tokens and $0.09 at most")
-    assert "price unknown" not in format_cost_report(bill([], [unanswered(OFFLINE_MODEL, tokens)]), 80)
-    free = Paid(agent="plan", charge=turn("plan").charge.replace(model="free", cost_micro_usd=0))
-    assert "price unknown" not in format_cost_report(bill([free], [unanswered("free", tokens)]), 80)
-    assert "price unknown: dear;" in format_cost_report(bill([free], [unanswered("dear", tokens)]), 80)
+    assert "price unknown" not in format_cost_report(build_cost_breakdown([], [unanswered(OFFLINE_MODEL, tokens)]), 80)
+    free = AgentCharge(agent="plan", charge=make_paid_turn("plan").charge.replace(model="free", cost_micro_usd=0))
+    assert "price unknown" not in format_cost_report(build_cost_breakdown([free], [unanswered("free", tokens)]), 80)
+    assert "price unknown: dear;" in format_cost_report(build_cost_breakdown([free], [unanswered("dear", tokens)]), 80)
 
 
 def test_the_parts_of_a_bill_add_up_by_column_to_what_counts_as_spent() -> None:

@@ -1,6 +1,6 @@
 from inline_snapshot import snapshot
 
-from waystation.cli.render import message_text
+from waystation.cli.render import format_message
 from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse
 
 
@@ -15,7 +15,7 @@ def test_a_message_shows_every_kind_of_block() -> None:
             ToolResult(tool_use_id="t1", content="nothing", is_error=True),
         ),
     )
-    assert message_text(message) == snapshot("""\
+    assert format_message(message) == snapshot("""\
 [m7] assistant
 (thinks) hm
 I look it up.

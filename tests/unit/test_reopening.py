@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.task_values import NOON, PLAN, REF, TERMS, asking, finished, working
+from tests.unit.task_values import NOON, PLAN, REF, TASK_CONFIG, finish_agent, make_working_state, request_budgets
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
 from waystation.tasks import session
-from waystation.tasks.continuation import TaskRewind, going_on
-from waystation.tasks.session import SessionState, Settlement
+from waystation.tasks.continuation import TaskRewind, build_reopened_state
+from waystation.tasks.session import SessionState, TaskSettlement
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import BudgetProgress, TaskPhase
 
@@ -23,27 +23,27 @@ def back(agent: str = "research-1") -> TaskRewind:
 
 def ended(*steps: str, tokens: int = 10_000, budget: int = 200_000) -> TaskState:
     """These steps delivered; then the task ended, cancelled where some were missing."""
-    state = working(*steps[:2], budget=budget)
+    state = make_working_state(*steps[:2], budget=budget)
     for step_id in steps:
         if step_id not in state.runs:
-            state = state.started(PLAN.step(step_id), REF, TERMS)
-        state = finished(state, step_id, tokens)
-    return state.replace(cancelled=len(steps) < len(ORDER)).ended(state.last_phase)
+            state = state.start_step(PLAN.get_step(step_id), REF, TASK_CONFIG)
+        state = finish_agent(state, step_id, tokens)
+    return state.replace(cancelled=len(steps) < len(ORDER)).end_task(state.final_phase)
 
 
 def again(state: TaskState, agent: str = "research-1") -> TaskState:
-    return going_on(state, back(agent), TERMS.agent_budget)[0]
+    return build_reopened_state(state, back(agent), TASK_CONFIG.agent_budget)[0]
 
 
 def test_the_agent_works_again_and_those_that_built_on_it_wait_for_it() -> None:
     state = again(ended(*ORDER))
     assert state.phase is TaskPhase.WORKING
-    assert state.done == {"research-2"}
+    assert state.delivered_agents == {"research-2"}
     assert set(state.shelved) == {"analysis", "writing"}
-    assert PLAN.ready(state.done, frozenset(state.runs)) == ()
-    state = finished(state, "research-1", 12_000)
-    (next_step,) = PLAN.ready(state.done, frozenset(state.runs))
-    started = state.started(next_step, REF, TERMS)
+    assert PLAN.list_ready_steps(state.delivered_agents, frozenset(state.runs)) == ()
+    state = finish_agent(state, "research-1", 12_000)
+    (next_step,) = PLAN.list_ready_steps(state.delivered_agents, frozenset(state.runs))
+    started = state.start_step(next_step, REF, TASK_CONFIG)
     assert (next_step.id, set(started.shelved)) == ("analysis", {"writing"})
     assert started.runs["analysis"].leg > 1
     assert started.totals == state.totals
@@ -51,7 +51,7 @@ def test_the_agent_works_again_and_those_that_built_on_it_wait_for_it() -> None:
 
 def test_an_agent_on_which_nobody_built_goes_back_alone() -> None:
     state = again(ended(*ORDER), "writing")
-    assert (state.done, state.shelved) == ({"research-1", "research-2", "analysis"}, {})
+    assert (state.delivered_agents, state.shelved) == ({"research-1", "research-2", "analysis"}, {})
 
 
 @given(
@@ -63,32 +63,36 @@ def test_what_was_spent_stays_spent_and_nothing_passes_the_budget(
     before = ended(*ORDER[:steps], tokens=tokens, budget=budget)
     state = again(before)
     assert state.totals == before.totals
-    assert state.account.spent + state.account.held == before.account.spent + Amount(
+    assert state.account.spent + state.account.total_reserved == before.account.spent + Amount(
         tokens=sum(held.tokens for held in state.account.reserved.values())
     ).subtract_clamped(sum((run.totals.spent for run in (*state.shelved.values(), state.runs["research-1"])), Amount()))
     if before.account.limit.can_cover(before.account.spent):
-        assert state.account.limit.can_cover(state.account.spent + state.account.held)
+        assert state.account.limit.can_cover(state.account.spent + state.account.total_reserved)
     for extra in more:
         spent = state.runs["research-1"].totals.spent.tokens
-        state = again(finished(state, "research-1", spent + extra).ended(TaskPhase.CANCELLED))
-    over = state.ended(TaskPhase.CANCELLED)
+        state = again(finish_agent(state, "research-1", spent + extra).end_task(TaskPhase.CANCELLED))
+    over = state.end_task(TaskPhase.CANCELLED)
     assert over.account.spent == over.totals.spent
     assert over.account.reserved == {}
 
 
 def test_a_request_that_the_end_came_before_is_closed() -> None:
-    waiting = asking(working(), "research-1").replace(cancelled=True)
-    state = again(waiting.with_run(waiting.runs["research-1"].finish_partial("cancelled")).ended(TaskPhase.CANCELLED))
+    waiting = request_budgets(make_working_state(), "research-1").replace(cancelled=True)
+    state = again(
+        waiting.with_run(waiting.runs["research-1"].finish_partial("cancelled")).end_task(TaskPhase.CANCELLED)
+    )
     assert [approval.decision for approval in state.approvals] == ["expired"]
-    assert state.pending == ()
+    assert state.pending_approvals == ()
 
 
 def test_the_rewind_stands_in_the_state_as_done() -> None:
-    state, edit = going_on(ended(*ORDER), back(), TERMS.agent_budget)
+    state, edit = build_reopened_state(ended(*ORDER), back(), TASK_CONFIG.agent_budget)
     assert state.runs["research-1"].edits == (edit,)
     assert "research-1: rewind to m5 (edit-1), asked for by Ada (a name as given): done" in edit.text
     assert edit.text in state.notes
-    twice, second = going_on(finished(state, "research-1").ended(TaskPhase.PARTIAL), back(), TERMS.agent_budget)
+    twice, second = build_reopened_state(
+        finish_agent(state, "research-1").end_task(TaskPhase.PARTIAL), back(), TASK_CONFIG.agent_budget
+    )
     assert (second.id, len(twice.runs["research-1"].edits)) == ("edit-2", 2)
 
 
@@ -113,26 +117,26 @@ LIMITED = SessionState(account=BudgetAccount(limit=Limit(tokens=100_000)))
 @given(st.integers(0, 60_000), st.integers(0, 60_000))
 def test_a_session_counts_a_task_that_went_on_once(first: int, more: int) -> None:
     budget = BudgetProgress(limit=Limit(tokens=60_000), spent=Amount(tokens=first), reserved=Amount())
-    state = session.admitted(LIMITED, "task-1", budget.limit)
-    state = session.settled(state, Settlement(task_id="task-1", spent=budget.spent))
-    state = session.reopened(state, "task-1", budget)
+    state = session.admit_task(LIMITED, "task-1", budget.limit)
+    state = session.settle_task(state, TaskSettlement(task_id="task-1", spent=budget.spent))
+    state = session.reopen_task(state, "task-1", budget)
     assert state.account.reserved == {"task-1": Amount(tokens=60_000)}
-    state = session.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=first + more)))
+    state = session.settle_task(state, TaskSettlement(task_id="task-1", spent=Amount(tokens=first + more)))
     assert (state.account.spent.tokens, state.account.reserved, state.open_tasks) == (first + more, {}, ())
 
 
 def test_a_session_that_has_given_the_rest_away_refuses() -> None:
     budget = BudgetProgress(limit=Limit(tokens=60_000), spent=Amount(tokens=20_000), reserved=Amount())
-    state = session.admitted(LIMITED, "task-1", budget.limit)
-    state = session.settled(state, Settlement(task_id="task-1", spent=budget.spent))
-    state = session.admitted(state, "task-2", Limit(tokens=70_000))
+    state = session.admit_task(LIMITED, "task-1", budget.limit)
+    state = session.settle_task(state, TaskSettlement(task_id="task-1", spent=budget.spent))
+    state = session.admit_task(state, "task-2", Limit(tokens=70_000))
     with pytest.raises(InsufficientBudgetError):
-        session.reopened(state, "task-1", budget)
+        session.reopen_task(state, "task-1", budget)
 
 
 def test_the_number_of_a_leg_that_was_cut_off_is_not_used_again() -> None:
     """Its outcome may have been committed meanwhile, by what was taken back."""
-    state = working()
-    cut_off = state.runs["research-1"].settled(state.runs["research-1"].totals).finish_partial("cancelled")
-    state = again(state.with_run(cut_off).ended(TaskPhase.CANCELLED))
-    assert (working().runs["research-1"].leg, state.runs["research-1"].leg) == (1, 2)
+    state = make_working_state()
+    cut_off = state.runs["research-1"].with_settled_usage(state.runs["research-1"].totals).finish_partial("cancelled")
+    state = again(state.with_run(cut_off).end_task(TaskPhase.CANCELLED))
+    assert (make_working_state().runs["research-1"].leg, state.runs["research-1"].leg) == (1, 2)

@@ -1,22 +1,22 @@
 from inline_snapshot import snapshot
 
-from tests.unit.progress_values import ASKING
-from tests.unit.progress_values import PAUSED as STILL_PAUSED
-from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings, Section
+from tests.unit.progress_values import PAUSED_PROGRESS as STILL_PAUSED
+from tests.unit.progress_values import PENDING_APPROVAL
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
 from waystation.budgets.budget import RunUsage
 from waystation.documents.citations import Citation, CitedDocument, FailedCitation
 from waystation.documents.documents import SkippedItem
 from waystation.kernel.usage import Usage
 from waystation.reports.report import (
     OFFLINE_WARNING,
-    ONLY_QUOTED,
-    Apparatus,
+    QUOTATION_CHECK_NOTE,
+    ReportAppendix,
     ReportParts,
     StepFindings,
-    not_used_section,
-    sources_section,
-    whole_report,
-    written_part,
+    render_report,
+    render_skipped_section,
+    render_sources_section,
+    render_written_part,
 )
 from waystation.tasks.task import TaskPhase, TaskProgress
 
@@ -35,11 +35,13 @@ WEIGHED = Analysis(conclusions=(Finding(claim="Silt closed it.", citations=("[ha
 DRAFT = ReportDraft(
     title="The silted harbour",
     summary="Silt closed it [harbour.md:2-3].",
-    sections=(Section(heading="Causes", markdown='It "silted up" [harbour.md:2-2].'),),
+    sections=(ReportSection(heading="Causes", markdown='It "silted up" [harbour.md:2-2].'),),
 )
 
 
-def parts(draft: ReportDraft = DRAFT, progress: TaskProgress = PAUSED, *, offline: bool = False) -> ReportParts:
+def make_report_parts(
+    draft: ReportDraft = DRAFT, progress: TaskProgress = PAUSED, *, offline: bool = False
+) -> ReportParts:
     return ReportParts(
         question="Why did the harbour silt up?",
         draft=draft,
@@ -53,17 +55,17 @@ def parts(draft: ReportDraft = DRAFT, progress: TaskProgress = PAUSED, *, offlin
 def test_a_report_names_on_top_some_of_many_agents_that_ended_early_and_none_of_those_that_were_done() -> None:
     research, *others = PAUSED.steps
     early = [research.replace(id=f"research-1.{n}", state="partial", reason="lost") for n in range(1, 7)]
-    written = written_part(parts(progress=PAUSED.replace(steps=(*others, *early))))
+    written = render_written_part(make_report_parts(progress=PAUSED.replace(steps=(*others, *early))))
     assert "> **Ended early:** research-1.1 (lost); " in written
     assert "research-1.4 (lost); and 2 more, named at the end. What they had" in written
     done = [step.replace(state="done") for step in PAUSED.steps]
-    assert "Ended early" not in written_part(parts(progress=PAUSED.replace(steps=tuple(done))))
+    assert "Ended early" not in render_written_part(make_report_parts(progress=PAUSED.replace(steps=tuple(done))))
 
 
 def test_a_finished_report_and_how_it_came_about() -> None:
-    whole = parts()
-    assert whole_report(
-        whole, written_part(whole), Apparatus(checked=2, sources="## Sources", not_used="## Not used")
+    whole = make_report_parts()
+    assert render_report(
+        whole, render_written_part(whole), ReportAppendix(checked=2, sources="## Sources", not_used="## Not used")
     ) == snapshot("""\
 # The silted harbour
 
@@ -103,7 +105,7 @@ All 2 citations were checked against the documents, and hold.
 
 def test_where_the_writing_was_not_finished_the_findings_stand_in_for_it() -> None:
     unfinished = DRAFT.replace(title="", summary="")
-    assert written_part(parts(unfinished)) == snapshot("""\
+    assert render_written_part(make_report_parts(unfinished)) == snapshot("""\
 # Why did the harbour silt up?
 
 > **Partial.** This report was not finished (research-1: a person denied it more). What was found follows.
@@ -125,8 +127,8 @@ It "silted up" [harbour.md:2-2].
 
 def test_a_cancelled_task_says_so_and_a_task_without_anything_says_that() -> None:
     cancelled = PAUSED.replace(phase=TaskPhase.CANCELLED, steps=())
-    empty = parts(ReportDraft(), cancelled).replace(findings=(), analysis=None)
-    assert written_part(empty) == snapshot("""\
+    empty = make_report_parts(ReportDraft(), cancelled).replace(findings=(), analysis=None)
+    assert render_written_part(empty) == snapshot("""\
 # Why did the harbour silt up?
 
 > **Partial.** This report was not finished (the task was cancelled). What was found follows.
@@ -136,32 +138,32 @@ Nothing was found before the work stopped.\
 
 
 def test_a_report_that_no_llm_wrote_opens_with_that_warning() -> None:
-    offline = parts(offline=True)
-    assert whole_report(offline, "# Report", Apparatus()).startswith(
+    offline = make_report_parts(offline=True)
+    assert render_report(offline, "# Report", ReportAppendix()).startswith(
         f"{OFFLINE_WARNING}\n\n# Report\n\n## How this report"
     )
-    assert OFFLINE_WARNING not in whole_report(parts(), "# Report", Apparatus())
+    assert OFFLINE_WARNING not in render_report(make_report_parts(), "# Report", ReportAppendix())
 
 
 def test_that_its_citations_hold_is_not_said_alone() -> None:
-    offline = whole_report(parts(offline=True), "# Report", Apparatus(checked=2))
-    assert f"and hold. {ONLY_QUOTED}\n" in offline
-    assert ONLY_QUOTED not in whole_report(parts(), "# Report", Apparatus(checked=2))
+    offline = render_report(make_report_parts(offline=True), "# Report", ReportAppendix(checked=2))
+    assert f"and hold. {QUOTATION_CHECK_NOTE}\n" in offline
+    assert QUOTATION_CHECK_NOTE not in render_report(make_report_parts(), "# Report", ReportAppendix(checked=2))
 
 
 def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
     failed = FailedCitation(
         citation=Citation(document="harbour.md", first_line=2, last_line=9), reason="the document has 5 lines"
     )
-    report = whole_report(parts(), "# Report", Apparatus(checked=3, failed=(failed,)))
+    report = render_report(make_report_parts(), "# Report", ReportAppendix(checked=3, failed=(failed,)))
     assert "1 of 3 citations does not hold:\n\n- [harbour.md:2-9]: the document has 5 lines\n" in report
     assert "All 3" not in report
 
 
 def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
     totals = RunUsage(cost_micro_usd=None, usage=Usage(searches=3, estimated=4_000))
-    progress = PAUSED.replace(totals=totals, approvals=(ASKING,))
-    report = whole_report(parts(progress=progress), "# Report", Apparatus())
+    progress = PAUSED.replace(totals=totals, approvals=(PENDING_APPROVAL,))
+    report = render_report(make_report_parts(progress=progress), "# Report", ReportAppendix())
     assert "- Searches of the web, by the provider: 3\n" in report
     assert "- Estimated, at most, as the endpoint did not report them: 4,000 of these tokens\n" in report
     assert "cost: price unknown" in report
@@ -190,19 +192,19 @@ def test_each_source_is_named_once_with_its_places_in_order() -> None:
         cited("paper.pdf", 3, 3),
         cited("mail.eml", 1, 3),
     ]
-    assert sources_section(holding, documents) == snapshot("""\
+    assert render_sources_section(holding, documents) == snapshot("""\
 ## Sources
 
 - paper.pdf: page 1 (lines 2, 3), page 1 to page 2 (lines 3–5), page 3 (lines 7–8)
 - notes.md: lines 2, 4–5
 - mail.eml: beginning to sheet Costs of attachment a.xlsx (lines 1–3), sheet Costs of attachment a.xlsx (line 4)\
 """)
-    assert sources_section([], documents) == ""
+    assert render_sources_section([], documents) == ""
 
 
 def test_what_was_not_used_is_listed_with_its_reasons_up_to_fifty() -> None:
     left_out = [SkippedItem(name=f"{number}.doc", reason="an old\nWord file") for number in range(1_051)]
-    lines = not_used_section(left_out).splitlines()
+    lines = render_skipped_section(left_out).splitlines()
     assert lines[:5] == ["## Not used", "", "Given with the documents, and not read:", "", "- 0.doc: an old Word file"]
     assert lines[-2:] == ["- 49.doc: an old Word file", "- and 1,001 more"]
-    assert not_used_section([]) == ""
+    assert render_skipped_section([]) == ""

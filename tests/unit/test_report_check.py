@@ -1,6 +1,6 @@
-from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings, Section
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
 from waystation.documents.citations import Citation, FailedCitation
-from waystation.reports.report import Drafted, bullet_list, faults_in
+from waystation.reports.report import DraftUnderReview, find_faults, render_fault_list
 
 FOUND = ResearchFindings(
     findings=(
@@ -11,60 +11,65 @@ FOUND = ResearchFindings(
 DRAFT = ReportDraft(
     title="The harbour",
     summary="Silt closed it [harbour.md:2-2].",
-    sections=(Section(heading="Causes", markdown="Silting [harbour.md:2-2]."),),
+    sections=(ReportSection(heading="Causes", markdown="Silting [harbour.md:2-2]."),),
 )
 
 
-DRAFTED = Drafted(draft=DRAFT, asked=("Why did harbours close?",), findings=(FOUND,), analysis=None)
+DRAFTED = DraftUnderReview(draft=DRAFT, asked=("Why did harbours close?",), findings=(FOUND,), analysis=None)
 
 
 def section(words: int, cited: str = "") -> ReportDraft:
-    return DRAFT.with_section(Section(heading="More", markdown=f"{'word ' * words}{cited}"))
+    return DRAFT.with_section(ReportSection(heading="More", markdown=f"{'word ' * words}{cited}"))
 
 
 def test_a_report_that_covers_and_cites_has_no_fault_and_unused_findings_are_counted() -> None:
-    assert faults_in(DRAFTED) == ()
-    assert DRAFTED.unused == 1
+    assert find_faults(DRAFTED) == ()
+    assert DRAFTED.uncited_finding_count == 1
 
 
 def test_a_citation_that_fails_is_a_fault() -> None:
     wrong = FailedCitation(citation=Citation(document="log.md", first_line=1, last_line=2), reason="no such document")
-    assert bullet_list(faults_in(DRAFTED.replace(failed=(wrong,)))) == "- citation: [log.md:1-2]: no such document"
+    assert (
+        render_fault_list(find_faults(DRAFTED.replace(failed=(wrong,)))) == "- citation: [log.md:1-2]: no such document"
+    )
 
 
 def test_a_section_that_says_much_and_cites_nothing_is_a_fault() -> None:
     assert (
-        bullet_list(faults_in(DRAFTED.replace(draft=section(41)))) == "- uncited: The section 'More' has no citation."
+        render_fault_list(find_faults(DRAFTED.replace(draft=section(41))))
+        == "- uncited: The section 'More' has no citation."
     )
     assert (
-        faults_in(DRAFTED.replace(draft=section(40)))
-        == faults_in(DRAFTED.replace(draft=section(41, "[a.md:1-1]")))
+        find_faults(DRAFTED.replace(draft=section(40)))
+        == find_faults(DRAFTED.replace(draft=section(41, "[a.md:1-1]")))
         == ()
     )
 
 
 def test_what_was_asked_and_of_which_no_word_is_there_is_a_fault() -> None:
     asked = ("Name every lighthouse keeper", "What closed the harbours?", "Say which were there")
-    faults = faults_in(DRAFTED.replace(asked=asked))
-    assert bullet_list(faults) == "- uncovered: No word of this is in the report: Name every lighthouse keeper"
+    faults = find_faults(DRAFTED.replace(asked=asked))
+    assert render_fault_list(faults) == "- uncovered: No word of this is in the report: Name every lighthouse keeper"
 
 
 def test_a_contradiction_that_the_report_is_silent_about_is_a_fault() -> None:
     told = "Dredging ended in 1811 by the pilot and in 1820 by the keeper"
     weighed = Analysis(conclusions=(), contradictions=(told,))
-    assert [fault.kind for fault in faults_in(DRAFTED.replace(analysis=weighed))] == ["contradiction"]
-    mentioned = DRAFT.with_section(Section(heading="Dredging", markdown="Pilot and keeper disagree when it ended."))
-    assert faults_in(DRAFTED.replace(analysis=weighed, draft=mentioned)) == ()
+    assert [fault.kind for fault in find_faults(DRAFTED.replace(analysis=weighed))] == ["contradiction"]
+    mentioned = DRAFT.with_section(
+        ReportSection(heading="Dredging", markdown="Pilot and keeper disagree when it ended.")
+    )
+    assert find_faults(DRAFTED.replace(analysis=weighed, draft=mentioned)) == ()
 
 
 def test_a_report_that_uses_no_finding_at_all_has_a_fault() -> None:
     elsewhere = ReportDraft(title="The harbours", summary="Closed [other.md:1-1].")
-    assert [fault.kind for fault in faults_in(DRAFTED.replace(draft=elsewhere))] == ["unsupported"]
-    assert faults_in(DRAFTED.replace(draft=elsewhere, findings=())) == ()
+    assert [fault.kind for fault in find_faults(DRAFTED.replace(draft=elsewhere))] == ["unsupported"]
+    assert find_faults(DRAFTED.replace(draft=elsewhere, findings=())) == ()
 
 
 def test_whatever_a_citation_or_a_heading_is_called_a_fault_is_one_short_sentence() -> None:
     wrong = FailedCitation(citation=Citation(document="a" * 9_000, first_line=1, last_line=2), reason="x" * 200)
-    headed = DRAFT.with_section(Section(heading="\U000e0001" * 200, markdown="word " * 41))
-    faults = faults_in(DRAFTED.replace(failed=(wrong,), draft=headed))
+    headed = DRAFT.with_section(ReportSection(heading="\U000e0001" * 200, markdown="word " * 41))
+    faults = find_faults(DRAFTED.replace(failed=(wrong,), draft=headed))
     assert [fault.kind for fault in faults] == ["citation", "uncited"]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.ended_tasks import keep_ended_task
+from tests.ended_tasks import store_finished_task
 from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
-from waystation.client.sessions import new_row
+from waystation.client.sessions import prepare_task_row
 from waystation.config.settings import Settings
 from waystation.config.validation import estimate_first_turn_tokens
 from waystation.context.tokens import estimate_text
@@ -22,26 +22,28 @@ def follow_up(session: str = "default") -> TaskRequest:
 
 async def ended_in(settings: Settings) -> SqlStore:
     """The store of a session with one task that has ended."""
-    await keep_ended_task(settings)
+    await store_finished_task(settings)
     return await SqlStore.open(settings.database_url, utc_now)
 
 
 async def test_a_window_without_room_for_the_earlier_tasks_of_its_session_is_refused(without_server: Settings) -> None:
     store = await ended_in(without_server)
     with pytest.raises(BadInput, match="what you ask and what it is told of earlier tasks an agent begins with about "):
-        await new_row(without_server, store, follow_up())
-    assert (await new_row(without_server, store, follow_up("another"))).terms.agent.window == follow_up().window
+        await prepare_task_row(without_server, store, follow_up())
+    assert (
+        await prepare_task_row(without_server, store, follow_up("another"))
+    ).terms.agent.window == follow_up().window
     await store.aclose()
 
 
 async def test_the_window_that_the_refusal_names_has_room(without_server: Settings) -> None:
     store = await ended_in(without_server)
     with pytest.raises(BadInput) as refusal:
-        await new_row(without_server, store, follow_up())
+        await prepare_task_row(without_server, store, follow_up())
     least = int(str(refusal.value).rpartition("--window ")[2].removesuffix(" or more").replace(",", ""))
-    row = await new_row(without_server, store, follow_up().replace(window=least))
+    row = await prepare_task_row(without_server, store, follow_up().replace(window=least))
     earlier = EarlierTasks(store)
-    told = await earlier.named(row, least)
+    told = await earlier.render_listing(row, least)
     assert told
     assert estimate_first_turn_tokens(row.request) + estimate_text(told) < row.terms.agent.trigger
     assert estimate_text(told) <= min(
@@ -55,10 +57,10 @@ async def test_the_same_request_again_is_measured_by_what_there_was_when_it_was_
 ) -> None:
     without_server.home.mkdir()
     store = await SqlStore.open(without_server.database_url, utc_now)
-    first = await new_row(without_server, store, follow_up())
-    await store.register(first, ())
-    await keep_ended_task(without_server)
-    assert (await new_row(without_server, store, follow_up())).terms == first.terms
+    first = await prepare_task_row(without_server, store, follow_up())
+    await store.register_task(first, ())
+    await store_finished_task(without_server)
+    assert (await prepare_task_row(without_server, store, follow_up())).terms == first.terms
     await store.aclose()
 
 
@@ -67,5 +69,5 @@ async def test_a_session_that_no_list_can_show_is_refused(name: str, without_ser
     without_server.home.mkdir()
     store = await SqlStore.open(without_server.database_url, utc_now)
     with pytest.raises(BadInput, match="the name of a session is one line without control characters; "):
-        await new_row(without_server, store, follow_up(name))
+        await prepare_task_row(without_server, store, follow_up(name))
     await store.aclose()

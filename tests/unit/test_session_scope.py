@@ -10,19 +10,19 @@ from activities.agents import AgentActivities, ContextActivities
 from activities.memory import DocumentActivities
 from activities.tasks import OversightActivities, PlanningActivities, ReportActivities
 from waystation.kernel.refs import TaskRef
-from workers.parts import DEPTH, find_session, present_session
+from workers.parts import DEPTH, find_session_hash, get_current_session
 
 REF = TaskRef(store_id="s", tenant="t", session="harbour", task_id="task-1")
 REDACTING = (
-    AgentActivities.research,
+    AgentActivities.run_research_leg,
     ContextActivities.compress,
     ContextActivities.edit,
-    DocumentActivities.remember,
-    OversightActivities.revise,
-    OversightActivities.review,
-    PlanningActivities.admit,
-    PlanningActivities.plan,
-    ReportActivities.store,
+    DocumentActivities.index_next_slice,
+    OversightActivities.revise_plan,
+    OversightActivities.review_report,
+    PlanningActivities.admit_task,
+    PlanningActivities.create_plan,
+    ReportActivities.store_report,
 )
 
 
@@ -44,7 +44,7 @@ def test_every_activity_that_redacts_says_of_which_session_it_is(activity: objec
 
 
 def test_a_session_is_found_by_reference_and_not_by_name() -> None:
-    assert find_session(REF) == "harbour"
-    assert find_session("session") == ""
-    assert find_session(None) == ""
-    assert present_session() == ""
+    assert find_session_hash(REF) == "harbour"
+    assert find_session_hash("session") == ""
+    assert find_session_hash(None) == ""
+    assert get_current_session() == ""

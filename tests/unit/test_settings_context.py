@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from tests.ended_tasks import row_of
+from tests.ended_tasks import make_task_row
 from tests.prices import PRICES
 from waystation.agents.leg import AgentConfig
 from waystation.cli.submit import print_task_config
 from waystation.config.resolver import build_task_config, collect_adjustments
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
-from waystation.security.untrusted import USUAL
+from waystation.security.untrusted import DEFAULT_SERVERS
 from waystation.tasks.task import TaskRequest
 
 WITH_KEY = SecretStr("sk-ant-1")
@@ -141,21 +141,21 @@ def test_what_a_strategy_keeps_is_told_at_submit(
     capsys: pytest.CaptureFixture[str], strategy: str, keep_last: int | None, words: str
 ) -> None:
     settings = Settings(keep_last=keep_last)
-    print_task_config(settings, row_of(asked(strategy=strategy), settings), 1)
+    print_task_config(settings, make_task_row(asked(strategy=strategy), settings), 1)
     assert words in capsys.readouterr().err
 
 
 def test_what_condenses_and_why_is_told_at_submit(capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
-    print_task_config(settings, row_of(asked(), settings), 1)
+    print_task_config(settings, make_task_row(asked(), settings), 1)
     assert f"model {SONNET}, summaries by {HAIKU} (profile sonnet)\n" in capsys.readouterr().err
     settings = Settings(anthropic_api_key=WITH_KEY, agent_model=OPUS)
-    print_task_config(settings, row_of(asked(window=20_000), settings), 1)
+    print_task_config(settings, make_task_row(asked(window=20_000), settings), 1)
     assert f"full at 16,000 (profile opus); model {OPUS}\n" in capsys.readouterr().err
 
 
 def test_tool_servers_that_this_machine_has_no_list_of_are_told() -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
-    (sentence,) = collect_adjustments(asked(servers=(USUAL, "crm")), settings)
+    (sentence,) = collect_adjustments(asked(servers=(DEFAULT_SERVERS, "crm")), settings)
     assert sentence.endswith("the task does without crm.")
-    assert collect_adjustments(asked(servers=(USUAL,)), settings) == ()
+    assert collect_adjustments(asked(servers=(DEFAULT_SERVERS,)), settings) == ()

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from waystation.budgets.budget import Mode
-from waystation.cli.console import BAD_USAGE, exit_code, format_error
+from waystation.budgets.budget import BudgetMode
+from waystation.cli.console import BAD_USAGE, format_error, get_error_exit_code
 from waystation.config.resolver import resolve_config
 from waystation.config.settings import Settings
 from waystation.config.values import NOT_IN_A_FILE
-from waystation.kernel.amount import WRITTEN, Limit
+from waystation.kernel.amount import LIMIT_FORMAT_HINT, Limit
 from waystation.kernel.errors import BadInput
 from waystation.tasks.task import Preset, TaskRequest
 
@@ -27,7 +27,7 @@ def refusal() -> str:
     try:
         Settings()
     except (ValidationError, BadInput) as refused:
-        code = exit_code(refused)
+        code = get_error_exit_code(refused)
         return format_error(refused) if code == BAD_USAGE else f"exit code {code}"
     return "nothing was refused"
 
@@ -49,12 +49,12 @@ def test_the_file_in_the_home_folder_gives_settings_by_their_names(config: Path)
     settings = Settings()
     assert settings.budget == Limit(tokens=300_000, micro_usd=2_000_000)
     assert settings.agent_budget == Limit(tokens=50_000)
-    assert (settings.window, settings.mode, settings.preset) == (20_000, Mode.SOFT, Preset.QA)
+    assert (settings.window, settings.mode, settings.preset) == (20_000, BudgetMode.SOFT, Preset.QA)
     assert (settings.offline, settings.qdrant_url) == (True, "http://memory")
 
 
 def test_without_a_file_the_defaults_hold(config: Path) -> None:
-    assert Settings().mode is Mode.APPROVAL
+    assert Settings().mode is BudgetMode.APPROVAL
 
 
 def test_the_home_folder_that_is_given_in_code_has_its_own_file(config: Path, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_a_file_cannot_give_is_refused_with_file_name_and_range(config: Pat
     assert refusals(config, FAULTS) == {
         line: words.format(
             config,
-            amounts=WRITTEN,
+            amounts=LIMIT_FORMAT_HINT,
             endpoint="it is no http or https address of an endpoint, like http://localhost:11434",
             adds="write the address without /v1 or /v1/messages at its end, which the client adds",
             tokens="write it like 600k, 1.5M or 600_000",
@@ -211,9 +211,14 @@ def test_the_request_is_heard_on_everything_that_it_says(config: Path) -> None:
     config.write_text('budget = "300k"\nagent_budget = "50k"\nwindow = "20k"\nmode = "soft"')
     silent = TaskRequest(question="What?", request_id="r")
     budget, agent_budget = Limit(tokens=5_000), Limit(tokens=6_000)
-    said = silent.replace(budget=budget, agent_budget=agent_budget, window=7_000, mode=Mode.HARD)
+    said = silent.replace(budget=budget, agent_budget=agent_budget, window=7_000, mode=BudgetMode.HARD)
     asked = resolve_config(said, Settings())
-    assert (asked.budget, asked.agent_budget, asked.window, asked.mode) == (budget, agent_budget, 7_000, Mode.HARD)
+    assert (asked.budget, asked.agent_budget, asked.window, asked.mode) == (
+        budget,
+        agent_budget,
+        7_000,
+        BudgetMode.HARD,
+    )
     left = resolve_config(silent, Settings())
     assert (left.budget, left.agent_budget) == (Limit(tokens=300_000), Limit(tokens=50_000))
-    assert (left.window, left.mode) == (20_000, Mode.SOFT)
+    assert (left.window, left.mode) == (20_000, BudgetMode.SOFT)

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from tests.webhook_server import running_webhook
+from tests.webhook_server import run_webhook_server
 from waystation.agents.compactor import CompactionHooks
-from waystation.cli.console import BAD_USAGE, exit_code, format_error
+from waystation.cli.console import BAD_USAGE, format_error, get_error_exit_code
 from waystation.config.settings import Settings
 from waystation.context.outcome import CompactionEvent
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
-from waystation.runtime.hooks import CommandHook, PostedHook
+from waystation.runtime.hooks import CommandCompactionHook, HttpCompactionHook
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing import RecordingMeter
 from workers.outside import open_compaction_hooks
@@ -41,14 +41,18 @@ async def test_a_worker_calls_what_environment_and_config_file_name(
 ) -> None:
     line = f"{sys.executable} -I -S -c \"import sys; open(sys.argv[1], 'w').write(sys.stdin.read())\" '{config}.told'"
     monkeypatch.setenv("WAYSTATION_COMPACTION_BEFORE", f" {line} ")
-    async with running_webhook() as server:
+    async with run_webhook_server() as server:
         config.write_text(f'compaction_after = "{server.url}"\ncompaction_hook_blocks = true\n')
         async with open_compaction_hooks(Settings()) as hooks:
-            assert (type(hooks.before), type(hooks.after), hooks.blocks) == (CommandHook, PostedHook, True)
-            assert await hooks.call(EVENT) is None
-            assert await hooks.call(EVENT.replace(event="after")) is None
-        assert [body["event"] for body in server.taken] == ["after"]
-    assert Path(f"{config}.told").read_text() == EVENT.body
+            assert (type(hooks.before), type(hooks.after), hooks.blocks) == (
+                CommandCompactionHook,
+                HttpCompactionHook,
+                True,
+            )
+            assert await hooks.call_hook(EVENT) is None
+            assert await hooks.call_hook(EVENT.replace(event="after")) is None
+        assert [body["event"] for body in server.accepted_bodies] == ["after"]
+    assert Path(f"{config}.told").read_text() == EVENT.json_line
 
 
 def test_the_environment_says_whether_a_hook_blocks_and_beats_the_config_file(
@@ -83,7 +87,7 @@ def test_what_is_neither_command_line_nor_address_is_refused_by_its_setting_and_
     monkeypatch.setenv("WAYSTATION_COMPACTION_AFTER", given)
     with pytest.raises(ValidationError) as refused:
         Settings()
-    assert exit_code(refused.value) == BAD_USAGE
+    assert get_error_exit_code(refused.value) == BAD_USAGE
     assert format_error(refused.value).startswith("WAYSTATION_COMPACTION_AFTER: it must be a command line ")
     assert "hush" not in f"{format_error(refused.value)}{refused.value}"
 
@@ -114,6 +118,6 @@ async def test_what_makes_room_in_a_worker_has_its_hooks() -> None:
         aclosing(await SqlStore.open(settings.database_url, utc_now)) as store,
         open_activity_deps(settings, store, RecordingMeter()) as parts,
     ):
-        hooks = parts.condenser.hooks
-    assert isinstance(hooks.before, CommandHook)
+        hooks = parts.compactor.hooks
+    assert isinstance(hooks.before, CommandCompactionHook)
     assert (hooks.after, hooks.blocks) == (None, True)

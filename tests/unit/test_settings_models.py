@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from tests.ended_tasks import row_of
+from tests.ended_tasks import make_task_row
 from tests.prices import PRICES
 from waystation.cli.main import format_error
 from waystation.cli.submit import print_task_config
@@ -15,8 +15,8 @@ from waystation.config.settings import Settings, describe_unknown_variables, for
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
 from waystation.models.connections import ModelTimeouts
-from waystation.models.profiles import CONDENSE_MODEL, OFFLINE_MODEL
-from waystation.tasks.task import TaskRequest, TaskTerms
+from waystation.models.profiles import DEFAULT_SUMMARY_MODEL, OFFLINE_MODEL
+from waystation.tasks.task import TaskConfig, TaskRequest
 from workers.models import get_model_timeouts
 
 SONNET, OPUS, HAIKU, COUNTING = "claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-haiku-4-5"
@@ -29,7 +29,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def terms(asked: dict[str, object] | None = None, /, **given: object) -> TaskTerms:
+def terms(asked: dict[str, object] | None = None, /, **given: object) -> TaskConfig:
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r", **(asked or {})})
     return build_task_config(request, Settings.model_validate(given), PRICES, date(2026, 11, 21))
 
@@ -39,33 +39,33 @@ def test_all_roles_work_alike_unless_something_is_set_for_one() -> None:
     assert (under.agent.model, under.agent.effort, under.agent.thinking) == (SONNET, None, None)
     assert (set(under.by_role), under.models) == ({"writing"}, {}), "its replies may be longer"
     same = terms(roles={"writing": {"model": SONNET, "effort": "high"}}, effort="high")
-    assert (set(same.by_role), same.agent_of("writing").effort) == ({"writing"}, "high")
+    assert (set(same.by_role), same.get_config("writing").effort) == ({"writing"}, "high")
 
 
 def test_each_role_has_its_model_and_what_follows_from_that() -> None:
     under = terms(roles={"research": {"model": HAIKU}, "writing": {"model": OPUS}})
     assert under.models == {"research": HAIKU, "analysis": SONNET, "writing": OPUS}
-    shares = {role: under.agent_of(role).trigger * 100 // 200_000 for role in under.models}
+    shares = {role: under.get_config(role).trigger * 100 // 200_000 for role in under.models}
     assert shares == {"research": 60, "analysis": 75, "writing": 80}
-    writers = {role: under.agent_of(role).condense_model for role in under.models}
-    assert writers == {"research": HAIKU, "analysis": CONDENSE_MODEL, "writing": OPUS}
-    priced = {price.model for role in under.models for price in under.agent_of(role).prices}
+    writers = {role: under.get_config(role).condense_model for role in under.models}
+    assert writers == {"research": HAIKU, "analysis": DEFAULT_SUMMARY_MODEL, "writing": OPUS}
+    priced = {price.model for role in under.models for price in under.get_config(role).prices}
     assert priced == {SONNET, OPUS, HAIKU}
 
 
 def test_a_role_has_the_window_that_its_model_takes() -> None:
     roomy: dict[str, object] = {"agent_budget": {"tokens": 10_000_000}, "budget": {"tokens": 90_000_000}}
     under = terms(roomy, roles={"analysis": {"model": COUNTING}}, window_cap=500_000)
-    assert (under.agent.window, under.agent_of("analysis").window) == (500_000, 160_000)
+    assert (under.agent.window, under.get_config("analysis").window) == (500_000, 160_000)
 
 
 def test_what_is_set_for_a_role_beats_what_is_set_for_all_also_by_asking_for_nothing() -> None:
     roles = {"writing": {"effort": "max"}, "analysis": {"effort": "default"}}
     under = terms(effort="high", roles=roles, thinking="adaptive")
-    efforts = [under.agent_of(role).effort for role in ("research", "analysis", "writing")]
+    efforts = [under.get_config(role).effort for role in ("research", "analysis", "writing")]
     assert efforts == ["high", None, "max"]
-    assert {under.agent_of(role).thinking for role in ("research", "analysis", "writing")} == {"adaptive"}
-    assert (under.agent.max_output, under.agent_of("writing").max_output) == (16_000, 32_000)
+    assert {under.get_config(role).thinking for role in ("research", "analysis", "writing")} == {"adaptive"}
+    assert (under.agent.max_output, under.get_config("writing").max_output) == (16_000, 32_000)
 
 
 def test_tokens_for_thinking_come_on_top_of_the_reply_and_are_in_its_floor() -> None:
@@ -166,7 +166,7 @@ def test_at_another_endpoint_dollars_need_prices_that_somebody_wrote_down(url: s
     assert build_task_config(request, settings, written, date(2026, 11, 21)).budget.micro_usd == 9_000_000
     assert (terms(anthropic_base_url=url).budget.tokens is not None) is refused
     if refused:
-        named = f"{CONDENSE_MODEL}, {SONNET}" if CONDENSE_MODEL < SONNET else SONNET
+        named = f"{DEFAULT_SUMMARY_MODEL}, {SONNET}" if DEFAULT_SUMMARY_MODEL < SONNET else SONNET
         with pytest.raises(BadInput, match=f"needs prices that somebody wrote down, and {named} has only"):
             build_task_config(request, settings, PRICES, date(2026, 11, 21))
     else:
@@ -245,13 +245,13 @@ def test_only_tables_are_given_value_by_value(monkeypatch: pytest.MonkeyPatch) -
 
 def told(capsys: pytest.CaptureFixture[str], **given: object) -> list[str]:
     request = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000))
-    print_task_config(Settings.model_validate(given), row_of(request, Settings.model_validate(given)), 1)
+    print_task_config(Settings.model_validate(given), make_task_row(request, Settings.model_validate(given)), 1)
     return capsys.readouterr().err.splitlines()
 
 
 def test_submit_tells_the_models_by_role_where_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys, effort="high")[0].endswith(
-        f"model {SONNET}, effort high, summaries by {CONDENSE_MODEL} (profile sonnet)"
+        f"model {SONNET}, effort high, summaries by {DEFAULT_SUMMARY_MODEL} (profile sonnet)"
     )
     roles = {"writing": {"model": OPUS, "effort": "max"}, "analysis": {"model": COUNTING, "thinking": "4k"}}
     lines = told(capsys, roles=roles)
@@ -296,7 +296,7 @@ def test_an_endpoint_that_nobody_probed_is_warned_of_and_the_providers_own_is_no
         return " ".join(collect_adjustments(request, Settings.model_validate(given)))
 
     assert f"waystation doctor --model {SONNET} --save" in said(**AT_ANOTHER)
-    rows = {"http://model.test": {name: {"tools": True} for name in (SONNET, CONDENSE_MODEL)}}
+    rows = {"http://model.test": {name: {"tools": True} for name in (SONNET, DEFAULT_SUMMARY_MODEL)}}
     assert "Nobody has looked" not in said(endpoints=rows, **AT_ANOTHER)
     assert "Nobody has looked" not in said()
     assert "Nobody has looked" not in said(offline=True, **AT_ANOTHER)

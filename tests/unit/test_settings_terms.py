@@ -4,21 +4,24 @@ import pytest
 from pydantic import SecretStr
 
 from tests.prices import PRICES
-from waystation.budgets.budget import Mode
+from waystation.budgets.budget import BudgetMode
 from waystation.config.resolver import build_task_config, collect_config_warnings, describe_budget_in_tokens
 from waystation.config.settings import Settings
 from waystation.config.validation import CONTRACT_TOKENS, PROMPT_TOKENS
-from waystation.kernel.amount import Amount, Limit, read_limit
+from waystation.kernel.amount import Amount, Limit, parse_limit
 from waystation.kernel.errors import BadInput
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.tasks.task import Preset, TaskRequest, TaskTerms
+from waystation.tasks.task import Preset, TaskConfig, TaskRequest
 
 WITH_KEY = SecretStr("sk-ant-1")
 FIRST_TURN = PROMPT_TOKENS + CONTRACT_TOKENS
 
 
 def asked(
-    budget: int = 600_000, agent_budget: int = 100_000, mode: Mode = Mode.APPROVAL, window: int | None = None
+    budget: int = 600_000,
+    agent_budget: int = 100_000,
+    mode: BudgetMode = BudgetMode.APPROVAL,
+    window: int | None = None,
 ) -> TaskRequest:
     return TaskRequest(
         question="What?",
@@ -30,7 +33,7 @@ def asked(
     )
 
 
-def terms_of(request: TaskRequest, settings: Settings) -> TaskTerms:
+def terms_of(request: TaskRequest, settings: Settings) -> TaskConfig:
     return build_task_config(request, settings, PRICES, date(2026, 11, 21))
 
 
@@ -83,7 +86,7 @@ def test_usual_terms_are_not_warned_about() -> None:
     ("request_", "words"),
     [
         (asked(budget=100_000), "25,000 tokens of it are kept for writing, less than a full report takes"),
-        (asked(budget=10_000, agent_budget=8_200, mode=Mode.HARD), "In mode hard, 10,000 tokens"),
+        (asked(budget=10_000, agent_budget=8_200, mode=BudgetMode.HARD), "In mode hard, 10,000 tokens"),
         (asked(budget=90_000), "One agent may spend 100,000 tokens, but the whole task has only 90,000"),
     ],
 )
@@ -103,7 +106,7 @@ def test_few_primers_with_many_recents_are_warned_about(primers: int, recents: i
     assert ("how the work began is lost first" in " ".join(warnings)) is warned
 
 
-def preset(name: Preset, **asked_for: object) -> TaskTerms:
+def preset(name: Preset, **asked_for: object) -> TaskConfig:
     request = TaskRequest.model_validate({"question": "What?", "request_id": "r", "preset": name, **asked_for})
     return terms_of(request, Settings())
 
@@ -135,7 +138,7 @@ def test_the_numbers_of_a_preset_reach_the_agent(
 
 def test_a_preset_changes_nothing_that_the_request_says() -> None:
     terms = preset(Preset.LONG, budget=Limit(tokens=50_000), window=5_000, mode="soft")
-    assert (terms.budget, terms.agent.window, terms.mode) == (Limit(tokens=50_000), 5_000, Mode.SOFT)
+    assert (terms.budget, terms.agent.window, terms.mode) == (Limit(tokens=50_000), 5_000, BudgetMode.SOFT)
     assert terms.agent.hard
 
 
@@ -184,13 +187,13 @@ def test_terms_without_effect_or_without_room_are_refused(given: dict[str, objec
 
 
 def test_the_least_budget_in_dollars_that_the_refusal_names_is_taken() -> None:
-    def task(dollars: int) -> TaskTerms:
+    def task(dollars: int) -> TaskConfig:
         request = {"question": "What?", "request_id": "r", "budget": {"micro_usd": dollars}}
         return terms_of(TaskRequest.model_validate(request), Settings(anthropic_api_key=WITH_KEY))
 
     with pytest.raises(BadInput) as refusal:
         task(1_000)
-    least = read_limit(str(refusal.value).rpartition("--budget ")[2].removesuffix(" or more"))
+    least = parse_limit(str(refusal.value).rpartition("--budget ")[2].removesuffix(" or more"))
     assert task(least.amount.micro_usd).agent.trigger > FIRST_TURN
     with pytest.raises(BadInput, match="pays for a first request of"):
         task(least.amount.micro_usd * 99 // 100)
@@ -201,14 +204,14 @@ def test_the_least_budget_in_dollars_that_the_refusal_names_is_taken() -> None:
     [{"window": 3_000}, {"agent_budget": {"tokens": 4_000}}, {"budget": {"tokens": 600_000, "micro_usd": 1_000}}],
 )
 def test_the_least_that_a_refusal_of_a_window_names_is_taken(given: dict[str, object]) -> None:
-    def task(**asked_for: object) -> TaskTerms:
+    def task(**asked_for: object) -> TaskConfig:
         request = TaskRequest.model_validate({"question": "What?", "request_id": "r", **given, **asked_for})
         return terms_of(request, Settings(anthropic_api_key=WITH_KEY))
 
     with pytest.raises(BadInput) as refusal:
         task()
     option, least = str(refusal.value).removesuffix(" or more").rpartition("--")[2].split(" ", 1)
-    limit = read_limit(least.replace(" tokens", "").replace(" and ", "+"))
+    limit = parse_limit(least.replace(" tokens", "").replace(" and ", "+"))
     assert task(**{option.replace("-", "_"): limit.tokens if option == "window" else limit}).agent.trigger > FIRST_TURN
 
 
@@ -256,6 +259,6 @@ def test_what_a_budget_in_dollars_buys_is_told_and_how_tokens_of_several_models_
 def test_replies_worth_a_call_have_four_thousand_tokens_and_the_writer_has_twice_the_room() -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
     terms = terms_of(TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000)), settings)
-    assert {terms.agent_of(role).output_floor for role in ("research", "analysis", "writing")} == {4_000}
-    assert (terms.agent_of("research").max_output, terms.agent_of("writing").max_output) == (16_000, 32_000)
+    assert {terms.get_config(role).output_floor for role in ("research", "analysis", "writing")} == {4_000}
+    assert (terms.get_config("research").max_output, terms.get_config("writing").max_output) == (16_000, 32_000)
     assert terms.minimum_reserves == {"analysis": Amount(tokens=25_000), "writing": Amount(tokens=90_000)}

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from waystation.cli.main import run
-from waystation.config.settings import TraceTarget, trace_target
+from waystation.config.settings import TraceTarget, resolve_trace_target
 from waystation.kernel.errors import BadInput
 
 ENDPOINT = "http://collector:4318"
@@ -78,25 +78,25 @@ def give(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
 @pytest.mark.parametrize("given", ASKED.values(), ids=ASKED)
 def test_spans_are_asked_for_by_the_standard_variables(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
     give(monkeypatch, given)
-    assert trace_target() == TraceTarget("http://collector:4318", said=False)
+    assert resolve_trace_target() == TraceTarget("http://collector:4318", said=False)
 
 
 def test_an_exporter_without_an_endpoint_is_the_one_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
-    assert trace_target() == TraceTarget("http://localhost:4318", said=False)
+    assert resolve_trace_target() == TraceTarget("http://localhost:4318", said=False)
 
 
 @pytest.mark.parametrize("given", OFF.values(), ids=OFF)
 def test_without_being_asked_nothing_is_sent(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
     give(monkeypatch, given)
-    assert trace_target() is None
+    assert resolve_trace_target() is None
 
 
 @pytest.mark.parametrize("given", REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_done_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
     give(monkeypatch, given)
     with pytest.raises(BadInput, match="OTEL_") as refused:
-        trace_target()
+        resolve_trace_target()
     assert "hush" not in str(refused.value)
 
 
@@ -106,7 +106,7 @@ def test_a_protocol_of_traces_alone_is_refused_by_its_own_name(
 ) -> None:
     give(monkeypatch, {**ASKED["an endpoint"], **for_all, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"})
     with pytest.raises(BadInput) as refused:
-        trace_target()
+        resolve_trace_target()
     assert str(refused.value) == "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: spans are sent by `http/protobuf` alone"
 
 
@@ -115,30 +115,30 @@ def test_what_the_sdk_would_end_for_or_pass_over_is_refused_by_the_name_of_its_v
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert trace_target() is None, "who sends no spans is not asked for these"
+    assert resolve_trace_target() is None, "who sends no spans is not asked for these"
     give(monkeypatch, ASKED["an endpoint"])
     with pytest.raises(BadInput, match=rf"\A{name}\b"):
-        trace_target()
+        resolve_trace_target()
 
 
 @pytest.mark.parametrize("share", ["2", "-0.1", "half", "nan"])
 def test_a_share_of_traces_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, share: str) -> None:
     give(monkeypatch, {**ASKED["an endpoint"], **MEANT, "OTEL_TRACES_SAMPLER_ARG": share})
     with pytest.raises(BadInput, match=r"\AOTEL_TRACES_SAMPLER_ARG: it is no number from 0 to 1"):
-        trace_target()
+        resolve_trace_target()
 
 
 def test_a_queue_that_is_smaller_than_what_goes_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, {**ASKED["an endpoint"], "OTEL_BSP_MAX_QUEUE_SIZE": "100"})
     with pytest.raises(BadInput, match=r"OTEL_BSP_MAX_EXPORT_BATCH_SIZE .* is more than OTEL_BSP_MAX_QUEUE_SIZE"):
-        trace_target()
+        resolve_trace_target()
 
 
 def test_what_the_sdk_takes_is_taken_and_that_of_traces_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, {**ASKED["an endpoint"], **MEANT})
-    assert trace_target() is not None
+    assert resolve_trace_target() is not None
     give(monkeypatch, {"OTEL_EXPORTER_OTLP_TIMEOUT": "abc", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "5"})
-    assert trace_target() is not None
+    assert resolve_trace_target() is not None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_the_sdk_takes_is_taken_and_that_of_traces_counts(monkeypatch: pyte
 )
 def test_words_go_out_only_where_they_are_asked_for(monkeypatch: pytest.MonkeyPatch, value: str, said: bool) -> None:
     give(monkeypatch, {"OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT, SAID: value})
-    target = trace_target()
+    target = resolve_trace_target()
     assert target is not None
     assert target.said is said
 

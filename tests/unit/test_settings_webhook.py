@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from waystation.cli.console import BAD_USAGE, WORK_FAILED, exit_code, format_error
+from waystation.cli.console import BAD_USAGE, WORK_FAILED, format_error, get_error_exit_code
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 
@@ -36,7 +36,7 @@ def test_what_is_no_web_address_is_refused_and_not_shown(monkeypatch: pytest.Mon
     monkeypatch.setenv("WAYSTATION_WEBHOOK", given)
     with pytest.raises(ValidationError) as refused:
         Settings()
-    assert exit_code(refused.value) == BAD_USAGE
+    assert get_error_exit_code(refused.value) == BAD_USAGE
     assert format_error(refused.value).startswith("WAYSTATION_WEBHOOK: it must be an http or https address")
     assert "hush" not in f"{format_error(refused.value)}{refused.value}"
 

@@ -4,8 +4,14 @@ import json
 
 import pytest
 
-from tests.unit.histories import calls, research, results, says, transcript
-from waystation.cli.render_context import log_texts
+from tests.unit.histories import (
+    make_call_message,
+    make_research_turns,
+    make_result_message,
+    make_text_message,
+    make_transcript,
+)
+from waystation.cli.render_context import format_transcript
 from waystation.context.audit import TranscriptView, build_transcript_view
 from waystation.context.history import with_record
 from waystation.context.summary import build_summary_message
@@ -22,7 +28,9 @@ from waystation.context.transcript import (
 )
 
 A, B, MASK = "aaaaaaaaaa00", "bbbbbbbbbb00", "cccccccccc00"
-LOG = transcript(build_user_message("m1", "Find out what changed."), *research(6, 10), says("m14", "Done."))
+LOG = make_transcript(
+    build_user_message("m1", "Find out what changed."), *make_research_turns(6, 10), make_text_message("m14", "Done.")
+)
 
 
 def summarised(record_id: str, *covered: str) -> SummaryRecord:
@@ -81,11 +89,11 @@ def test_a_summary_that_is_covered_itself_says_by_what() -> None:
 def test_masked_results_are_named_by_their_calls() -> None:
     both = (
         build_user_message("m1", "Go."),
-        calls("m2", "c1", "c2"),
-        results("m3", c1="one", c2="two"),
-        says("m4", "Done."),
+        make_call_message("m2", "c1", "c2"),
+        make_result_message("m3", c1="one", c2="two"),
+        make_text_message("m4", "Done."),
     )
-    log = build_transcript_view(recorded(MaskRecord(id=MASK, tool_use_ids=("c2",)), over=transcript(*both)))
+    log = build_transcript_view(recorded(MaskRecord(id=MASK, tool_use_ids=("c2",)), over=make_transcript(*both)))
     assert {message.id: message.masked_by for message in log.messages if message.masked_by} == {"m3": {"c2": MASK}}
     (mask,) = log.compactions
     assert (mask.covered, mask.stand_in, mask.text, mask.strategy) == (("m3",), None, "", None)
@@ -135,7 +143,7 @@ def test_the_text_has_summaries_at_their_place_the_outermost_first() -> None:
     log = build_transcript_view(
         recorded(FIRST, NESTED, MaskRecord(id=MASK, tool_use_ids=("c3",)), PinRecord(id="p1", message_id="m8"))
     )
-    headings = [text.partition("\n")[0] for text in log_texts(log)]
+    headings = [text.partition("\n")[0] for text in format_transcript(log)]
     assert headings[:9] == [
         "[m1] user",
         "── summary bbbbbbbb (window) stands for 4 messages: summary aaaaaaaa, m4, m5 · the check added open items: 1",
@@ -152,5 +160,7 @@ def test_the_text_has_summaries_at_their_place_the_outermost_first() -> None:
 
 
 def test_the_text_marks_what_was_undone() -> None:
-    texts = list(log_texts(build_transcript_view(recorded(marked(A, "m2", "m3"), RestoreRecord(id="u1", record_id=A)))))
+    texts = list(
+        format_transcript(build_transcript_view(recorded(marked(A, "m2", "m3"), RestoreRecord(id="u1", record_id=A))))
+    )
     assert texts[1] == "── marker aaaaaaaa stands for 2 messages: m2, m3 · undone: restored\n[2 earlier messages]\n"

@@ -13,13 +13,13 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.usage import Usage
 from waystation.plugins.web.charts import APART, DAYS_FOOT, DAYS_HEIGHT, DAYS_LEFT, build_daily_spending_chart
 from waystation.plugins.web.pictures import WIDTH
-from waystation.tasks.progress import MOST_DAYS, Days, SpentLine, spent_in
+from waystation.tasks.progress import MAX_DAYS, DayRange, SpendingLine, build_spending_report
 
 TODAY = date(2026, 11, 25)
 DAYS = st.dates(TODAY - timedelta(days=60), TODAY)
 COUNTS = st.integers(0, 10**9)
 LINES = st.builds(
-    SpentLine,
+    SpendingLine,
     day=DAYS,
     task_id=st.sampled_from([f"task-{number}" for number in range(10)]),
     role=st.sampled_from(["research", "writing"]),
@@ -29,40 +29,40 @@ LINES = st.builds(
     cost_micro_usd=COUNTS,
 )
 SPENT = st.lists(LINES, max_size=30)
-WHOLE = Days(since=TODAY - timedelta(days=60), until=TODAY)
+WHOLE = DayRange(since=TODAY - timedelta(days=60), until=TODAY)
 
 
 def test_without_days_the_last_thirty_are_meant_and_none_that_is_to_come() -> None:
-    assert Days.of(None, None, TODAY) == Days(since=date(2026, 10, 27), until=TODAY)
-    assert Days.of(None, date(9999, 12, 31), TODAY) == Days.of(None, None, TODAY)
-    assert Days.of(None, date(2026, 1, 30), TODAY) == Days(since=date(2026, 1, 1), until=date(2026, 1, 30))
-    assert Days.of(None, date.min, TODAY).each == (date.min,)
+    assert DayRange.resolve(None, None, TODAY) == DayRange(since=date(2026, 10, 27), until=TODAY)
+    assert DayRange.resolve(None, date(9999, 12, 31), TODAY) == DayRange.resolve(None, None, TODAY)
+    assert DayRange.resolve(None, date(2026, 1, 30), TODAY) == DayRange(since=date(2026, 1, 1), until=date(2026, 1, 30))
+    assert DayRange.resolve(None, date.min, TODAY).dates == (date.min,)
 
 
 @pytest.mark.parametrize(
     ("since", "until", "said"),
-    [(TODAY, TODAY - timedelta(days=1), "not after the last"), (TODAY - timedelta(days=MOST_DAYS), TODAY, "fewer")],
+    [(TODAY, TODAY - timedelta(days=1), "not after the last"), (TODAY - timedelta(days=MAX_DAYS), TODAY, "fewer")],
 )
 def test_days_that_are_none_or_too_many_are_refused(since: date, until: date, said: str) -> None:
     with pytest.raises(BadInput, match=said):
-        Days.of(since, until, TODAY)
+        DayRange.resolve(since, until, TODAY)
     with pytest.raises(BadInput):
-        Days.of(date.max, None, TODAY)
+        DayRange.resolve(date.max, None, TODAY)
 
 
 @given(SPENT, st.sampled_from(["task", "agent", "model"]))
-def test_every_amount_is_in_the_picture_once_whatever_it_is_grouped_by(spent: list[SpentLine], by: str) -> None:
-    spending = spent_in(WHOLE, spent, {})
+def test_every_amount_is_in_the_picture_once_whatever_it_is_grouped_by(spent: list[SpendingLine], by: str) -> None:
+    spending = build_spending_report(WHOLE, spent, {})
     drawn = build_daily_spending_chart(spending, by)  # pyright: ignore[reportArgumentType]
     assert sum(group.spent.calls for group in drawn.groups) == sum(line.calls for line in spent)
     assert sum((bar.spent.usage for bar in drawn.bars), Usage()) == sum((line.usage for line in spent), Usage())
-    assert [bar.day for bar in drawn.bars] == list(WHOLE.each)
+    assert [bar.day for bar in drawn.bars] == list(WHOLE.dates)
     assert all(group.colour == min(place, APART) for place, group in enumerate(drawn.groups))
 
 
 @given(SPENT)
-def test_no_bar_leaves_the_picture_and_the_longest_nearly_fills_it(spent: list[SpentLine]) -> None:
-    drawn = build_daily_spending_chart(spent_in(WHOLE, spent, {}), "task")
+def test_no_bar_leaves_the_picture_and_the_longest_nearly_fills_it(spent: list[SpendingLine]) -> None:
+    drawn = build_daily_spending_chart(build_spending_report(WHOLE, spent, {}), "task")
     foot = DAYS_HEIGHT - DAYS_FOOT
     tops = [min([one.y for one in bar.stacks], default=foot) for bar in drawn.bars]
     assert all(0 <= top <= foot for top in tops)
@@ -77,24 +77,26 @@ def test_no_bar_leaves_the_picture_and_the_longest_nearly_fills_it(spent: list[S
 
 
 def test_without_prices_tokens_are_drawn() -> None:
-    line = SpentLine(day=TODAY, task_id="task-1", role="writing", model="m", calls=2, usage=Usage(input=30))
-    drawn = build_daily_spending_chart(spent_in(Days(since=TODAY, until=TODAY), [line], {"task-1": "Which?"}), "task")
+    line = SpendingLine(day=TODAY, task_id="task-1", role="writing", model="m", calls=2, usage=Usage(input=30))
+    drawn = build_daily_spending_chart(
+        build_spending_report(DayRange(since=TODAY, until=TODAY), [line], {"task-1": "Which?"}), "task"
+    )
     assert [one.title for one in drawn.bars[0].stacks] == ["25 Nov, Which?: 30 tokens"]
     assert [words for _, words in drawn.steps] == ["0 tokens", "10 tokens", "20 tokens", "30 tokens"]
 
 
 def test_at_a_terminal_the_dearest_comes_first_and_unknown_prices_are_said() -> None:
-    cheap = SpentLine(
+    cheap = SpendingLine(
         day=TODAY, task_id="task-00", role="writing", model="a", calls=1, cost_micro_usd=5, unpriced_calls=1
     )
-    dear = SpentLine(day=TODAY, task_id="task-11", role="research", model="b", calls=2, cost_micro_usd=90_000)
-    spending = spent_in(Days(since=TODAY, until=TODAY), [cheap, dear], {"task-11": "Which?"})
+    dear = SpendingLine(day=TODAY, task_id="task-11", role="research", model="b", calls=2, cost_micro_usd=90_000)
+    spending = build_spending_report(DayRange(since=TODAY, until=TODAY), [cheap, dear], {"task-11": "Which?"})
     assert [row[-1] for row in build_spending_rows(spending, "task")] == ["11 Which?", "00"]
     assert [row[0] for row in build_spending_rows(spending, "model")] == ["$0.09", "$0.000005"]
     assert format_spending_line(spending.total) == "$0.09 and 1 call without a known price, 0 fresh tokens"
 
 
-@pytest.mark.usefixtures("ended")
+@pytest.mark.usefixtures("ended_id")
 def test_commands_print_what_the_routes_answer(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["spending", "--since", "2d", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["total"]["calls"] == 0

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import RenderableType
 
-from tests.unit.progress_values import NOON, step
-from tests.unit.render_values import PAUSED
+from tests.unit.progress_values import NOON, make_step_progress
+from tests.unit.render_values import PAUSED_VIEW
 from waystation.agents.activity import AgentStatus
 from waystation.budgets.budget import RunUsage
 from waystation.cli import follow
@@ -18,7 +18,7 @@ from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
-from waystation.tasks.progress import spending
+from waystation.tasks.progress import apply_stored_usage
 from waystation.tasks.task import BudgetProgress, TaskPhase
 from waystation.tasks.view import TaskView
 
@@ -49,7 +49,7 @@ def test_what_an_agent_does_is_one_sentence(doing: AgentStatus, seconds: int, sa
 
 
 def test_beside_what_it_does_stands_what_it_has_spent() -> None:
-    view = PAUSED.replace(doing=(WAITING, AgentStatus(agent="plan", what="model", since=NOON)))
+    view = PAUSED_VIEW.replace(doing=(WAITING, AgentStatus(agent="plan", what="model", since=NOON)))
     assert format_agent_activity(view, NOON) == [
         "research-1: turn 4, waiting for the model since 0 s; 29,500 of 30,000 tokens so far",
         "plan: waiting for the model since 0 s",
@@ -57,17 +57,17 @@ def test_beside_what_it_does_stands_what_it_has_spent() -> None:
 
 
 def test_an_agent_that_makes_room_says_so_also_while_nothing_is_heard_of_it() -> None:
-    (asking, writing) = PAUSED.progress.steps
+    (asking, writing) = PAUSED_VIEW.progress.steps
     steps = (asking.replace(state="compacting"), writing)
-    view = PAUSED.replace(progress=PAUSED.progress.replace(steps=steps))
+    view = PAUSED_VIEW.replace(progress=PAUSED_VIEW.progress.replace(steps=steps))
     assert format_agent_activity(view, NOON) == ["research-1: compacting its context"]
     assert len(format_agent_activity(view.replace(doing=(WAITING,)), NOON)) == 1
 
 
 def test_a_task_on_its_way_says_since_when_and_when_it_was_last_heard_of() -> None:
-    begun = PAUSED.replace(submitted_at=NOON - timedelta(minutes=2))
+    begun = PAUSED_VIEW.replace(submitted_at=NOON - timedelta(minutes=2))
     later = NOON + timedelta(seconds=3_704)
-    assert follow.format_liveness(PAUSED, NOON) == "paused"
+    assert follow.format_liveness(PAUSED_VIEW, NOON) == "paused"
     assert follow.format_liveness(begun.replace(doing=(WAITING,)), later) == (
         "paused, submitted 1 h 3 min ago; last sign of life 4 s ago"
     )
@@ -80,10 +80,10 @@ def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(mon
     clock = [NOON]
     monkeypatch.setattr(follow, "print_message", said.append)
     monkeypatch.setattr(follow, "utc_now", lambda: clock[0])
-    screen = follow.Screen()
+    screen = follow.TaskScreen()
     for seconds in range(0, 44, 4):
         clock[0] = NOON + timedelta(seconds=seconds)
-        screen.show(PAUSED.replace(doing=(WAITING,)))
+        screen.show(PAUSED_VIEW.replace(doing=(WAITING,)))
     signs = [line for line in said if "waiting for the model" in line]
     assert [line.split("since ")[1].split(";")[0] for line in signs] == ["16 s", "32 s"]
     assert said[-2] == "paused; last sign of life 0 s ago; 41,200 of 200,000 tokens spent"
@@ -93,19 +93,19 @@ async def test_a_task_in_which_nothing_happens_is_still_looked_at_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def the_same(_: str) -> TaskView:
-        return PAUSED
+        return PAUSED_VIEW
 
     async with await Client.connect(Settings(home=tmp_path / "home")) as client:
-        monkeypatch.setattr(client, "progress", the_same)
+        monkeypatch.setattr(client, "get_task", the_same)
         looks = client.watch("task-1", again=0)
-        assert [await anext(looks), await anext(looks)] == [PAUSED, PAUSED]
+        assert [await anext(looks), await anext(looks)] == [PAUSED_VIEW, PAUSED_VIEW]
         await looks.aclose()
 
 
 def test_a_screen_that_is_redrawn_shows_time_go_by() -> None:
     drawn: list[RenderableType] = []
-    screen = follow.Screen()
-    screen.show(PAUSED)
+    screen = follow.TaskScreen()
+    screen.show(PAUSED_VIEW)
     drawn.append(screen._screen())  # pyright: ignore[reportPrivateUsage]: what the live view calls
     assert drawn != [""]
 
@@ -123,13 +123,16 @@ def test_what_is_shown_as_spent_is_never_less_than_a_leg_has_told_and_what_is_he
 ) -> None:
     """The store has all that the workflow counts, but for calls that it takes to be answered yet."""
     limit, now = Limit(tokens=200_000), RunUsage(usage=known.usage + more.usage, possibly_billed=more.possibly_billed)
-    progress = PAUSED.progress.replace(
+    progress = PAUSED_VIEW.progress.replace(
         phase=TaskPhase.WORKING,
         totals=known,
         budget=BudgetProgress(limit=limit, spent=known.spent, reserved=Amount(tokens=reserved)),
-        steps=(step("research-1", "working").replace(spent=known.spent), step("writing", "waiting")),
+        steps=(
+            make_step_progress("research-1", "working").replace(spent=known.spent),
+            make_step_progress("writing", "waiting"),
+        ),
     )
-    seen = spending(progress, {"research-1": now})
+    seen = apply_stored_usage(progress, {"research-1": now})
     assert seen.budget.spent == seen.totals.spent
     assert seen.budget.spent.tokens >= max(known.spent.tokens, now.spent.tokens)
     assert seen.steps[0].spent.tokens == max(known.spent.tokens, now.spent.tokens)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from waystation.plugins.web.access import AccessPolicy, Guard
+from waystation.plugins.web.access import AccessGuard, AccessPolicy
 
 ACCESS = AccessPolicy(token="t" * 43, port=8520)
 
@@ -29,7 +29,7 @@ async def stopped(method: str, path: str, *headers: tuple[bytes, bytes]) -> tupl
 
     asked = [(b"host", b"127.0.0.1:8520"), (b"authorization", b"Bearer " + ACCESS.token.encode()), *headers]
     scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": asked}
-    answering = asyncio.create_task(Guard(works, ACCESS)(scope, receive, send))
+    answering = asyncio.create_task(AccessGuard(works, ACCESS)(scope, receive, send))
     await at_work.wait()
     answering.cancel()
     await answering

@@ -4,13 +4,13 @@ from itertools import product
 
 import pytest
 
-from waystation.tasks.task import TaskRequest, session_workflow_id, task_id_of
+from waystation.tasks.task import TaskRequest, make_session_workflow_id, make_task_id
 
 TENANTS, SESSIONS, REQUESTS = ("pilots", "others"), ("autumn", "winter"), ("first", "second")
 
 
 def task_id(tenant: str, session: str, request_id: str) -> str:
-    return task_id_of(TaskRequest(question="What?", tenant=tenant, session=session, request_id=request_id))
+    return make_task_id(TaskRequest(question="What?", tenant=tenant, session=session, request_id=request_id))
 
 
 def test_a_task_is_another_one_in_another_tenant_another_session_and_for_another_request() -> None:
@@ -21,7 +21,7 @@ def test_a_task_is_another_one_in_another_tenant_another_session_and_for_another
 
 def test_a_session_is_another_one_in_another_tenant() -> None:
     named = list(product(TENANTS, SESSIONS))
-    assert len({session_workflow_id(*names) for names in named}) == len(named)
+    assert len({make_session_workflow_id(*names) for names in named}) == len(named)
 
 
 @pytest.mark.parametrize(("one", "other"), [(("ab", "c", "d"), ("a", "bc", "d")), (("a", "bc", "d"), ("a", "b", "cd"))])

@@ -2,8 +2,8 @@ from datetime import UTC, datetime
 
 from inline_snapshot import snapshot
 
-from tests.unit.render_values import DEAR, PAUSED
-from waystation.client.task_json import task_json
+from tests.unit.render_values import PAUSED_PROGRESS_IN_DOLLARS, PAUSED_VIEW
+from waystation.client.task_json import build_task_json
 from waystation.documents.documents import DocumentsUpdate
 from waystation.tasks.view import TaskView
 
@@ -11,7 +11,7 @@ NOON = datetime(2026, 7, 25, 12, tzinfo=UTC)
 
 
 def test_the_json_of_a_task_has_these_keys() -> None:
-    assert task_json(PAUSED, None).model_dump(mode="json") == snapshot(
+    assert build_task_json(PAUSED_VIEW, None).model_dump(mode="json") == snapshot(
         {
             "task_id": "task-0123456789abcdef",
             "run_id": "run-1",
@@ -158,7 +158,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
 
 
 def test_the_json_of_a_task_names_dollars_beside_tokens() -> None:
-    printed = task_json(TaskView(progress=DEAR), None)
+    printed = build_task_json(TaskView(progress=PAUSED_PROGRESS_IN_DOLLARS), None)
     assert printed.budget.model_dump() == snapshot(
         {
             "limit_tokens": 200000,
@@ -176,8 +176,8 @@ def test_the_json_of_a_task_names_dollars_beside_tokens() -> None:
 
 def test_new_versions_of_documents_stand_as_numbers() -> None:
     update = DocumentsUpdate(number=1, given="5a" * 32, by="Ada", updated_at=NOON, kept=True, changed=2, added=1)
-    progress = PAUSED.progress.replace(updates=(update,))
-    (shown,) = task_json(PAUSED.replace(progress=progress), None).model_dump(mode="json")["updates"]
+    progress = PAUSED_VIEW.progress.replace(updates=(update,))
+    (shown,) = build_task_json(PAUSED_VIEW.replace(progress=progress), None).model_dump(mode="json")["updates"]
     assert shown == {
         "number": 1,
         "by": "Ada",

@@ -8,18 +8,18 @@ import pytest
 from inline_snapshot import snapshot
 from rich.cells import cell_len
 
-from tests.ended_tasks import row_of
-from tests.unit.render_values import DEAR, PAUSED
+from tests.ended_tasks import make_task_row
+from tests.unit.render_values import PAUSED_PROGRESS_IN_DOLLARS, PAUSED_VIEW
 from waystation.cli.console import BAD_USAGE
 from waystation.cli.main import run
 from waystation.cli.options import format_moment, parse_past_moment
-from waystation.cli.tasks import PHASE_MARKS, format_phase_legend, task_lines, used_at_a_glance
+from waystation.cli.tasks import PHASE_MARKS, format_phase_legend, format_short_usage, format_task_lines
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
-from waystation.tasks.details import span_text
+from waystation.tasks.details import format_time_span
 from waystation.tasks.task import TaskPhase, TaskRequest
 from waystation.tasks.view import TaskFilter, TaskView, as_stored
 
@@ -28,7 +28,7 @@ HOUR = timedelta(hours=1)
 
 
 def seen(phase: TaskPhase, title: str, submitted: datetime, ended: datetime | None = None) -> TaskView:
-    progress = PAUSED.progress.replace(phase=phase, title=title)
+    progress = PAUSED_VIEW.progress.replace(phase=phase, title=title)
     return TaskView(progress=progress, submitted_at=submitted, ended_at=ended)
 
 
@@ -41,12 +41,12 @@ LISTED = (
         NOON - HOUR,
     ),
     seen(TaskPhase.FAILED, "two\nlines \x1b[2J", NOON - 9_000 * HOUR),
-    TaskView(progress=DEAR.replace(title="")),
+    TaskView(progress=PAUSED_PROGRESS_IN_DOLLARS.replace(title="")),
 )
 
 
 def lines(width: int) -> list[str]:
-    return [line.plain for line in task_lines(LISTED, NOON + 0.5 * HOUR, width)]
+    return [line.plain for line in format_task_lines(LISTED, NOON + 0.5 * HOUR, width)]
 
 
 def test_a_task_is_one_line_however_narrow_the_terminal_is() -> None:
@@ -84,7 +84,7 @@ def test_only_marks_that_were_shown_are_explained() -> None:
     ],
 )
 def test_a_span_is_read_at_a_glance(span: timedelta, shown: str) -> None:
-    assert span_text(span) == shown
+    assert format_time_span(span) == shown
 
 
 def test_a_day_is_said_where_it_is_not_today_and_a_year_where_it_is_another() -> None:
@@ -97,9 +97,9 @@ def test_a_day_is_said_where_it_is_not_today_and_a_year_where_it_is_another() ->
 
 def test_of_two_budgets_the_one_is_shown_that_is_nearer_to_its_end() -> None:
     both = Limit(tokens=100_000, micro_usd=2_000_000)
-    assert used_at_a_glance(Amount(tokens=50_000, micro_usd=120_000), both) == "50k/100k"
-    assert used_at_a_glance(Amount(tokens=5_000, micro_usd=1_204_000), both) == "$1.20/$2.00"
-    assert used_at_a_glance(Amount(tokens=5_000), Limit()) == "5k"
+    assert format_short_usage(Amount(tokens=50_000, micro_usd=120_000), both) == "50k/100k"
+    assert format_short_usage(Amount(tokens=5_000, micro_usd=1_204_000), both) == "$1.20/$2.00"
+    assert format_short_usage(Amount(tokens=5_000), Limit()) == "5k"
 
 
 def test_a_moment_that_is_over_may_be_given_by_how_long_ago_it_is() -> None:
@@ -122,12 +122,12 @@ async def _kept(settings: Settings) -> dict[str, str]:
     asked = (("Tea?", TaskPhase.DONE), ("Coffee?", TaskPhase.FAILED), ("Tea ROOMS?", None))
     for days, (question, phase) in enumerate(asked):
         request = TaskRequest(question=question, session="S", request_id=question)
-        row = row_of(request, settings, await store.store_id())
+        row = make_task_row(request, settings, await store.get_store_id())
         row = row.replace(submitted_at=utc_now() - timedelta(days=3 * days))
-        await store.register(row, ())
-        await store.admit(row.ref.task_id, question)
+        await store.register_task(row, ())
+        await store.save_task_title(row.ref.task_id, question)
         if phase is not None:
-            await store.finish(row.ref.task_id, as_stored(row.replace(title=question), phase))
+            await store.save_task_progress(row.ref.task_id, as_stored(row.replace(title=question), phase))
         kept[question] = row.ref.task_id
     await store.aclose()
     return kept
@@ -168,6 +168,6 @@ def test_a_state_that_there_is_not_is_refused_with_those_that_there_are(capsys: 
 
 
 def test_a_task_that_the_store_has_at_work_may_have_been_ended_by_force(without_server: Settings) -> None:
-    row = row_of(TaskRequest(question="Which?", request_id="r"), without_server)
-    assert TaskFilter(phases=frozenset({TaskPhase.FAILED})).may_hold(row)
-    assert not TaskFilter(phases=frozenset({TaskPhase.DONE, TaskPhase.PARTIAL})).may_hold(row)
+    row = make_task_row(TaskRequest(question="Which?", request_id="r"), without_server)
+    assert TaskFilter(phases=frozenset({TaskPhase.FAILED})).may_match(row)
+    assert not TaskFilter(phases=frozenset({TaskPhase.DONE, TaskPhase.PARTIAL})).may_match(row)

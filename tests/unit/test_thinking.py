@@ -3,7 +3,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.agents.leg import AgentConfig
-from waystation.models.profiles import LEAST_THINKING, Effort, ThinkingSetting, get_model_profile, get_thinking_tokens
+from waystation.models.profiles import (
+    MIN_THINKING_TOKENS,
+    Effort,
+    ThinkingSetting,
+    get_model_profile,
+    get_thinking_tokens,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +39,7 @@ def test_what_a_model_is_known_to_refuse(
 ) -> None:
     takes = get_model_profile(model).takes
     assert takes is not None
-    refused = takes.refused(effort, thinking)
+    refused = takes.find_unsupported_option(effort, thinking)
     assert (refused.asked if refused else None) == asked
 
 
@@ -55,16 +61,18 @@ def thinking_terms(tokens: int | None, window: int = 100_000) -> AgentConfig:
     )
 
 
-@given(st.integers(LEAST_THINKING, 60_000), st.integers(0, 80_000), st.integers(0, 200_000))
+@given(st.integers(MIN_THINKING_TOKENS, 60_000), st.integers(0, 80_000), st.integers(0, 200_000))
 def test_a_reply_always_has_room_beside_the_thinking_whatever_an_agent_is_left_with(
     thinking: int, most: int, budget: int
 ) -> None:
-    narrowed = thinking_terms(thinking).thinking_at_most(most).with_replies_for(budget)
-    assert LEAST_THINKING <= get_thinking_tokens(narrowed.thinking) <= max(LEAST_THINKING, min(thinking, most))
+    narrowed = thinking_terms(thinking).with_thinking_limit(most).with_scaled_min_reply(budget)
+    assert (
+        MIN_THINKING_TOKENS <= get_thinking_tokens(narrowed.thinking) <= max(MIN_THINKING_TOKENS, min(thinking, most))
+    )
     assert narrowed.output_floor == get_thinking_tokens(narrowed.thinking) + 256
     assert narrowed.output_floor <= narrowed.max_output <= get_thinking_tokens(narrowed.thinking) + 8_000
 
 
 def test_terms_without_a_budget_for_thinking_have_nothing_to_shorten() -> None:
     plain = thinking_terms(None)
-    assert plain.thinking_at_most(0) == plain
+    assert plain.with_thinking_limit(0) == plain

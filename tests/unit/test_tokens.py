@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.histories import calls, results, says, wild_messages
+from tests.unit.histories import arbitrary_messages, make_call_message, make_result_message, make_text_message
 from waystation.context.tokens import (
     TokenEstimator,
     compute_correction_factor,
@@ -40,10 +40,10 @@ def test_a_text_costs_what_its_pieces_cost_but_for_one_cut_and_rounding(text: st
 
 def test_a_message_costs_five_tokens_beside_its_content() -> None:
     assert estimate_message(build_user_message("m1", "word " * 8)) == 5 + 10
-    assert estimate_message(results("m2", a="word " * 8)) == 5 + 10
+    assert estimate_message(make_result_message("m2", a="word " * 8)) == 5 + 10
 
 
-@given(wild_messages(), wild_messages())
+@given(arbitrary_messages(), arbitrary_messages())
 def test_what_a_message_keeps_is_what_it_is_measured_to_be_and_a_copy_is_measured_anew(
     said: tuple[Message, ...], others: tuple[Message, ...]
 ) -> None:
@@ -85,7 +85,11 @@ def test_the_upper_bound_covers_what_a_tokeniser_makes_of_a_ligature() -> None:
 
 
 def test_the_upper_bound_grows_with_each_message_block_and_tool() -> None:
-    for message, blocks in ((says("m1", "a"), 1), (calls("m1", "a"), 1), (calls("m1", "a", "b"), 2)):
+    for message, blocks in (
+        (make_text_message("m1", "a"), 1),
+        (make_call_message("m1", "a"), 1),
+        (make_call_message("m1", "a", "b"), 2),
+    ):
         bound = 1_000 + len(message.model_dump_json()) + 64 * (1 + blocks)
         assert compute_request_upper_bound("", "", (message,)) == bound
         assert compute_request_upper_bound("", "", (message, message)) == 2 * bound - 1_000

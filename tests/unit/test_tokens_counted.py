@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, JsonValue
 
-from tests.unit.histories import wild_messages
+from tests.unit.histories import arbitrary_messages
 from waystation.context.tokens import (
     compute_request_upper_bound,
     estimate_fixed_tokens,
@@ -112,7 +112,7 @@ MESSAGES = st.builds(
     role=st.sampled_from(["user", "assistant"]),
     blocks=st.lists(BLOCKS, min_size=1, max_size=4).map(tuple),
 )
-REQUESTS = wild_messages() | st.lists(MESSAGES, max_size=5).map(tuple)
+REQUESTS = arbitrary_messages() | st.lists(MESSAGES, max_size=5).map(tuple)
 
 
 def said(value: JsonValue) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.agents.tool_visibility import tool_phase
+from waystation.agents.tool_visibility import get_tool_phase
 from waystation.context.transcript import (
     MaskRecord,
     Message,
@@ -17,7 +17,7 @@ from waystation.context.transcript import (
     Transcript,
     build_user_message,
 )
-from waystation.kernel.roles import AgentRole, Phase
+from waystation.kernel.roles import AgentPhase, AgentRole
 
 ENDING = {"submit_findings"}
 
@@ -41,14 +41,14 @@ def masked(after: int, record_id: str = "k1") -> MaskRecord:
     return MaskRecord(id=record_id, after=after, tool_use_ids=("c1",))
 
 
-def phase(transcript: Transcript, role: AgentRole = "research") -> Phase:
-    return tool_phase(role, transcript, ENDING)
+def phase(transcript: Transcript, role: AgentRole = "research") -> AgentPhase:
+    return get_tool_phase(role, transcript, ENDING)
 
 
 @pytest.mark.parametrize(
     ("role", "expected"), [("planning", "planning"), ("reviewing", "verifying"), ("writing", "executing")]
 )
-def test_a_run_begins_in_the_phase_of_its_role(role: AgentRole, expected: Phase) -> None:
+def test_a_run_begins_in_the_phase_of_its_role(role: AgentRole, expected: AgentPhase) -> None:
     assert phase(Transcript(run_id="r"), role=role) == expected
 
 

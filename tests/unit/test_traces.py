@@ -20,15 +20,15 @@ from waystation.context.transcript import (
 from waystation.kernel.usage import Usage
 from waystation.security.untrusted import ToolDefinition
 from waystation.tasks.events import EventKind, TaskEvent
-from waystation.tasks.spans import TraceSpan, span_id_of
+from waystation.tasks.spans import TraceSpan, make_span_id
 from waystation.tasks.traces import (
     ABANDONED,
     OTHER_TOOL,
-    TracedRun,
-    TracedTask,
-    TracePlace,
-    touched,
-    traced,
+    RunTraceData,
+    TaskTraceData,
+    TraceCursor,
+    build_spans,
+    find_touched_agents,
 )
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -61,7 +61,7 @@ def charge(key: str) -> Charge:
     return Charge.model_validate({**fields, "stop": "tool_use"})
 
 
-def run_of(agent: str, told: Sequence[Told], tool: str = "search_documents", *, error: bool = False) -> TracedRun:
+def run_of(agent: str, told: Sequence[Told], tool: str = "search_documents", *, error: bool = False) -> RunTraceData:
     """The transcript and the charges behind these events."""
     said: list[Message] = []
     for kind, whose, reference, _ in told:
@@ -77,16 +77,16 @@ def run_of(agent: str, told: Sequence[Told], tool: str = "search_documents", *, 
             said.append(build_user_message(reference, SECRET))
     keys = dict.fromkeys(one[2] for one in told if one[0] == "called" and one[1] == agent)
     transcript = Transcript(run_id=f"{TASK}/{agent}", messages=tuple(said))
-    return TracedRun(role="research", transcript=transcript, charges=tuple(map(charge, keys)))
+    return RunTraceData(role="research", transcript=transcript, charges=tuple(map(charge, keys)))
 
 
-def task_of(told: Sequence[Told], apart: Sequence[timedelta] = ()) -> TracedTask:
+def task_of(told: Sequence[Told], apart: Sequence[timedelta] = ()) -> TaskTraceData:
     at, events = NOON, list[TaskEvent]()
     for place, one in enumerate(told):
         at += apart[place] if place < len(apart) else timedelta(seconds=1)
         events.append(event(place + 1, one, at))
     agents = dict.fromkeys(one[1] for one in told if one[1])
-    return TracedTask(
+    return TaskTraceData(
         task_id=TASK,
         tenant="tenant",
         session="session",
@@ -114,8 +114,8 @@ AGAIN: list[Told] = [("taken", A, "2", ""), *turn(A, 2), ("delivered", A, "", ""
 WHOLE: list[Told] = [*BEGUN, *PLANNED, *LEG, *PAUSED, *AGAIN, ("ended", "", "", "done")]
 
 
-def spans(task: TracedTask, after: int = 0) -> tuple[TraceSpan, ...]:
-    return traced(task, after, {})
+def spans(task: TaskTraceData, after: int = 0) -> tuple[TraceSpan, ...]:
+    return build_spans(task, after, {})
 
 
 def named(made: Sequence[TraceSpan], name: str) -> TraceSpan:
@@ -145,7 +145,7 @@ def test_a_task_is_one_trace_of_the_operations_of_the_conventions() -> None:
 
 
 def test_a_plan_says_whom_it_was_asked_of_as_its_call_does() -> None:
-    made = traced(task_of(WHOLE), 0, {"": "aws.bedrock"})
+    made = build_spans(task_of(WHOLE), 0, {"": "aws.bedrock"})
     plan = named(made, "plan").attributes
     assert plan["gen_ai.provider.name"] == "aws.bedrock"
     asked = [span for span in made if "gen_ai.operation.name" in span.attributes and "tool" not in span.name]
@@ -163,8 +163,8 @@ def test_a_call_says_what_it_used_as_the_conventions_count() -> None:
     assert used["gen_ai.response.finish_reasons"] == ("tool_use",)
     assert (used["waystation.budget.tokens.before"], used["waystation.budget.tokens.after"]) == (35, 70)
     assert first.client
-    assert first.parent == span_id_of(TASK, A, "leg", 1)
-    assert second.parent == span_id_of(TASK, A, "leg", 2)
+    assert first.parent == make_span_id(TASK, A, "leg", 1)
+    assert second.parent == make_span_id(TASK, A, "leg", 2)
 
 
 def test_a_pause_lies_between_two_spans_and_what_people_did_is_in_the_later_one() -> None:
@@ -206,10 +206,10 @@ def test_a_context_that_was_made_smaller_lies_between_two_legs() -> None:
     )
     run = run.replace(transcript=run.transcript.replace(records=(record,)))
     made = spans(task_of(told).replace(runs={A: run}))
-    between = span_id_of(TASK, A, "leg", 1)
+    between = make_span_id(TASK, A, "leg", 1)
     assert named(made, "compact research-1").parent == between
     turns = [span for span in made if span.name.startswith("chat")]
-    assert [span.parent for span in turns] == [between, between, span_id_of(TASK, A, "leg", 2)]
+    assert [span.parent for span in turns] == [between, between, make_span_id(TASK, A, "leg", 2)]
     assert ["gen_ai.conversation.compacted" in span.attributes for span in turns] == [False, False, True]
 
 
@@ -283,9 +283,9 @@ def test_what_was_said_is_in_no_attribute_and_apart_in_the_form_of_the_conventio
 
 def test_of_a_task_from_before_there_were_spans_all_goes_out_with_its_next_event() -> None:
     events = task_of(WHOLE).events
-    place = TracePlace(tenant="tenant", since=5, sent=5, upto=len(events), tasks=(TASK,))
-    assert place.gone(events) == 0
-    assert place.replace(sent=8).gone(events) == 8
+    place = TraceCursor(tenant="tenant", since=5, sent=5, upto=len(events), tasks=(TASK,))
+    assert place.get_sent_up_to(events) == 0
+    assert place.replace(sent=8).get_sent_up_to(events) == 8
 
 
 def piece(kind: str, agent: str, number: int) -> list[Told]:
@@ -337,7 +337,7 @@ def test_what_was_finished_once_stays_as_it_was_however_the_task_goes_on(told: l
     whole, upto = task_of(told), min(cut, len(told))
     before = spans(task_of(told[:upto]))
     assert before == tuple(span for span in spans(whole) if span.number <= upto)
-    fresh = spans(whole.replace(runs={a: whole.runs[a] for a in touched(whole.events, upto)}), upto)
+    fresh = spans(whole.replace(runs={a: whole.runs[a] for a in find_touched_agents(whole.events, upto)}), upto)
     assert (*before, *fresh) == spans(whole), "those of agents that were touched are enough"
 
 

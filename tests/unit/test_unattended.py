@@ -2,15 +2,15 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from waystation.agents.decisions import IN_ADVANCE, TopUpPolicy, UnattendedPolicy
+from waystation.agents.decisions import AUTHORISED_IN_ADVANCE, TopUpPolicy, UnattendedPolicy
 from waystation.cli.options import parse_unattended_options
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput
-from waystation.tasks.approvals import Circumstances, authorised
-from waystation.tasks.task import Approval
+from waystation.tasks.approvals import ApprovalContext, grant_in_advance
+from waystation.tasks.task import ApprovalRequest
 
 NOW = datetime(2026, 11, 21, 22, 30, tzinfo=timezone(timedelta(hours=1)))
-REQUEST = Approval(request_id="r1-1", agent="r1", asked=Amount(tokens=20_000), needed=Amount(tokens=900))
+REQUEST = ApprovalRequest(request_id="r1-1", agent="r1", asked=Amount(tokens=20_000), needed=Amount(tokens=900))
 TWICE = TopUpPolicy(amount=Amount(tokens=5_000), times=2)
 
 
@@ -27,8 +27,8 @@ TWICE = TopUpPolicy(amount=Amount(tokens=5_000), times=2)
 def test_a_clock_time_is_the_next_one_and_a_moment_is_the_persons(text: str, moment: datetime) -> None:
     decided = parse_unattended_options(None, text, "partial", NOW)
     assert decided.answer_by == moment
-    assert decided.deadline(NOW) == moment
-    assert decided.deadline(NOW + timedelta(days=60)) == moment
+    assert decided.compute_deadline(NOW) == moment
+    assert decided.compute_deadline(NOW + timedelta(days=60)) == moment
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_a_clock_time_is_the_next_one_and_a_moment_is_the_persons(text: str, mom
 )
 def test_a_span_counts_from_each_request(text: str, span: timedelta) -> None:
     decided = parse_unattended_options(None, text, "wait", NOW)
-    assert decided.deadline(NOW) == NOW + span
+    assert decided.compute_deadline(NOW) == NOW + span
     assert decided.then == "wait"
 
 
 def test_without_options_requests_wait_for_ever() -> None:
     assert parse_unattended_options(None, None, None, NOW) == UnattendedPolicy()
-    assert UnattendedPolicy().deadline(NOW) is None
+    assert UnattendedPolicy().compute_deadline(NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -81,29 +81,29 @@ def test_a_deadline_that_is_over_is_refused() -> None:
 
 
 def test_what_was_authorised_is_granted_as_often_as_it_was_and_under_that_name() -> None:
-    standing = Circumstances(approvals=(), limit=Limit(tokens=100_000))
+    standing = ApprovalContext(approvals=(), limit=Limit(tokens=100_000))
     for number in (1, 2):
-        granted = authorised(standing, REQUEST, TWICE, NOW)
+        granted = grant_in_advance(standing, REQUEST, TWICE, NOW)
         assert granted is not None
-        assert (granted.decision, granted.by, granted.granted) == ("approved", IN_ADVANCE, TWICE.amount)
+        assert (granted.decision, granted.by, granted.granted) == ("approved", AUTHORISED_IN_ADVANCE, TWICE.amount)
         assert granted.note == f"{number} of 2"
         standing = standing.replace(approvals=(*standing.approvals, granted))
-    assert authorised(standing, REQUEST, TWICE, NOW) is None
+    assert grant_in_advance(standing, REQUEST, TWICE, NOW) is None
 
 
 @pytest.mark.parametrize(
     ("standing", "top_up"),
     [
-        (Circumstances(approvals=()), None),
-        (Circumstances(approvals=()), TopUpPolicy(amount=Amount(tokens=899), times=1)),
-        (Circumstances(approvals=()), TopUpPolicy(amount=Amount(micro_usd=10**9), times=1)),
-        (Circumstances(approvals=(), limit=Limit(tokens=100_000), ceiling=Limit(tokens=104_999)), TWICE),
+        (ApprovalContext(approvals=()), None),
+        (ApprovalContext(approvals=()), TopUpPolicy(amount=Amount(tokens=899), times=1)),
+        (ApprovalContext(approvals=()), TopUpPolicy(amount=Amount(micro_usd=10**9), times=1)),
+        (ApprovalContext(approvals=(), limit=Limit(tokens=100_000), ceiling=Limit(tokens=104_999)), TWICE),
     ],
 )
 def test_a_person_is_asked_where_it_is_too_little_in_another_unit_or_over_the_ceiling(
-    standing: Circumstances, top_up: TopUpPolicy | None
+    standing: ApprovalContext, top_up: TopUpPolicy | None
 ) -> None:
-    assert authorised(standing, REQUEST, top_up, NOW) is None
+    assert grant_in_advance(standing, REQUEST, top_up, NOW) is None
 
 
 def test_a_choice_for_a_deadline_without_a_deadline_is_refused() -> None:

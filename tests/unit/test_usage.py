@@ -33,7 +33,7 @@ TOTALS = st.builds(
 def test_all_but_cache_reads_count_against_a_budget_and_all_but_output_is_the_prompt(
     usage: Usage, fresh: int, prompt: int, total: int
 ) -> None:
-    assert (usage.fresh, usage.prompt, usage.total) == (fresh, prompt, total)
+    assert (usage.fresh, usage.prompt_tokens, usage.total) == (fresh, prompt, total)
 
 
 def test_calls_that_were_possibly_billed_count_as_spent_in_both_units() -> None:

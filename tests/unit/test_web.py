@@ -8,11 +8,11 @@ from pydantic import ValidationError
 from yarl import URL
 
 from waystation.documents.web_pages import (
-    LONGEST_LINE,
+    MAX_LINE_CHARACTERS,
     DomainPolicy,
     build_web_page,
+    is_same_site,
     parse_web_address,
-    same_site,
     split_page_lines,
 )
 from waystation.kernel.errors import WebFetchRejectedError
@@ -101,11 +101,11 @@ def test_an_entry_that_is_no_domain_is_named(entry: str) -> None:
 
 
 def test_a_site_is_the_same_with_and_without_www_and_below() -> None:
-    assert same_site("example.org", "www.example.org")
-    assert same_site("www.example.org", "example.org")
-    assert same_site("example.org", "docs.example.org")
-    assert not same_site("docs.example.org", "example.org")
-    assert not same_site("example.org", "example.com")
+    assert is_same_site("example.org", "www.example.org")
+    assert is_same_site("www.example.org", "example.org")
+    assert is_same_site("example.org", "docs.example.org")
+    assert not is_same_site("docs.example.org", "example.org")
+    assert not is_same_site("example.org", "example.com")
 
 
 @given(st.text(max_size=5_000) | st.text(alphabet="ab ", min_size=900, max_size=4_000))
@@ -113,7 +113,7 @@ def test_a_page_keeps_every_word_and_is_shown_in_lines_that_are_short_enough(tex
     page = build_web_page("https://example.org/", text, NOON)
     assert page.text.splitlines() == list(page.lines) or page.lines[-1] == ""
     shown = split_page_lines(page.lines)
-    assert all(len(line) <= LONGEST_LINE for line in shown)
+    assert all(len(line) <= MAX_LINE_CHARACTERS for line in shown)
     assert "".join("".join(shown).split()) == "".join(text.split())
 
 
@@ -122,8 +122,8 @@ def test_a_long_line_is_kept_whole_and_shown_parted_between_words_and_never_with
     assert len(page.lines) == 1
     assert set(" ".join(split_page_lines(page.lines)).split()) == {"word"}
     placeholder = "<EMAIL_0123456789ab>"
-    first, second = split_page_lines(["x" * (LONGEST_LINE - 5) + placeholder])
-    assert (len(first), second) == (LONGEST_LINE - 5, placeholder)
+    first, second = split_page_lines(["x" * (MAX_LINE_CHARACTERS - 5) + placeholder])
+    assert (len(first), second) == (MAX_LINE_CHARACTERS - 5, placeholder)
 
 
 def test_the_title_is_the_first_line_that_says_something() -> None:

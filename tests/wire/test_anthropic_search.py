@@ -7,8 +7,8 @@ from pydantic import JsonValue
 from waystation.documents.web_pages import DomainPolicy, WebSearchResult
 from waystation.kernel.errors import ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import Scripted, ScriptedServer, build_error_response
-from waystation.models.anthropic.model import AnthropicSearch, anthropic_search
+from waystation.models.anthropic.messages_server import ScriptedAnswer, ScriptedServer, build_error_response
+from waystation.models.anthropic.model import AnthropicSearch, create_anthropic_search
 
 ANYWHERE = DomainPolicy(allow=("*",))
 HARBOUR, KEEPER = "https://example.org/harbour", "https://example.org/keeper"
@@ -43,10 +43,10 @@ def answer(found: JsonValue, *texts: JsonValue) -> httpx2.Response:
     return httpx2.Response(200, json=body)
 
 
-def search(answers: list[Scripted], domains: DomainPolicy = ANYWHERE) -> tuple[AnthropicSearch, ScriptedServer]:
+def search(answers: list[ScriptedAnswer], domains: DomainPolicy = ANYWHERE) -> tuple[AnthropicSearch, ScriptedServer]:
     server = ScriptedServer(answers)
-    client = server.http_client()
-    return anthropic_search("key", "claude-haiku-5-5", domains, "http://model.test", client), server
+    client = server.build_http_client()
+    return create_anthropic_search("key", "claude-haiku-5-5", domains, "http://model.test", client), server
 
 
 async def test_pages_come_with_what_is_cited_of_them_and_with_what_the_search_used() -> None:
@@ -93,7 +93,7 @@ async def test_a_search_is_one_bounded_use_of_the_tool_within_the_domains(
 ) -> None:
     web, server = search([answer([])], domains)
     await web.search("why did it silt up?", 5)
-    (body,) = server.bodies
+    (body,) = server.request_bodies
     tool = {"type": "web_search_20260318", "name": "web_search", "max_uses": 1, "allowed_callers": ["direct"]}
     assert body["tools"] == [tool | sent]
     assert body["max_tokens"] == 1_500

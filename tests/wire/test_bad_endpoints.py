@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from tests.vendor_servers import chat_chunks
+from tests.vendor_servers import make_chat_chunks
 from waystation.context.transcript import Text, ToolUse, build_user_message
 from waystation.kernel.errors import (
     BrokenEndpointError,
@@ -20,9 +20,9 @@ from waystation.kernel.errors import (
     SpendingLimitReached,
 )
 from waystation.models.anthropic.messages_server import build_message_body
-from waystation.models.anthropic.model import anthropic_model
-from waystation.models.anthropic.sse import events
-from waystation.models.openai.model import openai_model
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.anthropic.sse import iter_message_events
+from waystation.models.openai.model import create_openai_model
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason
 from waystation.models.profiles import Effort
 from waystation.testing import make_scripted_response
@@ -31,7 +31,10 @@ Protocol = Literal["messages", "chat completions"]
 State = Literal["retried", "retried, perhaps billed", "a person pays", "broken", "no such model", "refused", "blocked"]
 """What becomes of a call: another attempt; the same, shown as possibly billed; a pause for money, or for the
 endpoint; another model's; its step's end with the cause."""
-PROTOCOLS: dict[Protocol, Callable[..., ChatModel]] = {"messages": anthropic_model, "chat completions": openai_model}
+PROTOCOLS: dict[Protocol, Callable[..., ChatModel]] = {
+    "messages": create_anthropic_model,
+    "chat completions": create_openai_model,
+}
 SECRET = "the patient is called Ada"
 REQUEST = ModelRequest(model="m", system="Work.", messages=(build_user_message("m1", SECRET),), max_output=50)
 FINE = make_scripted_response(Text(text="Fine."), model="m")
@@ -182,9 +185,9 @@ async def test_what_an_endpoint_refuses_is_one_clear_state(case: str, protocol: 
 def sent(protocol: Protocol, reply: ModelResponse, change: Callable[[bytes], bytes] = bytes) -> httpx2.Response:
     """The whole stream of a reply, changed."""
     parts = (
-        [*events(build_message_body(reply))]
+        [*iter_message_events(build_message_body(reply))]
         if protocol == "messages"
-        else [*(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chat_chunks(reply)), b"data: [DONE]\n\n"]
+        else [*(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in make_chat_chunks(reply)), b"data: [DONE]\n\n"]
     )
     return httpx2.Response(200, headers=STREAM, content=b"".join(filter(None, map(change, parts))))
 
@@ -236,7 +239,7 @@ def chunked(*chunks: JsonValue) -> httpx2.Response:
 
 async def chat_reply(answer: httpx2.Response, effort: Effort | None = None) -> ModelResponse:
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: answer))
-    model = openai_model("key", "http://model.test", http_client=client)
+    model = create_openai_model("key", "http://model.test", http_client=client)
     return await model.complete(REQUEST.replace(effort=effort))
 
 
@@ -251,12 +254,12 @@ NULLS: dict[str, JsonValue] = {
 
 @pytest.mark.parametrize("case", NULLS)
 async def test_null_in_a_piece_means_what_the_field_means_where_it_is_missing(case: str) -> None:
-    first, *others = chat_chunks(CALLING)
+    first, *others = make_chat_chunks(CALLING)
     assert await chat_reply(chunked(first, NULLS[case], *others)) == CALLING
 
 
 def reasoned(**delta: JsonValue) -> httpx2.Response:
-    return chunked({"model": "m", "choices": [{"delta": delta}]}, *chat_chunks(FINE))
+    return chunked({"model": "m", "choices": [{"delta": delta}]}, *make_chat_chunks(FINE))
 
 
 @pytest.mark.parametrize(

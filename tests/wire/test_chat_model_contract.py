@@ -20,18 +20,18 @@ from tests.vendor_servers import (
     AWS_SECRET,
     MODEL,
     REGION,
+    AwsSignatureServer,
     BedrockServer,
-    ByHeader,
     ChatServer,
     EntraServer,
-    SignedServer,
+    HeaderKeyServer,
     VendorServer,
     VertexServer,
 )
 from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.connections import USUAL_PATIENCE
+from waystation.models.connections import DEFAULT_TIMEOUTS
 from waystation.models.endpoints import ModelEndpoint, NamedEndpoint
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason, ToolSpec
 from waystation.testing import ScriptedModel, make_scripted_response
@@ -60,12 +60,12 @@ class Kind(NamedTuple):
         """A client of this endpoint."""
         assert self.endpoint is not None
         row = ModelEndpoint(url=self.endpoint.url, kind=self.endpoint.kind)
-        return create_endpoint_model(self.endpoint, row, USUAL_PATIENCE, server.http_client())
+        return create_endpoint_model(self.endpoint, row, DEFAULT_TIMEOUTS, server.http_client())
 
 
 def by_headers(*names: str) -> Callable[[Saying], VendorServer]:
     def made(saying: Saying) -> VendorServer:
-        return ByHeader(saying, headers=names)
+        return HeaderKeyServer(saying, headers=names)
 
     return made
 
@@ -80,10 +80,10 @@ KINDS: dict[str, Kind] = {
     "scripted": Kind(None),
     "anthropic": Kind(NamedEndpoint(kind="anthropic", key_from="K")),
     "compatible, bearer": Kind(compatible("bearer")),
-    "compatible, x-api-key": Kind(compatible("x-api-key"), ByHeader),
+    "compatible, x-api-key": Kind(compatible("x-api-key"), HeaderKeyServer),
     "compatible, both": Kind(compatible("both"), by_headers("authorization", "x-api-key")),
     "bedrock": Kind(NamedEndpoint(kind="bedrock", region=REGION), BedrockServer, counts=False),
-    "mantle": Kind(NamedEndpoint(kind="mantle", region=REGION), SignedServer),
+    "mantle": Kind(NamedEndpoint(kind="mantle", region=REGION), AwsSignatureServer),
     "vertex": Kind(NamedEndpoint(kind="vertex", region="europe-west1", project="harbours"), VertexServer),
     "foundry": Kind(
         NamedEndpoint(kind="foundry", resource="harbours", key_from="K"),

@@ -11,16 +11,16 @@ from waystation.context.transcript import Text, Thinking, ToolUse, build_user_me
 from waystation.kernel.errors import ModelError
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.messages_server import (
-    Scripted,
+    ScriptedAnswer,
     ScriptedServer,
     build_dropped_stream,
     build_failing_stream,
     build_message_body,
     build_truncated_stream,
 )
-from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.anthropic.partial import NOTICE_SECONDS, TOKENS_PER_SECOND, StreamUsageTracker
-from waystation.models.anthropic.sse import StreamEvent, events
+from waystation.models.anthropic.sse import StreamEvent, iter_message_events
 from waystation.models.ports import ModelRequest
 from waystation.testing import make_scripted_response
 
@@ -35,7 +35,7 @@ MESSAGE = build_message_body(
         model="claude-sonnet-5-5",
     )
 )
-EVENTS = len([*events(MESSAGE)])
+EVENTS = len([*iter_message_events(MESSAGE)])
 EVENT: TypeAdapter[RawMessageStreamEvent] = TypeAdapter(RawMessageStreamEvent)
 Breaks = Callable[[Mapping[str, JsonValue], int], httpx2.Response]
 MOST = 1_000_000
@@ -46,9 +46,9 @@ def failed_at_provider(message: Mapping[str, JsonValue], after: int) -> httpx2.R
     return build_failing_stream(message, "api_error", after=after)
 
 
-async def error_of(answer: Scripted, model: str = "claude-sonnet-5-5") -> ModelError:
+async def error_of(answer: ScriptedAnswer, model: str = "claude-sonnet-5-5") -> ModelError:
     server = ScriptedServer([answer])
-    client = anthropic_model("key", http_client=server.http_client())
+    client = create_anthropic_model("key", http_client=server.build_http_client())
     request = ModelRequest(model=model, system="", messages=(build_user_message("m1", "Why?"),), max_output=MOST)
     with pytest.raises(ModelError) as raised:
         await client.complete(request)
@@ -84,19 +84,19 @@ async def test_an_endpoint_that_counts_no_input_reports_nothing() -> None:
 async def test_of_a_model_of_unknown_speed_the_output_may_be_all_that_was_asked_for() -> None:
     reported = (await error_of(build_dropped_stream(MESSAGE, 3), "somebodys-model")).reported
     assert reported is not None
-    assert (reported.prompt, reported.output) == (USAGE.prompt, MOST)
+    assert (reported.prompt_tokens, reported.output) == (USAGE.prompt_tokens, MOST)
 
 
 def partial_reply(*times: float) -> StreamUsageTracker:
     """The first events of the message, each at its time."""
     partial = StreamUsageTracker()
-    for event, at in zip(events(MESSAGE), times, strict=False):
-        partial.take(EVENT.validate_json(event.partition(b"\ndata: ")[2]), at)
+    for event, at in zip(iter_message_events(MESSAGE), times, strict=False):
+        partial.add_event(EVENT.validate_json(event.partition(b"\ndata: ")[2]), at)
     return partial
 
 
 def output_of(partial: StreamUsageTracker, now: float, most: int = MOST) -> int:
-    used = partial.usage(now, most)
+    used = partial.estimate_max_usage(now, most)
     assert used is not None
     return used.output
 

@@ -6,8 +6,8 @@ import pytest
 from pydantic import JsonValue
 
 from waystation.context.transcript import Message, Text, build_user_message
-from waystation.models.anthropic.messages_server import LIFE, CacheMissEvent, CachingServer, PrefixCache
-from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.messages_server import CACHE_LIFETIME, CacheMissEvent, CachingServer, PrefixCache
+from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.testing import make_scripted_response
 
@@ -34,9 +34,9 @@ SECOND = body(text("a" * 4_000), text("b" * 4_000, marked=True), text("reminder 
 
 def test_the_next_request_reads_what_the_last_one_marked_and_not_its_reminder() -> None:
     cache = PrefixCache()
-    first = cache.charge(FIRST, NOON)
+    first = cache.record_request(FIRST, NOON)
     assert (first.cache_read, 0 < first.input < 20) == (0, True)
-    second = cache.charge(SECOND, NOON)
+    second = cache.record_request(SECOND, NOON)
     assert second.cache_read == first.cache_write
     assert second.cache_write > 1_000
     assert cache.breaks == []
@@ -52,8 +52,8 @@ def test_the_next_request_reads_what_the_last_one_marked_and_not_its_reminder() 
 )
 def test_what_changed_is_named(second: dict[str, JsonValue], cause: str) -> None:
     cache = PrefixCache()
-    written = cache.charge(FIRST, NOON).cache_write
-    usage = cache.charge(second, NOON)
+    written = cache.record_request(FIRST, NOON).cache_write
+    usage = cache.record_request(second, NOON)
     assert [(found.request, found.cause) for found in cache.breaks] == [(2, cause)]
     assert cache.breaks[0].lost == written - usage.cache_read
     assert (usage.cache_read > 1_900) == (cause == "messages changed")
@@ -61,41 +61,41 @@ def test_what_changed_is_named(second: dict[str, JsonValue], cause: str) -> None
 
 def test_a_tool_that_is_added_changes_the_tools() -> None:
     cache = PrefixCache()
-    cache.charge(FIRST, NOON)
+    cache.record_request(FIRST, NOON)
     tools: list[JsonValue] = [{"name": "read", "input_schema": {}}, {"name": "write", "cache_control": MARK}]
-    cache.charge({**FIRST, "tools": tools}, NOON)
+    cache.record_request({**FIRST, "tools": tools}, NOON)
     assert [broken.cause for broken in cache.breaks] == ["tools changed"]
 
 
 def test_a_prefix_lives_five_minutes_from_its_last_use() -> None:
     cache = PrefixCache()
-    written = cache.charge(FIRST, NOON).cache_write
-    assert cache.charge(FIRST, NOON + LIFE - timedelta(seconds=1)).cache_read == written
-    assert cache.charge(FIRST, NOON + LIFE + timedelta(minutes=4)).cache_read == written
-    assert cache.charge(FIRST, NOON + 4 * LIFE).cache_read == 0
+    written = cache.record_request(FIRST, NOON).cache_write
+    assert cache.record_request(FIRST, NOON + CACHE_LIFETIME - timedelta(seconds=1)).cache_read == written
+    assert cache.record_request(FIRST, NOON + CACHE_LIFETIME + timedelta(minutes=4)).cache_read == written
+    assert cache.record_request(FIRST, NOON + 4 * CACHE_LIFETIME).cache_read == 0
     assert cache.breaks == [CacheMissEvent(model="m", request=4, cause="expired", lost=written)]
 
 
 def test_a_short_prefix_is_neither_written_nor_missed() -> None:
     cache = PrefixCache()
     short = body(text("a", marked=True), system="short")
-    assert [cache.charge(short, NOON).cache_write, cache.charge(short, NOON).cache_read] == [0, 0]
+    assert [cache.record_request(short, NOON).cache_write, cache.record_request(short, NOON).cache_read] == [0, 0]
     assert cache.breaks == []
 
 
 @pytest.mark.parametrize(("blocks", "found"), [(20, True), (21, False)])
 def test_a_prefix_is_found_at_most_twenty_blocks_before_a_mark(blocks: int, *, found: bool) -> None:
     cache = PrefixCache()
-    written = cache.charge(FIRST, NOON).cache_write
+    written = cache.record_request(FIRST, NOON).cache_write
     many = [text(f"b{number}", marked=number == blocks - 1) for number in range(blocks)]
-    usage = cache.charge(body(text("a" * 4_000), *many), NOON)
+    usage = cache.record_request(body(text("a" * 4_000), *many), NOON)
     assert (usage.cache_read == written) is found
     assert [broken.cause for broken in cache.breaks] == ([] if found else ["too far back"])
 
 
 async def test_the_adapter_marks_so_that_each_request_reads_all_of_the_one_before() -> None:
     server = CachingServer(lambda _: make_scripted_response(Text(text="Go on.")), lambda: NOON)
-    model = anthropic_model("key", http_client=server.http_client())
+    model = create_anthropic_model("key", http_client=server.build_http_client())
     said = [build_user_message("m1", "word " * 2_000)]
     for turn in range(5):
         request = ModelRequest(

@@ -4,7 +4,7 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
-from waystation.models.anthropic.sse import PIECE, StreamEvent, error_event, events
+from waystation.models.anthropic.sse import PIECE, StreamEvent, encode_error_event, iter_message_events
 
 MESSAGE: dict[str, JsonValue] = {
     "id": "msg_1",
@@ -33,7 +33,7 @@ def read(event: bytes) -> StreamEvent:
 
 
 def test_a_message_becomes_its_events_in_the_order_of_the_protocol() -> None:
-    assert [read(event) for event in events(MESSAGE)] == snapshot(
+    assert [read(event) for event in iter_message_events(MESSAGE)] == snapshot(
         [
             {
                 "type": "message_start",
@@ -88,14 +88,18 @@ def test_a_message_becomes_its_events_in_the_order_of_the_protocol() -> None:
 
 def test_a_long_text_arrives_in_pieces_that_add_up() -> None:
     text = "abc" * PIECE
-    sent = list(events({"content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": {}}))
+    sent = list(
+        iter_message_events({"content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "usage": {}})
+    )
     deltas = [json.loads(event.split(b"data: ")[1])["delta"]["text"] for event in sent if b"text_delta" in event]
     assert len(deltas) == 3
     assert "".join(deltas) == text
 
 
 def test_a_message_without_blocks_is_still_a_whole_stream() -> None:
-    sent = list(events({"content": [], "stop_reason": "refusal", "usage": {"input_tokens": 1, "output_tokens": 0}}))
+    sent = list(
+        iter_message_events({"content": [], "stop_reason": "refusal", "usage": {"input_tokens": 1, "output_tokens": 0}})
+    )
     names = [event.split(b"\n")[0].decode() for event in sent]
     assert names == ["event: message_start", "event: message_delta", "event: message_stop"]
 
@@ -103,11 +107,11 @@ def test_a_message_without_blocks_is_still_a_whole_stream() -> None:
 @pytest.mark.parametrize("content", ["text", [{"type": "text", "text": 1}], ["text"]])
 def test_content_of_another_shape_is_refused(content: JsonValue) -> None:
     with pytest.raises(TypeError):
-        list(events({"content": content, "stop_reason": "end_turn", "usage": {}}))
+        list(iter_message_events({"content": content, "stop_reason": "end_turn", "usage": {}}))
 
 
 def test_an_error_is_an_event_of_its_own_name() -> None:
-    assert error_event("overloaded_error", "later", "req_1").decode() == snapshot("""\
+    assert encode_error_event("overloaded_error", "later", "req_1").decode() == snapshot("""\
 event: error
 data: {"type":"error","error":{"type":"overloaded_error","message":"later"},"request_id":"req_1"}
 

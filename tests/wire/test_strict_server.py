@@ -7,11 +7,11 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from tests.strict_server import Body, StrictServer, refusal
+from tests.strict_server import Body, StrictServer, find_refusal
 from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import ModelRejected
 from waystation.models.anthropic.messages_server import PrefixBinding
-from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.anthropic.wire import THINKING_BETA
 from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.testing import make_scripted_response
@@ -111,7 +111,7 @@ VIOLATIONS: dict[str, tuple[Body, str]] = {
 @pytest.mark.parametrize("violation", VIOLATIONS)
 def test_every_violation_is_refused_for_its_own_reason(violation: str) -> None:
     request, reason = VIOLATIONS[violation]
-    assert reason in refusal(request)
+    assert reason in find_refusal(request)
     response = StrictServer(lambda _: make_scripted_response(Text(text="Fine."))).respond(
         httpx2.Request("POST", "http://model.test/v1/messages", json=request)
     )
@@ -132,7 +132,7 @@ def test_every_violation_is_refused_for_its_own_reason(violation: str) -> None:
     ],
 )
 def test_what_the_api_takes_is_taken(request_: Body) -> None:
-    assert refusal(request_) == ""
+    assert find_refusal(request_) == ""
 
 
 THOUGHT = make_scripted_response(Thinking(thinking="Hm.", signature=""), ToolUse(id="c1", name="search", input={}))
@@ -143,7 +143,7 @@ async def looped(model: str, thinking: int | None, *changed: Message) -> tuple[S
     """A call that thought, and one with its result; `changed`: in the place of what was asked first."""
     replies = iter([THOUGHT, make_scripted_response(Text(text="Fine."))])
     server = StrictServer(lambda _: next(replies))
-    client = anthropic_model("key", "http://model.test", server.http_client())
+    client = create_anthropic_model("key", "http://model.test", server.http_client())
     asked = ModelRequest(
         model=model, system="Work.", messages=(build_user_message("m1", "Why?"),), tools=(SEARCH,), max_output=4_096
     ).replace(thinking=thinking)
@@ -189,15 +189,15 @@ def test_bound_thinking_behind_another_question_is_refused_unless_it_may_be_drop
     assert answer.status_code == 200
     signature = _signature(first)
     reply = said({"type": "thinking", "thinking": "Hm.", "signature": signature}, CALL)
-    assert refusal({**first, "messages": [ASKED, reply, ANSWERED]}) == ""
+    assert find_refusal({**first, "messages": [ASKED, reply, ANSWERED]}) == ""
     other: JsonValue = {"role": "user", "content": "When?"}
     changed: Body = {**first, "messages": [other, reply, ANSWERED]}
-    assert "signed behind" in refusal(changed)
+    assert "signed behind" in find_refusal(changed)
     dropping: JsonValue = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-    assert refusal({**changed, "thinking": dropping}, THINKING_BETA) == ""
+    assert find_refusal({**changed, "thinking": dropping}, THINKING_BETA) == ""
 
 
 def _signature(asked: Body) -> str:
-    block = PrefixBinding().signed(THOUGHT, asked).blocks[0]
+    block = PrefixBinding().sign_reply(THOUGHT, asked).blocks[0]
     assert isinstance(block, Thinking)
     return block.signature

@@ -20,7 +20,7 @@ def turn(number: int) -> list[Said]:
 
 
 def number_of(turns: TurnCounter, *messages: Said) -> int:
-    return turns.of("research-1", {"messages": [*messages]})
+    return turns.get_turn("research-1", {"messages": [*messages]})
 
 
 def test_attempts_at_a_turn_have_one_number_also_where_a_compaction_came_between() -> None:

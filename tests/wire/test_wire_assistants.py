@@ -18,7 +18,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_PARAMS, JSONRPCError, TextContent, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from tests.attacks.test_attacks_assistants import OWN, assisted, keep_task
+from tests.attacks.test_attacks_assistants import OWN, open_assistant_client, store_task
 from tests.end_to_end.shell import ROOT
 from waystation.cli.main import run
 from waystation.client.task_json import TaskJson
@@ -26,9 +26,9 @@ from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.plugins.web.app import forward_messages
 from waystation.plugins.web.assistants import ReportPart
-from waystation.reports.markdown import sections_of
+from waystation.reports.markdown import split_into_sections
 from waystation.runtime.sql_store import SqlStore
-from waystation.tasks.task import reader_of
+from waystation.tasks.task import build_reader_scope
 
 HELLO = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
@@ -71,20 +71,20 @@ def settings(without_server: Settings) -> Settings:
     return without_server.replace(offline=True)
 
 
-async def keep_report(settings: Settings) -> str:
+async def store_report_task(settings: Settings) -> str:
     """A task of the assistant's own that is over, with a report that cites."""
-    task = await keep_task(settings, OWN, spent=1)
+    task = await store_task(settings, OWN, spent=1)
     store = await SqlStore.open(settings.database_url, utc_now)
-    row = await store.task(task, reader_of(settings.tenant))
+    row = await store.get_task(task, build_reader_scope(settings.tenant))
     assert row.progress is not None
-    report = await store.put_text(REPORT, row.ref.reader)
-    await store.finish(task, row.progress.replace(report=report, reports=()))
+    report = await store.put_text(REPORT, row.ref.scope)
+    await store.save_task_progress(task, row.progress.replace(report=report, reports=()))
     await store.aclose()
     return task
 
 
 async def test_tools_say_what_they_do_to_the_world(settings: Settings) -> None:
-    async with assisted(settings) as asking:
+    async with open_assistant_client(settings) as asking:
         tools = (await asking.list_tools()).tools
     hints = {
         tool.name: " ".join(
@@ -119,8 +119,8 @@ async def test_tools_say_what_they_do_to_the_world(settings: Settings) -> None:
 
 
 async def test_a_report_is_read_whole_or_by_section_each_with_what_it_cites(settings: Settings) -> None:
-    task = await keep_report(settings)
-    async with assisted(settings) as asking:
+    task = await store_report_task(settings)
+    async with open_assistant_client(settings) as asking:
         parts = [
             ReportPart.model_validate(
                 (await asking.call_tool("get_report", {"task": task, "section": section})).structured_content
@@ -142,12 +142,12 @@ async def test_a_report_is_read_whole_or_by_section_each_with_what_it_cites(sett
 
 
 def test_sections_of_a_text_without_headings_are_none() -> None:
-    assert sections_of("no heading\n") == ()
+    assert split_into_sections("no heading\n") == ()
 
 
 async def test_a_status_is_a_few_lines_beside_its_data(settings: Settings) -> None:
-    task = await keep_report(settings)
-    async with assisted(settings) as asking:
+    task = await store_report_task(settings)
+    async with open_assistant_client(settings) as asking:
         status = await asking.call_tool("task_status", {"task": task})
     (content,) = status.content
     assert isinstance(content, TextContent)
@@ -157,7 +157,7 @@ async def test_a_status_is_a_few_lines_beside_its_data(settings: Settings) -> No
 
 
 async def test_the_prompt_asks_for_a_question_and_takes_any_words(settings: Settings) -> None:
-    async with assisted(settings) as asking:
+    async with open_assistant_client(settings) as asking:
         prompt = await asking.get_prompt("research_question", {"topic": "{depths} of <harbours>"})
     (message,) = prompt.messages
     assert isinstance(message.content, TextContent)
@@ -280,7 +280,7 @@ async def test_who_waits_for_an_answer_that_is_none_hears_of_it(said: str) -> No
 async def test_a_prompt_that_cannot_be_had_is_refused_with_the_cause(
     mode: str, name: str, arguments: dict[str, str], said: str, settings: Settings
 ) -> None:
-    async with assisted(settings, mode=mode) as asking:
+    async with open_assistant_client(settings, mode=mode) as asking:
         with pytest.raises(MCPError, match=said) as refused:
             await asking.get_prompt(name, arguments)
     assert refused.value.code == INVALID_PARAMS

@@ -15,8 +15,8 @@ from waystation.context.transcript import (
     build_user_message,
 )
 from waystation.models.anthropic.messages_server import ScriptedServer, build_message_body, build_stream_response
-from waystation.models.anthropic.model import anthropic_model
-from waystation.models.endpoints import model_endpoint
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.endpoints import build_model_endpoint
 from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.testing import make_scripted_response
 
@@ -51,8 +51,8 @@ TOOL_LOOP = (
 
 async def sent(request: ModelRequest) -> dict[str, JsonValue]:
     server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
-    await anthropic_model("key", "http://model.test", server.http_client()).complete(request)
-    return server.bodies[0]
+    await create_anthropic_model("key", "http://model.test", server.build_http_client()).complete(request)
+    return server.request_bodies[0]
 
 
 async def test_a_tool_loop_marks_tools_system_the_last_request_and_this_one_for_the_cache() -> None:
@@ -249,16 +249,18 @@ async def test_the_provider_is_asked_why_it_could_not_read_the_last_prefix_and_n
         model="claude-sonnet-5-5", system="", messages=TOOL_LOOP[:1], max_output=20, previous_reply="msg_1"
     )
     for address in (None, "http://model.test"):
-        endpoint = model_endpoint(address, {})
-        reply = await anthropic_model("key", address, server.http_client(), endpoint=endpoint).complete(request)
+        endpoint = build_model_endpoint(address, {})
+        reply = await create_anthropic_model("key", address, server.build_http_client(), endpoint=endpoint).complete(
+            request
+        )
         assert (reply.id, reply.dropped_thinking, reply.cache_miss) == ("msg_2", 2, "tools_changed")
-    asked = [body.get("diagnostics") for body in server.bodies]
+    asked = [body.get("diagnostics") for body in server.request_bodies]
     assert asked == [{"previous_message_id": "msg_1"}, None]
 
 
 async def test_thinking_that_a_changed_history_outdates_is_dropped_where_it_would_be_refused() -> None:
     server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
-    model = anthropic_model("key", "http://model.test", server.http_client())
+    model = create_anthropic_model("key", "http://model.test", server.build_http_client())
     request = ModelRequest(model="claude-sonnet-5-5", system="", messages=TOOL_LOOP, max_output=20)
     await model.complete(request)
     await model.count_tokens(request)
@@ -268,7 +270,7 @@ async def test_thinking_that_a_changed_history_outdates_is_dropped_where_it_woul
 
 async def test_the_key_goes_as_bearer_and_a_reply_is_asked_for_once() -> None:
     server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
-    model = anthropic_model("secret-key", "http://model.test", server.http_client())
+    model = create_anthropic_model("secret-key", "http://model.test", server.build_http_client())
     await model.complete(ModelRequest(model="claude-haiku-5-5", system="", messages=TOOL_LOOP[:1], max_output=20))
     assert [str(request.url) for request in server.requests] == ["http://model.test/v1/messages"]
     assert server.requests[0].headers["authorization"] == "Bearer secret-key"

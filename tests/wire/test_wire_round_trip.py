@@ -12,7 +12,7 @@ from waystation.context.transcript import Block, Message, RedactedThinking, Text
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic import wire
 from waystation.models.anthropic.messages_server import ScriptedServer, build_message_body, build_stream_response
-from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason
 
 texts = st.text(max_size=300)
@@ -59,7 +59,7 @@ def request_of(sent: Sequence[Message]) -> ModelRequest:
 @untimed
 @given(messages)
 def test_the_sdk_accepts_every_message_and_ours_can_be_read_back(sent: list[Message]) -> None:
-    on_wire = wire.request_parameters(request_of(sent))["messages"]
+    on_wire = wire.build_request_parameters(request_of(sent))["messages"]
     for accepted in SDK_MESSAGES.validate_python(on_wire):
         list(accepted["content"])  # the SDK's iterables are checked only as they are read
     assert [message["role"] for message in on_wire] == [message.role for message in sent]
@@ -70,7 +70,7 @@ def test_the_sdk_accepts_every_message_and_ours_can_be_read_back(sent: list[Mess
 @untimed
 @given(messages)
 def test_at_most_four_marks_are_set_and_the_end_of_the_request_has_one(sent: list[Message]) -> None:
-    prompt = wire.request_parameters(request_of(sent))
+    prompt = wire.build_request_parameters(request_of(sent))
     marked = [index for index, message in enumerate(prompt["messages"]) if "cache_control" in str(message)]
     assert len(marked) <= 2
     if sent and sent[-1].role == "user" and sent[-1].blocks:
@@ -82,5 +82,5 @@ def test_at_most_four_marks_are_set_and_the_end_of_the_request_has_one(sent: lis
 def test_every_reply_comes_out_of_a_stream_as_it_went_in(blocks: list[Block], usage: Usage, stop: StopReason) -> None:
     said = ModelResponse(blocks=tuple(blocks), stop=stop, usage=usage, model="claude-sonnet-5-5")
     server = ScriptedServer([build_stream_response(build_message_body(said))])
-    model = anthropic_model("key", "http://model.test", server.http_client())
+    model = create_anthropic_model("key", "http://model.test", server.build_http_client())
     assert asyncio.run(model.complete(request_of([]))) == said

@@ -13,7 +13,7 @@ from waystation.models.anthropic.messages_server import (
     build_message_body,
     build_stream_response,
 )
-from waystation.models.anthropic.model import anthropic_model
+from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.models.profiles import Effort, ThinkingSetting
 from waystation.testing import make_scripted_response
@@ -45,7 +45,7 @@ def asking(
 async def exchanged(request: ModelRequest) -> ScriptedServer:
     """A call and a count of its tokens."""
     server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
-    model = anthropic_model("key", "http://model.test", server.http_client())
+    model = create_anthropic_model("key", "http://model.test", server.build_http_client())
     await model.complete(request)
     await model.count_tokens(request)
     return server
@@ -88,10 +88,10 @@ async def test_a_request_carries_what_was_asked_for_and_nothing_else(
 
 
 async def test_a_forced_tool_goes_without_thinking_and_one_that_is_asked_for_in_words_goes_with_it() -> None:
-    forced = (await exchanged(asking("claude-haiku-4-5", None, 4_096, tool="submit_plan"))).bodies[0]
+    forced = (await exchanged(asking("claude-haiku-4-5", None, 4_096, tool="submit_plan"))).request_bodies[0]
     assert forced["tool_choice"] == {"type": "tool", "name": "submit_plan", "disable_parallel_tool_use": True}
     assert "thinking" not in forced
-    in_words = (await exchanged(asking("claude-opus-5-5", "high", tool="submit_plan"))).bodies[0]
+    in_words = (await exchanged(asking("claude-opus-5-5", "high", tool="submit_plan"))).request_bodies[0]
     assert in_words["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
     assert (in_words["thinking"], in_words["output_config"]) == (BOUND, {"effort": "high"})
 
@@ -108,6 +108,6 @@ async def test_a_forced_tool_goes_without_thinking_and_one_that_is_asked_for_in_
 )
 async def test_what_an_unknown_model_refuses_is_said_clearly_and_not_tried_again(said: str, words: str) -> None:
     server = ScriptedServer([build_error_response(400, "invalid_request_error", said)])
-    model = anthropic_model("key", "http://model.test", server.http_client())
+    model = create_anthropic_model("key", "http://model.test", server.build_http_client())
     with pytest.raises(ModelRejected, match=f"^the model {words} "):
         await model.complete(asking("somebody-elses-1", "max", "off"))

@@ -2,21 +2,21 @@
 
 from temporalio import workflow
 
-from waystation.tasks.continuation import TaskStart
-from waystation.tasks.session import SessionStart
+from waystation.tasks.continuation import TaskWorkflowInput
+from waystation.tasks.session import SessionWorkflowInput
 from workflows.session import SessionWorkflow
 
 
 @workflow.defn(name="Session")
-class AnxiousSession(SessionWorkflow):
+class EagerCheckSessionWorkflow(SessionWorkflow):
     """Looks after its tasks at the very moment in which one is being started, instead of every five minutes."""
 
     @workflow.init
-    def __init__(self, start: SessionStart) -> None:
+    def __init__(self, start: SessionWorkflowInput) -> None:
         super().__init__(start)
 
     @workflow.run
-    async def run(self, start: SessionStart) -> None:
+    async def run(self, start: SessionWorkflowInput) -> None:
         """See base class."""
         await super().run(start)
 
@@ -30,10 +30,10 @@ class AnxiousSession(SessionWorkflow):
 
 
 @workflow.defn(name="Task")
-class IdleTask:
+class IdleTaskWorkflow:
     """Runs until somebody ends it."""
 
     @workflow.run
-    async def run(self, start: TaskStart) -> None:
+    async def run(self, start: TaskWorkflowInput) -> None:
         """For ever."""
         await workflow.wait_condition(lambda: False)

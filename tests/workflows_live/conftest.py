@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from tests.running import KEY, TENANT, dev_server
+from tests.running import KEY, TENANT, start_dev_server
 from waystation.config.settings import Settings
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.ports import Redactor
@@ -27,7 +27,7 @@ def presidio() -> Iterator[Redactor]:
 
 @pytest.fixture
 async def server() -> AsyncIterator[Client]:
-    async with dev_server() as client:
+    async with start_dev_server() as client:
         yield client
 
 
@@ -39,15 +39,15 @@ def settings(server: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def outside(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def remote_settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """The same with the store named by its address, as a client elsewhere names it."""
     monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{settings.home / 'waystation.db'}")
     return Settings(home=settings.home, tenant=TENANT)
 
 
 @pytest.fixture
-def terminal(outside: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def cli_settings(remote_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """The same as commands have it that a person types."""
-    monkeypatch.setenv("WAYSTATION_HOME", str(outside.home))
-    monkeypatch.setenv("WAYSTATION_TENANT", outside.tenant)
-    return outside
+    monkeypatch.setenv("WAYSTATION_HOME", str(remote_settings.home))
+    monkeypatch.setenv("WAYSTATION_TENANT", remote_settings.tenant)
+    return remote_settings

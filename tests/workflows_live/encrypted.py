@@ -7,7 +7,7 @@ from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload, SearchAttributes
 
 
-def payloads(message: Message) -> Iterator[Payload]:
+def iter_payloads(message: Message) -> Iterator[Payload]:
     """Every payload in it, but for those of search attributes, which a server indexes and nobody encrypts."""
     if isinstance(message, Payload):
         yield message
@@ -18,7 +18,7 @@ def payloads(message: Message) -> Iterator[Payload]:
 
 def _in(value: object) -> Iterator[Payload]:
     if isinstance(value, Message):
-        yield from payloads(value)
+        yield from iter_payloads(value)
     elif isinstance(value, Mapping):
         for one in cast("Mapping[object, object]", value).values():
             yield from _in(one)
@@ -27,11 +27,11 @@ def _in(value: object) -> Iterator[Payload]:
             yield from _in(one)
 
 
-def search_attributes(message: Message) -> Iterator[tuple[str, bytes]]:
+def iter_search_attributes(message: Message) -> Iterator[tuple[str, bytes]]:
     """Every search attribute in it: name and JSON."""
     if isinstance(message, SearchAttributes):
         yield from ((name, payload.data) for name, payload in message.indexed_fields.items())
         return
     for _, value in message.ListFields():
         if isinstance(value, Message):
-            yield from search_attributes(value)
+            yield from iter_search_attributes(value)

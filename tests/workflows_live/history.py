@@ -14,12 +14,12 @@ WorkflowT = TypeVar("WorkflowT")
 ResultT = TypeVar("ResultT")
 
 
-async def events(handle: WorkflowHandle[WorkflowT, ResultT]) -> list[HistoryEvent]:
+async def fetch_events(handle: WorkflowHandle[WorkflowT, ResultT]) -> list[HistoryEvent]:
     """Of the newest run."""
     return list((await handle.fetch_history()).events)
 
 
-def kinds(said: list[HistoryEvent]) -> list[str]:
+def list_event_kinds(said: list[HistoryEvent]) -> list[str]:
     """Names of the events and, where an activity is scheduled, of the activity."""
     return [
         event.activity_task_scheduled_event_attributes.activity_type.name
@@ -28,14 +28,14 @@ def kinds(said: list[HistoryEvent]) -> list[str]:
     ]
 
 
-def timers(said: list[HistoryEvent]) -> list[str]:
+def list_timer_summaries(said: list[HistoryEvent]) -> list[str]:
     """What the timers are for, as the UI shows it."""
     return [
         event.user_metadata.summary.data.decode() for event in said if event.HasField("timer_started_event_attributes")
     ]
 
 
-def everything_written(said: Sequence[HistoryEvent]) -> str:
+def join_all_strings(said: Sequence[HistoryEvent]) -> str:
     """Every string of the events, payloads decoded."""
     return "\n".join(text for event in said for text in _strings(MessageToDict(event)))
 
@@ -56,7 +56,7 @@ def _strings(part: object) -> Iterator[str]:
             pass
 
 
-async def details(handle: WorkflowHandle[WorkflowT, ResultT]) -> str:
+async def fetch_current_details(handle: WorkflowHandle[WorkflowT, ResultT]) -> str:
     """The current details, as the UI shows them."""
     metadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
     return metadata.current_details

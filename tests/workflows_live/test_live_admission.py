@@ -5,13 +5,20 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities.sessions import ReconcileRequest, ReconcileResult
-from tests.crew import terms
-from tests.workflows_live.anxious import AnxiousSession, IdleTask
+from tests.crew import make_task_config
+from tests.workflows_live.anxious import EagerCheckSessionWorkflow, IdleTaskWorkflow
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import CONTEXT_QUEUE, SUBMIT_TASK, WORKFLOWS_QUEUE
-from waystation.tasks.session import Admission, Admitted, SaveSession, SessionStart, SessionState, Settlement
+from waystation.tasks.session import (
+    AdmissionResult,
+    SaveSessionRequest,
+    SessionState,
+    SessionWorkflowInput,
+    SubmissionResult,
+    TaskSettlement,
+)
 from workers.sandbox import create_sandboxed_runner
 from workflows.session import SessionWorkflow
 
@@ -20,27 +27,27 @@ DEAD, BUDGET, SPENT = "task-dead", Amount(tokens=20_000), Amount(tokens=100)
 
 
 @activity.defn(name="AdmitTask")
-async def admit(ref: TaskRef) -> Admitted:
-    given = terms(budget=BUDGET.tokens)
-    return Admitted(ref=ref, terms=given, title="", documents=0, finished=False, search_attributes=False)
+async def admit(ref: TaskRef) -> AdmissionResult:
+    given = make_task_config(budget=BUDGET.tokens)
+    return AdmissionResult(ref=ref, terms=given, title="", documents=0, finished=False, search_attributes=False)
 
 
 @activity.defn(name="ReconcileTasks")
 async def none_runs(request: ReconcileRequest) -> ReconcileResult:
     """As Temporal says it of a task that it has not started yet, too."""
-    return ReconcileResult(settled=tuple(Settlement(task_id=one, spent=SPENT) for one in request.task_ids))
+    return ReconcileResult(settled=tuple(TaskSettlement(task_id=one, spent=SPENT) for one in request.task_ids))
 
 
 @activity.defn(name="SaveSession")
-async def save(request: SaveSession) -> bool:
+async def save(request: SaveSessionRequest) -> bool:
     return request.stored.version > 0
 
 
 async def test_a_task_that_is_being_started_is_not_taken_for_dead(server: Client) -> None:
     account = BudgetAccount(limit=Limit(tokens=50_000)).reserve(DEAD, BUDGET)
     state = SessionState(account=account, open_tasks=(DEAD,))
-    start = SessionStart(**NEW.model_dump(exclude={"task_id"}), state=state, epoch=1)
-    workflows = [AnxiousSession, IdleTask]
+    start = SessionWorkflowInput(**NEW.model_dump(exclude={"task_id"}), state=state, epoch=1)
+    workflows = [EagerCheckSessionWorkflow, IdleTaskWorkflow]
     async with (
         Worker(client=server, task_queue=CONTEXT_QUEUE, activities=[admit]),
         Worker(
@@ -52,9 +59,9 @@ async def test_a_task_that_is_being_started_is_not_taken_for_dead(server: Client
         ),
     ):
         session = await server.start_workflow(
-            AnxiousSession.run, start, id=f"session-{NEW.session}", task_queue=WORKFLOWS_QUEUE
+            EagerCheckSessionWorkflow.run, start, id=f"session-{NEW.session}", task_queue=WORKFLOWS_QUEUE
         )
-        admission = await session.execute_update(SUBMIT_TASK, NEW, result_type=Admission)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+        admission = await session.execute_update(SUBMIT_TASK, NEW, result_type=SubmissionResult)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
         settled = await session.query(SessionWorkflow.account)
-    assert admission == Admission(task_id=NEW.task_id, state="started")
+    assert admission == SubmissionResult(task_id=NEW.task_id, state="started")
     assert settled == BudgetAccount(limit=Limit(tokens=50_000), spent=SPENT, reserved={NEW.task_id: BUDGET})

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client as TemporalClient
 
-from tests.crew import Crew, tight
-from tests.running import at_work, printed, until_both_ask
+from tests.crew import ScriptedTaskModel, make_tight_budget_config
+from tests.running import run_cli, run_platform, wait_for_both_requests
 from waystation.cli.approvals import AnswerCommand, answer_request
 from waystation.cli.main import run
 from waystation.client import Client
@@ -17,14 +17,14 @@ from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput
 from waystation.privacy.ports import Redactor
-from waystation.tasks.signals import Answer
+from waystation.tasks.signals import AnswerResult
 
 
-async def deny(client: Client, by: str, task_id: str, request_id: str | None) -> Answer:
+async def deny(client: Client, by: str, task_id: str, request_id: str | None) -> AnswerResult:
     return await client.deny(task_id, request_id=request_id, by=by)
 
 
-async def approve(client: Client, by: str, task_id: str, request_id: str | None) -> Answer:
+async def approve(client: Client, by: str, task_id: str, request_id: str | None) -> AnswerResult:
     return await client.approve(task_id, request_id=request_id, amount=Amount(tokens=9_000), by=by)
 
 
@@ -32,19 +32,19 @@ async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
     server: TemporalClient,
     tmp_path: Path,
     redactor: Redactor,
-    outside: Settings,
+    remote_settings: Settings,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with (
-        at_work(server, tmp_path, redactor, Crew()) as counter,
-        await Client.connect(outside) as client,
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter,
+        await Client.connect(remote_settings) as client,
     ):
-        await counter.submit(under=tight())
-        task = (await until_both_ask(counter.task())).task_id
+        await counter.submit(under=make_tight_budget_config())
+        task = (await wait_for_both_requests(counter.get_task_handle())).task_id
         typed = AnswerCommand("approve", task, (), {"--add": "9k"})
         with pytest.raises(BadInput, match=f"{task} has 2 open requests: name the one that is meant by --request"):
             await answer_request(client, typed, partial(approve, client, "Ada"))
-        assert (await client.progress(task)).progress.refusals == ()
+        assert (await client.get_task(task)).progress.refusals == ()
     told = capsys.readouterr().err.splitlines()
     assert sorted(told) == [
         f"waystation approve {task} --request harbours-1 --add 9k",
@@ -53,14 +53,14 @@ async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
 
 
 async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
-    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, remote_settings: Settings
 ) -> None:
     async with (
-        at_work(server, tmp_path, redactor, Crew()) as counter,
-        await Client.connect(outside) as client,
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter,
+        await Client.connect(remote_settings) as client,
     ):
-        await counter.submit(under=tight())
-        task = (await until_both_ask(counter.task())).task_id
+        await counter.submit(under=make_tight_budget_config())
+        task = (await wait_for_both_requests(counter.get_task_handle())).task_id
         first = await answer_request(
             client, AnswerCommand("deny", task, ("tides-1",), {}), partial(deny, client, "Ada")
         )
@@ -69,26 +69,28 @@ async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
         )
         # One request is open now: it is the one that is meant.
         third = await answer_request(client, AnswerCommand("deny", task, (), {}), partial(deny, client, "Grace"))
-        (answered,) = [a for a in (await client.progress(task)).progress.approvals if a.request_id == "tides-1"]
+        (answered,) = [a for a in (await client.get_task(task)).progress.approvals if a.request_id == "tides-1"]
     assert (first.outcome, second.outcome, third.outcome) == ("denied", "refused", "denied")
     assert answered.answered_at is not None
     assert "denied by Ada (a name as given; sent from " in second.reason
     assert second.reason.endswith(f" ({answered.answered_at:%Y-%m-%d %H:%M %Z})")
 
 
-@pytest.mark.usefixtures("terminal")
+@pytest.mark.usefixtures("cli_settings")
 async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
     server: TemporalClient,
     tmp_path: Path,
     redactor: Redactor,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ceiling = Limit(tokens=(tight().budget.tokens or 0) + 1_500)  # what one leaves of it is too little for the other
-    async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(under=tight().replace(ceiling=ceiling))
-        asking = await until_both_ask(counter.task())
+    ceiling = Limit(
+        tokens=(make_tight_budget_config().budget.tokens or 0) + 1_500
+    )  # what one leaves of it is too little for the other
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
+        await counter.submit(under=make_tight_budget_config().replace(ceiling=ceiling))
+        asking = await wait_for_both_requests(counter.get_task_handle())
         task, (first, second) = asking.task_id, [approval.request_id for approval in asking.approvals]
-        code, out, told = await printed(capsys, "approve", task, "--all", "--add", "1k", "--by", "Ada", "--json")
+        code, out, told = await run_cli(capsys, "approve", task, "--all", "--add", "1k", "--by", "Ada", "--json")
         denied = await asyncio.to_thread(run, ["deny", task, "--request", first, "--request", second])
     assert (code, denied) == (1, 1), "one was refused for the ceiling, then one was answered before"
     answers = [(one["request_id"], one["outcome"]) for one in json.loads(out)]
@@ -103,21 +105,21 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
     assert lines[1].startswith(f"{first}: refused: {first} was already approved: ")
 
 
-@pytest.mark.usefixtures("terminal")
+@pytest.mark.usefixtures("cli_settings")
 async def test_all_that_are_granted_are_granted_in_one_moment_so_that_none_goes_on_with_what_another_was_given(
     server: TemporalClient,
     tmp_path: Path,
     redactor: Redactor,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(under=tight())
-        asking = await until_both_ask(counter.task())
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
+        await counter.submit(under=make_tight_budget_config())
+        asking = await wait_for_both_requests(counter.get_task_handle())
         task, named = asking.task_id, [approval.request_id for approval in asking.approvals]
         before = asking.budget.limit.tokens or 0
-        code, out, told = await printed(capsys, "approve", task, "--all", "--add", "90k", "--by", "Ada", "--json")
-        progress = await counter.task().result()
-        history = await counter.task().fetch_history()
+        code, out, told = await run_cli(capsys, "approve", task, "--all", "--add", "90k", "--by", "Ada", "--json")
+        progress = await counter.get_task_handle().result()
+        history = await counter.get_task_handle().fetch_history()
     sent = [event.workflow_execution_signaled_event_attributes.signal_name for event in history.events]
     assert (code, sent.count("approve_budget")) == (0, 1)
     assert [(one["request_id"], one["outcome"]) for one in json.loads(out)] == [(one, "approved") for one in named]
@@ -126,20 +128,20 @@ async def test_all_that_are_granted_are_granted_in_one_moment_so_that_none_goes_
     assert progress.budget.limit.tokens == before + 180_000
 
 
-@pytest.mark.usefixtures("terminal")
+@pytest.mark.usefixtures("cli_settings")
 async def test_all_that_are_denied_are_denied_in_one_moment_so_that_none_goes_on_with_what_another_leaves(
     server: TemporalClient,
     tmp_path: Path,
     redactor: Redactor,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(under=tight())
-        asking = await until_both_ask(counter.task())
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
+        await counter.submit(under=make_tight_budget_config())
+        asking = await wait_for_both_requests(counter.get_task_handle())
         task, named = asking.task_id, [approval.request_id for approval in asking.approvals]
-        code, out, told = await printed(capsys, "deny", task, "--all", "--note", "enough", "--by", "Ada", "--json")
-        progress = await counter.task().result()
-        history = await counter.task().fetch_history()
+        code, out, told = await run_cli(capsys, "deny", task, "--all", "--note", "enough", "--by", "Ada", "--json")
+        progress = await counter.get_task_handle().result()
+        history = await counter.get_task_handle().fetch_history()
         again = await asyncio.to_thread(run, ["deny", task, "--request", named[0], "--request", "nobody"])
     sent = [event.workflow_execution_signaled_event_attributes.signal_name for event in history.events]
     assert sent.count("deny_budget") == 1
@@ -157,18 +159,18 @@ async def test_a_grant_that_is_too_small_is_said_to_be_asked_for_again(
     server: TemporalClient,
     tmp_path: Path,
     redactor: Redactor,
-    outside: Settings,
+    remote_settings: Settings,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with (
-        at_work(server, tmp_path, redactor, Crew()) as counter,
-        await Client.connect(outside) as client,
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter,
+        await Client.connect(remote_settings) as client,
     ):
-        await counter.submit(under=tight())
-        task = (await until_both_ask(counter.task())).task_id
+        await counter.submit(under=make_tight_budget_config())
+        task = (await wait_for_both_requests(counter.get_task_handle())).task_id
         little = AnswerCommand("approve", task, ("tides-1",), {}, amount=Amount(tokens=1))
 
-        async def grant(task_id: str, request_id: str | None) -> Answer:
+        async def grant(task_id: str, request_id: str | None) -> AnswerResult:
             return await client.approve(task_id, request_id=request_id, amount=little.amount)
 
         await answer_request(client, little, grant)

@@ -11,16 +11,24 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import INVALID_PARAMS
 from temporalio.client import Client as TemporalClient
 
-from tests.crew import Call, Crew, Gate, tight
-from tests.following import Follows, asked, begun
-from tests.running import at_work, until
-from tests.workflows_live.test_live_assistants import NOTE, PLENTY, Person, Room, paused, room, said
+from tests.crew import CallGate, ModelCall, ScriptedTaskModel, make_tight_budget_config
+from tests.following import TasksClientExtension, call_task_method, submit_research_task
+from tests.running import run_platform, wait_until
+from tests.workflows_live.test_live_assistants import (
+    NOTE,
+    PLENTY,
+    AssistantSession,
+    ScriptedFormUser,
+    call_tool,
+    open_assistant_session,
+    start_paused_task,
+)
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
-from waystation.plugins.web.assistants import Assistant, PersonsAnswer
+from waystation.plugins.web.assistants import AnswerForm, AssistantGateway
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.privacy.ports import Redactor
-from waystation.tasks.signals import Answer
+from waystation.tasks.signals import AnswerResult
 from waystation.tasks.view import PendingApproval
 from workers.memory import MemoryReader
 
@@ -31,23 +39,23 @@ QUESTION: dict[str, Any] = {
 }
 
 
-class Late(Assistant):
+class Late(AssistantGateway):
     """Whose answer comes when another one has just been given."""
 
-    async def answer(self, one: PendingApproval, said: PersonsAnswer) -> Answer:
+    async def answer_request(self, one: PendingApproval, said: AnswerForm) -> AnswerResult:
         """See base class."""
         await self.client.approve(
             one.task_id, request_id=one.approval.request_id, amount=Amount(tokens=60_000), by="ada"
         )
-        return await super().answer(one, said)
+        return await super().answer_request(one, said)
 
 
 @asynccontextmanager
-async def following(assistant: Assistant, *, forms: bool = True) -> AsyncGenerator[AssistantClient]:
+async def following(assistant: AssistantGateway, *, forms: bool = True) -> AsyncGenerator[AssistantClient]:
     """A client that follows tasks, and shows forms by itself: nobody calls back for one of a task."""
-    person = Person("decline") if forms else None
+    person = ScriptedFormUser("decline") if forms else None
     async with AssistantClient(
-        AssistantServer(assistant), extensions=[Follows()], elicitation_callback=person
+        AssistantServer(assistant), extensions=[TasksClientExtension()], elicitation_callback=person
     ) as client:
         yield client
     assert person is None or not person.read
@@ -58,7 +66,7 @@ def form(decision: str, amount: str = "") -> dict[str, Any]:
 
 
 async def update(client: AssistantClient, task: str, **answers: Any) -> None:
-    assert await asked(client, "tasks/update", task, inputResponses=answers) == {"resultType": "complete"}
+    assert await call_task_method(client, "tasks/update", task, inputResponses=answers) == {"resultType": "complete"}
 
 
 async def refused(client: AssistantClient, task: str, **answers: Any) -> str:
@@ -73,20 +81,23 @@ async def over(client: AssistantClient, task: str) -> dict[str, Any]:
     seen: dict[str, Any] = {}
 
     async def ended() -> bool:
-        seen.update(await asked(client, "tasks/get", task))
+        seen.update(await call_task_method(client, "tasks/get", task))
         return seen["status"] in {"completed", "cancelled", "failed"}
 
-    await until(ended)
+    await wait_until(ended)
     return seen
 
 
 async def test_what_a_task_waits_for_is_answered_by_an_update_once_whoever_was_first(
-    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, remote_settings: Settings
 ) -> None:
-    async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
-        task, (first, second) = await paused(counter, there.client)
+    async with (
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter,
+        open_assistant_session(remote_settings) as there,
+    ):
+        task, (first, second) = await start_paused_task(counter, there.client)
         async with following(there.assistant()) as client:
-            waits = await asked(client, "tasks/get", task)
+            waits = await call_task_method(client, "tasks/get", task)
             assert (waits["status"], waits["inputRequests"].keys()) == ("input_required", {first, second})
             shown = waits["inputRequests"][first]
             assert shown["method"] == "elicitation/create"
@@ -95,8 +106,8 @@ async def test_what_a_task_waits_for_is_answered_by_an_update_once_whoever_was_f
             assert shown["params"]["requestedSchema"]["required"] == ["decision"]
 
             await update(client, task, **{first: {"action": "decline"}, "harbours-99": form("approve"), "x": 5})
-            assert (await asked(client, "tasks/get", task))["inputRequests"].keys() == {first, second}
-        late = Late(there.client, outside, there.assistant().rights, MemoryReader(outside))
+            assert (await call_task_method(client, "tasks/get", task))["inputRequests"].keys() == {first, second}
+        late = Late(there.client, remote_settings, there.assistant().rights, MemoryReader(remote_settings))
         async with following(late) as client:
             await update(client, task, **{first: form("approve", "1k")})
         async with following(there.assistant()) as client:
@@ -108,7 +119,7 @@ async def test_what_a_task_waits_for_is_answered_by_an_update_once_whoever_was_f
         assert (result["isError"], result["structuredContent"]["phase"]) == (False, "done")
         assert [source["fault"] for source in result["structuredContent"]["sources"]] == [""]
         assert result["structuredContent"]["report"] in result["content"][0]["text"]
-        answered = {one.request_id: one for one in (await there.client.progress(task)).progress.approvals}
+        answered = {one.request_id: one for one in (await there.client.get_task(task)).progress.approvals}
         assert (answered[first].by, answered[first].granted.tokens) == ("ada", 60_000)
         # With so much money for the one, the other may have gone on before it was answered.
         other = answered[second]
@@ -121,17 +132,20 @@ async def test_what_a_task_waits_for_is_answered_by_an_update_once_whoever_was_f
 
 
 async def test_an_update_grants_no_more_than_the_tool_and_denies_as_it_does(
-    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, remote_settings: Settings
 ) -> None:
-    async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
-        task, (first, second) = await paused(counter, there.client)
-        limit = Limit(tokens=(tight().budget.tokens or 0) + 50_000)
+    async with (
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter,
+        open_assistant_session(remote_settings) as there,
+    ):
+        task, (first, second) = await start_paused_task(counter, there.client)
+        limit = Limit(tokens=(make_tight_budget_config().budget.tokens or 0) + 50_000)
         for assistant, forms, words in (
             (there.assistant("nobody"), True, "assistants approve nothing here"),
             (there.assistant("person"), False, "this client shows its person no form"),
         ):
             async with following(assistant, forms=forms) as client:
-                waits = await asked(client, "tasks/get", task)
+                waits = await call_task_method(client, "tasks/get", task)
                 assert (waits["status"], "inputRequests" in waits) == ("working", False)
                 assert f"`waystation approve {task} --request {first}`" in waits["statusMessage"]
                 assert words in await refused(client, task, **{first: form("approve")})
@@ -140,25 +154,25 @@ async def test_an_update_grants_no_more_than_the_tool_and_denies_as_it_does(
             assert f"{first}: decision: it is missing" in await refused(
                 client, task, **{first: {"action": "accept"}, second: {"action": "perhaps"}}
             )
-            assert (await asked(client, "tasks/get", task))["inputRequests"].keys() == {first, second}
+            assert (await call_task_method(client, "tasks/get", task))["inputRequests"].keys() == {first, second}
             assert "beyond what" in await refused(
                 client, task, **{first: form("approve", "900M"), second: form("deny")}
             )
-            assert (await asked(client, "tasks/get", task))["inputRequests"].keys() == {first}
+            assert (await call_task_method(client, "tasks/get", task))["inputRequests"].keys() == {first}
         async with following(there.assistant("client", limit), forms=False) as client:
             await update(client, task, **{first: form("approve", "50k")})
             ended = await over(client, task)
         assert (ended["status"], ended["result"]["structuredContent"]["phase"]) == ("completed", "partial")
 
 
-async def begin_and_cancel(there: Room, gate: Gate) -> None:
+async def begin_and_cancel(there: AssistantSession, gate: CallGate) -> None:
     assistant = there.assistant(budget=PLENTY)
     async with following(assistant) as client:
-        handle = await begun(client, **QUESTION, request_id="one")
+        handle = await submit_research_task(client, **QUESTION, request_id="one")
         assert (handle.status, f"{handle.task_id} is " in handle.status_message) == ("working", True)
-        assert (await begun(client, **QUESTION, request_id="one")).task_id == handle.task_id
+        assert (await submit_research_task(client, **QUESTION, request_id="one")).task_id == handle.task_id
         await gate.reached.wait()
-        assert (await asked(client, "tasks/get", handle.task_id))["status"] == "working"
+        assert (await call_task_method(client, "tasks/get", handle.task_id))["status"] == "working"
         async with there.asking(assistant, None) as without:
             usual = await without.call_tool("submit_research", {**QUESTION, "request_id": "one"})
             assert usual.structured_content is not None
@@ -166,21 +180,24 @@ async def begin_and_cancel(there: Room, gate: Gate) -> None:
                 *("task_id", "page", "budget_tokens", "budget_usd", "documents", "warnings"),
             }
             assert usual.structured_content["task_id"] == handle.task_id
-        assert await asked(client, "tasks/cancel", handle.task_id) == {"resultType": "complete"}
+        assert await call_task_method(client, "tasks/cancel", handle.task_id) == {"resultType": "complete"}
         ended = await over(client, handle.task_id)
         assert (ended["status"], ended["createdAt"]) == ("cancelled", handle.created_at)
-        await asked(client, "tasks/cancel", handle.task_id)
-        done, words = await said(client, "task_status", task=handle.task_id)
+        await call_task_method(client, "tasks/cancel", handle.task_id)
+        done, words = await call_tool(client, "task_status", task=handle.task_id)
         assert (done, f"{handle.task_id} is cancelled" in words) == (True, True)
         refusal = await client.call_tool("submit_research", {**QUESTION, "budget": "900M"})
         assert refusal.is_error
 
 
 async def test_a_submission_is_a_handle_for_whom_follows_it_and_is_cancelled_by_that(
-    server: TemporalClient, tmp_path: Path, redactor: Redactor, outside: Settings
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, remote_settings: Settings
 ) -> None:
-    gate = Gate(Call("harbours", 2))
-    async with at_work(server, tmp_path, redactor, Crew(gate)), room(outside) as there:
+    gate = CallGate(ModelCall("harbours", 2))
+    async with (
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel(gate)),
+        open_assistant_session(remote_settings) as there,
+    ):
         try:
             await begin_and_cancel(there, gate)
         finally:

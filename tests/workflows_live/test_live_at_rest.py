@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client as TemporalClient
 
-from tests.crew import SAID, Crew
-from tests.readers import ANYONE
-from tests.running import TENANT, Counter, opened_parts, request, working
-from tests.store_contract.values import NOON, summary
+from tests.crew import QUOTED_SENTENCE, ScriptedTaskModel
+from tests.readers import SYSTEM_SCOPE
+from tests.running import TENANT, TaskSubmitter, make_task_request, open_activity_deps, run_all_workers
+from tests.store_contract.values import NOON, make_summary
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
@@ -21,8 +21,8 @@ from waystation.testing import PlainRedactor
 
 KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64
 QUESTION, INSTRUCTION, DOCUMENT, COMPRESSED = "canary-one", "canary-two", "canary-three", "canary-four"
-CANARIES = (QUESTION, INSTRUCTION, DOCUMENT, COMPRESSED, SAID)
-ASKED = request(question=f"How is {QUESTION} crossed?", instructions=f"Heed {INSTRUCTION}.")
+CANARIES = (QUESTION, INSTRUCTION, DOCUMENT, COMPRESSED, QUOTED_SENTENCE)
+ASKED = make_task_request(question=f"How is {QUESTION} crossed?", instructions=f"Heed {INSTRUCTION}.")
 DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep {DOCUMENT} to starboard.\nThe bar carries two fathoms.\n"),)
 
 
@@ -40,11 +40,16 @@ def in_files(folder: Path) -> list[str]:
 
 async def run_task(server: TemporalClient, home: Path, at_rest: EncryptionConfig) -> str:
     """A task to its end, and a summary with its passage; what lay in the files while all of it was open is told."""
-    async with opened_parts(home, PlainRedactor({}), Crew(), at_rest=at_rest) as parts, working(server, parts):
-        counter = Counter(server, parts.store)
+    async with (
+        open_activity_deps(home, PlainRedactor({}), ScriptedTaskModel(), at_rest=at_rest) as parts,
+        run_all_workers(server, parts),
+    ):
+        counter = TaskSubmitter(server, parts.store)
         task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
-        await counter.task().result()
-        run = RunRef(**(await parts.store.task(task_id, ANYONE)).ref.model_dump(), step_id="harbours", role="research")
+        await counter.get_task_handle().result()
+        run = RunRef(
+            **(await parts.store.get_task(task_id, SYSTEM_SCOPE)).ref.model_dump(), step_id="harbours", role="research"
+        )
         kept = Passage(
             id="0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11",
             tenant=run.tenant,
@@ -58,9 +63,9 @@ async def run_task(server: TemporalClient, home: Path, at_rest: EncryptionConfig
             content_hash="hash",
             created=NOON,
         )
-        fence = await parts.store.take_fence(run.run_id)
-        version = (await parts.store.load(run.run_id, ANYONE)).version
-        await parts.store.commit_compaction(fence, version, summary(), [kept], None)
+        fence = await parts.store.acquire_fence(run.run_id)
+        version = (await parts.store.load_transcript(run.run_id, SYSTEM_SCOPE)).version
+        await parts.store.commit_compaction(fence, version, make_summary(), [kept], None)
         return task_id
 
 
@@ -77,7 +82,7 @@ async def test_the_client_reads_an_encrypted_run_with_its_key_only(
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
     task_id = await run_task(server, tmp_path, EncryptionConfig(build_cipher(settings(tmp_path), "rest"), seals=True))
     async with await Client.connect(settings(tmp_path)) as client:
-        assert SAID in await client.report(task_id)
+        assert QUOTED_SENTENCE in await client.get_report(task_id)
     async with await Client.connect(settings(tmp_path, OTHER_KEY, encrypt=False)) as stranger:
         with pytest.raises(WrongKey, match="it was encrypted with another key"):
-            await stranger.report(task_id)
+            await stranger.get_report(task_id)

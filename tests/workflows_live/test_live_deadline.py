@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from tests.crew import WORK_TOKENS, Crew, tight
-from tests.readers import ANYONE
-from tests.running import opened_parts, until, working
-from tests.workflows_live.moving import WaitingTask, admitted, moving_server
+from tests.crew import WORK_TOKENS, ScriptedTaskModel, make_tight_budget_config
+from tests.readers import SYSTEM_SCOPE
+from tests.running import open_activity_deps, run_all_workers, wait_until
+from tests.workflows_live.moving import WaitingTask, register_admitted_task, run_time_skipping_server
 from waystation.agents.decisions import UnattendedPolicy
 from waystation.kernel.amount import Amount
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
-from waystation.tasks.task import Approval, TaskPhase, TaskProgress, TaskTerms
+from waystation.tasks.task import ApprovalRequest, TaskConfig, TaskPhase, TaskProgress
 
 WEEK, DAY, HOUR = timedelta(days=7), timedelta(days=1), timedelta(hours=1)
 REQUESTS = ["harbours-1", "tides-1"]
@@ -23,12 +23,12 @@ REQUESTS = ["harbours-1", "tides-1"]
 
 @pytest.fixture
 async def server() -> AsyncIterator[WorkflowEnvironment]:
-    async with moving_server() as environment:
+    async with run_time_skipping_server() as environment:
         yield environment
 
 
-def within_a_week(decided: UnattendedPolicy) -> TaskTerms:
-    return tight().replace(unattended=decided.replace(answer_within=WEEK))
+def within_a_week(decided: UnattendedPolicy) -> TaskConfig:
+    return make_tight_budget_config().replace(unattended=decided.replace(answer_within=WEEK))
 
 
 def decisions(progress: TaskProgress) -> dict[str, str]:
@@ -41,7 +41,7 @@ def between(first: datetime | None, then: datetime | None) -> timedelta:
     return then - first
 
 
-def waited(asked: Approval) -> timedelta:
+def waited(asked: ApprovalRequest) -> timedelta:
     return between(asked.requested_at, asked.answered_at)
 
 
@@ -52,18 +52,18 @@ def overdue(progress: TaskProgress) -> list[str]:
 async def test_a_request_waits_for_seven_days_and_then_its_agent_delivers_what_it_has(
     server: WorkflowEnvironment, tmp_path: Path, redactor: Redactor
 ) -> None:
-    crew = Crew()
-    async with opened_parts(tmp_path, redactor, crew) as parts:
-        start = await admitted(parts.store, within_a_week(UnattendedPolicy(then="partial")))
-        async with working(server.client, parts):
-            task = await WaitingTask.paused(server, start)
-            await task.sleep(6 * DAY + 23 * HOUR)
-            almost, busy, called = await task.progress(), await task.busy(), list(crew.calls)
-        async with working(server.client, parts):
-            await task.sleep(HOUR)
+    crew = ScriptedTaskModel()
+    async with open_activity_deps(tmp_path, redactor, crew) as parts:
+        start = await register_admitted_task(parts.store, within_a_week(UnattendedPolicy(then="partial")))
+        async with run_all_workers(server.client, parts):
+            task = await WaitingTask.start_paused(server, start)
+            await task.skip_time(6 * DAY + 23 * HOUR)
+            almost, busy, called = await task.progress(), await task.has_pending_activities(), list(crew.calls)
+        async with run_all_workers(server.client, parts):
+            await task.skip_time(HOUR)
             over = await task.result()
-        trail = await parts.store.list_audit_entries(task.handle.id, ANYONE)
-        report = await parts.store.get_text(over.report or "", ANYONE)
+        trail = await parts.store.list_audit_entries(task.handle.id, SYSTEM_SCOPE)
+        report = await parts.store.get_text(over.report or "", SYSTEM_SCOPE)
     assert (almost.phase, decisions(almost), busy) == (TaskPhase.PAUSED, dict.fromkeys(REQUESTS, "pending"), False)
     assert all(between(asked.requested_at, asked.answer_by) == WEEK for asked in almost.approvals)
     assert over.phase is TaskPhase.PARTIAL
@@ -72,29 +72,29 @@ async def test_a_request_waits_for_seven_days_and_then_its_agent_delivers_what_i
     assert [step.state for step in over.steps] == ["partial", "partial", "done", "done"]
     assert crew.calls[: len(called)] == called
     assert len(crew.calls) == len(set(crew.calls))
-    assert [entry.decision for entry in trail if isinstance(entry, Approval)].count("expired") == len(REQUESTS)
+    assert [entry.decision for entry in trail if isinstance(entry, ApprovalRequest)].count("expired") == len(REQUESTS)
     assert "tides ended partial: nobody answered its request for money until its deadline" in report
 
 
 async def test_a_request_that_shall_wait_is_overdue_after_seven_days_and_takes_an_approval_on_the_eighth(
     server: WorkflowEnvironment, tmp_path: Path, redactor: Redactor
 ) -> None:
-    crew = Crew()
-    async with opened_parts(tmp_path, redactor, crew) as parts:
-        start = await admitted(parts.store, within_a_week(UnattendedPolicy(then="wait")))
-        async with working(server.client, parts):
-            task = await WaitingTask.paused(server, start)
-            await task.sleep(6 * DAY + 23 * HOUR)
+    crew = ScriptedTaskModel()
+    async with open_activity_deps(tmp_path, redactor, crew) as parts:
+        start = await register_admitted_task(parts.store, within_a_week(UnattendedPolicy(then="wait")))
+        async with run_all_workers(server.client, parts):
+            task = await WaitingTask.start_paused(server, start)
+            await task.skip_time(6 * DAY + 23 * HOUR)
             in_time = await task.progress()
-        async with working(server.client, parts):
-            await task.sleep(DAY + HOUR)
+        async with run_all_workers(server.client, parts):
+            await task.skip_time(DAY + HOUR)
 
             async def noted() -> bool:
                 return len(overdue(await task.progress())) == len(REQUESTS)
 
-            await until(noted)
+            await wait_until(noted)
             late = await task.progress()
-        async with working(server.client, parts):
+        async with run_all_workers(server.client, parts):
             for request_id in REQUESTS:
                 await task.handle.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
             over = await task.result()

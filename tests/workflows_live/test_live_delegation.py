@@ -5,21 +5,30 @@ import pytest
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
-from tests.crew import CALL_TOKENS, CREW_PLAN, WORK_TOKENS, Call, Deaf, Gate
-from tests.delegating import HAND_IN, SUBAGENT_TOKENS, DelegatingCrew, delegate, delegating, four, results, steps
-from tests.readers import ANYONE
-from tests.running import Counter, at_work, dev_server, opened_parts, until, working
-from tests.workflows_live.history import events, everything_written, kinds
+from tests.crew import CALL_TOKENS, SCRIPTED_PLAN, WORK_TOKENS, CallGate, CancellationIgnoringGate, ModelCall
+from tests.delegating import (
+    SUBAGENT_TOKENS,
+    SUBMIT_FINDINGS_CALL,
+    DelegatingTaskModel,
+    find_tool_results,
+    index_steps,
+    make_delegate_call,
+    make_delegating_task_config,
+    make_four_delegate_calls,
+)
+from tests.readers import SYSTEM_SCOPE
+from tests.running import TaskSubmitter, open_activity_deps, run_all_workers, run_platform, start_dev_server, wait_until
+from tests.workflows_live.history import fetch_events, join_all_strings, list_event_kinds
 from waystation.context.transcript import Fence
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import StaleFenceError
 from waystation.privacy.ports import Redactor
-from waystation.tasks.signals import EDIT_CONTEXT, EditInput
+from waystation.tasks.signals import EDIT_CONTEXT, ContextEditInput
 from waystation.tasks.task import TaskPhase
 from workflows.task import TaskWorkflow
 
-FOUR = {"harbours": [four(), [HAND_IN]]}
-ONE = {"harbours": [[delegate("beacons")], [HAND_IN]]}
+FOUR = {"harbours": [make_four_delegate_calls(), [SUBMIT_FINDINGS_CALL]]}
+ONE = {"harbours": [[make_delegate_call("beacons")], [SUBMIT_FINDINGS_CALL]]}
 DELEGATING_TOKENS = WORK_TOKENS - 7 * CALL_TOKENS + 2 * CALL_TOKENS
 """What a task costs whose first researcher delegates, without its subagents."""
 
@@ -30,61 +39,61 @@ async def test_four_subagents_work_side_by_side_and_their_results_come_back_in_o
     begun: set[str] = set()
     together = asyncio.Event()
 
-    async def all_begun(call: Call) -> None:
+    async def all_begun(call: ModelCall) -> None:
         if "." in call.step:
             begun.add(call.step)
             if len(begun) == 4:
                 together.set()
             await together.wait()
 
-    crew = DelegatingCrew(before=all_begun, scripts=FOUR)
-    async with at_work(server, tmp_path, redactor, crew) as counter:
-        await counter.submit(under=delegating())
-        progress = await counter.task().result()
-        said = await events(counter.task())
-        child = server.get_workflow_handle(f"{counter.task().id}/harbours.2")
+    crew = DelegatingTaskModel(before=all_begun, scripts=FOUR)
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=make_delegating_task_config())
+        progress = await counter.get_task_handle().result()
+        said = await fetch_events(counter.get_task_handle())
+        child = server.get_workflow_handle(f"{counter.get_task_handle().id}/harbours.2")
         description = await child.describe()
     assert progress.phase is TaskPhase.DONE
     assert [step.id for step in progress.steps[:5]] == ["harbours", *(f"harbours.{n}" for n in range(1, 5))]
     assert progress.budget.spent == Amount(tokens=DELEGATING_TOKENS + 4 * SUBAGENT_TOKENS)
     assert progress.budget.reserved == Amount()
-    shown = results(crew, "harbours", 2)
+    shown = find_tool_results(crew, "harbours", 2)
     assert len(shown) == 4
     for number, result in enumerate(shown, 1):
         assert result.content.startswith(f'<subagent id="harbours.{number}" role="research"')
         assert "1 results from pilot.md" in result.content
         assert not result.is_error
     assert await description.static_summary() == "harbours.2: bars"
-    assert kinds(said).count("start_child_workflow_execution_initiated") == 4
-    assert "the bar shifts in autumn" not in everything_written(said)
-    assert "the bar shifts in autumn" in crew.heard[Call("harbours.1", 1)].messages[0].text
+    assert list_event_kinds(said).count("start_child_workflow_execution_initiated") == 4
+    assert "the bar shifts in autumn" not in join_all_strings(said)
+    assert "the bar shifts in autumn" in crew.heard[ModelCall("harbours.1", 1)].messages[0].text
 
 
 async def test_subagents_delegate_further_down_to_their_depth_and_no_deeper(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     scripts = {
-        "harbours": [[delegate("beacons", 60)], [HAND_IN]],
-        "harbours.1": [[delegate("lamps", 50)], [HAND_IN]],
+        "harbours": [[make_delegate_call("beacons", 60)], [SUBMIT_FINDINGS_CALL]],
+        "harbours.1": [[make_delegate_call("lamps", 50)], [SUBMIT_FINDINGS_CALL]],
     }
-    crew = DelegatingCrew(scripts=scripts)
-    async with at_work(server, tmp_path, redactor, crew) as counter:
-        await counter.submit(under=delegating())
-        progress = await counter.task().result()
+    crew = DelegatingTaskModel(scripts=scripts)
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=make_delegating_task_config())
+        progress = await counter.get_task_handle().result()
     assert progress.phase is TaskPhase.DONE
     assert [step.id for step in progress.steps[:3]] == ["harbours", "harbours.1", "harbours.1.1"]
     offered = {call.step: {tool.name for tool in asked.tools} for call, asked in crew.heard.items()}
     assert "delegate" in offered["harbours"] & offered["harbours.1"]
     assert "delegate" not in offered["harbours.1.1"]
-    assert 'id="harbours.1.1"' in results(crew, "harbours.1", 2)[0].content
+    assert 'id="harbours.1.1"' in find_tool_results(crew, "harbours.1", 2)[0].content
 
 
 async def test_cancelling_a_task_cancels_its_subagents(server: Client, tmp_path: Path, redactor: Redactor) -> None:
-    gate = Gate(*(Call(f"harbours.{number}", 2) for number in range(1, 5)))
-    crew = DelegatingCrew(before=gate, scripts=FOUR)
-    async with at_work(server, tmp_path, redactor, crew) as counter:
-        await counter.submit(under=delegating())
-        task = counter.task()
+    gate = CallGate(*(ModelCall(f"harbours.{number}", 2) for number in range(1, 5)))
+    crew = DelegatingTaskModel(before=gate, scripts=FOUR)
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=make_delegating_task_config())
+        task = counter.get_task_handle()
         await gate.reached.wait()
         await task.cancel()
         gate.opened.set()
@@ -92,12 +101,12 @@ async def test_cancelling_a_task_cancels_its_subagents(server: Client, tmp_path:
         async def over() -> bool:
             return (await task.describe()).close_time is not None
 
-        await until(over)
+        await wait_until(over)
         states = [
             (await server.get_workflow_handle(f"{task.id}/harbours.{number}").describe()).status
             for number in range(1, 5)
         ]
-        row = await counter.store.task(task.id, ANYONE)
+        row = await counter.store.get_task(task.id, SYSTEM_SCOPE)
     assert WorkflowExecutionStatus.RUNNING not in states
     assert row.progress is not None
     assert row.progress.phase is TaskPhase.CANCELLED
@@ -107,10 +116,10 @@ async def test_cancelling_a_task_cancels_its_subagents(server: Client, tmp_path:
 async def test_a_subagent_whose_leg_does_not_hear_of_the_cancellation_does_nothing_after_it(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    gate = Deaf(Call("harbours.1", 1))
-    async with at_work(server, tmp_path, redactor, DelegatingCrew(before=gate, scripts=ONE)) as counter:
-        await counter.submit(under=delegating())
-        task = counter.task()
+    gate = CancellationIgnoringGate(ModelCall("harbours.1", 1))
+    async with run_platform(server, tmp_path, redactor, DelegatingTaskModel(before=gate, scripts=ONE)) as counter:
+        await counter.submit(under=make_delegating_task_config())
+        task = counter.get_task_handle()
         await gate.reached.wait()
         await task.cancel()
         gate.opened.set()
@@ -123,34 +132,34 @@ async def test_a_subagent_whose_leg_does_not_hear_of_the_cancellation_does_nothi
 async def test_a_cancelled_agent_that_is_taken_back_to_its_delegations_hears_what_was_delivered_unpaid(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    gate = Gate(Call("harbours.4", 2))
-    crew = DelegatingCrew(before=gate, scripts=FOUR)
-    async with at_work(server, tmp_path, redactor, crew) as counter:
-        await counter.submit(under=delegating())
-        task = counter.task()
+    gate = CallGate(ModelCall("harbours.4", 2))
+    crew = DelegatingTaskModel(before=gate, scripts=FOUR)
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=make_delegating_task_config())
+        task = counter.get_task_handle()
         await gate.reached.wait()
 
         async def three_delivered() -> bool:
-            seen = steps(await task.query(TaskWorkflow.progress))
+            seen = index_steps(await task.query(TaskWorkflow.progress))
             # Cancelled at work, the other step of the plan would end partial, and with it the task.
             delivered = sum(seen[f"harbours.{number}"].state == "done" for number in range(1, 5))
             return seen["tides"].state == "done" and delivered == 3
 
-        await until(three_delivered)
+        await wait_until(three_delivered)
         await task.cancel()
         gate.opened.set()
 
         async def over() -> bool:
             return (await task.describe()).close_time is not None
 
-        await until(over)
+        await wait_until(over)
         crew.calls.clear()
-        await counter.edit(EditInput(action="rewind", agent="harbours", message="m2"))
+        await counter.edit(ContextEditInput(action="rewind", agent="harbours", message="m2"))
         progress = await task.result()
     assert progress.phase is TaskPhase.DONE
     assert not any(call.step.startswith("harbours.") for call in crew.calls)
-    assert crew.calls[0] == Call("harbours", 2)
-    told = [result.content for result in results(crew, "harbours", 2)]
+    assert crew.calls[0] == ModelCall("harbours", 2)
+    told = [result.content for result in find_tool_results(crew, "harbours", 2)]
     assert ['state="done"' in text for text in told] == [True, True, True, False]
     assert "the task was cancelled" in told[3]
 
@@ -158,11 +167,11 @@ async def test_a_cancelled_agent_that_is_taken_back_to_its_delegations_hears_wha
 async def test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_has(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    gate = Gate(Call("harbours.1", 3))
-    crew = DelegatingCrew(before=gate, scripts=ONE)
-    async with at_work(server, tmp_path, redactor, crew) as counter:
-        await counter.submit(under=delegating())
-        task = counter.task()
+    gate = CallGate(ModelCall("harbours.1", 3))
+    crew = DelegatingTaskModel(before=gate, scripts=ONE)
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=make_delegating_task_config())
+        task = counter.get_task_handle()
         await gate.reached.wait()
         await server.get_workflow_handle(f"{task.id}/harbours.1").terminate()
         progress = await task.result()
@@ -171,42 +180,42 @@ async def test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_ha
             await counter.store.drop_intent(nobody_stopped, "turn-3")
         gate.opened.set()
     assert progress.phase is TaskPhase.PARTIAL
-    assert steps(progress)["harbours.1"].reason == "its workflow was ended by somebody"
-    assert "The keeper of the crew" in results(crew, "harbours", 2)[0].content, "its note is its result"
+    assert index_steps(progress)["harbours.1"].reason == "its workflow was ended by somebody"
+    assert "The keeper of the crew" in find_tool_results(crew, "harbours", 2)[0].content, "its note is its result"
 
 
 async def test_workers_that_come_back_repeat_no_subagent_and_no_turn(tmp_path: Path, redactor: Redactor) -> None:
     in_a_call = asyncio.Event()
 
-    async def until_the_worker_stops(call: Call) -> None:
-        if call == Call("harbours.3", 2):
+    async def until_the_worker_stops(call: ModelCall) -> None:
+        if call == ModelCall("harbours.3", 2):
             in_a_call.set()
             await activity.wait_for_worker_shutdown()
 
-    crew = DelegatingCrew(before=until_the_worker_stops, scripts=FOUR)
-    async with dev_server(cached=False) as server, opened_parts(tmp_path, redactor, crew) as parts:
-        counter = Counter(server, parts.store)
-        async with working(server, parts):
-            await counter.submit(under=delegating())
+    crew = DelegatingTaskModel(before=until_the_worker_stops, scripts=FOUR)
+    async with start_dev_server(cached=False) as server, open_activity_deps(tmp_path, redactor, crew) as parts:
+        counter = TaskSubmitter(server, parts.store)
+        async with run_all_workers(server, parts):
+            await counter.submit(under=make_delegating_task_config())
             await in_a_call.wait()
-        async with working(server, parts):
-            progress = await counter.task().result()
+        async with run_all_workers(server, parts):
+            progress = await counter.get_task_handle().result()
     assert progress.phase is TaskPhase.DONE
-    assert steps(progress)["harbours.3"].spent == Amount(tokens=SUBAGENT_TOKENS)
+    assert index_steps(progress)["harbours.3"].spent == Amount(tokens=SUBAGENT_TOKENS)
     assert len(crew.calls) == len(set(crew.calls))
 
 
 async def test_a_task_continues_as_new_while_its_agents_delegate_and_nothing_is_lost(
     tmp_path: Path, redactor: Redactor
 ) -> None:
-    crew = DelegatingCrew(scripts=FOUR)
+    crew = DelegatingTaskModel(scripts=FOUR)
     async with (
-        dev_server("limit.historyCount.suggestContinueAsNew=40") as server,
-        at_work(server, tmp_path, redactor, crew) as counter,
+        start_dev_server("limit.historyCount.suggestContinueAsNew=40") as server,
+        run_platform(server, tmp_path, redactor, crew) as counter,
     ):
-        await counter.submit(under=delegating())
-        progress = await counter.task().result()
-        newest = (await events(counter.task()))[0].workflow_execution_started_event_attributes
+        await counter.submit(under=make_delegating_task_config())
+        progress = await counter.get_task_handle().result()
+        newest = (await fetch_events(counter.get_task_handle()))[0].workflow_execution_started_event_attributes
     assert newest.continued_execution_run_id
     assert progress.phase is TaskPhase.DONE
     assert progress.budget.spent == Amount(tokens=DELEGATING_TOKENS + 4 * SUBAGENT_TOKENS)
@@ -214,11 +223,11 @@ async def test_a_task_continues_as_new_while_its_agents_delegate_and_nothing_is_
 
 
 async def test_an_edit_reaches_a_subagent_between_two_legs(server: Client, tmp_path: Path, redactor: Redactor) -> None:
-    gate = Gate(Call("harbours.1", 2))
-    crew = DelegatingCrew(before=gate, scripts=ONE)
-    async with at_work(server, tmp_path, redactor, crew) as counter:
-        await counter.submit(under=delegating())
-        task = counter.task()
+    gate = CallGate(ModelCall("harbours.1", 2))
+    crew = DelegatingTaskModel(before=gate, scripts=ONE)
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=make_delegating_task_config())
+        task = counter.get_task_handle()
         await gate.reached.wait()
         await task.signal(EDIT_CONTEXT, {"action": "pin", "agent": "harbours.1", "message": "m2"})
         gate.opened.set()
@@ -232,10 +241,10 @@ async def test_an_edit_reaches_a_subagent_between_two_legs(server: Client, tmp_p
 async def test_agents_whose_task_has_no_terms_for_it_do_not_delegate(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    crew = DelegatingCrew()
-    async with at_work(server, tmp_path, redactor, crew) as counter:
+    crew = DelegatingTaskModel()
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
         await counter.submit()
-        assert (await counter.task().result()).phase is TaskPhase.DONE
+        assert (await counter.get_task_handle().result()).phase is TaskPhase.DONE
     offered = {call: {tool.name for tool in asked.tools} for call, asked in crew.heard.items()}
-    assert {call.step for call in offered} == {"plan", *(step.id for step in CREW_PLAN.steps)}
+    assert {call.step for call in offered} == {"plan", *(step.id for step in SCRIPTED_PLAN.steps)}
     assert [call for call, tools in offered.items() if "delegate" in tools] == []

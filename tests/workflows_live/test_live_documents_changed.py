@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from tests.crew import CREW_PLAN, Call, Crew, Gate, terms, tight
-from tests.readers import ANYONE
-from tests.running import Counter, Task, at_work, until, until_both_ask
-from tests.workflows_live.history import events, everything_written
-from tests.workflows_live.test_live_fork import FROM_WEIGH, done, fork
+from tests.crew import SCRIPTED_PLAN, CallGate, ModelCall, ScriptedTaskModel, make_task_config, make_tight_budget_config
+from tests.readers import SYSTEM_SCOPE
+from tests.running import TaskHandle, TaskSubmitter, run_platform, wait_for_both_requests, wait_until
+from tests.workflows_live.history import fetch_events, join_all_strings
+from tests.workflows_live.test_live_fork import FROM_WEIGH, run_fork, submit_fork
 from waystation.client.sessions import (
     DocumentSetDiff,
     compare_documents,
     is_document_set_unchanged,
-    read_again,
-    require_at_work,
+    reload_changed_documents,
+    require_running,
     store_document_set,
 )
 from waystation.context.transcript import Message
@@ -27,21 +27,23 @@ from waystation.tasks.signals import UPDATE_DOCUMENTS
 from waystation.tasks.task import TaskPhase
 from workflows.task import TaskWorkflow
 
-STEPS = [step.id for step in CREW_PLAN.steps]
+STEPS = [step.id for step in SCRIPTED_PLAN.steps]
 NEWER = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\nThe buoy is adrift.\n"
 
 
-def folder_with(folder: Path, **texts: str) -> Path:
+def write_folder(folder: Path, **texts: str) -> Path:
     folder.mkdir(exist_ok=True)
     for name, text in texts.items():
         (folder / f"{name}.md").write_text(text)
     return folder
 
 
-async def give(counter: Counter, task: Task, folder: Path, *, remove_missing: bool = False) -> DocumentSetDiff:
+async def submit_document_update(
+    counter: TaskSubmitter, task: TaskHandle, folder: Path, *, remove_missing: bool = False
+) -> DocumentSetDiff:
     """As the client does it."""
-    reader = (await counter.store.task(task.id, ANYONE)).ref.reader
-    loaded = await read_again(await counter.store.documents(task.id, reader), [folder])
+    reader = (await counter.store.get_task(task.id, SYSTEM_SCOPE)).ref.scope
+    loaded = await reload_changed_documents(await counter.store.list_documents(task.id, reader), [folder])
     again = await compare_documents(counter.store, reader, loaded, remove_missing=remove_missing)
     before = len((await task.query(TaskWorkflow.progress)).updates)
     await task.signal(
@@ -52,37 +54,41 @@ async def give(counter: Counter, task: Task, folder: Path, *, remove_missing: bo
         updates = (await task.query(TaskWorkflow.progress)).updates
         return len(updates) > before and all(one.kept for one in updates)
 
-    await until(taken)
+    await wait_until(taken)
     return again
 
 
-async def news(counter: Counter, task_id: str, agent: str) -> list[Message]:
-    return [message for message in (await counter.store.load(f"{task_id}/{agent}", ANYONE)).messages if message.updates]
+async def news(counter: TaskSubmitter, task_id: str, agent: str) -> list[Message]:
+    return [
+        message
+        for message in (await counter.store.load_transcript(f"{task_id}/{agent}", SYSTEM_SCOPE)).messages
+        if message.updates
+    ]
 
 
 async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_what_is_new(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    gate = Gate(Call("harbours", 3), Call("tides", 3))
-    folder = folder_with(tmp_path / "docs", pilot=NEWER, buoys="The buoys of the bar.\n")
-    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
-        await counter.submit(under=terms())
-        task = counter.task()
+    gate = CallGate(ModelCall("harbours", 3), ModelCall("tides", 3))
+    folder = write_folder(tmp_path / "docs", pilot=NEWER, buoys="The buoys of the bar.\n")
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel(before=gate)) as counter:
+        await counter.submit(under=make_task_config())
+        task = counter.get_task_handle()
         await gate.reached.wait()
-        again = await give(counter, task, folder)
-        reader = (await counter.store.task(task.id, ANYONE)).ref.reader
-        loaded = await read_again(await counter.store.documents(task.id, reader), [folder])
+        again = await submit_document_update(counter, task, folder)
+        reader = (await counter.store.get_task(task.id, SYSTEM_SCOPE)).ref.scope
+        loaded = await reload_changed_documents(await counter.store.list_documents(task.id, reader), [folder])
         same = await compare_documents(counter.store, reader, loaded, remove_missing=False)
         settled = is_document_set_unchanged(same, await task.query(TaskWorkflow.progress))
         gate.opened.set()
         ended = await task.result()
         heard = {agent: await news(counter, task.id, agent) for agent in STEPS}
-        report = await counter.store.get_text(str(ended.report), ANYONE)
-        written = everything_written(await events(task))
-        forked = await fork(counter, FROM_WEIGH)
-        second = await done(counter, forked)
+        report = await counter.store.get_text(str(ended.report), SYSTEM_SCOPE)
+        written = join_all_strings(await fetch_events(task))
+        forked = await submit_fork(counter, FROM_WEIGH)
+        second = await run_fork(counter, forked)
         in_fork = {agent: await news(counter, forked.ref.task_id, agent) for agent in STEPS}
-        documents = [await counter.store.documents(one, ANYONE) for one in (task.id, forked.ref.task_id)]
+        documents = [await counter.store.list_documents(one, SYSTEM_SCOPE) for one in (task.id, forked.ref.task_id)]
     assert [(change.name, change.kind) for change in again.changes] == [("pilot.md", "changed"), ("buoys.md", "added")]
     assert settled
     assert ended.phase is TaskPhase.DONE
@@ -100,14 +106,14 @@ async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_w
 async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_of_it_when_it_goes_on(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    folder = folder_with(tmp_path / "docs", pilot=NEWER)
-    crew = Crew()
-    async with at_work(server, tmp_path, redactor, crew) as counter:
-        await counter.submit(under=tight())
-        task = counter.task()
-        await until_both_ask(task)
+    folder = write_folder(tmp_path / "docs", pilot=NEWER)
+    crew = ScriptedTaskModel()
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=make_tight_budget_config())
+        task = counter.get_task_handle()
+        await wait_for_both_requests(task)
         calls, spent = len(crew.calls), (await task.query(TaskWorkflow.progress)).budget
-        await give(counter, task, folder)
+        await submit_document_update(counter, task, folder)
         quiet = (len(crew.calls), (await task.query(TaskWorkflow.progress)).budget) == (calls, spent)
         waiting = await news(counter, task.id, "harbours")
         for request in ("harbours-1", "tides-1"):
@@ -122,15 +128,16 @@ async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_of_it_when_i
 async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    gate = Gate(Call("harbours", 1))
-    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
-        await counter.submit(under=terms())
-        task = counter.task()
+    gate = CallGate(ModelCall("harbours", 1))
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel(before=gate)) as counter:
+        await counter.submit(under=make_task_config())
+        task = counter.get_task_handle()
         await gate.reached.wait()
-        before = await counter.store.documents(task.id, ANYONE)
+        before = await counter.store.list_documents(task.id, SYSTEM_SCOPE)
         nowhere = Document(name="pilot.md", blob="1" * 64, lines=1, characters=1)
         lost = await counter.store.put_text(
-            DocumentSet(documents=(nowhere,)).model_dump_json(), (await counter.store.task(task.id, ANYONE)).ref.reader
+            DocumentSet(documents=(nowhere,)).model_dump_json(),
+            (await counter.store.get_task(task.id, SYSTEM_SCOPE)).ref.scope,
         )
         for sent in ({}, {"documents": "all"}, {"documents": "0" * 64}, {"documents": lost}):
             await task.signal(UPDATE_DOCUMENTS, sent)
@@ -138,15 +145,15 @@ async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
         async def refused() -> bool:
             return len((await task.query(TaskWorkflow.progress)).refusals) == 4
 
-        await until(refused)
+        await wait_until(refused)
         progress = await task.query(TaskWorkflow.progress)
-        after = await counter.store.documents(task.id, ANYONE)
+        after = await counter.store.list_documents(task.id, SYSTEM_SCOPE)
         gate.opened.set()
         ended = await task.result()
-        row = await counter.store.task(task.id, ANYONE)
+        row = await counter.store.get_task(task.id, SYSTEM_SCOPE)
     assert before == after
     assert progress.updates == ended.updates == ()
     reasons = [refusal.reason for refusal in progress.refusals]
     assert sum("send documents with `waystation documents`" in reason for reason in reasons) == 2
     with pytest.raises(BadInput, match=f"{task.id} has ended \\(done\\).*submit --session autumn.*waystation rewind"):
-        require_at_work(row, ended)
+        require_running(row, ended)

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client, WorkflowFailureError
 
-from tests.crew import Crew, terms
-from tests.readers import ANYONE
-from tests.running import opened_parts, working
-from tests.workflows_live.moving import admitted
+from tests.crew import ScriptedTaskModel, make_task_config
+from tests.readers import SYSTEM_SCOPE
+from tests.running import open_activity_deps, run_all_workers
+from tests.workflows_live.moving import register_admitted_task
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
 from waystation.privacy.ports import Redactor
-from waystation.tasks.progress import progress_of
+from waystation.tasks.progress import build_task_progress
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import TaskPhase
 from workflows.task import TaskWorkflow
@@ -22,20 +22,20 @@ from workflows.task import TaskWorkflow
 async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_report(
     server: Client, tmp_path: Path, redactor: Redactor, *, forked: bool
 ) -> None:
-    crew = Crew()
-    async with opened_parts(tmp_path, redactor, crew) as parts:
-        start = (await admitted(parts.store, terms())).replace(forked=forked)
+    crew = ScriptedTaskModel()
+    async with open_activity_deps(tmp_path, redactor, crew) as parts:
+        start = (await register_admitted_task(parts.store, make_task_config())).replace(forked=forked)
         if forked:
             state = TaskState(account=BudgetAccount(limit=start.terms.budget))
-            kept = await parts.store.put_text(state.model_dump_json(), start.ref.reader)
-            begun = progress_of(state, start.ref, start.terms, start.title).replace(phase=TaskPhase.SUBMITTED)
-            await parts.store.finish(start.ref.task_id, begun.replace(state=kept))
+            kept = await parts.store.put_text(state.model_dump_json(), start.ref.scope)
+            begun = build_task_progress(state, start.ref, start.terms, start.title).replace(phase=TaskPhase.SUBMITTED)
+            await parts.store.save_task_progress(start.ref.task_id, begun.replace(state=kept))
         task = await server.start_workflow(TaskWorkflow.run, start, id=start.ref.task_id, task_queue=WORKFLOWS_QUEUE)
         await task.cancel()
-        async with working(server, parts):
+        async with run_all_workers(server, parts):
             with pytest.raises(WorkflowFailureError):
                 await task.result()
-        row = await parts.store.task(start.ref.task_id, ANYONE)
+        row = await parts.store.get_task(start.ref.task_id, SYSTEM_SCOPE)
         assert row.ended_at is not None
         assert row.progress is not None
         assert row.progress.phase is TaskPhase.CANCELLED
@@ -45,13 +45,13 @@ async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_repor
 async def test_a_fork_whose_state_is_not_in_the_store_fails_and_says_what_to_do(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    async with opened_parts(tmp_path, redactor, Crew()) as parts:
-        start = (await admitted(parts.store, terms())).replace(forked=True)
+    async with open_activity_deps(tmp_path, redactor, ScriptedTaskModel()) as parts:
+        start = (await register_admitted_task(parts.store, make_task_config())).replace(forked=True)
         task = await server.start_workflow(TaskWorkflow.run, start, id=start.ref.task_id, task_queue=WORKFLOWS_QUEUE)
-        async with working(server, parts):
+        async with run_all_workers(server, parts):
             with pytest.raises(WorkflowFailureError) as failed:
                 await task.result()
-        row = await parts.store.task(start.ref.task_id, ANYONE)
+        row = await parts.store.get_task(start.ref.task_id, SYSTEM_SCOPE)
         assert row.progress is not None
         assert row.progress.phase is TaskPhase.FAILED
         assert "fork again" in str(failed.value.cause)

@@ -5,21 +5,38 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from tests.crew import CALL_TOKENS, CREW_PLAN, REPLY_TOKENS, Call, Crew, Gate, terms, tight
-from tests.readers import ANYONE
-from tests.running import DOCUMENTS, Counter, Task, at_work, dev_server, until, until_both_ask
-from tests.unit.histories import prose
-from tests.workflows_live.history import details
+from tests.crew import (
+    CALL_TOKENS,
+    REPLY_TOKENS,
+    SCRIPTED_PLAN,
+    CallGate,
+    ModelCall,
+    ScriptedTaskModel,
+    make_task_config,
+    make_tight_budget_config,
+)
+from tests.readers import SYSTEM_SCOPE
+from tests.running import (
+    DOCUMENTS,
+    TaskHandle,
+    TaskSubmitter,
+    run_platform,
+    start_dev_server,
+    wait_for_both_requests,
+    wait_until,
+)
+from tests.unit.histories import make_filler_text
+from tests.workflows_live.history import fetch_current_details
 from waystation.context.history import build_model_view
 from waystation.context.legality import find_violations
-from waystation.context.outcome import TOO_LATE, ContextEdit, Status
+from waystation.context.outcome import TOO_LATE, CompactionStatus, ContextEdit
 from waystation.context.transcript import Text
 from waystation.documents.documents import SourceDocument
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.signals import EDIT_CONTEXT
-from waystation.tasks.task import TaskPhase, TaskProgress, TaskTerms
+from waystation.tasks.task import TaskConfig, TaskPhase, TaskProgress
 from waystation.testing import make_scripted_response
 from workflows.task import TaskWorkflow
 
@@ -28,11 +45,11 @@ SUMMARY_PROMPT = 50
 LEFT = 400
 """Tokens that each researcher has left when it pauses: too few for a turn, enough for a summary."""
 WISH = "Keep what the tide tables say about Ada Lovelace."
-LONG = (SourceDocument(name="pilot.md", text=f"{DOCUMENTS[0].text}{prose(1_500)}\n"),)
+LONG = (SourceDocument(name="pilot.md", text=f"{DOCUMENTS[0].text}{make_filler_text(1_500)}\n"),)
 
 
 @dataclass
-class Condensing(Crew):
+class CompactingTaskModel(ScriptedTaskModel):
     """The crew, with somebody who writes summaries."""
 
     asked: list[str] = field(default_factory=list[str])
@@ -42,52 +59,52 @@ class Condensing(Crew):
         if request.tools:
             return await super().complete(request)
         self.asked.append(request.messages[0].text)
-        return make_scripted_response(Text(text=f"The bar carries two fathoms. {prose(80)}"))
+        return make_scripted_response(Text(text=f"The bar carries two fathoms. {make_filler_text(80)}"))
 
     async def count_tokens(self, request: ModelRequest) -> int:
         return await super().count_tokens(request) if request.tools else SUMMARY_PROMPT
 
 
-def paused_terms() -> TaskTerms:
+def make_pausing_task_config() -> TaskConfig:
     """Each researcher pauses after five calls, with `LEFT`, and its task has no rest."""
     share = 5 * CALL_TOKENS + LEFT
-    under = terms(budget=CALL_TOKENS + len(CREW_PLAN.steps) * share, agent_budget=share)
+    under = make_task_config(budget=CALL_TOKENS + len(SCRIPTED_PLAN.steps) * share, agent_budget=share)
     agent = under.agent.replace(primers=1, recents=4, output_floor=REPLY_TOKENS + 10)
     return under.replace(agent=agent)
 
 
-async def progress_of(task: Task) -> TaskProgress:
+async def query_progress(task: TaskHandle) -> TaskProgress:
     return await task.query(TaskWorkflow.progress)
 
 
-async def edited(task: Task, **edit: str) -> ContextEdit:
+async def wait_for_edit(task: TaskHandle, **edit: str) -> ContextEdit:
     """What became of an edit of the agent `harbours`."""
-    number = len((await progress_of(task)).edits)
+    number = len((await query_progress(task)).edits)
     await task.signal(EDIT_CONTEXT, {"agent": "harbours", "by": "Ada", **edit})
 
     async def settled() -> bool:
-        edits = (await progress_of(task)).edits
+        edits = (await query_progress(task)).edits
         return len(edits) > number and edits[-1].state != "waiting"
 
-    await until(settled)
-    return (await progress_of(task)).edits[-1]
+    await wait_until(settled)
+    return (await query_progress(task)).edits[-1]
 
 
-async def refusal_of(task: Task, sent: dict[str, str]) -> str:
-    number = len((await progress_of(task)).refusals)
+async def refusal_of(task: TaskHandle, sent: dict[str, str]) -> str:
+    number = len((await query_progress(task)).refusals)
     await task.signal(EDIT_CONTEXT, sent)
 
     async def refused() -> bool:
-        return len((await progress_of(task)).refusals) > number
+        return len((await query_progress(task)).refusals) > number
 
-    await until(refused)
-    refusal = (await progress_of(task)).refusals[-1]
+    await wait_until(refused)
+    refusal = (await query_progress(task)).refusals[-1]
     assert refusal.signal == EDIT_CONTEXT
     return refusal.reason
 
 
-async def shown(counter: Counter, task: Task) -> tuple[str, ...]:
-    messages = build_model_view(await counter.store.load(f"{task.id}/harbours", ANYONE))
+async def shown(counter: TaskSubmitter, task: TaskHandle) -> tuple[str, ...]:
+    messages = build_model_view(await counter.store.load_transcript(f"{task.id}/harbours", SYSTEM_SCOPE))
     assert find_violations(messages) == ()
     return tuple(message.id for message in messages)
 
@@ -96,39 +113,39 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
     tmp_path: Path, presidio: Redactor
 ) -> None:
     """Without a cache: every step of the workflow replays all that came before it."""
-    crew = Condensing()
-    async with dev_server(cached=False) as server, at_work(server, tmp_path, presidio, crew) as counter:
-        await counter.submit(under=paused_terms(), documents=LONG)
-        task = counter.task()
-        await until_both_ask(task)
+    crew = CompactingTaskModel()
+    async with start_dev_server(cached=False) as server, run_platform(server, tmp_path, presidio, crew) as counter:
+        await counter.submit(under=make_pausing_task_config(), documents=LONG)
+        task = counter.get_task_handle()
+        await wait_for_both_requests(task)
         before = await shown(counter, task)
-        wish = await counter.store.put_text(WISH, (await counter.store.task(task.id, ANYONE)).ref.reader)
+        wish = await counter.store.put_text(WISH, (await counter.store.get_task(task.id, SYSTEM_SCOPE)).ref.scope)
 
-        assert (await edited(task, action="pin", message="m5")).state == "done"
-        compacted = await edited(task, action="compact", instructions=wish)
-        during = await progress_of(task)
+        assert (await wait_for_edit(task, action="pin", message="m5")).state == "done"
+        compacted = await wait_for_edit(task, action="compact", instructions=wish)
+        during = await query_progress(task)
         summarised = await shown(counter, task)
         (made,) = during.compactions
-        restored = await edited(task, action="restore", compaction=made.compaction_id)
+        restored = await wait_for_edit(task, action="restore", compaction=made.compaction_id)
         assert await shown(counter, task) == before
-        again = await edited(task, action="restore", compaction=made.compaction_id)
-        unpinned = await edited(task, action="unpin", message="m5")
+        again = await wait_for_edit(task, action="restore", compaction=made.compaction_id)
+        unpinned = await wait_for_edit(task, action="unpin", message="m5")
         assert (await refusal_of(task, {"action": "pin", "agent": "harbours"})).endswith("pin needs `message`")
         assert await refusal_of(task, {"action": "compact", "agent": "weigh"}) == (
             "weigh has not begun: it has no context yet"
         )
-        waiting = await progress_of(task)
-        seen = await details(task)
+        waiting = await query_progress(task)
+        seen = await fetch_current_details(task)
         for request_id in ("harbours-1", "tides-1"):
             await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
         ended = await task.result()
-        trail = await counter.store.list_audit_entries(task.id, ANYONE)
+        trail = await counter.store.list_audit_entries(task.id, SYSTEM_SCOPE)
 
     (asked,) = crew.asked
     assert "<wishes>\nKeep what the tide tables say about" in asked
     assert "Lovelace" not in asked  # redacted before anybody reads it
-    assert (made.agent, made.status) == ("harbours", Status.COMPRESSED)
-    assert (compacted.state, compacted.what) == ("done", "compact with instructions")
+    assert (made.agent, made.status) == ("harbours", CompactionStatus.COMPRESSED)
+    assert (compacted.state, compacted.short_description) == ("done", "compact with instructions")
     assert during.phase is TaskPhase.PAUSED
     assert "m5" in summarised
     assert len(summarised) < len(before)
@@ -149,23 +166,26 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
 async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agent_that_delivers(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    gate = Gate(Call("write", 1))
-    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
-        await counter.submit(under=terms())
-        task = counter.task()
+    gate = CallGate(ModelCall("write", 1))
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel(before=gate)) as counter:
+        await counter.submit(under=make_task_config())
+        task = counter.get_task_handle()
         await gate.reached.wait()
         delivered = await refusal_of(task, {"action": "pin", "agent": "harbours", "message": "m1"})
         await task.signal(EDIT_CONTEXT, {"action": "pin", "agent": "write", "message": "m1"})
 
         async def waits() -> bool:
-            return any(edit.state == "waiting" for edit in (await progress_of(task)).edits)
+            return any(edit.state == "waiting" for edit in (await query_progress(task)).edits)
 
-        await until(waits)
-        assert "write: pin m1 (edit-1), asked for by nobody named: waits for the end of its leg" in await details(task)
+        await wait_until(waits)
+        assert (
+            "write: pin m1 (edit-1), asked for by nobody named: waits for the end of its leg"
+            in await fetch_current_details(task)
+        )
         gate.opened.set()
         ended = await task.result()
-        trail = await counter.store.list_audit_entries(task.id, ANYONE)
-        stored = await counter.store.load(f"{task.id}/write", ANYONE)
+        trail = await counter.store.list_audit_entries(task.id, SYSTEM_SCOPE)
+        stored = await counter.store.load_transcript(f"{task.id}/write", SYSTEM_SCOPE)
     assert delivered == "harbours has delivered: the context of an agent that is done is not edited"
     (late,) = ended.edits
     assert (late.state, late.reason) == ("refused", TOO_LATE)
@@ -175,12 +195,12 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
 
 
 async def test_an_agent_that_was_edited_can_still_be_denied(server: Client, tmp_path: Path, redactor: Redactor) -> None:
-    async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(under=tight())
-        task = counter.task()
-        await until_both_ask(task)
-        nothing = await edited(task, action="compact")
-        assert (await edited(task, action="pin", message="m99")).reason == (
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
+        await counter.submit(under=make_tight_budget_config())
+        task = counter.get_task_handle()
+        await wait_for_both_requests(task)
+        nothing = await wait_for_edit(task, action="compact")
+        assert (await wait_for_edit(task, action="pin", message="m99")).reason == (
             "there is no message 'm99' in this conversation; there are: m1 to m11"
         )
         for request_id in ("harbours-1", "tides-1"):

@@ -18,20 +18,30 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.worker import Replayer, Worker
 
-from tests.crew import SAID, Call, Crew, tight
-from tests.replay.test_replay import RECORDED, RELEASES, recorded
-from tests.running import KEY, SESSION, TENANT, Counter, Watched, at_work, dev_server, request, until
-from tests.workflows_live.encrypted import payloads, search_attributes
-from tests.workflows_live.history import events
+from tests.crew import QUOTED_SENTENCE, ModelCall, ScriptedTaskModel, make_tight_budget_config
+from tests.replay.test_replay import RECORDED, RELEASES, load_history
+from tests.running import (
+    KEY,
+    SESSION,
+    TENANT,
+    StrictWorkerPlugin,
+    TaskSubmitter,
+    make_task_request,
+    run_platform,
+    start_dev_server,
+    wait_until,
+)
+from tests.workflows_live.encrypted import iter_payloads, iter_search_attributes
+from tests.workflows_live.history import fetch_events
 from waystation.budgets.budget import BudgetAccount
 from waystation.config.settings import Settings
 from waystation.kernel import temporal_names as names
 from waystation.kernel.errors import WrongKey
 from waystation.privacy.ports import Redactor
-from waystation.runtime.stores import data_converter, payload_codec
+from waystation.runtime.stores import build_client_data_converter, build_payload_codec
 from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED
 from waystation.tasks import approvals
-from waystation.tasks.session import SessionStart
+from waystation.tasks.session import SessionWorkflowInput
 from waystation.tasks.task import TaskPhase, session_hash
 from workers.sandbox import create_sandboxed_runner
 from workflows.session import SessionWorkflow
@@ -40,7 +50,17 @@ from workflows.task import TaskWorkflow
 QUESTION = "Why does Klabauter guard the bar?"
 NOTE = "Ask the widow Petersen before you sail."
 BURST = "the boiler said: keep the white beacon to starboard"
-PRIVATE = (QUESTION, NOTE, BURST, SAID, "Klabauter", "white beacon", "two fathoms", "Petersen", "harbours: leg")
+PRIVATE = (
+    QUESTION,
+    NOTE,
+    BURST,
+    QUOTED_SENTENCE,
+    "Klabauter",
+    "white beacon",
+    "two fathoms",
+    "Petersen",
+    "harbours: leg",
+)
 PATCH = re.compile(rb'{"id":"[a-z-]+","deprecated":(?:true|false)}')
 """What the SDK itself records of a patch, past every codec."""
 WITH_KEY = Settings(key=SecretStr(KEY.hex()))
@@ -49,12 +69,12 @@ ROTATED = Settings(key=SecretStr(bytes(32).hex()), previous_keys=SecretStr(KEY.h
 LONG_IS = "limit.historyCount.suggestContinueAsNew=40"
 
 
-async def client_with(server: Client, settings: Settings) -> Client:
+async def make_client_with_keys(server: Client, settings: Settings) -> Client:
     """A client of that server that has the settings' keys."""
     return await Client.connect(
         server.service_client.config.target_host,
-        data_converter=data_converter(settings),
-        plugins=[Watched(cached=False)],
+        data_converter=build_client_data_converter(settings),
+        plugins=[StrictWorkerPlugin(cached=False)],
     )
 
 
@@ -69,8 +89,8 @@ class Bursts:
     task: str = ""
     told: list[Message] = field(default_factory=list[Message])
 
-    async def __call__(self, call: Call) -> None:
-        if call != Call("harbours", 2) or self.told:
+    async def __call__(self, call: ModelCall) -> None:
+        if call != ModelCall("harbours", 2) or self.told:
             return
         described = await described_by(self.server, self.task)
         self.told = [
@@ -80,13 +100,13 @@ class Bursts:
             raise RuntimeError(BURST)
 
 
-async def approved_until_over(counter: Counter) -> bool:
+async def approved_until_over(counter: TaskSubmitter) -> bool:
     """Approve what is asked for, with a note; whether the task is over."""
-    progress = await counter.task().query(TaskWorkflow.progress)
+    progress = await counter.get_task_handle().query(TaskWorkflow.progress)
     for approval in progress.approvals:
         if approval.decision == "pending":
             answer = {"request_id": approval.request_id, "by": "Ada", "note": NOTE}
-            await counter.task().signal(approvals.APPROVE_BUDGET, answer)
+            await counter.get_task_handle().signal(approvals.APPROVE_BUDGET, answer)
     return progress.phase.over
 
 
@@ -102,7 +122,7 @@ async def seen_by(server: Client, *workflow_ids: str) -> list[Message]:
     """All that the server tells of these workflows: their events, how it describes them, how it lists them."""
     told: list[Message] = []
     for workflow_id in workflow_ids:
-        told += [*await events(server.get_workflow_handle(workflow_id)), await described_by(server, workflow_id)]
+        told += [*await fetch_events(server.get_workflow_handle(workflow_id)), await described_by(server, workflow_id)]
     listed = ListWorkflowExecutionsRequest(namespace=server.namespace)
     return [*told, await server.workflow_service.list_workflow_executions(listed)]
 
@@ -111,22 +131,22 @@ async def seen_by(server: Client, *workflow_ids: str) -> list[Message]:
 
 
 async def test_a_server_reads_nothing_of_a_whole_task(server: Client, tmp_path: Path, redactor: Redactor) -> None:
-    encrypted = await client_with(server, WITH_KEY)
+    encrypted = await make_client_with_keys(server, WITH_KEY)
     bursts = Bursts(server)
-    async with at_work(encrypted, tmp_path, redactor, Crew(before=bursts)) as counter:
-        bursts.task = counter.task().id
-        await counter.submit(request(question=QUESTION), tight())
-        await until(lambda: approved_until_over(counter))
-        progress = await counter.task().result()
-        told = [*bursts.told, *await seen_by(server, counter.task().id, counter.session.id)]
+    async with run_platform(encrypted, tmp_path, redactor, ScriptedTaskModel(before=bursts)) as counter:
+        bursts.task = counter.get_task_handle().id
+        await counter.submit(make_task_request(question=QUESTION), make_tight_budget_config())
+        await wait_until(lambda: approved_until_over(counter))
+        progress = await counter.get_task_handle().result()
+        told = [*bursts.told, *await seen_by(server, counter.get_task_handle().id, counter.session.id)]
     assert progress.phase is TaskPhase.DONE
     raw = b"\n".join(one.SerializeToString() for one in told)
     assert [text for text in PRIVATE if text.encode() in raw] == []
-    found = [payload for one in told for payload in payloads(one)]
+    found = [payload for one in told for payload in iter_payloads(one)]
     plain = [payload.data for payload in found if payload.metadata[ENCODING] != ENCRYPTED]
     assert [data for data in plain if not PATCH.fullmatch(data)] == []
     # It is all there for who has the key, so that the search above looked at the right places.
-    decrypted = b"\n".join(payload.data for payload in await payload_codec(WITH_KEY).decode(found))
+    decrypted = b"\n".join(payload.data for payload in await build_payload_codec(WITH_KEY).decode(found))
     there = (QUESTION, NOTE, "RuntimeError: its message is not repeated", "harbours: leg")
     assert [text for text in there if text.encode() not in decrypted] == []
     assert BURST.encode() not in decrypted
@@ -135,12 +155,12 @@ async def test_a_server_reads_nothing_of_a_whole_task(server: Client, tmp_path: 
 async def test_search_attributes_hold_hashes_numbers_and_phases(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    encrypted = await client_with(server, WITH_KEY)
-    async with at_work(encrypted, tmp_path, redactor, Crew()) as counter:
-        await counter.submit(request(question=QUESTION))
-        await counter.task().result()
-        told = await seen_by(server, counter.task().id, counter.session.id)
-    found = {(name, value) for one in told for name, value in search_attributes(one)}
+    encrypted = await make_client_with_keys(server, WITH_KEY)
+    async with run_platform(encrypted, tmp_path, redactor, ScriptedTaskModel()) as counter:
+        await counter.submit(make_task_request(question=QUESTION))
+        await counter.get_task_handle().result()
+        told = await seen_by(server, counter.get_task_handle().id, counter.session.id)
+    found = {(name, value) for one in told for name, value in iter_search_attributes(one)}
     words = {value.decode() for name, value in found if name in {names.SESSION_ATTRIBUTE, names.PHASE_ATTRIBUTE}}
     assert f'"{session_hash(TENANT, SESSION)}"' in words
     assert words - {f'"{session_hash(TENANT, SESSION)}"'} <= {f'"{phase}"' for phase in TaskPhase}
@@ -169,7 +189,7 @@ def serving(client: Client) -> Worker:
 
 async def limit(client: Client, tokens: int) -> None:
     """Set the session's limit, and start it where it does not run, as if it continued one: nothing is read first."""
-    start = SessionStart(store_id="store", tenant="tenant", session="session", epoch=1)
+    start = SessionWorkflowInput(store_id="store", tenant="tenant", session="session", epoch=1)
     await client.start_workflow(
         SessionWorkflow.run,
         start,
@@ -185,7 +205,7 @@ async def limit(client: Client, tokens: int) -> None:
 
 async def failures(client: Client) -> list[str]:
     """What failed workflow tasks of the session say to whoever has no key."""
-    said = await events(session_of(client))
+    said = await fetch_events(session_of(client))
     return [
         event.workflow_task_failed_event_attributes.failure.message
         for event in said
@@ -199,17 +219,17 @@ async def failures(client: Client) -> list[str]:
 async def test_a_worker_without_the_key_says_so_and_the_work_goes_on_when_one_has_it(
     server: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture, settings: Settings, there: str
 ) -> None:
-    right = await client_with(server, WITH_KEY)
-    wrong = await client_with(server, settings.replace(home=tmp_path))
+    right = await make_client_with_keys(server, WITH_KEY)
+    wrong = await make_client_with_keys(server, settings.replace(home=tmp_path))
     await limit(right, 70_000)
 
     async def told() -> bool:
         return bool(await failures(server))
 
     async with serving(wrong):
-        await until(told)
+        await wait_until(told)
     (said, *_) = await failures(server)
-    own = payload_codec(WITH_KEY).key_id
+    own = build_payload_codec(WITH_KEY).key_id
     assert said.startswith(f"a payload in Temporal is encrypted with key '{own}', and {there}")
     assert "set WAYSTATION_KEY to the key of whoever wrote it" in said
     assert said in caplog.text
@@ -218,7 +238,7 @@ async def test_a_worker_without_the_key_says_so_and_the_work_goes_on_when_one_ha
 
 
 async def test_a_client_without_the_key_is_told_so_by_what_it_asks(server: Client) -> None:
-    right, wrong = await client_with(server, WITH_KEY), await client_with(server, OTHER_KEY)
+    right, wrong = await make_client_with_keys(server, WITH_KEY), await make_client_with_keys(server, OTHER_KEY)
     await limit(right, 70_000)
     async with serving(right):
         with pytest.raises(WrongKey, match="set WAYSTATION_KEY to the key of whoever wrote it"):
@@ -229,11 +249,11 @@ async def test_a_client_without_the_key_is_told_so_by_what_it_asks(server: Clien
 
 
 async def test_plain_histories_and_signals_by_hand_go_together_with_encryption_over_many_runs() -> None:
-    async with dev_server(LONG_IS) as server:
+    async with start_dev_server(LONG_IS) as server:
         await limit(server, 60_000)
         async with serving(server):
             assert await limit_is(server, 60_000)
-        right = await client_with(server, WITH_KEY)
+        right = await make_client_with_keys(server, WITH_KEY)
         first = (await session_of(server).describe()).run_id
 
         async def continued() -> bool:
@@ -243,14 +263,14 @@ async def test_plain_histories_and_signals_by_hand_go_together_with_encryption_o
 
         async with serving(right):
             assert await limit_is(right, 60_000)
-            await until(continued)
+            await wait_until(continued)
             assert await limit_is(right, 80_000)
-        (started, *_) = await events(session_of(server))
-    assert {payload.metadata[ENCODING] for payload in payloads(started)} == {ENCRYPTED}
+        (started, *_) = await fetch_events(session_of(server))
+    assert {payload.metadata[ENCODING] for payload in iter_payloads(started)} == {ENCRYPTED}
 
 
 async def test_after_a_rotation_a_worker_goes_on_with_what_the_old_key_encrypted(server: Client) -> None:
-    before, after = await client_with(server, WITH_KEY), await client_with(server, ROTATED)
+    before, after = await make_client_with_keys(server, WITH_KEY), await make_client_with_keys(server, ROTATED)
     await limit(before, 70_000)
     async with serving(before):
         assert await limit_is(before, 70_000)
@@ -266,21 +286,21 @@ async def test_after_a_rotation_a_worker_goes_on_with_what_the_old_key_encrypted
 async def test_plain_histories_of_every_release_replay_with_encryption(name: str) -> None:
     replayer = Replayer(
         workflows=RECORDED,
-        data_converter=data_converter(WITH_KEY),
+        data_converter=build_client_data_converter(WITH_KEY),
         workflow_runner=create_sandboxed_runner(),
     )
-    await replayer.replay_workflow(recorded(name))
+    await replayer.replay_workflow(load_history(name))
 
 
 async def test_an_encrypted_history_replays_with_its_key_alone(server: Client) -> None:
-    right = await client_with(server, WITH_KEY)
+    right = await make_client_with_keys(server, WITH_KEY)
     await limit(right, 70_000)
     async with serving(right):
         assert await limit_is(right, 70_000)
     history = await session_of(server).fetch_history()
 
     async def replay(settings: Settings) -> None:
-        converter = data_converter(settings)
+        converter = build_client_data_converter(settings)
         # Payloads are bound to the namespace, too, and a replayer's own is called otherwise.
         await Replayer(
             workflows=[SessionWorkflow],

@@ -8,13 +8,13 @@ import pytest
 from temporalio.client import Client
 
 from tests.prices import PRICES
-from tests.running import at_work, request
-from tests.spender import MODEL, Spender, fan
+from tests.running import make_task_request, run_platform
+from tests.spender import MODEL, BudgetExhaustingModel, make_fan_out_plan
 from waystation.agents.leg import AgentConfig
-from waystation.budgets.budget import Mode
+from waystation.budgets.budget import BudgetMode
 from waystation.kernel.amount import Amount, Limit
 from waystation.models.profiles import filter_prices
-from waystation.tasks.task import TaskPhase, TaskTerms
+from waystation.tasks.task import TaskConfig, TaskPhase
 from waystation.testing import PlainRedactor
 from workflows.session import SessionWorkflow
 
@@ -44,21 +44,21 @@ def in_dollars(count: int) -> Limit:
 async def test_32_agents_at_once_spend_nothing_over_the_limits_of_their_tasks_and_their_session(
     limit: Callable[[int], Limit], server: Client, tmp_path: Path
 ) -> None:
-    terms = TaskTerms(
+    terms = TaskConfig(
         budget=limit(TASK),
         agent_budget=limit(AGENT),
-        mode=Mode.SOFT,
+        mode=BudgetMode.SOFT,
         agent=AGENT_TERMS,
         plan_model=MODEL,
         offline=False,
     )
-    spender = Spender(fan(RESEARCHERS), together=TASKS * RESEARCHERS)
-    async with at_work(server, tmp_path, PlainRedactor({}), spender) as counter:
-        await counter.limit(limit(SESSION))
+    spender = BudgetExhaustingModel(make_fan_out_plan(RESEARCHERS), together=TASKS * RESEARCHERS)
+    async with run_platform(server, tmp_path, PlainRedactor({}), spender) as counter:
+        await counter.set_session_limit(limit(SESSION))
         names = [f"task-{number}" for number in range(TASKS)]
         for name in names:
-            await counter.submit(request(name, question=f"What of {name}?"), under=terms)
-        ended = await asyncio.gather(*(counter.task(name).result() for name in names))
+            await counter.submit(make_task_request(name, question=f"What of {name}?"), under=terms)
+        ended = await asyncio.gather(*(counter.get_task_handle(name).result() for name in names))
         account = await counter.session.query(SessionWorkflow.account)
     assert spender.most_at_once == TASKS * RESEARCHERS
     assert [task.phase for task in ended] == [TaskPhase.PARTIAL] * TASKS

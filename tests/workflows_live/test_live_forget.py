@@ -7,31 +7,31 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client as TemporalClient
 
-from tests.crew import SAID, Call, Crew, Gate
-from tests.readers import ANYONE
-from tests.running import SESSION, Counter, opened_parts, request, working
-from tests.store_contract.values import NOON, summary
+from tests.crew import QUOTED_SENTENCE, CallGate, ModelCall, ScriptedTaskModel
+from tests.readers import SYSTEM_SCOPE
+from tests.running import SESSION, TaskSubmitter, make_task_request, open_activity_deps, run_all_workers
+from tests.store_contract.values import NOON, make_summary
 from waystation.client import Client
-from waystation.client.removal import Selection, forget, select_task_ids
+from waystation.client.removal import TaskSelection, forget_selected_tasks, select_task_ids
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.erasure.removal import Forgotten
+from waystation.erasure.removal import ForgetCounts
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import RunRef
 from waystation.memory.memory import Passage
-from waystation.tasks.task import task_id_of
+from waystation.tasks.task import make_task_id
 from waystation.testing import PlainRedactor
 from workers.parts import ActivityDeps
 
 QUESTION, DOCUMENT, REMEMBERED = "canary-question", "canary-document", "canary-passage"
-ASKED = request(question=f"How is {QUESTION} crossed?")
+ASKED = make_task_request(question=f"How is {QUESTION} crossed?")
 DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep {DOCUMENT} to starboard.\nThe bar carries two fathoms.\n"),)
 
 
-async def remember(parts: ActivityDeps, run: RunRef, text: str) -> None:
+async def store_in_memory(parts: ActivityDeps, run: RunRef, text: str) -> None:
     """Have a compaction put this into memory."""
-    fence = await parts.store.take_fence(run.run_id)
+    fence = await parts.store.acquire_fence(run.run_id)
     kept = Passage(
         id="0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11",
         tenant=run.tenant,
@@ -45,12 +45,12 @@ async def remember(parts: ActivityDeps, run: RunRef, text: str) -> None:
         content_hash="hash",
         created=NOON,
     )
-    version = (await parts.store.load(run.run_id, ANYONE)).version
-    await parts.store.commit_compaction(fence, version, summary(), [kept], None)
-    await parts.archive.drain()
+    version = (await parts.store.load_transcript(run.run_id, SYSTEM_SCOPE)).version
+    await parts.store.commit_compaction(fence, version, make_summary(), [kept], None)
+    await parts.outbox_drainer.drain()
 
 
-def in_files(folder: Path, *canaries: str) -> list[str]:
+def find_canaries_in_files(folder: Path, *canaries: str) -> list[str]:
     """Canaries that lie in the database, its log, or the memory."""
     content = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     return [words for words in canaries if words.encode() in content]
@@ -59,80 +59,82 @@ def in_files(folder: Path, *canaries: str) -> list[str]:
 async def test_of_a_task_that_is_forgotten_nothing_is_found_and_no_file_has_a_word(
     server: TemporalClient, tmp_path: Path, settings: Settings
 ) -> None:
-    canaries = (QUESTION, DOCUMENT, REMEMBERED, SAID)
+    canaries = (QUESTION, DOCUMENT, REMEMBERED, QUOTED_SENTENCE)
     async with (
-        opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts,
-        working(server, parts),
+        open_activity_deps(tmp_path, PlainRedactor({}), ScriptedTaskModel()) as parts,
+        run_all_workers(server, parts),
         await Client.connect(settings) as client,
     ):
-        counter = Counter(server, parts.store)
+        counter = TaskSubmitter(server, parts.store)
         task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
-        await counter.task().result()
-        run = RunRef(**(await parts.store.task(task_id, ANYONE)).ref.model_dump(), step_id="harbours", role="research")
-        await remember(parts, run, f"The {REMEMBERED} lies in the bay.")
-        assert await parts.recollection.find(run, REMEMBERED) != ()
-        assert in_files(tmp_path, *canaries) == list(canaries)
-        results = sum(
-            passage.kind != "conversation" for passage in await parts.store.list_task_passages(task_id, ANYONE)
+        await counter.get_task_handle().result()
+        run = RunRef(
+            **(await parts.store.get_task(task_id, SYSTEM_SCOPE)).ref.model_dump(), step_id="harbours", role="research"
         )
-        task_ids = await select_task_ids(client, settings, Selection(session=SESSION))
-        gone = await forget(settings, task_ids, everything=True)
+        await store_in_memory(parts, run, f"The {REMEMBERED} lies in the bay.")
+        assert await parts.memory_recall.find(run, REMEMBERED) != ()
+        assert find_canaries_in_files(tmp_path, *canaries) == list(canaries)
+        results = sum(
+            passage.kind != "conversation" for passage in await parts.store.list_task_passages(task_id, SYSTEM_SCOPE)
+        )
+        task_ids = await select_task_ids(client, settings, TaskSelection(session=SESSION))
+        gone = await forget_selected_tasks(settings, task_ids, everything=True)
         assert (gone.forgotten.passages, gone.forgotten.documents, gone.histories) == (1 + results, 1, 1)
-        assert await parts.recollection.find(run, REMEMBERED) == ()
+        assert await parts.memory_recall.find(run, REMEMBERED) == ()
         assert await parts.memory.count(run.tenant) == 0
-        assert in_files(tmp_path, *canaries) == []
+        assert find_canaries_in_files(tmp_path, *canaries) == []
 
 
 async def test_a_task_that_runs_is_not_forgotten(server: TemporalClient, tmp_path: Path, settings: Settings) -> None:
-    gate = Gate(Call("harbours", 2))
+    gate = CallGate(ModelCall("harbours", 2))
     async with (
-        opened_parts(tmp_path, PlainRedactor({}), Crew(before=gate)) as parts,
-        working(server, parts),
+        open_activity_deps(tmp_path, PlainRedactor({}), ScriptedTaskModel(before=gate)) as parts,
+        run_all_workers(server, parts),
         await Client.connect(settings) as client,
     ):
-        counter = Counter(server, parts.store)
+        counter = TaskSubmitter(server, parts.store)
         await counter.submit(ASKED)
         await gate.reached.wait()
-        with pytest.raises(BadInput, match=rf"^{task_id_of(ASKED)} runs: `waystation cancel"):
-            await select_task_ids(client, settings, Selection(all_of_tenant=True))
+        with pytest.raises(BadInput, match=rf"^{make_task_id(ASKED)} runs: `waystation cancel"):
+            await select_task_ids(client, settings, TaskSelection(all_of_tenant=True))
         gate.opened.set()
-        await counter.task().result()
-        assert await select_task_ids(client, settings, Selection(all_of_tenant=True)) == (task_id_of(ASKED),)
+        await counter.get_task_handle().result()
+        assert await select_task_ids(client, settings, TaskSelection(all_of_tenant=True)) == (make_task_id(ASKED),)
 
 
 async def test_two_orders_at_once_count_what_went_once(
     server: TemporalClient, tmp_path: Path, settings: Settings
 ) -> None:
     async with (
-        opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts,
-        working(server, parts),
+        open_activity_deps(tmp_path, PlainRedactor({}), ScriptedTaskModel()) as parts,
+        run_all_workers(server, parts),
         await Client.connect(settings) as client,
     ):
-        counter = Counter(server, parts.store)
+        counter = TaskSubmitter(server, parts.store)
         task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
-        await counter.task().result()
-        task_ids = await select_task_ids(client, settings, Selection(task=task_id))
-        both = await asyncio.gather(*(forget(settings, task_ids, everything=True) for _ in range(2)))
+        await counter.get_task_handle().result()
+        task_ids = await select_task_ids(client, settings, TaskSelection(task=task_id))
+        both = await asyncio.gather(*(forget_selected_tasks(settings, task_ids, everything=True) for _ in range(2)))
         assert sorted(gone.forgotten.tasks for gone in both) == [0, 1]
         assert sorted(gone.forgotten.documents for gone in both) == [0, 1]
-        assert (await forget(settings, task_ids, everything=True)).forgotten == Forgotten()
+        assert (await forget_selected_tasks(settings, task_ids, everything=True)).forgotten == ForgetCounts()
 
 
 async def test_what_ended_before_a_moment_is_chosen_and_what_runs_has_not_ended(
     server: TemporalClient, tmp_path: Path, settings: Settings
 ) -> None:
-    gate = Gate(Call("harbours", 2))
+    gate = CallGate(ModelCall("harbours", 2))
     async with (
-        opened_parts(tmp_path, PlainRedactor({}), Crew(before=gate)) as parts,
-        working(server, parts),
+        open_activity_deps(tmp_path, PlainRedactor({}), ScriptedTaskModel(before=gate)) as parts,
+        run_all_workers(server, parts),
         await Client.connect(settings) as client,
     ):
-        counter = Counter(server, parts.store)
+        counter = TaskSubmitter(server, parts.store)
         await counter.submit(ASKED)
         await gate.reached.wait()
         tomorrow = utc_now() + timedelta(days=1)
         with pytest.raises(BadInput, match="has not ended"):
-            await select_task_ids(client, settings, Selection(ended_before=tomorrow))
+            await select_task_ids(client, settings, TaskSelection(ended_before=tomorrow))
         gate.opened.set()
-        await counter.task().result()
-        assert await select_task_ids(client, settings, Selection(ended_before=tomorrow)) == (task_id_of(ASKED),)
+        await counter.get_task_handle().result()
+        assert await select_task_ids(client, settings, TaskSelection(ended_before=tomorrow)) == (make_task_id(ASKED),)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from temporalio.client import Client as TemporalClient
 
-from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
-from tests.running import SESSION, Counter, opened_parts, until, working
+from tests.delegating import SUBMIT_FINDINGS_CALL, DelegatingTaskModel, make_delegate_call, make_delegating_task_config
+from tests.running import SESSION, TaskSubmitter, open_activity_deps, run_all_workers, wait_until
 from waystation.client import Client
-from waystation.client.removal import Selection, forget, select_task_ids
+from waystation.client.removal import TaskSelection, forget_selected_tasks, select_task_ids
 from waystation.config.settings import Settings
 from waystation.testing import PlainRedactor
 
@@ -22,30 +22,30 @@ async def test_no_execution_of_a_forgotten_task_or_its_subagents_is_left(
 ) -> None:
     # Who delegates ends its execution, and works on in another one of the same id.
     deep = {
-        "harbours": [[delegate("beacons", 60)], [HAND_IN]],
-        "harbours.1": [[delegate("bars", 50)], [HAND_IN]],
+        "harbours": [[make_delegate_call("beacons", 60)], [SUBMIT_FINDINGS_CALL]],
+        "harbours.1": [[make_delegate_call("bars", 50)], [SUBMIT_FINDINGS_CALL]],
     }
     async with (
-        opened_parts(tmp_path, PlainRedactor({}), DelegatingCrew(scripts=deep)) as parts,
-        working(server, parts),
+        open_activity_deps(tmp_path, PlainRedactor({}), DelegatingTaskModel(scripts=deep)) as parts,
+        run_all_workers(server, parts),
         await Client.connect(settings) as client,
     ):
-        counter = Counter(server, parts.store)
-        await counter.submit(under=delegating())
-        await counter.task().result()
-        task_id = counter.task().id
+        counter = TaskSubmitter(server, parts.store)
+        await counter.submit(under=make_delegating_task_config())
+        await counter.get_task_handle().result()
+        task_id = counter.get_task_handle().id
 
         async def all_listed() -> bool:
             return await executions(server, task_id) == kept
 
         subagents = [f"{task_id}/harbours.1", f"{task_id}/harbours.1", f"{task_id}/harbours.1.1"]
         kept = [task_id, *subagents]
-        await until(all_listed)
+        await wait_until(all_listed)
 
-        task_ids = await select_task_ids(client, settings, Selection(session=SESSION))
-        assert (await forget(settings, task_ids, everything=True)).histories == len(kept)
+        task_ids = await select_task_ids(client, settings, TaskSelection(session=SESSION))
+        assert (await forget_selected_tasks(settings, task_ids, everything=True)).histories == len(kept)
 
         async def none_listed() -> bool:
             return await executions(server, task_id) == []
 
-        await until(none_listed)
+        await wait_until(none_listed)

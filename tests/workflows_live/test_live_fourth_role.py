@@ -7,14 +7,14 @@ from types import MappingProxyType
 import pytest
 from temporalio.client import Client
 
-from tests.crew import CREW_PLAN, MOVES, Crew, terms
-from tests.running import at_work
+from tests.crew import SCRIPTED_CALLS, SCRIPTED_PLAN, ScriptedTaskModel, make_task_config
+from tests.running import run_platform
 from waystation.agents import roles as prompts
 from waystation.config.settings import Settings
 from waystation.kernel import roles
 from waystation.kernel.roles import RoleSpec
 from waystation.models.ports import ModelRequest, ModelResponse
-from waystation.planning.plan import Plan, Step, plan_errors
+from waystation.planning.plan import Plan, Step, find_plan_errors
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import TaskPhase
 
@@ -31,11 +31,11 @@ PROMPT = "You check what others found."
 def plan() -> Plan:
     checking = Step(id="check", role="checking", title="Check", goal="Check it.", needs=("harbours",))
     writing = Step(id="write", role="writing", title="Write", goal="Write it down.", needs=("check",))
-    return Plan(steps=(CREW_PLAN.steps[0], checking, writing))
+    return Plan(steps=(SCRIPTED_PLAN.steps[0], checking, writing))
 
 
 @dataclass
-class Listening(Crew):
+class Listening(ScriptedTaskModel):
     """Remembers what it was asked."""
 
     asked: list[ModelRequest] = field(default_factory=list[ModelRequest])
@@ -48,18 +48,18 @@ class Listening(Crew):
 @pytest.fixture(autouse=True)
 def _one_row_and_one_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roles, "ROLES", MappingProxyType({**roles.ROLES, "checking": CHECKING}))
-    known = prompts.prompt
-    monkeypatch.setattr(prompts, "prompt", lambda name: PROMPT if name == "checking" else known(name))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    monkeypatch.setitem(MOVES, "submit_plan", [("submit_plan", plan().model_dump(mode="json"))])
+    known = prompts.load_prompt
+    monkeypatch.setattr(prompts, "load_prompt", lambda name: PROMPT if name == "checking" else known(name))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setitem(SCRIPTED_CALLS, "submit_plan", [("submit_plan", plan().model_dump(mode="json"))])
 
 
 async def test_a_fourth_role_is_planned_works_with_its_own_tools_and_prompt_and_is_read(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     crew = Listening()
-    async with at_work(server, tmp_path, redactor, crew) as counter:
-        await counter.submit(under=terms())
-        progress = await counter.task().result()
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=make_task_config())
+        progress = await counter.get_task_handle().result()
     assert progress.phase is TaskPhase.DONE
     planning, *_ = crew.asked
     (checking,) = [one for one in crew.asked if one.system == PROMPT]
@@ -75,7 +75,7 @@ def test_a_fourth_role_has_settings_of_its_own_and_its_name_is_refused_where_the
     given = {"checking": {"model": "a-model", "effort": "low"}}
     settings = Settings.model_validate({"roles": given, "anthropic_api_key": "k"})
     assert settings.get_model_options("checking") == ("a-model", "low", None)
-    assert plan_errors(plan()) == ()
+    assert find_plan_errors(plan()) == ()
     monkeypatch.setattr(roles, "ROLES", {name: row for name, row in roles.ROLES.items() if name != "checking"})
     with pytest.raises(ValueError, match="'research', 'analysis' or 'writing'"):
         Settings.model_validate({"roles": given})

@@ -8,37 +8,37 @@ from google.protobuf.message import Message
 from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
-from tests.crew import Crew, terms
+from tests.crew import ScriptedTaskModel, make_task_config
 from tests.prices import PRICES
-from tests.readers import ANYONE
-from tests.running import Counter, Task, at_work, dev_server, request
+from tests.readers import SYSTEM_SCOPE
+from tests.running import TaskHandle, TaskSubmitter, make_task_request, run_platform, start_dev_server
 from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import SubagentOrder, SubagentResult
 from waystation.budgets.budget import RunUsage
-from waystation.context.outcome import CompactionOutcome, Status
+from waystation.context.outcome import CompactionOutcome, CompactionStatus
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
-from waystation.tasks.continuation import TaskStart
-from waystation.tasks.progress import LEFT_OUT
-from waystation.tasks.signals import EditInput
+from waystation.tasks.continuation import TaskWorkflowInput
+from waystation.tasks.progress import TRUNCATION_NOTE
+from waystation.tasks.signals import ContextEditInput
 from waystation.tasks.state import TaskState
-from waystation.tasks.task import Approval, TaskPhase, TaskRow, task_id_of
+from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRow, make_task_id
 from waystation.testing import PlainRedactor
 from workflows.payload_limit import MAX_PAYLOAD_BYTES
 from workflows.task import TaskWorkflow
 
 MOST_BYTES = 256_000
 AGENTS, COMPACTIONS, APPROVALS = 100, 40, 200
-BACK = EditInput(action="rewind", agent="weigh", message="m1", by="Ada")
+BACK = ContextEditInput(action="rewind", agent="weigh", message="m1", by="Ada")
 
 
 def _compacted(run: AgentRun) -> AgentRun:
     for number in range(COMPACTIONS):
         outcome = CompactionOutcome(
             compaction_id=f"{number:064x}",
-            status=Status.COMPRESSED,
+            status=CompactionStatus.COMPRESSED,
             strategy="window",
             tokens_before=90_000,
             tokens_after=30_000,
@@ -78,7 +78,7 @@ def grown(state: TaskState) -> TaskState:
         for name, run in {**state.runs, "harbours": parent, **subagents}.items()
     }
     approvals = tuple(
-        Approval(
+        ApprovalRequest(
             request_id=f"harbours-{number}",
             agent="harbours",
             asked=Amount(tokens=5_000),
@@ -95,17 +95,17 @@ def grown(state: TaskState) -> TaskState:
     return state.replace(runs=runs, approvals=approvals, notes=(*state.notes, *notes))
 
 
-async def grow(counter: Counter) -> TaskRow:
+async def grow(counter: TaskSubmitter) -> TaskRow:
     """A finished task whose stored state is that of a large one."""
-    await counter.submit(under=terms())
-    assert (await counter.task().result()).phase is TaskPhase.DONE
-    row = await counter.store.task(task_id_of(request()), ANYONE)
+    await counter.submit(under=make_task_config())
+    assert (await counter.get_task_handle().result()).phase is TaskPhase.DONE
+    row = await counter.store.get_task(make_task_id(make_task_request()), SYSTEM_SCOPE)
     assert row.progress is not None
-    state = TaskState.model_validate_json(await counter.store.get_text(str(row.progress.state), ANYONE))
+    state = TaskState.model_validate_json(await counter.store.get_text(str(row.progress.state), SYSTEM_SCOPE))
     large = grown(state).model_dump_json()
     assert len(large) > 1_200_000
-    stored = row.progress.replace(state=await counter.store.put_text(large, row.ref.reader))
-    await counter.store.finish(row.ref.task_id, stored)
+    stored = row.progress.replace(state=await counter.store.put_text(large, row.ref.scope))
+    await counter.store.save_task_progress(row.ref.task_id, stored)
     return row
 
 
@@ -125,22 +125,22 @@ def payloads(message: Message) -> Iterator[Payload]:
             yield from payloads(one)
 
 
-async def runs_of(client: Client, task: Task) -> list[str]:
+async def runs_of(client: Client, task: TaskHandle) -> list[str]:
     return [found.run_id async for found in client.list_workflows(f"WorkflowId = '{task.id}'")]
 
 
 async def test_a_large_task_goes_on_continues_as_new_and_delivers_with_bounded_payloads(tmp_path: Path) -> None:
     async with (
-        dev_server("limit.historyCount.suggestContinueAsNew=60") as server,
-        at_work(server, tmp_path, PlainRedactor({}), Crew()) as counter,
+        start_dev_server("limit.historyCount.suggestContinueAsNew=60") as server,
+        run_platform(server, tmp_path, PlainRedactor({}), ScriptedTaskModel()) as counter,
     ):
         row = await grow(counter)
         await counter.edit(BACK)
-        task = counter.task()
+        task = counter.get_task_handle()
         shown = await task.query(TaskWorkflow.progress)
         ended = await task.result()
-        stored = (await counter.store.task(row.ref.task_id, ANYONE)).progress
-        report = await counter.store.get_text(str(ended.report), ANYONE)
+        stored = (await counter.store.get_task(row.ref.task_id, SYSTEM_SCOPE)).progress
+        report = await counter.store.get_text(str(ended.report), SYSTEM_SCOPE)
         statuses, sizes = list[WorkflowExecutionStatus | None](), dict[str, int]()
         for run_id in await runs_of(server, task):
             handle = server.get_workflow_handle(task.id, run_id=run_id)
@@ -153,7 +153,7 @@ async def test_a_large_task_goes_on_continues_as_new_and_delivers_with_bounded_p
     assert max(sizes.values()) <= MOST_BYTES, sizes
     assert ended.phase is TaskPhase.DONE
     assert max(len(shown.model_dump_json()), len(ended.model_dump_json())) <= MOST_BYTES
-    assert ended.notes[-1] == LEFT_OUT
+    assert ended.notes[-1] == TRUNCATION_NOTE
     assert ended.all_compactions.count == AGENTS * COMPACTIONS
     assert stored is not None
     assert len(stored.approvals) == APPROVALS
@@ -168,17 +168,17 @@ async def test_a_task_that_would_send_too_large_a_payload_fails_where_people_see
     one = PRICES[0]
     count = int(1.2 * MAX_PAYLOAD_BYTES) // len(one.model_dump_json())
     prices = tuple(one.replace(model=f"model-{number:06d}") for number in range(count))
-    long = terms()
+    long = make_task_config()
     long = long.replace(agent=long.agent.replace(prices=prices))
-    async with at_work(server, tmp_path, PlainRedactor({}), Crew()) as counter:
+    async with run_platform(server, tmp_path, PlainRedactor({}), ScriptedTaskModel()) as counter:
         with pytest.raises(BadInput, match="the session refused the task: the input of Task would carry"):
             await counter.submit(under=long)
-        row = await counter.store.task(task_id_of(request()), ANYONE)
-        start = TaskStart(ref=row.ref, terms=long, title="How is the bar crossed?", search_attributes=False)
+        row = await counter.store.get_task(make_task_id(make_task_request()), SYSTEM_SCOPE)
+        start = TaskWorkflowInput(ref=row.ref, terms=long, title="How is the bar crossed?", search_attributes=False)
         task = await server.start_workflow(TaskWorkflow.run, start, id=row.ref.task_id, task_queue=WORKFLOWS_QUEUE)
         with pytest.raises(WorkflowFailureError) as failure:
             await task.result()
-        stored = (await counter.store.task(row.ref.task_id, ANYONE)).progress
+        stored = (await counter.store.get_task(row.ref.task_id, SYSTEM_SCOPE)).progress
     assert "the input of PlanTask would carry" in str(failure.value.cause)
     assert stored is not None
     assert stored.phase is TaskPhase.FAILED

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.privacy.leaks import MODEL_SEES, Seeds, Seen, run, seeds
+from benchmarks.privacy.leaks import MODEL_SEES, ObservedText, PlantedValues, build_planted_values, run_planted_task
 from benchmarks.privacy.structured import QUERIES
 from waystation.agents.tools.tables import is_table
-from waystation.privacy.policy import Policy
+from waystation.privacy.policy import RedactionPolicy
 
-PLANTED = seeds(60, seed=3, every=5)
-assert len(set(PLANTED.values.values())) >= 15
-assert len(set(PLANTED.in_structures.values())) >= 6
+PLANTED = build_planted_values(60, seed=3, every=5)
+assert len(set(PLANTED.values_by_type.values())) >= 15
+assert len(set(PLANTED.structure_values.values())) >= 6
 PLACES = {
     "Qdrant's payloads",
     "heartbeats and failures",
@@ -30,19 +30,23 @@ MISSED = 0.25
 """Share of names that the language model may overlook in a place."""
 
 
-def names_in(seen: Seen, place: str, planted: Seeds = PLANTED) -> float:
-    return seen.leaks(place, planted.names).total() / len(planted.names)
+def names_in(seen: ObservedText, place: str, planted: PlantedValues = PLANTED) -> float:
+    return seen.count_leaks(place, planted.names).total() / len(planted.names)
 
 
 @pytest.mark.parametrize(
-    ("policy", "encrypted"), [(Policy.STANDARD, True), (Policy.STRICT, False)], ids=["standard", "strict, plain"]
+    ("policy", "encrypted"),
+    [(RedactionPolicy.STANDARD, True), (RedactionPolicy.STRICT, False)],
+    ids=["standard", "strict, plain"],
 )
 async def test_no_secret_and_no_identifier_comes_through_anywhere(
-    policy: Policy, encrypted: bool, tmp_path: Path
+    policy: RedactionPolicy, encrypted: bool, tmp_path: Path
 ) -> None:
-    seen = await run(PLANTED, tmp_path, encrypted=encrypted, policy=policy)
-    assert {place: seen.leaks(place, PLANTED.values) for place in seen.texts} == {place: {} for place in PLACES}
-    assert [place for place in PLACES if seen.queried(place, PLANTED.in_structures)] == []
+    seen = await run_planted_task(PLANTED, tmp_path, encrypted=encrypted, policy=policy)
+    assert {place: seen.count_leaks(place, PLANTED.values_by_type) for place in seen.texts} == {
+        place: {} for place in PLACES
+    }
+    assert [place for place in PLACES if seen.count_leaks_through_sql(place, PLANTED.structure_values)] == []
     transcripts = "".join(seen.texts["transcripts"])
     # Each structure was shown with numbers before its lines, and each table was queried in every way.
     structures = PLANTED.documents[-len(PLANTED.structures) :]
@@ -58,6 +62,6 @@ async def test_no_secret_and_no_identifier_comes_through_anywhere(
     # Names are another matter; and where they stay, the search above would have found what else stays.
     assert [place for place in PLACES - MODEL_SEES if names_in(seen, place) > MISSED] == []
     assert [place for place in PLACES - MODEL_SEES if any(AUTHOR in text for text in seen.texts[place])] == []
-    assert (names_in(seen, "transcripts") > 1 - MISSED) is (policy is Policy.STANDARD)
+    assert (names_in(seen, "transcripts") > 1 - MISSED) is (policy is RedactionPolicy.STANDARD)
     failed = "ValueError: its message is not repeated, since it may quote text"
     assert any(failed in text for text in seen.texts["heartbeats and failures"])

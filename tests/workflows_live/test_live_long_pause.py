@@ -3,9 +3,9 @@
 from datetime import timedelta
 from pathlib import Path
 
-from tests.crew import WORK_TOKENS, Crew, tight
-from tests.running import opened_parts, until, working
-from tests.workflows_live.moving import admitted, moving_server
+from tests.crew import WORK_TOKENS, ScriptedTaskModel, make_tight_budget_config
+from tests.running import open_activity_deps, run_all_workers, wait_until
+from tests.workflows_live.moving import register_admitted_task, run_time_skipping_server
 from waystation.kernel.amount import Amount
 from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
 from waystation.privacy.ports import Redactor
@@ -19,11 +19,11 @@ MONTH = timedelta(days=30)
 async def test_a_task_that_waited_a_month_for_its_approval_goes_on_and_finishes(
     tmp_path: Path, redactor: Redactor
 ) -> None:
-    crew = Crew()
-    async with moving_server() as server, opened_parts(tmp_path, redactor, crew) as parts:
+    crew = ScriptedTaskModel()
+    async with run_time_skipping_server() as server, open_activity_deps(tmp_path, redactor, crew) as parts:
         client = server.client
-        start = await admitted(parts.store, tight())
-        async with working(client, parts):
+        start = await register_admitted_task(parts.store, make_tight_budget_config())
+        async with run_all_workers(client, parts):
             task = await client.start_workflow(
                 TaskWorkflow.run, start, id=start.ref.task_id, task_queue=WORKFLOWS_QUEUE
             )
@@ -31,13 +31,13 @@ async def test_a_task_that_waited_a_month_for_its_approval_goes_on_and_finishes(
             async def paused() -> bool:
                 return (await task.query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
 
-            await until(paused)
+            await wait_until(paused)
             asked_at = await server.get_current_time(task)
             assert await server.fast_forward(task, MONTH)
             assert await server.get_current_time(task) - asked_at >= MONTH
             waiting = await task.query(TaskWorkflow.progress)
             pending = (await task.describe()).raw_description.pending_activities
-        async with working(client, parts):
+        async with run_all_workers(client, parts):
             for request_id in ("harbours-1", "tides-1"):
                 await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
             progress = await task.result()

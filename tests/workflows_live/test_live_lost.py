@@ -9,9 +9,9 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, Re
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
-from tests.running import Counter, Task, at_work, dev_server, until, until_both_ask
-from tests.workflows_live.history import events
+from tests.crew import TIGHT_BUDGET, WORK_TOKENS, CallGate, ModelCall, ScriptedTaskModel, make_tight_budget_config
+from tests.running import TaskHandle, TaskSubmitter, run_platform, start_dev_server, wait_for_both_requests, wait_until
+from tests.workflows_live.history import fetch_events
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.privacy.ports import Redactor
@@ -25,14 +25,14 @@ LONG_IS = "limit.historyCount.suggestContinueAsNew=40"
 """Events after which the session continues as new, and looks after its tasks."""
 
 
-async def account(counter: Counter) -> BudgetAccount:
+async def account(counter: TaskSubmitter) -> BudgetAccount:
     return await counter.session.query(SessionWorkflow.account)
 
 
-async def set_back(client: Client, task: Task) -> str:
+async def set_back(client: Client, task: TaskHandle) -> str:
     """To its beginning, as an operator would. Returns the new run's id."""
     finished = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-    first = next(event.event_id for event in await events(task) if event.event_type == finished)
+    first = next(event.event_id for event in await fetch_events(task) if event.event_type == finished)
     reset = ResetWorkflowExecutionRequest(
         namespace=client.namespace,
         workflow_execution=WorkflowExecution(workflow_id=task.id),
@@ -43,7 +43,7 @@ async def set_back(client: Client, task: Task) -> str:
     return (await client.workflow_service.reset_workflow_execution(reset)).run_id
 
 
-async def lose(client: Client, task: Task) -> None:
+async def lose(client: Client, task: TaskHandle) -> None:
     """Take it out of Temporal, running as it is."""
     execution = WorkflowExecution(workflow_id=task.id)
     await client.workflow_service.delete_workflow_execution(
@@ -57,25 +57,25 @@ async def lose(client: Client, task: Task) -> None:
             return error.status is RPCStatusCode.NOT_FOUND
         return False
 
-    await until(gone)
+    await wait_until(gone)
 
 
 async def test_a_task_that_is_set_back_to_its_beginning_pays_no_reply_again(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    crew = Crew()
-    async with at_work(server, tmp_path, redactor, crew) as counter:
-        await counter.limit(SESSION_LIMIT)
-        await counter.submit(under=tight())
-        task = counter.task()
-        before, called = await until_both_ask(task), list(crew.calls)
+    crew = ScriptedTaskModel()
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
+        await counter.set_session_limit(SESSION_LIMIT)
+        await counter.submit(under=make_tight_budget_config())
+        task = counter.get_task_handle()
+        before, called = await wait_for_both_requests(task), list(crew.calls)
         run = await set_back(server, task)
 
         async def again() -> bool:
             return (await task.describe()).run_id == run
 
-        await until(again)
-        after = await until_both_ask(task)
+        await wait_until(again)
+        after = await wait_for_both_requests(task)
         called_again = list(crew.calls)
         for asked in after.approvals:
             await task.signal(approvals.APPROVE_BUDGET, {"request_id": asked.request_id})
@@ -94,13 +94,15 @@ async def test_a_task_that_is_set_back_to_its_beginning_pays_no_reply_again(
 async def test_a_task_that_is_set_back_after_its_end_ends_the_same_and_settles_once(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    crew = Crew()
-    async with at_work(server, tmp_path, redactor, crew) as counter:
+    crew = ScriptedTaskModel()
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
         await counter.submit()
-        first = await counter.task().result()
+        first = await counter.get_task_handle().result()
         called = list(crew.calls)
-        run = await set_back(server, counter.task())
-        second = await server.get_workflow_handle_for(TaskWorkflow.run, counter.task().id, run_id=run).result()
+        run = await set_back(server, counter.get_task_handle())
+        second = await server.get_workflow_handle_for(
+            TaskWorkflow.run, counter.get_task_handle().id, run_id=run
+        ).result()
         settled = await account(counter)
     assert crew.calls == called
     assert (second.phase, second.report, second.totals) == (first.phase, first.report, first.totals)
@@ -108,22 +110,28 @@ async def test_a_task_that_is_set_back_after_its_end_ends_the_same_and_settles_o
 
 
 async def test_a_task_that_temporal_has_lost_gives_its_reservation_back(tmp_path: Path, redactor: Redactor) -> None:
-    gate = Gate(Call("harbours", 2), Call("tides", 2))
-    async with dev_server(LONG_IS) as client, at_work(client, tmp_path, redactor, Crew(before=gate)) as counter:
-        await counter.limit(SESSION_LIMIT)
-        await counter.submit(under=tight())
+    gate = CallGate(ModelCall("harbours", 2), ModelCall("tides", 2))
+    async with (
+        start_dev_server(LONG_IS) as client,
+        run_platform(client, tmp_path, redactor, ScriptedTaskModel(before=gate)) as counter,
+    ):
+        await counter.set_session_limit(SESSION_LIMIT)
+        await counter.submit(under=make_tight_budget_config())
         await gate.reached.wait()
-        await lose(client, counter.task())
+        await lose(client, counter.get_task_handle())
         gate.opened.set()
         held = (await account(counter)).reserved
 
         async def settled() -> bool:
-            await counter.limit(SESSION_LIMIT)
-            return (await account(counter)).held.nothing
+            await counter.set_session_limit(SESSION_LIMIT)
+            return (await account(counter)).total_reserved.is_zero
 
-        await until(settled)
+        await wait_until(settled)
         spent = (await account(counter)).spent
-        totals = [await counter.store.totals(f"{counter.task().id}/{step}") for step in ("plan", "harbours", "tides")]
-    assert held == {counter.task().id: Amount(tokens=TIGHT_BUDGET)}
+        totals = [
+            await counter.store.get_run_usage(f"{counter.get_task_handle().id}/{step}")
+            for step in ("plan", "harbours", "tides")
+        ]
+    assert held == {counter.get_task_handle().id: Amount(tokens=TIGHT_BUDGET)}
     assert spent == sum((total.spent for total in totals), Amount())
     assert spent.tokens > 0

@@ -10,13 +10,19 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client
 
-from tests.qdrant_server import QdrantStub, running_qdrant
-from tests.readers import ANYONE
-from tests.running import TENANT, Counter, opened_parts, until_both_ask, working
-from tests.workflows_live.test_live_edits import LONG, Condensing, edited, paused_terms, progress_of
+from tests.qdrant_server import QdrantStub, run_qdrant_server
+from tests.readers import SYSTEM_SCOPE
+from tests.running import TENANT, TaskSubmitter, open_activity_deps, run_all_workers, wait_for_both_requests
+from tests.workflows_live.test_live_edits import (
+    LONG,
+    CompactingTaskModel,
+    make_pausing_task_config,
+    query_progress,
+    wait_for_edit,
+)
 from waystation.cli.main import run
-from waystation.context.outcome import Status
-from waystation.memory.qdrant.collection import QdrantServer
+from waystation.context.outcome import CompactionStatus
+from waystation.memory.qdrant.collection import QdrantServerConfig
 from waystation.memory.qdrant.server import QdrantRetryPolicy, QdrantServerMemory
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
@@ -56,44 +62,44 @@ async def test_the_task_ends_well_and_the_passages_arrive_afterwards_once(
         assert await asyncio.to_thread(run, ["show", task_id, "--json"]) == 0
         return json.loads(capsys.readouterr().out)
 
-    with running_qdrant() as qdrant:
-        async with opened_parts(tmp_path, redactor, Condensing()) as local:
+    with run_qdrant_server() as qdrant:
+        async with open_activity_deps(tmp_path, redactor, CompactingTaskModel()) as local:
             embedder = local.embedder
-            place = QdrantServer(url=qdrant.url)
+            place = QdrantServerConfig(url=qdrant.url)
             async with aclosing(QdrantServerMemory.open(place, embedder.name, embedder.dimension, QUICK)) as memory:
                 parts = replace(local, memory=memory)
-                async with working(server, parts):
-                    counter = Counter(server, parts.store)
-                    await counter.submit(under=paused_terms(), documents=LONG)
-                    task = counter.task()
-                    await until_both_ask(task)
+                async with run_all_workers(server, parts):
+                    counter = TaskSubmitter(server, parts.store)
+                    await counter.submit(under=make_pausing_task_config(), documents=LONG)
+                    task = counter.get_task_handle()
+                    await wait_for_both_requests(task)
                     assert await memory.count("pilots") == 0  # it is there, until now
                     stops(qdrant)
-                    assert (await edited(task, action="compact")).state == "done"
-                    (made,) = (await progress_of(task)).compactions
+                    assert (await wait_for_edit(task, action="compact")).state == "done"
+                    (made,) = (await query_progress(task)).compactions
                     # The crew counts what it sees, and would begin again.
-                    assert (await edited(task, action="restore", compaction=made.compaction_id)).state == "done"
+                    assert (await wait_for_edit(task, action="restore", compaction=made.compaction_id)).state == "done"
                     for request_id in ("harbours-1", "tides-1"):
                         await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
                     ended = await task.result()
                     waiting = await parts.store.count_pending_passages()
-                    kinds = [passage.kind for passage in await parts.store.list_task_passages(task.id, ANYONE)]
+                    kinds = [passage.kind for passage in await parts.store.list_task_passages(task.id, SYSTEM_SCOPE)]
                     assert (made.status, made.passages, ended.phase) == (
-                        Status.COMPRESSED,
+                        CompactionStatus.COMPRESSED,
                         kinds.count("conversation"),
                         TaskPhase.DONE,
                     )
                     assert {*kinds} == {"conversation", "report", "finding"}
                     assert waiting == len(kinds)
                     assert (await shown(task.id))["passages_waiting"] == waiting
-                    (aside, *_) = [one.id for one in await parts.store.waiting(1)]
-                    await parts.store.put_aside([aside])
+                    (aside, *_) = [one.id for one in await parts.store.list_pending_passages(1)]
+                    await parts.store.mark_passages_rejected([aside])
                     with_aside = await shown(task.id)
                     assert (with_aside["passages_waiting"], with_aside["passages_refused"]) == (waiting - 1, [aside])
                     qdrant.recover()
-                    assert (await parts.archive.drain()).stored == waiting - 1
+                    assert (await parts.outbox_drainer.drain()).stored == waiting - 1
                     assert (await shown(task.id))["passages_waiting"] == 0
-                wanted = await parts.store.passage_ids()
+                wanted = await parts.store.list_passage_ids()
         points = [str(point.id) for point in qdrant.points("waystation")]
     # A server that hangs may have taken what was put aside; ids make one point of a passage that came twice.
     assert {*points} - {aside} == wanted - {aside}

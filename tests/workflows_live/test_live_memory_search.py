@@ -10,16 +10,16 @@ from temporalio.api.workflowservice.v1 import DescribeActivityExecutionRequest, 
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError, RPCStatusCode
 
-from tests.attacks.test_attacks_pages import BEARER, served
-from tests.running import printed, until
-from tests.store_contract.values import passage, summary
+from tests.attacks.test_attacks_pages import BEARER, open_site_client
+from tests.running import run_cli, wait_until
+from tests.store_contract.values import make_passage, make_summary
 from waystation.config.settings import Settings
 from waystation.kernel.refs import RunRef
 from waystation.runtime.knowledge import open_embedder
 from waystation.runtime.stores import open_store
 from waystation.tasks.task import tenant_hash
 from workers.memory import open_memory
-from workers.wiring import running_workers
+from workers.wiring import run_configured_workers
 
 SAID = "The bar carries two fathoms."
 
@@ -33,19 +33,19 @@ async def kept(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.setenv(name, str(value))
     async with aclosing(await open_store(Settings())) as store:
         own = {"tenant": tenant_hash("local"), "session": "s", "task_id": "task-1"}
-        run = RunRef(store_id=await store.store_id(), step_id="research-1", role="research", **own)
+        run = RunRef(store_id=await store.get_store_id(), step_id="research-1", role="research", **own)
         await store.open_run(run)
-        fence = await store.take_fence(run.run_id)
-        one = passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").replace(
+        fence = await store.acquire_fence(run.run_id)
+        one = make_passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").replace(
             tenant=tenant_hash("local"), text=SAID, run_id=fence.run_id
         )
-        await store.commit_compaction(fence, 0, summary(), [one], None)
+        await store.commit_compaction(fence, 0, make_summary(), [one], None)
 
 
 @pytest.fixture
 async def workers(kept: None) -> AsyncGenerator[None]:
     assert kept is None  # it comes first
-    async with running_workers(Settings()):
+    async with run_configured_workers(Settings()):
         yield
 
 
@@ -65,11 +65,11 @@ async def kept_by(server: TemporalClient, activity_id: str) -> bool:
 async def test_a_search_finds_what_the_workers_have_and_leaves_nothing_on_the_server(
     server: TemporalClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = await printed(capsys, "memory", "search", "what does the bar carry?", "--json")
+    code, out, err = await run_cli(capsys, "memory", "search", "what does the bar carry?", "--json")
     assert (code, err) == (0, "")
     (found,) = json.loads(out)
     assert (found["text"], found["kind"]) == (SAID, "conversation")
-    code, out, _ = await printed(capsys, "memory", "search", "bar", "--since", "2999-01-01", "--json")
+    code, out, _ = await run_cli(capsys, "memory", "search", "bar", "--since", "2999-01-01", "--json")
     assert (code, json.loads(out)) == (0, [])
 
     async def none_kept() -> bool:
@@ -78,13 +78,13 @@ async def test_a_search_finds_what_the_workers_have_and_leaves_nothing_on_the_se
         )
         return not [one for one in listed.executions if await kept_by(server, one.activity_id)]
 
-    await until(none_kept)
+    await wait_until(none_kept)
 
 
 @pytest.mark.usefixtures("workers")
 @pytest.mark.parametrize(("tenant", "times"), [("local", 1), ("other", 0)])
 async def test_programs_and_pages_find_the_same_and_other_tenants_nothing(tenant: str, times: int) -> None:
-    async with served(Settings(), tenant) as asking:
+    async with open_site_client(Settings(), tenant) as asking:
         asked = {"query": "what does the bar carry?"}
         found = (await asking.get("/v1/memory", params=asked, headers=BEARER)).json()
         page = (await asking.get("/memory", params=asked, headers=BEARER)).text
@@ -108,7 +108,7 @@ async def test_programs_and_pages_find_the_same_and_other_tenants_nothing(tenant
     ],
 )
 async def test_a_program_narrows_what_it_looks_for(narrowed: dict[str, str], status: int, times: int) -> None:
-    async with served(Settings()) as asking:
+    async with open_site_client(Settings()) as asking:
         asked = {"query": "what does the bar carry?", **narrowed}
         answer = await asking.get("/v1/memory", params=asked, headers=BEARER)
     assert answer.status_code == status
@@ -117,7 +117,7 @@ async def test_a_program_narrows_what_it_looks_for(narrowed: dict[str, str], sta
 
 @pytest.mark.usefixtures("workers")
 async def test_the_status_counts_the_points_that_the_workers_have(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = await printed(capsys, "memory", "status", "--json")
+    code, out, _ = await run_cli(capsys, "memory", "status", "--json")
     assert code == 0
     assert (json.loads(out)["points"], json.loads(out)["finding"]) == (1, "")
 
@@ -125,6 +125,6 @@ async def test_the_status_counts_the_points_that_the_workers_have(capsys: pytest
 async def test_another_process_that_is_no_worker_is_named_as_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings()
     async with open_embedder(settings) as embedder, open_memory(settings, embedder):
-        code, _, err = await printed(capsys, "memory", "search", "bar")
+        code, _, err = await run_cli(capsys, "memory", "search", "bar")
         assert code == 3
         assert "another process has the memory open, and it is no worker that answers" in err

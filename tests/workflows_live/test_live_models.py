@@ -4,26 +4,26 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from tests.crew import CREW_PRICE, FINDING, Call, Move
-from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
-from tests.readers import ANYONE
-from tests.running import at_work
+from tests.crew import FINDING, SCRIPTED_MODEL_PRICE, ModelCall, ScriptedCall
+from tests.delegating import SUBMIT_FINDINGS_CALL, DelegatingTaskModel, make_delegate_call, make_delegating_task_config
+from tests.readers import SYSTEM_SCOPE
+from tests.running import run_platform
 from waystation.models.profiles import THINKING_PART, ModelOptions
 from waystation.privacy.ports import Redactor
-from waystation.tasks.task import TaskPhase, TaskTerms
+from waystation.tasks.task import TaskConfig, TaskPhase
 
 ASIDE = 1_500
 ANALYST = ModelOptions("analyst", "max", ASIDE)
 SCRIBE = ModelOptions("scribe", None, "adaptive")
-SCRIPTS: dict[str, list[list[Move]]] = {
-    "harbours": [[delegate("beacons"), delegate("tides", role="analysis")], [HAND_IN]],
+SCRIPTS: dict[str, list[list[ScriptedCall]]] = {
+    "harbours": [[make_delegate_call("beacons"), make_delegate_call("tides", role="analysis")], [SUBMIT_FINDINGS_CALL]],
     "harbours.2": [[("submit_analysis", {"conclusions": [FINDING]})]],
 }
 
 
-def by_role(**working: ModelOptions) -> TaskTerms:
+def by_role(**working: ModelOptions) -> TaskConfig:
     """Terms under which these roles work in another way than the others do."""
-    given = delegating(budget=90_000, agent_budget=30_000)
+    given = make_delegating_task_config(budget=90_000, agent_budget=30_000)
     agents = {
         role: given.agent.replace(
             model=own.model,
@@ -31,7 +31,7 @@ def by_role(**working: ModelOptions) -> TaskTerms:
             thinking=own.thinking,
             max_output=ASIDE + 200,
             output_floor=ASIDE + 50,
-            prices=(*given.agent.prices, CREW_PRICE.replace(model=own.model)),
+            prices=(*given.agent.prices, SCRIPTED_MODEL_PRICE.replace(model=own.model)),
         )
         for role, own in working.items()
     }
@@ -41,11 +41,11 @@ def by_role(**working: ModelOptions) -> TaskTerms:
 async def test_each_model_works_for_its_role_and_stands_on_the_bill_with_what_it_did(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    crew = DelegatingCrew(scripts=SCRIPTS)
-    async with at_work(server, tmp_path, redactor, crew) as counter:
+    crew = DelegatingTaskModel(scripts=SCRIPTS)
+    async with run_platform(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=by_role(analysis=ANALYST, writing=SCRIBE))
-        progress = await counter.task().result()
-        bill = (await counter.store.payments(counter.task().id, ANYONE)).bill
+        progress = await counter.get_task_handle().result()
+        bill = (await counter.store.list_task_charges(counter.get_task_handle().id, SYSTEM_SCOPE)).cost_breakdown
     assert progress.phase is TaskPhase.DONE
     assert (progress.model, progress.models) == (
         "crew",
@@ -65,5 +65,5 @@ async def test_each_model_works_for_its_role_and_stands_on_the_bill_with_what_it
     assert asked["tides"] == asked["harbours.1"] == (None, None)
     assert (asked["weigh"], asked["harbours.2"]) == (("max", ASIDE), ("max", part))
     assert asked["write"] == (None, "adaptive")
-    assert crew.heard[Call("harbours.2", 1)].max_output == part + 200
+    assert crew.heard[ModelCall("harbours.2", 1)].max_output == part + 200
     assert part < ASIDE

@@ -12,27 +12,34 @@ from pydantic import JsonValue, SecretStr
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from activities.tasks import NoticeActivities
-from tests.crew import ASKED, Call, Crew, tight
-from tests.ports import free_port
-from tests.running import RUNNERS, Counter, at_work, dev_server, opened_store, until
-from tests.unit.notice_values import ASKED as TOLD
-from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, payload, running_webhook
-from tests.workflows_live.history import events, everything_written, kinds
+from activities.tasks import NotificationActivities
+from tests.crew import REQUESTED_TOKENS, ModelCall, ScriptedTaskModel, make_tight_budget_config
+from tests.ports import find_free_port
+from tests.running import RUNNERS, TaskSubmitter, open_store, run_platform, start_dev_server, wait_until
+from tests.unit.notice_values import REQUEST_NOTICE as TOLD
+from tests.webhook_server import (
+    NO_RESPONSE,
+    SECRET,
+    WebhookResponse,
+    WebhookServer,
+    parse_event_payload,
+    run_webhook_server,
+)
+from tests.workflows_live.history import fetch_events, join_all_strings, list_event_kinds
 from waystation.agents.decisions import UnattendedPolicy
 from waystation.config.settings import Settings
 from waystation.kernel.errors import ModelRejected
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
 from waystation.privacy.ports import Redactor
-from waystation.runtime.hooks import Messages, Webhook
+from waystation.runtime.hooks import AppriseNotifier, WebhookNotifier
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.approvals import APPROVE_BUDGET
-from waystation.tasks.continuation import TaskStart
+from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.task import TaskPhase
 from workers.queues import DEV_TIMING, WorkerContext, create_workflows_worker
 from workers.sandbox import create_sandboxed_runner
-from workflows.notice import NoticeWorkflow
+from workflows.notice import NotificationWorkflow
 from workflows.task import TaskWorkflow
 
 ASKING = ("budget_asked-harbours-1", "budget_asked-tides-1")
@@ -43,32 +50,34 @@ def telling(server: WebhookServer) -> Settings:
     return Settings(webhook=SecretStr(server.url), temporal_ui="http://ui")
 
 
-def ids(counter: Counter, *told: str) -> list[JsonValue]:
-    return [f"notice-{counter.task().id}-{each}" for each in told]
+def ids(counter: TaskSubmitter, *told: str) -> list[JsonValue]:
+    return [f"notice-{counter.get_task_handle().id}-{each}" for each in told]
 
 
 async def until_told(server: WebhookServer, count: int) -> None:
     async def told() -> bool:
-        return len(server.taken) >= count
+        return len(server.accepted_bodies) >= count
 
-    await until(told)
+    await wait_until(told)
 
 
-async def pause(counter: Counter) -> None:
+async def pause(counter: TaskSubmitter) -> None:
     """Both researchers wait for a person, and both notices are on their way."""
-    await counter.submit(under=tight())
+    await counter.submit(under=make_tight_budget_config())
 
     async def is_paused() -> bool:
-        paused = (await counter.task().query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
-        return paused and kinds(await events(counter.task())).count("child_workflow_execution_started") == len(ASKING)
+        paused = (await counter.get_task_handle().query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
+        return paused and list_event_kinds(await fetch_events(counter.get_task_handle())).count(
+            "child_workflow_execution_started"
+        ) == len(ASKING)
 
-    await until(is_paused)
+    await wait_until(is_paused)
 
 
-async def finish(counter: Counter) -> TaskPhase:
+async def finish(counter: TaskSubmitter) -> TaskPhase:
     for request_id in ("harbours-1", "tides-1"):
-        await counter.task().signal(APPROVE_BUDGET, {"request_id": request_id})
-    return (await counter.task().result()).phase
+        await counter.get_task_handle().signal(APPROVE_BUDGET, {"request_id": request_id})
+    return (await counter.get_task_handle().result()).phase
 
 
 async def ended(client: Client, delivery_ids: list[JsonValue]) -> None:
@@ -82,24 +91,28 @@ async def test_a_task_that_pauses_and_finishes_tells_of_each_event_once_also_whe
     runner: str, server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with (
-        running_webhook(Answer(500), Answer(429, {"Retry-After": "1"}), Answer()) as webhook,
-        at_work(server, tmp_path, redactor, Crew(), runner=RUNNERS[runner](), settings=telling(webhook)) as counter,
+        run_webhook_server(
+            WebhookResponse(500), WebhookResponse(429, {"Retry-After": "1"}), WebhookResponse()
+        ) as webhook,
+        run_platform(
+            server, tmp_path, redactor, ScriptedTaskModel(), runner=RUNNERS[runner](), settings=telling(webhook)
+        ) as counter,
     ):
         await pause(counter)
         await until_told(webhook, 2)
-        assert webhook.told == ids(counter, *ASKING)
+        assert webhook.delivery_ids == ids(counter, *ASKING)
         assert await finish(counter) is TaskPhase.DONE
         expected = ids(counter, *ASKING, "done")
         await ended(server, expected)
         described = await server.get_workflow_handle(str(expected[-1])).describe()
         summary = await described.static_summary()
-        task_id = counter.task().id
-    assert webhook.told == expected
+        task_id = counter.get_task_handle().id
+    assert webhook.delivery_ids == expected
     assert len(webhook.asked) == len(expected) + 2
     assert summary == f"{task_id}: done"
-    told = {payload(body)["delivery_id"]: payload(body) for body in webhook.taken}
+    told = {parse_event_payload(body)["delivery_id"]: parse_event_payload(body) for body in webhook.accepted_bodies}
     asked = told[expected[0]]
-    assert (asked["agent"], asked["request_id"], asked["asked_tokens"]) == ("harbours", "harbours-1", ASKED)
+    assert (asked["agent"], asked["request_id"], asked["asked_tokens"]) == ("harbours", "harbours-1", REQUESTED_TOKENS)
     assert asked["link"] == f"http://ui/namespaces/default/workflows/{task_id}"
     assert asked["title"] == "How is the bar crossed?"
 
@@ -107,20 +120,20 @@ async def test_a_task_that_pauses_and_finishes_tells_of_each_event_once_also_whe
 async def test_workers_that_start_again_tell_what_could_not_be_told_and_nothing_twice(
     tmp_path: Path, redactor: Redactor
 ) -> None:
-    port = free_port()
+    port = find_free_port()
     nobody = WebhookServer([], f"http://127.0.0.1:{port}/services/{SECRET}")
-    async with dev_server(cached=False) as client:
-        async with at_work(client, tmp_path, redactor, Crew(), settings=telling(nobody)) as counter:
+    async with start_dev_server(cached=False) as client:
+        async with run_platform(client, tmp_path, redactor, ScriptedTaskModel(), settings=telling(nobody)) as counter:
             await pause(counter)
         async with (
-            running_webhook(port=port) as webhook,
-            at_work(client, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+            run_webhook_server(port=port) as webhook,
+            run_platform(client, tmp_path, redactor, ScriptedTaskModel(), settings=telling(webhook)) as counter,
         ):
             await until_told(webhook, 2)
             assert await finish(counter) is TaskPhase.DONE
             expected = ids(counter, *ASKING, "done")
             await ended(client, expected)
-    assert webhook.told == expected
+    assert webhook.delivery_ids == expected
 
 
 @asynccontextmanager
@@ -130,21 +143,21 @@ async def notices_alone(
     """A worker that tells these of notices, without waiting for more of them."""
     addresses = [SecretStr(server.url.replace("http://", "json://")) for server in messages]
     async with AsyncExitStack() as stack:
-        first = await stack.enter_async_context(aclosing(Webhook(SecretStr(webhook.url))))
-        each = [Messages(address, number, gather_s=0.01) for number, address in enumerate(addresses, 1)]
+        first = await stack.enter_async_context(aclosing(WebhookNotifier(SecretStr(webhook.url))))
+        each = [AppriseNotifier(address, number, gather_s=0.01) for number, address in enumerate(addresses, 1)]
         told = [first, *[await stack.enter_async_context(aclosing(one)) for one in each]]
-        notices = NoticeActivities(told, lambda _: None)
+        notices = NotificationActivities(told, lambda _: None)
         async with create_workflows_worker(
             WorkerContext(client, store, Settings(), create_sandboxed_runner(), False, notices, DEV_TIMING)
         ):
             yield
 
 
-async def begun(server: Client) -> WorkflowHandle[NoticeWorkflow, None]:
-    return await server.start_workflow(NoticeWorkflow.run, TOLD, id=TOLD.delivery_id, task_queue=WORKFLOWS_QUEUE)
+async def begun(server: Client) -> WorkflowHandle[NotificationWorkflow, None]:
+    return await server.start_workflow(NotificationWorkflow.run, TOLD, id=TOLD.delivery_id, task_queue=WORKFLOWS_QUEUE)
 
 
-async def taken_as_the_server_has_it(client: Client, handle: WorkflowHandle[NoticeWorkflow, None]) -> list[str]:
+async def taken_as_the_server_has_it(client: Client, handle: WorkflowHandle[NotificationWorkflow, None]) -> list[str]:
     """What a worker that comes after this one is told."""
     described = (await handle.describe()).raw_description
     payloads = [one for pending in described.pending_activities for one in pending.heartbeat_details.payloads]
@@ -155,12 +168,12 @@ async def test_one_address_that_takes_nothing_has_no_other_told_again_by_the_wor
     server: Client, tmp_path: Path
 ) -> None:
     async with (
-        opened_store(tmp_path) as store,
-        running_webhook() as webhook,
-        running_webhook() as takes,
-        running_webhook(Answer(500)) as fails,
+        open_store(tmp_path) as store,
+        run_webhook_server() as webhook,
+        run_webhook_server() as takes,
+        run_webhook_server(WebhookResponse(500)) as fails,
     ):
-        handle: WorkflowHandle[NoticeWorkflow, None] | None = None
+        handle: WorkflowHandle[NotificationWorkflow, None] | None = None
         for attempts in (1, 3):
             async with notices_alone(server, store, webhook, takes, fails):
                 handle = handle or await begun(server)
@@ -168,21 +181,21 @@ async def test_one_address_that_takes_nothing_has_no_other_told_again_by_the_wor
                 async def failed(at_least: int = attempts) -> bool:
                     return len(fails.asked) >= at_least
 
-                await until(failed)
-        fails.answers = [Answer()]
+                await wait_until(failed)
+        fails.answers = [WebhookResponse()]
         async with notices_alone(server, store, webhook, takes, fails):
             await handle.result()
-    assert [len(one.taken) for one in (webhook, takes, fails)] == [1, 1, 1]
+    assert [len(one.accepted_bodies) for one in (webhook, takes, fails)] == [1, 1, 1]
 
 
 async def test_the_server_knows_who_took_a_notice_while_another_has_not_answered_yet(
     server: Client, tmp_path: Path
 ) -> None:
     async with (
-        opened_store(tmp_path) as store,
-        running_webhook() as webhook,
-        running_webhook() as takes,
-        running_webhook(HANG) as silent,
+        open_store(tmp_path) as store,
+        run_webhook_server() as webhook,
+        run_webhook_server() as takes,
+        run_webhook_server(NO_RESPONSE) as silent,
         notices_alone(server, store, webhook, takes, silent),
     ):
         handle = await begun(server)
@@ -190,7 +203,7 @@ async def test_the_server_knows_who_took_a_notice_while_another_has_not_answered
         async def both_are_known() -> bool:
             return len(await taken_as_the_server_has_it(server, handle)) == 2
 
-        await until(both_are_known)
+        await wait_until(both_are_known)
         known = await taken_as_the_server_has_it(server, handle)
         assert sorted(known) == ["address 1 of WAYSTATION_NOTIFY (json)", "the webhook at 127.0.0.1"]
         silent.closing.set()
@@ -198,8 +211,8 @@ async def test_the_server_knows_who_took_a_notice_while_another_has_not_answered
 
 
 async def test_a_webhook_that_is_dead_holds_no_task_back(server: Client, tmp_path: Path, redactor: Redactor) -> None:
-    nobody = WebhookServer([], f"http://127.0.0.1:{free_port()}/services/{SECRET}")
-    async with at_work(server, tmp_path, redactor, Crew(), settings=telling(nobody)) as counter:
+    nobody = WebhookServer([], f"http://127.0.0.1:{find_free_port()}/services/{SECRET}")
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel(), settings=telling(nobody)) as counter:
         await pause(counter)
         assert await finish(counter) is TaskPhase.DONE
         described = [await server.get_workflow_handle(str(each)).describe() for each in ids(counter, *ASKING, "done")]
@@ -210,8 +223,8 @@ async def test_a_webhook_that_refuses_shows_in_its_own_workflow_and_fails_no_tas
     server: Client, tmp_path: Path, redactor: Redactor, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
-        running_webhook(Answer(404)) as webhook,
-        at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+        run_webhook_server(WebhookResponse(404)) as webhook,
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel(), settings=telling(webhook)) as counter,
     ):
         await pause(counter)
         for delivery_id in ids(counter, *ASKING):
@@ -222,83 +235,85 @@ async def test_a_webhook_that_refuses_shows_in_its_own_workflow_and_fails_no_tas
             assert "answered 404, which is final: check WAYSTATION_WEBHOOK" in failed.value.cause.cause.message
 
         async def known_to_the_task() -> bool:
-            said = kinds(await events(counter.task()))
+            said = list_event_kinds(await fetch_events(counter.get_task_handle()))
             return said.count("child_workflow_execution_failed") == 2 and said[-1] == "workflow_task_completed"
 
-        await until(known_to_the_task)
+        await wait_until(known_to_the_task)
         gc.collect()  # else asyncio might look at what nobody has looked at only after the test
         assert await finish(counter) is TaskPhase.DONE
     assert "never retrieved" not in caplog.text
 
 
 async def test_a_deadline_that_passes_is_told(server: Client, tmp_path: Path, redactor: Redactor) -> None:
-    decided = tight().replace(unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200)))
+    decided = make_tight_budget_config().replace(unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200)))
     async with (
-        running_webhook() as webhook,
-        at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+        run_webhook_server() as webhook,
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel(), settings=telling(webhook)) as counter,
     ):
         await counter.submit(under=decided)
-        assert (await counter.task().result()).phase is TaskPhase.PARTIAL
+        assert (await counter.get_task_handle().result()).phase is TaskPhase.PARTIAL
         expired = ("budget_expired-harbours-1", "budget_expired-tides-1")
         await ended(server, ids(counter, *ASKING, *expired, "partial"))
         # Agents that started with less than the others may ask, too.
-        assert all(each in webhook.told for each in ids(counter, *ASKING, *expired, "partial"))
-    assert all(webhook.told.count(each) == 1 for each in webhook.told)
+        assert all(each in webhook.delivery_ids for each in ids(counter, *ASKING, *expired, "partial"))
+    assert all(webhook.delivery_ids.count(each) == 1 for each in webhook.delivery_ids)
 
 
 async def test_an_overdue_request_is_told_once_also_when_its_task_continues_as_new(
     tmp_path: Path, redactor: Redactor
 ) -> None:
-    decided = tight().replace(unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200), then="wait"))
+    decided = make_tight_budget_config().replace(
+        unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200), then="wait")
+    )
     async with (
-        running_webhook() as webhook,
-        dev_server("limit.historyCount.suggestContinueAsNew=100") as client,
-        at_work(client, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+        run_webhook_server() as webhook,
+        start_dev_server("limit.historyCount.suggestContinueAsNew=100") as client,
+        run_platform(client, tmp_path, redactor, ScriptedTaskModel(), settings=telling(webhook)) as counter,
     ):
         await counter.submit(under=decided)
         overdue = ("budget_overdue-harbours-1", "budget_overdue-tides-1")
         await until_told(webhook, len(ASKING) + len(overdue))
-        task = counter.task()
+        task = counter.get_task_handle()
         first = (await task.describe()).run_id
 
         async def continued() -> bool:
             await task.signal(APPROVE_BUDGET, "enough?")
             return (await task.describe()).run_id != first
 
-        await until(continued)
+        await wait_until(continued)
         assert await finish(counter) is TaskPhase.DONE
         expected = ids(counter, *ASKING, *overdue, "done")
         await ended(client, expected)
-    assert webhook.told == expected
+    assert webhook.delivery_ids == expected
 
 
 async def test_a_cancelled_task_is_told(server: Client, tmp_path: Path, redactor: Redactor) -> None:
     async with (
-        running_webhook() as webhook,
-        at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+        run_webhook_server() as webhook,
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel(), settings=telling(webhook)) as counter,
     ):
         await pause(counter)
-        await counter.task().cancel()
+        await counter.get_task_handle().cancel()
         with pytest.raises(WorkflowFailureError):
-            await counter.task().result()
+            await counter.get_task_handle().result()
         await ended(server, ids(counter, "cancelled"))
-    assert payload(webhook.taken[-1])["event"] == "task_finished"
-    assert payload(webhook.taken[-1])["phase"] == "cancelled"
+    assert parse_event_payload(webhook.accepted_bodies[-1])["event"] == "task_finished"
+    assert parse_event_payload(webhook.accepted_bodies[-1])["phase"] == "cancelled"
 
 
 async def test_a_failed_task_is_told_with_the_reason(server: Client, tmp_path: Path, redactor: Redactor) -> None:
-    async def fail(call: Call) -> None:
+    async def fail(call: ModelCall) -> None:
         raise ModelRejected("there is no such model")
 
     async with (
-        running_webhook() as webhook,
-        at_work(server, tmp_path, redactor, Crew(before=fail), settings=telling(webhook)) as counter,
+        run_webhook_server() as webhook,
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel(before=fail), settings=telling(webhook)) as counter,
     ):
         await counter.submit()
         with pytest.raises(WorkflowFailureError):
-            await counter.task().result()
+            await counter.get_task_handle().result()
         await ended(server, ids(counter, "failed"))
-    told = payload(webhook.taken[-1])
+    told = parse_event_payload(webhook.accepted_bodies[-1])
     assert (told["event"], told["phase"]) == ("task_failed", "failed")
     assert told["reason"] == "there is no such model"
 
@@ -307,16 +322,18 @@ async def test_a_task_whose_end_cannot_be_stored_is_told_as_failed(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     async with (
-        running_webhook() as webhook,
-        at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+        run_webhook_server() as webhook,
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel(), settings=telling(webhook)) as counter,
     ):
-        ref = TaskRef(store_id="", tenant="", session="alone", task_id=counter.task().id)
-        start = TaskStart(ref=ref, terms=tight(), title="nobody knows it", search_attributes=False, notices=True)
+        ref = TaskRef(store_id="", tenant="", session="alone", task_id=counter.get_task_handle().id)
+        start = TaskWorkflowInput(
+            ref=ref, terms=make_tight_budget_config(), title="nobody knows it", search_attributes=False, notices=True
+        )
         task = await server.start_workflow(TaskWorkflow.run, start, id=ref.task_id, task_queue=WORKFLOWS_QUEUE)
         with pytest.raises(WorkflowFailureError):
             await task.result()
         await ended(server, ids(counter, "failed"))
-    told = payload(webhook.taken[-1])
+    told = parse_event_payload(webhook.accepted_bodies[-1])
     assert (told["event"], told["phase"]) == ("task_failed", "failed")
     assert str(told["reason"]).startswith("no task ")
 
@@ -326,22 +343,22 @@ async def test_the_secret_of_the_webhook_is_in_no_history_and_no_log(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with (
-        running_webhook(Answer(500), Answer(404), Answer()) as webhook,
-        at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+        run_webhook_server(WebhookResponse(500), WebhookResponse(404), WebhookResponse()) as webhook,
+        run_platform(server, tmp_path, redactor, ScriptedTaskModel(), settings=telling(webhook)) as counter,
     ):
         await pause(counter)
         assert await finish(counter) is TaskPhase.DONE
         await ended(server, ids(counter, "done"))
-        workflows = [counter.task().id, counter.session.id, *ids(counter, *ASKING, "done")]
+        workflows = [counter.get_task_handle().id, counter.session.id, *ids(counter, *ASKING, "done")]
         handles = [server.get_workflow_handle(str(each)) for each in workflows]
-        written = "".join([everything_written(await events(handle)) for handle in handles])
+        written = "".join([join_all_strings(await fetch_events(handle)) for handle in handles])
     assert "answered 404" in written
     assert SECRET not in written
     assert SECRET not in "".join(record.getMessage() for record in caplog.records if record.name != "aiohttp.access")
 
 
 async def test_without_a_webhook_nothing_is_started(server: Client, tmp_path: Path, redactor: Redactor) -> None:
-    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
         await counter.submit()
-        await counter.task().result()
-        assert CHILD not in kinds(await events(counter.task()))
+        await counter.get_task_handle().result()
+        assert CHILD not in list_event_kinds(await fetch_events(counter.get_task_handle()))

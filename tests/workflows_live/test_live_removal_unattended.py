@@ -5,14 +5,21 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client as TemporalClient
 
-from tests.crew import Crew
-from tests.running import TENANT, Counter, opened_parts, until, working
-from tests.workflows_live.test_live_erase import ASKED, DOCUMENTS, NAME, at_rest, known_by_placeholder, parts_with_vault
+from tests.crew import ScriptedTaskModel
+from tests.running import TENANT, TaskSubmitter, open_activity_deps, run_all_workers, wait_until
+from tests.workflows_live.test_live_erase import (
+    ASKED,
+    DOCUMENTS,
+    NAME,
+    are_documents_indexed,
+    open_deps_with_vault,
+    store_name_in_vault,
+)
 from waystation.client import Client
 from waystation.client.persons import open_person_search
-from waystation.client.removal import create_erasure_order, last_receipt
+from waystation.client.removal import create_erasure_order, load_last_receipt
 from waystation.config.settings import Settings
-from waystation.erasure.removal import ERASED, CarriedOut, ForgetOrder, Whereabouts
+from waystation.erasure.removal import ERASED_MARKER, ErasureLocation, ErasureReceipt, ForgetOrder
 from waystation.kernel.temporal_names import ERASE_WORKFLOW, FORGET_WORKFLOW, WORKFLOWS_QUEUE, make_indexing_workflow_id
 from waystation.tasks.task import tenant_hash
 from waystation.testing import PlainRedactor
@@ -36,19 +43,22 @@ async def histories_of(server: TemporalClient, task_id: str) -> list[str]:
 async def test_forgetting_without_its_command_takes_histories_and_reports_where_every_word_is_meant(
     server: TemporalClient, tmp_path: Path, settings: Settings, everything: bool
 ) -> None:
-    async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts, settings=settings):
-        counter = Counter(server, parts.store)
+    async with (
+        open_activity_deps(tmp_path, PlainRedactor({}), ScriptedTaskModel()) as parts,
+        run_all_workers(server, parts, settings=settings),
+    ):
+        counter = TaskSubmitter(server, parts.store)
         task_id = (await counter.submit()).task_id
-        await counter.task().result()
+        await counter.get_task_handle().result()
         file = report_of(settings, task_id, "What was found.")
         order = ForgetOrder(
-            store_id=await parts.store.store_id(),
+            store_id=await parts.store.get_store_id(),
             tenant=tenant_hash(TENANT),
             task_ids=(task_id,),
             everything=everything,
         )
         handle = await server.start_workflow(
-            FORGET_WORKFLOW, order, id=order.workflow_id, task_queue=WORKFLOWS_QUEUE, result_type=CarriedOut
+            FORGET_WORKFLOW, order, id=order.workflow_id, task_queue=WORKFLOWS_QUEUE, result_type=ErasureReceipt
         )
         done = await handle.result()
         assert file.exists() is not everything
@@ -58,7 +68,7 @@ async def test_forgetting_without_its_command_takes_histories_and_reports_where_
             return await histories_of(server, task_id) == []
 
         if everything:
-            await until(none_listed)
+            await wait_until(none_listed)
         else:
             assert task_id in await histories_of(server, task_id)
 
@@ -67,32 +77,32 @@ async def test_erasing_without_its_command_rewrites_reports_deletes_histories_an
     server: TemporalClient, settings: Settings
 ) -> None:
     async with (
-        parts_with_vault(settings, Crew()) as parts,
-        working(server, parts, settings=settings),
+        open_deps_with_vault(settings, ScriptedTaskModel()) as parts,
+        run_all_workers(server, parts, settings=settings),
         await Client.connect(settings) as client,
     ):
-        counter = Counter(server, parts.store)
+        counter = TaskSubmitter(server, parts.store)
         task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
-        await counter.task().result()
-        await known_by_placeholder(parts, settings)
+        await counter.get_task_handle().result()
+        await store_name_in_vault(parts, settings)
         file = report_of(settings, task_id, f"By {NAME}.\n")
-        await until(lambda: at_rest(client, settings))
+        await wait_until(lambda: are_documents_indexed(client, settings))
         async with open_person_search(settings, NAME, "PERSON") as search:
-            assert await last_receipt(search) is None
-            order = await create_erasure_order(search, await search.found(), histories=True)
-        assert task_id in {one.workflow_id for one in order.doomed}
+            assert await load_last_receipt(search) is None
+            order = await create_erasure_order(search, await search.find_locations(), histories=True)
+        assert task_id in {one.workflow_id for one in order.histories_to_delete}
         await server.start_workflow(ERASE_WORKFLOW, order, id=order.workflow_id, task_queue=WORKFLOWS_QUEUE)
 
         # Whoever gives the order again learns what the first one did, although the vault knows the value no more.
         async with open_person_search(settings, NAME, "PERSON") as search:
-            receipt = await last_receipt(search)
+            receipt = await load_last_receipt(search)
         assert receipt is not None
-        assert (receipt.files, receipt.histories_deleted) == (1, len(order.doomed))
-        assert {Whereabouts.REQUEST, Whereabouts.DOCUMENT} <= set(receipt.found)
+        assert (receipt.files, receipt.histories_deleted) == (1, len(order.histories_to_delete))
+        assert {ErasureLocation.REQUEST, ErasureLocation.DOCUMENT} <= set(receipt.found)
         assert len(receipt.known_as) == len(order.placeholders)
-        assert file.read_text(encoding="utf-8") == f"By {ERASED}.\n"
+        assert file.read_text(encoding="utf-8") == f"By {ERASED_MARKER}.\n"
 
         async def none_listed() -> bool:
             return await histories_of(server, task_id) == []
 
-        await until(none_listed)
+        await wait_until(none_listed)

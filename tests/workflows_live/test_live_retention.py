@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client as TemporalClient
 
-from tests.crew import Crew
-from tests.readers import ANYONE
-from tests.running import Counter, opened_parts, request, until, working
-from tests.workflows_live.history import events, timers
+from tests.crew import ScriptedTaskModel
+from tests.readers import SYSTEM_SCOPE
+from tests.running import TaskSubmitter, make_task_request, open_activity_deps, run_all_workers, wait_until
+from tests.workflows_live.history import fetch_events, list_timer_summaries
 from waystation.config.settings import Settings
 from waystation.kernel.temporal_names import make_retention_workflow_id
 from waystation.kernel.text import FORGOTTEN
@@ -20,12 +20,12 @@ from waystation.runtime.temporal.orders import ensure_retention_workflow
 from waystation.testing import PlainRedactor
 from workers.parts import ActivityDeps
 
-OLD, NEW = request("old"), request("new")
+OLD, NEW = make_task_request("old"), make_task_request("new")
 
 
 async def worked(server: TemporalClient, parts: ActivityDeps, folder: Path) -> tuple[str, str]:
     """A task that ended long ago, and one that has just ended."""
-    counter, ids = Counter(server, parts.store), list[str]()
+    counter, ids = TaskSubmitter(server, parts.store), list[str]()
     for asked in (OLD, NEW):
         ids.append((await counter.submit(asked)).task_id)
         await server.get_workflow_handle(ids[-1]).result()
@@ -47,31 +47,37 @@ async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
 ) -> None:
     caplog.set_level(logging.INFO, "activities.removal")
     settings = Settings(home=tmp_path, retention_days=30)
-    async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts, settings=settings):
+    async with (
+        open_activity_deps(tmp_path, PlainRedactor({}), ScriptedTaskModel()) as parts,
+        run_all_workers(server, parts, settings=settings),
+    ):
         old, new = await worked(server, parts, tmp_path)
         for _ in range(2):  # as two workers that start
-            await ensure_retention_workflow(server, await parts.store.store_id())
+            await ensure_retention_workflow(server, await parts.store.get_store_id())
         while not caplog.messages:
             await asyncio.sleep(0.05)
         assert caplog.messages[0].startswith("forgot 1 tasks, 4 passages, ")
-        assert (await parts.store.task(old, ANYONE)).request.question == FORGOTTEN
-        assert (await parts.store.task(new, ANYONE)).request.question == NEW.question
+        assert (await parts.store.get_task(old, SYSTEM_SCOPE)).request.question == FORGOTTEN
+        assert (await parts.store.get_task(new, SYSTEM_SCOPE)).request.question == NEW.question
         assert [*(tmp_path / "reports").iterdir()] == []
-        retention = server.get_workflow_handle(make_retention_workflow_id(await parts.store.store_id()))
+        retention = server.get_workflow_handle(make_retention_workflow_id(await parts.store.get_store_id()))
 
         async def waits() -> bool:
-            return timers(await events(retention)) == ['"until the next look"']
+            return list_timer_summaries(await fetch_events(retention)) == ['"until the next look"']
 
-        await until(waits)
+        await wait_until(waits)
 
 
 async def test_without_the_setting_nothing_is_forgotten_and_nobody_looks_again(
     server: TemporalClient, tmp_path: Path
 ) -> None:
     settings = Settings(home=tmp_path)
-    async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts, settings=settings):
+    async with (
+        open_activity_deps(tmp_path, PlainRedactor({}), ScriptedTaskModel()) as parts,
+        run_all_workers(server, parts, settings=settings),
+    ):
         old, _ = await worked(server, parts, tmp_path)
-        store_id = await parts.store.store_id()
+        store_id = await parts.store.get_store_id()
         await ensure_retention_workflow(server, store_id)
         await server.get_workflow_handle(make_retention_workflow_id(store_id)).result()
-        assert (await parts.store.task(old, ANYONE)).request.question == OLD.question
+        assert (await parts.store.get_task(old, SYSTEM_SCOPE)).request.question == OLD.question

@@ -6,39 +6,39 @@ from pathlib import Path
 
 from temporalio.client import Client
 
-from tests.crew import WORK_TOKENS, Call, Crew, Gate, terms
-from tests.running import Counter, opened_parts, working
+from tests.crew import WORK_TOKENS, CallGate, ModelCall, ScriptedTaskModel, make_task_config
+from tests.running import TaskSubmitter, open_activity_deps, run_all_workers
 from waystation.config.settings import Settings
 from waystation.tasks.task import TaskPhase
 from waystation.testing import PlainRedactor
 from workers.queues import DEV_TIMING, get_worker_timing
 from workflows.options import HEARTBEAT, LEG
 
-HELD = Call("harbours", 3)
+HELD = ModelCall("harbours", 3)
 
 
 async def test_a_call_in_flight_that_ends_within_the_models_patience_is_kept_when_its_worker_stops(
     server: Client, tmp_path: Path
 ) -> None:
-    gate, stop = Gate(HELD), asyncio.Event()
-    crew = Crew(before=gate)
-    async with opened_parts(tmp_path, PlainRedactor({}), crew) as parts:
-        counter = Counter(server, parts.store)
+    gate, stop = CallGate(HELD), asyncio.Event()
+    crew = ScriptedTaskModel(before=gate)
+    async with open_activity_deps(tmp_path, PlainRedactor({}), crew) as parts:
+        counter = TaskSubmitter(server, parts.store)
 
         async def serve() -> None:
-            async with working(server, parts, timing=get_worker_timing(Settings())):
+            async with run_all_workers(server, parts, timing=get_worker_timing(Settings())):
                 await stop.wait()
 
         stopped = asyncio.create_task(serve())
-        await counter.submit(under=terms())
+        await counter.submit(under=make_task_config())
         await gate.reached.wait()
         stop.set()
         await asyncio.wait([stopped], timeout=DEV_TIMING.grace.total_seconds() + 5)
         waits = not stopped.done()
         gate.opened.set()
         await stopped
-        async with working(server, parts):
-            ended = await counter.task().result()
+        async with run_all_workers(server, parts):
+            ended = await counter.get_task_handle().result()
     assert waits
     assert ended.phase is TaskPhase.DONE
     assert crew.calls.count(HELD) == 1

@@ -5,7 +5,7 @@ from typing import Literal
 
 from waystation.kernel.value import Value
 
-SILENT = timedelta(seconds=30)
+HEARTBEAT_STALE_AFTER = timedelta(seconds=30)
 """One and a half heartbeats: an agent that was not heard of for longer may be gone."""
 
 
@@ -34,7 +34,7 @@ class AgentStatus(Value):
             case "between":
                 doing = "at work"
         said = f"{self.agent}: {turn}{doing} since {format_elapsed(self.since, now)}"
-        silent = self.seen is not None and now - self.seen > SILENT
+        silent = self.seen is not None and now - self.seen > HEARTBEAT_STALE_AFTER
         return f"{said}; no sign of life since {format_elapsed(self.seen or now, now)}" if silent else said
 
 

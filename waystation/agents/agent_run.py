@@ -26,18 +26,18 @@ from waystation.agents.leg import (
     LegRequest,
     OperatorActionRequired,
     SubagentsRequested,
-    TurnLimit,
+    TurnLimitReached,
 )
 from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.context.outcome import (
     EDIT_PREFIX,
     TOO_LATE,
     CompactionOutcome,
+    CompactionStatus,
     CompactionTotals,
     ContextEdit,
     EditOutcome,
     EditRequest,
-    Status,
 )
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
@@ -51,13 +51,13 @@ class RunLeg(Value):
     request: LegRequest
 
 
-class Compact(Value):
+class CompactContext(Value):
     """Make room in the context before the next leg."""
 
     request_tokens: int
 
 
-class Edit(Value):
+class ApplyContextEdit(Value):
     """Change the context as a person asked."""
 
     request: EditRequest
@@ -81,14 +81,14 @@ class RequestApproval(Value):
     questions: tuple[ActionQuestion, ...]
 
 
-class Finish(Value):
+class FinishRun(Value):
     """The run is over. `partial`: the agent did not hand in a result of its own."""
 
     partial: bool
     reason: str = ""
 
 
-Move = RunLeg | Compact | Edit | RequestBudget | StartSubagents | RequestApproval | Finish
+RunAction = RunLeg | CompactContext | ApplyContextEdit | RequestBudget | StartSubagents | RequestApproval | FinishRun
 
 
 LISTED_COMPACTIONS = 5
@@ -101,7 +101,7 @@ MAX_FUTILE_COMPACTIONS = 3
 STRETCH_TURNS, MOST_SHARES = 10, 3
 """Turns that a request for money pays for at least: a grant of what was asked must not pause again at once."""
 
-CALLS_STAY_OPEN = SubagentsRequested | ApprovalRequired | OperatorActionRequired
+OutcomeWithOpenCalls = SubagentsRequested | ApprovalRequired | OperatorActionRequired
 """Outcomes of legs after which calls of the last reply may have no results yet."""
 
 _Phase = Literal["running", "full", "spent", "delegating", "asking", "delivered"]
@@ -153,36 +153,36 @@ class AgentRun(Value):
     decisions: tuple[ActionDecision, ...] = ()
     """On calls of its last reply that have no results yet."""
 
-    def next_move(self) -> Move:
+    def get_next_action(self) -> RunAction:
         """What the workflow does next."""
         if self.next_edit is not None:
-            return Edit(request=self._edit_request(self.next_edit))
+            return ApplyContextEdit(request=self._edit_request(self.next_edit))
         return self._next_move()
 
-    def _next_move(self) -> Move:
+    def _next_move(self) -> RunAction:
         match self.phase:
             case "running":
                 return RunLeg(request=self._leg_request())
             case "full":
-                return Compact(request_tokens=self.request_tokens)
+                return CompactContext(request_tokens=self.request_tokens)
             case "spent":
-                return RequestBudget(amount=self.wanted)
+                return RequestBudget(amount=self.top_up_amount)
             case "delegating":
                 return StartSubagents(orders=self.open_orders)
             case "asking":
                 return RequestApproval(questions=self.questions)
             case "delivered":
-                return Finish(partial=self.partial, reason=self.reason)
+                return FinishRun(partial=self.partial, reason=self.reason)
 
     @property
-    def wanted(self) -> Amount:
+    def top_up_amount(self) -> Amount:
         """What it takes when its budget is spent, in the units that it lacks: what its next call needs, and beyond that
         its share again.
         """
-        return self._lacking_units.counted(self.share.amount) + self.needed
+        return self._lacking_units.restrict_to_limited_units(self.share.amount) + self.needed
 
     @property
-    def proposed(self) -> Amount:
+    def proposed_grant(self) -> Amount:
         """What a person is asked for: the same, or enough for its next `STRETCH_TURNS` turns at the pace so far, so
         that a grant of it does not pause again at once. At most `MOST_SHARES` of its shares: first turns are dear.
         """
@@ -191,7 +191,7 @@ class AgentRun(Value):
             tokens=min(STRETCH_TURNS * spent.tokens // turns, MOST_SHARES * share.tokens),
             micro_usd=min(STRETCH_TURNS * spent.micro_usd // turns, MOST_SHARES * share.micro_usd),
         )
-        return self._lacking_units.counted(share.at_least(stretch)) + self.needed
+        return self._lacking_units.restrict_to_limited_units(share.max_with(stretch)) + self.needed
 
     @property
     def _lacking_units(self) -> Limit:
@@ -205,7 +205,7 @@ class AgentRun(Value):
             totals=standing.totals,
             scale=standing.scale,
             made=standing.made,
-            decisions=self.decisions if isinstance(outcome, CALLS_STAY_OPEN) else (),
+            decisions=self.decisions if isinstance(outcome, OutcomeWithOpenCalls) else (),
             leg=self.leg + 1,
             futile=0 if worked else self.futile,
             notes=_newest(self.notes, standing.notes),
@@ -222,7 +222,7 @@ class AgentRun(Value):
                 return base.replace(phase="spent", needed=Amount(), halted=outcome.reason)
             case SubagentsRequested() | ApprovalRequired():
                 return base._waiting_for(outcome)
-            case TurnLimit() | Interrupted():
+            case TurnLimitReached() | Interrupted():
                 return base.replace(phase="running")
 
     def _waiting_for(self, outcome: SubagentsRequested | ApprovalRequired) -> "AgentRun":
@@ -241,7 +241,7 @@ class AgentRun(Value):
         )._compacted(outcome)
         if outcome.status.made_room:
             return base.replace(phase="running")
-        if outcome.status is Status.BLOCKED:
+        if outcome.status is CompactionStatus.BLOCKED:
             blocked = f"its context may not be compacted: {' '.join(outcome.notes)}"
             return base if base.futile < MAX_FUTILE_COMPACTIONS else base.finish_partial(blocked)
         return base.finish_partial(f"its context cannot be made smaller ({outcome.status})")
@@ -251,9 +251,9 @@ class AgentRun(Value):
         return self.replace(limit=self.limit.increase_by(amount), phase="running", needed=Amount(), halted="")
 
     @property
-    def left(self) -> Amount:
+    def remaining_budget(self) -> Amount:
         """What it has of its own."""
-        return self.limit.after(self.totals.spent).amount
+        return self.limit.remaining_after(self.totals.spent).amount
 
     def after_decision(self, decision: ActionDecision) -> "AgentRun":
         """One of the calls that it waits for is decided on; after the last of them it goes on."""
@@ -269,7 +269,7 @@ class AgentRun(Value):
         ended = {back.id for back in self.handed_back}
         return tuple(order for order in self.orders if order.id not in ended)
 
-    def open_order(self, subagent: str) -> SubagentOrder | None:
+    def find_open_order(self, subagent: str) -> SubagentOrder | None:
         """The order of a subagent that has not ended."""
         return next((order for order in self.open_orders if order.id == subagent), None)
 
@@ -286,13 +286,15 @@ class AgentRun(Value):
 
     def after_transfer(self, amount: Amount) -> "AgentRun":
         """It keeps so much less for itself: its subagents have that."""
-        return self.replace(limit=self.limit.after(amount), spare=self.spare.subtract_clamped(amount))
+        return self.replace(limit=self.limit.remaining_after(amount), spare=self.spare.subtract_clamped(amount))
 
     def after_reallocation(self, amount: Amount) -> "AgentRun":
         """Another agent of its task has so much of what it waits to have more of: it needs that, too, to go on."""
-        return self.replace(limit=self.limit.after(amount), needed=self.limit.counted(self.needed + amount))
+        return self.replace(
+            limit=self.limit.remaining_after(amount), needed=self.limit.restrict_to_limited_units(self.needed + amount)
+        )
 
-    def told(self, news: SubagentProgress) -> "AgentRun":
+    def with_progress(self, news: SubagentProgress) -> "AgentRun":
         """How far it is, as its own workflow tells."""
         return self.replace(totals=news.totals, leg=news.leg, made=news.made)
 
@@ -324,7 +326,7 @@ class AgentRun(Value):
         """The edit that waits, the oldest first. None waits for an agent that has delivered."""
         return next((edit for edit in self.edits if edit.state == "waiting"), None)
 
-    def edit(self, edit_id: str) -> ContextEdit:
+    def get_edit(self, edit_id: str) -> ContextEdit:
         """As it is now."""
         return next(edit for edit in self.edits if edit.id == edit_id)
 
@@ -339,14 +341,14 @@ class AgentRun(Value):
         return tuple(edit for edit in self.edits if edit.reason == TOO_LATE)
 
     @property
-    def known_records(self) -> int:
+    def committed_compaction_count(self) -> int:
         """Compactions that were committed."""
         return self.all_compactions.made_room
 
     @property
     def all_compactions(self) -> CompactionTotals:
         """Every compaction of this run, added up."""
-        return self.earlier_compactions + CompactionTotals.of(self.compactions)
+        return self.earlier_compactions + CompactionTotals.from_outcomes(self.compactions)
 
     def with_edit(self, edit: ContextEdit) -> "AgentRun":
         """One more, or what became of one. What does not wait any more is noted."""
@@ -366,7 +368,7 @@ class AgentRun(Value):
         made = outcome.compaction
         return base if made is None else base.replace(totals=made.totals)._compacted(made)
 
-    def settled(self, totals: RunUsage) -> "AgentRun":
+    def with_settled_usage(self, totals: RunUsage) -> "AgentRun":
         """What the store says was spent, after a leg that failed, timed out or was cancelled."""
         cut_off = self.phase == "running"  # its number is not used again: its outcome may be in the store
         return self.replace(totals=totals, leg=self.leg + 1 if cut_off else self.leg)
@@ -396,13 +398,13 @@ class AgentRun(Value):
             limit=self.limit,
             edit=edit,
             scale=self.scale,
-            known_records=self.known_records,
+            known_records=self.committed_compaction_count,
         )
 
     def _compacted(self, outcome: CompactionOutcome) -> "AgentRun":
         listed = (*self.compactions, outcome)
         dropped, newest = listed[:-LISTED_COMPACTIONS], listed[-LISTED_COMPACTIONS:]
-        earlier = self.earlier_compactions + CompactionTotals.of(dropped)
+        earlier = self.earlier_compactions + CompactionTotals.from_outcomes(dropped)
         return self.replace(compactions=newest, earlier_compactions=earlier)
 
     def _full(self, request_tokens: int) -> "AgentRun":
@@ -448,9 +450,9 @@ class BudgetForecast(Value):
     unanswered: str = ""
     """Why its last call brought no reply, where that spent its budget."""
 
-    def under(self, ceiling: Limit, limit: Limit, needed: Amount) -> "BudgetForecast":
+    def with_ceiling(self, ceiling: Limit, limit: Limit, needed: Amount) -> "BudgetForecast":
         """The same with what may be granted to a task of this limit, where the next call needs so much more."""
-        room = ceiling.after(limit.amount)
+        room = ceiling.remaining_after(limit.amount)
         return self.replace(room=room, grantable=room.can_cover(needed))
 
 
@@ -460,16 +462,16 @@ def build_budget_forecast(
     """The outlook of an agent that spent its budget, from its task's account and the runs of the steps that started."""
     started = runs.keys()
     pace = _pace(run, runs)
-    spent, calls = run.limit.counted(run.totals.spent), run.totals.turns
+    spent, calls = run.limit.restrict_to_limited_units(run.totals.spent), run.totals.turns
     each = Amount(tokens=spent.tokens // calls, micro_usd=spent.micro_usd // calls) if calls else Amount()
     to_come = [step.id for step in plan.steps if step.id not in started]
-    needed = run.limit.counted(run.proposed)
+    needed = run.limit.restrict_to_limited_units(run.proposed_grant)
     finishing = sum((pace.subtract_clamped(account.reserved.get(step_id, Amount())) for step_id in to_come), needed)
     return BudgetForecast(
         calls=calls,
         each=each,
-        worth=_worth(run.proposed, run.needed, each),
-        finishing=run.limit.counted(finishing),
+        worth=_worth(run.proposed_grant, run.needed, each),
+        finishing=run.limit.restrict_to_limited_units(finishing),
         finished=finished,
         to_come=len(to_come),
         kept=sum((account.reserved.get(step_id, Amount()) for step_id in to_come), Amount()),

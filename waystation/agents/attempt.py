@@ -16,8 +16,8 @@ from functools import cached_property
 
 from waystation.agents.call_ledger import CountedPrompt
 from waystation.agents.leg import AgentFinished, LegRequest, LegState
-from waystation.agents.roles import AgentDeps, role_prompt
-from waystation.agents.task_brief import first_named, task_parts
+from waystation.agents.roles import AgentDeps, load_role_prompt
+from waystation.agents.task_brief import build_document_listing, render_task_parts
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import ToolContext
 from waystation.budgets.budget import RunUsage
@@ -41,16 +41,16 @@ from waystation.context.transcript import (
     build_platform_message,
 )
 from waystation.documents.documents import Document, DocumentChange, find_changed_lines, merge_document_changes
-from waystation.documents.redacted import document_names
+from waystation.documents.redacted import build_document_names
 from waystation.kernel.amount import Limit
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TaskScope
 from waystation.models.profiles import get_model_profile
-from waystation.privacy.policy import TextDestination, redaction_notes
+from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrusted
 from waystation.store.ports import Store
-from waystation.tasks.task import TaskRow, as_message, heard
+from waystation.tasks.task import TaskRow, build_transcript_message, list_received_message_numbers
 
 
 @dataclass
@@ -74,7 +74,7 @@ class LegAttempt:
         await self.desk.store.commit_message(self.fence, self.transcript.version, message)
         self.transcript = self.transcript.with_message(message)
 
-    async def take(self, message: Message, charge: Charge) -> None:
+    async def commit_reply(self, message: Message, charge: Charge) -> None:
         """Commit a reply with what it cost. Raises StaleFenceError, VersionConflict."""
         await self.desk.store.commit_reply(self.fence, self.transcript.version, message, charge)
         self.transcript = self.transcript.with_message(message)
@@ -97,12 +97,12 @@ class LegAttempt:
             return None
         return CountedPrompt(self.totals.last_prompt, replies[-1], same_head=self._holds_prefix)
 
-    async def record(self, record: Record) -> None:
+    async def commit_record(self, record: Record) -> None:
         """Commit what a call does to the conversation. Raises StaleFenceError, VersionConflict."""
         await self.desk.store.commit_compaction(self.fence, self.transcript.version, record, (), None)
         self.transcript = with_record(self.transcript, record)
 
-    async def hold_prefix(self) -> bool:
+    async def commit_prompt_prefix(self) -> bool:
         """Commit system prompt and tools as they are sent from here on, if that is not what the conversation says.
 
         Returns:
@@ -114,59 +114,61 @@ class LegAttempt:
         if self._holds_prefix:
             return False
         record_id = f"prefix-{self.transcript.version + 1}"
-        await self.record(PromptPrefixRecord(id=record_id, system=self.system, tools=self.toolbox.specs))
+        await self.commit_record(
+            PromptPrefixRecord(id=record_id, system=self.system_prompt, tools=self.toolbox.visible_specs)
+        )
         return True
 
     @property
     def _holds_prefix(self) -> bool:
         """Whether system prompt and tools are those that the conversation says were sent last."""
         known = find_prompt_prefix(self.transcript)
-        return known is not None and (known.system, known.tools) == (self.system, self.toolbox.specs)
+        return known is not None and (known.system, known.tools) == (self.system_prompt, self.toolbox.visible_specs)
 
     async def reload_usage(self) -> None:
         """What the run has cost by now."""
-        self.totals = await self.desk.store.totals(self.request.run.run_id)
+        self.totals = await self.desk.store.get_run_usage(self.request.run.run_id)
 
     @property
-    def said(self) -> tuple[Message, ...]:
+    def effective_messages(self) -> tuple[Message, ...]:
         """What counts of the conversation, without what was taken back."""
         return get_effective_transcript(self.transcript).messages
 
     @property
-    def shown(self) -> tuple[Message, ...]:
+    def model_view(self) -> tuple[Message, ...]:
         """What the model is sent of the conversation."""
         binds = get_model_profile(self.request.terms.model).binds_thinking
         return build_view_without_outdated_thinking(self.transcript) if binds else build_model_view(self.transcript)
 
     @property
-    def standing(self) -> LegState:
+    def leg_state(self) -> LegState:
         """As the leg's outcome tells it."""
         return LegState(
             totals=self.totals,
             scale=self.scale,
             notes=tuple(dict.fromkeys(self.notices)),
-            fixed=self.fixed,
+            fixed=self.fixed_tokens,
             window=self.request.terms.window,
         )
 
     @property
-    def left(self) -> Limit:
+    def remaining_limit(self) -> Limit:
         """Of what the run may spend."""
-        return self.request.limit.after(self.totals.spent)
+        return self.request.limit.remaining_after(self.totals.spent)
 
     def make_partial_outcome(self, reason: str) -> AgentFinished:
         """The leg ends with what there is."""
-        return AgentFinished(standing=self.standing, partial=True, reason=reason)
+        return AgentFinished(standing=self.leg_state, partial=True, reason=reason)
 
-    def site(self, call: ToolUse) -> ToolContext:
+    def build_tool_context(self, call: ToolUse) -> ToolContext:
         """Who makes this call."""
         return ToolContext(
             run=self.request.run,
             fence=self.fence,
             call_id=call.id,
             transcript=self.transcript,
-            policy=self.request.terms.policy,
-            measure=TokenEstimator(fixed=self.fixed, scale=self.scale),
+            policy=self.request.terms.compaction_policy,
+            measure=TokenEstimator(fixed=self.fixed_tokens, scale=self.scale),
             notices=self.notices,
             memory=self.request.terms.memory,
             handed_back=self.request.handed_back,
@@ -174,14 +176,14 @@ class LegAttempt:
         )
 
     @cached_property
-    def system(self) -> str:
+    def system_prompt(self) -> str:
         """The prompt of the agent's role, as it is sent since the last compaction."""
-        return self.toolbox.system or role_prompt(self.request.run.role)
+        return self.toolbox.sent_system_prompt or load_role_prompt(self.request.run.role)
 
     @cached_property
-    def fixed(self) -> int:
+    def fixed_tokens(self) -> int:
         """Estimated tokens that each of its requests has."""
-        return self.toolbox.estimate_prompt_overhead(self.system)
+        return self.toolbox.estimate_prompt_overhead(self.system_prompt)
 
 
 async def receive_messages(attempt: LegAttempt) -> None:
@@ -190,28 +192,30 @@ async def receive_messages(attempt: LegAttempt) -> None:
 
     Raises StaleFenceError, VersionConflict, StoreError, RedactionFailed.
     """
-    desk, run, known = attempt.desk, attempt.request.run, heard(attempt.said)
-    for telling in await desk.store.tellings(run.task_id, run.reader):
+    desk, run, known = attempt.desk, attempt.request.run, list_received_message_numbers(attempt.effective_messages)
+    for telling in await desk.store.list_task_messages(run.task_id, run.scope):
         if telling.number not in known:
-            words = await desk.store.get_text(telling.text, run.reader)
+            words = await desk.store.get_text(telling.text, run.scope)
             (redacted,) = await desk.redactor.redact([words], TextDestination.CONTRACT, run.tenant)
-            attempt.notices.extend(redaction_notes(redacted))
-            await attempt.append(as_message(attempt.transcript.next_id, telling.number, redacted.text))
+            attempt.notices.extend(build_redaction_notes(redacted))
+            await attempt.append(
+                build_transcript_message(attempt.transcript.next_message_id, telling.number, redacted.text)
+            )
 
 
-async def task_told(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[SafeMarkup]:
+async def render_task_sections(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[SafeMarkup]:
     """What was asked, and of which documents, each in its tag: called as agents know them, else not redacted.
 
     Raises StoreError, RedactionFailed.
     """
-    listed = await store.documents(row.ref.task_id, row.ref.reader)
-    return task_parts(row.request, await first_named(listed, redactor, row.ref.tenant))
+    listed = await store.list_documents(row.ref.task_id, row.ref.scope)
+    return render_task_parts(row.request, await build_document_listing(listed, redactor, row.ref.tenant))
 
 
-async def task_as_told(ref: TaskRef, store: Store, redactor: Redactor) -> str:
-    """The task in one tag, then what people have told it. Raises as `task_told` does."""
-    task = await task_told(await store.task(ref.task_id, ref.reader), store, redactor)
-    told = await render_task_messages(store, ref.reader)
+async def render_task_with_messages(ref: TaskRef, store: Store, redactor: Redactor) -> str:
+    """The task in one tag, then what people have told it. Raises as `render_task_sections` does."""
+    task = await render_task_sections(await store.get_task(ref.task_id, ref.scope), store, redactor)
+    told = await render_task_messages(store, ref.scope)
     return "\n".join(filter(None, [wrap_untrusted("task", *task), told]))
 
 
@@ -220,13 +224,13 @@ async def render_task_messages(store: Store, task: TaskScope) -> SafeMarkup | No
 
     Raises StoreError.
     """
-    words = [await store.get_text(telling.text, task) for telling in await store.tellings(task.task_id, task)]
+    words = [await store.get_text(telling.text, task) for telling in await store.list_task_messages(task.task_id, task)]
     return wrap_untrusted("told_meanwhile", *words) if words else None
 
 
-NAMED_CHANGES = 20
+MAX_LISTED_DOCUMENTS = 20
 """So many documents are named; list_documents names them all."""
-NAMED_PLACES = 8
+MAX_LISTED_CHANGES = 8
 """And so many places in each."""
 _HEAD = (
     "The documents of the task have changed. This says which; it asks for nothing new. Tools give the new versions. "
@@ -240,21 +244,25 @@ async def receive_document_updates(attempt: LegAttempt) -> None:
     Raises StaleFenceError, VersionConflict, StoreError, RedactionFailed.
     """
     desk, run = attempt.desk, attempt.request.run
-    known = max((message.updates for message in attempt.said), default=0)
-    fresh = [update for update in await desk.store.document_updates(run.task_id, run.reader) if update.number > known]
+    known = max((message.updates for message in attempt.effective_messages), default=0)
+    fresh = [
+        update for update in await desk.store.list_document_updates(run.task_id, run.scope) if update.number > known
+    ]
     if not (made := merge_document_changes(fresh)):
         return
-    documents = await desk.store.documents(run.task_id, run.reader)
-    first = made[:NAMED_CHANGES]
+    documents = await desk.store.list_documents(run.task_id, run.scope)
+    first = made[:MAX_LISTED_DOCUMENTS]
     changed = [documents[change.position] for change in first]
-    shown = (await document_names(changed, desk.redactor, run.tenant)).as_shown
-    lines = [await _line(change, one, desk.store, run.reader) for change, one in zip(first, shown, strict=True)]
-    if len(made) > NAMED_CHANGES:
-        lines.append(f"- and {len(made) - NAMED_CHANGES} more; list_documents shows all documents as they are now")
+    shown = (await build_document_names(changed, desk.redactor, run.tenant)).shown_documents
+    lines = [await _line(change, one, desk.store, run.scope) for change, one in zip(first, shown, strict=True)]
+    if len(made) > MAX_LISTED_DOCUMENTS:
+        lines.append(
+            f"- and {len(made) - MAX_LISTED_DOCUMENTS} more; list_documents shows all documents as they are now"
+        )
     text = f"{_HEAD}\n{wrap_untrusted('documents_changed', *lines)}"
     (redacted,) = await desk.redactor.redact([text], TextDestination.CONTRACT, run.tenant)
-    attempt.notices.extend(redaction_notes(redacted))
-    told = build_platform_message(attempt.transcript.next_id, redacted.text)
+    attempt.notices.extend(build_redaction_notes(redacted))
+    told = build_platform_message(attempt.transcript.next_message_id, redacted.text)
     await attempt.append(told.replace(updates=fresh[-1].number))
 
 
@@ -274,5 +282,5 @@ async def _line(change: DocumentChange, shown: Document, store: Store, reader: T
 
 def _places(before: Sequence[str], after: Sequence[str]) -> str:
     places = [str(place) for place in find_changed_lines(before, after)]
-    more = [f"and {len(places) - NAMED_PLACES} more places"] if len(places) > NAMED_PLACES else []
-    return ", ".join([*places[:NAMED_PLACES], *more]) or "white space at ends of lines"
+    more = [f"and {len(places) - MAX_LISTED_CHANGES} more places"] if len(places) > MAX_LISTED_CHANGES else []
+    return ", ".join([*places[:MAX_LISTED_CHANGES], *more]) or "white space at ends of lines"

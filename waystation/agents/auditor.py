@@ -14,15 +14,21 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from waystation.agents.summariser import SummaryInput
-from waystation.context.audit import Audit, Item, Redaction, SearchableText, build_compaction_audits
+from waystation.context.audit import (
+    AuditItem,
+    CompactionAudit,
+    RedactedConversation,
+    SearchableText,
+    build_compaction_audits,
+)
 from waystation.context.history import build_model_view, get_effective_transcript, get_replacement
 from waystation.context.summary import is_summary
 from waystation.context.transcript import MaskRecord, Message, Text, Transcript
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
-from waystation.memory.archive import EMBEDDED_AT_ONCE, MemoryRecall, embed_passages
+from waystation.memory.archive import EMBEDDING_BATCH, MemoryRecall, embed_passages
 from waystation.memory.memory import Excerpt, MemoryQuery, Passage
-from waystation.memory.passages import make_passages, render, tool_names
+from waystation.memory.passages import make_passages, map_tool_names, render_message
 from waystation.memory.ports import Embedder, PassageVectorStore
 from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.privacy.ports import Redactor, Vault
@@ -40,7 +46,7 @@ class CompactionAuditor:
     _searched: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText], init=False)
     """By passage id."""
 
-    async def audit(self, task: TaskRef, transcript: Transcript) -> tuple[Audit, ...]:
+    async def audit(self, task: TaskRef, transcript: Transcript) -> tuple[CompactionAudit, ...]:
         """One audit for each compaction that stands in the agent's view.
 
         Raises RedactionFailed, and MemoryUnavailable where memory was given and does not answer.
@@ -48,20 +54,20 @@ class CompactionAuditor:
         found = build_compaction_audits(transcript, await self._redaction(task.tenant, transcript))
         lost = dict.fromkeys(item for audit in found for item in audit.lost)
         recallable = frozenset([item for item in lost if await self._recalls(task, item)])
-        return tuple(audit.recalled(recallable) for audit in found)
+        return tuple(audit.with_recalled(recallable) for audit in found)
 
-    async def _redaction(self, tenant: str, transcript: Transcript) -> Redaction:
+    async def _redaction(self, tenant: str, transcript: Transcript) -> RedactedConversation:
         now = get_effective_transcript(transcript)
         left = [get_replacement(record) for record in now.compactions if not isinstance(record, MaskRecord)]
         heard = [message for message in (*now.messages, *left) if message.role == "user" and message.text]
-        shown, names = build_model_view(now), tool_names(now.messages)
+        shown, names = build_model_view(now), map_tool_names(now.messages)
         groups = (
-            [(message, render(message, names)) for message in now.messages],
+            [(message, render_message(message, names)) for message in now.messages],
             [(message, message.text) for message in heard],
-            [(message, message.text if is_summary(message) else render(message, names)) for message in shown],
+            [(message, message.text if is_summary(message) else render_message(message, names)) for message in shown],
         )
         texts, said, seen = [await self._redacted(tenant, group) for group in groups]
-        return Redaction(
+        return RedactedConversation(
             texts=texts,
             said={message.id: message.replace(blocks=(Text(text=said[message.id]),)) for message in heard},
             view=seen,
@@ -71,7 +77,7 @@ class CompactionAuditor:
         redacted = await self.redactor.redact([text for _, text in rendered], TextDestination.COMPRESSED, tenant)
         return {message.id: item.text for (message, _), item in zip(rendered, redacted, strict=True)}
 
-    async def _recalls(self, task: TaskRef, item: Item) -> bool:
+    async def _recalls(self, task: TaskRef, item: AuditItem) -> bool:
         """Whether what agents recall by these very words has them. Nothing is asked that is in no passage."""
         kept = any(self._holds(passage, item) for passage in self.passages)
         if not kept or self.recollection is None:
@@ -79,9 +85,9 @@ class CompactionAuditor:
         found = await self.recollection.find(task, item.text)
         return any(SearchableText(excerpt.text).contains_value(item.kind, item.text) for excerpt in found)
 
-    def _holds(self, passage: Passage, item: Item) -> bool:
+    def _holds(self, passage: Passage, item: AuditItem) -> bool:
         if passage.id not in self._searched:
-            self._searched[passage.id] = SearchableText(passage.said)
+            self._searched[passage.id] = SearchableText(passage.unlabelled_text)
         return self._searched[passage.id].contains_value(item.kind, item.text)
 
 
@@ -123,14 +129,14 @@ class EvalMessage(_Line):
         return self
 
     @property
-    def message(self) -> Message:
+    def transcript_message(self) -> Message:
         """As an agent's transcript would have it: who is neither user nor assistant is named in the text."""
         speaker = self.speaker or ("" if self.role in _ROLES else self.role)
         said = f"{speaker}: {self.text}" if speaker else self.text
         return Message(id=self.id, role="assistant" if self.role == "assistant" else "user", blocks=(Text(text=said),))
 
 
-class Question(_Line):
+class EvalQuestion(_Line):
     """What is asked later, and which messages answer it."""
 
     id: str
@@ -161,12 +167,12 @@ class RecallMetrics(Value):
 class _Answer(Value):
     """What one question brought back."""
 
-    question: Question
+    question: EvalQuestion
     shown: Mapping[int, tuple[frozenset[str], ...]]
     """By number of tokens: the messages of each stretch, best first."""
     milliseconds: float
 
-    def recall(self, tokens: int) -> float:
+    def compute_recall(self, tokens: int) -> float:
         """From 0 to 1."""
         relevant, shown = set(self.question.relevant), set[str]().union(*self.shown[tokens])
         return len(relevant & shown) / len(relevant)
@@ -177,9 +183,9 @@ class _Answer(Value):
         return next((1 / rank for rank, ids in enumerate(self.shown[tokens], 1) if ids & relevant), 0.0)
 
 
-def messages_of(excerpt: Excerpt, places: Mapping[str, int]) -> frozenset[str]:
+def get_excerpt_message_ids(excerpt: Excerpt, places: Mapping[str, int]) -> frozenset[str]:
     """Ids of the messages of which the excerpt has a part; `places` has their order."""
-    spans = [(places[first], places[last]) for first, last in (turn.messages for turn in excerpt.turns)]
+    spans = [(places[first], places[last]) for first, last in (turn.message_ids for turn in excerpt.turns)]
     return frozenset(name for name, place in places.items() if any(first <= place <= last for first, last in spans))
 
 
@@ -188,11 +194,12 @@ def compute_recall_metrics(answers: Sequence[_Answer], budgets: Sequence[int]) -
     most = max(budgets)
     return RecallMetrics(
         recall=tuple(
-            _Recall(tokens=tokens, recall=fmean(answer.recall(tokens) for answer in answers)) for tokens in budgets
+            _Recall(tokens=tokens, recall=fmean(answer.compute_recall(tokens) for answer in answers))
+            for tokens in budgets
         ),
         mrr=fmean(answer.compute_reciprocal_rank(most) for answer in answers),
         median_ms=median(answer.milliseconds for answer in answers),
-        missed=tuple(answer.question.id for answer in answers if answer.recall(most) < 1),
+        missed=tuple(answer.question.id for answer in answers if answer.compute_recall(most) < 1),
     )
 
 
@@ -210,12 +217,14 @@ def find_session_end(lines: Sequence[EvalMessage], place: int, start: datetime) 
     return max(times, default=start.replace(microsecond=place % 1_000_000))
 
 
-RUN = RunRef(store_id="trial", tenant="trial", session="", task_id="trial", step_id="session", role="research")
-START = datetime(2026, 1, 1, tzinfo=UTC)
+EVALUATION_RUN = RunRef(
+    store_id="trial", tenant="trial", session="", task_id="trial", step_id="session", role="research"
+)
+EVALUATION_START = datetime(2026, 1, 1, tzinfo=UTC)
 """Of sessions that do not say when they were."""
 
 
-class NoRedaction:
+class NoOpRedactor:
     """A `Redactor` that replaces nothing: what redaction costs is seen beside it."""
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
@@ -227,7 +236,7 @@ class NoRedaction:
 
 
 @dataclass(frozen=True)
-class RecallTrial:
+class RecallEvaluation:
     """One conversation in a memory that has nothing else."""
 
     memory: PassageVectorStore
@@ -246,31 +255,32 @@ class RecallTrial:
                 passage
                 for place, said in enumerate(group_by_session(lines).values())
                 for passage in await self._passages(
-                    RUN.replace(session=str(place), step_id=f"session-{place + 1}"),
-                    [line.message for line in said],
-                    find_session_end(said, place, START),
+                    EVALUATION_RUN.replace(session=str(place), step_id=f"session-{place + 1}"),
+                    [line.transcript_message for line in said],
+                    find_session_end(said, place, EVALUATION_START),
                 )
             ]
         )
-        for first in range(0, len(passages), EMBEDDED_AT_ONCE):
-            await self.memory.upsert(await embed_passages(self.embedder, passages[first : first + EMBEDDED_AT_ONCE]))
+        for first in range(0, len(passages), EMBEDDING_BATCH):
+            await self.memory.upsert(await embed_passages(self.embedder, passages[first : first + EMBEDDING_BATCH]))
         return passages
 
-    async def ask(self, question: Question, budgets: Sequence[int], places: dict[str, int]) -> _Answer:
+    async def answer_question(self, question: EvalQuestion, budgets: Sequence[int], places: dict[str, int]) -> _Answer:
         """What the question brings back within each number of tokens. Raises as `index` does."""
         recollection = MemoryRecall(
             self.memory, self.embedder, self.redactor, vault=self.vault, shows_names=self.shows_names
         )
-        query = MemoryQuery(tenant=RUN.tenant, session=None, text=question.text, dense=None)
+        query = MemoryQuery(tenant=EVALUATION_RUN.tenant, session=None, text=question.text, dense=None)
         start = self.clock()
         shown = {tokens: await recollection.search(query, tokens) for tokens in budgets}
         milliseconds = (self.clock() - start) * 1_000 / len(budgets)
         messages = {
-            tokens: tuple(messages_of(excerpt, places) for excerpt in excerpts) for tokens, excerpts in shown.items()
+            tokens: tuple(get_excerpt_message_ids(excerpt, places) for excerpt in excerpts)
+            for tokens, excerpts in shown.items()
         }
         return _Answer(question=question, shown=messages, milliseconds=milliseconds)
 
     async def _passages(self, run: RunRef, messages: Sequence[Message], ended: datetime) -> tuple[Passage, ...]:
         transcript = Transcript(run_id=run.run_id, messages=tuple(messages))
-        middle, _ = await SummaryInput.redacted(messages, transcript, self.redactor, run.tenant)
+        middle, _ = await SummaryInput.build_redacted(messages, transcript, self.redactor, run.tenant)
         return make_passages(run, "compaction-1", messages, middle.texts, ended)

@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 
 from waystation.agents.activity import AgentStatus
 from waystation.agents.ports import Meter
-from waystation.budgets.budget import Bound
+from waystation.budgets.budget import CallCostBound
 from waystation.context.tokens import compute_reply_upper_bound, compute_request_upper_bound
-from waystation.context.transcript import Charge, Fence, Intent, Message
+from waystation.context.transcript import CallIntent, Charge, Fence, Message
 from waystation.documents.ports import WebSearch
 from waystation.documents.web_pages import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, WebSearchResponse
 from waystation.kernel.amount import Amount, Limit
@@ -141,17 +141,17 @@ class MeteredModel:
         if own is None and left.micro_usd is not None:
             raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
 
-        def bounded(tokens: int) -> Bound:
+        def bounded(tokens: int) -> CallCostBound:
             met = (find_worst_rates(model, tokens, day, prices) for model in (request.model, *request.fallbacks))
-            return Bound(input_tokens=tokens, rates=merge_worst_rates(met))
+            return CallCostBound(input_tokens=tokens, rates=merge_worst_rates(met))
 
-        others = self.model.fallbacks(request.model) if isinstance(self.model, FallbackChatModel) else ()
+        others = self.model.list_fallbacks(request.model) if isinstance(self.model, FallbackChatModel) else ()
         priced = [one for one in others if left.micro_usd is None or find_price(one, day, prices) is not None]
         request = request.replace(fallbacks=tuple(priced))
         alike = tuple(one for one in priced if get_family_name(one) == get_family_name(request.model))
         known = bytes_bound if counted is None else min(bytes_bound, counted.compute_token_bound(request, tools))
         bound = bounded(known if len(alike) == len(priced) else bytes_bound)
-        if not left.can_cover(bound.worst_case(request.max_output)):
+        if not left.can_cover(bound.compute_worst_case(request.max_output)):
             known = min(known, await self._counted(request) or bytes_bound)
             if known < bytes_bound:
                 request = request.replace(fallbacks=alike)
@@ -159,14 +159,15 @@ class MeteredModel:
         room = bound.compute_max_reply_tokens(left, request.max_output, floor)
         if room is None:
             return CallNotAffordable(bound.compute_shortfall(left, floor))
-        return PreparedCall(request.replace(max_output=room), bound.worst_case(room), prices, day)
+        return PreparedCall(request.replace(max_output=room), bound.compute_worst_case(room), prices, day)
 
-    async def ask(self, fence: Fence, key: CallKey, call: PreparedCall) -> tuple[ModelResponse, Charge]:
+    async def run_call(self, fence: Fence, key: CallKey, call: PreparedCall) -> tuple[ModelResponse, Charge]:
         """Ask once.
 
         An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
         where the provider certainly refused, it is taken back. Raises ModelError, StaleFenceError; BrokenEndpointError
-        where this was the last of `MOST_UNANSWERED` in a row. ModelRejected before any intent where the request is no
+        where this was the last of `MAX_UNANSWERED_CALLS` in a row. ModelRejected before any intent where the request
+        is no
         JSON: it could not have been billed.
         """
         _require_json(call.request.model_dump())
@@ -191,7 +192,7 @@ class MeteredModel:
         """The reply; what its endpoint did not report is reckoned with what it can have been at most."""
         reply = await self.model.complete(call.request)
         most = call.request.max_output
-        shown = not reply.thought and bool(reply.blocks or reply.usage.prompt)
+        shown = not reply.thought and bool(reply.blocks or reply.usage.prompt_tokens)
         said = compute_reply_upper_bound(reply.blocks, most) if shown else most
         return reply.replace(usage=reply.usage.fill_missing(call.worst_case.tokens - most, said))
 
@@ -254,8 +255,8 @@ class CallLedger:
     async def run_metered_call(
         self, fence: Fence, key: CallKey, call: PricedCall, answer: Callable[[], Awaitable[UsedT]]
     ) -> tuple[UsedT, Charge]:
-        """The answer, and the charge for it, which is not committed yet. Raises as `MeteredModel.ask` does."""
-        intent = Intent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
+        """The answer, and the charge for it, which is not committed yet. Raises as `MeteredModel.run_call` does."""
+        intent = CallIntent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
         unanswered = await self.store.record_intent(fence, intent)
         agent = fence.run_id.rpartition("/")[2]
         if key.kind != "search":  # that is a call of a tool
@@ -263,7 +264,7 @@ class CallLedger:
         try:
             answered = await answer()
         except ModelError as error:
-            self.meter.failed(key.kind, call.model, error)
+            self.meter.record_model_failure(key.kind, call.model, error)
             if not _possibly_billed(error):
                 await self.store.drop_intent(fence, intent.key)
                 raise
@@ -285,27 +286,27 @@ class CallLedger:
         if key.kind != "search":
             self.tell(AgentStatus(agent=agent, what="between", turn=key.turn, since=charge.at))
         # Here and not where the charge is committed: this is what the provider bills, and no attempt passes it twice.
-        self.meter.answered(charge)
+        self.meter.record_model_reply(charge)
         return answered, charge
 
 
-MOST_UNANSWERED = 5
+MAX_UNANSWERED_CALLS = 5
 """Calls of one key that may have been billed and brought no reply that can be used: then a person has to see to it.
 Each holds its worst case. The store counts them, those of workers that were killed included."""
-QUICK_TRIES = 2
+IMMEDIATE_RETRIES = 2
 """So many are repeated as soon as any activity that failed."""
-LONGER_PAUSE = 30.0
+RETRY_DELAY_SECONDS = 30.0
 """Seconds before each later one: what passes by itself has some time to, at no further cost."""
 
 
 def _in_a_row(error: ModelUnavailable, unanswered: int) -> ModelError:
     """What the failure of a call is, after so many of its key without a reply, it included."""
-    if unanswered >= MOST_UNANSWERED:
+    if unanswered >= MAX_UNANSWERED_CALLS:
         named = f"{unanswered} calls in a row brought no reply that can be used, and may all have been billed"
         return BrokenEndpointError(f"{named}; the last one: {error}", possibly_billed=True)
-    if unanswered <= QUICK_TRIES or error.retry_after is not None:
+    if unanswered <= IMMEDIATE_RETRIES or error.retry_after is not None:
         return error
-    return ModelUnavailable(str(error), retry_after=LONGER_PAUSE)
+    return ModelUnavailable(str(error), retry_after=RETRY_DELAY_SECONDS)
 
 
 _MOST_BYTES_PER_TOKEN = 16
@@ -319,7 +320,7 @@ def _reported_cost(call: PricedCall, error: ModelError) -> Amount | None:
     output is bounded by the code that read the stream. It is never more than the worst case.
     """
     used = error.reported
-    if used is None or used.prompt * _MOST_BYTES_PER_TOKEN < call.input_bound:
+    if used is None or used.prompt_tokens * _MOST_BYTES_PER_TOKEN < call.input_bound:
         return None
     worst, cost = call.worst_case, compute_cost_micro_usd(error.asked or call.model, used, call.day, call.prices)
     micro_usd = worst.micro_usd if cost is None else min(cost, worst.micro_usd)
@@ -350,10 +351,10 @@ class MeteredSearch:
         A search is reckoned with what it costs at most, and its charge is committed here: it may turn out higher only
         where the provider reads more than any search does. Raises ModelError, BadInput, StoreError.
         """
-        spent = (await self.store.totals(fence.run_id)).spent
+        spent = (await self.store.get_run_usage(fence.run_id)).spent
         call = self._priced(limit)
-        if not limit.after(spent).can_cover(call.worst_case):
-            return CallNotAffordable(limit.after(spent).excess(call.worst_case))
+        if not limit.remaining_after(spent).can_cover(call.worst_case):
+            return CallNotAffordable(limit.remaining_after(spent).compute_excess(call.worst_case))
         books = CallLedger(self.store, self.clock, self.meter)
         found, charge = await books.run_metered_call(
             fence, CallKey("search", call_id), call, lambda: self._answer(query, most)
@@ -373,5 +374,8 @@ class MeteredSearch:
             raise BadInput(f"{model} has no known price, so no search by it can be held under a limit in dollars")
         rates = None if price is None else price.compute_worst_rates(SEARCH_INPUT_TOKENS)
         searching = Amount() if price is None else Amount(micro_usd=int(price.compute_search_cost(1)))
-        worst = Bound(input_tokens=SEARCH_INPUT_TOKENS, rates=rates).worst_case(SEARCH_OUTPUT_TOKENS) + searching
+        worst = (
+            CallCostBound(input_tokens=SEARCH_INPUT_TOKENS, rates=rates).compute_worst_case(SEARCH_OUTPUT_TOKENS)
+            + searching
+        )
         return PricedCall(model, worst, self.prices, day)

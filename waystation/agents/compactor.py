@@ -12,19 +12,25 @@ from dataclasses import dataclass, field
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.deliverables import ReportDraft
 from waystation.agents.prompt_sections import extract_question
-from waystation.agents.roles import AgentDeps, role_prompt
+from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel, SummaryResult
-from waystation.agents.tools.documents import FILE_READERS
-from waystation.budgets.budget import Bound
-from waystation.context.constraints import STEP
+from waystation.agents.tools.documents import FILE_READING_TOOLS
+from waystation.budgets.budget import CallCostBound
+from waystation.context.constraints import STEP_ITEM_PREFIX
 from waystation.context.history import build_model_view, with_record
-from waystation.context.outcome import CompactionEvent, CompactionOutcome, CompactionRequest, ManualCompaction, Status
+from waystation.context.outcome import (
+    CompactionEvent,
+    CompactionOutcome,
+    CompactionRequest,
+    CompactionStatus,
+    ManualCompaction,
+)
 from waystation.context.pipeline import (
     CannotFitDecision,
     CompactionContext,
+    CompactionDecision,
     MaskDecision,
     NoopDecision,
-    Rung,
     SummariseDecision,
     TruncateDecision,
     build_sources_line,
@@ -35,7 +41,7 @@ from waystation.context.policy import CompactionPolicy
 from waystation.context.ports import CompactionHook
 from waystation.context.restoration import with_recent_files
 from waystation.context.strategies import STRATEGIES
-from waystation.context.summary_validator import Accepted, Rejected
+from waystation.context.summary_validator import AcceptedSummary, RejectedSummary
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Charge, Compaction, Fence, SummaryFailureRecord, SummaryRecord, Transcript
 from waystation.kernel.amount import Amount
@@ -60,7 +66,7 @@ class CompactionHooks:
     blocks: bool = False
     """Whether a compaction is not made where the hook before it fails."""
 
-    async def call(self, event: CompactionEvent) -> str | None:
+    async def call_hook(self, event: CompactionEvent) -> str | None:
         """Call the hook that the event is for; how it failed, in one sentence, or None."""
         hook = self.before if event.event == "before" else self.after
         if hook is None:
@@ -81,13 +87,13 @@ NO_MONEY_FOR_SUMMARY = (
 async def describe_unfinished_result(store: Store, run: RunRef) -> str:
     """One line for the ledger, not redacted: what the store has of the step's result so far."""
     notes, result = (
-        await store.notes(run.task_id, run.reader, run.run_id),
-        await store.get_deliverable(run.run_id, run.reader),
+        await store.list_notes(run.task_id, run.scope, run.run_id),
+        await store.get_deliverable(run.run_id, run.scope),
     )
     kept = [f"{len(notes):,} notes (read_notes)"] if notes else []
     if isinstance(result, ReportDraft) and result.sections:
         kept.append(f"sections {', '.join(f'“{section.heading}”' for section in result.sections)}")
-    return f"{STEP}its result is not handed in; kept so far: {' and '.join(kept) or 'nothing'}"
+    return f"{STEP_ITEM_PREFIX}its result is not handed in; kept so far: {' and '.join(kept) or 'nothing'}"
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class Compactor:
     clock: Clock
     hooks: CompactionHooks = NO_HOOKS
 
-    async def compress(self, request: CompactionRequest, manual: ManualCompaction | None = None) -> CompactionOutcome:
+    async def compact(self, request: CompactionRequest, manual: ManualCompaction | None = None) -> CompactionOutcome:
         """Make room once. A retry finds the record of an earlier attempt and makes no second one.
 
         `manual`: only a summary is tried; one that is refused leaves everything as it was.
@@ -108,10 +114,12 @@ class Compactor:
         """
         transcripts = self.desk.store
         await transcripts.open_run(request.run)
-        transcript = await transcripts.load(request.run.run_id, request.run.reader)
+        transcript = await transcripts.load_transcript(request.run.run_id, request.run.scope)
         toolbox = await self.desk.build_agent_toolbox(request.run, request.terms, transcript)
-        wanted = CompactionContext(request, manual, toolbox.estimate_prompt_overhead(role_prompt(request.run.role)))
-        return await CompactionJob(self, wanted, toolbox.rereadable, transcript).run_once()
+        wanted = CompactionContext(
+            request, manual, toolbox.estimate_prompt_overhead(load_role_prompt(request.run.role))
+        )
+        return await CompactionJob(self, wanted, toolbox.rereadable_tool_names, transcript).run_once()
 
 
 @dataclass
@@ -137,12 +145,12 @@ class CompactionJob:
         """Make room, or report how an earlier attempt did; then call the hook that is for after that."""
         if self._done is None:
             transcripts, run_id = self.condenser.desk.store, self.request.run.run_id
-            self.fence = await transcripts.take_fence(run_id)
-            self.transcript = await transcripts.load(run_id, self.request.run.reader)
+            self.fence = await transcripts.acquire_fence(run_id)
+            self.transcript = await transcripts.load_transcript(run_id, self.request.run.scope)
         outcome = await self._carried_out()
-        if not self.begun or outcome.status is Status.BLOCKED:
+        if not self.begun or outcome.status is CompactionStatus.BLOCKED:
             return outcome
-        failed = await self.condenser.hooks.call(self._event.ended(outcome))
+        failed = await self.condenser.hooks.call_hook(self._event.with_outcome(outcome))
         return outcome.replace(notes=(*outcome.notes, failed)) if failed else outcome
 
     async def _carried_out(self) -> CompactionOutcome:
@@ -150,15 +158,15 @@ class CompactionJob:
             return await self._already_done(record)
         if self.wanted.manual is not None:
             return await self._summarise_now(self.wanted.manual)
-        return await self._make_room(skip_summary=not self.wanted.summaries)
+        return await self._make_room(skip_summary=not self.wanted.allows_summary)
 
     async def _summarise_now(self, manual: ManualCompaction) -> CompactionOutcome:
         """What a person asked for, or nothing."""
         rung = select_next_stage(self.transcript, self._measure, self._policy, frozenset())
         if self.request.give_up_summary:
-            return await self._nothing(rung, Status.FAILED_SUMMARISER)
+            return await self._nothing(rung, CompactionStatus.FAILED_SUMMARISER)
         if not isinstance(rung, SummariseDecision):
-            return await self._nothing(rung, Status.NOOP_LITTLE_TO_GAIN)
+            return await self._nothing(rung, CompactionStatus.NOOP_LITTLE_TO_GAIN)
         return await self._blocked(rung) or await self._summarise(
             rung.replace(compaction_id=f"{rung.compaction_id}-{manual.edit_id}")
         )
@@ -175,26 +183,26 @@ class CompactionJob:
                 return await self._nothing(rung, rung.status)
             case CannotFitDecision():
                 self.notes.append(rung.text)
-                return await self._nothing(rung, Status.CANNOT_FIT)
+                return await self._nothing(rung, CompactionStatus.CANNOT_FIT)
             case MaskDecision():
                 await self._commit(rung.record, (), None)
                 covered = len(rung.record.tool_use_ids)
-                return await self._outcome(rung.record.id, Status.MASKED, rung, rung.tokens_after, covered, 0)
+                return await self._outcome(rung.record.id, CompactionStatus.MASKED, rung, rung.tokens_after, covered, 0)
             case TruncateDecision():
                 return await self._truncate(rung)
             case SummariseDecision():
                 return await self._summarise_unless_hopeless(rung)
 
-    async def _blocked(self, rung: Rung) -> CompactionOutcome | None:
+    async def _blocked(self, rung: CompactionDecision) -> CompactionOutcome | None:
         """Call the hook that is for before any rung; how it ended where that stops it."""
         if self.begun:
             return None
         self.begun = True
-        failed = await self.condenser.hooks.call(self._event)
+        failed = await self.condenser.hooks.call_hook(self._event)
         if failed is None:
             return None
         self.notes.append(failed)
-        return await self._nothing(rung, Status.BLOCKED) if self.condenser.hooks.blocks else None
+        return await self._nothing(rung, CompactionStatus.BLOCKED) if self.condenser.hooks.blocks else None
 
     async def _summarise_unless_hopeless(self, rung: SummariseDecision) -> CompactionOutcome:
         """A summary that is likely to fail as the last one did is not asked for."""
@@ -211,14 +219,14 @@ class CompactionJob:
         go costs nothing.
         """
         request, terms = self.request, self.request.terms
-        totals = await self.condenser.desk.store.totals(request.run.run_id)
-        left = request.limit.after(totals.spent)
+        totals = await self.condenser.desk.store.get_run_usage(request.run.run_id)
+        left = request.limit.remaining_after(totals.spent)
         day = self.condenser.clock().date()
 
         def worst_case(model: str, prompt: int, reply: int) -> Amount:
-            return Bound(input_tokens=prompt, rates=find_worst_rates(model, prompt, day, terms.prices)).worst_case(
-                reply
-            )
+            return CallCostBound(
+                input_tokens=prompt, rates=find_worst_rates(model, prompt, day, terms.prices)
+            ).compute_worst_case(reply)
 
         summary = worst_case(terms.condense_model, rung.middle_tokens, rung.summary_tokens[1])
         work = worst_case(terms.model, terms.target, terms.output_floor)
@@ -227,21 +235,23 @@ class CompactionJob:
     async def _already_done(self, record: Compaction) -> CompactionOutcome:
         """An earlier attempt committed its record: report it as that attempt would have, and bring its passages in."""
         self.begun = True
-        self.transcript = self.wanted.before(self.transcript)
-        rung = NoopDecision(tokens_before=self._measure.request(build_model_view(self.transcript)), status=Status.NOOP)
+        self.transcript = self.wanted.get_transcript_before(self.transcript)
+        rung = NoopDecision(
+            tokens_before=self._measure.request(build_model_view(self.transcript)), status=CompactionStatus.NOOP
+        )
         after = self._measure.request(build_model_view(with_record(self.transcript, record)))
         if record.type == "masked":
-            return await self._outcome(record.id, Status.MASKED, rung, after, len(record.tool_use_ids), 0)
+            return await self._outcome(record.id, CompactionStatus.MASKED, rung, after, len(record.tool_use_ids), 0)
         if record.type == "summarised":
             self.added, self.removed = record.added, record.removed
         passages = self._passages(record.id, await self._redacted(record.covered))
-        status = Status.TRUNCATED if record.type == "truncated" else Status.COMPRESSED
+        status = CompactionStatus.TRUNCATED if record.type == "truncated" else CompactionStatus.COMPRESSED
         return await self._outcome(record.id, status, rung, after, len(record.covered), len(passages))
 
     async def _summarise(self, rung: SummariseDecision) -> CompactionOutcome:
-        middle = await self._redacted(rung.covered)
+        middle = await self._redacted(rung.covered_ids)
         desk = self.condenser.desk
-        redactor = desk.redactor_of(self.request.run)
+        redactor = desk.build_run_redactor(self.request.run)
         work = await self._work(redactor)
         model = SummaryModel(self.condenser.model, redactor, self.request, self.fence, self._policy, work)
         summariser = Summariser(model, self.transcript)
@@ -251,25 +261,27 @@ class CompactionJob:
         self.redactions += summariser.redactions
         self.notes.extend(result.notes)
         match result.verdict:
-            case Rejected() | None:
+            case RejectedSummary() | None:
                 return await self._not_summarised(rung, result)
-            case Accepted() as accepted:
+            case AcceptedSummary() as accepted:
                 record = self._record(rung, accepted)
                 self.added, self.removed = accepted.added, accepted.removed
                 await self._commit(record, passages, result.charge)
                 after = self._measure.request(build_model_view(self.transcript))
-                return await self._outcome(record.id, Status.COMPRESSED, rung, after, len(rung.covered), len(passages))
+                return await self._outcome(
+                    record.id, CompactionStatus.COMPRESSED, rung, after, len(rung.covered_ids), len(passages)
+                )
 
     async def _work(self, redactor: Redactor) -> str:
         """What the agent works on, as the summariser may see it."""
         (redacted,) = await redactor.redact(
             [extract_question(self.transcript)], TextDestination.COMPRESSED, self.request.run.tenant
         )
-        return "" if redacted.unredacted else redacted.text
+        return "" if redacted.redaction_failed else redacted.text
 
     async def _not_summarised(self, rung: SummariseDecision, result: SummaryResult) -> CompactionOutcome:
         """What a person asked for stays undone; else the next rung is taken, and the failure is remembered."""
-        bad = result.verdict if isinstance(result.verdict, Rejected) else None
+        bad = result.verdict if isinstance(result.verdict, RejectedSummary) else None
         if bad is not None:
             self.notes.append(f"A summary was rejected ({bad.status}): {bad.rule}: {bad.message}.")
         if self.wanted.manual is None:
@@ -278,19 +290,19 @@ class CompactionJob:
             return await self._make_room(skip_summary=True)
         if result.charge is not None:
             await self.condenser.desk.store.commit_charge(self.fence, result.charge)
-        return await self._nothing(rung, bad.status if bad else Status.FAILED_SUMMARISER)
+        return await self._nothing(rung, bad.status if bad else CompactionStatus.FAILED_SUMMARISER)
 
     async def _remember(self, rung: SummariseDecision, charge: Charge | None) -> None:
         """That this middle could not be summarised, in one transaction with what that cost: no retry pays it again."""
         record = SummaryFailureRecord(id=f"{rung.compaction_id}-failed", middle_tokens=rung.middle_tokens)
         await self._commit(record, (), charge)
 
-    def _record(self, rung: SummariseDecision, accepted: Accepted) -> SummaryRecord:
+    def _record(self, rung: SummariseDecision, accepted: AcceptedSummary) -> SummaryRecord:
         policy = self._policy
-        record = rung.record(accepted, policy.strategy)
+        record = rung.build_record(accepted, policy.strategy)
         if not STRATEGIES[policy.strategy].restores_files:
             return record
-        return with_recent_files(self.transcript, record, FILE_READERS, self._measure, policy.target)
+        return with_recent_files(self.transcript, record, FILE_READING_TOOLS, self._measure, policy.target)
 
     async def _truncate(self, rung: TruncateDecision) -> CompactionOutcome:
         """What is hidden is archived in the same transaction: nothing is hidden that cannot be found again."""
@@ -299,7 +311,7 @@ class CompactionJob:
         passages = self._passages(record.id, middle)
         await self._commit(record, passages, None)
         return await self._outcome(
-            record.id, Status.TRUNCATED, rung, rung.tokens_after, len(record.covered), len(passages)
+            record.id, CompactionStatus.TRUNCATED, rung, rung.tokens_after, len(record.covered), len(passages)
         )
 
     async def _redacted(self, covered: tuple[str, ...]) -> SummaryInput:
@@ -310,8 +322,8 @@ class CompactionJob:
         )
         desk, run = self.condenser.desk, self.request.run
         undone = await describe_unfinished_result(desk.store, run)
-        middle, spans = await SummaryInput.redacted(
-            messages, self.transcript, desk.redactor_of(run), run.tenant, undone
+        middle, spans = await SummaryInput.build_redacted(
+            messages, self.transcript, desk.build_run_redactor(run), run.tenant, undone
         )
         self.redactions += spans
         self.notes.extend(middle.notes)
@@ -330,12 +342,18 @@ class CompactionJob:
         await transcripts.commit_compaction(self.fence, self.transcript.version, record, passages, charge)
         self.transcript = with_record(self.transcript, record)
 
-    async def _nothing(self, rung: Rung, status: Status) -> CompactionOutcome:
+    async def _nothing(self, rung: CompactionDecision, status: CompactionStatus) -> CompactionOutcome:
         """No record was committed."""
         return await self._outcome("", status, rung, rung.tokens_before, covered=0, passages=0)
 
     async def _outcome(
-        self, record_id: str, status: Status, rung: Rung, tokens_after: int, covered: int, passages: int
+        self,
+        record_id: str,
+        status: CompactionStatus,
+        rung: CompactionDecision,
+        tokens_after: int,
+        covered: int,
+        passages: int,
     ) -> CompactionOutcome:
         run_id = self.request.run.run_id
         drained = await self.condenser.archive.drain(run_id)
@@ -353,7 +371,7 @@ class CompactionJob:
             redactions=self.redactions,
             added=self.added,
             removed=self.removed,
-            totals=await self.condenser.desk.store.totals(run_id),
+            totals=await self.condenser.desk.store.get_run_usage(run_id),
             notes=tuple(dict.fromkeys(self.notes)),
         )
 
@@ -364,15 +382,15 @@ class CompactionJob:
 
     @property
     def _done(self) -> Compaction | None:
-        return self.wanted.done(self.transcript)
+        return self.wanted.find_committed_compaction(self.transcript)
 
     @property
     def _policy(self) -> CompactionPolicy:
-        return self.wanted.policy(self.transcript)
+        return self.wanted.resolve_policy(self.transcript)
 
     @property
     def _measure(self) -> TokenEstimator:
-        return self.wanted.measure(self.transcript)
+        return self.wanted.build_estimator(self.transcript)
 
     @property
     def _event(self) -> CompactionEvent:

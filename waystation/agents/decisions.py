@@ -17,9 +17,9 @@ from pydantic import Field
 from waystation.context.transcript import ToolUse
 from waystation.kernel.amount import Amount
 from waystation.kernel.value import Value
-from waystation.security.untrusted import plain_json
+from waystation.security.untrusted import escape_control_characters_in_json
 
-QUESTIONS_AT_ONCE = 5
+MAX_OPEN_QUESTIONS = 5
 """Of one agent; others of its reply come after those: the Temporal UI takes 20,000 bytes of details."""
 QUESTION_CHARACTERS = 1_000
 QUESTION_LINES = 30
@@ -35,7 +35,7 @@ class ActionQuestion(Value):
     hidden: int = 0
     """Characters of it that did not fit. The agent's transcript has the whole call."""
     digest: str
-    """See `digest_of`."""
+    """See `compute_call_digest`."""
 
 
 class ActionDecision(Value):
@@ -49,7 +49,7 @@ class ActionDecision(Value):
     """Nobody decided until the deadline."""
 
 
-def digest_of(message_id: str, call: ToolUse, definition: str = "") -> str:
+def compute_call_digest(message_id: str, call: ToolUse, definition: str = "") -> str:
     """What a decision is bound to: this call in this message of this agent, with these arguments, and no other.
 
     Models may give two calls one id; no two messages of an agent have one. `definition`: digest of what a tool of
@@ -60,12 +60,12 @@ def digest_of(message_id: str, call: ToolUse, definition: str = "") -> str:
 
 
 _NO_SPELLING = "\n\u200c\u200d"
-"""Joiners are left by `plain_json` where they shape letters or pictures."""
+"""Joiners are left by `escape_control_characters_in_json` where they shape letters or pictures."""
 
 
-def question_on(message_id: str, call: ToolUse, redacted: str, definition: str = "") -> ActionQuestion:
+def build_action_question(message_id: str, call: ToolUse, redacted: str, definition: str = "") -> ActionQuestion:
     """The question as people see it: nothing in it can pass for something else, or push the answer off the screen."""
-    seen = plain_json(redacted)
+    seen = escape_control_characters_in_json(redacted)
     words = "".join(one if one.isprintable() or one in _NO_SPELLING else f"\\u{ord(one):04x}" for one in seen)
     text = "\n".join(words[:QUESTION_CHARACTERS].split("\n")[:QUESTION_LINES])
     return ActionQuestion(
@@ -73,11 +73,11 @@ def question_on(message_id: str, call: ToolUse, redacted: str, definition: str =
         tool=call.name,
         text=text,
         hidden=len(words) - len(text),
-        digest=digest_of(message_id, call, definition),
+        digest=compute_call_digest(message_id, call, definition),
     )
 
 
-IN_ADVANCE = "authorised in advance"
+AUTHORISED_IN_ADVANCE = "authorised in advance"
 """The name under which a raise stands that nobody was asked for."""
 
 
@@ -99,13 +99,13 @@ class UnattendedPolicy(Value):
     then: Literal["partial", "wait"] = "partial"
     """At the deadline: the agent delivers what it has, or the request stays open and is noted as overdue."""
 
-    def deadline(self, asked_at: datetime) -> datetime | None:
+    def compute_deadline(self, asked_at: datetime) -> datetime | None:
         """Until when a request of that moment is waited for; None: for ever."""
         within = [asked_at + self.answer_within] if self.answer_within is not None else []
         return min([*within, *([self.answer_by] if self.answer_by is not None else [])], default=None)
 
 
-class Resolution(Value):
+class PlaceholderResolution(Value):
     """A tool was given what placeholders in its arguments stand for. What that is stands nowhere."""
 
     agent: str

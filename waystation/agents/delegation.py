@@ -15,7 +15,7 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.roles import Role
 from waystation.kernel.value import Value
 
-SEPARATOR = "."
+SUBAGENT_ID_SEPARATOR = "."
 """Between the id of an agent and the number of its subagent: `research-1.2`. Ids of steps hold none."""
 
 
@@ -63,27 +63,27 @@ class SubagentProgress(Value):
 
 def make_subagent_id(parent: str, number: int) -> str:
     """The id of an agent's subagent. Numbers are never used again, also where a conversation was taken back."""
-    return f"{parent}{SEPARATOR}{number}"
+    return f"{parent}{SUBAGENT_ID_SEPARATOR}{number}"
 
 
 def get_parent_id(step_id: str) -> str | None:
     """The agent that started this one; None for an agent of the plan."""
-    return step_id.rpartition(SEPARATOR)[0] or None
+    return step_id.rpartition(SUBAGENT_ID_SEPARATOR)[0] or None
 
 
 def get_step_id(agent: str) -> str:
     """The step that an agent of the plan, or its subagent, works on."""
-    return agent.partition(SEPARATOR)[0]
+    return agent.partition(SUBAGENT_ID_SEPARATOR)[0]
 
 
 def parse_subagent_number(step_id: str) -> int:
     """Which of its parent's subagents this is, from 1."""
-    return int(step_id.rpartition(SEPARATOR)[2])
+    return int(step_id.rpartition(SUBAGENT_ID_SEPARATOR)[2])
 
 
 def get_delegation_depth(step_id: str) -> int:
     """0 for an agent of the plan."""
-    return step_id.count(SEPARATOR)
+    return step_id.count(SUBAGENT_ID_SEPARATOR)
 
 
 def can_delegate(step_id: str, terms: DelegationConfig | None) -> bool:
@@ -91,7 +91,7 @@ def can_delegate(step_id: str, terms: DelegationConfig | None) -> bool:
     return terms is not None and get_delegation_depth(step_id) < terms.depth
 
 
-def total(orders: Sequence[SubagentOrder]) -> Amount:
+def sum_order_limits(orders: Sequence[SubagentOrder]) -> Amount:
     """What the orders hold together."""
     return sum((order.limit.amount for order in orders), Amount())
 

@@ -47,7 +47,7 @@ class Analysis(Value):
     gaps: tuple[str, ...] = ()
 
 
-class Section(Value):
+class ReportSection(Value):
     """One part of a report. Its heading is its key: writing it again replaces it."""
 
     heading: str
@@ -60,11 +60,11 @@ class ReportDraft(Value):
     type: Literal["report"] = "report"
     title: str = ""
     summary: str = ""
-    sections: tuple[Section, ...] = ()
+    sections: tuple[ReportSection, ...] = ()
     criteria: tuple[str, ...] = ()
     """Of each criterion, in their order: the heading of the section that meets it, or why none does."""
 
-    def with_section(self, section: Section) -> "ReportDraft":
+    def with_section(self, section: ReportSection) -> "ReportDraft":
         """The draft with this section added, or replaced in its place."""
         if any(known.heading == section.heading for known in self.sections):
             sections = tuple(section if known.heading == section.heading else known for known in self.sections)
@@ -87,13 +87,13 @@ class CriterionResult(Value):
     """Why it does not count as met."""
 
     @property
-    def line(self) -> str:
+    def markdown_line(self) -> str:
         """Of a Markdown list."""
         behind = f" in “{self.heading}”" if self.state == "met" else f", {self.why_not}"
         return " ".join(f"- {self.text}: **{self.state}**{behind} {' '.join(self.citations)}".split())
 
 
-MOST_SHOWING = 3
+MAX_SHOWING_SECTIONS = 3
 """Citations behind a criterion."""
 UNSAID = "as its writer says neither where it is met nor why it is not"
 
@@ -117,7 +117,7 @@ def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], fai
     if wrong or not right:
         why_not = f"“{named.heading}” cites {'what does not hold' if wrong else 'nothing'}"
         return CriterionResult(text=text, state="not met", why_not=why_not)
-    return CriterionResult(text=text, state="met", heading=named.heading, citations=tuple(right[:MOST_SHOWING]))
+    return CriterionResult(text=text, state="met", heading=named.heading, citations=tuple(right[:MAX_SHOWING_SECTIONS]))
 
 
 Deliverable = Annotated[ResearchFindings | Analysis | ReportDraft, Field(discriminator="type")]

@@ -13,13 +13,13 @@ from waystation.agents.decisions import ActionDecision, ActionQuestion
 from waystation.agents.delegation import DelegationConfig, SubagentOrder, SubagentResult, TeammateState
 from waystation.agents.deliverables import WorkCounts
 from waystation.budgets.budget import RunUsage
-from waystation.context.policy import PRIMERS, RECENTS, CompactionPolicy, Strategy
+from waystation.context.policy import PRIMERS, RECENTS, CompactionPolicy, StrategyName
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.roles import list_step_roles
 from waystation.kernel.value import Value
 from waystation.memory.memory import MemoryScope
-from waystation.models.profiles import LEAST_THINKING, Effort, Price, ThinkingSetting, get_thinking_tokens
+from waystation.models.profiles import MIN_THINKING_TOKENS, Effort, Price, ThinkingSetting, get_thinking_tokens
 
 MIN_REPLY_TOKENS = 4_000
 """A reply that may be shorter than this is cut in the middle of a thought or a tool call."""
@@ -54,10 +54,10 @@ class AgentConfig(Value):
     """At most so many of the first messages outlive a compaction."""
     recents: int = RECENTS
     """At most so many of the last messages outlive a compaction."""
-    strategy: Strategy = "window"
+    strategy: StrategyName = "window"
     """How a compaction chooses what a summary is to stand for."""
     keep_last: int | None = None
-    """See `Policy.keep_last`."""
+    """See `RedactionPolicy.keep_last`."""
     auto_compact: bool = True
     """Whether summaries are written where nobody asked for one. Without them, what has to go is hidden."""
     history: int | None = None
@@ -83,7 +83,7 @@ class AgentConfig(Value):
     """Within which bounds it may start subagents; None: it may not."""
 
     @property
-    def policy(self) -> CompactionPolicy:
+    def compaction_policy(self) -> CompactionPolicy:
         """How its context is compacted when it is full."""
         return CompactionPolicy(
             window=self.window,
@@ -95,18 +95,18 @@ class AgentConfig(Value):
             recents=self.recents,
         )
 
-    def with_replies_for(self, tokens: int) -> "AgentConfig":
+    def with_scaled_min_reply(self, tokens: int) -> "AgentConfig":
         """For an agent with a small budget: its shortest reply that is worth a call is no larger part of it than in
         `compute_min_reply_tokens`.
         """
         aside = get_thinking_tokens(self.thinking)
         return self.replace(output_floor=min(self.output_floor, aside + compute_min_reply_tokens(tokens)))
 
-    def thinking_at_most(self, tokens: int) -> "AgentConfig":
+    def with_thinking_limit(self, tokens: int) -> "AgentConfig":
         """For an agent with less to spend: fewer tokens set aside for thinking, where some are, and no less than a
         provider takes.
         """
-        fewer = get_thinking_tokens(self.thinking) - max(LEAST_THINKING, tokens)
+        fewer = get_thinking_tokens(self.thinking) - max(MIN_THINKING_TOKENS, tokens)
         if fewer <= 0:
             return self
         return self.replace(
@@ -115,7 +115,7 @@ class AgentConfig(Value):
             output_floor=self.output_floor - fewer,
         )
 
-    def crowded(self, messages: int) -> bool:
+    def has_too_many_messages(self, messages: int) -> bool:
         """Whether a view of so many messages is full, whatever their size."""
         return self.messages is not None and messages > self.messages
 
@@ -210,7 +210,7 @@ class ApprovalRequired(_Ended):
     questions: tuple[ActionQuestion, ...]
 
 
-class TurnLimit(_Ended):
+class TurnLimitReached(_Ended):
     """The leg's turn or time limit was reached; the next leg goes on."""
 
     type: Literal["turn_limit"] = "turn_limit"
@@ -229,25 +229,25 @@ LegOutcome = Annotated[
     | OperatorActionRequired
     | SubagentsRequested
     | ApprovalRequired
-    | TurnLimit
+    | TurnLimitReached
     | Interrupted,
     Field(discriminator="type"),
 ]
 
 
-class AgentRoleConfig(Value):
+class AgentConfigByRole(Value):
     """One entry for research, and one for each role that differs from it: most tasks work alike in all roles."""
 
     agent: AgentConfig
     """Of research, and of each role that is not in `by_role`."""
     by_role: dict[str, AgentConfig] = {}
 
-    def agent_of(self, role: str) -> AgentConfig:
+    def get_config(self, role: str) -> AgentConfig:
         """Those of the agents of a role."""
         return self.by_role.get(role, self.agent)
 
     @property
     def models(self) -> dict[str, str]:
         """The agents' models by role; empty where all work with the same."""
-        named = {role: self.agent_of(role).model for role in list_step_roles()}
+        named = {role: self.get_config(role).model for role in list_step_roles()}
         return named if len({*named.values()}) > 1 else {}

@@ -15,7 +15,13 @@ from datetime import date, datetime, timedelta
 from waystation.agents.activity import AgentStatus
 from waystation.agents.attempt import LegAttempt, receive_document_updates, receive_messages
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
-from waystation.agents.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion, digest_of, question_on
+from waystation.agents.decisions import (
+    MAX_OPEN_QUESTIONS,
+    ActionDecision,
+    ActionQuestion,
+    build_action_question,
+    compute_call_digest,
+)
 from waystation.agents.deliverables import count_work
 from waystation.agents.leg import (
     AgentFinished,
@@ -27,11 +33,11 @@ from waystation.agents.leg import (
     LegRequest,
     OperatorActionRequired,
     SubagentsRequested,
-    TurnLimit,
+    TurnLimitReached,
 )
 from waystation.agents.prompt_sections import (
     StatusMessage,
-    recent_failures,
+    find_recent_failures,
     round_limit_down,
     round_up_to_step,
     with_status,
@@ -40,7 +46,7 @@ from waystation.agents.redaction import redact_reply
 from waystation.agents.roles import AgentDeps
 from waystation.agents.task_brief import BriefBuilder, PromptSpace
 from waystation.agents.tools.delegate import extract_subagent_orders
-from waystation.budgets.budget import Bound, compute_delay_seconds
+from waystation.budgets.budget import CallCostBound, compute_delay_seconds
 from waystation.context.tokens import compute_correction_factor, estimate_request_tokens
 from waystation.context.transcript import (
     Block,
@@ -67,7 +73,7 @@ from waystation.kernel.errors import (
 from waystation.kernel.refs import RunRef
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason
 from waystation.models.profiles import find_worst_rates
-from waystation.privacy.policy import TextDestination, redaction_notes
+from waystation.privacy.policy import TextDestination, build_redaction_notes
 
 
 async def prepare_next_call(
@@ -84,16 +90,16 @@ async def prepare_next_call(
 
     async def fitted(messages: tuple[Message, ...]) -> PreparedCall | CallNotAffordable:
         request = _request(attempt, messages)
-        return await model.prepare_call(request, attempt.left, terms.output_floor, terms.prices, counted)
+        return await model.prepare_call(request, attempt.remaining_limit, terms.output_floor, terms.prices, counted)
 
     call = await fitted(with_status(shown, message_id, reminder.text(terms.window)))
     if not isinstance(call, CallNotAffordable):
         return call
-    call = await fitted((*shown, build_status_message(message_id, reminder.widest.least)))
+    call = await fitted((*shown, build_status_message(message_id, reminder.with_widest_amounts.shortest_text)))
     return (
         call
         if isinstance(call, CallNotAffordable)
-        else call.with_messages(with_status(shown, message_id, reminder.least))
+        else call.with_messages(with_status(shown, message_id, reminder.shortest_text))
     )
 
 
@@ -101,9 +107,9 @@ def _request(attempt: LegAttempt, messages: tuple[Message, ...]) -> ModelRequest
     terms = attempt.request.terms
     return ModelRequest(
         model=terms.model,
-        system=attempt.system,
+        system=attempt.system_prompt,
         messages=messages,
-        tools=attempt.toolbox.specs,
+        tools=attempt.toolbox.visible_specs,
         max_output=terms.max_output,
         effort=terms.effort,
         thinking=terms.thinking,
@@ -115,11 +121,11 @@ def _reminder(attempt: LegAttempt, model: MeteredModel) -> StatusMessage:
     request = attempt.request
     return StatusMessage(
         step_id=request.run.step_id,
-        left=round_limit_down(attempt.left.increase_by(request.drawable)),
+        left=round_limit_down(attempt.remaining_limit.increase_by(request.drawable)),
         final=request.terms.hard,
         submit_below=_least_for_a_call(attempt, model.clock().date()),
         team=request.team,
-        failures=recent_failures(attempt.said),
+        failures=find_recent_failures(attempt.effective_messages),
     )
 
 
@@ -132,20 +138,24 @@ def _least_for_a_call(attempt: LegAttempt, day: date) -> Amount:
     if not prompt:
         return Amount()
     wide = prompt * 5 // 4
-    bound = Bound(input_tokens=wide, rates=find_worst_rates(terms.model, wide, day, terms.prices))
-    least = attempt.left.counted(bound.worst_case(terms.output_floor))
+    bound = CallCostBound(input_tokens=wide, rates=find_worst_rates(terms.model, wide, day, terms.prices))
+    least = attempt.remaining_limit.restrict_to_limited_units(bound.compute_worst_case(terms.output_floor))
     return Amount(tokens=round_up_to_step(least.tokens), micro_usd=round_up_to_step(least.micro_usd))
 
 
 GO_ON = "Go on without it, and say in your result what is missing for that."
-UNSHOWN = f"What a person would be asked before this call could not be redacted, so it was not carried out. {GO_ON}"
-NOBODY = f"A person has to be asked before this call, and this task asks nobody, so it was not carried out. {GO_ON}"
+QUESTION_NOT_REDACTABLE = (
+    f"What a person would be asked before this call could not be redacted, so it was not carried out. {GO_ON}"
+)
+NO_APPROVER = (
+    f"A person has to be asked before this call, and this task asks nobody, so it was not carried out. {GO_ON}"
+)
 EXPIRED = f"A person was asked about this call, and nobody answered in time, so it was not carried out. {GO_ON}"
 DENIED = "A person refused this call, so it was not carried out."
 
 
 @dataclass(frozen=True)
-class Permissions:
+class CallPermissions:
     """What a reply waits for, and what is said of calls that are refused."""
 
     questions: tuple[ActionQuestion, ...] = ()
@@ -153,24 +163,28 @@ class Permissions:
     """By id of the call."""
 
 
-async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> Permissions:
+async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallPermissions:
     """Of a reply that has no results yet, from what was decided on its calls so far. Raises RedactionFailed."""
     decisions = {decision.digest: decision for decision in attempt.request.decisions}
     refused: dict[str, ToolResult] = {}
     asking: list[tuple[ToolUse, str]] = []
     for call in reply.tool_uses:
-        decision = decisions.get(digest_of(reply.id, call, attempt.toolbox.definition(call)))
-        if decision is None and (question := attempt.toolbox.question(call)) is not None:
+        decision = decisions.get(compute_call_digest(reply.id, call, attempt.toolbox.get_definition_digest(call)))
+        if decision is None and (question := attempt.toolbox.build_approval_question(call)) is not None:
             asking.append((call, question))
         elif decision is not None and not decision.allowed:
             refused[call.id] = build_rejected_call_result(call, await _words(attempt, decision))
     if attempt.request.terms.hard:
-        refused |= {call.id: build_rejected_call_result(call, NOBODY) for call, _ in asking}
+        refused |= {call.id: build_rejected_call_result(call, NO_APPROVER) for call, _ in asking}
         attempt.notices.extend(f"{call.name} asks a person first, nobody is asked: not called" for call, _ in asking)
-        return Permissions(refused=refused)
-    questions = await _questions(attempt, reply.id, asking[:QUESTIONS_AT_ONCE])
-    refused |= {call.id: build_rejected_call_result(call, UNSHOWN) for call, question in questions if question is None}
-    return Permissions(tuple(question for _, question in questions if question is not None), refused)
+        return CallPermissions(refused=refused)
+    questions = await _questions(attempt, reply.id, asking[:MAX_OPEN_QUESTIONS])
+    refused |= {
+        call.id: build_rejected_call_result(call, QUESTION_NOT_REDACTABLE)
+        for call, question in questions
+        if question is None
+    }
+    return CallPermissions(tuple(question for _, question in questions if question is not None), refused)
 
 
 async def _questions(
@@ -182,7 +196,9 @@ async def _questions(
     return [
         (
             call,
-            None if shown.unredacted else question_on(message_id, call, shown.text, attempt.toolbox.definition(call)),
+            None
+            if shown.redaction_failed
+            else build_action_question(message_id, call, shown.text, attempt.toolbox.get_definition_digest(call)),
         )
         for (call, _), shown in zip(asking, redacted, strict=True)
     ]
@@ -199,51 +215,55 @@ async def _words(attempt: LegAttempt, decision: ActionDecision) -> str:
     return f"{DENIED} They say: {note.text}\n{GO_ON}"
 
 
-async def answer_open_calls(attempt: LegAttempt, calling: Callable[[str], None]) -> LegOutcome | None:
+async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None]) -> LegOutcome | None:
     """Commit the results of the last reply's calls, or a word to go on. None: the leg goes on. `calling` is told the
     name of each tool before it is called.
 
     Before that people decide, then subagents do their part: all results of a reply are one message.
     """
-    last = attempt.said[-1]
+    last = attempt.effective_messages[-1]
     if last.role == "user":
         return None
     if not last.tool_uses:
-        word = f"Go on. When you are done, hand in with {' or '.join(sorted(attempt.toolbox.ending))}."
-        await attempt.append(build_platform_message(attempt.transcript.next_id, word))
+        word = f"Go on. When you are done, hand in with {' or '.join(sorted(attempt.toolbox.ending_tool_names))}."
+        await attempt.append(build_platform_message(attempt.transcript.next_message_id, word))
         return None
     permitted = await resolve_call_permissions(attempt, last)
     if permitted.questions:
-        return ApprovalRequired(standing=attempt.standing, questions=permitted.questions)
-    barred = {call.id for call in last.tool_uses if attempt.toolbox.refusal(call) is not None}
+        return ApprovalRequired(standing=attempt.leg_state, questions=permitted.questions)
+    barred = {call.id for call in last.tool_uses if attempt.toolbox.find_refusal_reason(call) is not None}
     asked = await extract_subagent_orders(
-        attempt.request, attempt.transcript, attempt.left, attempt.desk.redactor_of(attempt.request.run), barred
+        attempt.request,
+        attempt.transcript,
+        attempt.remaining_limit,
+        attempt.desk.build_run_redactor(attempt.request.run),
+        barred,
     )
     if asked.orders:
-        return SubagentsRequested(standing=attempt.standing, orders=asked.orders)
+        return SubagentsRequested(standing=attempt.leg_state, orders=asked.orders)
     refused = {**asked.refused, **permitted.refused}
     results = [refused.get(call.id) or await _answer(attempt, call, calling) for call in last.tool_uses]
     await attempt.reload_usage()  # a tool may have asked a model, or paid for a search
-    await attempt.append(Message(id=attempt.transcript.next_id, role="user", blocks=tuple(results)))
+    await attempt.append(Message(id=attempt.transcript.next_message_id, role="user", blocks=tuple(results)))
     return None
 
 
 async def _answer(attempt: LegAttempt, call: ToolUse, calling: Callable[[str], None]) -> ToolResult:
     """The call's result, and before it is committed what the call does to the conversation."""
-    site = attempt.site(call)
-    if call.name in {spec.name for spec in attempt.toolbox.specs}:  # any other name is a word of the model's
+    site = attempt.build_tool_context(call)
+    if call.name in {spec.name for spec in attempt.toolbox.visible_specs}:  # any other name is a word of the model's
         calling(call.name)
     result = await attempt.toolbox.run(call, site)
     for record in site.records:
-        await attempt.record(record)
+        await attempt.commit_record(record)
     return result
 
 
-LEG_TIME = timedelta(minutes=10)
+MAX_LEG_DURATION = timedelta(minutes=10)
 _CUT = {StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED}
 _TURN_MESSAGES = 2
 """A reply, and the results of its calls."""
-IDLE_REPLIES = 3
+MAX_IDLE_REPLIES = 3
 """Replies in a row that call no tool that there is; then what there is gets delivered."""
 
 
@@ -266,12 +286,12 @@ class AgentLoop:
         """
         transcripts, run_id = self.desk.store, request.run.run_id
         await transcripts.open_run(request.run)
-        if known := await transcripts.outcome(run_id, request.leg, request.run.reader):
+        if known := await transcripts.get_leg_outcome(run_id, request.leg, request.run.scope):
             return known  # without a fence: it would be taken away from a later leg
-        fence = await transcripts.take_fence(run_id)
-        if known := await transcripts.outcome(run_id, request.leg, request.run.reader):
+        fence = await transcripts.acquire_fence(run_id)
+        if known := await transcripts.get_leg_outcome(run_id, request.leg, request.run.scope):
             return known  # asked again: it was committed meanwhile, and from here on it cannot be
-        transcript = await transcripts.load(run_id, request.run.reader)
+        transcript = await transcripts.load_transcript(run_id, request.run.scope)
         toolbox = await self.desk.build_agent_toolbox(request.run, request.terms, transcript)
         attempt = LegAttempt(
             desk=self.desk,
@@ -280,10 +300,10 @@ class AgentLoop:
             toolbox=toolbox,
             notices=list(toolbox.notes),
             transcript=transcript,
-            totals=await transcripts.totals(run_id),
+            totals=await transcripts.get_run_usage(run_id),
             scale=request.scale,
         )
-        turns = TurnRunner(self, attempt, deadline=self.clock() + LEG_TIME)
+        turns = TurnRunner(self, attempt, deadline=self.clock() + MAX_LEG_DURATION)
         outcome = await self._counted(request.run, await turns.run_turns(interrupted))
         await transcripts.commit_outcome(fence, request.leg, outcome)
         return outcome
@@ -292,7 +312,7 @@ class AgentLoop:
         """With what the agent has handed over so far: a person who is asked for money decides by it."""
         work = self.desk.store
         counts = count_work(
-            await work.get_deliverable(run.run_id, run.reader), await work.notes(run.task_id, run.reader, run.run_id)
+            await work.get_deliverable(run.run_id, run.scope), await work.list_notes(run.task_id, run.scope, run.run_id)
         )
         return outcome.replace(standing=outcome.standing.replace(made=counts))
 
@@ -310,53 +330,55 @@ class TurnRunner:
         try:
             return await self._turns(interrupted)
         except RedactionReviewRequiredError as held:
-            return OperatorActionRequired(standing=self.at.standing, reason=str(held))
+            return OperatorActionRequired(standing=self.at.leg_state, reason=str(held))
 
     async def _turns(self, interrupted: Callable[[], bool]) -> LegOutcome:
-        at, turns_at_start = self.at, self.at.transcript.turns
-        if not at.said:
-            room = PromptSpace(window=at.request.terms.window, fixed=at.fixed)
-            await at.append(await self.loop.contracts.write(at.request.run, at.transcript.next_id, at.notices, room))
+        at, turns_at_start = self.at, self.at.transcript.turn_count
+        if not at.effective_messages:
+            room = PromptSpace(window=at.request.terms.window, fixed=at.fixed_tokens)
+            await at.append(
+                await self.loop.contracts.build_message(at.request.run, at.transcript.next_message_id, at.notices, room)
+            )
         while True:
-            ended = await answer_open_calls(at, self._calling) or self._ended()
+            ended = await run_open_tool_calls(at, self._calling) or self._ended()
             if ended is not None:
                 return ended
             if interrupted():
-                return Interrupted(standing=at.standing)
+                return Interrupted(standing=at.leg_state)
             await receive_messages(at)
             await receive_document_updates(at)
-            turns = at.transcript.turns - turns_at_start
+            turns = at.transcript.turn_count - turns_at_start
             if turns >= at.request.terms.turn_limit or self.loop.clock() > self.deadline:
-                return TurnLimit(standing=at.standing)
+                return TurnLimitReached(standing=at.leg_state)
             stopped = await self._turn()
             if stopped is not None:
                 return stopped
 
     def _calling(self, tool: str) -> None:
         """Whoever asks what goes on is told which tool is called."""
-        agent, turn = self.at.request.run.step_id, self.at.transcript.turns
+        agent, turn = self.at.request.run.step_id, self.at.transcript.turn_count
         self.loop.model.tell(AgentStatus(agent=agent, what="tool", turn=turn, tool=tool, since=self.loop.clock()))
 
     async def _turn(self) -> LegOutcome | None:
         """One model call and its first commit; None where the leg goes on."""
         at, terms = self.at, self.at.request.terms
-        estimate = estimate_request_tokens(at.fixed, shown := at.shown, at.scale)
-        if estimate >= terms.trigger or terms.crowded(len(shown)):
-            return ContextFull(standing=at.standing, request_tokens=estimate)
-        if await at.hold_prefix():
-            shown = at.shown
+        estimate = estimate_request_tokens(at.fixed_tokens, shown := at.model_view, at.scale)
+        if estimate >= terms.trigger or terms.has_too_many_messages(len(shown)):
+            return ContextFull(standing=at.leg_state, request_tokens=estimate)
+        if await at.commit_prompt_prefix():
+            shown = at.model_view
         call = await prepare_next_call(at, shown, self.loop.model)
         if isinstance(call, CallNotAffordable):
-            return BudgetExhausted(standing=at.standing, needed=call.needed)
+            return BudgetExhausted(standing=at.leg_state, needed=call.needed)
         for status in call.request.messages[len(shown) :]:
             await at.append(status)
         await self._slow_down()
-        key = CallKey("turn", str(at.transcript.turns + 1))
+        key = CallKey("turn", str(at.transcript.turn_count + 1))
         try:
-            reply, charge = await self.loop.model.ask(at.fence, key, call)
+            reply, charge = await self.loop.model.run_call(at.fence, key, call)
         except (SpendingLimitReached, BrokenEndpointError) as stopped:
             await at.reload_usage()
-            return OperatorActionRequired(standing=at.standing, reason=str(stopped))
+            return OperatorActionRequired(standing=at.leg_state, reason=str(stopped))
         except ModelUnavailable as failed:
             if (spent := await self._spent_by(failed)) is None:
                 raise
@@ -366,7 +388,7 @@ class TurnRunner:
             return at.make_partial_outcome(str(blocked))
         at.previous_reply = reply.id
         at.scale = compute_correction_factor(
-            estimate_request_tokens(at.fixed, call.request.messages), reply.usage.reported_prompt
+            estimate_request_tokens(at.fixed_tokens, call.request.messages), reply.usage.reported_prompt_tokens
         )
         return await self._take(reply, charge)
 
@@ -375,30 +397,30 @@ class TurnRunner:
         if not failed.possibly_billed:
             return None
         await self.at.reload_usage()
-        again = await prepare_next_call(self.at, self.at.shown, self.loop.model)
+        again = await prepare_next_call(self.at, self.at.model_view, self.loop.model)
         if not isinstance(again, CallNotAffordable):
             return None
-        return BudgetExhausted(standing=self.at.standing, needed=again.needed, unanswered=str(failed))
+        return BudgetExhausted(standing=self.at.leg_state, needed=again.needed, unanswered=str(failed))
 
     async def _take(self, reply: ModelResponse, charge: Charge) -> LegOutcome | None:
         at = self.at
         blocks, redacted = await redact_reply(_usable(reply), at.desk.redactor, at.request.run.tenant)
-        at.notices.extend(redaction_notes(*redacted))
-        message = at.transcript.reply(blocks, reply.asked)
-        await at.take(_with_valid_thinking(message, reply.blocks), charge)
+        at.notices.extend(build_redaction_notes(*redacted))
+        message = at.transcript.build_reply(blocks, reply.asked)
+        await at.commit_reply(_with_valid_thinking(message, reply.blocks), charge)
         return at.make_partial_outcome("the model refused to go on") if reply.stop is StopReason.REFUSAL else None
 
     def _ended(self) -> LegOutcome | None:
         """Whether the agent has handed in. Read from the transcript, so that a retry after a crash sees it too."""
-        at, said = self.at, self.at.said
-        if _handed_in(said, at.toolbox.ending):
-            return AgentFinished(standing=at.standing)
+        at, said = self.at, self.at.effective_messages
+        if _handed_in(said, at.toolbox.ending_tool_names):
+            return AgentFinished(standing=at.leg_state)
         most = at.request.terms.history
         if most is not None and sum(not message.is_status for message in said) + _TURN_MESSAGES > most:
             return at.make_partial_outcome(
                 f"its conversation may have {most:,} messages, and another turn would be over that"
             )
-        if (idle := _idle_replies(said, at.toolbox.offered)) >= IDLE_REPLIES:
+        if (idle := _idle_replies(said, at.toolbox.specs_by_name)) >= MAX_IDLE_REPLIES:
             return at.make_partial_outcome(f"the model gave {idle} replies in a row without handing in a result")
         return None
 

@@ -12,23 +12,23 @@ from waystation.privacy.policy import TextDestination
 class Meter(Protocol):
     """Counts since this process started. Counting never fails and never waits."""
 
-    def answered(self, charge: Charge) -> None:
+    def record_model_reply(self, charge: Charge) -> None:
         """A model call was answered, and cost this; without a known price it counts as unpriced."""
         ...
 
-    def failed(self, kind: CallKind, model: str, error: ModelError) -> None:
+    def record_model_failure(self, kind: CallKind, model: str, error: ModelError) -> None:
         """A model call gave no reply."""
         ...
 
-    def compacted(self, outcome: CompactionOutcome) -> None:
+    def record_compaction(self, outcome: CompactionOutcome) -> None:
         """A compaction ended."""
         ...
 
-    def redacted(self, place: TextDestination, spans: int) -> None:
+    def record_redactions(self, place: TextDestination, spans: int) -> None:
         """So many private stretches were replaced in texts on their way there."""
         ...
 
-    def passages_waiting(self, count: int) -> None:
+    def set_pending_passages(self, count: int) -> None:
         """So many passages are in the outbox now."""
         ...
 

@@ -58,7 +58,7 @@ class PromptSection(StrEnum):
     """Room for the reply."""
 
 
-SHARES: Mapping[PromptSection, int] = {
+SECTION_SHARES: Mapping[PromptSection, int] = {
     PromptSection.SYSTEM: 5,
     PromptSection.CONTRACT: 5,
     PromptSection.RUNTIME: 3,
@@ -73,7 +73,7 @@ SHARES: Mapping[PromptSection, int] = {
 """Percent of the limit."""
 
 
-class Part(Value):
+class PromptPart(Value):
     """Something that wants to be in a request. Within a layer parts stand in the order in which they are shown."""
 
     name: str
@@ -92,27 +92,27 @@ class _Rule(NamedTuple):
     """What of a layer gives way first."""
 
     words: str
-    order: Callable[[int, Part], tuple[float, ...]]
+    order: Callable[[int, PromptPart], tuple[float, ...]]
     """Parts by what this says of their place and of them: the greatest gives way first."""
 
 
-def _by_place(place: int, _: Part) -> tuple[float, ...]:
+def _by_place(place: int, _: PromptPart) -> tuple[float, ...]:
     return (place,)
 
 
-def _by_age(place: int, _: Part) -> tuple[float, ...]:
+def _by_age(place: int, _: PromptPart) -> tuple[float, ...]:
     return (-place,)
 
 
-def _by_relevance(place: int, part: Part) -> tuple[float, ...]:
+def _by_relevance(place: int, part: PromptPart) -> tuple[float, ...]:
     return (-part.relevance, place)
 
 
-def _by_repetition(place: int, part: Part) -> tuple[float, ...]:
+def _by_repetition(place: int, part: PromptPart) -> tuple[float, ...]:
     return (part.repeatable, -place)
 
 
-RULES: Mapping[PromptSection, _Rule] = {
+SECTION_RULES: Mapping[PromptSection, _Rule] = {
     PromptSection.SYSTEM: _Rule("the last named", _by_place),
     PromptSection.CONTRACT: _Rule("the last named", _by_place),
     PromptSection.RUNTIME: _Rule("the last named", _by_place),
@@ -125,11 +125,11 @@ RULES: Mapping[PromptSection, _Rule] = {
     PromptSection.WORK: _Rule("the last named", _by_place),
 }
 
-Demands = Mapping[PromptSection, Sequence[Part]]
+PromptDemands = Mapping[PromptSection, Sequence[PromptPart]]
 """What wants to be in a request, by layer; a layer that is not there wants nothing."""
 
 
-class Row(Value):
+class SectionAllocation(Value):
     """What one layer asked for, and what it got. All in tokens."""
 
     layer: PromptSection
@@ -146,38 +146,38 @@ class PromptAllocation(Value):
     """Who gets what of a request. Rows stand in the order of the layers, one for each."""
 
     limit: int
-    rows: tuple[Row, ...]
+    rows: tuple[SectionAllocation, ...]
 
     @property
-    def got(self) -> int:
+    def allocated_tokens(self) -> int:
         """Tokens of all layers: never over the limit."""
         return sum(row.got for row in self.rows)
 
-    def row(self, layer: PromptSection) -> Row:
+    def get_row(self, layer: PromptSection) -> SectionAllocation:
         """Of this layer."""
         return next(row for row in self.rows if row.layer is layer)
 
 
-def limit_of(window: int) -> int:
+def compute_request_limit(window: int) -> int:
     """What a request may have, in tokens."""
     return window * LIMIT_PERCENT // 100
 
 
 def compute_section_tokens(layer: PromptSection, window: int) -> int:
     """A layer's share of a window, in tokens."""
-    return limit_of(window) * SHARES[layer] // 100
+    return compute_request_limit(window) * SECTION_SHARES[layer] // 100
 
 
-def allocate(window: int, demands: Demands) -> PromptAllocation:
+def allocate_prompt(window: int, demands: PromptDemands) -> PromptAllocation:
     """Share a window out. The same demands always get the same.
 
     A layer whose firm parts are over its share takes what they need, and the others share the rest as their shares are
     to each other. What a layer leaves of its room flows down to the next one.
     """
-    limit = limit_of(window)
+    limit = compute_request_limit(window)
     firm = {layer: sum(part.tokens for part in demands.get(layer, ()) if part.firm) for layer in PromptSection}
     rooms = _rooms(limit, firm)
-    rows: list[Row] = []
+    rows: list[SectionAllocation] = []
     left, flowing = limit, 0
     for layer in PromptSection:
         room = min(left, rooms[layer] + flowing)
@@ -192,18 +192,20 @@ def _rooms(limit: int, firm: Mapping[PromptSection, int]) -> Mapping[PromptSecti
     over: set[PromptSection] = set()
     while True:
         rest = max(0, limit - sum(firm[layer] for layer in over))
-        percent = sum(share for layer, share in SHARES.items() if layer not in over)
-        rooms = {layer: firm[layer] if layer in over else rest * share // percent for layer, share in SHARES.items()}
-        more = {layer for layer in SHARES if layer not in over and firm[layer] > rooms[layer]}
+        percent = sum(share for layer, share in SECTION_SHARES.items() if layer not in over)
+        rooms = {
+            layer: firm[layer] if layer in over else rest * share // percent for layer, share in SECTION_SHARES.items()
+        }
+        more = {layer for layer in SECTION_SHARES if layer not in over and firm[layer] > rooms[layer]}
         if not more:
             return rooms
         over |= more
 
 
-def _row(layer: PromptSection, share: int, room: int, parts: Sequence[Part]) -> Row:
+def _row(layer: PromptSection, share: int, room: int, parts: Sequence[PromptPart]) -> SectionAllocation:
     """Firm parts first, then the others: what gives way last is served first."""
     places = {part.name: place for place, part in enumerate(parts)}
-    served = sorted(parts, key=lambda part: (not part.firm, *RULES[layer].order(places[part.name], part)))
+    served = sorted(parts, key=lambda part: (not part.firm, *SECTION_RULES[layer].order(places[part.name], part)))
     got: dict[str, int] = {}
     for part in served:
         left = room - sum(got.values())
@@ -211,7 +213,7 @@ def _row(layer: PromptSection, share: int, room: int, parts: Sequence[Part]) -> 
             got[part.name] = part.tokens
         elif part.firm or (part.divisible and left):
             got[part.name] = left
-    return Row(
+    return SectionAllocation(
         layer=layer,
         share=share,
         asked=sum(part.tokens for part in parts),
@@ -229,7 +231,7 @@ RECENT_RESULTS, SHOWN_FAILURES = 12, 3
 WHY_CHARACTERS = 160
 
 
-class Failure(Value):
+class ToolFailure(Value):
     """A call that failed."""
 
     tool: str
@@ -237,7 +239,7 @@ class Failure(Value):
     """The beginning of its result."""
 
 
-STEPS = (80, 63, 50, 40, 32, 25, 20, 16, 13, 10)
+ROUNDING_STEPS = (80, 63, 50, 40, 32, 25, 20, 16, 13, 10)
 """Two digits of the amounts that a status names, each some four fifths of the one before it."""
 
 
@@ -245,7 +247,7 @@ def round_down_to_step(amount: int) -> int:
     """The largest step that is no more than the amount."""
     scale = 10 ** max(0, len(str(amount)) - 2)
     digits = amount // scale
-    return next((step for step in STEPS if step <= digits), digits) * scale
+    return next((step for step in ROUNDING_STEPS if step <= digits), digits) * scale
 
 
 def round_limit_down(left: Limit) -> Limit:
@@ -258,10 +260,10 @@ def round_limit_down(left: Limit) -> Limit:
 
 def round_up_to_step(amount: int) -> int:
     """The smallest step that is no less than the amount."""
-    if amount < STEPS[-1]:
+    if amount < ROUNDING_STEPS[-1]:
         return amount
     scale = 10 ** max(0, len(str(amount)) - 2)
-    return next((step * scale for step in (*STEPS[::-1], 100) if step * scale >= amount), amount)
+    return next((step * scale for step in (*ROUNDING_STEPS[::-1], 100) if step * scale >= amount), amount)
 
 
 class StatusMessage(Value):
@@ -279,26 +281,26 @@ class StatusMessage(Value):
     submit_below: Amount = Amount()
     """See `round_up_to_step`: with less than this left the next call may not fit. Nothing before the first reply."""
     team: tuple[TeammateState, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[ToolFailure, ...] = ()
     """The newest first. They ride along: each stands in a result already, so they are no reason for a new status."""
 
     def text(self, window: int) -> str:
         """Within the runtime share of this window: the last named lines are left out first, the budget never."""
         parts = [self._head, *self._lines]
         above = {
-            layer: [Part(name="held", tokens=compute_section_tokens(layer, window))]
+            layer: [PromptPart(name="held", tokens=compute_section_tokens(layer, window))]
             for layer in (PromptSection.SYSTEM, PromptSection.CONTRACT)
         }
-        row = allocate(window, {**above, PromptSection.RUNTIME: parts}).row(PromptSection.RUNTIME)
+        row = allocate_prompt(window, {**above, PromptSection.RUNTIME: parts}).get_row(PromptSection.RUNTIME)
         return _status("\n".join(part.name for part in parts if part.name in row.kept))
 
     @property
-    def least(self) -> str:
+    def shortest_text(self) -> str:
         """The budget alone."""
         return _status(self._head.name)
 
     @property
-    def widest(self) -> "StatusMessage":
+    def with_widest_amounts(self) -> "StatusMessage":
         """With as much left as has room on the line: what fits with this fits whatever is left."""
         most = Limit(
             tokens=None if self.left.tokens is None else MOST_TOKENS,
@@ -307,15 +309,15 @@ class StatusMessage(Value):
         return self.replace(left=most, submit_below=most.amount)
 
     @property
-    def _head(self) -> Part:
-        more = "" if self.final or self.left.unlimited else f" ({MORE_IS_ASKED_FOR})"
-        if self.final and not self.submit_below.nothing:
+    def _head(self) -> PromptPart:
+        more = "" if self.final or self.left.is_unlimited else f" ({MORE_IS_ASKED_FOR})"
+        if self.final and not self.submit_below.is_zero:
             more = f"; submit before less than {format_amount(self.submit_below)} are left"
         said = f"budget left {format_limit(self.left)}{more}"
-        return Part(name=said, tokens=estimate_text(_status(said)), firm=True)
+        return PromptPart(name=said, tokens=estimate_text(_status(said)), firm=True)
 
     @property
-    def _lines(self) -> Iterator[Part]:
+    def _lines(self) -> Iterator[PromptPart]:
         """The most important first."""
         plan = [mate for mate in self.team if get_parent_id(mate.id) is None]
         siblings = [mate for mate in self.team if get_parent_id(mate.id) is not None and mate.id != self.step_id]
@@ -324,7 +326,7 @@ class StatusMessage(Value):
         for tag, said in tagged.items():
             if said:
                 line = wrap_untrusted_line(tag, said)
-                yield Part(name=line, tokens=estimate_text(f"{line}\n"))
+                yield PromptPart(name=line, tokens=estimate_text(f"{line}\n"))
 
     def _states(self, team: Sequence[TeammateState]) -> str:
         return ", ".join(f"{mate.id} {'(you)' if mate.id == self.step_id else mate.state}" for mate in team)
@@ -348,12 +350,12 @@ def _lines_of(status: str) -> list[str]:
     return [line for line in inside.split("\n") if not line.startswith(_FAILED)]
 
 
-def recent_failures(messages: Sequence[Message]) -> tuple[Failure, ...]:
+def find_recent_failures(messages: Sequence[Message]) -> tuple[ToolFailure, ...]:
     """Of the tools, the newest first, each message once."""
     names = {call.id: call.name for message in messages for call in message.tool_uses}
     results = [result for message in messages for result in message.tool_results][-RECENT_RESULTS:]
     failed = [
-        Failure(tool=names.get(result.tool_use_id, "a tool"), why=_beginning(result.content))
+        ToolFailure(tool=names.get(result.tool_use_id, "a tool"), why=_beginning(result.content))
         for result in reversed(results)
         if result.is_error
     ]
@@ -392,7 +394,7 @@ def extract_question(transcript: Transcript) -> str:
 
 def compute_prompt_demands(
     transcript: Transcript, measure: TokenEstimator, result_layers: Mapping[str, PromptSection]
-) -> Mapping[PromptSection, Sequence[Part]]:
+) -> Mapping[PromptSection, Sequence[PromptPart]]:
     """What the next request has of system prompt, tools and conversation, as its provider would count it. All firm.
 
     `result_layers`: by name of the tool, the layer of its results; those of other tools are observations.
@@ -404,7 +406,7 @@ def compute_prompt_demands(
         if not isinstance(record, MaskRecord)
     }
     calls = {call.id: call.name for message in shown for call in message.tool_uses}
-    demands: dict[PromptSection, list[Part]] = {
+    demands: dict[PromptSection, list[PromptPart]] = {
         PromptSection.SYSTEM: [_part("system and tools", measure.fixed, measure)]
     }
     for message in shown:
@@ -413,8 +415,8 @@ def compute_prompt_demands(
     return demands
 
 
-def _part(name: str, estimated: int, measure: TokenEstimator) -> Part:
-    return Part(name=name, tokens=measure.part(estimated), firm=True)
+def _part(name: str, estimated: int, measure: TokenEstimator) -> PromptPart:
+    return PromptPart(name=name, tokens=measure.scale_estimate(estimated), firm=True)
 
 
 def _layered(

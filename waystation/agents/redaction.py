@@ -2,7 +2,7 @@
 
 `TextRedactor` is the one of a process: what it replaces is in the vault before the redacted text goes anywhere, each
 replacement is counted, no text is tried for ever, and titles are read again with names spelled as names are.
-`redactor_for` is that of one task, for places where documents are called otherwise than where agents work.
+`build_task_redactor` is that of one task, for places where documents are called otherwise than where agents work.
 
 Placeholders in a text become again what they stand for, for owners and for tools that are granted it.
 """
@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 from waystation.agents.ports import Meter
 from waystation.context.transcript import Block, Text, ToolUse
-from waystation.documents.redacted import with_names_as_shown
+from waystation.documents.redacted import redact_document_names
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import (
     RedactionAbandonedError,
@@ -33,10 +33,10 @@ from waystation.kernel.scopes import TaskScope
 from waystation.kernel.value import ARGUMENTS, is_unusual_name, iter_strings, map_object_strings, text_hash
 from waystation.privacy.policy import (
     FINGERPRINT_DIGITS,
-    PLACEHOLDER,
-    TRUSTED_FOR,
-    UNREDACTED,
-    AfterFailures,
+    PLACEHOLDER_PATTERN,
+    UNREDACTABLE_TYPE,
+    VAULT_CACHE_LIFETIME,
+    RedactionFailureMode,
     RedactionResult,
     RestoredText,
     Span,
@@ -49,11 +49,11 @@ from waystation.privacy.policy import (
 from waystation.privacy.ports import Redactor, SlowTextStore, Vault
 from waystation.store.ports import Store
 
-NEVER_KEPT = frozenset({"SECRET"})
+NEVER_STORED_TYPES = frozenset({"SECRET"})
 """Types of credentials: nothing that is restored ever holds one."""
 LENGTHENED_BY = 4
 """Hexadecimal digits (16 bits) that a placeholder gets more where a shorter one stands for another value."""
-MOST_REMEMBERED = 100_000
+MAX_CACHED_PLACEHOLDERS = 100_000
 
 Fingerprint = Callable[[str, str, str], str]
 """Tenant, type and value become 64 hexadecimal digits; the redactor's placeholder shows the first of them."""
@@ -88,7 +88,7 @@ class VaultPlaceholderFactory:
     _kept: dict[_Value, _Kept] = field(default_factory=dict[_Value, _Kept], init=False)
     """By tenant, session and fingerprint."""
 
-    async def kept(
+    async def store_originals(
         self, texts: Sequence[str], results: Sequence[RedactionResult], tenant: str
     ) -> tuple[RedactionResult, ...]:
         """The results under the placeholders that the vault has for them. Raises RedactionFailed."""
@@ -102,7 +102,7 @@ class VaultPlaceholderFactory:
             for text, result, originals in zip(texts, results, found, strict=True)
         )
 
-    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> Mapping[str, str]:
+    async def make_placeholders(self, type_: str, values: Sequence[str], tenant: str) -> Mapping[str, str]:
         """See `PlaceholderFactory`."""
         found = {value: self._made(tenant, type_, value) for value in values}
         settled = await self._keep(tenant, {one.fingerprint: one for one in found.values()})
@@ -123,10 +123,12 @@ class VaultPlaceholderFactory:
         now, session = self.clock(), self.session()
         known = {one: self._remembered((tenant, session, one), now) for one in originals}
         settled = {one: kept.placeholder for one, kept in known.items() if kept}
-        waiting = [one for one in originals.values() if one.fingerprint not in settled and one.type not in NEVER_KEPT]
+        waiting = [
+            one for one in originals.values() if one.fingerprint not in settled and one.type not in NEVER_STORED_TYPES
+        ]
         while waiting:
             try:
-                taken = await self.vault.keep(tenant, waiting, session)
+                taken = await self.vault.store_originals(tenant, waiting, session)
             except StoreError as error:
                 raise RedactionFailed(f"what was replaced cannot be kept, so it goes nowhere: {error}") from error
             for one in waiting:
@@ -138,10 +140,10 @@ class VaultPlaceholderFactory:
 
     def _remembered(self, value: _Value, now: datetime) -> _Kept | None:
         kept = self._kept.get(value)
-        return kept if kept is not None and now - kept.at < TRUSTED_FOR else None
+        return kept if kept is not None and now - kept.at < VAULT_CACHE_LIFETIME else None
 
     def _remember(self, value: _Value, kept: _Kept) -> None:
-        if len(self._kept) >= MOST_REMEMBERED:
+        if len(self._kept) >= MAX_CACHED_PLACEHOLDERS:
             self._kept.clear()
         self._kept[value] = kept
 
@@ -159,12 +161,12 @@ def _lengthened(original: VaultEntry) -> VaultEntry:
     return original.replace(placeholder=f"<{label}_{longer}>")
 
 
-PAID = frozenset({TextDestination.MODEL_OUTPUT, TextDestination.TOOL_ARGUMENT, TextDestination.SUMMARY})
+PAID_DESTINATIONS = frozenset({TextDestination.MODEL_OUTPUT, TextDestination.TOOL_ARGUMENT, TextDestination.SUMMARY})
 """What a model was paid for. Another attempt at the work would ask it anew, so redaction is tried again here."""
-NEEDED = frozenset({TextDestination.USER_INPUT, TextDestination.CONTRACT})
+REQUIRED_DESTINATIONS = frozenset({TextDestination.USER_INPUT, TextDestination.CONTRACT})
 """Without these an agent does not know what it is to do."""
 LONGEST_PAUSE_S = 60
-ATTEMPTS_IN_TIME = 2
+MAX_TIMEOUTS = 2
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -187,7 +189,7 @@ class RedactionRetryPolicy:
     attempt: Callable[[], int]
     """Which attempt at the work in hand this is. Temporal counts them, so that no crash forgets one."""
     attempts: int
-    then: AfterFailures
+    then: RedactionFailureMode
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits so many seconds."""
 
@@ -195,11 +197,11 @@ class RedactionRetryPolicy:
     """What is kept of slow texts, as this process knows it: by fingerprint how often."""
     _read: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    async def redacted(
+    async def redact_with_retries(
         self, redact: _Redact, texts: Sequence[str], place: TextDestination, tenant: str
     ) -> tuple[RedactionResult, ...]:
         """See `Redactor`. Raises RedactionAbandonedError and RedactionReviewRequiredError, too."""
-        if place in PAID:
+        if place in PAID_DESTINATIONS:
             return tuple([await self._paid(redact, text, place, tenant) for text in texts])
         if self.attempt() < self.attempts:
             return await self._all(redact, texts, place, tenant)
@@ -218,7 +220,7 @@ class RedactionRetryPolicy:
 
     async def _any_aside(self, texts: Sequence[str], tenant: str) -> bool:
         times = await self._known()
-        return bool(times) and any(times.get(self._key(text, tenant), 0) >= ATTEMPTS_IN_TIME for text in texts)
+        return bool(times) and any(times.get(self._key(text, tenant), 0) >= MAX_TIMEOUTS for text in texts)
 
     async def _last_attempt(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
         try:
@@ -226,7 +228,7 @@ class RedactionRetryPolicy:
         except (RedactionAbandonedError, RedactionReviewRequiredError):
             raise
         except TextRedactionError as failed:
-            if self.then == "pause" or place in NEEDED:
+            if self.then == "pause" or place in REQUIRED_DESTINATIONS:
                 self._stop(failed)
             return self._placeholder(text, tenant)
 
@@ -245,14 +247,14 @@ class RedactionRetryPolicy:
     async def _once(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
         """Raises what the redactor does, but that it took too long only where that is a person's to see."""
         times, key, tried = await self._known(), self._key(text, tenant), False
-        while times.get(key, 0) < ATTEMPTS_IN_TIME:
+        while times.get(key, 0) < MAX_TIMEOUTS:
             try:
                 (redacted,) = await redact([text], place, tenant)
             except RedactionTimeoutError:
                 times[key], tried = await _kept(self.slow.record_timeout(tenant, key)), True
             else:
                 return redacted
-        if place not in PAID and (self.then == "pause" or place in NEEDED):
+        if place not in PAID_DESTINATIONS and (self.then == "pause" or place in REQUIRED_DESTINATIONS):
             # A person may have seen to it when it comes again.
             await _kept(self.slow.reset_timeouts(tenant, key))
             times.pop(key, None)
@@ -269,13 +271,13 @@ class RedactionRetryPolicy:
     async def _known(self) -> dict[str, int]:
         """Read once: what another worker counts meanwhile comes with the first time that it is slow here."""
         if not self._read.is_set():
-            self._times.update(await _kept(self.slow.slow_texts()))
+            self._times.update(await _kept(self.slow.load_slow_texts()))
             self._read.set()
         return self._times
 
     def _key(self, text: str, tenant: str) -> str:
         # Of the text to the letter: in a normal form, all texts of signs alone would be one.
-        return self.fingerprint(tenant, UNREDACTED, text_hash(text))
+        return self.fingerprint(tenant, UNREDACTABLE_TYPE, text_hash(text))
 
     def _placeholder(self, text: str, tenant: str) -> RedactionResult:
         return make_failed_redaction(text, self._key(text, tenant))
@@ -293,11 +295,11 @@ async def _kept(answer: Awaitable[_T]) -> _T:
         raise RedactionFailed(f"which texts take too long cannot be looked up: {error}") from error
 
 
-Titles = Literal["redacted", "none"]
+TitlePolicy = Literal["redacted", "none"]
 """Words of the question and of the plan, redacted; or none of them."""
 NO_TITLE = "(no title)"
 _PERSON = "PERSON"
-_WORD = compile_bounded(rf"{PLACEHOLDER.pattern}|[^\W\d_]+")
+_WORD = compile_bounded(rf"{PLACEHOLDER_PATTERN.pattern}|[^\W\d_]+")
 _HALVES = compile_bounded("[\ud800-\udfff]")
 """Of characters that are written as two (surrogates): an escape of JSON may be one alone, and no encoding has it."""
 _LONGEST_CODE = 3
@@ -325,7 +327,7 @@ class TextRedactor:
     """Counts replacements, again where a text is redacted again."""
     endurance: RedactionRetryPolicy | None = None
     """Without it the first failure is raised."""
-    titles: Titles | None = None
+    titles: TitlePolicy | None = None
     """None: titles are texts like others. They go where everybody looks, and are too short for a language model: a name
     that stands alone, in small letters or in capitals, is often not seen as one. Spelled as names are, it may be; what
     is replaced too much costs little there.
@@ -348,14 +350,14 @@ class TextRedactor:
     async def _tried(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         if self.endurance is None:
             return await self._replaced(texts, place, tenant)
-        return await self.endurance.redacted(self._replaced, texts, place, tenant)
+        return await self.endurance.redact_with_retries(self._replaced, texts, place, tenant)
 
     async def _replaced(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         results = await self.redactor.redact(texts, place, tenant)
         if self.originals is not None:
-            results = await self.originals.kept(texts, results, tenant)
+            results = await self.originals.store_originals(texts, results, tenant)
         if self.meter is not None:
-            self.meter.redacted(place, sum(len(result.spans) for result in results))
+            self.meter.record_redactions(place, sum(len(result.spans) for result in results))
         return results
 
 
@@ -371,12 +373,12 @@ def _as_a_name(word: re.Match[str]) -> str:
 def _without_names(once: RedactionResult, again: RedactionResult) -> RedactionResult:
     # A single word that is spelled so is taken for a name too often.
     names = [span for span in again.spans if span.type == _PERSON and " " in once.text[span.start : span.end]]
-    if once.unredacted or not names:
+    if once.redaction_failed or not names:
         return once
     return once.replace(text=with_placeholders(once.text, names).text, spans=())
 
 
-GRANTED: Mapping[str, Set[str]] = MappingProxyType(
+TOOLS_GRANTED_ORIGINALS: Mapping[str, Set[str]] = MappingProxyType(
     {
         "query_table": {"tables"},
         "read_document": {"name"},
@@ -396,7 +398,9 @@ async def restore_text_from_vault(text: str, vault: Vault, tenant: str, session:
 
     With the hash of a session: as a tool of the session may use it, with what was met there and nothing else.
     """
-    return restore_originals(text, await vault.originals(tenant, frozenset(PLACEHOLDER.findall(text)), session))
+    return restore_originals(
+        text, await vault.load_originals(tenant, frozenset(PLACEHOLDER_PATTERN.findall(text)), session)
+    )
 
 
 async def redact_reply(
@@ -426,21 +430,21 @@ def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Bloc
 
 
 @dataclass(frozen=True)
-class _OfTask:
+class _TaskRedactor:
     redactor: Redactor
     store: Store
     task: TaskScope
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         """See `Redactor`; documents are called as at this place. Raises StoreError, too."""
-        documents = await self.store.documents(self.task.task_id, self.task)
-        called = await with_names_as_shown(texts, documents, self.redactor, tenant, place)
+        documents = await self.store.list_documents(self.task.task_id, self.task)
+        called = await redact_document_names(texts, documents, self.redactor, tenant, place)
         return await self.redactor.redact(called, place, tenant)
 
 
-def redactor_for(redactor: Redactor, store: Store, task: TaskScope) -> Redactor:
+def build_task_redactor(redactor: Redactor, store: Store, task: TaskScope) -> Redactor:
     """That of one task, for places where more is replaced than where agents work: it knows the task's documents.
 
     In a text the name of a file counts as code, where names of people are not looked for.
     """
-    return _OfTask(redactor, store, task)
+    return _TaskRedactor(redactor, store, task)

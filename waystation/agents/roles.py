@@ -12,7 +12,7 @@ from importlib.resources import files
 
 from waystation.agents.delegation import can_delegate
 from waystation.agents.leg import AgentConfig
-from waystation.agents.redaction import redactor_for
+from waystation.agents.redaction import build_task_redactor
 from waystation.agents.task_brief import EarlierTasks
 from waystation.agents.tool_visibility import (
     AgentPermissions,
@@ -20,9 +20,9 @@ from waystation.agents.tool_visibility import (
     ToolPolicy,
     ToolVisibility,
     compute_tool_visibility,
+    find_unknown_parameters,
+    get_tool_phase,
     retain_sent_tools,
-    tool_phase,
-    unknown,
 )
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.delegate import DelegateTool
@@ -51,13 +51,13 @@ from waystation.context.transcript import PromptPrefixRecord, Transcript
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
 from waystation.kernel.refs import RunRef
-from waystation.kernel.roles import AgentRole, list_step_roles, role_spec
+from waystation.kernel.roles import AgentRole, get_role_spec, list_step_roles
 from waystation.kernel.text import format_count
 from waystation.mcp.ports import ToolServers
 from waystation.memory.archive import MemoryRecall
 from waystation.models.ports import ToolSpec
 from waystation.privacy.ports import Redactor, Vault
-from waystation.security.untrusted import USUAL, UntrustedTools
+from waystation.security.untrusted import DEFAULT_SERVERS, UntrustedTools
 from waystation.store.ports import Store
 
 _log = logging.getLogger(__name__)
@@ -80,14 +80,16 @@ def apply_tool_visibility(toolbox: Toolbox, of: ToolVisibilityContext, policy: T
     in the place of that, after one, what fits the phase.
     """
     schemas = {tool.name: tool.spec.input_schema for tool in toolbox.tools if tool.name in policy.limits}
-    amiss = {name: unknown(schema, policy.limits[name]) for name, schema in schemas.items()}
+    amiss = {name: find_unknown_parameters(schema, policy.limits[name]) for name, schema in schemas.items()}
     limits = {name: policy.limits[name] for name in schemas if not amiss[name]}
     box = replace(toolbox, limits=limits)
-    offered = [_offered(tool, box.offered[tool.name], amiss.get(tool.name, [])) for tool in box.tools]
+    offered = [_offered(tool, box.specs_by_name[tool.name], amiss.get(tool.name, [])) for tool in box.tools]
     delegates = can_delegate(of.run.step_id, of.terms.delegation)
     rights = AgentPermissions(role=of.run.role, delegates=delegates, denied=policy.denied)
-    budget = policy.budget(of.terms.window)
-    now = compute_tool_visibility(offered, tool_phase(of.run.role, of.transcript, box.ending), rights, budget)
+    budget = policy.compute_definition_budget(of.terms.window)
+    now = compute_tool_visibility(
+        offered, get_tool_phase(of.run.role, of.transcript, box.ending_tool_names), rights, budget
+    )
     prefix = find_prompt_prefix(of.transcript)
     if prefix is not None:
         now, prefix = _held(now, prefix, {tool.name for tool in offered})
@@ -134,22 +136,22 @@ def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:
 
 
 @cache
-def prompt(name: str) -> str:
+def load_prompt(name: str) -> str:
     """A prompt file of this package: `research`, `analysis`, `writing`, `plan`, `revise`, `review`, `condense`
     or `snapshot`.
     """
     return files("waystation.agents").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
 
 
-def role_prompt(role: AgentRole) -> str:
+def load_role_prompt(role: AgentRole) -> str:
     """The system prompt of a role."""
-    return prompt(role_spec(role).prompt)
+    return load_prompt(get_role_spec(role).prompt)
 
 
 def build_planning_prompt() -> str:
     """The system prompt of planning, which says what steps of each role are for."""
-    steps = "; ".join(f"{role} {role_spec(role).step}" for role in list_step_roles())
-    return role_prompt("planning").replace("{roles}", steps)
+    steps = "; ".join(f"{role} {get_role_spec(role).step}" for role in list_step_roles())
+    return load_role_prompt("planning").replace("{roles}", steps)
 
 
 @dataclass(frozen=True)
@@ -174,37 +176,37 @@ class AgentDeps:
     policy: ToolPolicy = field(default_factory=ToolPolicy)
     """What whoever runs the agents says of their tools."""
 
-    def redactor_of(self, run: RunRef) -> Redactor:
+    def build_run_redactor(self, run: RunRef) -> Redactor:
         """For what is kept of a run: it knows the documents that the run's task is about."""
-        return redactor_for(self.redactor, self.store, run.reader)
+        return build_task_redactor(self.redactor, self.store, run.scope)
 
     async def build_agent_toolbox(self, run: RunRef, terms: AgentConfig, transcript: Transcript) -> Toolbox:
         """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""
-        documents = await self.store.documents(run.task_id, run.reader)
-        own = self.toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
-        asked = (await self.store.task(run.task_id, run.reader)).request
+        documents = await self.store.list_documents(run.task_id, run.scope)
+        own = self.build_role_toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
+        asked = (await self.store.get_task(run.task_id, run.scope)).request
         given = asked.procedures
         if given:
             files = [ReadSkillFileTool(self.store)] if any(one.files for one in given) else []
             own = replace(own, tools=[*own.tools, ReadSkillTool(self.store), *files])
         if self.servers is not None:
-            offered = await self.servers.tools({tool.name for tool in own.tools}, asked.servers)
+            offered = await self.servers.list_tools({tool.name for tool in own.tools}, asked.servers)
             foreign = await self._foreign(run, self.servers, offered)
             own = replace(own, tools=[*own.tools, *foreign], notes=_missed(offered, asked.servers or ()))
-        elif asked.servers and set(asked.servers) != {USUAL}:
+        elif asked.servers and set(asked.servers) != {DEFAULT_SERVERS}:
             own = replace(own, notes=(NO_SERVERS,))
         return apply_tool_visibility(own, ToolVisibilityContext(run, terms, transcript), self.policy)
 
     async def _foreign(self, run: RunRef, servers: ToolServers, offered: UntrustedTools) -> Sequence[Tool]:
         """Those of the role. What a tool was like when the task first had it is what was agreed to."""
-        first = await self.store.first_definitions(run.task_id, [spec.definition for spec in offered.tools])
-        compared = [spec.compared(before) for spec, before in zip(offered.tools, first, strict=True)]
+        first = await self.store.store_first_tool_definitions(run.task_id, [spec.definition for spec in offered.tools])
+        compared = [spec.with_changes_since(before) for spec, before in zip(offered.tools, first, strict=True)]
         return [UntrustedTool(spec, servers, self.redactor) for spec in compared if run.role in spec.roles]
 
-    def toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
+    def build_role_toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
         """All tools of a role, in a fixed order. `tables`: there are some among the task's documents."""
         known = self._tools(tables)
-        wanted = [name for name in role_spec(role).tools if delegates or name != DelegateTool.name]
+        wanted = [name for name in get_role_spec(role).tools if delegates or name != DelegateTool.name]
         return Toolbox(
             tools=[tool for name in wanted for tool in known.get(name, ())],
             store=self.store,

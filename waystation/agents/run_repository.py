@@ -22,20 +22,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome
 from waystation.budgets.budget import RunUsage
-from waystation.context.transcript import Charge, Fence, Intent, Message, Record, Transcript
+from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import StaleFenceError, StoreError, VersionConflict
 from waystation.kernel.refs import RunRef
-from waystation.kernel.scopes import Reader
+from waystation.kernel.scopes import ReadScope
 from waystation.kernel.usage import Usage
 from waystation.memory.memory import Passage
-from waystation.memory.outbox_repository import add_passages, take_passages_back
+from waystation.memory.outbox_repository import add_passages, withdraw_passages
 from waystation.store.engine import (
-    StorePart,
-    add_once,
+    SqlRepository,
     build_owner_filter,
     build_task_filter,
     fetch_bodies,
+    insert_if_absent,
     read_transaction,
     sum_or_zero,
     write_transaction,
@@ -52,8 +52,8 @@ from waystation.store.schema import (
     tool_intents,
 )
 from waystation.store.seals import add_row_proof, bind_to_row
-from waystation.tasks.continuation import Rewind
-from waystation.tasks.events import Happening, charged, recorded
+from waystation.tasks.continuation import TranscriptRewind
+from waystation.tasks.events import UnnumberedEvent, build_charge_event, build_record_event
 
 
 async def _take(connection: AsyncConnection, run_id: str) -> Fence:
@@ -65,7 +65,7 @@ async def _take(connection: AsyncConnection, run_id: str) -> Fence:
     return Fence(run_id=run_id, number=number)
 
 
-async def hold(connection: AsyncConnection, fence: Fence) -> int:
+async def lock_run(connection: AsyncConnection, fence: Fence) -> int:
     """The run's version. Until the transaction ends nobody else can take the run over. Raises StaleFenceError."""
     held = select(runs.c.version).where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)
     version: int | None = (await connection.execute(held.with_for_update())).scalar_one_or_none()
@@ -74,18 +74,18 @@ async def hold(connection: AsyncConnection, fence: Fence) -> int:
     return version
 
 
-async def advance(connection: AsyncConnection, fence: Fence, version: int) -> None:
+async def increment_version(connection: AsyncConnection, fence: Fence, version: int) -> None:
     """Compare-and-set: one version on, if the run still has `version`. Raises StaleFenceError, VersionConflict."""
     unchanged = (runs.c.run_id == fence.run_id, runs.c.fence == fence.number, runs.c.version == version)
     changed = await connection.execute(update(runs).where(*unchanged).values(version=version + 1))
     if changed.rowcount != 1:
-        raise VersionConflict(fence.run_id, version, await hold(connection, fence))
+        raise VersionConflict(fence.run_id, version, await lock_run(connection, fence))
 
 
 _DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable)
 
 
-async def take_work_back(connection: AsyncConnection, run_id: str, rewind: Rewind) -> None:
+async def revert_work(connection: AsyncConnection, run_id: str, rewind: TranscriptRewind) -> None:
     """Notes of calls that count no more go, and what was handed in is again what it was."""
     ids = [f"{run_id}/{call_id}" for call_id in rewind.calls]
     await connection.execute(delete(notes).where(notes.c.run_id == run_id, notes.c.note_id.in_(ids)))
@@ -98,7 +98,7 @@ async def take_work_back(connection: AsyncConnection, run_id: str, rewind: Rewin
         )
 
 
-class SqlWorkRepository(StorePart):
+class SqlWorkRepository(SqlRepository):
     """The port `Store`: what agents note and hand in."""
 
     @write_transaction
@@ -106,13 +106,13 @@ class SqlWorkRepository(StorePart):
         """Keep a note; the same id twice is one note. Raises StaleFenceError."""
         body = bind_to_row(note.model_dump_json(), fence.run_id, note.id)
         row = {"run_id": fence.run_id, "note_id": note.id, "task_id": task_id, "body": body}
-        await hold(connection, fence)
-        if await add_once(connection, notes, row):
-            self._tell(connection, fence.run_id, Happening(kind="noted", reference=note.id))
+        await lock_run(connection, fence)
+        if await insert_if_absent(connection, notes, row):
+            self._tell(connection, fence.run_id, UnnumberedEvent(kind="noted", reference=note.id))
 
     @read_transaction
-    async def notes(
-        self, connection: AsyncConnection, task_id: str, reader: Reader, run_id: str | None = None
+    async def list_notes(
+        self, connection: AsyncConnection, task_id: str, reader: ReadScope, run_id: str | None = None
     ) -> tuple[Note, ...]:
         """Notes of a task or of one agent run, in the order in which they were taken."""
         own = (
@@ -126,20 +126,22 @@ class SqlWorkRepository(StorePart):
         return tuple(Note.model_validate_json(body) for body in await fetch_bodies(connection, taken))
 
     @write_transaction
-    async def hand_in(self, connection: AsyncConnection, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
+    async def commit_deliverable(
+        self, connection: AsyncConnection, fence: Fence, task_id: str, deliverable: Deliverable
+    ) -> None:
         """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises StaleFenceError."""
         row = {
             "run_id": fence.run_id,
             "task_id": task_id,
             "body": bind_to_row(deliverable.model_dump_json(), fence.run_id),
         }
-        await hold(connection, fence)
+        await lock_run(connection, fence)
         await connection.execute(delete(deliverables).where(deliverables.c.run_id == fence.run_id))
         await connection.execute(insert(deliverables).values(row))
-        self._tell(connection, fence.run_id, Happening(kind="delivered"))
+        self._tell(connection, fence.run_id, UnnumberedEvent(kind="delivered"))
 
     @read_transaction
-    async def get_deliverable(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Deliverable | None:
+    async def get_deliverable(self, connection: AsyncConnection, run_id: str, reader: ReadScope) -> Deliverable | None:
         """What the run handed in."""
         own = select(deliverables.c.body, runs.c.proof).join(runs, runs.c.run_id == deliverables.c.run_id)
         handed_in = own.where(deliverables.c.run_id == run_id, build_owner_filter(runs, reader))
@@ -148,7 +150,7 @@ class SqlWorkRepository(StorePart):
 
     @read_transaction
     async def get_deliverables(
-        self, connection: AsyncConnection, task_id: str, reader: Reader
+        self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> dict[str, Deliverable]:
         """What all agent runs of a task handed in, by run id."""
         chosen = select(deliverables.c.run_id, deliverables.c.body, runs.c.proof)
@@ -167,13 +169,13 @@ class _Committed(NamedTuple):
     body: str
 
 
-class SqlTranscriptRepository(StorePart):
+class SqlTranscriptRepository(SqlRepository):
     """The port `Store`: transcripts, charges and outcomes."""
 
     @write_transaction
     async def open_run(self, connection: AsyncConnection, run: RunRef) -> None:
         """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
-        self.require_own(run.store_id)
+        self.require_own_store(run.store_id)
         row = {
             "tenant": run.tenant,
             "session": run.session,
@@ -185,17 +187,17 @@ class SqlTranscriptRepository(StorePart):
             "version": 0,
             "opened_at": self._clock(),
         }
-        await add_once(connection, runs, add_row_proof(runs, row))
+        await insert_if_absent(connection, runs, add_row_proof(runs, row))
 
     @write_transaction
-    async def take_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
+    async def acquire_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
         """Take the run over: every older fence is lost from here on. Raises StoreError for an unknown run."""
         fence = await _take(connection, run_id)
-        self._tell(connection, run_id, Happening(kind="taken", reference=str(fence.number)))
+        self._tell(connection, run_id, UnnumberedEvent(kind="taken", reference=str(fence.number)))
         return fence
 
     @read_transaction
-    async def load(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Transcript:
+    async def load_transcript(self, connection: AsyncConnection, run_id: str, reader: ReadScope) -> Transcript:
         """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
         known = await connection.execute(select(runs.c.version, runs.c.proof).where(*_own(run_id, reader)))
         opened = known.one_or_none()
@@ -212,13 +214,13 @@ class SqlTranscriptRepository(StorePart):
         )
 
     @read_transaction
-    async def run_ids(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[str, ...]:
+    async def list_run_ids(self, connection: AsyncConnection, task_id: str, reader: ReadScope) -> tuple[str, ...]:
         """Of all agent runs of a task that were opened: planning, steps and subagents."""
         own = select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, build_owner_filter(runs, reader))
         return tuple(await fetch_bodies(connection, own.order_by(runs.c.run_id)))
 
     @read_transaction
-    async def totals(self, connection: AsyncConnection, run_id: str) -> RunUsage:
+    async def get_run_usage(self, connection: AsyncConnection, run_id: str) -> RunUsage:
         """All charges and open intents of the run, added up."""
         return await load_run_usage(connection, run_id)
 
@@ -231,24 +233,24 @@ class SqlTranscriptRepository(StorePart):
         return {step_id: await load_settled_run_usage(connection, run_id) for run_id, step_id in found.all()}
 
     @write_transaction
-    async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: Intent) -> int:
+    async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: CallIntent) -> int:
         """Store the intent before its call; those of earlier attempts stay, and are counted. Raises StaleFenceError."""
-        await hold(connection, fence)
+        await lock_run(connection, fence)
         await add_intent(connection, fence.run_id, intent)
-        self._tell(connection, fence.run_id, Happening(kind="called", reference=intent.key))
+        self._tell(connection, fence.run_id, UnnumberedEvent(kind="called", reference=intent.key))
         same = select(func.count()).where(intents.c.run_id == fence.run_id, intents.c.key == intent.key)
         return (await connection.execute(same)).scalar_one()
 
     @write_transaction
     async def drop_intent(self, connection: AsyncConnection, fence: Fence, key: str) -> None:
         """Take the newest intent of the key back. Raises StaleFenceError."""
-        await hold(connection, fence)
+        await lock_run(connection, fence)
         await drop_newest_intent(connection, fence.run_id, key)
 
     @write_transaction
     async def update_intent(self, connection: AsyncConnection, fence: Fence, key: str, worst_case: Amount) -> None:
         """The newest intent of the key holds this from now on. Raises StaleFenceError."""
-        await hold(connection, fence)
+        await lock_run(connection, fence)
         held = {"worst_case": worst_case.tokens, "worst_case_micro_usd": worst_case.micro_usd}
         newest = intents.c.ordinal == _newest_intent(fence.run_id, key)
         await connection.execute(update(intents).where(newest).values(held))
@@ -261,33 +263,35 @@ class SqlTranscriptRepository(StorePart):
 
         Raises StaleFenceError, VersionConflict, and StoreError for a message id that the run has already.
         """
-        await hold(connection, fence)
+        await lock_run(connection, fence)
         if await add_charge(connection, fence.run_id, charge):
             await self._append(connection, fence, version, message)
-            self._tell(connection, fence.run_id, charged("replied", charge, message))
+            self._tell(connection, fence.run_id, build_charge_event("replied", charge, message))
 
     @write_transaction
     async def commit_message(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
         """Append a user message. Raises as `commit_reply` does."""
         await self._append(connection, fence, version, message)
-        self._tell(connection, fence.run_id, Happening(kind="given", reference=message.id))
+        self._tell(connection, fence.run_id, UnnumberedEvent(kind="given", reference=message.id))
 
     @write_transaction
     async def commit_charge(self, connection: AsyncConnection, fence: Fence, charge: Charge) -> None:
         """A charge without a message; the same key twice counts once. Raises StaleFenceError."""
-        await hold(connection, fence)
+        await lock_run(connection, fence)
         if await add_charge(connection, fence.run_id, charge):
-            self._tell(connection, fence.run_id, charged("charged", charge))
+            self._tell(connection, fence.run_id, build_charge_event("charged", charge))
 
     @write_transaction
     async def record_tool_intent(self, connection: AsyncConnection, fence: Fence, tool_use_id: str) -> bool:
         """Whether this attempt is the first that is about to run the call. Raises StaleFenceError."""
         row = {"run_id": fence.run_id, "tool_use_id": tool_use_id, "at": self._clock()}
-        await hold(connection, fence)
-        return await add_once(connection, tool_intents, row)
+        await lock_run(connection, fence)
+        return await insert_if_absent(connection, tool_intents, row)
 
     @read_transaction
-    async def outcome(self, connection: AsyncConnection, run_id: str, leg: int, reader: Reader) -> LegOutcome | None:
+    async def get_leg_outcome(
+        self, connection: AsyncConnection, run_id: str, leg: int, reader: ReadScope
+    ) -> LegOutcome | None:
         """The committed outcome of a leg."""
         joined = select(outcomes.c.body, runs.c.proof).join(runs, runs.c.run_id == outcomes.c.run_id)
         committed = joined.where(*_own(run_id, reader), outcomes.c.leg == leg)
@@ -299,9 +303,9 @@ class SqlTranscriptRepository(StorePart):
         """The leg is over. The same leg twice: the first outcome stays. Raises StaleFenceError."""
         body = bind_to_row(outcome.model_dump_json(), fence.run_id, leg)
         row = {"leg": leg, "body": body, **self._stamp(fence)}
-        await hold(connection, fence)
-        if await add_once(connection, outcomes, row):
-            self._tell(connection, fence.run_id, Happening(kind="left", reference=str(leg), detail=outcome.type))
+        await lock_run(connection, fence)
+        if await insert_if_absent(connection, outcomes, row):
+            self._tell(connection, fence.run_id, UnnumberedEvent(kind="left", reference=str(leg), detail=outcome.type))
 
     @write_transaction
     async def commit_compaction(
@@ -317,19 +321,21 @@ class SqlTranscriptRepository(StorePart):
 
         Raises StaleFenceError, VersionConflict.
         """
-        await hold(connection, fence)
+        await lock_run(connection, fence)
         if await self._recorded(connection, fence, version, record):
             await add_passages(connection, passages)
             if charge is not None and await add_charge(connection, fence.run_id, charge):
-                self._tell(connection, fence.run_id, charged("charged", charge))
+                self._tell(connection, fence.run_id, build_charge_event("charged", charge))
 
     @write_transaction
-    async def commit_rewind(self, connection: AsyncConnection, fence: Fence, version: int, rewind: Rewind) -> None:
+    async def commit_rewind(
+        self, connection: AsyncConnection, fence: Fence, version: int, rewind: TranscriptRewind
+    ) -> None:
         """The record, and what goes with it, in one transaction. Raises as `commit_compaction` does."""
-        await hold(connection, fence)
+        await lock_run(connection, fence)
         if await self._recorded(connection, fence, version, rewind.record):
-            await take_work_back(connection, fence.run_id, rewind)
-            await take_passages_back(connection, fence.run_id, rewind.gone, self._clock())
+            await revert_work(connection, fence.run_id, rewind)
+            await withdraw_passages(connection, fence.run_id, rewind.gone, self._clock())
 
     async def _recorded(self, connection: AsyncConnection, fence: Fence, version: int, record: Record) -> bool:
         """Whether the record is new. The same id twice changes nothing."""
@@ -337,16 +343,16 @@ class SqlTranscriptRepository(StorePart):
             return False
         body = bind_to_row(record.model_dump_json(), fence.run_id, version + 1)
         row = {"version": version + 1, "record_id": record.id, "body": body, **self._stamp(fence)}
-        await advance(connection, fence, version)
+        await increment_version(connection, fence, version)
         await connection.execute(insert(compactions).values(row))
-        if (happened := recorded(record)) is not None:
+        if (happened := build_record_event(record)) is not None:
             self._tell(connection, fence.run_id, happened)
         return True
 
     async def _append(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
         body = bind_to_row(message.model_dump_json(), fence.run_id, version + 1)
         row = {"version": version + 1, "message_id": message.id, "body": body}
-        await advance(connection, fence, version)
+        await increment_version(connection, fence, version)
         try:
             await connection.execute(insert(messages).values({**row, **self._stamp(fence)}))
         except IntegrityError as error:
@@ -356,7 +362,7 @@ class SqlTranscriptRepository(StorePart):
         return {"run_id": fence.run_id, "committed_at": self._clock()}
 
 
-def _own(run_id: str, reader: Reader) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _own(run_id: str, reader: ReadScope) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return runs.c.run_id == run_id, build_owner_filter(runs, reader)
 
 
@@ -370,7 +376,7 @@ async def _is_recorded(connection: AsyncConnection, run_id: str, record_id: str)
     return (await connection.execute(found)).scalar_one_or_none() is not None
 
 
-async def add_intent(connection: AsyncConnection, run_id: str, intent: Intent) -> None:
+async def add_intent(connection: AsyncConnection, run_id: str, intent: CallIntent) -> None:
     """One row more for the intent's key."""
     row = {
         "run_id": run_id,
@@ -408,7 +414,7 @@ async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -
         "dropped_thinking": charge.dropped_thinking,
         "cache_miss": charge.cache_miss,
     }
-    if not await add_once(connection, charges, row):
+    if not await insert_if_absent(connection, charges, row):
         return False
     await drop_newest_intent(connection, run_id, charge.key)
     return True

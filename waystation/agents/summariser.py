@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
-from waystation.agents.roles import prompt
+from waystation.agents.roles import load_prompt
 from waystation.context.constraints import (
     extract_recorded_decisions,
     extract_user_constraints,
@@ -18,8 +18,8 @@ from waystation.context.constraints import (
     find_open_items,
 )
 from waystation.context.history import build_model_view, get_effective_transcript, get_pinned_message_ids, with_record
-from waystation.context.outcome import CompactionRequest, Status
-from waystation.context.pipeline import SummariseDecision, part_length, split_into_parts
+from waystation.context.outcome import CompactionRequest, CompactionStatus
+from waystation.context.pipeline import SummariseDecision, compute_part_token_range, split_into_parts
 from waystation.context.policy import CompactionPolicy
 from waystation.context.restoration import without_files
 from waystation.context.strategies import STRATEGIES
@@ -31,10 +31,10 @@ from waystation.context.summary import (
     wrap_partial_summary,
 )
 from waystation.context.summary_validator import (
-    Accepted,
-    Rejected,
-    Rule,
+    AcceptedSummary,
+    RejectedSummary,
     SummaryCheckInput,
+    SummaryRule,
     check_middle,
     check_summary,
 )
@@ -50,10 +50,10 @@ from waystation.context.transcript import (
 )
 from waystation.kernel.errors import ModelRejected, ModelUnavailable
 from waystation.kernel.value import Value
-from waystation.memory.passages import render, tool_names
+from waystation.memory.passages import map_tool_names, render_message
 from waystation.models.ports import ModelRequest, StopReason
 from waystation.models.profiles import get_model_profile
-from waystation.privacy.policy import TextDestination, redaction_notes
+from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted
 
@@ -62,7 +62,7 @@ HEADROOM = 2
 THINKING_ROOM = 2_048
 """Tokens of a reply in addition to the summary: models think before they write, and count that as output."""
 _REPLY_FLOOR = 128
-TRIES = 2
+MAX_TRIES = 2
 """A summary that was cut is asked for once more, shorter and with twice the room."""
 _SURE_SHARE = 75
 """Percent of a window that an estimate may fill: texts of several kinds together may have a third more tokens."""
@@ -100,13 +100,13 @@ class SummaryModel:
     work: str = ""
     """What the agent works on, redacted: the question and its step's goal, each in its tag."""
 
-    def room(self, most: int) -> int:
+    def compute_max_input_tokens(self, most: int) -> int:
         """Tokens of conversation that it can read for a summary of at most so many."""
         facts = get_model_profile(self.request.terms.condense_model)
         asked = estimate_text(self._system + self.policy.instructions + self.work)
-        return max(1, (facts.window - self._most_output(most, TRIES) - asked) * _SURE_SHARE // 100)
+        return max(1, (facts.window - self._most_output(most, MAX_TRIES) - asked) * _SURE_SHARE // 100)
 
-    async def ask(
+    async def request_summary(
         self, name: str, conversation: str, length: tuple[int, int], note: str = ""
     ) -> SummaryResponse | SummaryUnavailableResult:
         """Ask, and once more where the summary was cut; `name` is unique in the agent run, so that a call is charged
@@ -119,7 +119,7 @@ class SummaryModel:
             return answer
         shorter = (length[0], max(length[0], length[1] // 2))
         again = f"{note}\nA summary of it was too long and was cut: keep this one short, and end it.".strip()
-        second = await self._asked(f"{name}-again", conversation, shorter, again, TRIES)
+        second = await self._asked(f"{name}-again", conversation, shorter, again, MAX_TRIES)
         if isinstance(second, SummaryUnavailableResult):
             return answer
         await self.model.store.commit_charge(self.fence, answer.charge)
@@ -140,7 +140,7 @@ class SummaryModel:
         if isinstance(call, CallNotAffordable):
             return SummaryUnavailableResult(note="The budget did not allow a summary.", asked=False)
         try:
-            reply, charge = await self.model.ask(self.fence, CallKey("summary", name), call)
+            reply, charge = await self.model.run_call(self.fence, CallKey("summary", name), call)
         except ModelRejected as error:
             return SummaryUnavailableResult(note=f"The summariser failed: {error}", asked=True)
         except ModelUnavailable as error:
@@ -154,7 +154,7 @@ class SummaryModel:
         (redacted,) = await self.redactor.redact([text], TextDestination.SUMMARY, run.tenant)
         # A placeholder alone is no summary.
         return SummaryResponse(
-            text="" if redacted.unredacted else redacted.text,
+            text="" if redacted.redaction_failed else redacted.text,
             charge=charge,
             redactions=len(redacted.spans),
             cut=reply.stop in CUT_OFF,
@@ -168,13 +168,13 @@ class SummaryModel:
 
     async def _fitted(self, ask: ModelRequest, least: int) -> PreparedCall | CallNotAffordable:
         """With room for the shortest summary at least: less would only be cut."""
-        left = self.request.limit.after((await self.model.store.totals(self.fence.run_id)).spent)
+        left = self.request.limit.remaining_after((await self.model.store.get_run_usage(self.fence.run_id)).spent)
         floor = min(max(_REPLY_FLOOR, least), ask.max_output)
         return await self.model.prepare_call(ask, left, floor, self.request.terms.prices)
 
     @property
     def _system(self) -> str:
-        return prompt(STRATEGIES[self.policy.strategy].prompt)
+        return load_prompt(STRATEGIES[self.policy.strategy].prompt)
 
     def _question(self, conversation: str, length: tuple[int, int], note: str) -> str:
         wishes = self.policy.instructions.strip()
@@ -200,7 +200,7 @@ def _inside(text: str) -> SafeMarkup:
     return SafeMarkup(escape_tags(text, "conversation", "wishes", "task"))
 
 
-JOINED = "It is given by summaries of its parts, one after the other: make one summary of them all."
+JOIN_INSTRUCTION = "It is given by summaries of its parts, one after the other: make one summary of them all."
 
 
 class SummaryInput(Value):
@@ -234,7 +234,7 @@ class SummaryInput(Value):
         """All of it."""
         return "\n".join(self.lines)
 
-    def replaced(self, rung: SummariseDecision, policy: CompactionPolicy) -> SummaryCheckInput:
+    def to_check_input(self, rung: SummariseDecision, policy: CompactionPolicy) -> SummaryCheckInput:
         """As the check before commit needs it. The user's words are those of the conversation, which the agent's model
         has seen: what is kept for its next view is kept word for word, and only what others read is replaced.
         """
@@ -243,7 +243,7 @@ class SummaryInput(Value):
             text=self.text,
             tokens=rung.middle_tokens,
             room=rung.summary_tokens[1],
-            cap=policy.pin_cap,
+            cap=policy.max_pinned_tokens,
             constraints=extract_user_constraints(heard),
             asked=extract_user_requests(heard),
             decisions=extract_recorded_decisions(self.said),
@@ -253,7 +253,7 @@ class SummaryInput(Value):
         )
 
     @classmethod
-    async def redacted(
+    async def build_redacted(
         cls, messages: Sequence[Message], transcript: Transcript, redactor: Redactor, tenant: str, *unfinished: str
     ) -> tuple["SummaryInput", int]:
         """Some of the transcript's view as a middle, and how many spans of it were replaced.
@@ -262,8 +262,8 @@ class SummaryInput(Value):
         Raises RedactionFailed: then nothing goes anywhere.
         """
         shown = build_model_view(transcript)
-        names, undone = tool_names(shown), (*find_open_items(messages, shown), *unfinished)
-        rendered = [_text(message) if is_summary(message) else render(message, names) for message in messages]
+        names, undone = map_tool_names(shown), (*find_open_items(messages, shown), *unfinished)
+        rendered = [_text(message) if is_summary(message) else render_message(message, names) for message in messages]
         heard = _heard((*messages, *get_effective_transcript(transcript).messages))
         spoken = [message.text for message in heard]
         redacted = iter(await redactor.redact([*rendered, *undone, *spoken], TextDestination.COMPRESSED, tenant))
@@ -280,7 +280,7 @@ class SummaryInput(Value):
             user_said=extract_user_words(tuple(said.values())),
             pinned=tuple(message.id for message in messages if message.id in pinned),
             open_work=tuple(item.text for item in open_work),
-            notes=redaction_notes(*texts),
+            notes=build_redaction_notes(*texts),
         )
         return middle, sum(len(item.spans) for item in texts)
 
@@ -288,7 +288,7 @@ class SummaryInput(Value):
 class SummaryResult(Value):
     """What came of asking. No verdict: no summary was to be had."""
 
-    verdict: Accepted | Rejected | None
+    verdict: AcceptedSummary | RejectedSummary | None
     charge: Charge | None
     """Not committed yet."""
     asked: bool = True
@@ -312,17 +312,17 @@ class Summariser:
         `sources` names the passages behind it. Raises ModelUnavailable, RedactionFailed, StaleFenceError,
         VersionConflict.
         """
-        replaced = middle.replaced(rung, self.model.policy).replace(sources=sources)
+        replaced = middle.to_check_input(rung, self.model.policy).replace(sources=sources)
         if hopeless := check_middle(replaced):
             return SummaryResult(verdict=hopeless, charge=None, asked=False)
-        parts = split_into_parts(middle.lines, self.model.room(rung.summary_tokens[1]))
+        parts = split_into_parts(middle.lines, self.model.compute_max_input_tokens(rung.summary_tokens[1]))
         conversation, note = parts[0], ""
         if len(parts) > 1:
             said = await self._summaries(rung, parts)
             if isinstance(said, SummaryResult):
                 return said
-            conversation, note = said, JOINED
-        answer = await self.model.ask(rung.compaction_id, conversation, rung.summary_tokens, note)
+            conversation, note = said, JOIN_INSTRUCTION
+        answer = await self.model.request_summary(rung.compaction_id, conversation, rung.summary_tokens, note)
         if isinstance(answer, SummaryUnavailableResult):
             return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
         self.redactions += answer.redactions
@@ -332,7 +332,9 @@ class Summariser:
     async def _summaries(self, rung: SummariseDecision, parts: Sequence[str]) -> str | SummaryResult:
         """What the parts come to, one after the other; or how the first one failed of which nothing came."""
         high = rung.summary_tokens[1]
-        length = part_length(rung.summary_tokens, len(parts), self.model.room(high) // HEADROOM)
+        length = compute_part_token_range(
+            rung.summary_tokens, len(parts), self.model.compute_max_input_tokens(high) // HEADROOM
+        )
         summaries: list[str] = []
         for number, part in enumerate(parts, 1):
             name = f"{rung.compaction_id}-{number}"
@@ -350,7 +352,7 @@ class Summariser:
 
     async def _summarised(self, name: str, part: str, length: tuple[int, int], note: str) -> str | SummaryResult:
         """Kept in the transcript together with its charge: a crash later on does not pay it again."""
-        answer = await self.model.ask(name, part, length, note)
+        answer = await self.model.request_summary(name, part, length, note)
         if isinstance(answer, SummaryUnavailableResult):
             return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
         self.redactions += answer.redactions
@@ -358,7 +360,9 @@ class Summariser:
             return SummaryResult(verdict=_CUT, charge=answer.charge)
         if not answer.text.strip():
             message = "the summary of a part is blank"
-            blank = Rejected(status=Status.FAILED_EMPTY_SUMMARY, rule=Rule.EMPTY, message=message)
+            blank = RejectedSummary(
+                status=CompactionStatus.FAILED_EMPTY_SUMMARY, rule=SummaryRule.EMPTY, message=message
+            )
             return SummaryResult(verdict=blank, charge=answer.charge)
         record = SummaryPartRecord(id=name, text=answer.text)
         transcripts, version = self.model.model.store, self.transcript.version
@@ -368,8 +372,10 @@ class Summariser:
 
 
 CUT_OFF = frozenset({StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED})
-_CUT = Rejected(
-    status=Status.FAILED_CHECK, rule=Rule.CUT, message="the summary was cut off: it is longer than its reply may be"
+_CUT = RejectedSummary(
+    status=CompactionStatus.FAILED_CHECK,
+    rule=SummaryRule.CUT,
+    message="the summary was cut off: it is longer than its reply may be",
 )
 
 

@@ -12,32 +12,38 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from waystation.agents.decisions import Resolution
+from waystation.agents.decisions import PlaceholderResolution
 from waystation.agents.delegation import get_parent_id
 from waystation.agents.deliverables import ResearchFindings
-from waystation.agents.prompt_sections import Part, PromptAllocation, PromptSection, allocate, compute_section_tokens
+from waystation.agents.prompt_sections import (
+    PromptAllocation,
+    PromptPart,
+    PromptSection,
+    allocate_prompt,
+    compute_section_tokens,
+)
 from waystation.agents.tools.delegate import parse_assignment
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import Message, build_user_message
 from waystation.documents.documents import REMOVED_NAME, Document
 from waystation.documents.procedures import (
     DESCRIPTION_CHARACTERS,
-    LEAST_FIT,
-    MOST_PROCEDURES,
+    MAX_PROCEDURES,
+    MIN_RELEVANCE,
     InvalidProcedure,
     Procedure,
     parse_procedure,
     reject_duplicate_names,
 )
-from waystation.documents.redacted import document_names
+from waystation.documents.redacted import build_document_names
 from waystation.kernel.errors import MemoryUnavailable, StoreError, TextNotFoundError
 from waystation.kernel.refs import RunRef, TaskRef
-from waystation.kernel.roles import AgentRole, role_spec
+from waystation.kernel.roles import AgentRole, get_role_spec
 from waystation.kernel.text import format_count
-from waystation.memory.archive import MemoryRecall, as_records
+from waystation.memory.archive import MemoryRecall, render_recalled_excerpts
 from waystation.memory.memory import Excerpt, MemoryScope
 from waystation.planning.plan import Plan, Step
-from waystation.privacy.policy import TextDestination, redaction_notes
+from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import SafeMarkup, join_safe_markup, sanitize_line, wrap_untrusted
 from waystation.store.ports import Store
@@ -47,15 +53,15 @@ from waystation.tasks.task import TaskRequest, TaskRow
 def parse_procedures(row: TaskRow) -> tuple[Procedure | InvalidProcedure, ...]:
     """What agents can follow of them, and what not."""
     given = row.request.procedures
-    read = [parse_procedure(one) for one in given[:MOST_PROCEDURES]]
-    over = f"a task has {MOST_PROCEDURES} procedures at most"
+    read = [parse_procedure(one) for one in given[:MAX_PROCEDURES]]
+    over = f"a task has {MAX_PROCEDURES} procedures at most"
     return (
         *reject_duplicate_names(read),
-        *(InvalidProcedure(document=one.name, reason=over) for one in given[MOST_PROCEDURES:]),
+        *(InvalidProcedure(document=one.name, reason=over) for one in given[MAX_PROCEDURES:]),
     )
 
 
-def as_procedure(procedure: Procedure) -> SafeMarkup:
+def render_procedure(procedure: Procedure) -> SafeMarkup:
     """As a model reads it: whose it is, and that no line of it ends it; behind a skill what its files are called."""
     shown = wrap_untrusted("procedure", procedure.text, name=sanitize_line(procedure.name))
     names = ", ".join(sanitize_line(file.name) for file in procedure.files)
@@ -76,7 +82,7 @@ def render_procedures(found: Sequence[Procedure | InvalidProcedure], more: str =
     return wrap_untrusted("procedures", *lines, *([more] if more else []), note=note)
 
 
-NAMED_DOCUMENTS = 100
+MAX_LISTED_DOCUMENTS = 100
 HELD = (
     PromptSection.RUNTIME,
     PromptSection.SHORT_TERM,
@@ -108,10 +114,10 @@ class DocumentListing(NamedTuple):
     """Of all that there are."""
 
 
-async def first_named(listed: Sequence[Document], redactor: Redactor, tenant: str) -> DocumentListing:
+async def build_document_listing(listed: Sequence[Document], redactor: Redactor, tenant: str) -> DocumentListing:
     """Of a task's documents. No more names are redacted than are told. Raises RedactionFailed."""
-    names = await document_names(listed[:NAMED_DOCUMENTS], redactor, tenant)
-    return DocumentListing(names.as_shown, len(listed))
+    names = await build_document_names(listed[:MAX_LISTED_DOCUMENTS], redactor, tenant)
+    return DocumentListing(names.shown_documents, len(listed))
 
 
 @dataclass(frozen=True)
@@ -131,7 +137,7 @@ class BriefContext:
 
     def text(self, room: PromptSpace) -> str:
         """What of it has room, the stable parts first."""
-        allocation = allocate(room.window, self._demands(room))
+        allocation = allocate_prompt(room.window, self._demands(room))
         kept = {name for row in allocation.rows for name in row.kept if name not in row.gave_way}
         named = [one for one in self.documents.first if f"document {one.name}" in kept]
         task = wrap_untrusted(
@@ -141,16 +147,16 @@ class BriefContext:
             *filter(None, [self._procedures_listed(kept)]),
             *self.assigned,
         )
-        shown = (as_procedure(one) for one in self._relevant if f"text {one.document}" in kept)
+        shown = (render_procedure(one) for one in self._relevant if f"text {one.document}" in kept)
         return "\n".join([task, *shown, *self._recalled(allocation)])
 
-    def _demands(self, room: PromptSpace) -> Mapping[PromptSection, Sequence[Part]]:
+    def _demands(self, room: PromptSpace) -> Mapping[PromptSection, Sequence[PromptPart]]:
         firm = "\n".join([*self._firm_head, *self.assigned])
         return {
-            PromptSection.SYSTEM: [Part(name="system and tools", tokens=room.fixed, firm=True)],
-            PromptSection.CONTRACT: [Part(name="task", tokens=estimate_text(firm), firm=True)],
+            PromptSection.SYSTEM: [PromptPart(name="system and tools", tokens=room.fixed, firm=True)],
+            PromptSection.CONTRACT: [PromptPart(name="task", tokens=estimate_text(firm), firm=True)],
             **{
-                layer: [Part(name="held", tokens=compute_section_tokens(layer, room.window), divisible=True)]
+                layer: [PromptPart(name="held", tokens=compute_section_tokens(layer, room.window), divisible=True)]
                 for layer in HELD
             },
             PromptSection.PROCEDURAL: [*self._procedural_parts],
@@ -159,31 +165,31 @@ class BriefContext:
 
     @property
     def _firm_head(self) -> Sequence[SafeMarkup]:
-        form = [wrap_untrusted("output", told)] if (told := role_spec(self.role).form) else []
+        form = [wrap_untrusted("output", told)] if (told := get_role_spec(self.role).form) else []
         earlier = [self.earlier] if self.earlier else []
-        return [*request_parts(self.request), *form, *render_deadline(self.request), *earlier]
+        return [*render_request_parts(self.request), *form, *render_deadline(self.request), *earlier]
 
     @property
     def _relevant(self) -> Sequence[Procedure]:
         known = [one for one in self.procedures if isinstance(one, Procedure) and not one.skill]
-        return [one for one in known if one.relevance(self.goal) >= LEAST_FIT]
+        return [one for one in known if one.relevance(self.goal) >= MIN_RELEVANCE]
 
     @property
-    def _procedural_parts(self) -> Iterator[Part]:
+    def _procedural_parts(self) -> Iterator[PromptPart]:
         for one in self.procedures:
-            yield Part(
+            yield PromptPart(
                 name=f"name {one.document}", tokens=estimate_text(render_procedures([one]) or ""), relevance=_LISTED
             )
         for one in self._relevant:
-            tokens, relevance = estimate_text(as_procedure(one)), one.relevance(self.goal)
-            yield Part(name=f"text {one.document}", tokens=tokens, relevance=min(relevance, 0.99))
+            tokens, relevance = estimate_text(render_procedure(one)), one.relevance(self.goal)
+            yield PromptPart(name=f"text {one.document}", tokens=tokens, relevance=min(relevance, 0.99))
 
     @property
-    def _retrieved_parts(self) -> Iterator[Part]:
+    def _retrieved_parts(self) -> Iterator[PromptPart]:
         for number, excerpt in enumerate(self.recalled):
-            yield Part(name=f"passage {number}", tokens=excerpt.tokens, relevance=excerpt.best.score)
+            yield PromptPart(name=f"passage {number}", tokens=excerpt.tokens, relevance=excerpt.best_turn.score)
         for one in self.documents.first:
-            yield Part(name=f"document {one.name}", tokens=estimate_text(_named(one) + "\n"))
+            yield PromptPart(name=f"document {one.name}", tokens=estimate_text(_named(one) + "\n"))
 
     def _procedures_listed(self, kept: set[str]) -> SafeMarkup | None:
         shown = [one for one in self.procedures if f"name {one.document}" in kept]
@@ -191,17 +197,19 @@ class BriefContext:
         return render_procedures(shown, f"- and {more} more, which read_skill names" if more else "")
 
     def _recalled(self, allocation: PromptAllocation) -> Sequence[SafeMarkup]:
-        kept = allocation.row(PromptSection.RETRIEVED).kept
-        shown = as_records([one for number, one in enumerate(self.recalled) if f"passage {number}" in kept])
+        kept = allocation.get_row(PromptSection.RETRIEVED).kept
+        shown = render_recalled_excerpts(
+            [one for number, one in enumerate(self.recalled) if f"passage {number}" in kept]
+        )
         return [shown] if shown else []
 
 
-def task_parts(request: TaskRequest, documents: DocumentListing) -> Sequence[SafeMarkup]:
+def render_task_parts(request: TaskRequest, documents: DocumentListing) -> Sequence[SafeMarkup]:
     """Question, instructions, criteria and documents, each in its tag."""
-    return [*request_parts(request), render_document_list(*documents)]
+    return [*render_request_parts(request), render_document_list(*documents)]
 
 
-def request_parts(request: TaskRequest) -> Sequence[SafeMarkup]:
+def render_request_parts(request: TaskRequest) -> Sequence[SafeMarkup]:
     """What the user asked for, each in its tag."""
     parts = [wrap_untrusted("question", request.question)]
     if request.instructions:
@@ -247,7 +255,7 @@ class EarlierTasks:
 
     store: Store
 
-    async def named(self, own: TaskRow, window: int) -> SafeMarkup | None:
+    async def render_listing(self, own: TaskRow, window: int) -> SafeMarkup | None:
         """Tasks that were over before this one was handed in, and have a report: by id, day and redacted title, as many
         of the newest as fit. None without any.
         """
@@ -265,16 +273,18 @@ class EarlierTasks:
 
     async def _lines(self, ref: TaskRef, at: datetime) -> Sequence[str]:
         rows = [
-            row for row in await self.store.tasks(ref.reader.get_recall_scope("session")) if _is_earlier(row, ref, at)
+            row
+            for row in await self.store.list_tasks(ref.scope.get_recall_scope("session"))
+            if _is_earlier(row, ref, at)
         ]
         return [_line(row) for row in rows[:_MOST_NAMED]]
 
-    async def report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:
+    async def load_report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:
         """The whole report of a task that the agent may look into, by its id or the beginning of it; else None."""
-        reader = run.reader.get_recall_scope(scope)
-        found = await self.store.find_tasks(task, reader)
-        row = await self.store.task(found[0], reader) if len(found) == 1 else None
-        version = row.progress.readable if row is not None and row.progress is not None else None
+        reader = run.scope.get_recall_scope(scope)
+        found = await self.store.find_task_ids(task, reader)
+        row = await self.store.get_task(found[0], reader) if len(found) == 1 else None
+        version = row.progress.shown_report if row is not None and row.progress is not None else None
         if version is None:
             return None
         try:
@@ -316,23 +326,23 @@ class BriefBuilder:
     recollection: MemoryRecall
     redactor: Redactor
 
-    async def write(self, run: RunRef, message_id: str, notices: list[str], room: PromptSpace) -> Message:
+    async def build_message(self, run: RunRef, message_id: str, notices: list[str], room: PromptSpace) -> Message:
         """The contract, as far as it has room, redacted as everything that a model sees.
 
         `notices` takes what a person should know. Raises RedactionFailed, StoreError.
         """
         goal, assigned = await self._assigned(run)
-        row = await self.store.task(run.task_id, run.reader)
+        row = await self.store.get_task(run.task_id, run.scope)
         procedures = parse_procedures(row)
         if unusable := sum(isinstance(one, InvalidProcedure) for one in procedures):
             notices.append(
                 f"{format_count(unusable, 'procedure')} cannot be used; the contract of each agent says why."
             )
-        listed = await self.store.documents(run.task_id, run.reader)
+        listed = await self.store.list_documents(run.task_id, run.scope)
         parts = BriefContext(
             request=row.request,
-            earlier=await EarlierTasks(self.store).named(row, room.window),
-            documents=await first_named(listed, self.redactor, run.tenant),
+            earlier=await EarlierTasks(self.store).render_listing(row, room.window),
+            documents=await build_document_listing(listed, self.redactor, run.tenant),
             procedures=procedures,
             role=run.role,
             goal=goal,
@@ -340,7 +350,7 @@ class BriefBuilder:
             recalled=await self._recalled(run, goal, row.terms.agent.memory, notices),
         )
         (redacted,) = await self.redactor.redact([parts.text(room)], TextDestination.CONTRACT, run.tenant)
-        notices.extend(redaction_notes(redacted))
+        notices.extend(build_redaction_notes(redacted))
         return build_user_message(message_id, redacted.text)
 
     async def _assigned(self, run: RunRef) -> tuple[str, Sequence[SafeMarkup]]:
@@ -350,16 +360,16 @@ class BriefBuilder:
 
     async def _of_step(self, run: RunRef) -> tuple[str, Sequence[SafeMarkup]]:
         """The goal, the step, and what it builds on."""
-        plan = await self.store.plan(run.task_id, run.reader)
+        plan = await self.store.get_newest_plan(run.task_id, run.scope)
         if plan is None:
             raise StoreError(f"task {run.task_id} has no plan in the store")
-        step = plan.step(run.step_id)
+        step = plan.get_step(run.step_id)
         own = _step_part(step.id, step.role, step.title, step.goal)
         return step.goal, [own, *await self._needs(run, plan, step)]
 
     async def _of_subagent(self, run: RunRef, parent: str) -> tuple[str, Sequence[SafeMarkup]]:
         """The goal, what its parent asked for, and what that gave it to know."""
-        asked = parse_assignment(await self.store.load(f"{run.task_id}/{parent}", run.reader), run.step_id)
+        asked = parse_assignment(await self.store.load_transcript(f"{run.task_id}/{parent}", run.scope), run.step_id)
         own = _step_part(run.step_id, run.role, asked.title, asked.goal)
         known = [wrap_untrusted("context", asked.context, **{"from": parent})] if asked.context else []
         to_whom = wrap_untrusted("result", f"What you hand in goes to the agent {parent}, which asked for it.")
@@ -367,8 +377,8 @@ class BriefBuilder:
 
     async def _needs(self, run: RunRef, plan: Plan, step: Step) -> Sequence[SafeMarkup]:
         lines: list[str] = []
-        for need in (plan.step(step_id) for step_id in step.needs):
-            deliverable = await self.store.get_deliverable(f"{run.task_id}/{need.id}", run.reader)
+        for need in (plan.get_step(step_id) for step_id in step.needs):
+            deliverable = await self.store.get_deliverable(f"{run.task_id}/{need.id}", run.scope)
             count = f"{len(deliverable.findings)} findings, " if isinstance(deliverable, ResearchFindings) else ""
             lines.append(f"- step {need.id} ({sanitize_line(need.title)}): {count}read with read_findings")
         return [wrap_untrusted("needs", *lines)] if lines else []
@@ -388,8 +398,10 @@ async def record_restored_placeholders(
 ) -> Sequence[Excerpt]:
     """What was recalled, once the audit trail says which placeholders are names in it. Raises StoreError."""
     if restored := frozenset[str]().union(*[turn.restored for one in found for turn in one.turns]):
-        entry = Resolution(agent=run.step_id, tool=RECALL, call_id=call_id, placeholders=tuple(sorted(restored)))
-        await store.audit(run.task_id, entry)
+        entry = PlaceholderResolution(
+            agent=run.step_id, tool=RECALL, call_id=call_id, placeholders=tuple(sorted(restored))
+        )
+        await store.add_audit_entry(run.task_id, entry)
     return found
 
 

@@ -29,7 +29,7 @@ from waystation.context.history import count_messages_before, get_effective_tran
 from waystation.context.transcript import Transcript
 from waystation.documents.web_pages import DomainPolicy, parse_web_address
 from waystation.kernel.errors import WebFetchRejectedError
-from waystation.kernel.roles import AgentRole, Permission, Phase, role_spec
+from waystation.kernel.roles import AgentPhase, AgentRole, ToolPermission, get_role_spec
 from waystation.kernel.value import Value
 
 
@@ -57,7 +57,7 @@ class ParameterLimit(Value):
         return self._in_range(value) and self._is_listed(value) and self._in_domains(value)
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """What it asks for, as an agent and a person read it. Allowed values are the operator's own words."""
         said = [
             f"at least {self.min:g}" if self.min is not None else "",
@@ -67,7 +67,7 @@ class ParameterLimit(Value):
         ]
         return ", ".join(filter(None, said))
 
-    def in_schema(self, plain: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    def apply_to_schema(self, plain: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """A parameter's JSON schema with the limit in it. A default that is not admitted makes way for one that is, or
         for none.
         """
@@ -79,7 +79,7 @@ class ParameterLimit(Value):
         if self.one_of is not None:
             limited["enum"] = [*self.one_of]
         if self.domains is not None:
-            limited["description"] = f"{plain.get('description', '')} Here: {self.words}.".strip()
+            limited["description"] = f"{plain.get('description', '')} Here: {self.description}.".strip()
         if (default := self._instead_of(limited.pop("default", None))) is not None:
             limited["default"] = default
         return limited
@@ -110,27 +110,27 @@ class ParameterLimit(Value):
             return False
 
 
-Limits = Mapping[str, ParameterLimit]
+ParameterLimits = Mapping[str, ParameterLimit]
 """By the name of the parameter."""
 
 
-def unknown(schema: Mapping[str, JsonValue], limits: Limits) -> list[str]:
+def find_unknown_parameters(schema: Mapping[str, JsonValue], limits: ParameterLimits) -> list[str]:
     """Parameters that a tool with this schema does not have: a limit on them would hold nothing."""
     return sorted(limits.keys() - _properties(schema).keys())
 
 
-def apply_parameter_limits(schema: Mapping[str, JsonValue], limits: Limits) -> dict[str, JsonValue]:
+def apply_parameter_limits(schema: Mapping[str, JsonValue], limits: ParameterLimits) -> dict[str, JsonValue]:
     """A tool's schema with the limits in it. What has no default that is admitted has to be given."""
     required = schema.get("required")
     parameters = _properties(schema)
-    held = {name: limit.in_schema(_as_object(parameters[name])) for name, limit in limits.items()}
+    held = {name: limit.apply_to_schema(_as_object(parameters[name])) for name, limit in limits.items()}
     asked = [*required] if isinstance(required, list) else []
     asked += [name for name, parameter in held.items() if "default" not in parameter and name not in asked]
     return {**schema, "properties": {**parameters, **held}, **({"required": asked} if asked else {})}
 
 
 def with_defaults(
-    arguments: Mapping[str, JsonValue], schema: Mapping[str, JsonValue], limits: Limits
+    arguments: Mapping[str, JsonValue], schema: Mapping[str, JsonValue], limits: ParameterLimits
 ) -> dict[str, JsonValue]:
     """The arguments, and for limited parameters that were left out the defaults of a schema that was `limited`."""
     properties = _properties(schema)
@@ -138,10 +138,10 @@ def with_defaults(
     return {**arguments, **{name: _as_object(properties[name])["default"] for name in left_out}}
 
 
-def find_argument_error(arguments: Mapping[str, JsonValue], limits: Limits) -> str | None:
+def find_argument_error(arguments: Mapping[str, JsonValue], limits: ParameterLimits) -> str | None:
     """What is wrong with arguments that are complete, without their values; None where nothing is."""
     wrong = [name for name, limit in limits.items() if name not in arguments or not limit.is_allowed(arguments[name])]
-    return "; ".join(f"{name} has to be {limits[name].words}" for name in wrong) or None
+    return "; ".join(f"{name} has to be {limits[name].description}" for name in wrong) or None
 
 
 def _properties(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
@@ -161,7 +161,7 @@ def _whole(value: float) -> JsonValue:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Urgency = Mapping[Phase, int]
+PhaseUrgency = Mapping[AgentPhase, int]
 """In which phases a tool is of use, and how urgent it is there: the smaller, the more."""
 
 FIRST, SOON, LATER, LAST = 1, 2, 3, 4
@@ -171,7 +171,7 @@ MORE_PART = 4
 """Tools that somebody added may bring what is shown to this part of the window, at most to twice `TOOL_TOKENS`."""
 
 
-def make_urgency(executing: int, reflecting: int | None = None, verifying: int | None = None) -> Urgency:
+def make_urgency(executing: int, reflecting: int | None = None, verifying: int | None = None) -> PhaseUrgency:
     """As urgent in each phase of a step's agent; in later ones as in the one before, where nothing else is said."""
     reflecting = executing if reflecting is None else reflecting
     return {
@@ -187,8 +187,8 @@ class CandidateTool(Value):
     name: str
     tokens: int
     """Estimated, of its definition."""
-    permission: Permission
-    urgency: Urgency
+    permission: ToolPermission
+    urgency: PhaseUrgency
     unusable: str = ""
     """Why nobody may have it here."""
 
@@ -204,7 +204,7 @@ class HiddenToolRecord(Value):
 class ToolVisibility(Value):
     """What an agent sees in a phase. Both in the order in which the tools were offered."""
 
-    phase: Phase
+    phase: AgentPhase
     budget: int
     """Tokens for definitions. The tools by which it hands in are there even where they alone have more."""
     shown: tuple[CandidateTool, ...]
@@ -236,10 +236,10 @@ class ToolPolicy(Value):
     """Whether there are more tools than our own: of the web, or of servers."""
     denied: tuple[str, ...] = ()
     """Tools that nobody may have: names, patterns of names with *, or permissions. An agent can always hand in."""
-    limits: Mapping[str, Limits] = {}
+    limits: Mapping[str, ParameterLimits] = {}
     """On the values of parameters, by name of the tool."""
 
-    def budget(self, window: int) -> int:
+    def compute_definition_budget(self, window: int) -> int:
         """Tokens for definitions of an agent with this window: what was asked for, or what its tools need."""
         if self.tokens is not None:
             return self.tokens
@@ -255,9 +255,9 @@ class AgentPermissions(Value):
     denied: tuple[str, ...] = ()
     """As in `ToolPolicy`."""
 
-    def refusal(self, tool: CandidateTool) -> str | None:
+    def find_denial_reason(self, tool: CandidateTool) -> str | None:
         """Why it may not have this tool; None where it may."""
-        if tool.permission not in role_spec(self.role).permissions:
+        if tool.permission not in get_role_spec(self.role).permissions:
             return f"the role {self.role} has no permission {tool.permission}"
         if tool.permission == "hand_in":
             return None
@@ -283,7 +283,7 @@ def retain_sent_tools(now: ToolVisibility, sent: Collection[str]) -> ToolVisibil
 
 
 def compute_tool_visibility(
-    offered: Sequence[CandidateTool], phase: Phase, rights: AgentPermissions, budget: int
+    offered: Sequence[CandidateTool], phase: AgentPhase, rights: AgentPermissions, budget: int
 ) -> ToolVisibility:
     """What of the offered tools is shown: what may be, the most urgent first, as long as definitions fit.
 
@@ -303,7 +303,7 @@ def compute_tool_visibility(
     return ToolVisibility(
         phase=phase,
         budget=budget,
-        admitted=tuple(tool for tool in offered if rights.refusal(tool) is None),
+        admitted=tuple(tool for tool in offered if rights.find_denial_reason(tool) is None),
         shown=tuple(tool for tool in offered if tool.name not in refused),
         hidden=tuple(
             HiddenToolRecord(name=tool.name, tokens=tool.tokens, reason=refused[tool.name])
@@ -313,9 +313,9 @@ def compute_tool_visibility(
     )
 
 
-def _why_not(tool: CandidateTool, phase: Phase, rights: AgentPermissions) -> str | None:
+def _why_not(tool: CandidateTool, phase: AgentPhase, rights: AgentPermissions) -> str | None:
     """By its rights, then by the phase."""
-    if (refusal := rights.refusal(tool)) is not None:
+    if (refusal := rights.find_denial_reason(tool)) is not None:
         return refusal
     return None if phase in tool.urgency or tool.permission == "hand_in" else f"not while {phase}"
 
@@ -324,14 +324,14 @@ _TURN_MESSAGES = 2
 """A reply, and the results of its calls."""
 
 
-def tool_phase(role: AgentRole, transcript: Transcript, ending: Collection[str]) -> Phase:
+def get_tool_phase(role: AgentRole, transcript: Transcript, ending: Collection[str]) -> AgentPhase:
     """The phase that the tools follow which are shown from the next compaction on; before the first one, from the
     beginning. `ending`: names of the tools that hand in.
     """
-    return role_spec(role).phase or _phase_of_step(transcript, ending)
+    return get_role_spec(role).phase or _phase_of_step(transcript, ending)
 
 
-def _phase_of_step(transcript: Transcript, ending: Collection[str]) -> Phase:
+def _phase_of_step(transcript: Transcript, ending: Collection[str]) -> AgentPhase:
     compacted = [
         count_messages_before(record, transcript) for record in get_effective_transcript(transcript).compactions
     ]

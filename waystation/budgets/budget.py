@@ -29,7 +29,7 @@ LOWEST_BUDGET, HIGHEST_BUDGET = 2_000, 1_000_000_000
 LOWEST_BUDGET_MICRO_USD, HIGHEST_BUDGET_MICRO_USD = 1_000, 1_000_000 * 1_000_000
 
 
-class Mode(StrEnum):
+class BudgetMode(StrEnum):
     """What happens when an agent's budget, and what its parents have left, is spent."""
 
     HARD = "hard"
@@ -85,7 +85,7 @@ class WorstCaseRates(Value):
     output: Decimal
 
 
-class Bound(Value):
+class CallCostBound(Value):
     """What a call can cost at most, before the model is asked."""
 
     input_tokens: int
@@ -93,7 +93,7 @@ class Bound(Value):
     rates: WorstCaseRates | None
     """None: the model has no known price, and a limit in dollars then lets no call through."""
 
-    def worst_case(self, output: int) -> Amount:
+    def compute_worst_case(self, output: int) -> Amount:
         """What the call costs at most with a reply of so many tokens. Dollars of an unpriced model count nothing."""
         tokens = self.input_tokens + output
         if self.rates is None:
@@ -115,7 +115,7 @@ class Bound(Value):
 
     def compute_shortfall(self, left: Limit, floor: int) -> Amount:
         """By how much the smallest useful call passes what is left."""
-        return left.excess(self.worst_case(floor))
+        return left.compute_excess(self.compute_worst_case(floor))
 
     def _reply_for(self, micro_usd: int, max_output: int) -> int:
         if self.rates is None:
@@ -149,14 +149,14 @@ class BudgetAccount(Value):
     """By child: what is held for it, until it settles."""
 
     @property
-    def held(self) -> Amount:
+    def total_reserved(self) -> Amount:
         """What is held for all children together."""
         return sum(self.reserved.values(), Amount())
 
     @property
     def unreserved(self) -> Limit:
         """What may still be reserved or spent."""
-        return self.limit.after(self.spent + self.held)
+        return self.limit.remaining_after(self.spent + self.total_reserved)
 
     def reserve(self, child: str, amount: Amount) -> "BudgetAccount":
         """Hold an amount for a child, on top of what it already holds.
@@ -181,7 +181,7 @@ class BudgetAccount(Value):
 
     def transfer(self, parent: str, child: str, amount: Amount) -> "BudgetAccount":
         """Part of what is held for one child becomes held for another: at most as much as there is."""
-        carved = amount.at_most(self.reserved.get(parent, Amount()))
+        carved = amount.min_with(self.reserved.get(parent, Amount()))
         kept = {**self.reserved, parent: self.reserved.get(parent, Amount()).subtract_clamped(carved)}
         return BudgetAccount(limit=self.limit, spent=self.spent, reserved=kept)._holding(child, carved)
 
@@ -195,7 +195,7 @@ class BudgetAccount(Value):
             return settled, Amount()
         return settled._holding(parent, rest), rest
 
-    def take_back(self, child: str, spent: Amount) -> "BudgetAccount":
+    def undo_settlement(self, child: str, spent: Amount) -> "BudgetAccount":
         """Undo a settlement, because the child goes on: what it spent is held for it again, and settled later."""
         rest = BudgetAccount(limit=self.limit, spent=self.spent.subtract_clamped(spent), reserved=self.reserved)
         return rest._holding(child, spent)
@@ -212,20 +212,20 @@ class BudgetAccount(Value):
         """New money for a child: limit and reservation grow together, also where more is booked than the limit."""
         return self.grant(amount)._holding(child, amount)
 
-    def draw(self, child: str, wanted: Amount) -> tuple["BudgetAccount", Amount]:
+    def reserve_available(self, child: str, wanted: Amount) -> tuple["BudgetAccount", Amount]:
         """Hold up to `wanted` more for a child: as much as is unreserved. Returns the account and the amount.
 
         An account without a limit gives nothing here: "no limit was set" is not a permission to spend without one.
         """
-        drawn = wanted.at_most(self.unreserved.amount)
-        return (self if drawn.nothing else self.reserve(child, drawn)), drawn
+        drawn = wanted.min_with(self.unreserved.amount)
+        return (self if drawn.is_zero else self.reserve(child, drawn)), drawn
 
     def _holding(self, child: str, amount: Amount) -> "BudgetAccount":
         reserved = {**self.reserved, child: self.reserved.get(child, Amount()) + amount}
         return BudgetAccount(limit=self.limit, spent=self.spent, reserved=reserved)
 
 
-class Level(NamedTuple):
+class BudgetLevel(NamedTuple):
     """One budget, as it is when somebody looks."""
 
     name: str
@@ -238,7 +238,7 @@ class Level(NamedTuple):
 
 
 def collect_budget_warnings(
-    warned: Mapping[str, int], levels: Iterable[Level]
+    warned: Mapping[str, int], levels: Iterable[BudgetLevel]
 ) -> tuple[dict[str, int], tuple[str, ...]]:
     """The notes that are due, and by level how many raises it had when its newest note was due."""
     known, notes = dict(warned), list[str]()

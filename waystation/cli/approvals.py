@@ -38,18 +38,18 @@ from waystation.cli.render_requests import (
     format_approve_command,
     format_deny_command,
     format_inbox,
-    request_text,
+    format_request,
 )
-from waystation.client import Client, client_for
+from waystation.client import Client, connect_client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, format_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
-from waystation.tasks.details import answer_text
-from waystation.tasks.signals import Answer, AnswerOutcome
-from waystation.tasks.task import Approval, TaskProgress
-from waystation.tasks.view import PendingApproval, TaskView, pending
+from waystation.tasks.details import format_request_and_answer
+from waystation.tasks.signals import AnswerOutcome, AnswerResult
+from waystation.tasks.task import ApprovalRequest, TaskProgress
+from waystation.tasks.view import PendingApproval, TaskView, list_pending_approvals
 
 app = typer.Typer()
 
@@ -80,12 +80,12 @@ def approvals(
 
 
 async def _approvals(task: str | None) -> list[PendingApproval]:
-    async with await client_for(Settings()) as client:
-        meant = None if task is None else await client.resolve(task)
-        return [one for one in await client.approvals() if meant in {None, one.task_id}]
+    async with await connect_client(Settings()) as client:
+        meant = None if task is None else await client.resolve_task_id(task)
+        return [one for one in await client.list_approvals() if meant in {None, one.task_id}]
 
 
-Send = Callable[[str, str | None], Awaitable[Answer]]
+Send = Callable[[str, str | None], Awaitable[AnswerResult]]
 """Sends an answer to a task, by its id, for a request, by its id."""
 
 
@@ -104,7 +104,7 @@ class AnswerCommand(NamedTuple):
     """All open requests for money are meant."""
 
     @property
-    def several(self) -> bool:
+    def is_multiple(self) -> bool:
         """Whether it is told for each request by its id what became of the answer, as for more than one."""
         return self.every or len(self.request_ids) > 1
 
@@ -114,59 +114,63 @@ class AnswerCommand(NamedTuple):
         return shlex.join(["waystation", self.command, task_id, "--request", request_id, *options])
 
 
-async def answer_request(client: Client, typed: AnswerCommand, send: Send) -> Answer:
+async def answer_request(client: Client, typed: AnswerCommand, send: Send) -> AnswerResult:
     """Send the answer; a refusal names whoever answered before. The one open request is meant where none is named.
 
     Raises:
         BadInput: the task is over, or has several open requests and none is named, or the one to approve is for a call,
             which nobody shall approve unseen; nothing is sent then.
     """
-    progress = await open_task(client, typed)
+    progress = await load_answerable_task(client, typed)
     meant = typed.request_ids[0] if typed.request_ids else _only_one(typed, progress)
     answer = await send_answer(client, typed, progress.task_id, meant, send)
     print_answer(answer)
-    asked = next((one.approval for one in pending(progress) if one.approval.request_id == meant), None)
+    asked = next((one.approval for one in list_pending_approvals(progress) if one.approval.request_id == meant), None)
     if asked is not None and (short := describe_insufficient_grant(typed.amount, asked, answer)):
         print_message(short)
     return answer
 
 
-async def open_task(client: Client, typed: AnswerCommand) -> TaskProgress:
+async def load_answerable_task(client: Client, typed: AnswerCommand) -> TaskProgress:
     """The task, which can still be answered. Raises BadInput, UnknownTask."""
-    task_id = await client.resolve(typed.task)
-    progress = (await client.progress(task_id)).progress
+    task_id = await client.resolve_task_id(typed.task)
+    progress = (await client.get_task(task_id)).progress
     if progress.phase.over:
         raise BadInput(f"{task_id} has ended: {progress.phase}; there is nothing left to {typed.command}")
     return progress
 
 
 async def _refused_late(
-    client: Client, typed: AnswerCommand, task_id: str, request_id: str | None, answer: Answer
-) -> Answer:
+    client: Client, typed: AnswerCommand, task_id: str, request_id: str | None, answer: AnswerResult
+) -> AnswerResult:
     if answer.outcome != "refused":
         return answer
-    return describe_late_answer(typed, answer, await client.with_origins(await client.progress(task_id)), request_id)
+    return describe_late_answer(typed, answer, await client.with_origins(await client.get_task(task_id)), request_id)
 
 
-async def send_answer(client: Client, typed: AnswerCommand, task_id: str, request_id: str | None, send: Send) -> Answer:
+async def send_answer(
+    client: Client, typed: AnswerCommand, task_id: str, request_id: str | None, send: Send
+) -> AnswerResult:
     """Send one answer; a refusal names whoever answered before."""
     return await _refused_late(client, typed, task_id, request_id, await send(task_id, request_id))
 
 
-def describe_late_answer(typed: AnswerCommand, refused: Answer, view: TaskView, request_id: str | None) -> Answer:
+def describe_late_answer(
+    typed: AnswerCommand, refused: AnswerResult, view: TaskView, request_id: str | None
+) -> AnswerResult:
     """A refusal with whoever answered before. Among all open requests, one that was withdrawn meanwhile fails nobody:
     the money that an earlier answer freed was enough for it.
     """
     before = describe_previous_answer(view, request_id)
     found = (asked.decision for asked in view.progress.approvals if asked.request_id == request_id)
     if typed.every and "withdrawn" in found:
-        return Answer(outcome="withdrawn", reason=before)
+        return AnswerResult(outcome="withdrawn", reason=before)
     return refused.replace(reason=f"{refused.reason}: {before}") if before else refused
 
 
 def _only_one(typed: AnswerCommand, progress: TaskProgress) -> str | None:
     """The one open request, where none is named; None where none is open. Raises BadInput."""
-    task_id, waiting = progress.task_id, pending(progress)
+    task_id, waiting = progress.task_id, list_pending_approvals(progress)
     if len(waiting) > 1:
         for one in waiting:
             print_message(typed.render_command_for(task_id, one.approval.request_id))
@@ -175,14 +179,14 @@ def _only_one(typed: AnswerCommand, progress: TaskProgress) -> str | None:
             "--all for all that ask for money"
         )
     if waiting and waiting[0].approval.action is not None and typed.command == "approve":
-        print_message(request_text(waiting[0], utc_now(), console.progress.width))
+        print_message(format_request(waiting[0], utc_now(), console.progress.width))
         raise BadInput(f"{waiting[0].approval.agent} asks for no money: name the call by --request, as above")
     return waiting[0].approval.request_id if waiting else None
 
 
-def describe_insufficient_grant(amount: Amount | None, asked: Approval, answer: Answer) -> str:
+def describe_insufficient_grant(amount: Amount | None, asked: ApprovalRequest, answer: AnswerResult) -> str:
     """What to say of a grant with which its agent can do nothing; empty where it is enough, or was not given."""
-    if amount is None or answer.outcome not in {"approved", "unseen"} or asked.needed.subtract_clamped(amount).nothing:
+    if amount is None or answer.outcome not in {"approved", "unseen"} or asked.needed.subtract_clamped(amount).is_zero:
         return ""
     return (
         f"a grant of {format_amount(amount)} is too little for the next call of {asked.agent}, which may need "
@@ -201,18 +205,18 @@ def describe_previous_answer(view: TaskView, request_id: str | None) -> str:
     return _answered_line(view, last) if last is not None else ""
 
 
-def _answered_line(view: TaskView, approval: Approval) -> str:
+def _answered_line(view: TaskView, approval: ApprovalRequest) -> str:
     origin = view.origins.get(approval.request_id)
-    told = answer_text(approval, over=True, origin=origin.text if origin is not None else "")
+    told = format_request_and_answer(approval, over=True, origin=origin.text if origin is not None else "")
     return f"{told} ({approval.answered_at:{MOMENT}})" if approval.answered_at is not None else told
 
 
-def print_answer(answer: Answer) -> None:
+def print_answer(answer: AnswerResult) -> None:
     """What became of an answer."""
     print_message(format_answer_outcome(answer))
 
 
-def format_answer_outcome(answer: Answer) -> str:
+def format_answer_outcome(answer: AnswerResult) -> str:
     """What became of an answer, in a line."""
     match answer.outcome:
         case "approved" | "denied" as decided:
@@ -229,7 +233,7 @@ def format_answer_outcome(answer: Answer) -> str:
             return f"sent; {answer.reason}"
 
 
-def report_and_exit(answer: Answer, *failing: AnswerOutcome, as_json: bool) -> NoReturn:
+def report_and_exit(answer: AnswerResult, *failing: AnswerOutcome, as_json: bool) -> NoReturn:
     """Tell what became of an order, print it where that is asked for, and exit: 1 with an outcome that is failing."""
     print_answer(answer)
     if as_json:
@@ -237,15 +241,15 @@ def report_and_exit(answer: Answer, *failing: AnswerOutcome, as_json: bool) -> N
     raise typer.Exit(WORK_FAILED if answer.outcome in failing else OK)
 
 
-SendWith = Callable[[Client, str, str | None], Awaitable[Answer]]
+SendWith = Callable[[Client, str, str | None], Awaitable[AnswerResult]]
 """Sends an answer by a client to a task, by its id, for a request, by its id."""
-SendSeveral = Callable[[Client, str, Sequence[str]], Awaitable[Mapping[str, Answer]]]
+SendSeveral = Callable[[Client, str, Sequence[str]], Awaitable[Mapping[str, AnswerResult]]]
 """The same for several requests: by id, what became of the answer."""
 FAILING: dict[str, tuple[AnswerOutcome, ...]] = {"approve": ("refused", "denied"), "deny": ("refused", "approved")}
 """By command: outcomes that are not what was wanted."""
 
 
-class _Answered(Answer):
+class _Answered(AnswerResult):
     """What became of the answer to one of several requests."""
 
     request_id: str
@@ -255,7 +259,7 @@ class RequestSelection(NamedTuple):
     """Which requests are answered together, and what is said of the others."""
 
     request_ids: tuple[str, ...]
-    asked: dict[str, Approval]
+    asked: dict[str, ApprovalRequest]
     """Those of them that are open."""
     left_out: tuple[str, ...] = ()
 
@@ -269,17 +273,17 @@ def send_answers_and_exit(typed: AnswerCommand, send: SendWith, together: SendSe
         raise BadInput("--request and --all exclude each other: name the requests, or answer all that ask for money")
     answers = asyncio.run(_answered(typed, send, together))
     if as_json:
-        print_json(answers if typed.several else answers[0])
+        print_json(answers if typed.is_multiple else answers[0])
     raise typer.Exit(WORK_FAILED if any(one.outcome in FAILING[typed.command] for one in answers) else OK)
 
 
-async def _answered(typed: AnswerCommand, send: SendWith, together: SendSeveral) -> Sequence[Answer]:
-    async with await client_for(Settings()) as client:
+async def _answered(typed: AnswerCommand, send: SendWith, together: SendSeveral) -> Sequence[AnswerResult]:
+    async with await connect_client(Settings()) as client:
 
-        async def by_client(task_id: str, request_id: str | None) -> Answer:
+        async def by_client(task_id: str, request_id: str | None) -> AnswerResult:
             return await send(client, task_id, request_id)
 
-        if typed.several:
+        if typed.is_multiple:
             return await answer_several(client, typed, together)
         return [await answer_request(client, typed, by_client)]
 
@@ -289,7 +293,7 @@ async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral
 
     Raises BadInput where none is open of those that are meant; nothing is sent then.
     """
-    progress = await open_task(client, typed)
+    progress = await load_answerable_task(client, typed)
     meant = select_requests(typed, progress)
     for line in meant.left_out:
         print_message(line)
@@ -308,12 +312,12 @@ async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral
 
 def select_requests(typed: AnswerCommand, progress: TaskProgress) -> RequestSelection:
     """The requests that are named, each once; or all that ask for money, and a line for each that does not."""
-    waiting = [one.approval for one in pending(progress)]
+    waiting = [one.approval for one in list_pending_approvals(progress)]
     if not typed.every:
         named = tuple(dict.fromkeys(typed.request_ids))
         return RequestSelection(named, {asked.request_id: asked for asked in waiting if asked.request_id in named})
-    for_money = {asked.request_id: asked for asked in waiting if not asked.asked.nothing}
-    others = (asked for asked in waiting if asked.asked.nothing)
+    for_money = {asked.request_id: asked for asked in waiting if not asked.asked.is_zero}
+    others = (asked for asked in waiting if asked.asked.is_zero)
     return RequestSelection(
         tuple(for_money), for_money, tuple(_left_out(typed, progress.task_id, asked) for asked in others)
     )
@@ -327,13 +331,13 @@ def format_announcement(typed: AnswerCommand, meant: RequestSelection) -> str:
     total = Amount()
     for request in meant.asked.values():
         total += typed.amount or request.asked
-    if total.nothing:
+    if total.is_zero:
         return f"approving {requests}"
     each = f"{format_amount(typed.amount)} each" if typed.amount is not None else "what each asked for"
     return f"approving {requests}, {each}: {format_amount(total)} in all"
 
 
-def _left_out(typed: AnswerCommand, task_id: str, asked: Approval) -> str:
+def _left_out(typed: AnswerCommand, task_id: str, asked: ApprovalRequest) -> str:
     wants = f"asks to call {asked.action.tool}" if asked.action is not None else "asks for no money"
     command = (format_approve_command if typed.command == "approve" else format_deny_command)(task_id, asked)
     look = f"look at it (`waystation approvals {task_id}`), then `{command}`"
@@ -356,11 +360,11 @@ def approve(
     amount = parse_amount(add, "--add") if add is not None else None
     options = {"--add": add, "--note": note, "--by": by}
 
-    async def send(client: Client, task_id: str, request_id: str | None) -> Answer:
+    async def send(client: Client, task_id: str, request_id: str | None) -> AnswerResult:
         return await client.approve(task_id, request_id=request_id, amount=amount, by=by or getuser(), note=note)
 
-    async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> Mapping[str, Answer]:
-        return await client.approve_together(task_id, request_ids, amount, by=by or getuser(), note=note)
+    async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> Mapping[str, AnswerResult]:
+        return await client.approve_many(task_id, request_ids, amount, by=by or getuser(), note=note)
 
     typed = AnswerCommand("approve", task, tuple(request or ()), options, amount=amount, every=every)
     send_answers_and_exit(typed, send, together, as_json=as_json)
@@ -382,13 +386,13 @@ def deny(
     """Refuse a paused task more money; or a call that its agent asks for, which then goes on without it."""
     options = {"--finish": finish, "--note": note, "--by": by}
 
-    async def send(client: Client, task_id: str, request_id: str | None) -> Answer:
+    async def send(client: Client, task_id: str, request_id: str | None) -> AnswerResult:
         return await client.deny(task_id, request_id=request_id, finish=finish, by=by or getuser(), note=note)
 
-    async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> Mapping[str, Answer]:
-        return await client.deny_together(task_id, request_ids, by=by or getuser(), note=note)
+    async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> Mapping[str, AnswerResult]:
+        return await client.deny_many(task_id, request_ids, by=by or getuser(), note=note)
 
     typed = AnswerCommand("deny", task, tuple(request or ()), options, every=every)
-    if typed.several and finish == "cancel":
+    if typed.is_multiple and finish == "cancel":
         raise BadInput(f"--finish cancel ends the whole task: deny one request so, or `waystation cancel {task}`")
     send_answers_and_exit(typed, send, together, as_json=as_json)

@@ -12,7 +12,7 @@ from waystation.cli.console import print_message, print_text
 from waystation.config.settings import Settings
 from waystation.config.values import parse_listen_address
 from waystation.kernel.errors import BadInput
-from waystation.runtime.stores import load_key_if_exists, payload_codec
+from waystation.runtime.stores import build_payload_codec, load_key_if_exists
 from waystation.runtime.temporal.codec_server import (
     AT_ANY_PORT,
     CodecAccessPolicy,
@@ -72,7 +72,7 @@ def serve_codec_for_ui(settings: Settings, ui_url: str) -> AbstractAsyncContextM
 
 
 def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> CodecServer:
-    codec = payload_codec(settings)
+    codec = build_payload_codec(settings)
     if encodes and codec.key_id is None:
         raise BadInput(
             "there is nothing to encode with: set WAYSTATION_KEY (and not WAYSTATION_ENCRYPT_PAYLOADS=false)"

@@ -28,7 +28,7 @@ from waystation.kernel.errors import (
     WrongKey,
 )
 from waystation.kernel.value import extract_validation_faults
-from waystation.security.untrusted import plain, plain_json
+from waystation.security.untrusted import escape_control_characters_in_json, replace_control_characters
 
 
 class PlainConsole(Console):
@@ -37,7 +37,7 @@ class PlainConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """See `Console`; what is foreign in the words is shown instead of sent."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+            yield segment if segment.control else Segment(replace_control_characters(segment.text), segment.style)
 
 
 result = PlainConsole(highlight=False, emoji=False)
@@ -93,7 +93,7 @@ def print_text(text: str) -> None:
 
 def print_json(value: BaseModel | Sequence[BaseModel]) -> None:
     """Print a result for programs: one JSON value, which says everything as it is."""
-    print_text(plain_json(TypeAdapter(type(value)).dump_json(value, indent=2).decode()))
+    print_text(escape_control_characters_in_json(TypeAdapter(type(value)).dump_json(value, indent=2).decode()))
 
 
 ON_ANY_BACKGROUND = Theme({"markdown.code": "bold cyan"})
@@ -110,17 +110,17 @@ def print_markdown(text: str) -> None:
     from rich.markdown import Markdown  # noqa: PLC0415
 
     from waystation.documents.citations import with_plain_places  # noqa: PLC0415
-    from waystation.reports.markdown import inert, inert_parser  # noqa: PLC0415
+    from waystation.reports.markdown import build_safe_markdown_parser, sanitize_markdown  # noqa: PLC0415
 
     page = Markdown("", code_theme="ansi_dark", hyperlinks=False)
-    page.parsed = inert_parser().parse(inert(with_plain_places(text)))
+    page.parsed = build_safe_markdown_parser().parse(sanitize_markdown(with_plain_places(text)))
     with result.use_theme(ON_ANY_BACKGROUND):
         result.print(page, width=min(result.width, LINE))
 
 
-def print_exactly(text: str) -> None:
+def print_verbatim(text: str) -> None:
     """Print a text that is to be the same in a file; a terminal gets it as `print_text` has it, without a line end."""
-    sys.stdout.write(plain(text) if sys.stdout.isatty() else text)
+    sys.stdout.write(replace_control_characters(text) if sys.stdout.isatty() else text)
 
 
 def show_spinner(words: str) -> AbstractContextManager[object]:
@@ -133,7 +133,7 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-async def ask(question: str) -> str:
+async def prompt_line(question: str) -> str:
     """One line from the terminal; the event loop goes on meanwhile."""
     progress.print(question, markup=False, end=" ", soft_wrap=True)
     loop = asyncio.get_running_loop()
@@ -150,13 +150,13 @@ async def ask_confirmation(question: str) -> bool:
     """Whether the person at the terminal says yes to what cannot be undone. Raises BadInput where nobody sits there."""
     if not can_ask():
         raise BadInput("this cannot be undone, and nobody can be asked here: say --yes")
-    return (await ask(question)).casefold() in {"y", "yes"}
+    return (await prompt_line(question)).casefold() in {"y", "yes"}
 
 
 OK, WORK_FAILED, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
 
 
-def exit_code(error: Exception) -> int:
+def get_error_exit_code(error: Exception) -> int:
     """1: the work failed; 2: what was given cannot be used; 3: something needed is not reachable."""
     match error:
         case BadInput() | RequestConflict() | WrongKey() | ValidationError():

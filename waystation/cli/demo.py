@@ -7,23 +7,23 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.console import ask, can_ask, print_json, print_message, print_text
+from waystation.cli.console import can_ask, print_json, print_message, print_text, prompt_line
 from waystation.cli.follow import AutoApprover, ask_at_terminal, get_exit_code, watch_task, write_report_versions
 from waystation.cli.options import JsonOption
 from waystation.cli.platform import ensure_platform_running, stop_on_signals
 from waystation.cli.render import format_count
 from waystation.cli.submit import print_task_config, submit_and_report
 from waystation.client import Client
-from waystation.client.task_json import task_json
+from waystation.client.task_json import build_task_json
 from waystation.config.settings import Settings
-from waystation.documents.sources import load_documents, write_installed
+from waystation.documents.sources import load_documents, write_package_documents
 from waystation.kernel.amount import Amount, Limit, format_amount, format_used_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.roles import list_step_roles
 from waystation.models.prices import load_prices
 from waystation.models.profiles import find_price
-from waystation.tasks.details import cost_text
+from waystation.tasks.details import format_task_cost
 from waystation.tasks.task import TaskRequest
 from waystation.tasks.view import TaskView
 from workers.shutdown import INTERRUPTED
@@ -83,8 +83,8 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
     models = (
         *agents,
         settings.condense_model,
-        settings.planner,
-        settings.reviewer,
+        settings.planner_model,
+        settings.reviewer_model,
     )
     prices = load_prices(settings.prices)
     if any(find_price(model, utc_now().date(), prices) is None for model in models):
@@ -93,7 +93,7 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
         if not can_ask():
             raise BadInput("--live spends money and there is no terminal to ask at: add --yes")
         print_message(f"At most {format_amount(LIVE_CAP)}, with {', '.join(agents)}.")
-        if (await ask("Go on? [y/N]")).lower() not in {"y", "yes"}:
+        if (await prompt_line("Go on? [y/N]")).lower() not in {"y", "yes"}:
             raise BadInput("not agreed; nothing was sent")
 
 
@@ -112,20 +112,20 @@ def _request(settings: Settings, *, live: bool) -> TaskRequest:
 
 async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *, as_json: bool) -> int:
     folder = settings.home / "demo" / "documents"
-    write_installed(folder)
+    write_package_documents(folder)
     installed = load_documents([folder]).documents
     documents = installed[:DOCUMENTS]
     print_message(
         f"The descriptions of {len(documents)} of {len(installed)} installed Python packages, the first by name."
     )
     async with await Client.connect(settings) as client:
-        row = await client.prepare(request)
+        row = await client.prepare_task(request)
         print_task_config(settings, row, len(documents))
         submitted = await submit_and_report(client, row, documents)
         view = await watch_task(client, submitted.task_id, ask_at_terminal if can_ask() else AutoApprover(room))
         path = await write_report_versions(client, settings, view.progress)
     if as_json:
-        print_json(task_json(view, path))
+        print_json(build_task_json(view, path))
     else:
         print_text(_ending(view, path))
     return get_exit_code(view)
@@ -138,7 +138,8 @@ def _ending(view: TaskView, path: Path | None) -> str:
     lines = [
         f"{progress.task_id} is {progress.phase}",
         f"report: {path or 'none'}",
-        f"cost: {cost_text(progress)}; {format_used_amount(progress.budget.spent, progress.budget.limit)} spent, "
+        f"cost: {format_task_cost(progress)}; {format_used_amount(progress.budget.spent, progress.budget.limit)} "
+        "spent, "
         f"{format_amount(granted)} of these granted in a pause, "
         f"and {progress.totals.usage.cache_read:,} tokens read from the cache",
         f"compactions: {compactions.count}, with {format_count(compactions.redactions, 'redaction')}",

@@ -28,37 +28,37 @@ from waystation.cli.console import (
     print_text,
 )
 from waystation.cli.options import JsonOption
-from waystation.cli.render_context import probe_table
+from waystation.cli.render_context import format_probe_table
 from waystation.client import Client
-from waystation.config.settings import Settings, describe_unknown_variables, trace_target
+from waystation.config.settings import Settings, describe_unknown_variables, resolve_trace_target
 from waystation.config.values import CONFIG_NAME, write_table
-from waystation.documents.readers.reader import READER
+from waystation.documents.readers.reader import READER_MODULE
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
 from waystation.kernel.files import find_shared_paths
 from waystation.kernel.roles import list_step_roles
 from waystation.kernel.temporal_names import QUEUES
 from waystation.kernel.value import Value
-from waystation.models.endpoints import Capabilities, ModelEndpoint
+from waystation.models.endpoints import ModelCapabilities, ModelEndpoint
 from waystation.models.ports import ChatModel
 from waystation.models.probe import PROBE_CALLS, PROBE_TOKENS, ProbeLine, ProbeResult, ProbeRunner
 from waystation.models.profiles import get_model_profile, parse_model_name
-from waystation.runtime.sql_store import SqlStore, store_status
-from waystation.runtime.stores import open_store, payload_codec, require_key_of
+from waystation.runtime.sql_store import SqlStore, load_store_status
+from waystation.runtime.stores import build_payload_codec, open_store, require_store_key
 from waystation.runtime.temporal.connect import (
-    Target,
+    TemporalTarget,
     connect,
     find_target,
     get_quiet_runtime,
     list_unusable_search_attributes,
 )
-from waystation.runtime.temporal.dev_server import find_temporal
+from waystation.runtime.temporal.dev_server import find_temporal_executable
 from waystation.runtime.temporal.run_file import has_server_in_environment, read_run_file
 from waystation.runtime.temporal.tasks import TemporalTaskClient
-from waystation.security.children import ChildFailed, ConfinedProcess
+from waystation.security.children import ChildProcessFailedError, ConfinedProcess
 
 
-def open_paths(settings: Settings) -> tuple[Path, ...]:
+def find_exposed_paths(settings: Settings) -> tuple[Path, ...]:
     """Files and folders of the home that others may use. Those in a folder that is closed to them are not reached."""
     home = settings.home
     if not _enterable(home):
@@ -69,7 +69,7 @@ def open_paths(settings: Settings) -> tuple[Path, ...]:
 
 def check_exposure(settings: Settings) -> tuple[bool, str]:
     """Whether all is as closed as it can be, and who reaches what, with the next step where there is one."""
-    paths, ports = open_paths(settings), _ports(settings)
+    paths, ports = find_exposed_paths(settings), _ports(settings)
     said = [_files(settings, paths)]
     if not ports:
         return not paths, said[0]
@@ -96,7 +96,7 @@ def _ports(settings: Settings) -> tuple[str, ...]:
     """What listens here without asking who calls."""
     found: list[str] = []
     run = read_run_file(settings.run_file)
-    if run is not None and run.alive:
+    if run is not None and run.is_server_alive:
         found += [f"Temporal at {run.address}", f"its UI at {run.ui_url}"]
         if run.codec_endpoint is not None:
             found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc}, which asks for its secret path")
@@ -171,9 +171,9 @@ def doctor(
 
 def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool) -> bool:
     settings = Settings()
-    model = settings.places.full(model)
+    model = settings.endpoint_registry.qualify_model_name(model)
     tokens = get_model_profile(model).window if overflow else 0
-    endpoint = settings.places.at(model)
+    endpoint = settings.endpoint_registry.get_endpoint(model)
     cost = f"{PROBE_TOKENS:,} tokens" + (f", and {tokens:,} more if it takes the long one" if tokens else "")
     print_message(
         f"About {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}: some {cost}. No budget holds them."
@@ -186,8 +186,8 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
     if as_json:
         print_json(probed)
     else:
-        print_text("\n".join(probe_table(probed)))
-    if save and not probed.told:
+        print_text("\n".join(format_probe_table(probed)))
+    if save and not probed.is_conclusive:
         print_message("Nothing was kept: it did not say what decides whether tasks can run there.")
     elif save:
         path = settings.config or settings.home / CONFIG_NAME
@@ -197,18 +197,18 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
             row.model_dump(mode="json", exclude_defaults=True),
         )
         print_message(f"Kept in {path}.")
-    return probed.works
+    return probed.can_run_tasks
 
 
 async def _asked(
     settings: Settings, endpoint: ModelEndpoint, model: str, overflow: int
-) -> tuple[tuple[ProbeLine, ...], Capabilities]:
+) -> tuple[tuple[ProbeLine, ...], ModelCapabilities]:
     from workers.models import create_probe_model  # noqa: PLC0415 - the provider's SDK comes with it
 
     async with AsyncExitStack() as open_models:
         asked: dict[tuple[bool, bool], ChatModel] = {}
         for caches, binds in product((True, False), repeat=2):
-            row = Capabilities(
+            row = ModelCapabilities(
                 forces_tools=True, caches=None if caches else False, binds_thinking=None if binds else False
             )
             chat = create_probe_model(settings, model, endpoint.replace(rows={parse_model_name(model).model: row}))
@@ -248,7 +248,7 @@ def _home(settings: Settings) -> CheckResult:
 
 def _temporal_program() -> CheckResult:
     try:
-        return CheckResult(name="temporal program", ok=True, finding=find_temporal(), needed=False)
+        return CheckResult(name="temporal program", ok=True, finding=find_temporal_executable(), needed=False)
     except Unreachable as missing:
         return CheckResult(name="temporal program", ok=False, finding=str(missing), needed=False)
 
@@ -257,7 +257,7 @@ async def _store(settings: Settings) -> CheckResult:
     try:
         client = await Client.connect(settings)
         await client.aclose()
-        status = await store_status(settings.database_url)
+        status = await load_store_status(settings.database_url)
     except WaystationError as error:
         return CheckResult(
             name="store", ok=False, finding=str(error), reachable=not isinstance(error, StoreUnavailable)
@@ -288,16 +288,16 @@ def _redaction(settings: Settings) -> CheckResult:
 def _children() -> CheckResult:
     """What this kernel keeps from the processes that foreign text goes through. One is started to see."""
     try:
-        child = ConfinedProcess(READER)
+        child = ConfinedProcess(READER_MODULE)
         try:
-            held = child.held()
+            held = child.wait_for_confinement()
         finally:
-            child.end()
-    except (OSError, ChildFailed):
+            child.kill()
+    except (OSError, ChildProcessFailedError):
         finding = "no child process can be started: documents cannot be read, and no text redacted"
         return CheckResult(name="children", ok=False, finding=finding)
-    finding = f"documents, pages, tables and redaction go through processes without our keys; {held.said}"
-    return CheckResult(name="children", ok=held.whole, finding=finding, needed=False)
+    finding = f"documents, pages, tables and redaction go through processes without our keys; {held.description}"
+    return CheckResult(name="children", ok=held.is_complete, finding=finding, needed=False)
 
 
 async def _embedder(settings: Settings) -> CheckResult:
@@ -324,20 +324,20 @@ async def _memory(settings: Settings) -> CheckResult:
         finding = wrong or f"embedded in {settings.memory_folder}; one process runs all workers"
         return CheckResult(name="memory", ok=not wrong, finding=finding, needed=False)
     # Qdrant's client comes with these imports: who has no server should not wait for it.
-    from waystation.memory.qdrant.collection import CLIENT_ERRORS, failure_of  # noqa: PLC0415
+    from waystation.memory.qdrant.collection import CLIENT_ERRORS, classify_failure  # noqa: PLC0415
     from workers.memory import describe_lost_passages  # noqa: PLC0415
-    from workers.memory_server import memory_server  # noqa: PLC0415
+    from workers.memory_server import build_qdrant_server  # noqa: PLC0415
 
-    server = memory_server(settings, settings.qdrant_url)
+    server = build_qdrant_server(settings, settings.qdrant_url)
     try:
-        client = server.client(QDRANT_SECONDS)
+        client = server.create_client(QDRANT_SECONDS)
         there = await client.collection_exists(server.collection)
         await client.close()
     except BadInput as error:
         return CheckResult(name="memory", ok=False, finding=str(error))
     except CLIENT_ERRORS as error:
         rest = "; WAYSTATION_QDRANT_GRPC_PORT=0 for REST alone" if server.grpc_port else ""
-        finding = f"{server.name} {failure_of(error)}: tasks run on, and passages wait in the store{rest}"
+        finding = f"{server.name} {classify_failure(error)}: tasks run on, and passages wait in the store{rest}"
         return CheckResult(name="memory", ok=False, finding=finding, needed=False, reachable=False)
     state = "is there" if there else "is made by the first worker"
     lost = await describe_lost_passages(settings)
@@ -350,7 +350,7 @@ async def _outbox(settings: Settings) -> CheckResult:
     try:
         async with aclosing(await open_store(settings)) as store:
             waiting, since = await store.count_pending_passages(), await store.get_oldest_pending_time()
-            refused = await store.refused()
+            refused = await store.list_rejected_passage_ids()
     except (StoreError, BadInput, WrongKey) as error:
         return CheckResult(name="passages", ok=False, finding=f"the store cannot tell: {error}", needed=False)
     named = f"; memory does not take {len(refused):,}: {', '.join(refused[:NAMED_PASSAGES])}" if refused else ""
@@ -361,9 +361,9 @@ async def _outbox(settings: Settings) -> CheckResult:
 
 async def _payloads(settings: Settings) -> CheckResult:
     try:
-        codec = payload_codec(settings)
+        codec = build_payload_codec(settings)
         async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
-            await require_key_of(store, settings)
+            await require_store_key(store, settings)
     except StoreError as error:
         return CheckResult(name="payloads", ok=False, finding=f"the store cannot tell its key: {error}", needed=False)
     except BadInput as error:
@@ -372,7 +372,9 @@ async def _payloads(settings: Settings) -> CheckResult:
         finding = "not encrypted in Temporal, where history holds references and numbers: set WAYSTATION_KEY"
         return CheckResult(name="payloads", ok=True, finding=finding, needed=False)
     run = read_run_file(settings.run_file)
-    endpoint = urlsplit(run.codec_endpoint).netloc if run is not None and run.alive and run.codec_endpoint else None
+    endpoint = (
+        urlsplit(run.codec_endpoint).netloc if run is not None and run.is_server_alive and run.codec_endpoint else None
+    )
     shown = f"a codec server at {endpoint} decrypts for the UI" if endpoint else "`waystation codec-server` shows them"
     return CheckResult(name="payloads", ok=True, finding=f"encrypted in Temporal with key {codec.key_id}; {shown}")
 
@@ -382,8 +384,8 @@ def _model(settings: Settings) -> CheckResult:
         finding = "the built-in offline model, which extracts and does not reason: set ANTHROPIC_API_KEY for Claude"
         return CheckResult(name="model", ok=False, finding=finding, needed=False)
     names = dict.fromkeys(settings.get_model_options(role).model for role in list_step_roles())
-    called = dict.fromkeys((*names, settings.planner, settings.reviewer))
-    missing = [f"{name} needs a key: set {key}" for name in called if (key := settings.missing_key(name))]
+    called = dict.fromkeys((*names, settings.planner_model, settings.reviewer_model))
+    missing = [f"{name} needs a key: set {key}" for name in called if (key := settings.find_missing_key_variable(name))]
     return CheckResult(name="model", ok=not missing, finding="; ".join(missing) or ", ".join(names))
 
 
@@ -397,13 +399,15 @@ async def _webhook(settings: Settings) -> CheckResult:
     except BadInput as error:
         return CheckResult(name="notices", ok=False, finding=str(error))
     finding = "nobody is told of budget requests and ended tasks: set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY"
-    return CheckResult(name="notices", ok=settings.tells, finding=settings.told_by or finding, needed=False)
+    return CheckResult(
+        name="notices", ok=settings.sends_notifications, finding=settings.notification_channels or finding, needed=False
+    )
 
 
 def _traces() -> CheckResult:
     """Whether workers with this environment send spans. Nothing is sent."""
     try:
-        target = trace_target()
+        target = resolve_trace_target()
     except BadInput as error:
         return CheckResult(name="traces", ok=False, finding=str(error))
     if target is None:
@@ -418,7 +422,7 @@ async def _server(settings: Settings) -> tuple[CheckResult, ...]:
     try:
         target = find_target(settings)
         server = await connect(target, runtime=get_quiet_runtime())
-        unattended = await TemporalTaskClient(server, target).unattended_queues()
+        unattended = await TemporalTaskClient(server, target).list_queues_without_workers()
         missing = await list_unusable_search_attributes(server)
     except BadInput as error:
         return (CheckResult(name="Temporal server", ok=False, finding=str(error)),)
@@ -442,8 +446,8 @@ def _neighbours(settings: Settings) -> CheckResult:
     return CheckResult(name="other users here", ok=closed, finding=finding, needed=False)
 
 
-def _where(target: Target) -> str:
-    tls, key = ("yes" if used else "no" for used in (target.tls, target.api_key))
+def _where(target: TemporalTarget) -> str:
+    tls, key = ("yes" if used else "no" for used in (target.uses_tls, target.has_api_key))
     return f"{target.address}, namespace {target.namespace}, TLS {tls}, API key {key}"
 
 

@@ -19,20 +19,20 @@ import typer
 
 from waystation.cli.approvals import report_and_exit
 from waystation.cli.options import AgentOption, ByOption, JsonOption, NoteOption, TaskArgument
-from waystation.cli.render import compaction_text, restore_command
-from waystation.client import client_for
+from waystation.cli.render import format_compaction, format_restore_command
+from waystation.client import connect_client
 from waystation.config.settings import Settings
-from waystation.context.outcome import Action
+from waystation.context.outcome import ContextEditAction
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
-from waystation.tasks.signals import Answer, EditInput
+from waystation.tasks.signals import AnswerResult, ContextEditInput
 
 
 class _Asked(Value):
     """An edit as it was typed."""
 
     task: str
-    action: Action
+    action: ContextEditAction
     agent: str
     message: str | None = None
     keep: bool | None = None
@@ -47,8 +47,8 @@ def edit_context(asked: _Asked, *, as_json: bool) -> None:
     report_and_exit(asyncio.run(_edit(asked)), "refused", as_json=as_json)
 
 
-async def _edit(asked: _Asked) -> Answer:
-    edit = EditInput(
+async def _edit(asked: _Asked) -> AnswerResult:
+    edit = ContextEditInput(
         action=asked.action,
         agent=asked.agent,
         message=asked.message,
@@ -57,8 +57,8 @@ async def _edit(asked: _Asked) -> Answer:
         by=asked.by or getuser(),
         note=asked.note,
     )
-    async with await client_for(Settings()) as client:
-        return await client.edit(await client.resolve(asked.task), edit, asked.instructions)
+    async with await connect_client(Settings()) as client:
+        return await client.edit_context(await client.resolve_task_id(asked.task), edit, asked.instructions)
 
 
 app = typer.Typer()
@@ -113,13 +113,15 @@ def restore(
 
 async def _which(task: str, agent: str) -> str:
     """What there is to choose from."""
-    async with await client_for(Settings()) as client:
-        progress = (await client.progress(await client.resolve(task))).progress
+    async with await connect_client(Settings()) as client:
+        progress = (await client.get_task(await client.resolve_task_id(task))).progress
     made = [one for one in progress.compactions if one.agent == agent and one.status.made_room]
     if not made:
         return f"{agent} has no compaction that could be undone: `waystation show {progress.task_id}` lists them all"
-    there = "; ".join(map(compaction_text, made))
-    return f"say which compaction is to be undone, as in `{restore_command(progress.task_id, made[-1])}`: {there}"
+    there = "; ".join(map(format_compaction, made))
+    return (
+        f"say which compaction is to be undone, as in `{format_restore_command(progress.task_id, made[-1])}`: {there}"
+    )
 
 
 @app.command()

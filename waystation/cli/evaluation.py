@@ -15,7 +15,7 @@ from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, p
 from waystation.cli.options import JsonOption, parse_budget, parse_tokens
 from waystation.cli.platform import ensure_platform_running, stop_on_signals
 from waystation.cli.render import format_count
-from waystation.client import Client, client_for
+from waystation.client import Client, connect_client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit, format_usd
 from waystation.kernel.errors import BadInput, Unreachable, WaystationError
@@ -25,9 +25,9 @@ from waystation.models.profiles import OFFLINE_MODEL
 from waystation.plugins.evaluation.page import render_evaluation_page
 from waystation.plugins.evaluation.question_sets import (
     EvaluationQuestion,
-    find_set,
+    find_question_set,
     load_evaluation_questions,
-    load_set,
+    load_question_set,
 )
 from waystation.plugins.evaluation.scores import (
     MEANS,
@@ -40,9 +40,9 @@ from waystation.plugins.evaluation.scores import (
     make_zero_score,
     score_report,
 )
-from waystation.tasks.details import known_cost
-from waystation.tasks.task import LARGEST_WINDOW, SMALLEST_WINDOW, TaskProgress, TaskRequest, own_session
-from waystation.tasks.view import TaskView, pending
+from waystation.tasks.details import get_known_cost
+from waystation.tasks.task import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, TaskProgress, TaskRequest, make_own_session_name
+from waystation.tasks.view import TaskView, list_pending_approvals
 from workers.shutdown import INTERRUPTED
 
 QUESTION_BUDGET = "1M"
@@ -69,7 +69,7 @@ class EvaluationConfig(NamedTuple):
             question=" ".join(one.gold.question.split()),
             accept=one.gold.criteria,
             tenant=self.settings.tenant,
-            session=own_session(identity),
+            session=make_own_session_name(identity),
             request_id=identity,
             budget=self.budget,
             window=self.window,
@@ -119,7 +119,7 @@ def evaluate_reports(
         raise BadInput("--keep writes the result of one way: leave out --compare, and compare the files later")
     done = {text: _read_result(Path(text)) for text in given if text.endswith(_RESULT_SUFFIX)}
     limit = parse_budget(budget, "--budget")
-    room = None if window is None else parse_tokens(window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW)
+    room = None if window is None else parse_tokens(window, "--window", MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS)
     ways = [_way(text, limit, room) for text in given if text not in done]
     if ways and questions is None:
         raise BadInput("give a SET of questions, or two results: --compare A.json B.json")
@@ -209,8 +209,8 @@ async def _evaluated(
 ) -> list[Evaluation] | None:
     """Each way in turn; None where somebody stopped it."""
     stop_on_signals()
-    path = find_set(questions)
-    asked = load_set(path)
+    path = find_question_set(questions)
+    asked = load_question_set(path)
     here = ways[0].settings.home
     asked_for = _chosen(load_evaluation_questions(asked, path.parent, here / "eval" / "packages"), only)
     try:
@@ -233,7 +233,7 @@ async def _answered_in(
 ) -> Evaluation:
     print_message(f"{format_count(len(asked), 'question')} of {name}, {way.label}")
     room = asyncio.Semaphore(at_once)
-    async with await client_for(way.settings) as client:
+    async with await connect_client(way.settings) as client:
 
         async def answered(one: EvaluationQuestion) -> ScoredAnswer:
             async with room:
@@ -255,7 +255,7 @@ async def _answered(client: Client, way: EvaluationConfig, one: EvaluationQuesti
         submitted = await client.submit(way.request(one), one.documents)
         task_id = submitted.task_id
         progress = (await _followed(client, task_id)).progress
-        report = await client.report(task_id) if progress.readable else None
+        report = await client.get_report(task_id) if progress.shown_report else None
     except Unreachable:
         raise
     except WaystationError as error:
@@ -276,7 +276,7 @@ def _with_cost(answer: ScoredAnswer, progress: TaskProgress) -> ScoredAnswer:
         task_id=progress.task_id,
         phase=progress.phase,
         tokens=progress.budget.spent.tokens,
-        micro_usd=known_cost(progress),
+        micro_usd=get_known_cost(progress),
         compactions=progress.all_compactions.made_room,
         pauses=len(progress.approvals),
     )
@@ -285,9 +285,9 @@ def _with_cost(answer: ScoredAnswer, progress: TaskProgress) -> ScoredAnswer:
 async def _followed(client: Client, task_id: str) -> TaskView:
     """The task at its end. Its plan is agreed to; what else it asks for is refused, so that it delivers what it has."""
     refused: set[str] = set()
-    view = await client.progress(task_id)
+    view = await client.get_task(task_id)
     async for view in client.watch(task_id):
-        for asked in (one.approval for one in pending(view.progress)):
+        for asked in (one.approval for one in list_pending_approvals(view.progress)):
             if asked.request_id not in refused:
                 refused.add(asked.request_id)
                 answer = client.approve if asked.about_plan else client.deny
@@ -297,7 +297,7 @@ async def _followed(client: Client, task_id: str) -> TaskView:
 
 def format_scored_answer(answer: ScoredAnswer) -> str:
     """One question on a line."""
-    scores = " ".join(f"{measure} {_number(answer.scores.of(measure))}" for measure in MEASURES)
+    scores = " ".join(f"{measure} {_number(answer.scores.get(measure))}" for measure in MEASURES)
     cost = "unpriced" if answer.micro_usd is None else format_usd(answer.micro_usd)
     told = f"{answer.tokens:,} tokens, {cost}, {answer.seconds:,.0f} s"
     room = f"{format_count(answer.compactions, 'compaction')}, {format_count(answer.pauses, 'pause')}"

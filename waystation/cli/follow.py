@@ -19,23 +19,32 @@ from rich.text import Text
 
 from waystation.agents.activity import format_elapsed
 from waystation.cli.approvals import describe_insufficient_grant, describe_previous_answer, print_answer
-from waystation.cli.console import OK, WORK_FAILED, ask, can_ask, print_json, print_message, print_text, progress
+from waystation.cli.console import (
+    OK,
+    WORK_FAILED,
+    can_ask,
+    print_json,
+    print_message,
+    print_text,
+    progress,
+    prompt_line,
+)
 from waystation.cli.options import parse_amount
-from waystation.cli.render import format_agent_activity, render_changes, task_screen
+from waystation.cli.render import format_agent_activity, render_changes, render_task_screen
 from waystation.client import Client
-from waystation.client.task_json import task_json
+from waystation.client.task_json import build_task_json
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, format_amount, format_used_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.files import ensure_private_folder, write_private_file
 from waystation.kernel.text import format_count
-from waystation.reports.files import report_file
+from waystation.reports.files import get_report_path
 from waystation.runtime.temporal.run_file import has_server_in_environment, is_started_by_this_process, read_run_file
-from waystation.tasks.task import Approval, TaskPhase, TaskProgress
-from waystation.tasks.view import Submitted, TaskView, pending
+from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskProgress
+from waystation.tasks.view import SubmittedTask, TaskView, list_pending_approvals
 
-AnswerPause = Callable[[Client, str, Approval], Awaitable[None]]
+AnswerPause = Callable[[Client, str, ApprovalRequest], Awaitable[None]]
 
 
 SIGN_OF_LIFE = timedelta(seconds=15)
@@ -52,7 +61,7 @@ def format_liveness(view: TaskView, now: datetime) -> str:
     return f"{view.progress.phase}{since}{heard}"
 
 
-class Screen:
+class TaskScreen:
     """Shows a task as it changes, and between its changes that somebody is at work."""
 
     def __init__(self) -> None:
@@ -80,14 +89,14 @@ class Screen:
         if self._shown is None:
             return ""
         now = utc_now()
-        whole = task_screen(self._shown, now, progress.width)
+        whole = render_task_screen(self._shown, now, progress.width)
         if not (life := format_liveness(self._shown, now)):
             return whole
         self._alive.update(text=Text(life, style="dim"))
         return Group(whole, self._alive)
 
     @contextmanager
-    def drawing(self) -> Generator[None]:
+    def live_display(self) -> Generator[None]:
         """Redraw in place while this lasts, where the output is a terminal."""
         if not progress.is_terminal:
             yield
@@ -126,13 +135,13 @@ async def watch_task(client: Client, task_id: str, answer_pause: AnswerPause) ->
 
 
 async def _follow(client: Client, task_id: str, answer_pause: AnswerPause) -> TaskView:
-    screen = Screen()
+    screen = TaskScreen()
     answered: set[str] = set()
-    view = await client.progress(task_id)
-    with screen.drawing():
+    view = await client.get_task(task_id)
+    with screen.live_display():
         async for view in client.watch(task_id, SIGN_OF_LIFE.total_seconds()):
             screen.show(view)
-            for approval in (one.approval for one in pending(view.progress)):
+            for approval in (one.approval for one in list_pending_approvals(view.progress)):
                 if approval.request_id not in answered:
                     answered.add(approval.request_id)
                     with screen.pause_live_display():
@@ -143,10 +152,10 @@ async def _follow(client: Client, task_id: str, answer_pause: AnswerPause) -> Ta
 def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], str]:
     """What to say when the server that answers now has gone: only one of ours is started again by `up`."""
     run = None if has_server_in_environment() else read_run_file(settings.run_file)
-    ours = run if run is not None and run.alive else None
+    ours = run if run is not None and run.is_server_alive else None
 
     def lost(error: Unreachable) -> str:
-        if ours is not None and not ours.alive:
+        if ours is not None and not ours.is_server_alive:
             return (
                 f"the platform was stopped, and {task_id} is safe: `waystation up`, then `waystation watch {task_id}`, "
                 "and it goes on where it was"
@@ -156,12 +165,12 @@ def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], s
     return lost
 
 
-async def ask_at_terminal(client: Client, task_id: str, approval: Approval) -> None:
+async def ask_at_terminal(client: Client, task_id: str, approval: ApprovalRequest) -> None:
     """Ask at the terminal, under the pause that is shown; elsewhere the task waits for the printed commands."""
     if not can_ask():
         return
     if approval.about_plan:
-        denied = "and end the task" if approval.asked.nothing else "and keep it as it was"
+        denied = "and end the task" if approval.asked.is_zero else "and keep it as it was"
         await _ask_yes_or_no(client, task_id, approval, f"Work by this plan? [y]es, [d]eny {denied}, [l]ater:")
     elif approval.action is not None:
         asks = f"Let {approval.agent} call {approval.action.tool}?"
@@ -170,7 +179,7 @@ async def ask_at_terminal(client: Client, task_id: str, approval: Approval) -> N
         await _ask_for_money(client, task_id, approval)
 
 
-async def _ask_for_money(client: Client, task_id: str, approval: Approval) -> None:
+async def _ask_for_money(client: Client, task_id: str, approval: ApprovalRequest) -> None:
     while True:
         typed = await _typed(
             client,
@@ -199,9 +208,9 @@ async def _ask_for_money(client: Client, task_id: str, approval: Approval) -> No
                 return
 
 
-async def _typed(client: Client, task_id: str, approval: Approval, question: str) -> str:
+async def _typed(client: Client, task_id: str, approval: ApprovalRequest, question: str) -> str:
     """What a person typed; nothing where the request was settled meanwhile without that, which is said."""
-    typing = asyncio.create_task(ask(question))
+    typing = asyncio.create_task(prompt_line(question))
     watching = asyncio.create_task(_settled(client, task_id, approval.request_id))
     try:
         await asyncio.wait({typing, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -218,14 +227,14 @@ async def _typed(client: Client, task_id: str, approval: Approval, question: str
 
 async def _settled(client: Client, task_id: str, request_id: str) -> str:
     """Comes back when a request cannot be answered any more, with how that came. Raises Unreachable."""
-    view = await client.progress(task_id)
+    view = await client.get_task(task_id)
     async for view in client.watch(task_id):
-        if all(one.approval.request_id != request_id for one in pending(view.progress)):
+        if all(one.approval.request_id != request_id for one in list_pending_approvals(view.progress)):
             break
     return describe_previous_answer(view, request_id) or f"{task_id} is {view.progress.phase}"
 
 
-async def _ask_yes_or_no(client: Client, task_id: str, approval: Approval, question: str) -> None:
+async def _ask_yes_or_no(client: Client, task_id: str, approval: ApprovalRequest, question: str) -> None:
     while True:
         typed = await _typed(client, task_id, approval, question)
         match typed.lower():
@@ -248,7 +257,7 @@ class AutoApprover:
         """`room`: what it may grant in all; None means whatever is asked for."""
         self._room = room
 
-    async def __call__(self, client: Client, task_id: str, approval: Approval) -> None:
+    async def __call__(self, client: Client, task_id: str, approval: ApprovalRequest) -> None:
         """Grant or, with no room left, end with what there is. What somebody has to look at first is refused."""
         if approval.about_plan:
             print_message("Nobody to ask here: the demo works by its plan.")
@@ -259,8 +268,8 @@ class AutoApprover:
             print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"))
             return
         asked, room = approval.asked, self._room
-        amount = asked if room is None else asked.at_most(room)
-        if amount.nothing:
+        amount = asked if room is None else asked.min_with(room)
+        if amount.is_zero:
             print_message("Nobody to ask here, and nothing left to grant: the task ends with what there is.")
             print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"))
             return
@@ -286,34 +295,34 @@ async def write_report_versions(client: Client, settings: Settings, progress: Ta
 
     A file holds its version and never a later one: what a cancelled rewind leaves overwrites no finished report.
     """
-    task_id, readable = progress.task_id, progress.readable
-    for version in progress.versions:
-        path = report_file(settings.reports_folder, task_id, version.number)
+    task_id, readable = progress.task_id, progress.shown_report
+    for version in progress.report_versions:
+        path = get_report_path(settings.reports_folder, task_id, version.number)
         ensure_private_folder(path.parent)
-        text = await client.report_text(version)
+        text = await client.get_report_text(version)
         if not path.exists() or path.read_text(encoding="utf-8") != text:  # somebody was erased from it
             write_private_file(path, text.encode())
-    return None if readable is None else report_file(settings.reports_folder, task_id, readable.number)
+    return None if readable is None else get_report_path(settings.reports_folder, task_id, readable.number)
 
 
 def describe_shown_version(progress: TaskProgress) -> str:
     """Why the version that is shown is not the end of it; empty where it is."""
-    task_id, shown = progress.task_id, progress.readable
-    if shown is None or (progress.phase.over and shown == progress.versions[-1]):
+    task_id, shown = progress.task_id, progress.shown_report
+    if shown is None or (progress.phase.over and shown == progress.report_versions[-1]):
         return ""
     this = f"this is version {shown.number} of its report, which was delivered before ({shown.phase})"
     if not progress.phase.over:
         return f"{task_id} was rewound and goes on (it is {progress.phase}): {this}"
-    last = progress.versions[-1]
+    last = progress.report_versions[-1]
     how = "cancelled" if last.phase is TaskPhase.CANCELLED else "failed"
     there = f"what there was at the end is version {last.number}, in {task_id}.v{last.number}.md beside it"
     return f"{task_id} was rewound and then {how}: {this}; {there}"
 
 
-def print_submission(submitted: Submitted) -> None:
+def print_submission(submitted: SubmittedTask) -> None:
     """What its agents follow, its warnings, its id, its page."""
     for one in submitted.procedures:
-        skill = f"skill {one.called}, {format_count(len(one.names), 'file')}"
+        skill = f"skill {one.display_name}, {format_count(len(one.file_names), 'file')}"
         what = skill if one.skill else f"procedure {one.name}"
         print_message(f"Agents follow the {what} (sha256 {one.digest}).")
     for warning in submitted.warnings:
@@ -323,13 +332,13 @@ def print_submission(submitted: Submitted) -> None:
 
 async def warn_if_unattended(client: Client) -> None:
     """Where nobody would take it up. Raises Unreachable."""
-    if unattended := await client.unattended_queues():
+    if unattended := await client.list_unattended_queues():
         print_message(f"No worker polls {', '.join(unattended)}: the task waits until one runs (`waystation worker`).")
 
 
 async def require_workers(client: Client) -> None:
     """Raise Unreachable where nobody would carry an order out, or there is no server."""
-    if unattended := await client.unattended_queues():
+    if unattended := await client.list_unattended_queues():
         raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
 
 
@@ -337,10 +346,10 @@ async def watch_and_print_result(
     client: Client, settings: Settings, task_id: str, *, detach: bool, as_json: bool
 ) -> int:
     """Follow it until it is over, unless that is not wanted; print the result. The exit code."""
-    view = await client.progress(task_id) if detach else await watch_task(client, task_id, ask_at_terminal)
+    view = await client.get_task(task_id) if detach else await watch_task(client, task_id, ask_at_terminal)
     path = await write_report_versions(client, settings, view.progress)
     if as_json:
-        print_json(task_json(view, path))
+        print_json(build_task_json(view, path))
     elif detach:
         print_text(task_id)
     elif path is not None:

@@ -15,13 +15,13 @@ import typer
 from typer.core import TyperGroup
 
 from waystation import __version__
-from waystation.cli.console import OK, WORK_FAILED, exit_code, format_error
+from waystation.cli.console import OK, WORK_FAILED, format_error, get_error_exit_code
 from waystation.kernel.imports import pause_gc_for_imports
 from waystation.kernel.value import OURS
-from waystation.security.untrusted import plain
+from waystation.security.untrusted import replace_control_characters
 
 
-class Command(NamedTuple):
+class CommandInfo(NamedTuple):
     """A command as the help of all commands lists it."""
 
     module: str
@@ -31,69 +31,71 @@ class Command(NamedTuple):
 
 GROUPS = {
     "On this machine": {
-        "demo": Command("demo", "Work on real documents: from question to report, with a compaction and a pause."),
-        "up": Command("platform", "Start `dev` in the background."),
-        "down": Command("platform", "Stop what `up` or `dev` started."),
-        "status": Command("platform", "Tell what runs on this machine."),
-        "doctor": Command("doctor", "Check what is needed, and say what to do about what is missing."),
-        "dev": Command("platform", "Run a Temporal dev server with UI, and the workers, until Ctrl-C."),
+        "demo": CommandInfo("demo", "Work on real documents: from question to report, with a compaction and a pause."),
+        "up": CommandInfo("platform", "Start `dev` in the background."),
+        "down": CommandInfo("platform", "Stop what `up` or `dev` started."),
+        "status": CommandInfo("platform", "Tell what runs on this machine."),
+        "doctor": CommandInfo("doctor", "Check what is needed, and say what to do about what is missing."),
+        "dev": CommandInfo("platform", "Run a Temporal dev server with UI, and the workers, until Ctrl-C."),
     },
     "Tasks": {
-        "submit": Command("submit", "Hand in a question with documents."),
-        "read": Command("read", "Print what agents will see of files, and what was left out."),
-        "list": Command("tasks", "List the newest tasks."),
-        "show": Command("show", "Show a task."),
-        "watch": Command("show", "Follow a task until it is over."),
-        "tell": Command("tasks", "Tell the agents of a running task something."),
-        "documents": Command("tasks", "List a task's documents; give a running task what has changed of them."),
-        "plan": Command("plans", "Print a task's plan; change one that waits to be agreed to."),
-        "fork": Command("tasks", "Start a new task with the finished steps of another one."),
-        "cancel": Command("tasks", "Stop a task."),
-        "schedule": Command("schedules", "Ask a question again and again, over its documents as they are then."),
-        "session": Command("tasks", "List sessions; set what one may spend."),
+        "submit": CommandInfo("submit", "Hand in a question with documents."),
+        "read": CommandInfo("read", "Print what agents will see of files, and what was left out."),
+        "list": CommandInfo("tasks", "List the newest tasks."),
+        "show": CommandInfo("show", "Show a task."),
+        "watch": CommandInfo("show", "Follow a task until it is over."),
+        "tell": CommandInfo("tasks", "Tell the agents of a running task something."),
+        "documents": CommandInfo("tasks", "List a task's documents; give a running task what has changed of them."),
+        "plan": CommandInfo("plans", "Print a task's plan; change one that waits to be agreed to."),
+        "fork": CommandInfo("tasks", "Start a new task with the finished steps of another one."),
+        "cancel": CommandInfo("tasks", "Stop a task."),
+        "schedule": CommandInfo("schedules", "Ask a question again and again, over its documents as they are then."),
+        "session": CommandInfo("tasks", "List sessions; set what one may spend."),
     },
     "What waits for an answer": {
-        "approvals": Command("approvals", "List what waits for an answer."),
-        "approve": Command("approvals", "Grant a task more tokens, or let its agent call a tool."),
-        "deny": Command("approvals", "Refuse a task more tokens, or a call of a tool."),
+        "approvals": CommandInfo("approvals", "List what waits for an answer."),
+        "approve": CommandInfo("approvals", "Grant a task more tokens, or let its agent call a tool."),
+        "deny": CommandInfo("approvals", "Refuse a task more tokens, or a call of a tool."),
     },
     "What came of it": {
-        "report": Command("show", "Print a task's report."),
-        "diff": Command("show", "Print what changed between the reports of two tasks."),
-        "cost": Command("show", "Print a task's bill."),
-        "spending": Command("tasks", "Show what all tasks have spent, by model, agent or task."),
-        "prices": Command("show", "List the prices that are known; bring in those that LiteLLM publishes."),
-        "transcript": Command("show", "Print what an agent said and was told."),
-        "eval": Command("evaluation", "Ask questions whose answers are known, and score the reports."),
+        "report": CommandInfo("show", "Print a task's report."),
+        "diff": CommandInfo("show", "Print what changed between the reports of two tasks."),
+        "cost": CommandInfo("show", "Print a task's bill."),
+        "spending": CommandInfo("tasks", "Show what all tasks have spent, by model, agent or task."),
+        "prices": CommandInfo("show", "List the prices that are known; bring in those that LiteLLM publishes."),
+        "transcript": CommandInfo("show", "Print what an agent said and was told."),
+        "eval": CommandInfo("evaluation", "Ask questions whose answers are known, and score the reports."),
     },
     "What agents have in view": {
-        "context": Command(
+        "context": CommandInfo(
             "context",
             "Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.",
         ),
-        "compact": Command("edits", "Summarise a running agent's context now."),
-        "pin": Command("edits", "Keep a message of a running agent out of every compaction."),
-        "restore": Command("edits", "Undo one compaction of a running agent."),
-        "rewind": Command("edits", "Take an agent back to a message; a finished task goes on from there."),
+        "compact": CommandInfo("edits", "Summarise a running agent's context now."),
+        "pin": CommandInfo("edits", "Keep a message of a running agent out of every compaction."),
+        "restore": CommandInfo("edits", "Undo one compaction of a running agent."),
+        "rewind": CommandInfo("edits", "Take an agent back to a message; a finished task goes on from there."),
     },
     "What is private, and remembered": {
-        "privacy": Command("privacy", "Replace what is private in a text; find or erase one person."),
-        "forget": Command("memory", "The same as `memory forget`."),
-        "memory": Command(
+        "privacy": CommandInfo("privacy", "Replace what is private in a text; find or erase one person."),
+        "forget": CommandInfo("memory", "The same as `memory forget`."),
+        "memory": CommandInfo(
             "memory", "Search what agents can recall, measure it, forget it, and make it anew with another embedder."
         ),
     },
     "For programs, and on servers": {
-        "serve": Command("serve", "Show tasks in the browser, and offer them to programs over HTTP."),
-        "keys": Command("serve", "Make, list and revoke API keys of `serve`."),
-        "mcp": Command("serve", "Let an assistant hand work over by the Model Context Protocol."),
-        "tools": Command(
+        "serve": CommandInfo("serve", "Show tasks in the browser, and offer them to programs over HTTP."),
+        "keys": CommandInfo("serve", "Make, list and revoke API keys of `serve`."),
+        "mcp": CommandInfo("serve", "Let an assistant hand work over by the Model Context Protocol."),
+        "tools": CommandInfo(
             "tools", "List what tool servers offer, what asks a person first, and what is hidden and why."
         ),
-        "secrets": Command("serve", "Keep what tool servers are given and nobody else, sealed; list and forget it."),
-        "worker": Command("platform", "Run the workers against a Temporal server that is there already."),
-        "store": Command("store", "Look at the store's database, and upgrade it."),
-        "codec-server": Command("codec_server", "Decrypt what the Temporal UI shows."),
+        "secrets": CommandInfo(
+            "serve", "Keep what tool servers are given and nobody else, sealed; list and forget it."
+        ),
+        "worker": CommandInfo("platform", "Run the workers against a Temporal server that is there already."),
+        "store": CommandInfo("store", "Look at the store's database, and upgrade it."),
+        "codec-server": CommandInfo("codec_server", "Decrypt what the Temporal UI shows."),
     },
 }
 """By headings of the help."""
@@ -187,9 +189,9 @@ def run(arguments: Sequence[str]) -> int:
         return left.code if isinstance(left.code, int) else WORK_FAILED
     except Exception as error:  # noqa: BLE001  the entry point: every error becomes a sentence
         if DEBUG in arguments:
-            sys.stderr.write(plain("".join(traceback.format_exception(error))))
-        sys.stderr.write(f"waystation: {plain(format_error(error))}\n")
-        return exit_code(error)
+            sys.stderr.write(replace_control_characters("".join(traceback.format_exception(error))))
+        sys.stderr.write(f"waystation: {replace_control_characters(format_error(error))}\n")
+        return get_error_exit_code(error)
     return OK
 
 

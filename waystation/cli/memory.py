@@ -22,22 +22,22 @@ from waystation.cli.memory_eval import evaluate
 from waystation.cli.options import JsonOption, parse_moment_or_age, parse_past_moment
 from waystation.client import Client
 from waystation.client.context import (
-    MOST_QUERY,
-    MOST_RECALLED,
+    MAX_QUERY_CHARACTERS,
+    MAX_RECALLED_TOKENS,
     MemoryMatchJson,
     MemorySearchRequest,
     build_recall_remark,
     format_passage_origin,
 )
 from waystation.client.lookups import resolve_task_id
-from waystation.client.removal import ForgetResult, Selection, forget, select_task_ids
+from waystation.client.removal import ForgetResult, TaskSelection, forget_selected_tasks, select_task_ids
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.kernel.files import create_private_folder
 from waystation.kernel.value import Value
 from waystation.memory.archive import (
-    EMBEDDED_AT_ONCE,
+    EMBEDDING_BATCH,
     RECALLED_TOKENS,
     Reindexer,
     ReindexResult,
@@ -46,7 +46,7 @@ from waystation.memory.memory import PassageKind
 from waystation.memory.ports import Embedder
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.stores import find_placeholder_key, open_store
-from waystation.tasks.task import reader_of
+from waystation.tasks.task import build_reader_scope
 
 app = typer.Typer()
 
@@ -68,7 +68,7 @@ def forget_tasks(
 ) -> None:
     """Remove what memory can find of tasks that are over, or all that was said in them. It cannot be undone."""
     ended_before = parse_past_moment(before, "--before", utc_now().astimezone())
-    selection = Selection(session=session, task=task, all_of_tenant=all_of_tenant, ended_before=ended_before)
+    selection = TaskSelection(session=session, task=task, all_of_tenant=all_of_tenant, ended_before=ended_before)
     gone = asyncio.run(_forget(selection, everything=everything, yes=yes))
     if gone is None:
         print_message("nothing was forgotten")
@@ -78,14 +78,14 @@ def forget_tasks(
         print_text(format_removed_counts(gone))
 
 
-async def _forget(selection: Selection, *, everything: bool, yes: bool) -> ForgetResult | None:
+async def _forget(selection: TaskSelection, *, everything: bool, yes: bool) -> ForgetResult | None:
     settings = Settings()
     async with await Client.connect(settings) as client:
         task_ids = await select_task_ids(client, settings, selection)
         if not yes and not await ask_confirmation(_question(len(task_ids), everything=everything)):
             return None
         await require_workers(client)
-        return await forget(settings, task_ids, everything=everything)
+        return await forget_selected_tasks(settings, task_ids, everything=everything)
 
 
 def _question(tasks: int, *, everything: bool) -> str:
@@ -121,7 +121,7 @@ def search(
     ] = None,
     until: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered before; or 1h ago.")] = None,
     tokens: Annotated[
-        int, typer.Option("--tokens", min=1, max=MOST_RECALLED, help="At most so many tokens.")
+        int, typer.Option("--tokens", min=1, max=MAX_RECALLED_TOKENS, help="At most so many tokens.")
     ] = RECALLED_TOKENS,
     as_json: JsonOption = False,
 ) -> None:
@@ -133,8 +133,8 @@ def search(
     _require_given(session=session, task=task, agent=agent)
     if not query.strip():
         raise BadInput("there is nothing to look for: give a few words")
-    if len(query) > MOST_QUERY:
-        raise BadInput(f"{len(query):,} characters are more than {MOST_QUERY:,}: give a few words")
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise BadInput(f"{len(query):,} characters are more than {MAX_QUERY_CHARACTERS:,}: give a few words")
     wish = MemorySearchRequest(
         query=query,
         session=session,
@@ -196,17 +196,17 @@ async def _found(settings: Settings, wish: MemorySearchRequest) -> tuple[MemoryM
         from waystation.client.remote import RemoteClient  # noqa: PLC0415  nobody else needs what speaks HTTP
 
         async with await RemoteClient.connect(settings) as client:
-            return await client.recall(wish)
+            return await client.search_memory(wish)
     # Qdrant takes a second to load.
     from workers.memory import MemoryReader  # noqa: PLC0415
 
     async def known(task: str) -> str:
         async with aclosing(await open_store(settings)) as store:
-            return await resolve_task_id(store, reader_of(settings.tenant), task)
+            return await resolve_task_id(store, build_reader_scope(settings.tenant), task)
 
-    wanted = await wish.meant(settings.tenant, known)
+    wanted = await wish.to_query(settings.tenant, known)
     async with aclosing(MemoryReader(settings, compares=True)) as memory:
-        found = tuple(MemoryMatchJson.of(one, wish.query) for one in await memory.search(wanted, wish.tokens))
+        found = tuple(MemoryMatchJson.from_excerpt(one, wish.query) for one in await memory.search(wanted, wish.tokens))
     if memory.lost:
         print_message(memory.lost)
     return found
@@ -315,7 +315,7 @@ async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> Rei
             async with open_memory_draft(settings, embedder, anew=anew) as draft:
                 told = _Told(monotonic).told
                 done = await Reindexer(store, embedder, draft, redactor, told, with_refused=with_refused).run()
-                if lost := (await get_passage_counts(settings, store, draft)).lost:
+                if lost := (await get_passage_counts(settings, store, draft)).loss_note:
                     print_message(lost)
         return ReindexedJson(embedder=embedder.name, dimension=embedder.dimension, **done.model_dump())
 
@@ -331,7 +331,7 @@ class _Told:
     def told(self, there: int, wanted: int) -> None:
         self._first = self._first or (there, self.clock())
         # Batches are smaller than a step: one of them at most passes it.
-        if there == wanted or there % PROGRESS_STEP < EMBEDDED_AT_ONCE:
+        if there == wanted or there % PROGRESS_STEP < EMBEDDING_BATCH:
             done, seconds = there - self._first[0], self.clock() - self._first[1]
             left = f", about {seconds * (wanted - there) / done:,.0f} s more" if done and there < wanted else ""
             print_message(f"{there:,} of {wanted:,} passages{left}")
@@ -348,9 +348,9 @@ async def _status(settings: Settings) -> MemoryJson:
             embedder=embedder.name,
             dimension=embedder.dimension,
             points=points,
-            passages=len(await store.passage_ids(refused=True)),
+            passages=len(await store.list_passage_ids(refused=True)),
             waiting=await store.count_pending_passages(),
-            refused=await store.refused(),
+            refused=await store.list_rejected_passage_ids(),
             retention_days=settings.retention_days,
             finding=finding,
         )
@@ -358,11 +358,11 @@ async def _status(settings: Settings) -> MemoryJson:
 
 async def _points(settings: Settings, store: SqlStore, embedder: Embedder) -> tuple[int | None, str]:
     """How many there are, with what is wrong; None where that cannot be told. A look makes no memory."""
-    from workers.memory import load_passage_counts, memory_is_there  # noqa: PLC0415
+    from workers.memory import has_memory, load_passage_counts  # noqa: PLC0415
 
     try:
-        there = await memory_is_there(settings)
+        there = await has_memory(settings)
         found = await load_passage_counts(settings, store, embedder)
     except (BadInput, MemoryUnavailable, Unreachable) as error:
         return None, str(error)
-    return found.points, found.lost or ("" if there else "memory is made by the first worker")
+    return found.points, found.loss_note or ("" if there else "memory is made by the first worker")

@@ -15,12 +15,12 @@ from typing import Annotated, Never, TypeVar
 import typer
 from pydantic import ValidationError
 
-from waystation.agents.auditor import EvalMessage, Question, RecallMetrics, compute_recall_metrics, group_by_session
+from waystation.agents.auditor import EvalMessage, EvalQuestion, RecallMetrics, compute_recall_metrics, group_by_session
 from waystation.cli.console import print_json, print_text
 from waystation.cli.context.arguments import read_text
 from waystation.cli.options import JsonOption
 from waystation.config.settings import Settings
-from waystation.kernel.amount import LARGEST_AMOUNT, read_tokens
+from waystation.kernel.amount import LARGEST_AMOUNT, parse_token_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value, extract_validation_faults, find_duplicate_key
@@ -110,7 +110,7 @@ def evaluate(
     """
     budgets = _budgets(tokens)
     lines = _read_lines(conversation, "--conversation", EvalMessage)
-    questions = _read_lines(queries, "--queries", Question)
+    questions = _read_lines(queries, "--queries", EvalQuestion)
     _require_sound(lines, conversation, questions, queries)
     found = asyncio.run(
         _evaluated(Settings(), [*lines.values()], [*questions.values()], budgets, redacted=not no_redact)
@@ -123,7 +123,7 @@ def evaluate(
 
 def _budgets(text: str) -> tuple[int, ...]:
     try:
-        budgets = {read_tokens(part) for part in text.split(",")}
+        budgets = {parse_token_amount(part) for part in text.split(",")}
     except ValueError:
         budgets = {0}
     if not all(0 < budget <= LARGEST_AMOUNT.tokens for budget in budgets):
@@ -134,7 +134,7 @@ def _budgets(text: str) -> tuple[int, ...]:
 
 
 def _require_sound(
-    lines: Mapping[int, EvalMessage], conversation: Path, questions: Mapping[int, Question], queries: Path
+    lines: Mapping[int, EvalMessage], conversation: Path, questions: Mapping[int, EvalQuestion], queries: Path
 ) -> None:
     """Every message has an id of its own, as every question, the questions name no other, and something is said.
 
@@ -153,7 +153,7 @@ def _require_sound(
             )
 
 
-def _by_id(lines: Mapping[int, EvalMessage] | Mapping[int, Question], path: Path) -> Mapping[str, int]:
+def _by_id(lines: Mapping[int, EvalMessage] | Mapping[int, EvalQuestion], path: Path) -> Mapping[str, int]:
     """The number of each line. Raises BadInput where two have one id."""
     known: dict[str, int] = {}
     for number, line in lines.items():
@@ -166,25 +166,25 @@ def _by_id(lines: Mapping[int, EvalMessage] | Mapping[int, Question], path: Path
 async def _evaluated(
     settings: Settings,
     lines: Sequence[EvalMessage],
-    questions: Sequence[Question],
+    questions: Sequence[EvalQuestion],
     budgets: Sequence[int],
     *,
     redacted: bool,
 ) -> EvaluationJson:
     # Qdrant, the embedder and Presidio take seconds to load.
-    from waystation.agents.auditor import NoRedaction, RecallTrial  # noqa: PLC0415
+    from waystation.agents.auditor import NoOpRedactor, RecallEvaluation  # noqa: PLC0415
     from waystation.memory.qdrant.edge import QdrantEdgeMemory  # noqa: PLC0415
-    from waystation.runtime.knowledge import create_redactor, open_embedder, open_trial_vault  # noqa: PLC0415
+    from waystation.runtime.knowledge import create_redactor, open_embedder, open_evaluation_vault  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         embedder = await stack.enter_async_context(open_embedder(settings))
         memory = await QdrantEdgeMemory.open(folder / "memory", embedder.name, embedder.dimension)
         await stack.enter_async_context(aclosing(memory))
-        presidio = create_redactor(settings, _KEY) if redacted else NoRedaction()
+        presidio = create_redactor(settings, _KEY) if redacted else NoOpRedactor()
         stack.callback(presidio.close)
-        vault = await stack.enter_async_context(open_trial_vault(folder / "vault.db", _KEY))
-        trial = RecallTrial(
+        vault = await stack.enter_async_context(open_evaluation_vault(folder / "vault.db", _KEY))
+        trial = RecallEvaluation(
             memory,
             embedder,
             vault.wrap_redactor(presidio),
@@ -195,7 +195,7 @@ async def _evaluated(
         passages = await trial.index(lines)
         sessions = group_by_session(lines)
         places = {line.id: place for place, line in enumerate(line for said in sessions.values() for line in said)}
-        answers = [await trial.ask(question, budgets, places) for question in questions]
+        answers = [await trial.answer_question(question, budgets, places) for question in questions]
     return EvaluationJson(
         **compute_recall_metrics(answers, budgets).model_dump(),
         messages=len(lines),

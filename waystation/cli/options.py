@@ -25,11 +25,11 @@ from waystation.kernel.amount import (
     format_tokens_short,
     format_usd,
     parse_bounded_limit,
-    read_tokens,
+    parse_token_amount,
 )
 from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded
-from waystation.kernel.value import in_utc
+from waystation.kernel.value import to_utc
 from waystation.security.untrusted import sanitize_line
 
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task; its beginning is enough.")]
@@ -50,15 +50,15 @@ NoteOption = Annotated[
 ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; by default the name of the user.")]
 
 
-LEAST = Amount(tokens=1, micro_usd=1)
-LEAST_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
+MIN_LIMIT = Amount(tokens=1, micro_usd=1)
+MIN_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
 
 
 def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = LARGEST_AMOUNT.tokens) -> int:
     """A number of tokens. Raises BadInput with the option's name and what it allows."""
     allowed = f"{name} takes {lowest:,} to {highest:,} tokens, written like 30k, 1.5M or 600_000"
     try:
-        tokens = read_tokens(text)
+        tokens = parse_token_amount(text)
     except ValueError as error:
         raise BadInput(f"{allowed}; {sanitize_line(text)!r} is no such amount{format_comma_hint(text)}") from error
     if not lowest <= tokens <= highest:
@@ -66,7 +66,7 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = LARGEST_A
     return tokens
 
 
-def parse_limit(text: str, name: str, least: Amount = LEAST) -> Limit:
+def parse_limit(text: str, name: str, least: Amount = MIN_LIMIT) -> Limit:
     """Tokens, dollars or both, at least `least` of each. Raises BadInput with the option's name and what it takes."""
     try:
         return parse_bounded_limit(text, least)
@@ -76,7 +76,7 @@ def parse_limit(text: str, name: str, least: Amount = LEAST) -> Limit:
 
 def parse_budget(text: str, name: str) -> Limit:
     """What a session, a task or an agent may spend: enough to begin with."""
-    return parse_limit(text, name, LEAST_BUDGET)
+    return parse_limit(text, name, MIN_BUDGET)
 
 
 def parse_amount(text: str, name: str) -> Amount:
@@ -90,15 +90,15 @@ def format_amount_option(amount: Amount) -> str:
     return "+".join([*parts, *([format_usd(amount.micro_usd)] if amount.micro_usd else [])])
 
 
-def short_limit(limit: Limit) -> str:
+def format_short_limit(limit: Limit) -> str:
     """A limit at a glance: `600k`, `$2.00`, `600k $2.00`."""
     parts = [format_tokens_short(limit.tokens)] if limit.tokens is not None else []
     return " ".join([*parts, *([format_usd(limit.micro_usd)] if limit.micro_usd is not None else [])]) or "-"
 
 
-def short_spent(spent: Amount, limit: Limit) -> str:
+def format_short_spent(spent: Amount, limit: Limit) -> str:
     """What was spent, in the units of its limit."""
-    return short_limit(
+    return format_short_limit(
         Limit(
             tokens=None if limit.tokens is None and limit.micro_usd is not None else spent.tokens,
             micro_usd=None if limit.micro_usd is None else spent.micro_usd,
@@ -134,7 +134,7 @@ def parse_moment(text: str | None, option: str, now: datetime, takes: str = DATE
 def _in_time(found: datetime, option: str) -> datetime:
     """The moment, which UTC has, too. Raises BadInput."""
     try:
-        in_utc(found)
+        to_utc(found)
     except ValueError as error:
         raise BadInput(f"{option}: {error}; give another moment") from None
     return found
@@ -158,7 +158,7 @@ def parse_past_moment(text: str | None, option: str, now: datetime) -> datetime 
 _TIMES = compile_bounded(r"\A(?P<amount>.*\S)\s*+[x×*]\s*+(?P<times>\d{1,4})", re.ASCII)
 _SPAN = compile_bounded(r"(?P<number>\d{1,4})\s*(?P<unit>[mhd])", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
-MOST_TIMES = 1_000
+MAX_TOP_UPS = 1_000
 
 
 def parse_span(text: str, name: str) -> timedelta:
@@ -194,7 +194,7 @@ def parse_unattended_options(
 
 def _top_up(text: str) -> TopUpPolicy:
     found = _TIMES.fullmatch(text.strip())
-    if found is None or not 1 <= int(found["times"]) <= MOST_TIMES:
+    if found is None or not 1 <= int(found["times"]) <= MAX_TOP_UPS:
         raise BadInput(
             f"--top-up takes an amount and how often, like 50kx3 or $0.25x4; {sanitize_line(text)!r} is none"
         )

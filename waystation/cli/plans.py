@@ -20,21 +20,21 @@ from waystation.cli.approvals import describe_previous_answer, report_and_exit
 from waystation.cli.console import print_json, print_text
 from waystation.cli.options import ByOption, JsonOption, NoteOption, TaskArgument
 from waystation.cli.render import format_count
-from waystation.client import client_for
+from waystation.client import connect_client
 from waystation.client.approvals import PlannedTask
 from waystation.config.settings import Settings
 from waystation.kernel.amount import format_limit, format_used_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import create_private_folder, write_private_file
 from waystation.kernel.value import extract_validation_faults
-from waystation.planning.plan import Plan, plan_errors
-from waystation.reports.files import plan_file
-from waystation.security.untrusted import plain
-from waystation.tasks.progress import left_for_steps
-from waystation.tasks.signals import Answer
+from waystation.planning.plan import Plan, find_plan_errors
+from waystation.reports.files import get_plan_path
+from waystation.security.untrusted import replace_control_characters
+from waystation.tasks.progress import get_pending_plan_limit
+from waystation.tasks.signals import AnswerResult
 
 app = typer.Typer()
-MOST_WRITTEN = 200_000
+MAX_PLAN_CHARACTERS = 200_000
 """Characters of a plan that a person gives."""
 MENTIONED = 20
 """Documents that are named: of more, the number is told."""
@@ -54,7 +54,7 @@ def plan(
         raise BadInput("--edit and --file exclude each other: change the plan in an editor, or give a file")
     settings = Settings()
     if file is not None:
-        answer = asyncio.run(_replanned(settings, task, read_plan(text_in(file)), by or getuser(), note))
+        answer = asyncio.run(_replanned(settings, task, parse_plan(read_plan_file(file)), by or getuser(), note))
         report_and_exit(answer, "refused", as_json=as_json)
     planned = asyncio.run(_planned(settings, task))
     if edit:
@@ -62,19 +62,19 @@ def plan(
     print_json(planned) if as_json else print_text(render_plan_text(planned))
 
 
-def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> Answer:
+def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> AnswerResult:
     """What became of the plan as a person left it. It is kept where it was not taken. Raises BadInput, Unreachable."""
     task_id, before = planned.progress.task_id, render_plan_text(planned)
-    if left_for_steps(planned.progress) is None:
+    if get_pending_plan_limit(planned.progress) is None:
         raise BadInput(f"the plan of {task_id} does not wait to be agreed to: nobody would read another one")
     written = edit_in_editor(before)
     if written is None:
         raise BadInput("the plan was not changed, and nothing was sent: `waystation approve` works by it as it is")
-    kept = plan_file(create_private_folder(settings.reports_folder), task_id)
+    kept = get_plan_path(create_private_folder(settings.reports_folder), task_id)
     write_private_file(kept, written.encode())
     taken = False
     try:
-        answer = asyncio.run(_replanned(settings, task_id, read_plan(written), by, note))
+        answer = asyncio.run(_replanned(settings, task_id, parse_plan(written), by, note))
         taken = answer.outcome != "refused"
     except BadInput as refused:
         raise BadInput(f"{refused}; what you wrote is in {kept}: mend it there, and give it with --file") from refused
@@ -97,14 +97,16 @@ def edit_in_editor(text: str) -> str | None:
                 f"the editor {editor[0]} did not end well, and nothing was sent: set EDITOR to another, or give a plan "
                 "with --file"
             ) from error
-        written = text_in(file)
+        written = read_plan_file(file)
     return written if written.strip() != text.strip() else None
 
 
 def render_plan_text(planned: PlannedTask) -> str:
     """The plan as a person reads and edits it."""
     # No YAML has signs that steer, not even in its comments, and names of documents are anybody's.
-    return "\n".join([*(f"# {plain(remark)}" for remark in _remarks(planned)), as_yaml(planned.plan)])
+    return "\n".join(
+        [*(f"# {replace_control_characters(remark)}" for remark in _remarks(planned)), format_plan_yaml(planned.plan)]
+    )
 
 
 def _remarks(planned: PlannedTask) -> list[str]:
@@ -113,7 +115,7 @@ def _remarks(planned: PlannedTask) -> list[str]:
     more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
     lines = [f"{planned.progress.task_id} has spent {format_used_amount(budget.spent, budget.limit)}."]
     lines += [f"{step.id} may spend {format_limit(step.limit)}." for step in planned.progress.steps]
-    if (left := left_for_steps(planned.progress)) is not None:
+    if (left := get_pending_plan_limit(planned.progress)) is not None:
         lines.append(
             f"All steps together have {format_limit(left)}: give one its part of that as "
             "`share: 40k`, `share: $0.40` or `share: 25%`."
@@ -128,7 +130,7 @@ def _remarks(planned: PlannedTask) -> list[str]:
     return lines
 
 
-def as_yaml(plan: Plan) -> str:
+def format_plan_yaml(plan: Plan) -> str:
     """A plan alone, as it is read again."""
     steps = [step.model_dump(mode="json", exclude=None if step.share else {"share"}) for step in plan.steps]
     return yaml.safe_dump({"steps": steps}, sort_keys=False, allow_unicode=True, width=100).rstrip()
@@ -137,10 +139,10 @@ def as_yaml(plan: Plan) -> str:
 _CONTENT = TypeAdapter[JsonValue](JsonValue)
 
 
-def read_plan(written: str) -> Plan:
+def parse_plan(written: str) -> Plan:
     """What a person made of it, which can be run. Raises BadInput with everything that is wrong."""
-    if len(written) > MOST_WRITTEN:
-        raise BadInput(f"the plan has more than {MOST_WRITTEN:,} characters: no plan is that long")
+    if len(written) > MAX_PLAN_CHARACTERS:
+        raise BadInput(f"the plan has more than {MAX_PLAN_CHARACTERS:,} characters: no plan is that long")
     try:
         # What is written once and meant a thousand times would be copied a thousand times.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(written, yaml.SafeLoader)):
@@ -154,7 +156,7 @@ def read_plan(written: str) -> Plan:
         raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
     except (ValueError, RecursionError) as error:
         raise BadInput("the plan cannot be read: it has a number that is too long, or is nested too deep") from error
-    if faults := plan_errors(plan):
+    if faults := find_plan_errors(plan):
         raise BadInput(f"the plan cannot be run: {'; '.join(faults)}")
     return plan
 
@@ -168,7 +170,7 @@ def _place(place: tuple[int | str, ...]) -> str:
             return ".".join(map(str, place)) or "the plan"
 
 
-def text_in(file: Path) -> str:
+def read_plan_file(file: Path) -> str:
     """What stands in it. Raises BadInput."""
     try:
         return file.read_text(encoding="utf-8-sig")
@@ -178,22 +180,22 @@ def text_in(file: Path) -> str:
 
 
 async def _planned(settings: Settings, task: str) -> PlannedTask:
-    async with await client_for(settings) as client:
-        return await client.planned(await client.resolve(task))
+    async with await connect_client(settings) as client:
+        return await client.get_planned_task(await client.resolve_task_id(task))
 
 
-async def _replanned(settings: Settings, task: str, plan: Plan, by: str, note: str) -> Answer:
+async def _replanned(settings: Settings, task: str, plan: Plan, by: str, note: str) -> AnswerResult:
     """What became of it; a refusal names whoever answered before. Raises BadInput, Unreachable."""
-    async with await client_for(settings) as client:
-        task_id = await client.resolve(task)
-        phase = (await client.progress(task_id)).progress.phase
+    async with await connect_client(settings) as client:
+        task_id = await client.resolve_task_id(task)
+        phase = (await client.get_task(task_id)).progress.phase
         if phase.over:
-            answer = Answer(outcome="refused", reason=f"{task_id} has ended: {phase}")
+            answer = AnswerResult(outcome="refused", reason=f"{task_id} has ended: {phase}")
         else:
             answer = await client.review_plan(task_id, plan, by, note)
         if answer.outcome != "refused":
             return answer
-        view = await client.with_origins(await client.progress(task_id))
+        view = await client.with_origins(await client.get_task(task_id))
         asked = next((asked.request_id for asked in view.progress.approvals if asked.about_plan), None)
         before = describe_previous_answer(view, asked) if asked is not None else ""
         return answer.replace(reason=f"{answer.reason}: {before}") if before else answer

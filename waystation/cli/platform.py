@@ -44,7 +44,7 @@ from waystation.runtime.temporal.run_file import (
     remove_run_file,
     write_run_file,
 )
-from waystation.security.children import python, search_path
+from waystation.security.children import build_module_command, build_python_path
 from workers.shutdown import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ ORPHAN_SECONDS = 10.0
 
 
 @asynccontextmanager
-async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
+async def run_platform_locally(settings: Settings) -> AsyncGenerator[RunFile]:
     """Server, workers and, where settings have them, pages, until the block ends.
 
     Raises:
@@ -72,13 +72,13 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
     with pause_gc_for_imports():
         # `up`, `down` and whoever asks for help need not wait for what these load.
         from waystation.runtime.temporal.connect import ensure_search_attributes  # noqa: PLC0415
-        from waystation.runtime.temporal.dev_server import running_dev_server  # noqa: PLC0415
+        from waystation.runtime.temporal.dev_server import run_dev_server  # noqa: PLC0415
 
     log = settings.logs_folder / "temporal.log"
     codec = _codec(settings)
-    started = running_dev_server(settings.temporal_database, log, codec=codec, prefix=settings.prefix)
+    started = run_dev_server(settings.temporal_database, log, codec=codec, prefix=settings.prefix)
     async with _only_run(settings), _loading_meanwhile(), started as server:
-        run = record_of(server)
+        run = build_run_file(server)
         write_run_file(settings.run_file, run)
         try:
             if not await ensure_search_attributes(server.client):
@@ -119,10 +119,10 @@ def _without_pages(settings: Settings, why: str) -> None:
 async def ensure_platform_running(settings: Settings, who: str) -> AsyncGenerator[None]:
     """The platform that runs here already, or is named; else one of our own, until the block ends. Raises as above."""
     run = read_run_file(settings.run_file)
-    if has_server_in_environment() or (run is not None and run.alive):
+    if has_server_in_environment() or (run is not None and run.is_server_alive):
         yield
         return
-    async with running_locally(settings.replace(pages=False)) as started:
+    async with run_platform_locally(settings.replace(pages=False)) as started:
         print_message(f"Temporal UI while {who} runs: {started.ui_url}")
         yield
 
@@ -162,7 +162,7 @@ def _lock_path(settings: Settings) -> Path:
 
 def _runs_already(settings: Settings) -> BadInput:
     found = read_run_file(settings.run_file)
-    where = found.ui_url if found is not None and found.alive else "it is just starting"
+    where = found.ui_url if found is not None and found.is_server_alive else "it is just starting"
     return BadInput(f"it runs already: {where} (`waystation status`, `waystation down`)")
 
 
@@ -170,9 +170,9 @@ async def _orphan_ended(settings: Settings) -> None:
     found = read_run_file(settings.run_file)
     with suppress(TimeoutError):
         async with asyncio.timeout(ORPHAN_SECONDS):
-            while found is not None and found.alive:  # noqa: ASYNC110  a process gives no event
+            while found is not None and found.is_server_alive:  # noqa: ASYNC110  a process gives no event
                 await asyncio.sleep(POLLED_CHECK_SECONDS)
-    if found is not None and found.alive:
+    if found is not None and found.is_server_alive:
         raise _runs_already(settings)
 
 
@@ -191,9 +191,9 @@ async def run_local_workers(settings: Settings) -> AsyncGenerator[None]:
     # Presidio, the model's SDK and Qdrant come with this import: whoever asks for help should not wait for them.
     with pause_gc_for_imports():
         from workers.queues import DEV_TIMING  # noqa: PLC0415
-        from workers.wiring import running_workers  # noqa: PLC0415
+        from workers.wiring import run_configured_workers  # noqa: PLC0415
 
-    async with running_workers(settings, DEV_TIMING):
+    async with run_configured_workers(settings, DEV_TIMING):
         yield
 
 
@@ -203,7 +203,7 @@ async def _until_polled(server: "DevServer") -> None:
     temporal = TemporalTaskClient(server.client, server.target)
     with suppress(TimeoutError):
         async with asyncio.timeout(POLLED_SECONDS):
-            while await temporal.unattended_queues():  # noqa: ASYNC110  the server gives no event
+            while await temporal.list_queues_without_workers():  # noqa: ASYNC110  the server gives no event
                 await asyncio.sleep(POLLED_CHECK_SECONDS)
 
 
@@ -216,14 +216,14 @@ def _codec(settings: Settings) -> "CodecForUi | None":
     return partial(serve_codec_for_ui, settings)
 
 
-def record_of(server: "DevServer") -> RunFile:
+def build_run_file(server: "DevServer") -> RunFile:
     """What other processes are told of the server, which this one started."""
     return RunFile(
         address=server.target.address,
         namespace=server.target.namespace,
         ui_url=server.target.ui_url or "",
-        server=ProcessIdentity.of(server.pid),
-        workers=ProcessIdentity.of(os.getpid()),
+        server=ProcessIdentity.from_pid(server.pid),
+        workers=ProcessIdentity.from_pid(os.getpid()),
         started=utc_now(),
         codec_endpoint=server.codec_endpoint,
         remarks=server.remarks,
@@ -246,7 +246,7 @@ def print_run_info(run: RunFile) -> None:
 
 async def wait_until_server_ends(run: RunFile) -> None:
     """Wait for as long as the server runs. Raises Unreachable when it has ended."""
-    while run.alive:  # noqa: ASYNC110  a process gives no event
+    while run.is_server_alive:  # noqa: ASYNC110  a process gives no event
         await asyncio.sleep(CHECK_SECONDS)
     raise Unreachable("the Temporal dev server has ended; its log is in the logs folder (`waystation status`)")
 
@@ -265,7 +265,7 @@ def dev() -> None:
 async def _dev(settings: Settings) -> None:
     stop_on_signals(lambda: print_message("stopping: agents end their turns; Ctrl-C again stops at once"))
     try:
-        async with running_locally(settings) as run:
+        async with run_platform_locally(settings) as run:
             print_run_info(run)
             print_message(f"home {settings.home}")
             print_message("Ready: `waystation submit QUESTION --docs PATH` in another terminal. Ctrl-C stops.")
@@ -294,13 +294,13 @@ def down() -> None:
 
 
 def _end(mark: ProcessIdentity) -> bool:
-    process = mark.find()
+    process = mark.find_process()
     if process is None:
         return False
     process.terminate()
     deadline = time.monotonic() + WIND_DOWN_SECONDS
     while time.monotonic() < deadline:
-        if mark.find() is None:
+        if mark.find_process() is None:
             return True
         time.sleep(ENDED_POLL_SECONDS)
     process.kill()
@@ -353,9 +353,9 @@ async def _status(settings: Settings) -> StatusJson:
         address=target.address,
         namespace=target.namespace,
         ui_url=target.ui_url,
-        pages=(run.pages or None) if run is not None and run.alive else None,
-        codec_endpoint=run.codec_endpoint if run is not None and run.alive else None,
-        started_here=run is not None and run.alive and run.address == target.address,
+        pages=(run.pages or None) if run is not None and run.is_server_alive else None,
+        codec_endpoint=run.codec_endpoint if run is not None and run.is_server_alive else None,
+        started_here=run is not None and run.is_server_alive and run.address == target.address,
         server_answers=False,
         unattended_queues=(),
         waiting_approvals=None,
@@ -366,8 +366,8 @@ async def _status(settings: Settings) -> StatusJson:
         from waystation.client import Client  # noqa: PLC0415
 
         async with await Client.connect(settings) as client:
-            unattended = await client.unattended_queues()
-            waiting = len(await client.approvals())
+            unattended = await client.list_unattended_queues()
+            waiting = len(await client.list_approvals())
     except Unreachable:
         return found
     return found.replace(server_answers=True, unattended_queues=unattended, waiting_approvals=waiting)
@@ -416,7 +416,7 @@ async def _up(settings: Settings) -> RunFile:
             # Two may start at once: whichever lost waits for the other.
             while process is None or process.poll() is None or is_home_in_use(settings):
                 run = read_run_file(settings.run_file)
-                if run is not None and run.ready and run.alive and run.workers.find() is not None:
+                if run is not None and run.ready and run.is_server_alive and run.workers.find_process() is not None:
                     if process is None or run.workers.pid != process.pid:
                         print_message("it runs already")
                     return run
@@ -444,9 +444,9 @@ def _start(log: Path) -> subprocess.Popen[bytes]:
     ensure_private_folder(log.parent)
     with open_private_file(log) as output:
         return subprocess.Popen(
-            python("waystation.cli.main", "dev"),
+            build_module_command("waystation.cli.main", "dev"),
             # The workers read settings and keys from it.
-            env={**os.environ, "PYTHONPATH": "", **search_path()},
+            env={**os.environ, "PYTHONPATH": "", **build_python_path()},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

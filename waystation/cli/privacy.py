@@ -23,10 +23,10 @@ from waystation.cli.console import (
     OK,
     WORK_FAILED,
     ask_confirmation,
-    print_exactly,
     print_json,
     print_message,
     print_text,
+    print_verbatim,
     show_spinner,
 )
 from waystation.cli.follow import require_workers
@@ -34,19 +34,31 @@ from waystation.cli.options import JsonOption
 from waystation.cli.render_context import format_restored_counts
 from waystation.client import Client
 from waystation.client.lookups import restore_tenant_text
-from waystation.client.persons import PersonFound, Search, open_person_search, single_spaced
-from waystation.client.removal import PersonErasureReceipt, erase, is_erasure_running, last_receipt, require_at_rest
+from waystation.client.persons import PersonLocations, PersonSearch, normalize_search_value, open_person_search
+from waystation.client.removal import (
+    PersonErasureReceipt,
+    is_erasure_running,
+    load_last_receipt,
+    require_tasks_finished,
+    run_erasure,
+)
 from waystation.config.settings import Settings
-from waystation.erasure.removal import ERASED, NearValue, Trace, Whereabouts, summed_places
+from waystation.erasure.removal import (
+    ERASED_MARKER,
+    ErasureLocation,
+    ErasureMatch,
+    RelatedValue,
+    sum_matches_by_location,
+)
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.text import format_count
 from waystation.privacy.policy import (
-    Policy,
     RedactionLevel,
+    RedactionPolicy,
     RedactionResult,
     TextDestination,
+    build_redaction_notes,
     get_redaction_level,
-    redaction_notes,
 )
 from waystation.runtime.stores import find_placeholder_key
 from waystation.tasks.task import tenant_hash
@@ -59,11 +71,13 @@ def print_restored(text: str, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        print_exactly(found.text)
+        print_verbatim(found.text)
 
 
 _STDIN = "-"
-PLACES = [place for place in TextDestination if get_redaction_level(place, Policy.STRICT) is RedactionLevel.NAMES]
+PLACES = [
+    place for place in TextDestination if get_redaction_level(place, RedactionPolicy.STRICT) is RedactionLevel.NAMES
+]
 """Those before which something is replaced."""
 
 app = typer.Typer()
@@ -82,7 +96,7 @@ def _privacy() -> None:
 def redact(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A text in UTF-8; - reads it from stdin.")],
     policy: Annotated[
-        Policy | None,
+        RedactionPolicy | None,
         typer.Option("--policy", help="How much is replaced; by default what the settings say."),
     ] = None,
     place: Annotated[
@@ -108,15 +122,17 @@ def redact(
     if place not in PLACES:
         raise BadInput(f"no redacted text goes to {place}: choose one of {', '.join(PLACES)}")
     found = asyncio.run(_redacted(_read_text(file), TextDestination(place), policy, Settings()))
-    for note in redaction_notes(found):
+    for note in build_redaction_notes(found):
         print_message(note)
     if as_json:
         print_json(found)
     else:
-        print_exactly(found.text)
+        print_verbatim(found.text)
 
 
-async def _redacted(text: str, place: TextDestination, policy: Policy | None, settings: Settings) -> RedactionResult:
+async def _redacted(
+    text: str, place: TextDestination, policy: RedactionPolicy | None, settings: Settings
+) -> RedactionResult:
     from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415  it takes seconds, and wrong input should not wait
 
     with closing(create_redactor(settings, await find_placeholder_key(settings), policy)) as redactor:
@@ -150,16 +166,16 @@ TypeOption = Annotated[
     str | None,
     typer.Option("--type", help="What placeholders call it, like PHONE: for a value that the rules do not recognise."),
 ]
-MOST_NEAR = 20
+MAX_NEAR_VALUES = 20
 """Other values that are shown."""
-MOST_PLACES = 5
+MAX_PLACES = 5
 """Ids of tasks or workflows that are listed beside a count."""
 
 
-class PersonFindResult(PersonFound):
+class PersonFindResult(PersonLocations):
     """Where a person is, and what may be theirs, too."""
 
-    near: tuple[NearValue, ...]
+    near: tuple[RelatedValue, ...]
 
 
 @privacy.command()
@@ -197,13 +213,13 @@ def _given(value: str) -> str:
     return _read_text(value) if value == _STDIN else value
 
 
-async def _found(value: str, kind: str | None, *, near: bool) -> PersonFound:
+async def _found(value: str, kind: str | None, *, near: bool) -> PersonLocations:
     async with open_person_search(Settings(), value, kind) as search:
-        found = await search.found()
-        return PersonFindResult(**dict(found), near=tuple(await search.near())) if near else found
+        found = await search.find_locations()
+        return PersonFindResult(**dict(found), near=tuple(await search.find_near_values())) if near else found
 
 
-def print_search_limits(found: PersonFound) -> None:
+def print_search_limits(found: PersonLocations) -> None:
     """What was not looked for, and where."""
     if not found.recognised:
         print_message(
@@ -215,38 +231,39 @@ def print_search_limits(found: PersonFound) -> None:
         print_message(found.finding)
 
 
-def format_found_places(found: PersonFound) -> str:
+def format_found_places(found: PersonLocations) -> str:
     """A line for each kind of place: how often, and in which tasks."""
     if not found.traces:
         return "found nowhere"
     lines = [
-        f"{count:>6,}  {place}{_where(place, found.traces)}" for place, count in summed_places(found.traces).items()
+        f"{count:>6,}  {place}{_where(place, found.traces)}"
+        for place, count in sum_matches_by_location(found.traces).items()
     ]
     return "\n".join(lines)
 
 
-def format_near_values(near: Sequence[NearValue]) -> list[str]:
+def format_near_values(near: Sequence[RelatedValue]) -> list[str]:
     """A line for each other value that may be the same person's, and what to do with them."""
     if not near:
         return ["nothing else stands near it"]
-    more = [f"and {len(near) - MOST_NEAR:,} more: --json has all"] if len(near) > MOST_NEAR else []
+    more = [f"and {len(near) - MAX_NEAR_VALUES:,} more: --json has all"] if len(near) > MAX_NEAR_VALUES else []
     return [
         "may be the same person's, too, and are values of their own for find and erase:",
-        *(f"  {_described(one)}" for one in near[:MOST_NEAR]),
+        *(f"  {_described(one)}" for one in near[:MAX_NEAR_VALUES]),
         *more,
     ]
 
 
-def _described(one: NearValue) -> str:
+def _described(one: RelatedValue) -> str:
     """A value, what it is, and why it is shown."""
     beside = f"on {format_count(one.lines, 'line')} with it" if one.lines else ""
     return f"{one.text} ({', '.join(filter(None, (one.type, 'alike' if one.alike else '', beside)))})"
 
 
-def _where(place: Whereabouts, traces: Sequence[Trace]) -> str:
+def _where(place: ErasureLocation, traces: Sequence[ErasureMatch]) -> str:
     ids = sorted({trace.task_id for trace in traces if trace.place is place and trace.task_id})
-    more = f" and {len(ids) - MOST_PLACES} more" if len(ids) > MOST_PLACES else ""
-    return f": {', '.join(ids[:MOST_PLACES])}{more}" if ids else ""
+    more = f" and {len(ids) - MAX_PLACES} more" if len(ids) > MAX_PLACES else ""
+    return f": {', '.join(ids[:MAX_PLACES])}{more}" if ids else ""
 
 
 STILL = (
@@ -309,8 +326,8 @@ class ErasureOptions(NamedTuple):
 class ErasureTarget(NamedTuple):
     """A value that is to be erased, and where it was found."""
 
-    search: Search
-    found: PersonFound
+    search: PersonSearch
+    found: PersonLocations
 
 
 async def _erase_all(
@@ -319,14 +336,14 @@ async def _erase_all(
     """Erase the value, those that were named with it, and those that a person at a terminal adds: all are looked at,
     shown and agreed to before the first is erased.
     """
-    named = [single_spaced(_given(one)) for one in (value, *also)]
+    named = [normalize_search_value(_given(one)) for one in (value, *also)]
     async with AsyncExitStack() as stack:
         desk = _Desk(stack, await stack.enter_async_context(await Client.connect(Settings())), wish)
         first = await desk.confirm_erasure(named[0], kind)
         agreed = [first, *[await desk.confirm_erasure(one, told_as=one) for one in named[1:]]]
         if first is not None:
             with show_spinner("looking for what stands near it"):
-                near = await first.search.near()
+                near = await first.search.find_near_values()
             # The person says yes to each of these by name.
             others = await select_near_values([one for one in near if one.text not in named], wish)
             sure = replace(desk, wish=wish._replace(yes=True))
@@ -334,7 +351,9 @@ async def _erase_all(
         orders = [one for one in agreed if one is not None]
         if orders:
             await require_workers(desk.client)
-        return [await erase(one.search, one.found, histories=wish.histories, tell=print_message) for one in orders]
+        return [
+            await run_erasure(one.search, one.found, histories=wish.histories, tell=print_message) for one in orders
+        ]
 
 
 @dataclass(frozen=True)
@@ -353,26 +372,26 @@ class _Desk:
         settings, which = Settings(), f" ({told_as})" if told_as else ""
         search = await self.stack.enter_async_context(open_person_search(settings, value, kind))
         with show_spinner("looking for it"):
-            found = await search.found()
+            found = await search.find_locations()
         print_search_limits(found)
         if not found.traces:
             print_message(f"found nowhere: there is nothing to erase{which}")
             await _say_earlier(search)
             return None
-        await require_at_rest(self.client, settings, found)
+        await require_tasks_finished(self.client, settings, found)
         await _say_earlier(search)
         print_message(format_found_places(found))
-        question = f"Put {ERASED} in place of all this{which}? It cannot be undone. [y/N]"
+        question = f"Put {ERASED_MARKER} in place of all this{which}? It cannot be undone. [y/N]"
         if not self.wish.yes and not await ask_confirmation(question):
             print_message(f"nothing is erased{which}")
             return None
         return ErasureTarget(search, found)
 
 
-async def select_near_values(near: Sequence[NearValue], wish: ErasureOptions) -> list[str]:
+async def select_near_values(near: Sequence[RelatedValue], wish: ErasureOptions) -> list[str]:
     """Those of other values that the person says are the same person's; where nobody is asked, they are told."""
     if not wish.yes:
-        offered = near[:MOST_NEAR]
+        offered = near[:MAX_NEAR_VALUES]
         return [one.text for one in offered if await ask_confirmation(f"Erase {_described(one)}, too? [y/N]")]
     if near:
         print_message("\n".join(format_near_values(near)))
@@ -385,18 +404,18 @@ async def _printed_again(value: str, kind: str | None) -> PersonErasureReceipt |
         if await is_erasure_running(search):
             print_message("an order for this value is under way: its receipt comes when it has been carried out")
             await require_workers(client)
-        receipt = await last_receipt(search)
+        receipt = await load_last_receipt(search)
     if receipt is None:
         print_message("no order for this value was carried out that Temporal still knows (it deletes old workflows)")
     return receipt
 
 
-async def _say_earlier(search: Search) -> None:
+async def _say_earlier(search: PersonSearch) -> None:
     """What was erased before, by an order whose command perhaps never saw its end. Without a server nobody knows."""
     with suppress(Unreachable):
         if await is_erasure_running(search):
             print_message("an order for this value is under way: `--receipt` waits for it")
-        elif (earlier := await last_receipt(search)) is not None:
+        elif (earlier := await load_last_receipt(search)) is not None:
             print_message(
                 f"an order for this value was carried out {earlier.at:%Y-%m-%d %H:%M} UTC (receipt {earlier.id}): "
                 "`--receipt` prints what it did"
@@ -426,5 +445,5 @@ def _erased(receipt: PersonErasureReceipt) -> str:
     return f"carried out {at}: the store had nothing of this value to erase"
 
 
-def _counts(counts: dict[Whereabouts, int]) -> str:
+def _counts(counts: dict[ErasureLocation, int]) -> str:
     return ", ".join(f"{count:,} in {place}" for place, count in counts.items())

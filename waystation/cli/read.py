@@ -16,7 +16,12 @@ from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.documents.sources import load_documents
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
-from waystation.privacy.policy import TextDestination, build_redacted_text, redaction_notes, with_line_feeds
+from waystation.privacy.policy import (
+    TextDestination,
+    build_redacted_text,
+    build_redaction_notes,
+    normalize_line_endings,
+)
 from waystation.runtime.stores import find_placeholder_key
 from waystation.security.untrusted import escape_tags
 from waystation.tasks.task import tenant_hash
@@ -24,7 +29,7 @@ from waystation.tasks.task import tenant_hash
 app = typer.Typer()
 
 
-class ReadDocument(Value):
+class DocumentPreview(Value):
     """One document."""
 
     name: str
@@ -34,20 +39,20 @@ class ReadDocument(Value):
     characters: int
 
 
-class RefusedFile(Value):
+class SkippedFile(Value):
     """A file or folder of which nothing can be used."""
 
     path: str
     reason: str
 
 
-class ReadFiles(Value):
+class FilePreviews(Value):
     """What the given files and folders become."""
 
-    documents: tuple[ReadDocument, ...]
+    documents: tuple[DocumentPreview, ...]
     left_out: tuple[SkippedItem, ...]
     """Files in a folder, and parts of files."""
-    refused: tuple[RefusedFile, ...]
+    refused: tuple[SkippedFile, ...]
     redacted: bool
     notes: tuple[str, ...] = ()
     """What a person should know of the redaction."""
@@ -75,7 +80,7 @@ def read(
     raise typer.Exit(WORK_FAILED if found.refused else OK)
 
 
-def render_files(found: ReadFiles) -> str:
+def render_files(found: FilePreviews) -> str:
     """For people: each document under its name, then what is in none."""
     parts = [_render_document(one) for one in found.documents]
     if found.left_out:
@@ -85,22 +90,22 @@ def render_files(found: ReadFiles) -> str:
     return "\n\n".join(parts)
 
 
-def _render_document(document: ReadDocument) -> str:
+def _render_document(document: DocumentPreview) -> str:
     lines, characters = len(document.lines), document.characters
     head = f"{document.name}: {format_count(lines, 'line')}, {format_count(characters, 'character')}"
     width = len(str(len(document.lines)))
     return "\n".join([head, *(f"{number:>{width}}| {line}" for number, line in enumerate(document.lines, 1))])
 
 
-def _read(paths: Sequence[Path]) -> ReadFiles:
+def _read(paths: Sequence[Path]) -> FilePreviews:
     """All at once, so that names are those of a task; without what cannot be used where that is so."""
-    refused: list[RefusedFile] = []
+    refused: list[SkippedFile] = []
     try:
         loaded = load_documents(paths)
     except BadInput:
         usable = [path for path in paths if _is_usable(path, refused)]
         loaded = load_documents(usable)
-    return ReadFiles(
+    return FilePreviews(
         documents=tuple(map(_document, loaded.documents)),
         left_out=loaded.left_out,
         refused=tuple(refused),
@@ -108,35 +113,35 @@ def _read(paths: Sequence[Path]) -> ReadFiles:
     )
 
 
-def _is_usable(path: Path, refused: list[RefusedFile]) -> bool:
+def _is_usable(path: Path, refused: list[SkippedFile]) -> bool:
     try:
         load_documents([path])
     except BadInput as error:
-        refused.append(RefusedFile(path=str(path), reason=str(error).removeprefix(f"cannot use {path}: ")))
+        refused.append(SkippedFile(path=str(path), reason=str(error).removeprefix(f"cannot use {path}: ")))
         return False
     return True
 
 
-def _document(document: SourceDocument) -> ReadDocument:
-    return _of_lines(document.name, with_line_feeds(document.text).split("\n"))
+def _document(document: SourceDocument) -> DocumentPreview:
+    return _of_lines(document.name, normalize_line_endings(document.text).split("\n"))
 
 
-def _of_lines(name: str, lines: Iterable[str]) -> ReadDocument:
+def _of_lines(name: str, lines: Iterable[str]) -> DocumentPreview:
     shown = escape_tags("\n".join(lines))
-    return ReadDocument(name=name, lines=tuple(shown.split("\n")), characters=len(shown))
+    return DocumentPreview(name=name, lines=tuple(shown.split("\n")), characters=len(shown))
 
 
-async def _redact(found: ReadFiles, settings: Settings) -> ReadFiles:
+async def _redact(found: FilePreviews, settings: Settings) -> FilePreviews:
     from waystation.documents.names import redact_names, redact_text  # noqa: PLC0415
     from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415  it takes seconds to load
 
-    tenant, documents, notes = tenant_hash(settings.tenant), list[ReadDocument](), dict[str, None]()
+    tenant, documents, notes = tenant_hash(settings.tenant), list[DocumentPreview](), dict[str, None]()
     with closing(create_redactor(settings, await find_placeholder_key(settings))) as redactor:
         names = await redact_names([one.name for one in found.documents], redactor, tenant, TextDestination.TOOL_RESULT)
         for name, document in zip(names, found.documents, strict=True):
             original = "\n".join(document.lines)
             redacted = await redact_text(original, redactor, tenant, TextDestination.TOOL_RESULT)
-            notes |= dict.fromkeys(redaction_notes(redacted, of=name))
+            notes |= dict.fromkeys(build_redaction_notes(redacted, of=name))
             documents.append(_of_lines(name, build_redacted_text(original, redacted).lines))
         whole = [one.name for one in found.left_out]
         parts = await redact_names(whole, redactor, tenant, TextDestination.TOOL_RESULT)

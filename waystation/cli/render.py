@@ -13,19 +13,26 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from waystation.cli.options import format_moment, short_limit, short_spent
-from waystation.cli.render_requests import format_requested, request_text
+from waystation.cli.options import format_moment, format_short_limit, format_short_spent
+from waystation.cli.render_requests import format_request, format_requested
 from waystation.context.outcome import AgentCompaction
-from waystation.context.transcript import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
+from waystation.context.transcript import Block, Message, OpaqueBlock, RedactedThinking, Thinking, ToolResult, ToolUse
 from waystation.context.transcript import Text as TextBlock
 from waystation.kernel.amount import format_amount, format_usd, format_used_amount
 from waystation.kernel.text import format_count
 from waystation.models.profiles import Price, TokenRates
 from waystation.security.untrusted import render_claimed_name, sanitize_line
-from waystation.tasks.details import UNPRICED, answer_text, cost_text, in_units, privacy_text, work_text
-from waystation.tasks.progress import Bill, BillLine
+from waystation.tasks.details import (
+    UNPRICED,
+    format_in_units_of,
+    format_privacy,
+    format_request_and_answer,
+    format_task_cost,
+    format_work_totals,
+)
+from waystation.tasks.progress import CostBreakdown, CostLine
 from waystation.tasks.task import TaskPhase, TaskProgress
-from waystation.tasks.view import PendingApproval, TaskView, pending
+from waystation.tasks.view import PendingApproval, TaskView, list_pending_approvals
 
 PHASE_STYLES = {
     TaskPhase.DONE: "green",
@@ -47,7 +54,7 @@ TOLD_CHARACTERS = 120
 T = TypeVar("T")
 
 
-def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
+def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     """The whole task, for a terminal of this many columns. Printed with `soft_wrap`, only words are wrapped: commands
     and addresses can be copied. A live view, which has to know how high it is, wraps those, too.
     """
@@ -55,7 +62,10 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     style = PHASE_STYLES.get(progress.phase, "cyan")
     heading = Text.assemble((progress.task_id, "bold"), "  ", (progress.phase, style), "  ", progress.title)
     heading.no_wrap, heading.overflow = False, "fold"
-    lines: list[RenderableType] = [heading, *map(_words, filter(None, (budget_text(progress), privacy_text(progress))))]
+    lines: list[RenderableType] = [
+        heading,
+        *map(_words, filter(None, (format_budget(progress), format_privacy(progress)))),
+    ]
     if progress.steps:
         lines.append(build_steps_table(progress))
     lines += [_words(line, "cyan") for line in format_agent_activity(view, now)]
@@ -64,7 +74,7 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     lines += [_words(f"Note: {note}") for note in progress.notes]
     lines += [_words(why, "yellow") for why in view.waits]
     lines += [_words(line) for line in (*_answered(view), *_not_in_memory(view))]
-    lines += [Text(request_text(one, now, width), style="yellow") for one in pending(progress)]
+    lines += [Text(format_request(one, now, width), style="yellow") for one in list_pending_approvals(progress)]
     lines += [_words(line) for line in _told(view)]
     lines += [_words(edit.text, "yellow") for edit in progress.edits if edit.state == "waiting"]
     lines += [_words(f"Refused: {refusal.signal}: {refusal.reason}", "red") for refusal in progress.refusals]
@@ -127,7 +137,7 @@ def _answered(view: TaskView) -> list[str]:
     answered = [approval for approval in view.progress.approvals if approval.decision != "pending"]
     origins = {request_id: origin.text for request_id, origin in view.origins.items()}
     newest = [
-        answer_text(approval, over=True, origin=origins.get(approval.request_id, ""))
+        format_request_and_answer(approval, over=True, origin=origins.get(approval.request_id, ""))
         for approval in answered[-SHOWN_ANSWERS:]
     ]
     earlier = len(answered) - len(newest)
@@ -135,27 +145,28 @@ def _answered(view: TaskView) -> list[str]:
 
 
 def _newest_compactions(progress: TaskProgress) -> list[str]:
-    newest = [compaction_text(compaction) for compaction in progress.compactions[-SHOWN_COMPACTIONS:]]
+    newest = [format_compaction(compaction) for compaction in progress.compactions[-SHOWN_COMPACTIONS:]]
     earlier = progress.all_compactions.count - len(newest)
     shown = [format_count(earlier, "earlier compaction"), *newest] if earlier else newest
     at_work = {step.id for step in progress.steps if step.state not in OVER} if not progress.phase.over else set[str]()
     if undoable := [made for made in progress.compactions if made.agent in at_work and made.status.made_room]:
-        shown.append(f"To undo one: {restore_command(progress.task_id, undoable[-1])}")
+        shown.append(f"To undo one: {format_restore_command(progress.task_id, undoable[-1])}")
     return shown
 
 
-def restore_command(task_id: str, made: AgentCompaction) -> str:
+def format_restore_command(task_id: str, made: AgentCompaction) -> str:
     """The command that undoes a compaction of an agent at work."""
     return f"waystation restore {task_id} --agent {made.agent} --compaction {made.compaction_id[:SHORT_ID]}"
 
 
-def budget_text(progress: TaskProgress) -> str:
+def format_budget(progress: TaskProgress) -> str:
     """The task's account in one line."""
     budget = progress.budget
     return (
-        f"{format_used_amount(budget.spent, budget.limit)} spent, {in_units(budget.reserved, budget.limit)} reserved; "
-        f"{'; '.join(work_text(progress))}; "
-        f"cost {cost_text(progress)}; {progress.totals.usage.cached_share:.0%} of the input cached; "
+        f"{format_used_amount(budget.spent, budget.limit)} spent, "
+        f"{format_in_units_of(budget.reserved, budget.limit)} reserved; "
+        f"{'; '.join(format_work_totals(progress))}; "
+        f"cost {format_task_cost(progress)}; {progress.totals.usage.cached_share:.0%} of the input cached; "
         f"{_models(progress)}"
     )
 
@@ -174,8 +185,8 @@ def build_steps_table(progress: TaskProgress) -> Table:
             step.role,
             step.state,
             str(step.legs),
-            short_spent(step.spent, step.limit),
-            short_limit(step.limit),
+            format_short_spent(step.spent, step.limit),
+            format_short_limit(step.limit),
             step.reason,
         )
         for step in progress.steps
@@ -195,7 +206,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Tab
     return table
 
 
-def compaction_text(compaction: AgentCompaction) -> str:
+def format_compaction(compaction: AgentCompaction) -> str:
     """One compaction in one line."""
     waiting = f" ({compaction.passages_waiting} still waiting)" if compaction.passages_waiting else ""
     # What made no room left nothing that could be named.
@@ -220,13 +231,13 @@ def render_changes(before: TaskView | None, seen: TaskView, now: datetime, width
     if then is None or then.phase != progress.phase:
         lines.append(f"{progress.task_id} is {progress.phase}")
     known = then.approvals if then else ()
-    lines += [request_text(one, now, width) for one in pending(progress) if one.approval not in known]
+    lines += [format_request(one, now, width) for one in list_pending_approvals(progress) if one.approval not in known]
     answered = [one for one in _new(known, progress.approvals) if one.decision != "pending"]
     refused = _new(then.refusals if then else (), progress.refusals)
     if then is None:
         lines += _earlier(len(answered), "answer") + _earlier(len(refused), "refusal")
     else:
-        lines += [answer_text(one, over=False) for one in answered]
+        lines += [format_request_and_answer(one, over=False) for one in answered]
         lines += [f"Refused: {refusal.signal}: {refusal.reason}" for refusal in refused]
     lines += _new(before.waits if before is not None else (), seen.waits)
     if seen.remark and (before is None or before.remark != seen.remark):
@@ -241,7 +252,7 @@ def _compacted(then: TaskProgress | None, now: TaskProgress) -> list[str]:
     reused = now.reused.agents if now.reused is not None and (then is None or then.reused is None) else ()
     new = [made for made in found if then is not None and made.agent not in reused]
     count = now.all_compactions.count - (then.all_compactions.count if then is not None else 0)
-    return _earlier(count - len(new), "compaction") + [compaction_text(made) for made in new]
+    return _earlier(count - len(new), "compaction") + [format_compaction(made) for made in new]
 
 
 def _earlier(count: int, what: str) -> list[str]:
@@ -261,7 +272,7 @@ def _new(before: Sequence[T], now: Iterable[T]) -> list[T]:
     return [thing for thing in now if thing not in before]
 
 
-LEAST_CUT = 10
+MIN_CUT_COLUMNS = 10
 """Columns that the last one of a cut line has, however narrow the terminal is."""
 
 
@@ -269,7 +280,7 @@ def format_columns(rows: Sequence[Sequence[str | Text]], width: int) -> list[Tex
     """One line a row, in columns; what is too long for the terminal is cut from the last one."""
     cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     widths = [max(cell.cell_len for cell in column) for column in zip(*cells, strict=True)]
-    room = max(width - sum(widths[:-1]) - 2 * (len(widths) - 1), LEAST_CUT)
+    room = max(width - sum(widths[:-1]) - 2 * (len(widths) - 1), MIN_CUT_COLUMNS)
     for row in cells:
         for cell, wide in zip(row[:-1], widths, strict=False):
             cell.pad_right(wide - cell.cell_len)
@@ -277,7 +288,7 @@ def format_columns(rows: Sequence[Sequence[str | Text]], width: int) -> list[Tex
     return [Text("  ").join(row) for row in cells]
 
 
-def short_id(task_id: str) -> str:
+def shorten_task_id(task_id: str) -> str:
     """The beginning of a task's id, which is enough to name it."""
     return task_id.removeprefix("task-")[:SHORT_ID]
 
@@ -287,7 +298,7 @@ def format_inbox_lines(waiting: Sequence[PendingApproval], now: datetime, width:
     return format_columns(
         [
             (
-                short_id(one.task_id),
+                shorten_task_id(one.task_id),
                 one.approval.request_id,
                 _until(one.approval.answer_by, now),
                 format_requested(one.approval),
@@ -305,7 +316,7 @@ def _until(answer_by: datetime | None, now: datetime) -> Text:
     return Text(f"until {format_moment(answer_by, now)}") if answer_by > now else Text("overdue", style="bold yellow")
 
 
-def message_text(message: Message, remarks: Sequence[str] = ()) -> str:
+def format_message(message: Message, remarks: Sequence[str] = ()) -> str:
     """One message of a transcript, with remarks on it in its heading."""
     return "\n".join(
         [
@@ -324,7 +335,7 @@ def _block_text(block: Block) -> str:
             return f"(thinks) {block.thinking}"
         case RedactedThinking():
             return "(thinks, sealed by the provider)"
-        case Opaque():
+        case OpaqueBlock():
             return f"({block.kind.replace('_', ' ')})"
         case ToolUse():
             return f"(calls {block.name}) {block.input}"
@@ -342,12 +353,12 @@ _WORDS = 2
 
 class _Section(NamedTuple):
     heading: str
-    lines: Sequence[BillLine]
+    lines: Sequence[CostLine]
 
 
-def format_cost_report(bill: Bill, width: int) -> str:
+def format_cost_report(bill: CostBreakdown, width: int) -> str:
     """What a task has cost, for a terminal of this many columns."""
-    reused = () if bill.reused is None else bill.reused.sentences(bill.reused.agents)
+    reused = () if bill.reused is None else bill.reused.format_sentences(bill.reused.agents)
     if not bill.lines:
         silent = ["no call of a model has its reply", *_open(bill)]
         return "\n".join([*(silent if bill.possibly_billed else ["nothing yet: no model was called"]), *reused])
@@ -357,7 +368,7 @@ def format_cost_report(bill: Bill, width: int) -> str:
     return "\n".join([*(table if fits else _list(sections)), *_remarks(bill), *reused])
 
 
-def _sections(bill: Bill) -> list[_Section]:
+def _sections(bill: CostBreakdown) -> list[_Section]:
     """By model; then what they cost together, and what of it were compactions, numbered."""
     models = dict.fromkeys(line.model for line in bill.lines)
     sections = [_Section(model, [line for line in bill.lines if line.model == model]) for model in models]
@@ -378,13 +389,13 @@ def _bill_table(sections: Sequence[_Section]) -> list[str]:
     return lines
 
 
-def _cells(section: _Section, line: BillLine) -> tuple[str, ...]:
+def _cells(section: _Section, line: CostLine) -> tuple[str, ...]:
     usage = line.usage
     numbers = (line.calls, usage.input, usage.cache_write, usage.cache_read, usage.output)
     return _name(section, line), line.kind, *(f"{number:,}" for number in numbers), _price(line)
 
 
-def _name(section: _Section, line: BillLine) -> str:
+def _name(section: _Section, line: CostLine) -> str:
     return f"  {line.agent}" if section.heading else line.agent
 
 
@@ -411,11 +422,11 @@ def _list(sections: Sequence[_Section]) -> list[str]:
     return lines
 
 
-def _price(line: BillLine) -> str:
+def _price(line: CostLine) -> str:
     return UNPRICED if line.cost_micro_usd is None else format_usd(line.cost_micro_usd)
 
 
-def _remarks(bill: Bill) -> list[str]:
+def _remarks(bill: CostBreakdown) -> list[str]:
     remarks = _open(bill)
     usage = bill.total.usage
     if bill.possibly_billed:
@@ -425,7 +436,7 @@ def _remarks(bill: Bill) -> list[str]:
         remarks.append(f"searches of the web by the provider, which are in this cost: {usage.searches:,}")
     if usage.estimated:
         remarks.append(f"estimated, at most, as the endpoint did not report them: {usage.estimated:,} tokens")
-    remarks += bill.answers_of_others
+    remarks += bill.list_model_substitutions
     if dropped := bill.total.dropped_thinking:
         remarks.append(
             f"left out by the provider, as it did not fit what stands before it: {dropped:,} blocks of thinking"
@@ -438,14 +449,14 @@ def _remarks(bill: Bill) -> list[str]:
     return ["", *remarks]
 
 
-def _open(bill: Bill) -> list[str]:
+def _open(bill: CostBreakdown) -> list[str]:
     """Calls without a reply, which are under way or will never have one, and models without a price."""
-    named = f"{UNPRICED}: {', '.join(bill.unpriced)}; a file that WAYSTATION_PRICES names can say it"
+    named = f"{UNPRICED}: {', '.join(bill.unpriced_models)}; a file that WAYSTATION_PRICES names can say it"
     return [
         f"{call.agent}: {call.intent.key} has no reply so far; possibly billed, "
         f"{format_amount(call.intent.worst_case)} at most"
         for call in bill.possibly_billed
-    ] + ([named] if bill.unpriced else [])
+    ] + ([named] if bill.unpriced_models else [])
 
 
 def format_prices(known: Sequence[Price]) -> str:

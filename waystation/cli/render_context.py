@@ -6,26 +6,33 @@ What is said of a restored text, beside it: numbers only.
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
-from waystation.agents.prompt_sections import RULES, Row
-from waystation.cli.render import SHORT_ID, message_text
+from waystation.agents.prompt_sections import SECTION_RULES, SectionAllocation
+from waystation.cli.render import SHORT_ID, format_message
 from waystation.context.audit import CompactionView, MessageView, TranscriptView
-from waystation.context.summary import ID_PREFIX, MARKER_PREFIX
-from waystation.models.probe import Fit, ProbeResult
+from waystation.context.summary import MARKER_ID_PREFIX, SUMMARY_ID_PREFIX
+from waystation.models.probe import ProbeResult, ProbeVerdict
 from waystation.privacy.policy import RestoredText
-from waystation.tasks.view import AgentContext
+from waystation.tasks.view import AgentPromptView
 
 _HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")
 _WORDS = {0, 5}
 """Columns of words, at the left; the others are numbers."""
 
 
-def context_text(context: AgentContext) -> str:
+def format_context(context: AgentPromptView) -> str:
     """The table under a line that says what it is of."""
     allocation = context.allocation
     rows = [_HEADINGS, *map(_cells, allocation.rows)]
     total = sum(row.asked for row in allocation.rows)
     rows.append(
-        ("all", f"{allocation.limit:,}", f"{total:,}", f"{allocation.got:,}", _lost(total - allocation.got), "")
+        (
+            "all",
+            f"{allocation.limit:,}",
+            f"{total:,}",
+            f"{allocation.allocated_tokens:,}",
+            _lost(total - allocation.allocated_tokens),
+            "",
+        )
     )
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = [
@@ -38,7 +45,7 @@ def context_text(context: AgentContext) -> str:
     return "\n".join([*_heading(context), *lines])
 
 
-def _heading(context: AgentContext) -> list[str]:
+def _heading(context: AgentPromptView) -> list[str]:
     said = [
         f"{context.agent}, turn {context.turn}: {context.model}, a window of {context.window:,} tokens",
         f"full from {context.trigger:,} on; {context.cached_share:.1%} of its input so far was read from the cache",
@@ -50,9 +57,9 @@ def _heading(context: AgentContext) -> list[str]:
     return said
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: SectionAllocation) -> tuple[str, ...]:
     lost = _lost(row.asked - row.got)
-    return row.layer.value, f"{row.share:,}", f"{row.asked:,}", f"{row.got:,}", lost, RULES[row.layer].words
+    return row.layer.value, f"{row.share:,}", f"{row.asked:,}", f"{row.got:,}", lost, SECTION_RULES[row.layer].words
 
 
 def _lost(tokens: int) -> str:
@@ -63,14 +70,14 @@ NAMED_IDS = 6
 _KINDS = {"summarised": "summary", "masked": "mask", "truncated": "marker"}
 
 
-def log_texts(log: TranscriptView) -> Iterator[str]:
+def format_transcript(log: TranscriptView) -> Iterator[str]:
     """One text for each message, and before the first message that a compaction touches, one for that."""
     kinds = {compaction.id: _KINDS[compaction.type] for compaction in log.compactions}
     # The latest first: it is around those before it.
     newest_first = log.compactions[::-1]
     for message in log.messages:
         yield from (_compaction(one, kinds) for one in newest_first if one.originals[:1] == (message.id,))
-        yield message_text(message, tuple(_remarks(message, kinds)))
+        yield format_message(message, tuple(_remarks(message, kinds)))
 
 
 def _compaction(one: CompactionView, kinds: dict[str, str]) -> str:
@@ -98,7 +105,7 @@ def _names(covered: Sequence[str]) -> str:
 
 
 def _short(name: str) -> str:
-    for prefix, kind in ((ID_PREFIX, "summary"), (MARKER_PREFIX, "marker")):
+    for prefix, kind in ((SUMMARY_ID_PREFIX, "summary"), (MARKER_ID_PREFIX, "marker")):
         if name.startswith(prefix):
             return f"{kind} {name.removeprefix(prefix)[:SHORT_ID]}"
     return name
@@ -132,7 +139,7 @@ def _placeholders(count: int) -> str:
 
 
 TABLE_COLUMNS = 80
-FIT_MARKS: Mapping[Fit, str] = {
+FIT_MARKS: Mapping[ProbeVerdict, str] = {
     "fits": "ok",
     "worked around": "around",
     "will not work": "FAIL",
@@ -140,7 +147,7 @@ FIT_MARKS: Mapping[Fit, str] = {
 }
 
 
-def probe_table(probed: ProbeResult) -> Iterator[str]:
+def format_probe_table(probed: ProbeResult) -> Iterator[str]:
     """What was found, in lines of at most 80 columns."""
     yield from wrap(f"{probed.model} at {probed.endpoint}", TABLE_COLUMNS)
     for line in probed.lines:
@@ -150,7 +157,7 @@ def probe_table(probed: ProbeResult) -> Iterator[str]:
 
 
 def _verdict(probed: ProbeResult) -> str:
-    if not probed.told:
+    if not probed.is_conclusive:
         return "Whether tasks can run there is not known: ask again when it answers."
-    cause = probed.capabilities.unfit
+    cause = probed.capabilities.unfit_reason
     return f"No task can run there: {cause}." if cause else "Tasks can run there."

@@ -15,9 +15,16 @@ from waystation.agents.deliverables import WorkCounts
 from waystation.cli.options import format_amount_option
 from waystation.kernel.amount import format_amount, format_limit, format_used_amount
 from waystation.security.untrusted import sanitize_line
-from waystation.tasks.approvals import plan_waits
-from waystation.tasks.details import denial_text, estimate_line, hidden_text, in_units, least_text, made_text
-from waystation.tasks.task import Approval, BudgetProgress
+from waystation.tasks.approvals import describe_plan_request
+from waystation.tasks.details import (
+    format_budget_forecast,
+    format_denial_effect,
+    format_hidden_call_hint,
+    format_in_units_of,
+    format_minimum_grant,
+    format_work_counts,
+)
+from waystation.tasks.task import ApprovalRequest, BudgetProgress
 from waystation.tasks.view import PendingApproval
 
 BAR = "  | "
@@ -25,15 +32,15 @@ BAR = "  | "
 NARROWEST_TEXT = 20
 
 
-def question_lines(one: PendingApproval, question: ActionQuestion, width: int) -> list[str]:
+def format_question(one: PendingApproval, question: ActionQuestion, width: int) -> list[str]:
     """The question, and where the rest of it is read."""
     room = max(width - len(BAR), NARROWEST_TEXT)
     words = [part for line in question.text.split("\n") for part in wrap(line, room, drop_whitespace=False) or [""]]
-    rest = hidden_text(one.task_id, one.approval.agent, question)
+    rest = format_hidden_call_hint(one.task_id, one.approval.agent, question)
     return [*(f"{BAR}{part}" for part in words), *([f"  {rest}"] if rest else [])]
 
 
-def action_facts(one: PendingApproval) -> list[tuple[str, str]]:
+def build_action_rows(one: PendingApproval) -> list[tuple[str, str]]:
     """What an answer does."""
     agent = one.approval.agent
     return [
@@ -50,19 +57,19 @@ LABEL = 11
 MOMENT = "%Y-%m-%d %H:%M %Z"
 
 
-def format_approve_command(task_id: str, approval: Approval) -> str:
+def format_approve_command(task_id: str, approval: ApprovalRequest) -> str:
     """The command that grants what was asked for."""
-    add = "" if approval.asked.nothing else f" --add {shlex.quote(format_amount_option(approval.asked))}"
+    add = "" if approval.asked.is_zero else f" --add {shlex.quote(format_amount_option(approval.asked))}"
     return f"waystation approve {task_id} --request {approval.request_id}{add}"
 
 
-def format_deny_command(task_id: str, approval: Approval) -> str:
+def format_deny_command(task_id: str, approval: ApprovalRequest) -> str:
     """The command that refuses it and takes what there is, or goes on without the call."""
     finish = " --finish partial" if approval.action is None and not approval.about_plan else ""
     return f"waystation deny {task_id} --request {approval.request_id}{finish}"
 
 
-def format_requested(approval: Approval) -> str:
+def format_requested(approval: ApprovalRequest) -> str:
     """What is asked, in a few words."""
     if approval.about_plan:
         return f"plan of {approval.steps_left} steps"
@@ -75,17 +82,17 @@ def format_inbox(waiting: Sequence[PendingApproval], now: datetime, width: int) 
     """Everything that waits, in the order given, under its task: said once for requests that follow each other."""
     found: list[str] = []
     for (task_id, title), requests in groupby(waiting, key=lambda one: (one.task_id, one.title)):
-        first, *others = (request_text(one, now, width) for one in requests)
+        first, *others = (format_request(one, now, width) for one in requests)
         found += ["\n".join([*_wrapped(f"{task_id}  {title}", width), first]), *others]
     return "\n\n".join(found)
 
 
-def request_text(one: PendingApproval, now: datetime, width: int) -> str:
+def format_request(one: PendingApproval, now: datetime, width: int) -> str:
     """What a request is about and how to answer it. Words are wrapped at `width` columns, commands are not."""
     approval = one.approval
     since = f", since {approval.requested_at:{MOMENT}}" if approval.requested_at is not None else ""
     if approval.about_plan:
-        what = plan_waits(approval)[0].removeprefix("plan ")
+        what = describe_plan_request(approval)[0].removeprefix("plan ")
     elif approval.action is not None:
         what = f"asks to call {approval.action.tool}"
     elif approval.reason:
@@ -94,7 +101,7 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
         what = f"asks for {format_amount(approval.asked)} more"
     lines = _wrapped(f"{approval.agent} {what}{since}", width)
     if approval.action is not None:
-        lines += question_lines(one, approval.action, width)
+        lines += format_question(one, approval.action, width)
     for label, text in _facts(one, now):
         lines += _wrapped(text, width, f"{INDENT}{label:<{LABEL}}")
     return "\n".join([*lines, *(f"{INDENT}{command}" for command in _commands(one))])
@@ -104,13 +111,13 @@ def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
     approval, seen = one.approval, one.approval.outlook
     if approval.about_plan:
         facts = [(step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps]
-        facts += [("approved", "its steps begin"), ("if denied", plan_waits(approval)[1])]
+        facts += [("approved", "its steps begin"), ("if denied", describe_plan_request(approval)[1])]
     elif approval.action is not None:
-        facts = action_facts(one)
+        facts = build_action_rows(one)
     else:
         facts = [("next", "see to that; `approve` then goes on")] if approval.reason else _numbers(one)
     if seen is not None:
-        facts += [("so far", _so_far(seen)), ("if denied", denial_text(seen, approval.agent))]
+        facts += [("so far", _so_far(seen)), ("if denied", format_denial_effect(seen, approval.agent))]
     if approval.answer_by is not None:
         facts.append(_deadline(one, approval.answer_by, now))
     return facts
@@ -124,37 +131,41 @@ def _numbers(one: PendingApproval) -> list[tuple[str, str]]:
         ("spent", f"{format_used_amount(approval.spent, approval.limit)}; the task {_task_spent(one)}"),
         *([("left", rest)] if rest else []),
         ("steps", _steps(approval)),
-        *([("estimate", estimate_line(seen, approval.asked))] if seen is not None else []),
-        ("at least", least_text(approval)),
+        *([("estimate", format_budget_forecast(seen, approval.asked))] if seen is not None else []),
+        ("at least", format_minimum_grant(approval)),
     ]
 
 
 def _task_spent(one: PendingApproval) -> str:
     if one.task_budget is None:
-        return f"{in_units(one.approval.task_spent, one.approval.limit)} when it asked"
+        return f"{format_in_units_of(one.approval.task_spent, one.approval.limit)} when it asked"
     return format_used_amount(one.task_budget.spent, one.task_budget.limit)
 
 
-def _rest(approval: Approval, budget: BudgetProgress) -> str:
+def _rest(approval: ApprovalRequest, budget: BudgetProgress) -> str:
     """Where the money is that the task has not spent, and that does not help this agent."""
-    left = budget.limit.after(budget.spent).amount
-    own = budget.limit.counted(approval.limit.after(approval.spent).amount).at_most(budget.reserved)
+    left = budget.limit.remaining_after(budget.spent).amount
+    own = budget.limit.restrict_to_limited_units(approval.limit.remaining_after(approval.spent).amount).min_with(
+        budget.reserved
+    )
     others, free = budget.reserved.subtract_clamped(own), left.subtract_clamped(budget.reserved)
     parts = (
         (others, "are kept for other steps"),
         (own, "are its own"),
         (free, "are unreserved"),
     )
-    where = ", ".join(f"{format_amount(amount)} {what}" for amount, what in parts if not amount.nothing)
+    where = ", ".join(f"{format_amount(amount)} {what}" for amount, what in parts if not amount.is_zero)
     return f"{format_amount(left)} in the task: {where}" if where else ""
 
 
-def _steps(approval: Approval) -> str:
+def _steps(approval: ApprovalRequest) -> str:
     seen = approval.outlook
     if seen is None:
         return f"{approval.steps_left} to finish"
     steps = seen.finished + approval.steps_left
-    to_come = f", {seen.to_come} to come with {in_units(seen.kept, approval.limit)} kept" if seen.to_come else ""
+    to_come = (
+        f", {seen.to_come} to come with {format_in_units_of(seen.kept, approval.limit)} kept" if seen.to_come else ""
+    )
     return f"{seen.finished} of {steps} finished when it asked{to_come}"
 
 
@@ -162,7 +173,7 @@ def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple
     """What a deadline does. A task that is worked on ends its requests itself, where it was told to."""
     delivers = "delivers what it has" if one.approval.action is None else "goes on without the call"
     if one.approval.about_plan:
-        delivers = "is not worked on: the task ends" if one.approval.asked.nothing else "stays as it was"
+        delivers = "is not worked on: the task ends" if one.approval.asked.is_zero else "stays as it was"
     agent, moment = one.approval.agent, f"{answer_by:{MOMENT}}"
     if answer_by > now:
         match one.then:
@@ -179,7 +190,7 @@ def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple
 
 def _so_far(seen: BudgetForecast) -> str:
     if seen.made != WorkCounts():
-        return f"{made_text(seen.made)}; the draft has them"
+        return f"{format_work_counts(seen.made)}; the draft has them"
     return "nothing; the draft has what other steps found" if seen.finished else "nothing"
 
 
@@ -188,7 +199,7 @@ def _commands(one: PendingApproval) -> list[str]:
     readable = seen is not None and (seen.made != WorkCounts() or seen.finished > 0)
     draft = [f"waystation report {one.task_id} --draft"] if readable else []
     if one.approval.about_plan:
-        edit = [f"waystation plan {one.task_id} --edit"] if one.approval.asked.nothing else []
+        edit = [f"waystation plan {one.task_id} --edit"] if one.approval.asked.is_zero else []
         draft = [f"waystation plan {one.task_id}", *edit]
     return [*draft, format_approve_command(one.task_id, one.approval), format_deny_command(one.task_id, one.approval)]
 

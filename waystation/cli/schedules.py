@@ -13,16 +13,22 @@ from pydantic import ValidationError
 from waystation.cli.console import print_json, print_message, print_text
 from waystation.cli.options import ByOption, JsonOption, parse_budget, parse_limit, parse_span
 from waystation.cli.render import format_count
-from waystation.cli.submit import NO_SERVER, parse_server_names, text_of, to_follow
+from waystation.cli.submit import NO_SERVER, load_task_procedures, parse_server_names, read_instructions
 from waystation.client import Client
-from waystation.client.schedules import KnownSchedule
+from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
 from waystation.documents.sources import load_documents
 from waystation.kernel.amount import Limit, format_limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value, extract_validation_faults
-from waystation.tasks.schedules import CATCH_UP, FAILURES_IN_A_ROW, Overlap, ScheduleWish, own_name
-from waystation.tasks.task import TaskRequest, own_session
+from waystation.tasks.schedules import (
+    DEFAULT_CATCH_UP,
+    DEFAULT_MAX_FAILURES,
+    Overlap,
+    ScheduleDefinition,
+    make_default_schedule_name,
+)
+from waystation.tasks.task import TaskRequest, make_own_session_name
 
 app = typer.Typer()
 schedule = typer.Typer(
@@ -31,7 +37,7 @@ schedule = typer.Typer(
 app.add_typer(schedule)
 
 NOT_NAMED = "a session of its own"
-_CATCH_UP = f"{CATCH_UP.days}d"
+_CATCH_UP = f"{DEFAULT_CATCH_UP.days}d"
 _FAILURES = typer.Option(min=1, max=1_000, help="So many in a row, and it pauses itself.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the schedule, as `schedule list` shows it.")]
@@ -79,7 +85,7 @@ def add(
     zone: Annotated[str, typer.Option(help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
     overlap: Annotated[Overlap, typer.Option(help="While an earlier run is under way.")] = "skip",
     catch_up: Annotated[str, typer.Option(help="Runs missed within this time are made up for.")] = _CATCH_UP,
-    failures: Annotated[int, _FAILURES] = FAILURES_IN_A_ROW,
+    failures: Annotated[int, _FAILURES] = DEFAULT_MAX_FAILURES,
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
     procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
@@ -99,12 +105,12 @@ def add(
         session=session or NOT_NAMED,
         budget=parse_budget(budget, "--budget") if budget is not None else None,
         accept=tuple(accept or ()),
-        instructions=text_of(instructions) if instructions else "",
-        procedures=to_follow(settings, procedures or [], skills or []),
+        instructions=read_instructions(instructions) if instructions else "",
+        procedures=load_task_procedures(settings, procedures or [], skills or []),
         servers=parse_server_names(servers),
     )
     given = {
-        "name": own_name(request, paths) if name is None else name,
+        "name": make_default_schedule_name(request, paths) if name is None else name,
         "paths": paths,
         "timing": {"cron": cron, "zone": zone, "overlap": overlap, "catch_up": parse_span(catch_up, "--catch-up")},
         "monthly": parse_limit(monthly, "--monthly") if monthly is not None else Limit(),
@@ -113,11 +119,11 @@ def add(
     _show([asyncio.run(_add(settings, _wish(given, request)))], as_json=as_json)
 
 
-def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleWish:
+def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleDefinition:
     """In a session of its own, where none was named. Raises BadInput."""
-    session = own_session(f"schedule {given['name']}") if request.session == NOT_NAMED else request.session
+    session = make_own_session_name(f"schedule {given['name']}") if request.session == NOT_NAMED else request.session
     try:
-        return ScheduleWish.model_validate({**given, "request": request.replace(session=session)})
+        return ScheduleDefinition.model_validate({**given, "request": request.replace(session=session)})
     except ValidationError as error:
         faults = [
             f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in extract_validation_faults(error)
@@ -125,11 +131,11 @@ def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleWish:
         raise BadInput(f"{'; '.join(faults)} (names are lower-case letters, digits and hyphens)") from None
 
 
-async def _add(settings: Settings, wish: ScheduleWish) -> KnownSchedule:
+async def _add(settings: Settings, wish: ScheduleDefinition) -> ScheduleDescription:
     loaded = load_documents([Path(path) for path in wish.paths])
     print_message(f"{format_count(len(loaded.documents), 'document')} now")
     async with await Client.connect(settings) as client:
-        return await (await client.schedules()).add(wish)
+        return await (await client.get_schedule_client()).add(wish)
 
 
 @schedule.command("list")
@@ -138,9 +144,9 @@ def list_schedules(as_json: JsonOption = False) -> None:
     _show(asyncio.run(_list()), as_json=as_json)
 
 
-async def _list() -> tuple[KnownSchedule, ...]:
+async def _list() -> tuple[ScheduleDescription, ...]:
     async with await Client.connect(Settings()) as client:
-        return await (await client.schedules()).list()
+        return await (await client.get_schedule_client()).list()
 
 
 @schedule.command("pause")
@@ -155,7 +161,7 @@ def pause(
 
 async def _paused(name: str, note: str) -> None:
     async with await Client.connect(Settings()) as client:
-        await (await client.schedules()).pause(name, note)
+        await (await client.get_schedule_client()).pause(name, note)
 
 
 @schedule.command("resume")
@@ -167,7 +173,7 @@ def resume(name: NameArgument, by: ByOption = None) -> None:
 
 async def _resumed(name: str, note: str) -> None:
     async with await Client.connect(Settings()) as client:
-        await (await client.schedules()).resume(name, note)
+        await (await client.get_schedule_client()).resume(name, note)
 
 
 @schedule.command("run")
@@ -181,7 +187,7 @@ def run_now(name: NameArgument) -> None:
 
 async def _run(name: str) -> bool:
     async with await Client.connect(Settings()) as client:
-        return await (await client.schedules()).run(name)
+        return await (await client.get_schedule_client()).trigger(name)
 
 
 @schedule.command("remove")
@@ -193,19 +199,19 @@ def remove(name: NameArgument) -> None:
 
 async def _remove(name: str) -> None:
     async with await Client.connect(Settings()) as client:
-        await (await client.schedules()).remove(name)
+        await (await client.get_schedule_client()).remove(name)
 
 
-def _show(found: Sequence[KnownSchedule], *, as_json: bool) -> None:
+def _show(found: Sequence[ScheduleDescription], *, as_json: bool) -> None:
     if as_json:
-        print_json([schedule_json(one) for one in found])
+        print_json([build_schedule_json(one) for one in found])
     elif found:
-        print_text("\n".join(map(schedule_text, found)))
+        print_text("\n".join(map(format_schedule, found)))
     else:
         print_message("no schedules: `waystation schedule add` makes one")
 
 
-def schedule_json(known: KnownSchedule) -> ScheduleJson:
+def build_schedule_json(known: ScheduleDescription) -> ScheduleJson:
     """With stable keys."""
     wish, seen = known.wish, known.seen
     return ScheduleJson(
@@ -230,7 +236,7 @@ def schedule_json(known: KnownSchedule) -> ScheduleJson:
     )
 
 
-def _budget(wish: ScheduleWish | None) -> str:
+def _budget(wish: ScheduleDefinition | None) -> str:
     if wish is None:
         return ""
     return format_limit(wish.request.budget) if wish.request.budget is not None else "the settings' budget"
@@ -244,7 +250,7 @@ def _beside(request: TaskRequest) -> Iterator[str]:
         yield f"  agents follow: {', '.join(one.name for one in request.procedures)}"
 
 
-def schedule_text(known: KnownSchedule) -> str:
+def format_schedule(known: ScheduleDescription) -> str:
     """A schedule in a few lines."""
     wish, seen = known.wish, known.seen
     state = f"paused ({seen.note})" if seen.paused else "on"
@@ -252,7 +258,7 @@ def schedule_text(known: KnownSchedule) -> str:
     if wish is None:
         lines.append("  what it asks is not in the store any more: remove it, and add it anew")
     else:
-        month = "" if wish.monthly.unlimited else f", {format_limit(wish.monthly)} a month"
+        month = "" if wish.monthly.is_unlimited else f", {format_limit(wish.monthly)} a month"
         lines.append(f"  {wish.request.question}")
         lines.append(f"  {', '.join(wish.paths)}; session {wish.request.session}; {_budget(wish)} for each run{month}")
         lines += _beside(wish.request)

@@ -34,10 +34,10 @@ from waystation.plugins.web.principals import (
     AssistantPolicy,
     Authenticator,
     KeyRole,
-    OpenId,
+    OpenIdConfig,
     OpenIdTokenVerifier,
     build_local_sign_in_url,
-    new_token,
+    generate_token,
 )
 from waystation.privacy.policy import VaultEntry
 from workers.shutdown import INTERRUPTED, stop_on_signals
@@ -74,7 +74,7 @@ def serve(
             f"--listen is {listen!r}: from elsewhere it is asked under a name, which has to be said exactly: add "
             "--name waystation.example.org; or reach 127.0.0.1 by a tunnel, like `ssh -L 8520:127.0.0.1:8520`"
         )
-    if names and not identities.any:
+    if names and not identities.has_identities:
         raise BadInput(
             "whoever reached it could spend and approve: make an API key (`waystation keys make NAME --role read`), or "
             "set WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS"
@@ -100,7 +100,7 @@ async def serve_pages(settings: Settings, failed: Callable[[str], None]) -> Asyn
     if not settings.pages:
         yield ""
         return
-    identities, token = build_authenticator(settings), new_token()
+    identities, token = build_authenticator(settings), generate_token()
 
     async def serve_once_asked(listener: socket) -> None:
         await _connection_waits(listener)
@@ -156,7 +156,7 @@ def build_authenticator(settings: Settings) -> Authenticator:
             "WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS are set together, the last "
             "to an https address"
         )
-    wanted = OpenId(
+    wanted = OpenIdConfig(
         issuer=settings.oidc_issuer or "",
         audience=settings.oidc_audience or "",
         jwks=settings.oidc_jwks or "",
@@ -234,21 +234,21 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
     # The SDKs come with these imports, as above.
     with pause_gc_for_imports():
         from waystation.client import Client  # noqa: PLC0415
-        from waystation.plugins.web.assistants import Assistant  # noqa: PLC0415
+        from waystation.plugins.web.assistants import AssistantGateway  # noqa: PLC0415
         from waystation.plugins.web.mcp import AssistantServer  # noqa: PLC0415
         from workers.memory import MemoryReader  # noqa: PLC0415
 
-    rights = AssistantPolicy.of(settings, roots)
+    rights = AssistantPolicy.from_settings(settings, roots)
     # A thread waits for input and could not be cancelled; nothing that is kept suffers.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
     async with await Client.connect(settings) as known, aclosing(MemoryReader(settings)) as memory:
         try:
-            await AssistantServer(Assistant(known, settings, rights, memory)).run_stdio_async()
+            await AssistantServer(AssistantGateway(known, settings, rights, memory)).run_stdio_async()
         except* BrokenPipeError:
             pass  # its client is gone before an answer: an end of input
 
 
-class ListedKeyJson(Value):
+class ApiKeyJson(Value):
     """What `keys list` prints of a key."""
 
     id: str
@@ -259,13 +259,13 @@ class ListedKeyJson(Value):
     revoked_at: datetime | None
 
 
-def _listed(key: ApiKey) -> ListedKeyJson:
-    return ListedKeyJson(
+def _listed(key: ApiKey) -> ApiKeyJson:
+    return ApiKeyJson(
         id=key.id, name=key.name, tenant=key.tenant, role=key.role, made_at=key.made_at, revoked_at=key.revoked_at
     )
 
 
-class MadeKeyJson(Value):
+class CreatedKeyJson(Value):
     """What `keys make` prints: the key itself, once."""
 
     id: str
@@ -291,9 +291,9 @@ def make(
     settings = Settings()
     if not 1 <= len(name.strip()) <= 100 or not name.strip().isprintable():
         raise BadInput("a key has the name of who answers with it: one line of 1 to 100 characters that can be seen")
-    made, opened = _keys(settings).make(name.strip(), tenant or settings.tenant, role, utc_now())
+    made, opened = _keys(settings).create_key(name.strip(), tenant or settings.tenant, role, utc_now())
     if as_json:
-        print_json(MadeKeyJson(id=made.id, name=made.name, tenant=made.tenant, role=made.role, key=opened))
+        print_json(CreatedKeyJson(id=made.id, name=made.name, tenant=made.tenant, role=made.role, key=opened))
         return
     print_text(opened)
     may = "ask at /mcp" if made.role == "assistant" else made.role
@@ -305,7 +305,7 @@ def make(
 @keys.command("list")
 def list_keys(as_json: JsonOption = False) -> None:
     """List the API keys, without what opens by them."""
-    found = _keys(Settings()).all()
+    found = _keys(Settings()).list_keys()
     if as_json:
         print_json([_listed(key) for key in found])
         return
@@ -333,13 +333,13 @@ secrets_app = typer.Typer(
     name="secrets", help="What tool servers are given and nobody else: in the vault, sealed.", no_args_is_help=True
 )
 app.add_typer(secrets_app)
-LONGEST_SECRET = 10_000
+MAX_SECRET_CHARACTERS = 10_000
 """Characters."""
 _SECRET_NAME = compile_bounded(r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="As the file names it: ${secret:NAME}.")]
 
 
-class KeptSecretJson(Value):
+class StoredSecretJson(Value):
     """What `secrets list` prints of one: never what it is."""
 
     name: str
@@ -370,7 +370,7 @@ def list_secrets(as_json: JsonOption = False) -> None:
     """List the names of the secrets that are kept, and since when. What they are is shown nowhere."""
     kept = asyncio.run(_kept())
     if as_json:
-        print_json([KeptSecretJson(name=name, kept_at=at) for name, at in kept.items()])
+        print_json([StoredSecretJson(name=name, kept_at=at) for name, at in kept.items()])
     elif kept:
         print_text("\n".join(f"{name}  kept {at:%Y-%m-%d %H:%M} UTC" for name, at in kept.items()))
     else:
@@ -393,24 +393,24 @@ async def _vault() -> AsyncGenerator["SqlVault"]:
     settings = Settings()
     async with aclosing(await open_store(settings)) as store:
         await get_placeholder_key(store, settings)
-        yield store.vault(build_cipher(settings, "vault"))
+        yield store.build_vault(build_cipher(settings, "vault"))
 
 
 async def _keep(name: str, text: str) -> None:
     # The vault's other rows are found by a fingerprint of what they hold; of these nobody is to see which are equal.
     secret = VaultEntry(type="SECRET", placeholder=name, fingerprint=token_hex(32), text=text)
     async with _vault() as vault:
-        await vault.replace(TOOL_SECRETS, secret)
+        await vault.replace_original(TOOL_SECRETS, secret)
 
 
 async def _kept() -> Mapping[str, datetime]:
     async with _vault() as vault:
-        return await vault.kept(TOOL_SECRETS)
+        return await vault.load_storage_times(TOOL_SECRETS)
 
 
 async def _forgotten(name: str) -> bool:
     async with _vault() as vault:
-        return await vault.drop(TOOL_SECRETS, [name]) > 0
+        return await vault.delete_originals(TOOL_SECRETS, [name]) > 0
 
 
 def _typed(name: str) -> str:
@@ -418,7 +418,9 @@ def _typed(name: str) -> str:
     if sys.stdin.isatty():
         text = getpass(f"{name}: ")
     else:
-        text = sys.stdin.read(LONGEST_SECRET + 2).removesuffix("\n").removesuffix("\r")
-    if not text.strip() or len(text) > LONGEST_SECRET or "\0" in text:
-        raise BadInput(f"a secret has from 1 to {LONGEST_SECRET:,} characters: give it on stdin, or type it when asked")
+        text = sys.stdin.read(MAX_SECRET_CHARACTERS + 2).removesuffix("\n").removesuffix("\r")
+    if not text.strip() or len(text) > MAX_SECRET_CHARACTERS or "\0" in text:
+        raise BadInput(
+            f"a secret has from 1 to {MAX_SECRET_CHARACTERS:,} characters: give it on stdin, or type it when asked"
+        )
     return text

@@ -21,16 +21,22 @@ from typing import Annotated, get_args
 
 import typer
 
-from waystation.cli.console import print_exactly, print_json, print_markdown, print_message, print_text, result
+from waystation.cli.console import print_json, print_markdown, print_message, print_text, print_verbatim, result
 from waystation.cli.follow import describe_shown_version, watch_and_print_result, write_report_versions
 from waystation.cli.options import JsonOption, TaskArgument
-from waystation.cli.render import format_cost_report, format_count, format_prices, message_text, task_screen
-from waystation.cli.render_context import context_text, format_restored_counts, log_texts
-from waystation.cli.tools import tools_shown, tools_text
-from waystation.client import client_for
-from waystation.client.exports import Format, FoundReport, load_draft, load_version, report_file
-from waystation.client.lookups import format_report_versions, require_words, restore_task_text
-from waystation.client.task_json import AgentJson, ViewJson, task_json
+from waystation.cli.render import format_cost_report, format_count, format_message, format_prices, render_task_screen
+from waystation.cli.render_context import format_context, format_restored_counts, format_transcript
+from waystation.cli.tools import format_agent_tools, list_agent_tools
+from waystation.client import connect_client
+from waystation.client.exports import (
+    ReportFormat,
+    ReportWithImprint,
+    load_draft,
+    load_report_version,
+    render_report_file,
+)
+from waystation.client.lookups import format_report_versions, require_not_forgotten, restore_task_text
+from waystation.client.task_json import AgentJson, ModelViewJson, build_task_json
 from waystation.config.resolver import iter_called_models, resolve_endpoint_prices
 from waystation.config.settings import Settings
 from waystation.config.validation import filter_endpoint_prices
@@ -44,8 +50,8 @@ from waystation.kernel.value import Value
 from waystation.models.prices import load_prices
 from waystation.models.profiles import OFFLINE_MODEL, PRICE_SOURCE, Price, find_price, get_model_profile
 from waystation.planning.plan import PLANNING_ID
-from waystation.reports.changes import ReportChanges, cited, report_changes
-from waystation.tasks.progress import Bill
+from waystation.reports.changes import ReportChanges, compare_reports, render_claim_with_citations
+from waystation.tasks.progress import CostBreakdown
 from waystation.tasks.task import TaskRequest
 
 app = typer.Typer()
@@ -93,45 +99,45 @@ def show(
 
 async def _write_run(settings: Settings, task: str, path: Path, *, restore: bool) -> None:
     # Templates come with this import, which nothing else of these commands needs.
-    from waystation.plugins.web.task_page import find_placeholders, run_file, with_originals_in  # noqa: PLC0415
+    from waystation.plugins.web.task_page import find_placeholders, render_run_file, restore_originals  # noqa: PLC0415
 
-    async with await client_for(settings) as client:
-        page = await run_file(client, task_id := await client.resolve(task))
+    async with await connect_client(settings) as client:
+        page = await render_run_file(client, task_id := await client.resolve_task_id(task))
     if restore:
         found = find_placeholders(page)
         restored = await restore_task_text(settings, task_id, "\0".join(found))
         print_message(format_restored_counts(restored))
-        page = with_originals_in(page, dict(zip(found, restored.text.split("\0"), strict=False)))
+        page = restore_originals(page, dict(zip(found, restored.text.split("\0"), strict=False)))
     _hand_over(page.encode(), path, f"{task_id}.html")
 
 
 async def _show_context(settings: Settings, task: str, agent: str | None, *, as_json: bool) -> None:
-    async with await client_for(settings) as client:
-        found = await client.contexts(await client.resolve(task), agent)
+    async with await connect_client(settings) as client:
+        found = await client.list_agent_contexts(await client.resolve_task_id(task), agent)
     if as_json:
         print_json(list(found))
         return
-    print_text("\n\n".join(map(context_text, found)) or "nothing yet: no agent has begun")
+    print_text("\n\n".join(map(format_context, found)) or "nothing yet: no agent has begun")
 
 
 async def _show_tools(settings: Settings, task: str, agent: str | None, *, as_json: bool) -> None:
-    async with await client_for(settings) as client:
-        found = await tools_shown(client, settings, await client.resolve(task), agent)
+    async with await connect_client(settings) as client:
+        found = await list_agent_tools(client, settings, await client.resolve_task_id(task), agent)
     if as_json:
         print_json(list(found))
         return
-    print_text(tools_text(found))
+    print_text(format_agent_tools(found))
 
 
 async def _show(settings: Settings, task: str, *, as_json: bool) -> None:
-    async with await client_for(settings) as client:
-        view = await client.with_origins(await client.progress(await client.resolve(task)))
-        view = await client.with_stored(view)
+    async with await connect_client(settings) as client:
+        view = await client.with_origins(await client.get_task(await client.resolve_task_id(task)))
+        view = await client.with_stored_details(view)
         path = await write_report_versions(client, settings, view.progress)
     if as_json:
-        print_json(task_json(view, path))
+        print_json(build_task_json(view, path))
         return
-    result.print(task_screen(view, utc_now(), result.width), soft_wrap=True)
+    result.print(render_task_screen(view, utc_now(), result.width), soft_wrap=True)
     if remark := describe_shown_version(view.progress):
         print_message(remark)
     if path is not None:
@@ -148,9 +154,9 @@ def cost(task: TaskArgument, as_json: JsonOption = False) -> None:
         print_text(format_cost_report(bill, result.width))
 
 
-async def _bill(task: str) -> Bill:
-    async with await client_for(Settings()) as client:
-        return await client.bill(await client.resolve(task))
+async def _bill(task: str) -> CostBreakdown:
+    async with await connect_client(Settings()) as client:
+        return await client.get_bill(await client.resolve_task_id(task))
 
 
 class PricesJson(Value):
@@ -186,7 +192,11 @@ def prices(as_json: JsonOption = False) -> None:
 
 def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Price | None:
     """The price that holds today where the model is."""
-    holding = prices if model == OFFLINE_MODEL else filter_endpoint_prices(settings.places.at(model), prices)
+    holding = (
+        prices
+        if model == OFFLINE_MODEL
+        else filter_endpoint_prices(settings.endpoint_registry.get_endpoint(model), prices)
+    )
     return find_price(model, utc_now().date(), holding)
 
 
@@ -205,7 +215,7 @@ def report(
         bool, typer.Option("--restore", help="With what its placeholders stand for, by your key. Credentials stay out.")
     ] = False,
     form: Annotated[
-        Format | None,
+        ReportFormat | None,
         typer.Option("--format", help="To send it: citations as numbers, which lead to a list of sources."),
     ] = None,
     output: Annotated[
@@ -233,18 +243,20 @@ def report(
         _hand_over(_exported(found, form), output, f"{found.report.task_id}.{form}")
 
 
-def _format_of(output: Path) -> Format:
+def _format_of(output: Path) -> ReportFormat:
     """By the ending of its name. Raises BadInput."""
     ending = output.suffix.removeprefix(".").lower()
-    for form in get_args(Format):
+    for form in get_args(ReportFormat):
         if ending == form:
             return form
-    raise BadInput(f"{output} does not say which format it is: add --format, one of {', '.join(get_args(Format))}")
+    raise BadInput(
+        f"{output} does not say which format it is: add --format, one of {', '.join(get_args(ReportFormat))}"
+    )
 
 
-def _exported(found: FoundReport, form: Format) -> bytes:
+def _exported(found: ReportWithImprint, form: ReportFormat) -> bytes:
     """Raises BadInput where a package for it is not installed."""
-    file = report_file(found, form)
+    file = render_report_file(found, form)
     if file.lacking:
         print_message(file.lacking)
     return file.content
@@ -257,23 +269,23 @@ def _hand_over(content: bytes, output: Path | None, name: str) -> None:
         write_private_file(path, content)
         print_text(str(path))
     elif sys.stdout.isatty():
-        print_exactly(content.decode())
+        print_verbatim(content.decode())
     else:
         sys.stdout.buffer.write(content)
 
 
-async def _draft(task: str) -> FoundReport:
-    async with await client_for(Settings()) as client:
-        return await load_draft(client, await client.resolve(task))
+async def _draft(task: str) -> ReportWithImprint:
+    async with await connect_client(Settings()) as client:
+        return await load_draft(client, await client.resolve_task_id(task))
 
 
-async def _stored(task: str, number: int | None) -> FoundReport:
-    async with await client_for(Settings()) as client:
-        progress = await client.reported(await client.resolve(task))
-        found = await load_version(client, progress, number)
+async def _stored(task: str, number: int | None) -> ReportWithImprint:
+    async with await connect_client(Settings()) as client:
+        progress = await client.get_last_known_progress(await client.resolve_task_id(task))
+        found = await load_report_version(client, progress, number)
     if number is None and (remark := describe_shown_version(progress)):
         print_message(remark)
-    if len(progress.versions) > 1:
+    if len(progress.report_versions) > 1:
         version = found.report.version
         print_message(
             f"version {version} of its report, which has {format_report_versions(progress)}: --version N prints another"
@@ -281,7 +293,7 @@ async def _stored(task: str, number: int | None) -> FoundReport:
     return found
 
 
-async def _restored(found: FoundReport) -> FoundReport:
+async def _restored(found: ReportWithImprint) -> ReportWithImprint:
     restored = await restore_task_text(Settings(), found.report.task_id, found.report.report)
     print_message(format_restored_counts(restored))
     return found._replace(report=found.report.replace(report=restored.text))
@@ -302,18 +314,24 @@ def diff(
 
 
 async def _diff(before: str, after: str) -> ReportChanges:
-    async with await client_for(Settings()) as client:
-        old, new = [await client.report(await client.resolve(task)) for task in (before, after)]
-    return report_changes(old, new)
+    async with await connect_client(Settings()) as client:
+        old, new = [await client.get_report(await client.resolve_task_id(task)) for task in (before, after)]
+    return compare_reports(old, new)
 
 
 def format_report_changes(found: ReportChanges) -> str:
     """The changes, by kind, a claim a line; both ways where it is said otherwise."""
     parts = [
-        _claim_list("New", [f"+ {cited(claim)}" for claim in found.new]),
-        _claim_list("Gone", [f"- {cited(claim)}" for claim in found.gone]),
-        _claim_list("Changed", [f"- {cited(pair.before)}\n+ {cited(pair.after)}" for pair in found.changed]),
-        f"{format_count(found.same, 'claim')} the same" + ("; nothing changed" if found.nothing else ""),
+        _claim_list("New", [f"+ {render_claim_with_citations(claim)}" for claim in found.new]),
+        _claim_list("Gone", [f"- {render_claim_with_citations(claim)}" for claim in found.gone]),
+        _claim_list(
+            "Changed",
+            [
+                f"- {render_claim_with_citations(pair.before)}\n+ {render_claim_with_citations(pair.after)}"
+                for pair in found.changed
+            ],
+        ),
+        f"{format_count(found.same, 'claim')} the same" + ("; nothing changed" if found.is_empty else ""),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -341,18 +359,20 @@ def transcript(
     found = asyncio.run(_transcript(task, agent))
     if as_json:
         print_json(
-            ViewJson(run_id=found.run_id, messages=build_model_view(found))
+            ModelViewJson(run_id=found.run_id, messages=build_model_view(found))
             if only_view
             else build_transcript_view(found)
         )
         return
-    for text in map(message_text, build_model_view(found)) if only_view else log_texts(build_transcript_view(found)):
+    for text in (
+        map(format_message, build_model_view(found)) if only_view else format_transcript(build_transcript_view(found))
+    ):
         print_text(text)
 
 
 async def _transcript(task: str, agent: str) -> Transcript:
-    async with await client_for(Settings()) as client:
-        return await client.transcript(await client.resolve(task), agent)
+    async with await connect_client(Settings()) as client:
+        return await client.get_transcript(await client.resolve_task_id(task), agent)
 
 
 def _list_agents(task: str, *, as_json: bool) -> None:
@@ -366,10 +386,10 @@ def _list_agents(task: str, *, as_json: bool) -> None:
 
 
 async def _agents(task: str) -> tuple[str, list[AgentJson]]:
-    async with await client_for(Settings()) as client:
-        task_id = await client.resolve(task)
-        progress = (await client.progress(task_id)).progress
-    require_words(task_id, progress.title)
+    async with await connect_client(Settings()) as client:
+        task_id = await client.resolve_task_id(task)
+        progress = (await client.get_task(task_id)).progress
+    require_not_forgotten(task_id, progress.title)
     planner = AgentJson(id=PLANNING_ID, role="planning")
     return task_id, [planner, *(AgentJson(id=step.id, role=step.role) for step in progress.steps)]
 
@@ -381,5 +401,7 @@ def watch(task: TaskArgument, as_json: JsonOption = False) -> None:
 
 
 async def _watch(settings: Settings, task: str, *, as_json: bool) -> int:
-    async with await client_for(settings) as client:
-        return await watch_and_print_result(client, settings, await client.resolve(task), detach=False, as_json=as_json)
+    async with await connect_client(settings) as client:
+        return await watch_and_print_result(
+            client, settings, await client.resolve_task_id(task), detach=False, as_json=as_json
+        )

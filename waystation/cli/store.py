@@ -10,8 +10,8 @@ from waystation.cli.console import OK, WORK_FAILED, ask_confirmation, print_json
 from waystation.cli.options import JsonOption
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
-from waystation.plugins.redaction.keys import key_check
-from waystation.runtime.sql_store import SqlStore, migrate, store_status
+from waystation.plugins.redaction.keys import compute_key_check
+from waystation.runtime.sql_store import SqlStore, load_store_status, migrate
 from waystation.runtime.stores import load_oldest_key, reencrypt_store
 
 app = typer.Typer()
@@ -66,9 +66,9 @@ def adopt_key(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = 
 
 async def _adopt_key(*, yes: bool) -> str:
     settings = Settings()
-    check = key_check(load_oldest_key(settings))
+    check = compute_key_check(load_oldest_key(settings))
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as opened:
-        if await opened.key_check() == check:
+        if await opened.get_key_check() == check:
             return "the store has this key already: nothing to do"
         if not yes and not await ask_confirmation("Give the store another key than its workers have had? [y/N]"):
             return "the store keeps its key"
@@ -79,7 +79,7 @@ async def _adopt_key(*, yes: bool) -> str:
 @store.command("status")
 def show_status(as_json: JsonOption = False) -> None:
     """Show what the database is, and what this version of Waystation needs. Exit code 1 where it cannot be used yet."""
-    status = asyncio.run(store_status(Settings().database_url))
+    status = asyncio.run(load_store_status(Settings().database_url))
     if as_json:
         print_json(status)
     else:

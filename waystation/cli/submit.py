@@ -11,7 +11,7 @@ import typer
 
 from waystation.agents.decisions import UnattendedPolicy
 from waystation.agents.leg import AgentConfig
-from waystation.budgets.budget import Mode
+from waystation.budgets.budget import BudgetMode
 from waystation.cli.console import print_message
 from waystation.cli.follow import print_submission, warn_if_unattended, watch_and_print_result
 from waystation.cli.options import (
@@ -23,22 +23,30 @@ from waystation.cli.options import (
     parse_unattended_options,
 )
 from waystation.cli.render import format_count
-from waystation.client import Client, client_for
+from waystation.client import Client, connect_client
 from waystation.config.presets import REQUEST, ResolvedConfig
 from waystation.config.resolver import describe_budget_in_tokens, resolve_config
 from waystation.config.settings import Settings, describe_unknown_variables
-from waystation.context.policy import Strategy
+from waystation.context.policy import StrategyName
 from waystation.context.strategies import LAST
 from waystation.documents.documents import SkippedItem, SourceDocument
-from waystation.documents.procedures import ProcedureSource, is_named_like_one, validate_procedures
+from waystation.documents.procedures import ProcedureSource, is_procedure_file_name, validate_procedures
 from waystation.documents.sources import DocumentLoadResult, load_documents, load_procedures, load_skills
 from waystation.kernel.amount import Limit, format_amount, format_limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.roles import list_step_roles
 from waystation.memory.memory import MemoryScope
-from waystation.tasks.task import LARGEST_WINDOW, SMALLEST_WINDOW, Preset, TaskRequest, TaskRow, TaskTerms, own_session
-from waystation.tasks.view import Submitted
+from waystation.tasks.task import (
+    MAX_WINDOW_TOKENS,
+    MIN_WINDOW_TOKENS,
+    Preset,
+    TaskConfig,
+    TaskRequest,
+    TaskRow,
+    make_own_session_name,
+)
+from waystation.tasks.view import SubmittedTask
 
 app = typer.Typer()
 NO_SERVER = "none"
@@ -57,10 +65,12 @@ def submit(
     answer_by: Annotated[str | None, typer.Option(help="Wait for answers until 07:00, or 12h for each.")] = None,
     then: Annotated[Deadline | None, typer.Option(help="At that deadline; by default, partial.")] = None,
     preset: Annotated[Preset | None, typer.Option(help="Numbers for a kind of work; other options beat them.")] = None,
-    mode: Annotated[Mode | None, typer.Option(help="What happens when money runs out; by default, approval.")] = None,
+    mode: Annotated[
+        BudgetMode | None, typer.Option(help="What happens when money runs out; by default, approval.")
+    ] = None,
     window: Annotated[str | None, typer.Option(help="Working window of each agent in tokens, like 50k.")] = None,
     memory: Annotated[MemoryScope | None, typer.Option(help="What agents recall of; by default, session.")] = None,
-    strategy: Annotated[Strategy | None, typer.Option(help="What compactions summarise; by default, ends.")] = None,
+    strategy: Annotated[StrategyName | None, typer.Option(help="What compactions summarise; by default, ends.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
     procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
@@ -78,14 +88,14 @@ def submit(
     settings, identity = Settings(), request_id or secrets.token_hex(8)
     request = TaskRequest(
         question=question,
-        instructions=text_of(instructions) if instructions else "",
+        instructions=read_instructions(instructions) if instructions else "",
         accept=tuple(accept or ()),
         tenant=settings.tenant,
-        session=own_session(identity) if session is None else session,
+        session=make_own_session_name(identity) if session is None else session,
         request_id=identity,
         unattended=parse_unattended_options(top_up, answer_by, then, utc_now().astimezone()),
         review_plan=review_plan or None,
-        procedures=to_follow(settings, procedures or [], skills or []),
+        procedures=load_task_procedures(settings, procedures or [], skills or []),
     )
     whole = _with_amounts(
         request.replace(
@@ -107,7 +117,9 @@ def _with_amounts(
         "budget": parse_budget(budget, "--budget") if budget is not None else None,
         "agent_budget": parse_budget(agent_budget, "--agent-budget") if agent_budget is not None else None,
         "ceiling": parse_limit(ceiling, "--ceiling") if ceiling is not None else Limit(),
-        "window": parse_tokens(window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW) if window is not None else None,
+        "window": parse_tokens(window, "--window", MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS)
+        if window is not None
+        else None,
     }
     return TaskRequest.model_validate({**request.model_dump(), **given})
 
@@ -124,7 +136,7 @@ def parse_server_names(written: str | None) -> tuple[str, ...] | None:
     return names
 
 
-def to_follow(settings: Settings, procedures: list[Path], skills: list[Path]) -> tuple[ProcedureSource, ...]:
+def load_task_procedures(settings: Settings, procedures: list[Path], skills: list[Path]) -> tuple[ProcedureSource, ...]:
     """Both kinds, those of the settings where no procedures are named. Raises BadInput."""
     given = load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else []))
     found = load_skills(skills)
@@ -135,7 +147,7 @@ def to_follow(settings: Settings, procedures: list[Path], skills: list[Path]) ->
         raise BadInput(f"--procedures and --skills: {error}") from None
 
 
-def text_of(path: Path) -> str:
+def read_instructions(path: Path) -> str:
     """Instructions in a file. Raises BadInput."""
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -161,9 +173,9 @@ async def _submit(
     settings: Settings, request: TaskRequest, loaded: DocumentLoadResult, *, detach: bool, as_json: bool
 ) -> int:
     request = request.replace(left_out=loaded.left_out)
-    async with await client_for(settings) as client:
+    async with await connect_client(settings) as client:
         documents = loaded.documents or await _known_documents(client, request.session)
-        row = await client.prepare(request)
+        row = await client.prepare_task(request)
         print_task_config(settings, row, len(documents))
         _tell_servers(row, inherited=request.servers is None)
         _tell_likely(documents)
@@ -173,7 +185,7 @@ async def _submit(
 
 async def _known_documents(client: Client, session: str) -> tuple[SourceDocument, ...]:
     """Those of the session's newest task. Raises BadInput where there are none."""
-    documents = await client.documents_of_session(session)
+    documents = await client.get_session_documents(session)
     if not documents:
         raise BadInput(
             "give the documents to work on: --docs PATH, a file or a folder; or go on with those of "
@@ -184,7 +196,7 @@ async def _known_documents(client: Client, session: str) -> tuple[SourceDocument
 
 
 def _own(request: TaskRequest) -> str:
-    alone = request.session == own_session(request.request_id)
+    alone = request.session == make_own_session_name(request.request_id)
     return f" (its own; --session {request.session} goes on with it)" if alone else ""
 
 
@@ -227,7 +239,7 @@ def _tell_servers(row: TaskRow, *, inherited: bool) -> None:
 
 def _tell_likely(documents: Sequence[SourceDocument]) -> None:
     """Where files are named as procedures are elsewhere: who relies on that should learn of it here."""
-    if count := sum(is_named_like_one(one.name) for one in documents):
+    if count := sum(is_procedure_file_name(one.name) for one in documents):
         print_message(
             f"{format_count(count, 'document')} in folders named skills: read as documents, not followed. Give "
             "--procedures "
@@ -241,11 +253,11 @@ def _by(chosen: ResolvedConfig, *names: str) -> str:
     return f" ({', '.join(named)})" if named else ""
 
 
-def _ceiling(terms: TaskTerms) -> str:
-    return "" if terms.ceiling.unlimited else f", which grants may raise to {format_limit(terms.ceiling)}"
+def _ceiling(terms: TaskConfig) -> str:
+    return "" if terms.ceiling.is_unlimited else f", which grants may raise to {format_limit(terms.ceiling)}"
 
 
-def _agent_budget(terms: TaskTerms, chosen: ResolvedConfig) -> str:
+def _agent_budget(terms: TaskConfig, chosen: ResolvedConfig) -> str:
     said = terms.agent_budget == chosen.agent_budget
     return format_limit(terms.agent_budget) + (_by(chosen, "agent_budget") if said else "")
 
@@ -313,7 +325,7 @@ def _span(span: timedelta) -> str:
     return format_count(minutes, "minute")
 
 
-async def submit_and_report(client: Client, row: TaskRow, documents: tuple[SourceDocument, ...]) -> Submitted:
+async def submit_and_report(client: Client, row: TaskRow, documents: tuple[SourceDocument, ...]) -> SubmittedTask:
     """Submit, and say what a person should know of it."""
     await warn_if_unattended(client)
     try:

@@ -38,11 +38,11 @@ from waystation.cli.options import (
     parse_budget,
     parse_past_moment,
 )
-from waystation.cli.render import NOTHING, PHASE_STYLES, format_columns, format_count, short_id
-from waystation.cli.submit import text_of
-from waystation.client import client_for
-from waystation.client.sessions import DocumentsAnswer, ForkRequest
-from waystation.client.task_json import CancelJson, SessionJson, task_json
+from waystation.cli.render import NOTHING, PHASE_STYLES, format_columns, format_count, shorten_task_id
+from waystation.cli.submit import read_instructions
+from waystation.client import connect_client
+from waystation.client.sessions import DocumentUpdateAnswer, ForkRequest
+from waystation.client.task_json import CancelJson, SessionJson, build_task_json
 from waystation.config.settings import Settings
 from waystation.documents.documents import REMOVED_NAME, Document
 from waystation.kernel.amount import (
@@ -57,9 +57,16 @@ from waystation.kernel.amount import (
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import Unreachable
 from waystation.security.untrusted import sanitize_line
-from waystation.tasks.details import MARKS, cost_text, span_text
-from waystation.tasks.progress import Days, KnownSession, Spending, SpentBy, SpentLine, spent_by
-from waystation.tasks.signals import Answer
+from waystation.tasks.details import STEP_STATE_MARKS, format_task_cost, format_time_span
+from waystation.tasks.progress import (
+    DayRange,
+    SessionSummary,
+    SpendingGrouping,
+    SpendingLine,
+    SpendingReport,
+    group_spending,
+)
+from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import TaskFilter, TaskView
 
@@ -67,14 +74,14 @@ app = typer.Typer()
 
 
 PHASE_MARKS = {
-    TaskPhase.SUBMITTED: MARKS["waiting"],
-    TaskPhase.PLANNING: MARKS["working"],
-    TaskPhase.WORKING: MARKS["working"],
-    TaskPhase.PAUSED: MARKS["paused"],
-    TaskPhase.REPORTING: MARKS["working"],
-    TaskPhase.DONE: MARKS["done"],
-    TaskPhase.PARTIAL: MARKS["partial"],
-    TaskPhase.CANCELLED: MARKS["skipped"],
+    TaskPhase.SUBMITTED: STEP_STATE_MARKS["waiting"],
+    TaskPhase.PLANNING: STEP_STATE_MARKS["working"],
+    TaskPhase.WORKING: STEP_STATE_MARKS["working"],
+    TaskPhase.PAUSED: STEP_STATE_MARKS["paused"],
+    TaskPhase.REPORTING: STEP_STATE_MARKS["working"],
+    TaskPhase.DONE: STEP_STATE_MARKS["done"],
+    TaskPhase.PARTIAL: STEP_STATE_MARKS["partial"],
+    TaskPhase.CANCELLED: STEP_STATE_MARKS["skipped"],
     TaskPhase.FAILED: "✗",
     TaskPhase.REFUSED: "✗",
 }
@@ -82,7 +89,7 @@ WIDE = 100
 """Columns: from here on a list has the states in words, and costs."""
 
 
-def task_lines(views: Sequence[TaskView], now: datetime, width: int) -> list[Text]:
+def format_task_lines(views: Sequence[TaskView], now: datetime, width: int) -> list[Text]:
     """A line a task, the question cut to fit: state, the beginning of its id, when it was submitted (as clocks are in
     the zone of `now`), for how long it was or has been at work, what it spent of its budget.
     """
@@ -96,17 +103,17 @@ def _listed(view: TaskView, now: datetime, *, wide: bool) -> tuple[str | Text, .
     mark = PHASE_MARKS[progress.phase]
     return (
         Text(f"{mark} {progress.phase}" if wide else mark, style=style),
-        short_id(progress.task_id),
+        shorten_task_id(progress.task_id),
         NOTHING if begun is None else format_moment(begun, now),
-        NOTHING if begun is None or end is None else span_text(end - begun),
-        used_at_a_glance(progress.budget.spent, progress.budget.limit),
-        *((cost_text(progress),) if wide else ()),
+        NOTHING if begun is None or end is None else format_time_span(end - begun),
+        format_short_usage(progress.budget.spent, progress.budget.limit),
+        *((format_task_cost(progress),) if wide else ()),
         sanitize_line("; ".join([progress.title, *(progress.notes if progress.phase is TaskPhase.REFUSED else ())]))
         or NOTHING,
     )
 
 
-def used_at_a_glance(spent: Amount, limit: Limit) -> str:
+def format_short_usage(spent: Amount, limit: Limit) -> str:
     """`41.2k/200k` or `$0.12/$2.00`: of two units the one that is used up further; less than a cent is `$0.00`."""
     in_dollars = limit.micro_usd is not None and (
         limit.tokens is None
@@ -152,9 +159,9 @@ def list_tasks(
     for remark in sorted({task.remark for task in views if task.remark}):
         print_message(remark)
     if as_json:
-        print_json([task_json(task, None) for task in views])
+        print_json([build_task_json(task, None) for task in views])
         return
-    for line in task_lines(views, now, result.width):
+    for line in format_task_lines(views, now, result.width):
         result.print(line, soft_wrap=True)
     if result.width < WIDE and views:
         print_message(format_phase_legend(views))
@@ -165,8 +172,8 @@ def list_tasks(
 
 
 async def _tasks(wanted: TaskFilter) -> tuple[TaskView, ...]:
-    async with await client_for(Settings()) as client:
-        return await client.tasks(wanted)
+    async with await connect_client(Settings()) as client:
+        return await client.list_tasks(wanted)
 
 
 @app.command()
@@ -182,9 +189,9 @@ def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
 
 
 async def _cancel(task: str) -> CancelJson:
-    async with await client_for(Settings()) as client:
-        task_id = await client.resolve(task)
-        return CancelJson.of(task_id, await client.cancel(task_id))
+    async with await connect_client(Settings()) as client:
+        task_id = await client.resolve_task_id(task)
+        return CancelJson.from_phase(task_id, await client.cancel(task_id))
 
 
 NAMED = 20
@@ -210,10 +217,10 @@ def documents(
 
 
 async def _documents(task: str, docs: Sequence[Path], remove_missing: bool, by: str, as_json: bool) -> int:
-    async with await client_for(Settings()) as client:
-        task_id = await client.resolve(task)
+    async with await connect_client(Settings()) as client:
+        task_id = await client.resolve_task_id(task)
         if not docs:
-            listed = await client.documents(task_id)
+            listed = await client.list_documents(task_id)
             if as_json:
                 print_json(listed)
             else:
@@ -230,7 +237,7 @@ def _line(document: Document) -> str:
     return f"{document.name} ({REMOVED_NAME if document.removed else format_count(document.lines, 'line')})"
 
 
-def _tell_changes(answer: DocumentsAnswer) -> None:
+def _tell_changes(answer: DocumentUpdateAnswer) -> None:
     for item in answer.left_out:
         print_message(f"skipped {item.name}: {item.reason}")
     for kind in ("changed", "added", "removed"):
@@ -264,24 +271,24 @@ def fork(
     wish = ForkRequest(
         step=step,
         request_id=request_id or secrets.token_hex(8),
-        instructions=text_of(instructions) if instructions else None,
+        instructions=read_instructions(instructions) if instructions else None,
         budget=parse_budget(budget, "--budget") if budget is not None else None,
     )
     raise typer.Exit(asyncio.run(_fork(Settings(), task, wish, detach=detach, as_json=as_json)))
 
 
 async def _fork(settings: Settings, task: str, wish: ForkRequest, *, detach: bool, as_json: bool) -> int:
-    async with await client_for(settings) as client:
+    async with await connect_client(settings) as client:
         await warn_if_unattended(client)
         try:
-            submitted = await client.fork(await client.resolve(task), wish)
+            submitted = await client.fork(await client.resolve_task_id(task), wish)
         except Unreachable as error:
             raise Unreachable(f"{error}: --request-id {wish.request_id}") from error
         print_submission(submitted)
         return await watch_and_print_result(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 
 
-MOST_SESSIONS = 1_000
+MAX_SESSIONS = 1_000
 
 
 session = typer.Typer(name="session", help="List sessions; set what one may spend.", no_args_is_help=True)
@@ -310,7 +317,7 @@ def list_sessions(as_json: JsonOption = False) -> None:
             format_usd_short(one.spent.micro_usd),
             f"{format_tokens_short(one.spent.tokens)} spent",
             f"{_short_amount(one.held)} held",
-            "no limit" if one.limit.unlimited else f"of {_short_amount(one.limit.amount)}",
+            "no limit" if one.limit.is_unlimited else f"of {_short_amount(one.limit.amount)}",
             sanitize_line(one.session),
         )
         for one in found
@@ -329,9 +336,9 @@ def _short_amount(amount: Amount) -> str:
     return "+".join([*parts, *([format_usd_short(amount.micro_usd)] if amount.micro_usd else [])])
 
 
-async def _sessions() -> tuple[KnownSession, ...]:
-    async with await client_for(Settings()) as client:
-        return await client.sessions(count=MOST_SESSIONS)
+async def _sessions() -> tuple[SessionSummary, ...]:
+    async with await connect_client(Settings()) as client:
+        return await client.list_sessions(count=MAX_SESSIONS)
 
 
 @session.command("set")
@@ -349,7 +356,7 @@ def set_limit(
 
 
 async def _set(name: str, limit: Limit) -> None:
-    async with await client_for(Settings()) as client:
+    async with await connect_client(Settings()) as client:
         await client.set_session_limit(name, limit)
 
 
@@ -367,9 +374,9 @@ def tell(
     report_and_exit(asyncio.run(_told(task, message, by or getuser())), "refused", as_json=as_json)
 
 
-async def _told(task: str, message: str, by: str) -> Answer:
-    async with await client_for(Settings()) as client:
-        return await client.tell(await client.resolve(task), message, by)
+async def _told(task: str, message: str, by: str) -> AnswerResult:
+    async with await connect_client(Settings()) as client:
+        return await client.send_message(await client.resolve_task_id(task), message, by)
 
 
 @app.command()
@@ -377,13 +384,15 @@ def spending(
     since: Annotated[str, typer.Option(help="First day: 7d (days ago), or 2026-11-01; days are those of UTC.")] = "29d",
     until: Annotated[str | None, typer.Option(help="Last day; by default today.")] = None,
     session: Annotated[str | None, typer.Option(help="Of this session alone.")] = None,
-    by: Annotated[SpentBy, typer.Option(help="What a line is of.")] = "model",
+    by: Annotated[SpendingGrouping, typer.Option(help="What a line is of.")] = "model",
     as_json: JsonOption = False,
 ) -> None:
     """Show what all tasks have spent since some day, the dearest first; `--json` has it by day, too."""
     now = utc_now().astimezone()
     first, last = (parse_past_moment(text, name, now) for text, name in ((since, "--since"), (until, "--until")))
-    days = Days.of(*(one.astimezone(UTC).date() if one else None for one in (first, last)), today=utc_now().date())
+    days = DayRange.resolve(
+        *(one.astimezone(UTC).date() if one else None for one in (first, last)), today=utc_now().date()
+    )
     found = asyncio.run(_spending(days, session))
     if as_json:
         print_json(found)
@@ -394,22 +403,22 @@ def spending(
         f"{days.since} to {days.until}: {format_spending_line(found.total)} in "
         f"{format_count(found.total.calls, 'call')}"
     )
-    if not found.total.possibly_billed.nothing:
+    if not found.total.possibly_billed.is_zero:
         print_message(
             f"possibly billed beside: at most {format_amount(found.total.possibly_billed)}, of calls without a reply"
         )
 
 
-def build_spending_rows(found: Spending, by: SpentBy) -> list[tuple[str | Text, ...]]:
+def build_spending_rows(found: SpendingReport, by: SpendingGrouping) -> list[tuple[str | Text, ...]]:
     """A line a task, role or model: money, fresh tokens, calls, its name."""
-    whole = spent_by(found.lines, by)
+    whole = group_spending(found.lines, by)
     dearest = sorted(whole, key=lambda name: (-whole[name].cost_micro_usd, -whole[name].usage.fresh, name))
     return [
         (
             format_usd_short(whole[name].cost_micro_usd),
             format_tokens_short(whole[name].usage.fresh),
             format_count(whole[name].calls, "call"),
-            f"{short_id(name)} {sanitize_line(found.titles.get(name, ''))}".strip()
+            f"{shorten_task_id(name)} {sanitize_line(found.titles.get(name, ''))}".strip()
             if by == "task"
             else sanitize_line(name),
         )
@@ -417,12 +426,12 @@ def build_spending_rows(found: Spending, by: SpentBy) -> list[tuple[str | Text, 
     ]
 
 
-def format_spending_line(line: SpentLine) -> str:
+def format_spending_line(line: SpendingLine) -> str:
     """In a sentence."""
     unpriced = f" and {format_count(line.unpriced_calls, 'call')} without a known price" if line.unpriced_calls else ""
     return f"{format_usd_short(line.cost_micro_usd)}{unpriced}, {line.usage.fresh:,} fresh tokens"
 
 
-async def _spending(days: Days, session: str | None) -> Spending:
-    async with await client_for(Settings()) as client:
-        return await client.spending(days, session)
+async def _spending(days: DayRange, session: str | None) -> SpendingReport:
+    async with await connect_client(Settings()) as client:
+        return await client.get_spending(days, session)

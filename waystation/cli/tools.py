@@ -25,9 +25,9 @@ from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import RunRef
 from waystation.kernel.value import Value
-from waystation.runtime.stores import open_store, tool_secrets
+from waystation.runtime.stores import load_tool_secrets, open_store
 from waystation.security.untrusted import HiddenTool, UntrustedTools, UntrustedToolSpec
-from waystation.tasks.task import reader_of
+from waystation.tasks.task import build_reader_scope
 
 app = typer.Typer()
 
@@ -78,10 +78,10 @@ async def _found(file: Path) -> tuple[UntrustedTools, frozenset[str]]:
     if names := list_secret_names(file):
         settings = Settings()
         async with aclosing(await open_store(settings)) as store:
-            kept = await tool_secrets(settings, store, names)
+            kept = await load_tool_secrets(settings, store, names)
     known = load_servers(file, os.environ, kept)
     async with aclosing(McpServers(known)) as servers:
-        found = await servers.tools(servers=[one.name for one in known])
+        found = await servers.list_tools(servers=[one.name for one in known])
     return found, frozenset(one.name for one in known if one.by_name)
 
 
@@ -125,28 +125,30 @@ class AgentTools(Value):
     hidden: tuple[HiddenCost, ...]
 
 
-async def tools_shown(client: Client, settings: Settings, task_id: str, agent: str | None) -> tuple[AgentTools, ...]:
+async def list_agent_tools(
+    client: Client, settings: Settings, task_id: str, agent: str | None
+) -> tuple[AgentTools, ...]:
     """Of one agent, or of each that the task has by now.
 
     Raises BadInput for an agent that the task does not have, StoreError, and as the settings' tool servers do.
     """
-    steps = [step for step in (await client.progress(task_id)).progress.steps if agent in {None, step.id}]
+    steps = [step for step in (await client.get_task(task_id)).progress.steps if agent in {None, step.id}]
     if agent is not None and not steps:
         raise BadInput(f"{task_id} has no agent {agent!r}: `waystation show {task_id}` names them")
     async with _desk(settings) as desk:
-        row = await desk.store.task(task_id, reader_of(settings.tenant))
+        row = await desk.store.get_task(task_id, build_reader_scope(settings.tenant))
         fields = row.ref.model_dump()
         runs = [RunRef.model_validate({**fields, "step_id": step.id, "role": step.role}) for step in steps]
-        return tuple([await _of(desk, run, row.terms.agent_of(run.role)) for run in runs])
+        return tuple([await _of(desk, run, row.terms.get_config(run.role)) for run in runs])
 
 
 async def _of(desk: AgentDeps, run: RunRef, terms: AgentConfig) -> AgentTools:
-    toolbox = await desk.build_agent_toolbox(run, terms, await desk.store.load(run.run_id, run.reader))
-    named = (await desk.store.task(run.task_id, run.reader)).request.servers
-    kept_back = () if desk.servers is None else (await desk.servers.tools(servers=named)).hidden
+    toolbox = await desk.build_agent_toolbox(run, terms, await desk.store.load_transcript(run.run_id, run.scope))
+    named = (await desk.store.get_task(run.task_id, run.scope)).request.servers
+    kept_back = () if desk.servers is None else (await desk.servers.list_tools(servers=named)).hidden
     seen = toolbox.projection or ToolVisibility(phase="executing", budget=0, shown=(), hidden=())
     limits = {
-        tool: tuple(f"{parameter} {limit.words}" for parameter, limit in of_tool.items())
+        tool: tuple(f"{parameter} {limit.description}" for parameter, limit in of_tool.items())
         for tool, of_tool in toolbox.limits.items()
     }
     return AgentTools(
@@ -179,7 +181,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
         yield replace(desk, web=reach.web, servers=reach.servers)
 
 
-def tools_text(agents: Sequence[AgentTools]) -> str:
+def format_agent_tools(agents: Sequence[AgentTools]) -> str:
     """A block for each agent."""
     return "\n\n".join("\n".join(_lines(agent)) for agent in agents) or "nothing yet: the task has no agents"
 

@@ -4,7 +4,7 @@ from waystation.client.client import Client as Client
 from waystation.config.settings import Settings
 
 
-async def client_for(settings: Settings) -> Client:
+async def connect_client(settings: Settings) -> Client:
     """The tenant's client: over HTTP where the settings name a server, else of this machine's store. Raises BadInput as
     either's `connect` does.
     """

@@ -25,11 +25,19 @@ from waystation.kernel.value import Value
 from waystation.planning.plan import Plan
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.stores import get_placeholder_key
-from waystation.tasks.approvals import SIGNALS, Origin, origin_of
-from waystation.tasks.progress import spending
-from waystation.tasks.signals import Answer, effect, effects
+from waystation.tasks.approvals import SIGNALS_BY_DECISION, AnswerOrigin, find_answer_origin
+from waystation.tasks.progress import apply_stored_usage
+from waystation.tasks.signals import AnswerResult, find_answer_result, find_answer_results
 from waystation.tasks.task import TaskPhase, TaskProgress, TaskRow
-from waystation.tasks.view import Draft, PendingApproval, TaskView, as_stored, pending, still_open, with_known
+from waystation.tasks.view import (
+    PendingApproval,
+    TaskView,
+    UnfinishedReport,
+    as_stored,
+    list_open_requests,
+    list_pending_approvals,
+    with_stored_details,
+)
 
 if TYPE_CHECKING:
     from waystation.runtime.temporal.tasks import TaskRun, TemporalTaskClient
@@ -53,12 +61,12 @@ async def load_pending_approvals(
 async def _requests(temporal: "TemporalTaskClient", store: SqlStore, row: TaskRow) -> Sequence[PendingApproval]:
     """As the task says itself; where no worker answers for it, as this store's audit has it."""
     task_id, then = row.ref.task_id, row.terms.unattended.then
-    progress = await temporal.ask(task_id)
+    progress = await temporal.query_progress(task_id)
     if progress is not None:
-        return pending(await with_spending(store, progress), then)
+        return list_pending_approvals(await with_spending(store, progress), then)
     return [
         PendingApproval(task_id=task_id, title=row.title, approval=approval, then=then)
-        for approval in still_open(await store.list_audit_entries(task_id, row.ref.reader))
+        for approval in list_open_requests(await store.list_audit_entries(task_id, row.ref.scope))
     ]
 
 
@@ -69,7 +77,7 @@ async def _row(store: SqlStore, reader: TenantScope, task_id: str) -> TaskRow | 
     return None
 
 
-async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskView) -> Draft:
+async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskView) -> UnfinishedReport:
     """The report over what agents have handed over so far. Raises BadInput where there is a report, or no work yet."""
     task_id, progress = ref.task_id, view.progress
     if progress.report is not None:
@@ -77,7 +85,7 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
     from waystation.agents.redaction import TextRedactor  # noqa: PLC0415
     from waystation.documents.redacted import RedactedDocumentStore  # noqa: PLC0415
-    from waystation.reports.publisher import CitationCheck, Publisher  # noqa: PLC0415
+    from waystation.reports.publisher import CitationChecker, ReportPublisher  # noqa: PLC0415
     from waystation.runtime.knowledge import build_redaction_config, create_redactor  # noqa: PLC0415
 
     key = await get_placeholder_key(store, settings)
@@ -85,8 +93,8 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
     redactor = TextRedactor(opened, titles=settings.titles)
     try:
         redacted = RedactedDocumentStore(store, redactor, build_redaction_config(settings, key), keeps=False)
-        check = CitationCheck(store, redactor, redacted)
-        publisher = Publisher(store=store, redactor=redactor, check=check)
+        check = CitationChecker(store, redactor, redacted)
+        publisher = ReportPublisher(store=store, redactor=redactor, check=check)
         composed = await publisher.compose(ref, progress)
     finally:
         opened.close()
@@ -95,14 +103,14 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
             f"{task_id} has no draft yet (it is {progress.phase}): no agent has noted, found or written anything; "
             f"`waystation show {task_id}` tells how far it is"
         )
-    return Draft(phase=progress.phase, markdown=composed.markdown)
+    return UnfinishedReport(phase=progress.phase, markdown=composed.markdown)
 
 
 async def build_stored_task_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
     """A task that has not ended, as far as the store alone knows it."""
-    phase = TaskPhase.WORKING if await store.plan(row.ref.task_id, row.ref.reader) else TaskPhase.SUBMITTED
+    phase = TaskPhase.WORKING if await store.get_newest_plan(row.ref.task_id, row.ref.scope) else TaskPhase.SUBMITTED
     view = TaskView(progress=await with_spending(store, as_stored(row, phase)), remark=remark)
-    return with_known(view, row)
+    return with_stored_details(view, row)
 
 
 async def with_spending(store: SqlStore, progress: TaskProgress) -> TaskProgress:
@@ -111,21 +119,21 @@ async def with_spending(store: SqlStore, progress: TaskProgress) -> TaskProgress
     """
     if progress.phase.over:
         return progress
-    return spending(progress, await store.get_usage_by_agent(progress.task_id))
+    return apply_stored_usage(progress, await store.get_usage_by_agent(progress.task_id))
 
 
-async def find_answer_origins(temporal: "TemporalTaskClient", progress: TaskProgress) -> dict[str, Origin]:
+async def find_answer_origins(temporal: "TemporalTaskClient", progress: TaskProgress) -> dict[str, AnswerOrigin]:
     """By request id, where each answer came from. The server is not asked where nobody has answered."""
-    answered = [approval for approval in progress.approvals if approval.decision in SIGNALS]
+    answered = [approval for approval in progress.approvals if approval.decision in SIGNALS_BY_DECISION]
     asked_at = [approval.requested_at for approval in answered if approval.requested_at is not None]
     if not asked_at:
         return {}
     sent = await temporal.list_sent_answers(progress.task_id, min(asked_at))
-    found = {approval.request_id: origin_of(approval, sent) for approval in answered}
+    found = {approval.request_id: find_answer_origin(approval, sent) for approval in answered}
     return {request_id: origin for request_id, origin in found.items() if origin is not None}
 
 
-def without_answer(run: "TaskRun | None") -> tuple[TaskPhase, str]:
+def describe_unresponsive_task(run: "TaskRun | None") -> tuple[TaskPhase, str]:
     """How a task stands that does not answer, and a remark on it."""
     if run is None:
         return TaskPhase.SUBMITTED, NOT_TAKEN
@@ -134,7 +142,7 @@ def without_answer(run: "TaskRun | None") -> tuple[TaskPhase, str]:
     return TaskPhase.WORKING, "no worker answers: it goes on when one runs; the numbers are not known until then"
 
 
-FEW, EARLIER = 5, 50
+MIN_SAMPLE_TASKS, MAX_SAMPLE_TASKS = 5, 50
 """Tasks: fewer tell nothing of what is usual; of more, the newest count."""
 
 
@@ -153,7 +161,7 @@ def compute_step_token_summary(rows: Iterable[TaskRow]) -> StepTokenSummary | No
     """None where there are too few tasks that ended as they should."""
     ended = (row.progress for row in rows if row.progress is not None and row.progress.phase is TaskPhase.DONE)
     each = [one.budget.spent.tokens // len(one.steps) for one in ended if one.steps]
-    if len(each) < FEW:
+    if len(each) < MIN_SAMPLE_TASKS:
         return None
     tenths = [round(tenth) for tenth in quantiles(each, n=10, method="inclusive")]
     return StepTokenSummary(tasks=len(each), least=tenths[0], middle=tenths[4], most=tenths[-1])
@@ -172,12 +180,12 @@ class PlannedTask(Value):
 
 async def load_planned_task(store: SqlStore, row: TaskRow, progress: TaskProgress) -> PlannedTask:
     """The plan with what a person wants to know of it. Raises BadInput as `load_plan` does."""
-    documents = await store.documents(row.ref.task_id, row.ref.reader)
+    documents = await store.list_documents(row.ref.task_id, row.ref.scope)
     return PlannedTask(
         plan=await load_plan(store, row),
         progress=progress,
         documents=tuple(sorted(document.name for document in documents)),
-        usual=compute_step_token_summary(await store.tasks(TenantScope(tenant=row.ref.tenant), EARLIER)),
+        usual=compute_step_token_summary(await store.list_tasks(TenantScope(tenant=row.ref.tenant), MAX_SAMPLE_TASKS)),
     )
 
 
@@ -185,10 +193,10 @@ ANSWER_SECONDS = 10.0
 EDIT_SECONDS = 60.0
 """So long a summary may take, or the rest of a leg, before nobody looks any more."""
 ANSWER_POLL_SECONDS = 0.2
-UNATTENDED = Answer(outcome="unseen", reason="no worker answers for this task; it will be read when one runs")
-UNREAD = Answer(outcome="unseen", reason="no worker has read it yet; `waystation show` tells when one has")
+UNATTENDED = AnswerResult(outcome="unseen", reason="no worker answers for this task; it will be read when one runs")
+UNREAD = AnswerResult(outcome="unseen", reason="no worker has read it yet; `waystation show` tells when one has")
 
-ENDED = Answer(outcome="refused", reason="the task ended before it had read this; it has no effect")
+ENDED = AnswerResult(outcome="refused", reason="the task ended before it had read this; it has no effect")
 
 
 class TaskSignalClient(NamedTuple):
@@ -199,20 +207,20 @@ class TaskSignalClient(NamedTuple):
     look: Callable[[], Awaitable[TaskProgress]]
     """Gives the task as it is now."""
 
-    async def send(self, signal: str, said: Mapping[str, JsonValue], answer_id: str = "") -> Answer:
+    async def send(self, signal: str, said: Mapping[str, JsonValue], answer_id: str = "") -> AnswerResult:
         """Send the signal, and wait until it has had its effect; an edit that still waits by then, waits.
 
         Raises BadInput where the task does not run; Unreachable.
         """
         answer_id = answer_id or token_hex(8)
-        attended = await self.temporal.ask(self.task_id) is not None
+        attended = await self.temporal.query_progress(self.task_id) is not None
         await self.temporal.signal(self.task_id, signal, {**said, "answer_id": answer_id})
         if not attended:
             return UNATTENDED
-        seen: Answer | None = None
+        seen: AnswerResult | None = None
         patience, began = ANSWER_SECONDS, asyncio.get_running_loop().time()
         while asyncio.get_running_loop().time() - began < patience:
-            seen = effect(answer_id, await self.look())
+            seen = find_answer_result(answer_id, await self.look())
             if seen is not None and seen.outcome != "waiting":
                 return seen
             patience = ANSWER_SECONDS if seen is None else EDIT_SECONDS
@@ -221,12 +229,12 @@ class TaskSignalClient(NamedTuple):
 
     async def _runs(self) -> bool:
         """Whether the task can still read what was sent to it."""
-        run = await self.temporal.look(self.task_id)
+        run = await self.temporal.find_task_run(self.task_id)
         return run is not None and run.ended is None and (run.progress is None or not run.progress.phase.over)
 
-    async def together(
+    async def answer_requests(
         self, signal: str, request_ids: Sequence[str], said: Mapping[str, JsonValue]
-    ) -> dict[str, Answer]:
+    ) -> dict[str, AnswerResult]:
         """Answer these requests in one moment; by request id what became of each. Raises as `send` does."""
         if not request_ids:
             return {}
@@ -235,4 +243,4 @@ class TaskSignalClient(NamedTuple):
         sent = await self.send(signal, {**said, **named}, answer_id := token_hex(8))
         if sent.outcome == "unseen" or not others:
             return dict.fromkeys(request_ids, sent)
-        return effects(answer_id, request_ids, await self.look())
+        return find_answer_results(answer_id, request_ids, await self.look())

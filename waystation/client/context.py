@@ -21,9 +21,9 @@ from pydantic import Field
 
 from waystation.agents.auditor import CompactionAuditor
 from waystation.agents.leg import LegState
-from waystation.agents.prompt_sections import Part, PromptSection, allocate, compute_prompt_demands
-from waystation.agents.redaction import redactor_for
-from waystation.agents.roles import AgentDeps, role_prompt
+from waystation.agents.prompt_sections import PromptPart, PromptSection, allocate_prompt, compute_prompt_demands
+from waystation.agents.redaction import build_task_redactor
+from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.tool_visibility import ToolPolicy
 from waystation.agents.tools.documents import ReadSkillTool
 from waystation.agents.tools.notes import ReadNotesTool, TakeNoteTool
@@ -44,19 +44,19 @@ from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.stores import get_placeholder_key
 from waystation.runtime.temporal.tasks import TemporalTaskClient
-from waystation.tasks.continuation import TaskRewind, going_on, taken_back
-from waystation.tasks.session import start_for
-from waystation.tasks.signals import MAX_INSTRUCTIONS, Answer, EditInput
+from waystation.tasks.continuation import TaskRewind, build_reopened_state, build_transcript_rewind
+from waystation.tasks.session import build_session_input_for_row
+from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS, AnswerResult, ContextEditInput
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import (
     StepProgress,
     TaskProgress,
     TaskRow,
+    make_session_workflow_id,
     session_hash,
-    session_workflow_id,
     tenant_hash,
 )
-from waystation.tasks.view import AgentAudits, AgentContext, SearchedMemory
+from waystation.tasks.view import AgentCompactionAudits, AgentPromptView, MemoryWithEmbedder
 
 
 def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
@@ -69,11 +69,11 @@ def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
     from waystation.memory.archive import MemoryRecall  # noqa: PLC0415
     from waystation.memory.embedders.local import NoEmbedder  # noqa: PLC0415
 
-    redactor = NoRedactor()
+    redactor = UnavailableRedactor()
     return AgentDeps(
         store=store,
         search=Bm25DocumentSearch(store),
-        recollection=MemoryRecall(NoMemory(), NoEmbedder(), redactor),
+        recollection=MemoryRecall(UnavailableMemory(), NoEmbedder(), redactor),
         redactor=redactor,
         redacted=RedactedDocumentStore(store, redactor),
         tables=RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), utc_now),
@@ -81,7 +81,7 @@ def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
     )
 
 
-RESULT_LAYERS: Mapping[str, PromptSection] = {
+RESULT_SECTIONS: Mapping[str, PromptSection] = {
     TakeNoteTool.name: PromptSection.SEMANTIC,
     ReadNotesTool.name: PromptSection.SEMANTIC,
     ReadFindingsTool.name: PromptSection.SEMANTIC,
@@ -94,19 +94,19 @@ RESULT_LAYERS: Mapping[str, PromptSection] = {
 
 async def load_agent_contexts(
     store: SqlStore, row: TaskRow, progress: TaskProgress, agent: str | None, policy: ToolPolicy
-) -> tuple[AgentContext, ...]:
+) -> tuple[AgentPromptView, ...]:
     """Of one agent, or of each that has begun. Raises BadInput for an agent that the task does not have."""
     steps = [step for step in progress.steps if agent is None or step.id == agent]
     if agent is not None and not steps:
         known = ", ".join(step.id for step in progress.steps) or "none yet"
         raise BadInput(f"{row.ref.task_id} has no agent {agent!r}; it has {known}")
-    found: list[AgentContext] = []
+    found: list[AgentPromptView] = []
     for step in steps:
         run_id = f"{row.ref.task_id}/{step.id}"
-        transcript = await store.load(run_id, row.ref.reader)
+        transcript = await store.load_transcript(run_id, row.ref.scope)
         if transcript.messages:
-            ended = await store.outcome(run_id, step.legs, row.ref.reader)
-            standing = ended.standing if ended is not None else LegState(totals=await store.totals(run_id))
+            ended = await store.get_leg_outcome(run_id, step.legs, row.ref.scope)
+            standing = ended.standing if ended is not None else LegState(totals=await store.get_run_usage(run_id))
             known = standing.fixed > 0
             if not known:
                 fixed = await _own_tools(build_idle_agent_deps(store, policy), row, step, transcript)
@@ -119,32 +119,32 @@ async def load_agent_contexts(
 async def _own_tools(desk: AgentDeps, row: TaskRow, step: StepProgress, transcript: Transcript) -> int:
     """Estimated tokens of system prompt and tools, as far as they are ours."""
     run = RunRef.model_validate({**row.ref.model_dump(), "step_id": step.id, "role": step.role})
-    toolbox = await desk.build_agent_toolbox(run, row.terms.agent_of(run.role), transcript)
-    return toolbox.estimate_prompt_overhead(role_prompt(run.role))
+    toolbox = await desk.build_agent_toolbox(run, row.terms.get_config(run.role), transcript)
+    return toolbox.estimate_prompt_overhead(load_role_prompt(run.role))
 
 
-def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing: LegState) -> AgentContext:
-    terms = row.terms.agent_of(step.role)
+def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing: LegState) -> AgentPromptView:
+    terms = row.terms.get_config(step.role)
     measure = TokenEstimator(fixed=standing.fixed, scale=standing.scale)
     demands = {
-        **compute_prompt_demands(transcript, measure, RESULT_LAYERS),
-        PromptSection.WORK: [Part(name="room for the reply", tokens=terms.max_output, divisible=True)],
+        **compute_prompt_demands(transcript, measure, RESULT_SECTIONS),
+        PromptSection.WORK: [PromptPart(name="room for the reply", tokens=terms.max_output, divisible=True)],
     }
-    return AgentContext(
+    return AgentPromptView(
         agent=step.id,
         model=terms.model,
-        turn=transcript.turns + 1,
+        turn=transcript.turn_count + 1,
         window=terms.window,
         trigger=terms.trigger,
         cached_share=step.usage.cached_share,
         system_known=True,
-        allocation=allocate(terms.window, demands),
+        allocation=allocate_prompt(terms.window, demands),
     )
 
 
-async def compaction_audits(
-    settings: Settings, store: SqlStore, row: TaskRow, agent: str | None, memory: SearchedMemory | None
-) -> tuple[AgentAudits, ...]:
+async def audit_compactions(
+    settings: Settings, store: SqlStore, row: TaskRow, agent: str | None, memory: MemoryWithEmbedder | None
+) -> tuple[AgentCompactionAudits, ...]:
     """Of one agent, or of each that has any. Without memory, recall is judged by the passages that the store keeps.
 
     Raises BadInput for an agent that the task does not have, RedactionFailed, and MemoryUnavailable where memory was
@@ -152,8 +152,8 @@ async def compaction_audits(
     """
     task = row.ref
     logs = {
-        one: await store.load(f"{task.task_id}/{one}", task.reader)
-        for one in await list_agent_ids(store, task.task_id, task.reader, agent)
+        one: await store.load_transcript(f"{task.task_id}/{one}", task.scope)
+        for one in await list_agent_ids(store, task.task_id, task.scope, agent)
     }
     compacted = {one: log for one, log in logs.items() if log.compactions}
     if not compacted:
@@ -164,26 +164,33 @@ async def compaction_audits(
     redactor = create_redactor(settings, await get_placeholder_key(store, settings))
     try:
         recollection = MemoryRecall(memory.memory, memory.embedder, redactor) if memory else None
-        naming = redactor_for(redactor, store, task.reader)
-        auditor = CompactionAuditor(naming, await store.list_task_passages(task.task_id, task.reader), recollection)
-        found = [AgentAudits(agent=one, compactions=await auditor.audit(task, log)) for one, log in compacted.items()]
+        naming = build_task_redactor(redactor, store, task.scope)
+        auditor = CompactionAuditor(naming, await store.list_task_passages(task.task_id, task.scope), recollection)
+        found = [
+            AgentCompactionAudits(agent=one, compactions=await auditor.audit(task, log))
+            for one, log in compacted.items()
+        ]
     finally:
         redactor.close()
     return tuple(one for one in found if one.compactions)
 
 
-PATIENCE = timedelta(seconds=20)
-LOOK = timedelta(milliseconds=100)
+REWIND_TIMEOUT = timedelta(seconds=20)
+STORE_POLL_INTERVAL = timedelta(milliseconds=100)
 
 
 def validate_instructions(instructions: str) -> str:
     """The same. Raises BadInput where they are too long."""
-    if len(instructions) > MAX_INSTRUCTIONS:
-        raise BadInput(f"the instructions have {len(instructions):,} characters; they may have {MAX_INSTRUCTIONS:,}")
+    if len(instructions) > MAX_INSTRUCTIONS_CHARACTERS:
+        raise BadInput(
+            f"the instructions have {len(instructions):,} characters; they may have {MAX_INSTRUCTIONS_CHARACTERS:,}"
+        )
     return instructions
 
 
-async def edit_finished(store: SqlStore, temporal: TemporalTaskClient, row: TaskRow, edit: EditInput) -> Answer:
+async def rewind_finished_task(
+    store: SqlStore, temporal: TemporalTaskClient, row: TaskRow, edit: ContextEditInput
+) -> AnswerResult:
     """Let a finished task go on from a message: all that can be done to its contexts.
 
     Raises BadInput where it cannot be, and nothing has changed then; Unreachable.
@@ -201,66 +208,69 @@ async def edit_finished(store: SqlStore, temporal: TemporalTaskClient, row: Task
         asked_at=utc_now(),
     )
     await _check(store, row, asked)
-    session = session_workflow_id(row.request.tenant, row.request.session)
-    if (await temporal.rewind(start_for(row), session, asked, PATIENCE)).state != "started":
-        return Answer(outcome="refused", reason="the task runs again already")
+    session = make_session_workflow_id(row.request.tenant, row.request.session)
+    if (await temporal.rewind(build_session_input_for_row(row), session, asked, REWIND_TIMEOUT)).state != "started":
+        return AnswerResult(outcome="refused", reason="the task runs again already")
     await _gone_on(store, row)
-    return Answer(outcome="done", reason=f"{ref.task_id} goes on from there; what built on it begins anew")
+    return AnswerResult(outcome="done", reason=f"{ref.task_id} goes on from there; what built on it begins anew")
 
 
 async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
     """Wait until the store shows it at work, `PATIENCE` at most: until then a message would be refused."""
-    for _ in range(PATIENCE // LOOK):
-        if (await store.task(ended.ref.task_id, ended.ref.reader)).progress != ended.progress:
+    for _ in range(REWIND_TIMEOUT // STORE_POLL_INTERVAL):
+        if (await store.get_task(ended.ref.task_id, ended.ref.scope)).progress != ended.progress:
             return
-        await asyncio.sleep(LOOK.total_seconds())
+        await asyncio.sleep(STORE_POLL_INTERVAL.total_seconds())
 
 
 async def _check(store: SqlStore, row: TaskRow, asked: TaskRewind) -> None:
     """As the worker will do it, without an effect."""
     if row.progress is None or row.progress.state is None:
         raise BadInput(f"{row.ref.task_id} ended under a release that kept no state: submit it anew")
-    ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.reader))
-    going_on(ended, asked, row.terms.agent_budget)
-    taken_back(
-        await store.load(f"{row.ref.task_id}/{asked.agent}", row.ref.reader), asked.message, "check", keep=asked.keep
+    ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
+    build_reopened_state(ended, asked, row.terms.agent_budget)
+    build_transcript_rewind(
+        await store.load_transcript(f"{row.ref.task_id}/{asked.agent}", row.ref.scope),
+        asked.message,
+        "check",
+        keep=asked.keep,
     )
 
 
-WHY = "this process has none open"
+MEMORY_CLOSED_REASON = "this process has none open"
 
 
-class NoMemory:
+class UnavailableMemory:
     """Implements the port `MemorySearch` without a memory. Every method raises MemoryUnavailable."""
 
     async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:  # noqa: ARG002
         """Raises MemoryUnavailable."""
-        raise MemoryUnavailable(WHY)
+        raise MemoryUnavailable(MEMORY_CLOSED_REASON)
 
     async def count(self, tenant: str) -> int:  # noqa: ARG002
         """Raises MemoryUnavailable."""
-        raise MemoryUnavailable(WHY)
+        raise MemoryUnavailable(MEMORY_CLOSED_REASON)
 
 
-class NoRedactor:
+class UnavailableRedactor:
     """Implements the ports `Redactor` and `PlaceholderFactory` without any: no text gets by."""
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
         """Raises RedactionFailed."""
         raise RedactionFailed("this process redacts nothing")
 
-    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:  # noqa: ARG002
+    async def make_placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:  # noqa: ARG002
         """Raises RedactionFailed."""
         raise RedactionFailed("this process redacts nothing")
 
 
-MOST_QUERY, MOST_RECALLED = 2_000, 20_000
+MAX_QUERY_CHARACTERS, MAX_RECALLED_TOKENS = 2_000, 20_000
 
 
 class MemorySearchRequest(Value):
     """What somebody looks for in memory, by the names that people know. What is not given narrows nothing."""
 
-    query: str = Field(min_length=1, max_length=MOST_QUERY)
+    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARACTERS)
     """Redacted before anything searches for it."""
     session: str | None = Field(default=None, min_length=1, max_length=200)
     task: str | None = Field(default=None, min_length=1, max_length=200)
@@ -271,10 +281,10 @@ class MemorySearchRequest(Value):
     since: UtcMoment | None = None
     """Hidden or remembered then or later."""
     until: UtcMoment | None = None
-    tokens: int = Field(default=RECALLED_TOKENS, ge=1, le=MOST_RECALLED)
+    tokens: int = Field(default=RECALLED_TOKENS, ge=1, le=MAX_RECALLED_TOKENS)
     """So many at most are given back."""
 
-    async def meant(self, tenant: str, resolve: Callable[[str], Awaitable[str]]) -> MemoryQuery:
+    async def to_query(self, tenant: str, resolve: Callable[[str], Awaitable[str]]) -> MemoryQuery:
         """In the words of memory. Raises BadInput for a query of blanks, or no time; and whatever `resolve` raises."""
         if not self.query.strip():
             raise BadInput("there is nothing to look for: give a few words")
@@ -312,7 +322,7 @@ class MemoryMatchJson(Value):
     """Of what was looked for, one at least. Vectors find what is nearest, however far that is."""
 
     @classmethod
-    def of(cls, excerpt: Excerpt, query: str) -> "MemoryMatchJson":
+    def from_excerpt(cls, excerpt: Excerpt, query: str) -> "MemoryMatchJson":
         """The excerpt, flat. Its words are told apart, so the first call may take a while."""
         # The libraries that tell words apart take a while to load.
         from waystation.documents.search_terms import find_term_spans  # noqa: PLC0415
@@ -323,11 +333,11 @@ class MemoryMatchJson(Value):
             task_id=first.passage.task_id,
             document=first.passage.document,
             first_line=first.passage.first_line,
-            passages=excerpt.ids,
-            score=excerpt.best.score,
+            passages=excerpt.short_ids,
+            score=excerpt.best_turn.score,
             agent=first.passage.step_id,
-            first_message=first.messages[0],
-            last_message=last.messages[1],
+            first_message=first.message_ids[0],
+            last_message=last.message_ids[1],
             last_line=last.passage.last_line,
             created=last.passage.created,
             text=excerpt.text,
@@ -349,7 +359,7 @@ def format_passage_origin(found: MemoryMatchJson | Passage) -> str:
             return f"finding of {agent} of {found.task_id}"
 
 
-class RecalledJson(Value):
+class RecallResultJson(Value):
     """What was found in memory, the best first."""
 
     found: tuple[MemoryMatchJson, ...]
@@ -357,7 +367,7 @@ class RecalledJson(Value):
     """Says where perhaps nothing of it fits."""
 
     @classmethod
-    def of(cls, found: tuple[MemoryMatchJson, ...]) -> "RecalledJson":
+    def from_matches(cls, found: tuple[MemoryMatchJson, ...]) -> "RecallResultJson":
         """What was found, and what is to be said of it."""
         return cls(found=found, remark=build_recall_remark(found))
 

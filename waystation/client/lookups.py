@@ -9,14 +9,14 @@ Texts as their owner may read them: whose they are, and with which key.
 
 from contextlib import aclosing
 
-from waystation.agents.decisions import Resolution
+from waystation.agents.decisions import PlaceholderResolution
 from waystation.agents.redaction import restore_text_from_vault
 from waystation.config.settings import Settings
-from waystation.documents.redacted import RedactedDocumentStore, document_names
+from waystation.documents.redacted import RedactedDocumentStore, build_document_names
 from waystation.kernel.errors import BadInput, UnknownTask, WrongKey
-from waystation.kernel.scopes import Reader, TenantScope
+from waystation.kernel.scopes import ReadScope, TenantScope
 from waystation.kernel.text import FORGOTTEN
-from waystation.planning.plan import PLANNING_ID, Plan, share_errors
+from waystation.planning.plan import PLANNING_ID, Plan, find_share_errors
 from waystation.privacy.policy import RestoredText
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.stores import (
@@ -26,19 +26,19 @@ from waystation.runtime.stores import (
     get_placeholder_key,
     open_store,
 )
-from waystation.security.untrusted import plain
-from waystation.tasks.progress import left_for_steps
-from waystation.tasks.task import ReportVersion, TaskProgress, TaskRequest, TaskRow, reader_of, tenant_hash
+from waystation.security.untrusted import replace_control_characters
+from waystation.tasks.progress import get_pending_plan_limit
+from waystation.tasks.task import ReportVersion, TaskProgress, TaskRequest, TaskRow, build_reader_scope, tenant_hash
 from waystation.tasks.view import TaskFilter, TaskView
 
 
-def require_here(settings: Settings) -> None:
+def require_local_store(settings: Settings) -> None:
     """Raise BadInput where another machine is meant than the one that has the store."""
     if settings.server is not None:
         raise BadInput("this is done where the store is, and not by WAYSTATION_SERVER: run it there, without that")
 
 
-def require_own(request: TaskRequest, tenant: str) -> None:
+def require_same_tenant(request: TaskRequest, tenant: str) -> None:
     """Raise BadInput where a request is another tenant's: whoever hands it in could not follow it."""
     if request.tenant != tenant:
         raise BadInput(
@@ -47,7 +47,7 @@ def require_own(request: TaskRequest, tenant: str) -> None:
         )
 
 
-def require_words(task_id: str, title: str) -> None:
+def require_not_forgotten(task_id: str, title: str) -> None:
     """Raise BadInput where the task was forgotten, every word of it."""
     if title == FORGOTTEN:
         raise BadInput(
@@ -56,21 +56,21 @@ def require_words(task_id: str, title: str) -> None:
         )
 
 
-def without_report(progress: TaskProgress) -> BadInput:
+def build_missing_report_error(progress: TaskProgress) -> BadInput:
     """Why there is none. Raises BadInput itself where the task was forgotten."""
     task_id = progress.task_id
-    require_words(task_id, progress.title)
+    require_not_forgotten(task_id, progress.title)
     follows = "" if progress.phase.over else f": `waystation watch {task_id}` follows it"
     return BadInput(f"{task_id} has no report (it is {progress.phase}){follows}")
 
 
 def get_report_version(progress: TaskProgress, number: int | None) -> ReportVersion:
     """The version of its report with this number; None: the one that is shown. Raises BadInput where there is none."""
-    if progress.readable is None:
-        raise without_report(progress)
+    if progress.shown_report is None:
+        raise build_missing_report_error(progress)
     if number is None:
-        return progress.readable
-    for version in progress.versions:
+        return progress.shown_report
+    for version in progress.report_versions:
         if version.number == number:
             return version
     raise BadInput(
@@ -82,34 +82,34 @@ def format_report_versions(progress: TaskProgress) -> str:
     """All versions of its report, each with how the task ended with it, and when."""
     return ", ".join(
         f"{one.number} ({one.phase}{f', {one.stored_at:%Y-%m-%d %H:%M} UTC' if one.stored_at else ''})"
-        for one in progress.versions
+        for one in progress.report_versions
     )
 
 
 async def load_owned_task(store: SqlStore, reader: TenantScope, task_id: str) -> TaskRow:
     """The task, if it is the tenant's. Raises UnknownTask, which does not tell whether another tenant has it."""
-    return await store.task(task_id, reader)
+    return await store.get_task(task_id, reader)
 
 
 async def load_plan(store: SqlStore, row: TaskRow) -> Plan:
     """The newest plan of a task, goals included. Raises BadInput where it has none yet."""
     task_id = row.ref.task_id
-    plan = await store.plan(task_id, row.ref.reader)
+    plan = await store.get_newest_plan(task_id, row.ref.scope)
     if plan is None:
         raise BadInput(f"{task_id} has no plan yet: `waystation show {task_id}` tells how far it is")
     return plan
 
 
-NEWEST, ALL = 50, 10_000
+DEFAULT_TASK_LIMIT, MAX_TASK_LIMIT = 50, 10_000
 
 
 async def list_task_rows(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -> list[TaskRow]:
     """So many of the tenant's or session's newest tasks; where more than that is wanted of them, as good as all that
     may be meant.
     """
-    reader = reader_of(tenant, wanted.session)
-    rows = await store.tasks(reader, ALL if wanted.narrows else most, since=wanted.since)
-    return [row for row in rows if wanted.may_hold(row)]
+    reader = build_reader_scope(tenant, wanted.session)
+    rows = await store.list_tasks(reader, MAX_TASK_LIMIT if wanted.narrows else most, since=wanted.since)
+    return [row for row in rows if wanted.may_match(row)]
 
 
 async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> str:
@@ -118,7 +118,7 @@ async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> 
         raise BadInput("the id of the task is empty: `waystation list` shows what there is")
     any_task = "task-".startswith(prefix)
     wanted = prefix if prefix.startswith("task-") or any_task else f"task-{prefix}"
-    found = await store.find_tasks(wanted, reader)
+    found = await store.find_task_ids(wanted, reader)
     match found:
         case ():
             raise UnknownTask(f"no task starts with {prefix!r} in this store: `waystation list` shows what there is")
@@ -130,41 +130,47 @@ async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> 
             raise BadInput(f"{prefix!r} could be {', '.join(found[:5])}: give more of the id")
 
 
-async def document_text(store: SqlStore, row: TaskRow, name: str) -> str:
+async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
     """A document as it was handed in. Raises BadInput where none has that name now."""
-    for document in await store.documents(row.ref.task_id, row.ref.reader):
+    for document in await store.list_documents(row.ref.task_id, row.ref.scope):
         if document.name == name:
-            return await store.get_text(document.blob, row.ref.reader)
+            return await store.get_text(document.blob, row.ref.scope)
     raise BadInput(f"{row.ref.task_id} has no document {name!r} now: it was replaced or removed since it was cited")
 
 
-async def with_stored(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
+async def with_stored_details(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
     """The view with what memory does not have of the task: passages that wait, or that it does not take, and documents
     beyond what the terms let into it; with its plans, what its tools were given of the vault, and files left out.
     """
     task_id = view.progress.task_id
-    row = await store.task(task_id, reader)
+    row = await store.get_task(task_id, reader)
     most = row.terms.remembered_characters
-    characters = sum(document.characters for document in await store.documents(task_id, reader) if not document.removed)
+    characters = sum(
+        document.characters for document in await store.list_documents(task_id, reader) if not document.removed
+    )
     return view.replace(
         characters_not_remembered=max(0, characters - most) if most else 0,
         left_out=row.request.left_out,
         passages_waiting=await store.count_pending_passages(task_id),
-        passages_refused=await store.refused(task_id),
-        plans=await store.plan_versions(task_id, reader),
+        passages_refused=await store.list_rejected_passage_ids(task_id),
+        plans=await store.list_plan_versions(task_id, reader),
         resolutions=tuple(
-            [one for one in await store.list_audit_entries(task_id, reader) if isinstance(one, Resolution)]
+            [one for one in await store.list_audit_entries(task_id, reader) if isinstance(one, PlaceholderResolution)]
         ),
     )
 
 
-async def list_agent_ids(store: SqlStore, task_id: str, reader: Reader, wanted: str | None = None) -> tuple[str, ...]:
+async def list_agent_ids(
+    store: SqlStore, task_id: str, reader: ReadScope, wanted: str | None = None
+) -> tuple[str, ...]:
     """Ids of all of them, subagents among them, or the one that is wanted. None before there is a plan.
 
     Raises BadInput for an agent that the task does not have.
     """
-    plan = await store.plan(task_id, reader)
-    runs = [run_id for run_id in await store.run_ids(task_id, reader) if not run_id.endswith("/")]  # not its documents
+    plan = await store.get_newest_plan(task_id, reader)
+    runs = [
+        run_id for run_id in await store.list_run_ids(task_id, reader) if not run_id.endswith("/")
+    ]  # not its documents
     begun = [run_id.removeprefix(f"{task_id}/") for run_id in runs]
     agents = tuple(dict.fromkeys((*(step.id for step in plan.steps), PLANNING_ID, *begun))) if plan else ()
     if wanted is not None and wanted not in agents:
@@ -180,7 +186,7 @@ async def restore_task_text(settings: Settings, task_id: str, text: str) -> Rest
         BadInput: the key is not here, or is another one.
     """
     async with aclosing(await open_store(settings)) as store:
-        await load_owned_task(store, reader_of(settings.tenant), task_id)
+        await load_owned_task(store, build_reader_scope(settings.tenant), task_id)
         return await _restored(settings, store, text)
 
 
@@ -195,12 +201,12 @@ async def _restored(settings: Settings, store: SqlStore, text: str) -> RestoredT
     if cipher is None:
         raise build_missing_key_error(settings, "what placeholders stand for")
     try:
-        return await restore_text_from_vault(text, store.vault(cipher), tenant_hash(settings.tenant))
+        return await restore_text_from_vault(text, store.build_vault(cipher), tenant_hash(settings.tenant))
     except WrongKey:
         raise build_wrong_key_error(settings) from None
 
 
-async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
+async def load_redacted_document_text(settings: Settings, task_id: str, name: str) -> str:
     """A document of this task as agents were shown it, line for line as it was handed in: for who is told no more than
     a model is. `name`: as handed in, as agents know it, or as that is shown to people.
 
@@ -210,25 +216,29 @@ async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
     from waystation.runtime.knowledge import build_redaction_config, create_redactor  # noqa: PLC0415
 
     async with aclosing(await open_store(settings)) as store:
-        reader = (await load_owned_task(store, reader_of(settings.tenant), task_id)).ref.reader
-        documents = await store.documents(task_id, reader)
+        reader = (await load_owned_task(store, build_reader_scope(settings.tenant), task_id)).ref.scope
+        documents = await store.list_documents(task_id, reader)
         key = await get_placeholder_key(store, settings)
         redactor = create_redactor(settings, key)
         try:
             called = [one for one in documents if one.name == name]
             if not called and documents:
-                known = await document_names(documents, redactor, reader.tenant)
-                called = [one for one in documents if name in {known.shown[one.name], plain(known.shown[one.name])}]
+                known = await build_document_names(documents, redactor, reader.tenant)
+                called = [
+                    one
+                    for one in documents
+                    if name in {known.shown[one.name], replace_control_characters(known.shown[one.name])}
+                ]
             if not called or called[0].removed:
                 raise BadInput(f"{task_id} has no document {name!r} now")
             redacted = RedactedDocumentStore(store, redactor, build_redaction_config(settings, key), keeps=False)
-            return (await redacted.text(called[0].blob, reader)).text
+            return (await redacted.get_redacted_text(called[0].blob, reader)).text
         finally:
             redactor.close()
 
 
 def validate_plan_shares(plan: Plan, progress: TaskProgress) -> None:
     """Raises BadInput where a person gave shares that do not fit, while the plan waits."""
-    left = left_for_steps(progress)
-    if left is not None and (faults := share_errors(plan, left)):
+    left = get_pending_plan_limit(progress)
+    if left is not None and (faults := find_share_errors(plan, left)):
         raise BadInput(f"the plan cannot be paid for: {'; '.join(faults)}")

@@ -21,25 +21,25 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from waystation.budgets.budget import Mode
+from waystation.budgets.budget import BudgetMode
 from waystation.client.client import Client
 from waystation.client.remote import RemoteClient
 from waystation.client.sessions import ForkRequest
-from waystation.client.values import KnownRequest, KnownTask, Report, ValueRows
+from waystation.client.values import ApprovalSnapshot, Report, TaskSnapshot, ValueRows
 from waystation.config.settings import Settings
 from waystation.context.transcript import Message
 from waystation.documents.sources import DocumentLoadResult, load_documents
-from waystation.kernel.amount import Limit, read_limit
+from waystation.kernel.amount import Limit, parse_limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.value import extract_validation_faults
 from waystation.runtime.temporal.run_file import read_run_file
-from waystation.tasks.progress import BillLine, Days, KnownSession, SpentLine
-from waystation.tasks.signals import Answer
-from waystation.tasks.task import TaskPhase, TaskRequest, own_session
+from waystation.tasks.progress import CostLine, DayRange, SessionSummary, SpendingLine
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.task import TaskPhase, TaskRequest, make_own_session_name
 from waystation.tasks.view import TaskFilter
 
-AWAY_SECONDS, AGAIN_SECONDS = 60.0, 2.0
+MAX_OUTAGE_SECONDS, RETRY_SECONDS = 60.0, 2.0
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
@@ -71,16 +71,16 @@ class AsyncWaystation:
             await self._client.aclose()
         self._client = None
 
-    def _there(self) -> Client:
+    def _get_client(self) -> Client:
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:  # connections are of the loop that made them
             self._loop = loop
             known = self._settings.token
             token = self._token or ("" if known is None else known.get_secret_value())
-            self._client = RemoteClient(self._server or self._settings.server or self._here(), token)
+            self._client = RemoteClient(self._server or self._settings.server or self._find_local_url(), token)
         return self._client
 
-    def _here(self) -> str:
+    def _find_local_url(self) -> str:
         run = read_run_file(self._settings.run_file)
         if run is None or not run.pages:
             raise Unreachable("nothing serves tasks on this machine: `waystation up`, or name a server and its token")
@@ -93,13 +93,13 @@ class AsyncWaystation:
         *,
         budget: str | None = None,
         session: str | None = None,
-        mode: Mode | str | None = None,
+        mode: BudgetMode | str | None = None,
         accept: Sequence[str] | str = (),
         instructions: str = "",
         servers: Sequence[str] | str | None = None,
         review_plan: bool | None = None,
         request_id: str | None = None,
-    ) -> KnownTask:
+    ) -> TaskSnapshot:
         """Hand a question in with files and folders, or with the documents of a session. The same `request_id` finds
         the same task again.
         """
@@ -110,7 +110,7 @@ class AsyncWaystation:
             instructions=instructions,
             accept=_several(accept),
             tenant=self._settings.tenant,
-            session=own_session(identity) if session is None else session,
+            session=make_own_session_name(identity) if session is None else session,
             request_id=identity,
             budget=None if budget is None else _limit(budget),
             mode=mode,
@@ -118,28 +118,28 @@ class AsyncWaystation:
             review_plan=review_plan,
             left_out=() if loaded is None else loaded.left_out,
         )
-        client = self._there()
-        documents = loaded.documents if loaded is not None else await client.documents_of_session(request.session)
+        client = self._get_client()
+        documents = loaded.documents if loaded is not None else await client.get_session_documents(request.session)
         if not documents:
             raise BadInput(
                 "give the documents to work on: docs=[…], or the session of an earlier task, to go on with its"
             )
         return await self.task((await client.submit(request, documents)).task_id)
 
-    async def task(self, task: KnownTask | str) -> KnownTask:
+    async def task(self, task: TaskSnapshot | str) -> TaskSnapshot:
         """A task as it is now."""
-        return KnownTask.of(await self._there().progress(await self._id(task)))
+        return TaskSnapshot.from_view(await self._get_client().get_task(await self._id(task)))
 
     async def tasks(
         self, *, session: str | None = None, phases: Sequence[TaskPhase | str] = (), text: str = "", most: int = 50
-    ) -> ValueRows[KnownTask]:
+    ) -> ValueRows[TaskSnapshot]:
         """The newest tasks; or all of a session, in these phases, with a text in their titles."""
         wanted = _valid(TaskFilter, session=session, phases=_phases(phases), text=text)
-        return ValueRows([KnownTask.of(one) for one in await self._there().tasks(wanted, most)])
+        return ValueRows([TaskSnapshot.from_view(one) for one in await self._get_client().list_tasks(wanted, most)])
 
     async def wait(
-        self, task: KnownTask | str, *, seconds: float | None = None, through_pauses: bool = False
-    ) -> KnownTask:
+        self, task: TaskSnapshot | str, *, seconds: float | None = None, through_pauses: bool = False
+    ) -> TaskSnapshot:
         """A task once it is over; or once it pauses for an answer, unless `through_pauses`; or after so many seconds as
         it is then. A server that is away for a minute is waited for.
         """
@@ -149,49 +149,60 @@ class AsyncWaystation:
             async with asyncio.timeout(seconds):
                 while True:
                     try:
-                        async for view in self._there().watch(task_id):
-                            seen, away_since = KnownTask.of(view), None
+                        async for view in self._get_client().watch(task_id):
+                            seen, away_since = TaskSnapshot.from_view(view), None
                             if seen.over or (seen.phase is TaskPhase.PAUSED and not through_pauses):
                                 return seen
                     except Unreachable:
                         away_since = away_since or clock()
-                        if clock() - away_since > AWAY_SECONDS:
+                        if clock() - away_since > MAX_OUTAGE_SECONDS:
                             raise
-                        await asyncio.sleep(AGAIN_SECONDS)
+                        await asyncio.sleep(RETRY_SECONDS)
         return seen or await self.task(task_id)
 
-    async def report(self, task: KnownTask | str, version: int | None = None) -> Report:
+    async def report(self, task: TaskSnapshot | str, version: int | None = None) -> Report:
         """What it delivered last, or a version of it."""
-        client, task_id = self._there(), await self._id(task)
-        markdown = await client.report(task_id, version)
-        return Report(task_id=task_id, phase=(await client.reported(task_id)).phase, markdown=markdown)
+        client, task_id = self._get_client(), await self._id(task)
+        markdown = await client.get_report(task_id, version)
+        return Report(task_id=task_id, phase=(await client.get_last_known_progress(task_id)).phase, markdown=markdown)
 
-    async def bill(self, task: KnownTask | str) -> ValueRows[BillLine]:
+    async def bill(self, task: TaskSnapshot | str) -> ValueRows[CostLine]:
         """What it has cost so far, by agent, model and kind."""
-        return ValueRows((await self._there().bill(await self._id(task))).lines)
+        return ValueRows((await self._get_client().get_bill(await self._id(task))).lines)
 
-    async def transcript(self, task: KnownTask | str, agent: str) -> ValueRows[Message]:
+    async def transcript(self, task: TaskSnapshot | str, agent: str) -> ValueRows[Message]:
         """What an agent said and was told."""
-        return ValueRows((await self._there().transcript(await self._id(task), agent)).messages)
+        return ValueRows((await self._get_client().get_transcript(await self._id(task), agent)).messages)
 
-    async def approvals(self, task: KnownTask | str | None = None) -> ValueRows[KnownRequest]:
+    async def approvals(self, task: TaskSnapshot | str | None = None) -> ValueRows[ApprovalSnapshot]:
         """What waits for an answer, the most urgent first; of all tasks or of one."""
-        client, meant = self._there(), None if task is None else await self._id(task)
-        return ValueRows([KnownRequest.of(one) for one in await client.approvals() if meant in {None, one.task_id}])
+        client, meant = self._get_client(), None if task is None else await self._id(task)
+        return ValueRows(
+            [
+                ApprovalSnapshot.from_pending(one)
+                for one in await client.list_approvals()
+                if meant in {None, one.task_id}
+            ]
+        )
 
     async def approve(
-        self, asked: KnownRequest | KnownTask | str, add: str | None = None, *, by: str | None = None, note: str = ""
+        self,
+        asked: ApprovalSnapshot | TaskSnapshot | str,
+        add: str | None = None,
+        *,
+        by: str | None = None,
+        note: str = "",
     ) -> str:
         """Grant a request, or the one that a task has; without an amount what was asked for. What became of it."""
         task_id, request_id = await self._asked(asked)
         amount = None if add is None else _limit(add).amount
-        client = self._there()
+        client = self._get_client()
         answer = await client.approve(task_id, request_id=request_id, amount=amount, by=by or getuser(), note=note)
         return await self._became(task_id, request_id, answer)
 
     async def deny(
         self,
-        asked: KnownRequest | KnownTask | str,
+        asked: ApprovalSnapshot | TaskSnapshot | str,
         *,
         finish: Literal["partial", "cancel"] = "partial",
         by: str | None = None,
@@ -199,54 +210,54 @@ class AsyncWaystation:
     ) -> str:
         """Refuse a request, or the one that a task has. What became of it."""
         task_id, request_id = await self._asked(asked)
-        client = self._there()
+        client = self._get_client()
         answer = await client.deny(task_id, request_id=request_id, finish=finish, by=by or getuser(), note=note)
         return await self._became(task_id, request_id, answer)
 
-    async def tell(self, task: KnownTask | str, words: str, *, by: str | None = None) -> str:
+    async def send_message(self, task: TaskSnapshot | str, words: str, *, by: str | None = None) -> str:
         """Tell the agents of a task something, each at its next turn."""
-        return _told(await self._there().tell(await self._id(task), words, by or getuser()))
+        return _told(await self._get_client().send_message(await self._id(task), words, by or getuser()))
 
-    async def cancel(self, task: KnownTask | str) -> KnownTask:
+    async def cancel(self, task: TaskSnapshot | str) -> TaskSnapshot:
         """Ask a task to stop; one that is over stays as it is."""
         task_id = await self._id(task)
-        await self._there().cancel(task_id)
+        await self._get_client().cancel(task_id)
         return await self.task(task_id)
 
-    async def fork(self, task: KnownTask | str, step: str, *, budget: str | None = None) -> KnownTask:
+    async def fork(self, task: TaskSnapshot | str, step: str, *, budget: str | None = None) -> TaskSnapshot:
         """A new task with what one has finished that is over; this step begins anew, with all that builds on it."""
         limit = None if budget is None else _limit(budget)
         wish = ForkRequest(step=step, request_id=secrets.token_hex(8), budget=limit)
-        return await self.task((await self._there().fork(await self._id(task), wish)).task_id)
+        return await self.task((await self._get_client().fork(await self._id(task), wish)).task_id)
 
-    async def sessions(self) -> ValueRows[KnownSession]:
+    async def sessions(self) -> ValueRows[SessionSummary]:
         """Sessions with what their tasks have spent together, those with the newest tasks first."""
-        return ValueRows(await self._there().sessions())
+        return ValueRows(await self._get_client().list_sessions())
 
     async def spending(
         self, since: date | None = None, until: date | None = None, *, session: str | None = None
-    ) -> ValueRows[SpentLine]:
+    ) -> ValueRows[SpendingLine]:
         """What tasks have spent by day, task, role and model: of the last thirty days, or of these (UTC)."""
-        days = Days.of(since, until, utc_now().date())
-        return ValueRows((await self._there().spending(days, session)).lines)
+        days = DayRange.resolve(since, until, utc_now().date())
+        return ValueRows((await self._get_client().get_spending(days, session)).lines)
 
-    async def _id(self, task: KnownTask | str) -> str:
-        if isinstance(task, KnownTask):
+    async def _id(self, task: TaskSnapshot | str) -> str:
+        if isinstance(task, TaskSnapshot):
             return task.task_id
         if not isinstance(task, str):  # pyright: ignore[reportUnnecessaryIsInstance]: a notebook's cell has no types
             raise BadInput(f"a task is what was given back for it, its id or how that begins, and no {task!r}")
-        return await self._there().resolve(task)
+        return await self._get_client().resolve_task_id(task)
 
-    async def _became(self, task_id: str, request_id: str | None, answer: Answer) -> str:
+    async def _became(self, task_id: str, request_id: str | None, answer: AnswerResult) -> str:
         """A request that has become needless meanwhile fails nobody. Raises BadInput where another one was refused."""
         if answer.outcome == "refused" and request_id is not None:
-            asked = (await self._there().progress(task_id)).progress.approvals
+            asked = (await self._get_client().get_task(task_id)).progress.approvals
             if any(one.request_id == request_id and one.decision == "withdrawn" for one in asked):
                 return "withdrawn: money came free, and nobody has to answer any more"
         return _told(answer)
 
-    async def _asked(self, asked: KnownRequest | KnownTask | str) -> tuple[str, str | None]:
-        if isinstance(asked, KnownRequest):
+    async def _asked(self, asked: ApprovalSnapshot | TaskSnapshot | str) -> tuple[str, str | None]:
+        if isinstance(asked, ApprovalSnapshot):
             return asked.task_id, asked.request_id
         return await self._id(asked), None
 
@@ -281,7 +292,7 @@ _request = partial(_valid, TaskRequest)
 def _limit(written: str) -> Limit:
     """As commands take it. Raises BadInput."""
     try:
-        return read_limit(str(written))
+        return parse_limit(str(written))
     except ValueError as error:
         raise BadInput(str(error)) from error
 
@@ -294,14 +305,14 @@ def _phases(given: Sequence[TaskPhase | str] | str) -> frozenset[TaskPhase]:
         raise BadInput(f"there are no phases {given!r}: they are {', '.join(TaskPhase)}") from None
 
 
-def _told(answer: Answer) -> str:
+def _told(answer: AnswerResult) -> str:
     """What became of an answer. Raises BadInput where it was refused."""
     if answer.outcome == "refused":
         raise BadInput(answer.reason)
     return f"{answer.outcome}: {answer.reason}" if answer.reason else answer.outcome
 
 
-CLOSED = "it is closed: make another Waystation()"
+CLOSED_MESSAGE = "it is closed: make another Waystation()"
 
 
 class _Loop:
@@ -322,7 +333,7 @@ class _Loop:
         try:
             return going.result()
         except CancelledError:
-            raise BadInput(CLOSED) from None
+            raise BadInput(CLOSED_MESSAGE) from None
         except KeyboardInterrupt:
             going.cancel()
             raise
@@ -343,7 +354,7 @@ class _Loop:
             self._thread.join()
 
 
-def _waiting(
+def _blocking(
     method: Callable[Concatenate[AsyncWaystation, _P], Coroutine[Any, Any, _R]],
 ) -> Callable[Concatenate["Waystation", _P], _R]:
     """The same method of `Waystation`."""
@@ -380,21 +391,21 @@ class Waystation:
     def run_until_complete(self, begin: Callable[[], Coroutine[Any, Any, _R]]) -> _R:
         """What comes of it, once it has. Raises BadInput where this is closed."""
         if not self._end.alive:
-            raise BadInput(CLOSED)
+            raise BadInput(CLOSED_MESSAGE)
         return self._loop.run(begin())
 
-    submit = _waiting(AsyncWaystation.submit)
-    task = _waiting(AsyncWaystation.task)
-    tasks = _waiting(AsyncWaystation.tasks)
-    wait = _waiting(AsyncWaystation.wait)
-    report = _waiting(AsyncWaystation.report)
-    bill = _waiting(AsyncWaystation.bill)
-    transcript = _waiting(AsyncWaystation.transcript)
-    approvals = _waiting(AsyncWaystation.approvals)
-    approve = _waiting(AsyncWaystation.approve)
-    deny = _waiting(AsyncWaystation.deny)
-    tell = _waiting(AsyncWaystation.tell)
-    cancel = _waiting(AsyncWaystation.cancel)
-    fork = _waiting(AsyncWaystation.fork)
-    sessions = _waiting(AsyncWaystation.sessions)
-    spending = _waiting(AsyncWaystation.spending)
+    submit = _blocking(AsyncWaystation.submit)
+    task = _blocking(AsyncWaystation.task)
+    tasks = _blocking(AsyncWaystation.tasks)
+    wait = _blocking(AsyncWaystation.wait)
+    report = _blocking(AsyncWaystation.report)
+    bill = _blocking(AsyncWaystation.bill)
+    transcript = _blocking(AsyncWaystation.transcript)
+    approvals = _blocking(AsyncWaystation.approvals)
+    approve = _blocking(AsyncWaystation.approve)
+    deny = _blocking(AsyncWaystation.deny)
+    send_message = _blocking(AsyncWaystation.send_message)
+    cancel = _blocking(AsyncWaystation.cancel)
+    fork = _blocking(AsyncWaystation.fork)
+    sessions = _blocking(AsyncWaystation.sessions)
+    spending = _blocking(AsyncWaystation.spending)

@@ -22,19 +22,19 @@ from waystation.client.schedules import ScheduleClient
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
 from waystation.kernel.network import describe_connection_error
-from waystation.kernel.permissions import Permit
+from waystation.kernel.permissions import ClientPermission
 from waystation.kernel.value import extract_validation_faults
-from waystation.security.untrusted import plain
-from waystation.tasks.approvals import By
-from waystation.tasks.view import Draft
+from waystation.security.untrusted import replace_control_characters
+from waystation.tasks.approvals import AnswerAuthor
+from waystation.tasks.view import UnfinishedReport
 
-CALLED = "/v1/client/"
+CALL_PATH_PREFIX = "/v1/client/"
 """Below it is what the class lists, at ROLE/METHOD."""
 VERSION_HEADER = "waystation-version"
 """Header: values of the client change with its version."""
-ANSWER_PATIENCE = 120.0
+ANSWER_TIMEOUT = 120.0
 """A message to a task waits a minute for its effect."""
-MOST_ANSWERED_BYTES = 200_000_000
+MAX_ANSWER_BYTES = 200_000_000
 """Of an answer: a longer one is no server's of ours, or nothing that a program should hold at once."""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LIKE = "like https://waystation.example.org, or the one that `waystation serve` printed"
@@ -46,20 +46,20 @@ _Method = Callable[Concatenate[Client, _P], Coroutine[Any, Any, _R]]
 _MethodT = TypeVar("_MethodT", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
-class ClientCall(Generic[_P, _R]):
+class RemoteMethod(Generic[_P, _R]):
     """A method of `Client` that is asked for over HTTP."""
 
-    def __init__(self, method: _Method[_P, _R], role: Permit, here: tuple[str, ...] = ()) -> None:
+    def __init__(self, method: _Method[_P, _R], role: ClientPermission, here: tuple[str, ...] = ()) -> None:
         """Arguments that are named `here` have a meaning on one machine alone, and are not sent."""
         hints = get_type_hints(method, include_extras=True)
         self.name, self.method = method.__name__, method
-        self.role: Permit = role
+        self.role: ClientPermission = role
         self._signature = inspect.signature(method)
         self.parameters = {
             name: TypeAdapter[object](hints[name]) for name in [*self._signature.parameters][1:] if name not in here
         }
         self.result = TypeAdapter[_R](hints["return"])
-        self.signs = hints.get("by") == By
+        self.signs = hints.get("by") == AnswerAuthor
         """Whether it takes a name that was proved."""
         self.__doc__ = method.__doc__
 
@@ -67,7 +67,9 @@ class ClientCall(Generic[_P, _R]):
         """See `Client`."""
 
         async def asked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            return client.valid(self.result, await client.ask(self.name, self.role, self._sent(args, kwargs)))
+            return client.parse_answer(
+                self.result, await client.call_method(self.name, self.role, self._sent(args, kwargs))
+            )
 
         return asked
 
@@ -83,11 +85,11 @@ class ClientCall(Generic[_P, _R]):
             faults = "; ".join(dict.fromkeys(fault.words for fault in extract_validation_faults(error)))
             raise BadInput(f"{self.name}: {name} cannot be used: {faults}") from None
 
-    def written(self, result: _R) -> bytes:
+    def serialize_result(self, result: _R) -> bytes:
         """As it goes to whoever asked."""
         return self.result.dump_json(result)
 
-    def arguments(self, sent: Mapping[str, JsonValue]) -> dict[str, object]:
+    def parse_arguments(self, sent: Mapping[str, JsonValue]) -> dict[str, object]:
         """As the method takes them. Raises ValidationError; BadInput where one is missing, or is none of its."""
         if unknown := sorted(sent.keys() - self.parameters.keys()):
             raise BadInput(f"{self.name} takes {', '.join(self.parameters)}, and no {', '.join(unknown)}")
@@ -98,9 +100,9 @@ class ClientCall(Generic[_P, _R]):
         return {name: self.parameters[name].validate_json(json.dumps(value)) for name, value in sent.items()}
 
 
-def make_http_method(method: _MethodT, role: Permit, here: tuple[str, ...] = ()) -> _MethodT:
+def make_http_method(method: _MethodT, role: ClientPermission, here: tuple[str, ...] = ()) -> _MethodT:
     """The method as it is asked for over HTTP."""
-    return cast("_MethodT", ClientCall(method, role, here))
+    return cast("_MethodT", RemoteMethod(method, role, here))
 
 
 class RemoteClient(Client):
@@ -121,7 +123,7 @@ class RemoteClient(Client):
         self._http = httpx2.AsyncClient(
             base_url=self.address,
             headers={"authorization": f"Bearer {token}", VERSION_HEADER: __version__},
-            timeout=ANSWER_PATIENCE,
+            timeout=ANSWER_TIMEOUT,
             transport=transport,
             # What the environment names as a proxy would read the token on its way to this very machine.
             trust_env=urlsplit(self.address).hostname not in _LOOPBACK,
@@ -136,11 +138,11 @@ class RemoteClient(Client):
         """Close its connections."""
         await self._http.aclose()
 
-    async def ask(self, name: str, role: Permit, given: Mapping[str, JsonValue]) -> bytes:
+    async def call_method(self, name: str, role: ClientPermission, given: Mapping[str, JsonValue]) -> bytes:
         """What the server answers, as JSON."""
-        return await self._answered(self._http.build_request("POST", f"{CALLED}{role}/{name}", json=given))
+        return await self._answered(self._http.build_request("POST", f"{CALL_PATH_PREFIX}{role}/{name}", json=given))
 
-    def valid(self, kind: TypeAdapter[_R], answer: bytes) -> _R:
+    def parse_answer(self, kind: TypeAdapter[_R], answer: bytes) -> _R:
         """What was answered. Raises WaystationError where it is none of that."""
         try:
             return kind.validate_json(answer, extra="ignore")
@@ -163,68 +165,70 @@ class RemoteClient(Client):
             raise _failure(self.address, answer, content)
         return content
 
-    async def draft(self, task_id: str) -> Draft:
+    async def build_draft(self, task_id: str) -> UnfinishedReport:
         """Refused: it is redacted on the spot, which takes hundreds of megabytes each time. Raises BadInput."""
         raise BadInput(
             f"a draft of {task_id} is made where its store is, without WAYSTATION_SERVER: `show` has its notes"
         )
 
-    async def schedules(self) -> ScheduleClient:
+    async def get_schedule_client(self) -> ScheduleClient:
         """Refused: schedules name files of the workers' machine. Raises BadInput."""
         raise BadInput(
             "schedules name files of the machine that the workers run on: `waystation schedule` is used there, without "
             "WAYSTATION_SERVER"
         )
 
-    async def recall(self, wish: MemorySearchRequest) -> tuple[MemoryMatchJson, ...]:
+    async def search_memory(self, wish: MemorySearchRequest) -> tuple[MemoryMatchJson, ...]:
         """What agents would recall, the best first."""
         asked = wish.model_dump(mode="json", exclude_none=True)
         content = await self._answered(self._http.build_request("GET", "/v1/memory", params=asked))
-        return self.valid(_FOUND, content)
+        return self.parse_answer(_FOUND, content)
 
-    unattended_queues = make_http_method(Client.unattended_queues, "read")
-    resolve = make_http_method(Client.resolve, "read")
-    progress = make_http_method(Client.progress, "read")
-    last_known = make_http_method(Client.last_known, "read")
-    tasks = make_http_method(Client.tasks, "read")
-    events = make_http_method(Client.events, "read")
-    newest_event = make_http_method(Client.newest_event, "read")
+    list_unattended_queues = make_http_method(Client.list_unattended_queues, "read")
+    resolve_task_id = make_http_method(Client.resolve_task_id, "read")
+    get_task = make_http_method(Client.get_task, "read")
+    get_last_known_task = make_http_method(Client.get_last_known_task, "read")
+    list_tasks = make_http_method(Client.list_tasks, "read")
+    list_events = make_http_method(Client.list_events, "read")
+    get_newest_event_number = make_http_method(Client.get_newest_event_number, "read")
     is_over = make_http_method(Client.is_over, "read")
-    report = make_http_method(Client.report, "read")
-    reported = make_http_method(Client.reported, "read")
-    report_text = make_http_method(Client.report_text, "read")
+    get_report = make_http_method(Client.get_report, "read")
+    get_last_known_progress = make_http_method(Client.get_last_known_progress, "read")
+    get_report_text = make_http_method(Client.get_report_text, "read")
     with_origins = make_http_method(Client.with_origins, "read")
-    with_stored = make_http_method(Client.with_stored, "read")
-    bill = make_http_method(Client.bill, "read")
-    payments = make_http_method(Client.payments, "read")
-    spending = make_http_method(Client.spending, "read")
-    sessions = make_http_method(Client.sessions, "read")
-    transcript = make_http_method(Client.transcript, "read")
-    audits = make_http_method(Client.audits, "read", here=("memory",))
-    contexts = make_http_method(Client.contexts, "read")
-    approvals = make_http_method(Client.approvals, "read")
-    plan = make_http_method(Client.plan, "read")
-    planned = make_http_method(Client.planned, "read")
-    documents = make_http_method(Client.documents, "read")
-    document_text = make_http_method(Client.document_text, "read")
-    documents_of_session = make_http_method(Client.documents_of_session, "submit")
-    prepare = make_http_method(Client.prepare, "submit")
+    with_stored_details = make_http_method(Client.with_stored_details, "read")
+    get_bill = make_http_method(Client.get_bill, "read")
+    get_payments = make_http_method(Client.get_payments, "read")
+    get_spending = make_http_method(Client.get_spending, "read")
+    list_sessions = make_http_method(Client.list_sessions, "read")
+    get_transcript = make_http_method(Client.get_transcript, "read")
+    audit_compactions = make_http_method(Client.audit_compactions, "read", here=("memory",))
+    list_agent_contexts = make_http_method(Client.list_agent_contexts, "read")
+    list_approvals = make_http_method(Client.list_approvals, "read")
+    get_plan = make_http_method(Client.get_plan, "read")
+    get_planned_task = make_http_method(Client.get_planned_task, "read")
+    list_documents = make_http_method(Client.list_documents, "read")
+    get_document_text = make_http_method(Client.get_document_text, "read")
+    get_session_documents = make_http_method(Client.get_session_documents, "submit")
+    prepare_task = make_http_method(Client.prepare_task, "submit")
     submit = make_http_method(Client.submit, "submit", here=("start_timeout",))
     fork = make_http_method(Client.fork, "submit")
     cancel = make_http_method(Client.cancel, "submit")
-    tell = make_http_method(Client.tell, "submit")
-    edit = make_http_method(Client.edit, "submit")
-    give_documents = make_http_method(Client.give_documents, "submit")
+    send_message = make_http_method(Client.send_message, "submit")
+    edit_context = make_http_method(Client.edit_context, "submit")
+    apply_loaded_documents = make_http_method(Client.apply_loaded_documents, "submit")
     set_session_limit = make_http_method(Client.set_session_limit, "approve")
     review_plan = make_http_method(Client.review_plan, "approve")
     approve = make_http_method(Client.approve, "approve")
     deny = make_http_method(Client.deny, "approve")
-    approve_together = make_http_method(Client.approve_together, "approve")
-    deny_together = make_http_method(Client.deny_together, "approve")
+    approve_many = make_http_method(Client.approve_many, "approve")
+    deny_many = make_http_method(Client.deny_many, "approve")
 
 
-CALLS: Mapping[str, ClientCall[Any, Any]] = {
-    name: cast("ClientCall[Any, Any]", one) for name, one in vars(RemoteClient).items() if isinstance(one, ClientCall)
+REMOTE_METHODS: Mapping[str, RemoteMethod[Any, Any]] = {
+    name: cast("RemoteMethod[Any, Any]", one)
+    for name, one in vars(RemoteClient).items()
+    if isinstance(one, RemoteMethod)
 }
 """By the method's name."""
 
@@ -252,9 +256,9 @@ async def _content(address: str, answer: httpx2.Response) -> bytes:
     content = bytearray()
     async for part in answer.aiter_bytes():
         content += part
-        if len(content) > MOST_ANSWERED_BYTES:
+        if len(content) > MAX_ANSWER_BYTES:
             raise WaystationError(
-                f"{address} answers with more than {MOST_ANSWERED_BYTES // 1_000_000} MB, which was not read to its "
+                f"{address} answers with more than {MAX_ANSWER_BYTES // 1_000_000} MB, which was not read to its "
                 "end: ask for less, one agent's transcript for example, or see what stands there"
             )
     return bytes(content)
@@ -271,7 +275,7 @@ def _failure(address: str, answer: httpx2.Response, content: bytes) -> Waystatio
     except ValidationError:
         status = f"{answer.status_code} {answer.reason_phrase}".strip()
         return Unreachable(f"{address} answers, but not as `waystation serve` does ({status}): see what stands there")
-    detail = plain(str(problem.get("detail") or f"it says no more than {answer.status_code}"))
+    detail = replace_control_characters(str(problem.get("detail") or f"it says no more than {answer.status_code}"))
     match answer.status_code:
         case HTTPStatus.UNAUTHORIZED:
             return BadInput(f"{address} does not take WAYSTATION_TOKEN: it is mistyped, of another run, or revoked")

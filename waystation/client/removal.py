@@ -13,32 +13,32 @@ from datetime import datetime
 from temporalio.service import RPCError
 
 from waystation.client import Client
-from waystation.client.persons import PersonFound, Search, connect_to_temporal
+from waystation.client.persons import PersonLocations, PersonSearch, connect_to_temporal
 from waystation.config.settings import Settings
 from waystation.erasure.removal import (
-    WANTED,
-    CarriedOut,
-    Erasure,
+    WANTED_TYPE,
+    ErasureLocation,
+    ErasureReceipt,
+    ErasureResult,
     ForgetOrder,
-    PersonOrder,
-    Whereabouts,
-    fingerprints,
-    summed_places,
+    PersonErasureOrder,
+    compute_fingerprints,
+    sum_matches_by_location,
 )
-from waystation.erasure.report_files import rewritten_reports
+from waystation.erasure.report_files import rewrite_matching_reports
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.kernel.value import Value
-from waystation.plugins.redaction.placeholders import fingerprint
+from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.policy import VaultEntry
-from waystation.reports.files import without_reports
+from waystation.reports.files import delete_task_files
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import data_converter, open_store
+from waystation.runtime.stores import build_client_data_converter, open_store
 from waystation.runtime.temporal.connect import connect_as_person, find_target
-from waystation.runtime.temporal.orders import erase_person, forget_tasks, is_workflow_running, last_erasure
-from waystation.tasks.task import TaskRow, reader_of, tenant_hash
+from waystation.runtime.temporal.orders import erase_person, forget_tasks, get_last_erasure, is_workflow_running
+from waystation.tasks.task import TaskRow, build_reader_scope, tenant_hash
 
-_ELSEWHERE = frozenset({Whereabouts.VAULT, Whereabouts.HISTORY, Whereabouts.REPORT_FILE})
+_ELSEWHERE = frozenset({ErasureLocation.VAULT, ErasureLocation.HISTORY, ErasureLocation.REPORT_FILE})
 """Not in the store's texts: a task that runs does not write there."""
 
 
@@ -49,8 +49,8 @@ class PersonErasureReceipt(Value):
     at: datetime
     known_as: tuple[str, ...]
     """SHA-256 of each placeholder that stood for the value."""
-    found: dict[Whereabouts, int]
-    left: dict[Whereabouts, int]
+    found: dict[ErasureLocation, int]
+    left: dict[ErasureLocation, int]
     originals: int
     """Entries that the vault has no more."""
     files: int
@@ -60,15 +60,15 @@ class PersonErasureReceipt(Value):
     """Ids of workflows whose histories still have the person."""
 
     @classmethod
-    def of(cls, done: Erasure) -> "PersonErasureReceipt":
+    def from_erasure(cls, done: ErasureResult) -> "PersonErasureReceipt":
         """What the order did; on this machine there may have been more files."""
-        left = [one.workflow_id for one in done.order.histories if one not in done.order.doomed]
+        left = [one.workflow_id for one in done.order.histories if one not in done.order.histories_to_delete]
         return cls(
             id=done.id,
             at=done.at,
-            known_as=fingerprints(done.order.placeholders),
-            found=summed_places(done.found),
-            left=summed_places(done.left),
+            known_as=compute_fingerprints(done.order.placeholders),
+            found=sum_matches_by_location(done.found),
+            left=sum_matches_by_location(done.left),
             originals=done.originals,
             files=done.files,
             histories_deleted=done.histories_deleted,
@@ -76,12 +76,12 @@ class PersonErasureReceipt(Value):
         )
 
 
-async def require_at_rest(client: Client, settings: Settings, found: PersonFound) -> None:
+async def require_tasks_finished(client: Client, settings: Settings, found: PersonLocations) -> None:
     """Raise BadInput where a task has the person that is not over, or whose documents are being remembered; Unreachable
     without a server, which alone knows.
     """
     task_ids = sorted({trace.task_id for trace in found.traces if trace.place not in _ELSEWHERE})
-    at_work = [one for one in task_ids if not (await client.progress(one)).progress.phase.over]
+    at_work = [one for one in task_ids if not (await client.get_task(one)).progress.phase.over]
     if at_work:
         verbs = "has this person and runs" if len(at_work) == 1 else "have this person and run"
         raise BadInput(
@@ -96,8 +96,8 @@ async def require_at_rest(client: Client, settings: Settings, found: PersonFound
         )
 
 
-async def erase(
-    search: Search, found: PersonFound, *, histories: bool, tell: Callable[[str], None] = lambda _: None
+async def run_erasure(
+    search: PersonSearch, found: PersonLocations, *, histories: bool, tell: Callable[[str], None] = lambda _: None
 ) -> PersonErasureReceipt:
     """Erase the person; closed histories that have them are deleted as a whole where that is wanted.
 
@@ -106,42 +106,45 @@ async def erase(
     temporal = await connect_to_temporal(search.settings)
     order = await create_erasure_order(search, found, histories=histories)
     async with _answering():
-        receipt = PersonErasureReceipt.of(await erase_person(temporal, order, tell))
+        receipt = PersonErasureReceipt.from_erasure(await erase_person(temporal, order, tell))
     # The workers have done those of their home folder, which may be another one.
-    in_files = [trace.task_id for trace in found.traces if trace.place is Whereabouts.REPORT_FILE]
-    own_files = rewritten_reports(search.settings.reports_folder, in_files, search.sought)
+    in_files = [trace.task_id for trace in found.traces if trace.place is ErasureLocation.REPORT_FILE]
+    own_files = rewrite_matching_reports(search.settings.reports_folder, in_files, search.sought)
     return receipt.replace(files=receipt.files + own_files)
 
 
-async def last_receipt(search: Search) -> PersonErasureReceipt | None:
+async def load_last_receipt(search: PersonSearch) -> PersonErasureReceipt | None:
     """What the last order for this value did; one that is under way is waited for. None: Temporal keeps none.
 
     Raises Unreachable without a server.
     """
     temporal = await connect_to_temporal(search.settings)
     async with _answering():
-        done = await last_erasure(temporal, search.order_id)
-    return None if done is None else PersonErasureReceipt.of(done)
+        done = await get_last_erasure(temporal, search.erasure_workflow_id)
+    return None if done is None else PersonErasureReceipt.from_erasure(done)
 
 
-async def is_erasure_running(search: Search) -> bool:
+async def is_erasure_running(search: PersonSearch) -> bool:
     """Whether an order for this value is being carried out. Raises Unreachable without a server."""
     temporal = await connect_to_temporal(search.settings)
     async with _answering():
-        return await is_workflow_running(temporal, search.order_id)
+        return await is_workflow_running(temporal, search.erasure_workflow_id)
 
 
-async def create_erasure_order(search: Search, found: PersonFound, *, histories: bool) -> PersonOrder:
+async def create_erasure_order(search: PersonSearch, found: PersonLocations, *, histories: bool) -> PersonErasureOrder:
     """The order, with the value in the vault until it has been carried out."""
     tenant, value = tenant_hash(search.settings.tenant), search.sought.value
     original = VaultEntry(
-        type=WANTED, placeholder=search.wanted, fingerprint=fingerprint(search.key, tenant, WANTED, value), text=value
+        type=WANTED_TYPE,
+        placeholder=search.erasure_placeholder,
+        fingerprint=compute_fingerprint(search.key, tenant, WANTED_TYPE, value),
+        text=value,
     )
-    await search.vault.keep(tenant, [original])
-    return PersonOrder(
-        store_id=await search.store.store_id(),
+    await search.vault.store_originals(tenant, [original])
+    return PersonErasureOrder(
+        store_id=await search.store.get_store_id(),
         tenant=tenant,
-        wanted=search.wanted,
+        wanted=search.erasure_placeholder,
         placeholders=search.sought.placeholders,
         histories=found.histories,
         delete_histories=histories,
@@ -163,7 +166,7 @@ async def _answering() -> AsyncGenerator[None]:
 _MOST_TASKS = 10_000
 
 
-class ForgetResult(CarriedOut):
+class ForgetResult(ErasureReceipt):
     """What was forgotten."""
 
     remains: tuple[str, ...] = ()
@@ -171,7 +174,7 @@ class ForgetResult(CarriedOut):
 
 
 @dataclass(frozen=True)
-class Selection:
+class TaskSelection:
     """Whose tasks: one of the first three, or all that ended before some moment."""
 
     session: str | None = None
@@ -179,7 +182,7 @@ class Selection:
     all_of_tenant: bool = False
     ended_before: datetime | None = None
 
-    def require_one(self) -> None:
+    def require_single_criterion(self) -> None:
         """Raise BadInput unless exactly one is given."""
         given = (self.session is not None) + (self.task is not None) + self.all_of_tenant
         if given > 1 or (not given and self.ended_before is None):
@@ -190,14 +193,14 @@ class Selection:
             raise BadInput("--task names one task, whenever it ended: leave --before out")
 
 
-async def select_task_ids(client: Client, settings: Settings, selection: Selection) -> tuple[str, ...]:
+async def select_task_ids(client: Client, settings: Settings, selection: TaskSelection) -> tuple[str, ...]:
     """Ids of the tasks that are meant, all of them over. Those that run have not ended before any moment.
 
     Raises:
         BadInput: there are none, or one still runs.
         Unreachable: whether one runs cannot be told without a server.
     """
-    selection.require_one()
+    selection.require_single_criterion()
     async with aclosing(await open_store(settings)) as store:
         rows = await _rows(client, store, settings, selection)
     if not rows:
@@ -214,28 +217,28 @@ async def select_task_ids(client: Client, settings: Settings, selection: Selecti
     return over
 
 
-async def _rows(client: Client, store: SqlStore, settings: Settings, selection: Selection) -> Sequence[TaskRow]:
+async def _rows(client: Client, store: SqlStore, settings: Settings, selection: TaskSelection) -> Sequence[TaskRow]:
     if selection.task is not None:
-        rows = [await store.task(await client.resolve(selection.task), reader_of(settings.tenant))]
+        rows = [await store.get_task(await client.resolve_task_id(selection.task), build_reader_scope(settings.tenant))]
     else:
-        reader = reader_of(settings.tenant, selection.session)
-        rows = await store.tasks(reader, _MOST_TASKS, ended_before=selection.ended_before)
+        reader = build_reader_scope(settings.tenant, selection.session)
+        rows = await store.list_tasks(reader, _MOST_TASKS, ended_before=selection.ended_before)
     return rows
 
 
 async def _over(client: Client, row: TaskRow) -> bool:
-    return (await client.progress(row.ref.task_id)).progress.phase.over
+    return (await client.get_task(row.ref.task_id)).progress.phase.over
 
 
-async def forget(settings: Settings, task_ids: tuple[str, ...], *, everything: bool) -> ForgetResult:
+async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *, everything: bool) -> ForgetResult:
     """Forget these tasks, which are over. Raises Unreachable without a server, BadInput, WrongKey."""
     async with aclosing(await open_store(settings)) as store:
-        store_id = await store.store_id()
+        store_id = await store.get_store_id()
     order = ForgetOrder(
         store_id=store_id, tenant=tenant_hash(settings.tenant), task_ids=task_ids, everything=everything
     )
     target = find_target(settings)
-    temporal = await connect_as_person(target, data_converter(settings))
+    temporal = await connect_as_person(target, build_client_data_converter(settings))
     try:
         done = await forget_tasks(temporal, order, f"forget {len(task_ids)} of a tenant's tasks")
     except RPCError as error:
@@ -244,7 +247,7 @@ async def forget(settings: Settings, task_ids: tuple[str, ...], *, everything: b
             "out all the same; giving it again is safe"
         ) from error
     # The workers have deleted those of their home folder, which may be another one.
-    own_files = without_reports(settings.reports_folder, task_ids) if everything else 0
+    own_files = delete_task_files(settings.reports_folder, task_ids) if everything else 0
     return ForgetResult(
         forgotten=done.forgotten,
         histories=done.histories,

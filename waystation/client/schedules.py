@@ -1,7 +1,7 @@
 """How the client has questions come back: what is asked goes into the store, when it is asked to the server."""
 
-from waystation.client.lookups import require_own
-from waystation.client.sessions import new_row
+from waystation.client.lookups import require_same_tenant
+from waystation.client.sessions import prepare_task_row
 from waystation.config.settings import Settings
 from waystation.documents.text_repository import content_hash
 from waystation.kernel.amount import Amount
@@ -11,24 +11,24 @@ from waystation.kernel.value import Value
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.schedules import TemporalScheduleClient
 from waystation.tasks.schedules import (
-    RunOrder,
-    ScheduledStart,
-    ScheduleWish,
-    SeenSchedule,
-    ids_begin,
-    other_units,
-    over_month,
-    schedule_id,
+    ScheduleDefinition,
+    ScheduledRunInput,
+    ScheduledRunOrder,
+    ScheduleView,
+    find_month_overrun_reason,
+    format_unit_mismatch,
+    make_schedule_id,
+    make_schedule_id_prefix,
 )
-from waystation.tasks.task import reader_of
+from waystation.tasks.task import build_reader_scope
 
 
-class KnownSchedule(Value):
+class ScheduleDescription(Value):
     """A schedule with what it asks."""
 
     name: str
-    seen: SeenSchedule
-    wish: ScheduleWish | None = None
+    seen: ScheduleView
+    wish: ScheduleDefinition | None = None
     """None where the store does not have it."""
 
 
@@ -37,36 +37,38 @@ class ScheduleClient:
 
     def __init__(self, settings: Settings, store: SqlStore, temporal: TemporalScheduleClient) -> None:
         self._settings, self._store, self._temporal = settings, store, temporal
-        self._reader: TenantScope = reader_of(settings.tenant)
+        self._reader: TenantScope = build_reader_scope(settings.tenant)
 
-    async def add(self, wish: ScheduleWish) -> KnownSchedule:
+    async def add(self, wish: ScheduleDefinition) -> ScheduleDescription:
         """Have the question come back. Nothing is kept of one that is refused.
 
         Raises BadInput for terms that cannot work, a name that is taken, and times that cannot be read.
         """
-        require_own(wish.request, self._settings.tenant)
-        row = await new_row(self._settings, self._store, wish.request)
-        if not row.terms.budget.counts(wish.monthly):
-            raise BadInput(f"{other_units(wish.monthly, row.terms.budget)}: give --budget in the unit of --monthly")
-        if over_month(wish.monthly, Amount(), row.terms.budget):
+        require_same_tenant(wish.request, self._settings.tenant)
+        row = await prepare_task_row(self._settings, self._store, wish.request)
+        if not row.terms.budget.limits_units_of(wish.monthly):
+            raise BadInput(
+                f"{format_unit_mismatch(wish.monthly, row.terms.budget)}: give --budget in the unit of --monthly"
+            )
+        if find_month_overrun_reason(wish.monthly, Amount(), row.terms.budget):
             raise BadInput("--monthly is less than one run may spend (--budget): no run would ever start")
         text = wish.model_dump_json()
         own = row.ref.replace(task_id=wish.schedule_id)
-        order = RunOrder(own=own, wish=content_hash(text))
-        await self._temporal.create(ScheduledStart(order=order, failures=wish.failures), wish.timing)
-        await self._store.put_text(text, own.reader)
+        order = ScheduledRunOrder(own=own, wish=content_hash(text))
+        await self._temporal.create(ScheduledRunInput(order=order, failures=wish.failures), wish.timing)
+        await self._store.put_text(text, own.scope)
         await self._temporal.resume(wish.schedule_id, "added")
-        known = await self._known(await self._temporal.look(wish.schedule_id))
+        known = await self._known(await self._temporal.get_schedule(wish.schedule_id))
         if known.seen.next_run is None:
             await self.remove(wish.name)
             raise BadInput(f"--cron {wish.timing.cron!r} names no time that will ever come: it was not added")
         return known
 
-    async def list(self) -> tuple[KnownSchedule, ...]:
+    async def list(self) -> tuple[ScheduleDescription, ...]:
         """All of the tenant in this store, by name. One that was removed a moment ago may be listed still."""
-        listed = await self._temporal.list_schedule_ids(ids_begin(self._settings.tenant))
-        found = [seen for one in listed if (seen := await self._temporal.find(one)) is not None]
-        store_id = await self._store.store_id()
+        listed = await self._temporal.list_schedule_ids(make_schedule_id_prefix(self._settings.tenant))
+        found = [seen for one in listed if (seen := await self._temporal.find_schedule(one)) is not None]
+        store_id = await self._store.get_store_id()
         return tuple([await self._known(seen) for seen in found if seen.order.own.store_id == store_id])
 
     async def pause(self, name: str, note: str) -> None:
@@ -77,23 +79,23 @@ class ScheduleClient:
         """Raises BadInput for an unknown name."""
         await self._temporal.resume(self._id(name), note)
 
-    async def run(self, name: str) -> bool:
+    async def trigger(self, name: str) -> bool:
         """Ask for a run now. False: one is under way already. Raises BadInput for an unknown name."""
         return await self._temporal.run(self._id(name))
 
     async def remove(self, name: str) -> None:
         """And what it asks. Tasks stay, and a run that is under way goes on. Raises BadInput for an unknown name."""
-        seen = await self._temporal.look(self._id(name))
+        seen = await self._temporal.get_schedule(self._id(name))
         await self._temporal.remove(seen.schedule_id)
-        await self._store.drop_texts(seen.order.own.reader)
+        await self._store.release_task_texts(seen.order.own.scope)
 
     def _id(self, name: str) -> str:
-        return schedule_id(self._settings.tenant, name)
+        return make_schedule_id(self._settings.tenant, name)
 
-    async def _known(self, seen: SeenSchedule) -> KnownSchedule:
-        name = seen.schedule_id.removeprefix(ids_begin(self._settings.tenant))
+    async def _known(self, seen: ScheduleView) -> ScheduleDescription:
+        name = seen.schedule_id.removeprefix(make_schedule_id_prefix(self._settings.tenant))
         try:
             text = await self._store.get_text(seen.order.wish, self._reader)
         except TextNotFoundError:
-            return KnownSchedule(name=name, seen=seen)
-        return KnownSchedule(name=name, seen=seen, wish=ScheduleWish.model_validate_json(text))
+            return ScheduleDescription(name=name, seen=seen)
+        return ScheduleDescription(name=name, seen=seen, wish=ScheduleDefinition.model_validate_json(text))

@@ -42,45 +42,45 @@ from waystation.memory.passages import find_unindexed_documents
 from waystation.models.prices import load_prices
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.runtime.sql_store import SqlStore
-from waystation.security.untrusted import USUAL, is_blank
-from waystation.tasks.continuation import forked
-from waystation.tasks.progress import progress_of
-from waystation.tasks.session import REFUSAL, RefusedTask, SessionStart, start_for
-from waystation.tasks.signals import Answer
+from waystation.security.untrusted import DEFAULT_SERVERS, is_blank
+from waystation.tasks.continuation import build_fork_state
+from waystation.tasks.progress import build_task_progress
+from waystation.tasks.session import REFUSAL_PREFIX, RefusedTask, SessionWorkflowInput, build_session_input_for_row
+from waystation.tasks.signals import AnswerResult
 from waystation.tasks.state import TaskState
-from waystation.tasks.state_pieces import keep_refusal
+from waystation.tasks.state_pieces import store_task_refusal
 from waystation.tasks.task import (
-    MAX_TELLING,
-    ForkedFrom,
+    MAX_MESSAGE_CHARACTERS,
+    ForkOrigin,
     TaskBudget,
     TaskPhase,
     TaskProgress,
     TaskRequest,
     TaskRow,
-    heard,
-    reader_of,
+    build_reader_scope,
+    list_received_message_numbers,
+    make_session_workflow_id,
+    make_task_id,
     session_hash,
-    session_workflow_id,
-    task_id_of,
     tenant_hash,
 )
-from waystation.tasks.view import SeenTelling, Submitted, TaskView
+from waystation.tasks.view import SubmittedTask, TaskMessageView, TaskView
 
 if TYPE_CHECKING:
     from waystation.runtime.temporal.tasks import TemporalTaskClient
 
-CONTROL = compile_bounded(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+CONTROL_CHARACTERS = compile_bounded(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 START_TIMEOUT = timedelta(seconds=20)
 
 
-async def session_start(store: SqlStore, tenant: str, session: str) -> SessionStart:
+async def build_session_start(store: SqlStore, tenant: str, session: str) -> SessionWorkflowInput:
     """What a session is started with."""
-    return SessionStart(
-        store_id=await store.store_id(), tenant=tenant_hash(tenant), session=session_hash(tenant, session)
+    return SessionWorkflowInput(
+        store_id=await store.get_store_id(), tenant=tenant_hash(tenant), session=session_hash(tenant, session)
     )
 
 
-async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> TaskRow:
+async def prepare_task_row(settings: Settings, store: SqlStore, request: TaskRequest) -> TaskRow:
     """The task as it is to be stored. Raises BadInput for terms that cannot work, and names that lists cannot show."""
     require_one_line("a session", request.session)
     require_one_line("a tenant", request.tenant)
@@ -91,15 +91,15 @@ async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> 
 
 def require_one_line(what: str, name: str) -> None:
     """Raise BadInput for a name that lists cannot show."""
-    if CONTROL.search(name):
+    if CONTROL_CHARACTERS.search(name):
         raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
 
 
 def _require_servers(settings: Settings, named: Sequence[str]) -> None:
     """Raises BadInput for tool servers that the config file does not have, where it is on this machine, too."""
-    if settings.tool_servers is not None and not {USUAL}.issuperset(named):
+    if settings.tool_servers is not None and not {DEFAULT_SERVERS}.issuperset(named):
         known = list_server_names(settings.tool_servers)
-        if unknown := [name for name in named if name not in {USUAL, *known}]:
+        if unknown := [name for name in named if name not in {DEFAULT_SERVERS, *known}]:
             there = ", ".join(known) or "none"
             raise BadInput(f"there is no tool server {unknown[0]!r} in {settings.tool_servers}; there are: {there}")
 
@@ -110,25 +110,30 @@ async def submit_stored_task(
     temporal: "TemporalTaskClient",
     row: TaskRow,
     patience: timedelta = START_TIMEOUT,
-) -> Submitted:
+) -> SubmittedTask:
     """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
     left_out = find_unindexed_documents(
-        await store.documents(row.ref.task_id, row.ref.reader), row.terms.remembered_characters
+        await store.list_documents(row.ref.task_id, row.ref.scope), row.terms.remembered_characters
     )
     request, task_id = row.request, row.ref.task_id
     try:
-        await temporal.admit(start_for(row), session_workflow_id(request.tenant, request.session), row.ref, patience)
+        await temporal.admit(
+            build_session_input_for_row(row),
+            make_session_workflow_id(request.tenant, request.session),
+            row.ref,
+            patience,
+        )
     except BadInput as refused:
         # A session that works has kept it; not one of other workers than this store's, or that reads no plain messages.
-        known = await store.task(task_id, row.ref.reader)
+        known = await store.get_task(task_id, row.ref.scope)
         if not known.was_refused and await temporal.run_id(task_id) is None:
-            reason = str(refused).removeprefix(REFUSAL)
-            await keep_refusal(store, RefusedTask(ref=row.ref, reason=reason))
+            reason = str(refused).removeprefix(REFUSAL_PREFIX)
+            await store_task_refusal(store, RefusedTask(ref=row.ref, reason=reason))
         raise
-    return Submitted(
+    return SubmittedTask(
         task_id=task_id,
         run_id=await temporal.run_id(task_id),
-        ui_url=temporal.link(task_id),
+        ui_url=temporal.build_task_link(task_id),
         warnings=(
             *collect_adjustments(request, settings),
             *collect_config_warnings(row.terms),
@@ -161,7 +166,7 @@ def get_ignored_message_reason(model: str) -> str:
     return NOT_FOLLOWED if model == OFFLINE_MODEL else ""
 
 
-def annotate_message_answer(answer: Answer, model: str) -> Answer:
+def annotate_message_answer(answer: AnswerResult, model: str) -> AnswerResult:
     """What became of words for a task's agents, and where the model makes nothing of them, that."""
     if answer.outcome == "refused":
         return answer
@@ -178,9 +183,10 @@ def validate_message_text(row: TaskRow, phase: TaskPhase, words: str) -> str:
         )
     if is_blank(words):
         raise BadInput("the message is blank: say what the agents shall know")
-    if len(words) > MAX_TELLING:
+    if len(words) > MAX_MESSAGE_CHARACTERS:
         raise BadInput(
-            f"the message has {len(words):,} characters; it may have {MAX_TELLING:,}: what is longer belongs into a "
+            f"the message has {len(words):,} characters; it may have {MAX_MESSAGE_CHARACTERS:,}: what is longer "
+            "belongs into a "
             "document of a new task in the session"
         )
     return words
@@ -192,10 +198,13 @@ async def with_task_messages(store: SqlStore, view: TaskView, reader: TenantScop
     kept = [telling for telling in view.progress.tellings if telling.text]
     if not kept:
         return view
-    agents = {run_id.removeprefix(f"{task_id}/"): run_id for run_id in await store.run_ids(task_id, reader)}
-    by_agent = {agent: heard((await store.load(run_id, reader)).messages) for agent, run_id in agents.items()}
+    agents = {run_id.removeprefix(f"{task_id}/"): run_id for run_id in await store.list_run_ids(task_id, reader)}
+    by_agent = {
+        agent: list_received_message_numbers((await store.load_transcript(run_id, reader)).messages)
+        for agent, run_id in agents.items()
+    }
     seen = [
-        SeenTelling(
+        TaskMessageView(
             number=telling.number,
             by=telling.by,
             told_at=telling.told_at,
@@ -222,14 +231,14 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish:
         raise BadInput(f"{row.ref.task_id} is not over: `waystation watch` follows it, `waystation cancel` stops it")
     if row.progress.state is None:
         raise BadInput(f"{row.ref.task_id} has no state to go on from any more: submit it anew")
-    ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.reader))
-    new = await new_row(settings, store, request)
-    state = forked(ended, ForkedFrom(task_id=row.ref.task_id, step=wish.step), new.ref, new.terms)
-    progress = progress_of(state, new.ref, new.terms, row.title).replace(
-        phase=TaskPhase.SUBMITTED, state=await store.put_text(state.model_dump_json(), new.ref.reader)
+    ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
+    new = await prepare_task_row(settings, store, request)
+    state = build_fork_state(ended, ForkOrigin(task_id=row.ref.task_id, step=wish.step), new.ref, new.terms)
+    progress = build_task_progress(state, new.ref, new.terms, row.title).replace(
+        phase=TaskPhase.SUBMITTED, state=await store.put_text(state.model_dump_json(), new.ref.scope)
     )
     new = new.replace(progress=progress)
-    plan = await store.plan(row.ref.task_id, row.ref.reader)
+    plan = await store.get_newest_plan(row.ref.task_id, row.ref.scope)
     if state.reused is not None and plan is not None:
         await store.register_fork(new, plan, state.reused, row.progress.state)
     return new
@@ -239,8 +248,8 @@ def _request(row: TaskRow, wish: ForkRequest) -> TaskRequest:
     asked = row.request
     changes: dict[str, object] = {
         "request_id": wish.request_id,
-        "forked_from": ForkedFrom(task_id=row.ref.task_id, step=wish.step),
-        "servers": (USUAL,) if asked.servers is None else asked.servers,
+        "forked_from": ForkOrigin(task_id=row.ref.task_id, step=wish.step),
+        "servers": (DEFAULT_SERVERS,) if asked.servers is None else asked.servers,
     }
     if wish.instructions is not None:
         changes["instructions"] = wish.instructions
@@ -254,7 +263,7 @@ def _request(row: TaskRow, wish: ForkRequest) -> TaskRequest:
 async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
     """The task of the same wish, also where the other task has been forgotten meanwhile."""
     try:
-        known = await store.task(task_id_of(request), reader_of(request.tenant))
+        known = await store.get_task(make_task_id(request), build_reader_scope(request.tenant))
     except UnknownTask:
         return None
     first = known.request
@@ -271,21 +280,21 @@ async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
 
 async def load_session_documents(store: SqlStore, tenant: str, session: str) -> tuple[SourceDocument, ...]:
     """The documents of the newest task of a session; none where it has no task, or all was forgotten."""
-    reader = reader_of(tenant, session)
-    newest = await store.tasks(reader, limit=1)
-    found = [one for row in newest for one in await store.documents(row.ref.task_id, reader) if not one.removed]
+    reader = build_reader_scope(tenant, session)
+    newest = await store.list_tasks(reader, limit=1)
+    found = [one for row in newest for one in await store.list_documents(row.ref.task_id, reader) if not one.removed]
     return tuple(
         [SourceDocument(name=one.name, text=await store.get_text(one.blob, reader), source=one.source) for one in found]
     )
 
 
-UNCHANGED = Answer(outcome="done", reason="nothing has changed")
+UNCHANGED = AnswerResult(outcome="done", reason="nothing has changed")
 
 
-class DocumentsAnswer(Value):
+class DocumentUpdateAnswer(Value):
     """What became of documents that were given again."""
 
-    answer: Answer
+    answer: AnswerResult
     changes: tuple[DocumentChange, ...] = ()
     not_given: tuple[str, ...] = ()
     """Documents of the task that are not among what was given, and stay as they are."""
@@ -303,13 +312,13 @@ class DocumentSetDiff(NamedTuple):
     not_given: tuple[str, ...]
     left_out: tuple[SkippedItem, ...]
 
-    def answered(self, answer: Answer) -> DocumentsAnswer:
+    def to_answer(self, answer: AnswerResult) -> DocumentUpdateAnswer:
         """With what became of it; what a task refused has changed nothing."""
         made = () if answer.outcome == "refused" else self.changes
-        return DocumentsAnswer(answer=answer, changes=made, not_given=self.not_given, left_out=self.left_out)
+        return DocumentUpdateAnswer(answer=answer, changes=made, not_given=self.not_given, left_out=self.left_out)
 
 
-def require_at_work(row: TaskRow, now: TaskProgress) -> TaskProgress:
+def require_running(row: TaskRow, now: TaskProgress) -> TaskProgress:
     """How the task is now. Raises BadInput where it has ended."""
     task_id = row.ref.task_id
     if now.phase.over:
@@ -321,7 +330,7 @@ def require_at_work(row: TaskRow, now: TaskProgress) -> TaskProgress:
     return now
 
 
-async def read_again(known: Iterable[Document], paths: Sequence[Path]) -> DocumentLoadResult:
+async def reload_changed_documents(known: Iterable[Document], paths: Sequence[Path]) -> DocumentLoadResult:
     """Read what has changed of these files and folders. Raises BadInput as `load_documents` does."""
     sources = frozenset(one.source for one in known if one.source)
     return await asyncio.to_thread(load_documents, paths, known=sources)
@@ -331,7 +340,7 @@ async def compare_documents(
     store: SqlStore, task: TaskScope, loaded: DocumentLoadResult, *, remove_missing: bool
 ) -> DocumentSetDiff:
     """What was read again, beside what the task has. Nothing is stored. Raises BadInput where it is another's."""
-    known = await store.documents(task.task_id, task)
+    known = await store.list_documents(task.task_id, task)
     sources = {one.source: one for one in known if one.source}
     if any(one.source not in sources for one in loaded.unread):
         raise BadInput("the task does not have all that was not read again: give its documents again")

@@ -11,15 +11,15 @@ from waystation.context.transcript import Message
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
-from waystation.planning.plan import PlanVersion, Review, Step
+from waystation.planning.plan import PlanVersion, ReportReview, Step
 from waystation.reports.blocks import NumberedSource
-from waystation.tasks.approvals import Origin
-from waystation.tasks.details import denial_text, known_cost
+from waystation.tasks.approvals import AnswerOrigin
+from waystation.tasks.details import format_denial_effect, get_known_cost
 from waystation.tasks.task import (
-    Approval,
+    ApprovalRequest,
     BudgetProgress,
     ReportVersion,
-    Reused,
+    ReusedWork,
     StepProgress,
     TaskPhase,
     TaskProgress,
@@ -48,7 +48,7 @@ class BudgetForecastJson(Value):
     denial: str
 
     @classmethod
-    def of(cls, seen: BudgetForecast, agent: str) -> "BudgetForecastJson":
+    def from_forecast(cls, seen: BudgetForecast, agent: str) -> "BudgetForecastJson":
         """The outlook, flat, and in a sentence what a denial would deliver."""
         return cls(
             calls=seen.calls,
@@ -61,7 +61,7 @@ class BudgetForecastJson(Value):
             steps_to_come=seen.to_come,
             kept_tokens=seen.kept.tokens,
             kept_usd=seen.kept.usd,
-            denial=denial_text(seen, agent),
+            denial=format_denial_effect(seen, agent),
             **seen.made.model_dump(),
         )
 
@@ -81,7 +81,7 @@ class ActionJson(Value):
     hidden: int
 
     @classmethod
-    def of(cls, question: ActionQuestion) -> "ActionJson":
+    def from_question(cls, question: ActionQuestion) -> "ActionJson":
         """What a person reads of it."""
         return cls(tool=question.tool, text=question.text, hidden=question.hidden)
 
@@ -113,10 +113,10 @@ class ApprovalJson(Value):
     sent_from: OriginJson | None
 
     @classmethod
-    def of(cls, approval: Approval, origin: Origin | None = None) -> "ApprovalJson":
+    def from_approval(cls, approval: ApprovalRequest, origin: AnswerOrigin | None = None) -> "ApprovalJson":
         """The request, its amounts in tokens and dollars."""
         return cls(
-            action=None if approval.action is None else ActionJson.of(approval.action),
+            action=None if approval.action is None else ActionJson.from_question(approval.action),
             asked_tokens=approval.asked.tokens,
             asked_usd=approval.asked.usd,
             granted_tokens=approval.granted.tokens,
@@ -125,7 +125,9 @@ class ApprovalJson(Value):
             needed_usd=approval.needed.usd,
             spent_tokens=approval.spent.tokens,
             spent_usd=approval.spent.usd,
-            outlook=None if approval.outlook is None else BudgetForecastJson.of(approval.outlook, approval.agent),
+            outlook=None
+            if approval.outlook is None
+            else BudgetForecastJson.from_forecast(approval.outlook, approval.agent),
             sent_from=None if origin is None else OriginJson(**origin.model_dump()),
             request_id=approval.request_id,
             agent=approval.agent,
@@ -155,7 +157,7 @@ class UsageJson(Value):
     """Tokens among these that the endpoint did not report: bounds."""
 
     @classmethod
-    def of(cls, usage: Usage) -> "UsageJson":
+    def from_usage(cls, usage: Usage) -> "UsageJson":
         """The usage with its sum."""
         return cls(**usage.model_dump(), total=usage.total, cached_share=round(usage.cached_share, 4))
 
@@ -173,7 +175,7 @@ class CompactionJson(Value):
     redactions: int
 
     @classmethod
-    def of(cls, compaction: AgentCompaction) -> "CompactionJson":
+    def from_compaction(cls, compaction: AgentCompaction) -> "CompactionJson":
         """Without strategy, notes and totals."""
         return cls(
             id=compaction.compaction_id,
@@ -197,7 +199,7 @@ class BudgetJson(Value):
     reserved_usd: float
 
     @classmethod
-    def of(cls, budget: BudgetProgress) -> "BudgetJson":
+    def from_progress(cls, budget: BudgetProgress) -> "BudgetJson":
         """The account in tokens and dollars."""
         return cls(
             limit_tokens=budget.limit.tokens,
@@ -225,10 +227,10 @@ class StepJson(Value):
     """Why it ended early."""
 
     @classmethod
-    def of(cls, step: StepProgress) -> "StepJson":
+    def from_progress(cls, step: StepProgress) -> "StepJson":
         """The step, its budget in tokens and dollars."""
         return cls(
-            usage=UsageJson.of(step.usage),
+            usage=UsageJson.from_usage(step.usage),
             limit_tokens=step.limit.tokens,
             limit_usd=step.limit.usd,
             spent_tokens=step.spent.tokens,
@@ -261,7 +263,7 @@ class PlanStepJson(Value):
     needs: tuple[str, ...]
 
     @classmethod
-    def of(cls, step: Step) -> "PlanStepJson":
+    def from_step(cls, step: Step) -> "PlanStepJson":
         """Without its goal and share."""
         return cls(id=step.id, role=step.role, title=step.title, needs=step.needs)
 
@@ -275,9 +277,9 @@ class PlanJson(Value):
     steps: tuple[PlanStepJson, ...]
 
     @classmethod
-    def of(cls, version: PlanVersion) -> "PlanJson":
+    def from_version(cls, version: PlanVersion) -> "PlanJson":
         """The version as it is shown."""
-        steps = tuple(map(PlanStepJson.of, version.plan.steps))
+        steps = tuple(map(PlanStepJson.from_step, version.plan.steps))
         return cls(version=version.number, made_by=version.made_by, reason=version.reason, steps=steps)
 
 
@@ -289,7 +291,7 @@ class ReviewJson(Value):
     sent_back: bool
 
     @classmethod
-    def of(cls, review: Review) -> "ReviewJson":
+    def from_review(cls, review: ReportReview) -> "ReviewJson":
         """Without the reference to its faults."""
         return cls(number=review.number, faults=review.faults, sent_back=review.sent_back)
 
@@ -304,7 +306,7 @@ class TaskMessageJson(Value):
     heard_by: tuple[str, ...]
 
 
-class UpdateJson(Value):
+class DocumentUpdateJson(Value):
     """New versions of the task's documents that a person gave it. `kept` is false until the store has them."""
 
     number: int
@@ -316,7 +318,7 @@ class UpdateJson(Value):
     removed: int
 
     @classmethod
-    def of(cls, update: DocumentsUpdate) -> "UpdateJson":
+    def from_update(cls, update: DocumentsUpdate) -> "DocumentUpdateJson":
         """Without the references to what was given."""
         return cls(
             number=update.number,
@@ -370,9 +372,9 @@ class TaskJson(Value):
     reviews: tuple[ReviewJson, ...]
     budget: BudgetJson
     told: tuple[TaskMessageJson, ...]
-    updates: tuple[UpdateJson, ...]
+    updates: tuple[DocumentUpdateJson, ...]
     resolutions: tuple[ResolutionJson, ...]
-    reused: Reused | None
+    reused: ReusedWork | None
     notes: tuple[str, ...]
     privacy: str | None
     waits: tuple[str, ...]
@@ -385,10 +387,10 @@ class TaskJson(Value):
     session: str
 
 
-def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
+def build_task_json(view: TaskView, report_path: Path | None) -> TaskJson:
     """The view as it is printed."""
     progress = view.progress
-    micro_usd = known_cost(progress)
+    micro_usd = get_known_cost(progress)
     return TaskJson(
         task_id=progress.task_id,
         run_id=view.run_id,
@@ -400,19 +402,20 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         phase=progress.phase,
         model=progress.model,
         models=progress.models,
-        usage=UsageJson.of(progress.totals.usage),
+        usage=UsageJson.from_usage(progress.totals.usage),
         cost_usd=None if micro_usd is None else micro_usd / 1_000_000,
         legs=progress.legs,
-        compactions=tuple(map(CompactionJson.of, progress.compactions)),
+        compactions=tuple(map(CompactionJson.from_compaction, progress.compactions)),
         approvals=tuple(
-            ApprovalJson.of(approval, view.origins.get(approval.request_id)) for approval in progress.approvals
+            ApprovalJson.from_approval(approval, view.origins.get(approval.request_id))
+            for approval in progress.approvals
         ),
-        steps=tuple(map(StepJson.of, progress.steps)),
-        plans=tuple(map(PlanJson.of, view.plans)),
-        reviews=tuple(map(ReviewJson.of, progress.reviews)),
-        budget=BudgetJson.of(progress.budget),
+        steps=tuple(map(StepJson.from_progress, progress.steps)),
+        plans=tuple(map(PlanJson.from_version, view.plans)),
+        reviews=tuple(map(ReviewJson.from_review, progress.reviews)),
+        budget=BudgetJson.from_progress(progress.budget),
         told=tuple(TaskMessageJson(**told.model_dump()) for told in view.tellings),
-        updates=tuple(map(UpdateJson.of, progress.updates)),
+        updates=tuple(map(DocumentUpdateJson.from_update, progress.updates)),
         resolutions=tuple(ResolutionJson(**one.model_dump()) for one in view.resolutions),
         reused=progress.reused,
         notes=progress.notes,
@@ -428,7 +431,7 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
     )
 
 
-class VersionJson(Value):
+class ReportVersionJson(Value):
     """A version of a report; `phase`: how the task ended with it."""
 
     number: int
@@ -444,14 +447,17 @@ class ReportJson(Value):
     """How the task stands now: after a rewind it goes on."""
     version: int | None
     """Of the report, from 1 on; null of a draft."""
-    versions: tuple[VersionJson, ...] = ()
+    versions: tuple[ReportVersionJson, ...] = ()
     """All that there are, oldest first."""
     report: str
 
 
-def report_json(progress: TaskProgress, version: ReportVersion, text: str) -> ReportJson:
+def build_report_json(progress: TaskProgress, version: ReportVersion, text: str) -> ReportJson:
     """One version of a task's report, with which others there are."""
-    each = [VersionJson(number=one.number, phase=one.phase, stored_at=one.stored_at) for one in progress.versions]
+    each = [
+        ReportVersionJson(number=one.number, phase=one.phase, stored_at=one.stored_at)
+        for one in progress.report_versions
+    ]
     number, versions = version.number, tuple(each)
     return ReportJson(task_id=progress.task_id, phase=progress.phase, version=number, versions=versions, report=text)
 
@@ -475,7 +481,7 @@ class AgentJson(Value):
     role: str
 
 
-class ViewJson(Value):
+class ModelViewJson(Value):
     """What the model sees."""
 
     run_id: str
@@ -490,7 +496,7 @@ class CancelJson(Value):
     asked: bool
 
     @classmethod
-    def of(cls, task_id: str, phase: TaskPhase) -> Self:
+    def from_phase(cls, task_id: str, phase: TaskPhase) -> Self:
         """`phase`: the one before."""
         return cls(task_id=task_id, phase=phase.value, asked=not phase.over)
 

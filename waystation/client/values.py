@@ -6,17 +6,17 @@ from html import escape
 from importlib import import_module
 from typing import Any, Generic, TypeVar, overload
 
-from waystation.client.task_json import TaskJson, task_json
+from waystation.client.task_json import TaskJson, build_task_json
 from waystation.kernel.amount import format_amount, format_limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
-from waystation.reports.markdown import as_html
-from waystation.security.untrusted import plain
+from waystation.reports.markdown import render_report_html
+from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import PendingApproval, TaskView
 
 _RowT = TypeVar("_RowT", bound=Value)
-MOST_COLUMNS, MOST_CELL = 9, 120
+MAX_TABLE_COLUMNS, MAX_CELL_CHARACTERS = 9, 120
 """Of a table in a notebook; characters of a cell."""
 
 
@@ -52,12 +52,14 @@ class ValueRows(Sequence[_RowT], Generic[_RowT]):
         return pandas.json_normalize([row.model_dump() for row in self._rows])
 
     def _repr_html_(self) -> str:
-        return html_of(self._rows)
+        return render_html_table(self._rows)
 
 
-def html_of(rows: Sequence[Value]) -> str:
+def render_html_table(rows: Sequence[Value]) -> str:
     """A table as notebooks show it. What stands in it is text, whoever wrote it."""
-    names = [] if not rows else [name for name in type(rows[0]).model_fields if _is_shown(rows, name)][:MOST_COLUMNS]
+    names = (
+        [] if not rows else [name for name in type(rows[0]).model_fields if _is_shown(rows, name)][:MAX_TABLE_COLUMNS]
+    )
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(f"<tr>{''.join(_cell(getattr(row, name)) for name in names)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -68,11 +70,11 @@ def _is_shown(rows: Sequence[Value], name: str) -> bool:
 
 
 def _cell(value: object) -> str:
-    words = plain("" if value is None else str(value))
-    return f"<td>{escape(words if len(words) <= MOST_CELL else f'{words[:MOST_CELL]}…')}</td>"
+    words = replace_control_characters("" if value is None else str(value))
+    return f"<td>{escape(words if len(words) <= MAX_CELL_CHARACTERS else f'{words[:MAX_CELL_CHARACTERS]}…')}</td>"
 
 
-class KnownTask(Value):
+class TaskSnapshot(Value):
     """A task as it was when it was asked for."""
 
     task_id: str
@@ -90,7 +92,7 @@ class KnownTask(Value):
     """All that `waystation show --json` prints."""
 
     @classmethod
-    def of(cls, view: TaskView) -> "KnownTask":
+    def from_view(cls, view: TaskView) -> "TaskSnapshot":
         """What is known of it."""
         progress = view.progress
         return cls(
@@ -103,7 +105,7 @@ class KnownTask(Value):
             spent=format_amount(progress.budget.spent),
             budget=format_limit(progress.budget.limit),
             waiting=0 if progress.phase.over else sum(one.decision == "pending" for one in progress.approvals),
-            details=task_json(view, None),
+            details=build_task_json(view, None),
         )
 
     @property
@@ -112,16 +114,16 @@ class KnownTask(Value):
         return self.phase.over
 
     def __str__(self) -> str:
-        return plain(f"{self.task_id} {self.phase}: {self.spent} of {self.budget}; {self.title}")
+        return replace_control_characters(f"{self.task_id} {self.phase}: {self.spent} of {self.budget}; {self.title}")
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return html_of([self])
+        return render_html_table([self])
 
 
-class KnownRequest(Value):
+class ApprovalSnapshot(Value):
     """Something that waits for an answer: money, a call of a tool, or a plan."""
 
     task_id: str
@@ -132,10 +134,10 @@ class KnownRequest(Value):
     title: str
 
     @classmethod
-    def of(cls, one: PendingApproval) -> "KnownRequest":
+    def from_pending(cls, one: PendingApproval) -> "ApprovalSnapshot":
         """What is asked."""
         asked = one.approval
-        wants = format_amount(asked.asked) if not asked.asked.nothing else "agreement to its plan"
+        wants = format_amount(asked.asked) if not asked.asked.is_zero else "agreement to its plan"
         return cls(
             task_id=one.task_id,
             request_id=asked.request_id,
@@ -146,7 +148,7 @@ class KnownRequest(Value):
         )
 
     def __str__(self) -> str:
-        return plain(f"{self.request_id} of {self.task_id} asks for {self.asks_for}")
+        return replace_control_characters(f"{self.request_id} of {self.task_id} asks for {self.asks_for}")
 
     def __repr__(self) -> str:
         return str(self)
@@ -163,4 +165,4 @@ class Report(Value):
         return self.markdown
 
     def _repr_html_(self) -> str:
-        return as_html(self.markdown)
+        return render_report_html(self.markdown)

@@ -19,8 +19,8 @@ from waystation.kernel.roles import Role, list_step_roles
 from waystation.kernel.value import Value
 from waystation.models.endpoints import PROVIDER_KEY, EndpointRegistry, NamedEndpoint
 from waystation.models.profiles import (
-    AGENT_MODEL,
-    CONDENSE_MODEL,
+    DEFAULT_AGENT_MODEL,
+    DEFAULT_SUMMARY_MODEL,
     Effort,
     ModelOptions,
     OptionSettingNames,
@@ -61,7 +61,7 @@ class ModelSettings(BaseSettings):
     offline: bool | None = Field(
         default=None, description="Use the built-in offline model. Not given: only when nothing else is reached."
     )
-    agent_model: str = Field(default=AGENT_MODEL, description="Model of the agents.")
+    agent_model: str = Field(default=DEFAULT_AGENT_MODEL, description="Model of the agents.")
     endpoint: str = Field(
         default="", description="The named endpoint of all models whose names have none before a `::` (docs/models.md)."
     )
@@ -75,8 +75,8 @@ class ModelSettings(BaseSettings):
         description="Model, endpoint, effort and thinking of one role, before what is set for all. In the config file: "
         "[roles.writing] with model, endpoint, effort, thinking; in the environment WAYSTATION_ROLES__WRITING__MODEL.",
     )
-    condense_model: str = Field(default=CONDENSE_MODEL, description="Model that writes the summaries.")
-    plan_model: str = Field(default=CONDENSE_MODEL, description="Model that plans a task.")
+    condense_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that writes the summaries.")
+    plan_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that plans a task.")
     review_model: str | None = Field(
         default=None, min_length=1, description="Model that reviews reports; by default the one that plans."
     )
@@ -113,7 +113,7 @@ class ModelSettings(BaseSettings):
         own = self._own(role)
         given = own.model is not None or "agent_model" in self.model_fields_set
         return ModelOptions(
-            model=self.places.full(own.model or self.agent_model, own.endpoint, given=given),
+            model=self.endpoint_registry.qualify_model_name(own.model or self.agent_model, own.endpoint, given=given),
             effort=_effort(own.effort or self.effort),
             thinking=_thinking(own.thinking or self.thinking),
         )
@@ -124,7 +124,7 @@ class ModelSettings(BaseSettings):
         return filter_named_endpoints(self.endpoints)
 
     @property
-    def places(self) -> EndpointRegistry:
+    def endpoint_registry(self) -> EndpointRegistry:
         """Where models are."""
         rows = {place: table for place, table in self.endpoints.items() if not isinstance(table, NamedEndpoint)}
         return EndpointRegistry(
@@ -146,22 +146,22 @@ class ModelSettings(BaseSettings):
         yield from filter(None, (self._own(role).model for role in list_step_roles()))
 
     @property
-    def planner(self) -> str:
+    def planner_model(self) -> str:
         """The full name of the model that plans."""
-        return self.places.full(self.plan_model, given="plan_model" in self.model_fields_set)
+        return self.endpoint_registry.qualify_model_name(self.plan_model, given="plan_model" in self.model_fields_set)
 
     @property
-    def reviewer(self) -> str:
+    def reviewer_model(self) -> str:
         """The full name of the model that reviews."""
-        return self.places.full(self.review_model) if self.review_model else self.planner
+        return self.endpoint_registry.qualify_model_name(self.review_model) if self.review_model else self.planner_model
 
-    def condenser(self, role: Role, chosen: str) -> str:
+    def get_summary_model(self, role: Role, chosen: str) -> str:
         """The full name of the model that writes the summaries of a role's agents. `chosen`: by settings and profile.
 
         Where nobody chose one, it is at the role's endpoint.
         """
-        given = "condense_model" in self.model_fields_set or chosen != CONDENSE_MODEL
-        return self.places.full(chosen, "" if given else self._own(role).endpoint, given=given)
+        given = "condense_model" in self.model_fields_set or chosen != DEFAULT_SUMMARY_MODEL
+        return self.endpoint_registry.qualify_model_name(chosen, "" if given else self._own(role).endpoint, given=given)
 
     def get_option_setting_names(self, role: Role) -> OptionSettingNames:
         """Which settings give a role's effort and thinking: its own, or those for all."""

@@ -8,11 +8,11 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from waystation.budgets.budget import Mode
-from waystation.context.policy import PRIMERS, RECENTS, Strategy
+from waystation.budgets.budget import BudgetMode
+from waystation.context.policy import PRIMERS, RECENTS, StrategyName
 from waystation.kernel.amount import Limit
 from waystation.kernel.value import Value
-from waystation.models.profiles import CONDENSE_MODEL, strip_snapshot_date
+from waystation.models.profiles import DEFAULT_SUMMARY_MODEL, strip_snapshot_date
 from waystation.tasks.task import Preset
 
 REQUEST = "request"
@@ -34,9 +34,9 @@ class ConfigLayer(Value):
     budget: Limit | None = None
     agent_budget: Limit | None = None
     window: int | None = None
-    mode: Mode | None = None
+    mode: BudgetMode | None = None
     trigger_percent: int | None = None
-    strategy: Strategy | None = None
+    strategy: StrategyName | None = None
     primers: int | None = None
     recents: int | None = None
     keep_last: int | None = None
@@ -52,15 +52,15 @@ class ResolvedConfig(Value):
     agent_budget: Limit = DEFAULT_AGENT_BUDGET
     window: int | None = None
     """Tokens; None: as large as the model and the cap allow."""
-    mode: Mode = Mode.APPROVAL
+    mode: BudgetMode = BudgetMode.APPROVAL
     trigger_percent: int = TRIGGER_PERCENT
     """Share of the window from which on a context is full."""
-    strategy: Strategy = "ends"
+    strategy: StrategyName = "ends"
     primers: int = PRIMERS
     recents: int = RECENTS
     keep_last: int | None = None
-    """See `Policy.keep_last`."""
-    condense_model: str = CONDENSE_MODEL
+    """See `RedactionPolicy.keep_last`."""
+    condense_model: str = DEFAULT_SUMMARY_MODEL
     messages: int | None = None
     """A view of more messages is full, too."""
     history: int | None = None
@@ -110,7 +110,7 @@ INHERITED: Final = -1
 LEAST_THRESHOLD, MOST_THRESHOLD = 5, 100
 
 
-class Profile(Value):
+class CompactionProfile(Value):
     """What holds for models of a kind, unless somebody says otherwise. None: the profile says nothing."""
 
     threshold: object = None
@@ -123,7 +123,7 @@ class Profile(Value):
     """What writes the summaries; `itself` for the model at work."""
 
     @property
-    def percent(self) -> int | None:
+    def threshold_percent(self) -> int | None:
         """The threshold, where it is one."""
         value = self.threshold
         if isinstance(value, int) and not isinstance(value, bool) and LEAST_THRESHOLD <= value <= MOST_THRESHOLD:
@@ -131,9 +131,9 @@ class Profile(Value):
         return None
 
     @property
-    def fault(self) -> str | None:
+    def threshold_fault(self) -> str | None:
         """What is wrong with the threshold."""
-        if self.percent is not None or self.threshold is None or self.threshold == INHERITED:
+        if self.threshold_percent is not None or self.threshold is None or self.threshold == INHERITED:
             return None
         said = str(self.threshold)[:40]
         return (
@@ -142,15 +142,15 @@ class Profile(Value):
         )
 
 
-PROFILES: Mapping[str, Profile] = {
-    "opus": Profile(threshold=80, keep=5, condense_model=ITSELF),
-    "sonnet": Profile(threshold=75, keep=3, condense_model=CONDENSE_MODEL),
-    "haiku": Profile(threshold=60, keep=3, condense_model=ITSELF),
+COMPACTION_PROFILES: Mapping[str, CompactionProfile] = {
+    "opus": CompactionProfile(threshold=80, keep=5, condense_model=ITSELF),
+    "sonnet": CompactionProfile(threshold=75, keep=3, condense_model=DEFAULT_SUMMARY_MODEL),
+    "haiku": CompactionProfile(threshold=60, keep=3, condense_model=ITSELF),
 }
 """By a part of the model's name."""
 
 
-def find_profile(model: str, own: Mapping[str, Profile]) -> tuple[str, Profile] | None:
+def find_compaction_profile(model: str, own: Mapping[str, CompactionProfile]) -> tuple[str, CompactionProfile] | None:
     """The profile of a model and its name; None where there is none.
 
     A profile's name is a part of the model's name. Where several fit, the longer name beats the shorter, and a profile
@@ -160,21 +160,21 @@ def find_profile(model: str, own: Mapping[str, Profile]) -> tuple[str, Profile] 
     if not fitting:
         return None
     said = {field: value for _, profile in fitting for field, value in profile if value is not None}
-    return fitting[-1][0], Profile.model_validate(said)
+    return fitting[-1][0], CompactionProfile.model_validate(said)
 
 
-def _by_strength(own: Mapping[str, Profile]) -> Iterator[tuple[str, Profile]]:
+def _by_strength(own: Mapping[str, CompactionProfile]) -> Iterator[tuple[str, CompactionProfile]]:
     """The weakest first."""
-    for name in sorted({*PROFILES, *own}, key=lambda name: (len(name), name)):
-        for profiles in (PROFILES, own):
+    for name in sorted({*COMPACTION_PROFILES, *own}, key=lambda name: (len(name), name)):
+        for profiles in (COMPACTION_PROFILES, own):
             if name in profiles:
                 yield name, profiles[name]
 
 
-def build_profile_layer(profile: Profile, model: str, *, keeps_ends: bool) -> ConfigLayer:
+def build_profile_layer(profile: CompactionProfile, model: str, *, keeps_ends: bool) -> ConfigLayer:
     """What the profile wants of a task whose agents work with this model. `keeps_ends`: compactions keep a few of the
     last messages.
     """
     writer = model if profile.condense_model == ITSELF else profile.condense_model
     keep = profile.keep if keeps_ends else None
-    return ConfigLayer(trigger_percent=profile.percent, keep_last=keep, condense_model=writer)
+    return ConfigLayer(trigger_percent=profile.threshold_percent, keep_last=keep, condense_model=writer)

@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from waystation.agents.leg import SMALLEST_REPLY_TOKENS, AgentConfig, compute_min_reply_tokens
 from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
-from waystation.budgets.budget import Bound, Mode, WorstCaseRates
+from waystation.budgets.budget import BudgetMode, CallCostBound, WorstCaseRates
 from waystation.config.models import ModelSettings
 from waystation.config.presets import (
     DEFAULT_PRICED_BUDGET,
@@ -21,7 +21,7 @@ from waystation.config.presets import (
     ConfigSource,
     ResolvedConfig,
     build_profile_layer,
-    find_profile,
+    find_compaction_profile,
     merge_config_sources,
 )
 from waystation.config.settings import Settings, find_active_variable
@@ -42,7 +42,7 @@ from waystation.config.validation import (
 )
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.roles import Role, list_step_roles, role_spec
+from waystation.kernel.roles import Role, get_role_spec, list_step_roles
 from waystation.models.endpoints import ModelEndpoint
 from waystation.models.profiles import (
     DEEP,
@@ -58,8 +58,8 @@ from waystation.models.profiles import (
     parse_model_name,
     strip_snapshot_date,
 )
-from waystation.security.untrusted import USUAL
-from waystation.tasks.task import TaskRequest, TaskRow, TaskTerms, session_hash, task_id_of, tenant_hash
+from waystation.security.untrusted import DEFAULT_SERVERS
+from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_task_id, session_hash, tenant_hash
 
 OUTPUT_RESERVE = 20_000
 """Most tokens of a model's window that are kept free for its reply, what is set aside for thinking not counted."""
@@ -112,7 +112,7 @@ def resolve_config(request: TaskRequest, settings: Settings, role: Role = "resea
         ConfigSource(_origin(name), ConfigLayer.model_validate({name: getattr(settings, name)})) for name in given
     ]
     model = resolve_model_options(settings, role).model
-    if (found := find_profile(model, settings.profiles)) is not None:
+    if (found := find_compaction_profile(model, settings.profiles)) is not None:
         name, profile = found
         keeps_ends = merge_config_sources(sources).strategy == "ends"
         sources.append(ConfigSource(f"profile {name}", build_profile_layer(profile, model, keeps_ends=keeps_ends)))
@@ -154,7 +154,7 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
         recents=chosen.recents,
         messages=chosen.messages,
         history=chosen.history,
-        hard=chosen.mode is not Mode.APPROVAL,
+        hard=chosen.mode is not BudgetMode.APPROVAL,
         prices=tuple(basis.prices),
         backpressure=settings.backpressure,
         memory=basis.request.memory or settings.memory_scope,
@@ -164,7 +164,7 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
 
 def resolve_summary_model(chosen: ResolvedConfig, settings: Settings, role: Role) -> str:
     """The model that writes a role's summaries."""
-    return OFFLINE_MODEL if settings.uses_offline_model else settings.condenser(role, chosen.condense_model)
+    return OFFLINE_MODEL if settings.uses_offline_model else settings.get_summary_model(role, chosen.condense_model)
 
 
 def _context(works: ModelOptions, window: int, role: Role, affordable: int | None) -> _Context:
@@ -186,7 +186,7 @@ def _replies(basis: ConfigInputs, rates: WorstCaseRates | None) -> int | None:
     return min(
         (
             least
-            for one in (basis.agent_budget, basis.budget.part(AGENT_PART))
+            for one in (basis.agent_budget, basis.budget.divide_by(AGENT_PART))
             if (least := _output(one, rates)) is not None
         ),
         default=None,
@@ -227,7 +227,7 @@ def _window(works: ModelOptions, chosen: ResolvedConfig, settings: Settings) -> 
     """The model's, up to the cap, whatever the budget: a context that is full is compacted, and money that is short is
     asked for.
     """
-    places = () if settings.uses_offline_model else settings.places.fallbacks(works.model)
+    places = () if settings.uses_offline_model else settings.endpoint_registry.list_fallbacks(works.model)
     usable = min(compute_usable_window(ModelOptions(model, *works[1:])) for model in (works.model, *places))
     return min(usable, chosen.window or usable, settings.window_cap)
 
@@ -261,26 +261,30 @@ def _agent_budget(request: TaskRequest, chosen: ResolvedConfig) -> Limit:
 
 def build_task_config(
     request: TaskRequest, settings: Settings, prices: Sequence[Price], today: date, earlier: int = 0
-) -> TaskTerms:
+) -> TaskConfig:
     """Those of this request. `earlier`: tokens of what its agents are told of earlier tasks of the session.
 
     Raises BadInput for terms that cannot work (`waystation.config.validation`).
     """
     chosen, called = resolve_config(request, settings), tuple(dict.fromkeys(iter_called_models(request, settings)))
-    places = [] if settings.uses_offline_model else [(model, settings.places.at(model)) for model in called]
+    places = (
+        []
+        if settings.uses_offline_model
+        else [(model, settings.endpoint_registry.get_endpoint(model)) for model in called]
+    )
     prices = resolve_endpoint_prices(called, prices, settings)
     if _budget_is_free(request, chosen) and not settings.uses_offline_model and _all_priced(places, prices, today):
         chosen = chosen.replace(budget=DEFAULT_PRICED_BUDGET)
     validate_known_prices(chosen.budget, called, prices, today)
     validate_model_capabilities(places)
     if settings.offline is None:
-        validate_api_keys([(model, settings.missing_key(model)) for model, _ in places])
+        validate_api_keys([(model, settings.find_missing_key_variable(model)) for model, _ in places])
     validate_endpoint_prices(chosen.budget, places, prices)
     agent_budget = _agent_budget(request, chosen)
     basis = ConfigInputs(request, settings, chosen.budget, agent_budget, filter_prices(called, prices), today, earlier)
     agents = {role: build_agent_config(basis, role) for role in list_step_roles()}
     agent = agents["research"]
-    return TaskTerms(
+    return TaskConfig(
         budget=chosen.budget,
         agent_budget=agent_budget,
         ceiling=request.ceiling,
@@ -319,7 +323,7 @@ def _all_priced(places: Iterable[tuple[str, ModelEndpoint]], prices: Sequence[Pr
     )
 
 
-def describe_budget_in_tokens(terms: TaskTerms, today: date) -> str:
+def describe_budget_in_tokens(terms: TaskConfig, today: date) -> str:
     """What a task's budget buys of its agents' model, in a sentence; for a budget in tokens how they are counted.
     Empty where nothing has to be said.
     """
@@ -343,13 +347,13 @@ async def build_task_row(
 ) -> TaskRow:
     """The task as it is to be stored. Raises BadInput for terms that cannot work."""
     ref = TaskRef(
-        store_id=await earlier.store.store_id(),
+        store_id=await earlier.store.get_store_id(),
         tenant=tenant_hash(request.tenant),
         session=session_hash(request.tenant, request.session),
-        task_id=task_id_of(request),
+        task_id=make_task_id(request),
     )
     # The same request again works under the same terms, whatever the session has finished meanwhile.
-    in_session = await earlier.store.tasks(ref.reader.get_recall_scope("session"))
+    in_session = await earlier.store.list_tasks(ref.scope.get_recall_scope("session"))
     known = next((row for row in in_session if row.ref == ref), None)
     if request.servers is None and (before := known or next(iter(in_session), None)) is not None:
         request = request.replace(servers=before.request.servers)
@@ -370,7 +374,7 @@ def _floor(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -> Amount:
         told = min(basis.earlier, terms.window // WINDOW_SHARE)
         reply = max(FLOOR_REPLIES * 2 * SMALLEST_REPLY_TOKENS, terms.output_floor)
         rates = find_worst_rates(terms.model, 0, basis.today, basis.prices)
-        floors.append(Bound(input_tokens=asked + told, rates=rates).worst_case(reply))
+        floors.append(CallCostBound(input_tokens=asked + told, rates=rates).compute_worst_case(reply))
     return Amount(tokens=max(one.tokens for one in floors), micro_usd=max(one.micro_usd for one in floors))
 
 
@@ -382,13 +386,13 @@ def _minimum_reserves(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -
     """By role, what a step of it starts with at least. In a small budget a reserve is a part of it."""
     reserves = dict[str, Amount]()
     for role, terms in agents.items():
-        spec = role_spec(role)
+        spec = get_role_spec(role)
         rates = find_worst_rates(terms.model, 0, basis.today, basis.prices)
-        by_tokens = Bound(input_tokens=spec.reserve_tokens, rates=rates).worst_case(0)
-        by_percent = basis.budget.percent(spec.reserve_percent).amount
-        largest = basis.budget.percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
-        wanted = basis.budget.counted(by_tokens.at_least(by_percent)).at_most(largest)
-        if not wanted.nothing:
+        by_tokens = CallCostBound(input_tokens=spec.reserve_tokens, rates=rates).compute_worst_case(0)
+        by_percent = basis.budget.compute_percent(spec.reserve_percent).amount
+        largest = basis.budget.compute_percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
+        wanted = basis.budget.restrict_to_limited_units(by_tokens.max_with(by_percent)).min_with(largest)
+        if not wanted.is_zero:
             reserves[role] = wanted
     return reserves
 
@@ -403,7 +407,7 @@ def resolve_endpoint_prices(models: Iterable[str], prices: Sequence[Price], sett
         name = strip_snapshot_date(model)
         if not parse_model_name(model).endpoint or any(price.model == name for price in prices):
             continue
-        holding = filter_endpoint_prices(settings.places.at(model), prices)
+        holding = filter_endpoint_prices(settings.endpoint_registry.get_endpoint(model), prices)
         bare = strip_snapshot_date(parse_model_name(model).model)
         placed += [price.replace(model=name) for price in holding if price.model == bare]
     return tuple(dict.fromkeys(placed))
@@ -413,7 +417,7 @@ def iter_called_models(request: TaskRequest, settings: Settings) -> Iterator[str
     """The models that a task may pay for, those that may answer in the place of others among them."""
     for model in _wanted(request, settings):
         yield model
-        yield from settings.places.fallbacks(model)
+        yield from settings.endpoint_registry.list_fallbacks(model)
 
 
 def _wanted(request: TaskRequest, settings: Settings) -> Iterator[str]:
@@ -426,16 +430,16 @@ def _wanted(request: TaskRequest, settings: Settings) -> Iterator[str]:
 
 
 def _plan_model(settings: Settings) -> str:
-    return OFFLINE_MODEL if settings.uses_offline_model else settings.planner
+    return OFFLINE_MODEL if settings.uses_offline_model else settings.planner_model
 
 
 def _review_model(settings: Settings) -> str:
-    return OFFLINE_MODEL if settings.uses_offline_model else settings.reviewer
+    return OFFLINE_MODEL if settings.uses_offline_model else settings.reviewer_model
 
 
 def _part_for_an_agent(chosen: ResolvedConfig) -> Limit:
     """What one agent starts with when the request does not say: in the units of the task's budget."""
-    budget, own, part = chosen.budget, chosen.agent_budget, chosen.budget.part(AGENT_PART)
+    budget, own, part = chosen.budget, chosen.agent_budget, chosen.budget.divide_by(AGENT_PART)
     return Limit(
         tokens=None if budget.tokens is None else own.tokens or part.tokens,
         micro_usd=None if budget.micro_usd is None else own.micro_usd or part.micro_usd,
@@ -451,7 +455,7 @@ def collect_adjustments(request: TaskRequest, settings: Settings) -> tuple[str, 
 
 def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """Where this machine has a file of tool servers, what it does not have is refused instead."""
-    if settings.tool_servers is None and (named := [name for name in request.servers or () if name != USUAL]):
+    if settings.tool_servers is None and (named := [name for name in request.servers or () if name != DEFAULT_SERVERS]):
         yield (
             "Nobody here knows which tool servers there are: where workers have none of the name, the task does "
             f"without {', '.join(named)}."
@@ -470,7 +474,7 @@ def _of_no_use(settings: Settings) -> Iterator[str]:
 def _never_probed(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """Models of whose endpoint nothing is written down and nothing known."""
     for model in () if settings.uses_offline_model else dict.fromkeys(iter_called_models(request, settings)):
-        endpoint = settings.places.at(model)
+        endpoint = settings.endpoint_registry.get_endpoint(model)
         if not endpoint.has_documented_capabilities(model):
             yield (
                 f"Nobody has looked what {endpoint.host} can do with {model}: `waystation doctor --model {model} "
@@ -486,17 +490,17 @@ def _adjustments(request: TaskRequest, settings: Settings, role: Role) -> Iterat
             f"A window of {chosen.window:,} tokens is more than {works.model} takes with room for its reply: "
             f"it is {usable:,} at most."
         )
-    found = find_profile(works.model, settings.profiles)
-    if found is not None and (fault := found[1].fault):
+    found = find_compaction_profile(works.model, settings.profiles)
+    if found is not None and (fault := found[1].threshold_fault):
         yield f"In profile {found[0]}, {fault}."
 
 
-def collect_config_warnings(terms: TaskTerms) -> tuple[str, ...]:
+def collect_config_warnings(terms: TaskConfig) -> tuple[str, ...]:
     """Sentences on what is legal here, but will probably disappoint; each once."""
     agents = (terms.agent, *terms.by_role.values())
     warnings = [*_small_reserves(terms)] + [sentence for agent in agents for sentence in _about_agent(agent, terms)]
     tokens = terms.budget.tokens
-    if terms.mode is Mode.HARD and tokens is not None and tokens <= SMALL_HARD_BUDGET:
+    if terms.mode is BudgetMode.HARD and tokens is not None and tokens <= SMALL_HARD_BUDGET:
         warnings.append(
             f"In mode hard, {tokens:,} tokens will most likely end in a partial report: raise --budget or use "
             "--mode approval."
@@ -509,11 +513,11 @@ def collect_config_warnings(terms: TaskTerms) -> tuple[str, ...]:
     return tuple(dict.fromkeys(warnings))
 
 
-def _small_reserves(terms: TaskTerms) -> Iterator[str]:
+def _small_reserves(terms: TaskConfig) -> Iterator[str]:
     """Where the budget is too small for what a role should start with at least."""
     for role, reserve in terms.minimum_reserves.items():
-        largest = terms.budget.percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
-        if largest.subtract_clamped(reserve).nothing and role_spec(role).reserve_percent:
+        largest = terms.budget.compute_percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
+        if largest.subtract_clamped(reserve).is_zero and get_role_spec(role).reserve_percent:
             yield (
                 f"A budget of {format_limit(terms.budget)} is small: {format_amount(reserve)} of it are kept for "
                 f"{role}, "
@@ -521,7 +525,7 @@ def _small_reserves(terms: TaskTerms) -> Iterator[str]:
             )
 
 
-def _about_agent(agent: AgentConfig, terms: TaskTerms) -> Iterator[str]:
+def _about_agent(agent: AgentConfig, terms: TaskConfig) -> Iterator[str]:
     facts = get_model_profile(agent.model)
     if not facts.known and not terms.offline:
         yield (

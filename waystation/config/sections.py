@@ -21,8 +21,8 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
 from waystation.agents.delegation import DelegationConfig
-from waystation.agents.tool_visibility import Limits, ParameterLimit, ToolPolicy
-from waystation.config.presets import Profile
+from waystation.agents.tool_visibility import ParameterLimit, ParameterLimits, ToolPolicy
+from waystation.config.presets import CompactionProfile
 from waystation.config.values import (
     WrittenCap,
     WrittenHook,
@@ -32,11 +32,11 @@ from waystation.config.values import (
     WrittenTable,
     build_shared_alias,
 )
-from waystation.context.policy import Strategy
-from waystation.documents.web_pages import WebAsks
+from waystation.context.policy import StrategyName
+from waystation.documents.web_pages import WebApprovalMode
 from waystation.memory.memory import MemoryScope
-from waystation.models.profiles import CONDENSE_MODEL
-from waystation.privacy.policy import AfterFailures, Policy
+from waystation.models.profiles import DEFAULT_SUMMARY_MODEL
+from waystation.privacy.policy import RedactionFailureMode, RedactionPolicy
 
 SEARCH_HITS = 5
 """Most pages that one search of the web names in production."""
@@ -153,7 +153,7 @@ class AgentSettings(BaseSettings):
         description="Domains whose pages are read without asking a person, each with all below it; * for every domain.",
     )
     web_deny: WrittenNames = Field(default=(), description="Domains whose pages are never read.")
-    web_asks: WebAsks = Field(
+    web_asks: WebApprovalMode = Field(
         default="always",
         description="Which searches of the web ask a person: always, suspicious (what looks like more than key words), "
         "never.",
@@ -164,7 +164,7 @@ class AgentSettings(BaseSettings):
     web_reachable: WrittenNetworks = Field(
         default=(), description="Networks that may be read although they are not public, such as an intranet's."
     )
-    web_search_model: str = Field(default=CONDENSE_MODEL, description="Model that makes searches of the web.")
+    web_search_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that makes searches of the web.")
 
     @property
     def delegation(self) -> DelegationConfig | None:
@@ -180,11 +180,11 @@ class AgentSettings(BaseSettings):
         return ToolPolicy(tokens=self.tool_tokens, more=more, denied=self.tools_denied, limits=self._limits)
 
     @property
-    def _limits(self) -> Mapping[str, Limits]:
+    def _limits(self) -> Mapping[str, ParameterLimits]:
         """Ours, and over them what is set: nobody is asked for a page of a domain that is not on the list."""
         if self.environment == "development":
             return {}
-        ours: Mapping[str, Limits] = {
+        ours: Mapping[str, ParameterLimits] = {
             "web_search": {"limit": ParameterLimit(max=SEARCH_HITS)},
             "fetch_page": {"url": ParameterLimit(domains=self.web_allow)},
         }
@@ -194,7 +194,7 @@ class AgentSettings(BaseSettings):
 class ContextSettings(BaseSettings):
     """Read together with all others: see `waystation.config.settings.Settings`."""
 
-    strategy: Strategy = Field(
+    strategy: StrategyName = Field(
         default="ends",
         description="How a compaction chooses what a summary is to stand for: window, snapshot, replace or ends.",
     )
@@ -210,7 +210,7 @@ class ContextSettings(BaseSettings):
         description="Write summaries when a context is full. Off: old results are masked, and then the oldest half is "
         "hidden.",
     )
-    profiles: Annotated[dict[str, Profile], NoDecode, WrittenTable] = Field(
+    profiles: Annotated[dict[str, CompactionProfile], NoDecode, WrittenTable] = Field(
         default={},
         description="By a part of a model's name: threshold (percent, 5 to 100, -1 for the default), keep (last "
         "messages under ends) and condense_model (its name, or itself). In the config file: [profiles.sonnet].",
@@ -315,8 +315,8 @@ class PrivacySettings(BaseSettings):
     store should agree on them.
     """
 
-    privacy: Policy = Field(
-        default=Policy.STANDARD,
+    privacy: RedactionPolicy = Field(
+        default=RedactionPolicy.STANDARD,
         description="How much is replaced before text goes anywhere: standard, strict (names too before any model "
         "call) or secrets-only (docs/privacy.md).",
     )
@@ -359,7 +359,7 @@ class PrivacySettings(BaseSettings):
         description="Attempts at work whose text cannot be redacted; until then it waits and is tried again. Six take "
         "half a minute.",
     )
-    redaction_failure: AfterFailures = Field(
+    redaction_failure: RedactionFailureMode = Field(
         default="placeholder",
         description="What then becomes of that text: placeholder (it is left out) or pause (a person is asked).",
     )

@@ -26,7 +26,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from waystation.budgets.budget import Mode
+from waystation.budgets.budget import BudgetMode
 from waystation.config.models import LONGEST_SILENCE, ModelSettings
 from waystation.config.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT
 from waystation.config.sections import (
@@ -40,16 +40,16 @@ from waystation.config.sections import (
 )
 from waystation.config.values import (
     CONFIG_NAME,
-    LEVEL,
-    PREFIX,
+    ENVIRONMENT_PREFIX,
+    NESTING_SEPARATOR,
     PageAddress,
     SecretAddress,
     WrittenBudget,
     WrittenTokens,
+    iter_trace_setting_faults,
     list_setting_variables,
     make_variable_name,
     read_config,
-    trace_faults,
 )
 from waystation.context.policy import PRIMERS, RECENTS
 from waystation.kernel.errors import BadInput
@@ -57,7 +57,7 @@ from waystation.kernel.roles import list_step_roles
 from waystation.kernel.value import ReplaceDescriptor, extract_validation_faults
 from waystation.models.endpoints import PROVIDER_KEY
 from waystation.models.profiles import parse_model_name
-from waystation.tasks.task import LARGEST_WINDOW, SMALLEST_WINDOW, Preset
+from waystation.tasks.task import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, Preset
 
 
 class KeySettings(BaseSettings):
@@ -131,10 +131,10 @@ class Settings(
     replace: ClassVar[ReplaceDescriptor] = ReplaceDescriptor()
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
+        env_prefix=ENVIRONMENT_PREFIX,
         frozen=True,
         env_ignore_empty=True,
-        env_nested_delimiter=LEVEL,
+        env_nested_delimiter=NESTING_SEPARATOR,
         populate_by_name=True,
         extra="forbid",
         hide_input_in_errors=True,
@@ -168,14 +168,16 @@ class Settings(
         default=DEFAULT_AGENT_BUDGET,
         description="What an agent starts with at most; of a budget in dollars a sixth, unless it is said here.",
     )
-    mode: Mode = Field(default=Mode.APPROVAL, description="What happens when money runs out: hard, soft or approval.")
+    mode: BudgetMode = Field(
+        default=BudgetMode.APPROVAL, description="What happens when money runs out: hard, soft or approval."
+    )
     preset: Preset | None = Field(
         default=None, description="Numbers for a kind of work: qa, debugging or long. They beat the settings here."
     )
     window: WrittenTokens = Field(
         default=None,
-        ge=SMALLEST_WINDOW,
-        le=LARGEST_WINDOW,
+        ge=MIN_WINDOW_TOKENS,
+        le=MAX_WINDOW_TOKENS,
         description="Working window of each agent in tokens, like 50k; by default the model's, up to the cap.",
     )
     trigger_percent: int = Field(
@@ -282,12 +284,12 @@ class Settings(
         return timedelta(seconds=longest if self.stop_grace is None else self.stop_grace)
 
     @property
-    def tells(self) -> bool:
+    def sends_notifications(self) -> bool:
         """Whether notices are sent."""
-        return bool(self.told_by)
+        return bool(self.notification_channels)
 
     @property
-    def told_by(self) -> str:
+    def notification_channels(self) -> str:
         """How notices are sent, without what is secret of it; empty where nobody is told."""
         webhook = [f"a webhook at {HttpUrl(self.webhook.get_secret_value()).host}"] if self.webhook is not None else []
         addresses = self.notify.get_secret_value().split() if self.notify is not None else []
@@ -329,18 +331,18 @@ class Settings(
         """The named endpoints of the models that these settings choose, and of those that may take their places."""
         if self.uses_offline_model:
             return frozenset()
-        names = {self.planner, self.reviewer}
+        names = {self.planner_model, self.reviewer_model}
         for role in list_step_roles():
-            names |= {self.get_model_options(role).model, self.condenser(role, self.condense_model)}
-        others = {other for name in names for other in self.places.fallbacks(name)}
+            names |= {self.get_model_options(role).model, self.get_summary_model(role, self.condense_model)}
+        others = {other for name in names for other in self.endpoint_registry.list_fallbacks(name)}
         return frozenset(filter(None, (parse_model_name(name).endpoint for name in names | others)))
 
-    def missing_key(self, model: str) -> str:
+    def find_missing_key_variable(self, model: str) -> str:
         """The variable with the key that a model's endpoint needs, where it is not set; else empty."""
         place = parse_model_name(model).endpoint
         if not place:
             return "" if self.anthropic_api_key is not None else PROVIDER_KEY
-        variable = self.named_endpoints[place].needed_key if place in self.named_endpoints else ""
+        variable = self.named_endpoints[place].required_key_variable if place in self.named_endpoints else ""
         return "" if os.environ.get(variable) else variable
 
     @property
@@ -362,7 +364,7 @@ def find_active_variable(name: str) -> str | None:
     given, (first, *inner) = _environment(), name.split(".")
     field = Settings.model_fields.get(first)
     whole = list_setting_variables(first, field) if field is not None else ()
-    parts = [variable for variable in given if variable.startswith(make_variable_name(name) + LEVEL)]
+    parts = [variable for variable in given if variable.startswith(make_variable_name(name) + NESTING_SEPARATOR)]
     meant = ((make_variable_name(name),) if inner else ()) + (*whole, *sorted(parts))
     return next((variable for variable in meant if variable in given), None)
 
@@ -370,13 +372,16 @@ def find_active_variable(name: str) -> str | None:
 def describe_unknown_variables() -> tuple[str, ...]:
     """Sentences on what the environment gives under our prefix although no setting has that name, never its value."""
     variables = (name for field in Settings.model_fields.items() for name in list_setting_variables(*field))
-    known = {name.removeprefix(PREFIX) for name in variables if name.startswith(PREFIX)}
-    tables = tuple(name.upper() + LEVEL for name, field in Settings.model_fields.items() if _is_table(field))
-    given = {name.removeprefix(PREFIX) for name in _environment() if name.startswith(PREFIX)}
+    known = {name.removeprefix(ENVIRONMENT_PREFIX) for name in variables if name.startswith(ENVIRONMENT_PREFIX)}
+    tables = tuple(
+        name.upper() + NESTING_SEPARATOR for name, field in Settings.model_fields.items() if _is_table(field)
+    )
+    given = {name.removeprefix(ENVIRONMENT_PREFIX) for name in _environment() if name.startswith(ENVIRONMENT_PREFIX)}
     given = {name for name in given if not name.startswith(tables)}
     close = {name: get_close_matches(name, known, n=1) for name in sorted(given - known)}
     return tuple(
-        f"{PREFIX}{name} is no setting, and does nothing" + (f": did you mean {PREFIX}{meant[0]}?" if meant else ".")
+        f"{ENVIRONMENT_PREFIX}{name} is no setting, and does nothing"
+        + (f": did you mean {ENVIRONMENT_PREFIX}{meant[0]}?" if meant else ".")
         for name, meant in close.items()
     )
 
@@ -405,11 +410,11 @@ class TraceTarget(NamedTuple):
     """Whether what was said goes with them, redacted."""
 
 
-SAID = frozenset({"true", "1", "span_only", "span_and_event"})
+CAPTURE_CONTENT_VALUES = frozenset({"true", "1", "span_only", "span_and_event"})
 """Values of the variable that asks for it, in small letters."""
 
 
-def trace_target() -> TraceTarget | None:
+def resolve_trace_target() -> TraceTarget | None:
     """None: spans are not asked for, as long as no variable names an exporter or an endpoint.
 
     Raises BadInput for an exporter, a protocol or an address by which nothing can be sent, and for what would end the
@@ -427,10 +432,10 @@ def trace_target() -> TraceTarget | None:
     if given.get(by, "").strip().lower() not in {"", "http/protobuf"}:
         others = "" if by == own else f"; {own} says so for them, and leaves other programs their own"
         raise BadInput(f"{by}: spans are sent by `http/protobuf` alone{others}")
-    if fault := next(trace_faults(given), ""):
+    if fault := next(iter_trace_setting_faults(given), ""):
         raise BadInput(fault)
     said = given.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
-    return TraceTarget(_shown(endpoint or "http://localhost:4318"), said=said in SAID)
+    return TraceTarget(_shown(endpoint or "http://localhost:4318"), said=said in CAPTURE_CONTENT_VALUES)
 
 
 def _shown(endpoint: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from waystation.agents.decisions import UnattendedPolicy
-from waystation.budgets.budget import Mode, WorstCaseRates
+from waystation.budgets.budget import BudgetMode, WorstCaseRates
 from waystation.config.presets import REQUEST, ResolvedConfig
 from waystation.config.values import make_variable_name
 from waystation.context.tokens import estimate_text
@@ -13,7 +13,7 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.roles import Role
 from waystation.models.endpoints import ModelEndpoint
 from waystation.models.profiles import (
-    LEAST_THINKING,
+    MIN_THINKING_TOKENS,
     PRICE_SOURCE,
     THINKING_PART,
     ModelOptions,
@@ -66,7 +66,7 @@ def validate_endpoint_prices(
 def validate_model_capabilities(places: Sequence[tuple[str, ModelEndpoint]]) -> None:
     """What a model was found not to do where it is, no task can do without."""
     for model, endpoint in sorted(places, key=lambda place: place[0]):
-        if cause := endpoint.of(model).unfit:
+        if cause := endpoint.get_capabilities(model).unfit_reason:
             raise BadInput(
                 f"{model} at {endpoint.host} cannot do a task: {cause}. Choose another model (docs/models.md), or ask "
                 f"again with `waystation doctor --model {model} --save`"
@@ -115,7 +115,7 @@ def validate_unattended(unattended: UnattendedPolicy, chosen: ResolvedConfig) ->
     """What is decided in advance about requests is of no use where none is made, or where it gives the other unit."""
     if unattended == UnattendedPolicy():
         return
-    if chosen.mode is not Mode.APPROVAL:
+    if chosen.mode is not BudgetMode.APPROVAL:
         by = chosen.origins.get("mode", REQUEST)
         source = "" if by == REQUEST else f" ({by})"
         raise BadInput(
@@ -162,7 +162,7 @@ def validate_model_options(role: Role, works: ModelOptions, names: OptionSetting
     of the settings that hold for the role.
     """
     takes = get_model_profile(works.model).takes
-    refused = takes.refused(works.effort, works.thinking) if takes is not None else None
+    refused = takes.find_unsupported_option(works.effort, works.thinking) if takes is not None else None
     if refused is not None:
         allowed = ", ".join((*refused.allowed, "default"))
         setting = names.effort if refused.setting == "effort" else names.thinking
@@ -180,7 +180,7 @@ def validate_thinking_tokens(
     name of the one that asks for it.
     """
     tokens, facts = get_thinking_tokens(works.thinking), get_model_profile(works.model)
-    part = agent_budget.part(THINKING_PART)
+    part = agent_budget.divide_by(THINKING_PART)
     most = [facts.max_output // 2] if facts.known else []
     if part.tokens is not None:
         most.append(part.tokens)
@@ -188,7 +188,7 @@ def validate_thinking_tokens(
         most.append(int(part.micro_usd / rates.output))
     if not tokens or tokens <= min(most, default=tokens):
         return
-    fitting = f"{min(most)} or less" if min(most) >= LEAST_THINKING else "default"
+    fitting = f"{min(most)} or less" if min(most) >= MIN_THINKING_TOKENS else "default"
     raise BadInput(
         f"thinking of {tokens:,} tokens is too much for {role}: it may be half of the longest reply of {works.model}, "
         f"and a quarter of what an agent starts with, {format_limit(agent_budget)}: set "

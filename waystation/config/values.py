@@ -29,12 +29,18 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic_settings import NoDecode
 
-from waystation.kernel.amount import WRITTEN, Limit, read_limit, read_tokens
+from waystation.kernel.amount import LIMIT_FORMAT_HINT, Limit, parse_limit, parse_token_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import create_private_folder, ensure_private_file
 from waystation.kernel.patterns import compile_bounded
-from waystation.models.endpoints import Capabilities, EndpointRegistry, NamedEndpoint, base_url
-from waystation.models.profiles import AT, LEAST_THINKING, Effort, ThinkingSetting, parse_model_name
+from waystation.models.endpoints import EndpointRegistry, ModelCapabilities, NamedEndpoint, normalise_base_url
+from waystation.models.profiles import (
+    ENDPOINT_SEPARATOR,
+    MIN_THINKING_TOKENS,
+    Effort,
+    ThinkingSetting,
+    parse_model_name,
+)
 from waystation.tasks.task import TaskBudget
 
 ADDRESS = compile_bounded(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
@@ -45,9 +51,9 @@ _HOST_AND_PORT = compile_bounded(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[
 def _read_limit(written: object) -> object:
     match written:
         case str():
-            return read_limit(written)
+            return parse_limit(written)
         case bool() | float() | list() | dict():
-            raise ValueError(f"write {WRITTEN}")
+            raise ValueError(f"write {LIMIT_FORMAT_HINT}")
         case int():
             return Limit(tokens=written)
         case _:
@@ -55,7 +61,7 @@ def _read_limit(written: object) -> object:
 
 
 def _read_tokens(written: object) -> object:
-    return read_tokens(written) if isinstance(written, str) else written
+    return parse_token_amount(written) if isinstance(written, str) else written
 
 
 def _read_thinking(written: object) -> object:
@@ -65,9 +71,9 @@ def _read_thinking(written: object) -> object:
         tokens = _read_tokens(written)
     except ValueError:
         tokens = None
-    if isinstance(tokens, int) and tokens >= LEAST_THINKING:
+    if isinstance(tokens, int) and tokens >= MIN_THINKING_TOKENS:
         return tokens
-    raise ValueError(f"adaptive, off, default, or {LEAST_THINKING:,} tokens or more, like 4k")
+    raise ValueError(f"adaptive, off, default, or {MIN_THINKING_TOKENS:,} tokens or more, like 4k")
 
 
 def _read_address(written: SecretStr | None) -> SecretStr | None:
@@ -95,7 +101,7 @@ def _read_hook(written: str | None) -> str | None:
     """Refused without being shown, too: an argument is as good a place for a secret as an address."""
     if written is None:
         return None
-    if (read := _web_address(written) if is_address(written) else _command_line(written)) is None:
+    if (read := _web_address(written) if is_hook_address(written) else _command_line(written)) is None:
         raise ValueError(
             "it must be a command line with its quotes closed, or an http or https address with its host; what was "
             "given is not shown, since it may hold a secret"
@@ -108,7 +114,7 @@ def build_shared_alias(name: str) -> AliasChoices:
     return AliasChoices(name, f"WAYSTATION_{name}")
 
 
-def is_address(hook: str) -> bool:
+def is_hook_address(hook: str) -> bool:
     """Whether a hook is an address, and not a command line."""
     return "://" in next(iter(hook.split()), "")
 
@@ -126,7 +132,7 @@ def _web_address(text: str) -> str | None:
 
 def _read_base_url(written: str | None) -> str | None:
     """The address that `/v1/messages` is put behind."""
-    return None if written is None else base_url(written)
+    return None if written is None else normalise_base_url(written)
 
 
 class ListenAddress(NamedTuple):
@@ -210,9 +216,9 @@ SecretAddress = Annotated[SecretStr | None, AfterValidator(_read_address)]
 
 
 CONFIG_NAME = "config.toml"
-PREFIX = "WAYSTATION_"
+ENVIRONMENT_PREFIX = "WAYSTATION_"
 """Of the variables of the environment."""
-LEVEL = "__"
+NESTING_SEPARATOR = "__"
 """In a variable, between the names of a table and of what is in it."""
 NOT_IN_A_FILE = {
     "home": "it says where the file is found",
@@ -283,7 +289,7 @@ def _without_table(lines: Sequence[str], head: str) -> Iterator[str]:
 
 def make_variable_name(path: str) -> str:
     """The variable that gives a setting, or one value of a table, like `roles.writing.model`."""
-    return f"{PREFIX}{path.upper().replace('.', LEVEL)}"
+    return f"{ENVIRONMENT_PREFIX}{path.upper().replace('.', NESTING_SEPARATOR)}"
 
 
 def list_setting_variables(name: str, field: FieldInfo) -> tuple[str, ...]:
@@ -316,7 +322,7 @@ def _named(table: object) -> str:
     return "endpoint" if isinstance(table, NamedEndpoint) or (isinstance(table, dict) and "kind" in table) else "models"
 
 
-_Rows = dict[str, Capabilities]
+_Rows = dict[str, ModelCapabilities]
 _EndpointTable = Annotated[
     Annotated[NamedEndpoint, Tag("endpoint")] | Annotated[_Rows, Tag("models")], Discriminator(_named)
 ]
@@ -324,13 +330,15 @@ _EndpointTable = Annotated[
 
 def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
     """Raises ValueError for a name that a full name of a model could not begin with, or a fallback that is nowhere."""
-    bad = [name for name in filter_named_endpoints(tables) if not parse_model_name(f"{name}{AT}m").endpoint]
+    bad = [
+        name for name in filter_named_endpoints(tables) if not parse_model_name(f"{name}{ENDPOINT_SEPARATOR}m").endpoint
+    ]
     if bad:
         raise ValueError(f"an endpoint is called by lower-case letters, digits and hyphens, and not {bad[0]!r}")
     for name, other in EndpointRegistry(named=filter_named_endpoints(tables)).unknown_fallbacks:
         raise ValueError(
             f"{name} falls back to {other!r}, which is no endpoint with a table, and no model: write an endpoint's "
-            f"name, or a full name as ENDPOINT{AT}MODEL"
+            f"name, or a full name as ENDPOINT{ENDPOINT_SEPARATOR}MODEL"
         )
     return tables
 
@@ -358,7 +366,7 @@ _SAMPLERS = (
 _SECONDS_AT_MOST = 86_400.0
 
 
-def trace_faults(given: Mapping[str, str]) -> Iterator[str]:
+def iter_trace_setting_faults(given: Mapping[str, str]) -> Iterator[str]:
     """What OpenTelemetry's SDK would end the process for, or pass over in silence: each by its variable, not shown."""
     for name in _SPAN_LIMITS:
         if given.get(name, "").strip() and _whole(given[name]) is None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Literal
 
 from waystation.context.constraints import (
-    PATTERNS,
+    IDENTIFIER_PATTERNS,
     extract_identifiers,
     extract_recorded_decisions,
     extract_user_constraints,
@@ -24,7 +24,7 @@ from waystation.context.history import (
     get_pinned_unit_message_ids,
     get_replacement,
 )
-from waystation.context.summary import CUT, extract_summary_text, strip_frame_tags, without_ledger
+from waystation.context.summary import CUT_MARK, extract_summary_text, strip_frame_tags, without_ledger
 from waystation.context.transcript import (
     Compaction,
     MaskRecord,
@@ -37,13 +37,13 @@ from waystation.context.transcript import (
 from waystation.kernel.value import Value
 
 DECISIONS, CONSTRAINTS = "decisions", "constraints"
-KINDS = (*(kind for kind, _ in PATTERNS), DECISIONS, CONSTRAINTS)
+AUDIT_KINDS = (*(kind for kind, _ in IDENTIFIER_PATTERNS), DECISIONS, CONSTRAINTS)
 """What is looked for in hidden messages."""
 
 _Place = Literal["summary", "ledger", "elsewhere"]
 
 
-class Redaction(Value):
+class RedactedConversation(Value):
     """A conversation as summariser and memory may see it: everything private replaced."""
 
     texts: Mapping[str, str]
@@ -54,7 +54,7 @@ class Redaction(Value):
     """The rendering of each message of the view, by its id."""
 
 
-class Item(Value):
+class AuditItem(Value):
     """Something that hidden messages had."""
 
     kind: str
@@ -67,7 +67,7 @@ class Item(Value):
     """It is not in the view, but a search in memory finds it."""
 
 
-class Audit(Value):
+class CompactionAudit(Value):
     """One compaction whose summary or marker is in the view."""
 
     id: str
@@ -77,14 +77,14 @@ class Audit(Value):
     """Ids of the messages of the log behind it, also those that an earlier compaction had hidden."""
     earlier: tuple[str, ...]
     """Ids of the earlier compactions whose summaries or markers it covers."""
-    items: tuple[Item, ...]
+    items: tuple[AuditItem, ...]
 
     @property
-    def lost(self) -> tuple[Item, ...]:
+    def lost(self) -> tuple[AuditItem, ...]:
         """What the view does not have."""
         return tuple(item for item in self.items if item.kept is None)
 
-    def recalled(self, found: frozenset[Item]) -> "Audit":
+    def with_recalled(self, found: frozenset[AuditItem]) -> "CompactionAudit":
         """The same, with what memory gave back."""
         items = tuple(item.replace(recallable=item in found) for item in self.items)
         return self.replace(items=items)
@@ -109,33 +109,37 @@ class SearchableText:
         """Whether it has this identifier as a whole, or these words in a row."""
         if kind in self._identifiers:
             return text in self._identifiers[kind]
-        return has_words(self._words, text.removesuffix(CUT))
+        return has_words(self._words, text.removesuffix(CUT_MARK))
 
 
-def build_compaction_audits(transcript: Transcript, redaction: Redaction) -> tuple[Audit, ...]:
+def build_compaction_audits(transcript: Transcript, redaction: RedactedConversation) -> tuple[CompactionAudit, ...]:
     """Every compaction that stands in the view, each judged by the messages of the log behind it."""
     now = get_effective_transcript(transcript)
     covering = [record for record in now.compactions if not isinstance(record, MaskRecord)]
     return tuple(_audit(record, now, redaction) for record in covering if get_replacement(record).id in redaction.view)
 
 
-def _audit(record: SummaryRecord | TruncationRecord, now: Transcript, redaction: Redaction) -> Audit:
+def _audit(
+    record: SummaryRecord | TruncationRecord, now: Transcript, redaction: RedactedConversation
+) -> CompactionAudit:
     hidden = expand_covered_ids(record.covered, now.compactions)
     messages = tuple(message.id for message in now.messages if message.id in hidden)
     earlier = [one for one in now.compactions if not isinstance(one, MaskRecord) and get_replacement(one).id in hidden]
     places = _places(get_replacement(record), redaction)
     found = dict.fromkeys(_found(messages, [get_replacement(one).id for one in earlier], redaction))
-    return Audit(
+    return CompactionAudit(
         id=record.id,
         type=record.type,
         strategy=record.strategy if isinstance(record, SummaryRecord) else None,
         hidden=messages,
         earlier=tuple(one.id for one in earlier),
-        items=tuple(Item(kind=kind, text=text, kept=_place(kind, text, places)) for kind, text in found),
+        items=tuple(AuditItem(kind=kind, text=text, kept=_place(kind, text, places)) for kind, text in found),
     )
 
 
-def _found(messages: Iterable[str], earlier: Iterable[str], redaction: Redaction) -> Iterator[tuple[str, str]]:
+def _found(
+    messages: Iterable[str], earlier: Iterable[str], redaction: RedactedConversation
+) -> Iterator[tuple[str, str]]:
     text = "\n".join(strip_frame_tags(redaction.texts[message_id]) for message_id in messages)
     for kind, values in extract_identifiers(text).items():
         yield from ((kind, value) for value, _ in values.most_common())
@@ -145,7 +149,7 @@ def _found(messages: Iterable[str], earlier: Iterable[str], redaction: Redaction
     yield from ((CONSTRAINTS, sentence) for sentence in extract_user_constraints(said))
 
 
-def _places(standing: Message, redaction: Redaction) -> dict[_Place, SearchableText]:
+def _places(standing: Message, redaction: RedactedConversation) -> dict[_Place, SearchableText]:
     text = extract_summary_text(redaction.said[standing.id])
     body = without_ledger(text)
     others = "\n".join(shown for message_id, shown in redaction.view.items() if message_id != standing.id)

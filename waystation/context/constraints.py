@@ -25,10 +25,10 @@ from pydantic import JsonValue
 
 from waystation.context.restoration import without_files
 from waystation.context.summary import (
-    ASKED,
-    DECIDED,
-    DEMANDED,
-    UNDONE,
+    CONSTRAINT_PREFIX,
+    DECISION_PREFIX,
+    OPEN_ITEM_PREFIX,
+    REQUEST_PREFIX,
     extract_summary_text,
     format_ledger_line,
     is_summary,
@@ -102,7 +102,7 @@ def extract_user_words(messages: Sequence[Message]) -> tuple[str, ...]:
 
 def _heard(message: Message) -> tuple[str, ...]:
     return (
-        parse_ledger_entries(message, DEMANDED) + parse_ledger_entries(message, ASKED)
+        parse_ledger_entries(message, CONSTRAINT_PREFIX) + parse_ledger_entries(message, REQUEST_PREFIX)
         if is_summary_or_marker(message)
         else (message.text,)
     )
@@ -117,14 +117,14 @@ def _sentences(text: str) -> Iterator[tuple[str, bool]]:
 
 def _is_the_users(message: Message) -> bool:
     """Also where a stand-in says it for the user."""
-    return message.role == "user" and not message.of_the_platform
+    return message.role == "user" and not message.is_platform_message
 
 
 def _demands(message: Message) -> Iterator[str]:
     if not _is_the_users(message):
         return
     if is_summary_or_marker(message):
-        yield from parse_ledger_entries(message, DEMANDED)
+        yield from parse_ledger_entries(message, CONSTRAINT_PREFIX)
         return
     # What people tell a task at work is meant for all that is to come, in whatever words.
     heeded = message.told > 0
@@ -151,7 +151,7 @@ def extract_user_requests(middle: Sequence[Message]) -> tuple[str, ...]:
 
 def _asked_in(message: Message) -> Iterator[str]:
     if is_summary_or_marker(message):
-        yield from parse_ledger_entries(message, ASKED)
+        yield from parse_ledger_entries(message, REQUEST_PREFIX)
     elif not _is_wrapped(message.text.strip()):
         said = format_ledger_line(" ".join(sentence for sentence, demands in _sentences(message.text) if not demands))
         if said:
@@ -189,7 +189,7 @@ def extract_recorded_decisions(middle: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _decided_in(message: Message) -> Iterator[str]:
-    yield from parse_ledger_entries(message, DECIDED)
+    yield from parse_ledger_entries(message, DECISION_PREFIX)
     if is_summary(message):
         yield from filter(
             None,
@@ -212,7 +212,7 @@ def _decisions_listed(text: str) -> Iterator[str]:
 
 
 _NAME = r"[\w.@+-]"
-PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
+IDENTIFIER_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("citations", compile_bounded(r"\[[^\[\]\n:]{1,200}:\d+-\d+\]")),
     ("URLs", compile_bounded(r"https?://[^\s<>\"'`)\]}|]+")),
     (
@@ -257,7 +257,7 @@ def extract_identifiers(text: str) -> dict[str, Counter[str]]:
     """
     return {
         kind: Counter(found.rstrip(".,;:") for found in reversed(pattern.findall(_searched(kind, text))))
-        for kind, pattern in PATTERNS
+        for kind, pattern in IDENTIFIER_PATTERNS
     }
 
 
@@ -282,7 +282,7 @@ def has_words(words: str, text: str) -> bool:
 
 
 MOST_ITEMS, OPEN_WORK_CHARACTERS = 20, 200
-STEP: Final = "this step: "
+STEP_ITEM_PREFIX: Final = "this step: "
 """How what the platform itself knows to be open begins: it is said anew each time, and not carried on."""
 _ITEM = compile_bounded(
     r"^[ \t]*(?:(?:[-*•]|\d{1,3}[.)])[ \t]+)?\[(?P<status>TODO|IN PROGRESS|DONE|[ xX])\][ \t]+(?P<text>\S.*)$", re.M
@@ -321,7 +321,11 @@ def find_open_items(middle: Sequence[Message], shown: Sequence[Message]) -> tupl
 def _newest(newest_first: Iterable[Message]) -> Sequence[str]:
     for message in newest_first:
         if is_summary(message):
-            return [line for line in parse_ledger_entries(message, UNDONE) if not line.startswith(STEP)]
+            return [
+                line
+                for line in parse_ledger_entries(message, OPEN_ITEM_PREFIX)
+                if not line.startswith(STEP_ITEM_PREFIX)
+            ]
         if listed := _items_listed(message):
             return [item.line for item in listed if item.open]
     return ()

@@ -74,13 +74,13 @@ def get_pinned_message_ids(transcript: Transcript) -> frozenset[str]:
     )
 
 
-def rewind(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> RewindRecord:
+def build_rewind_record(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> RewindRecord:
     """The record of this id that takes the conversation back to a message, which stays or goes. Raises BadInput."""
     validate_message_id(message_id, get_effective_transcript(transcript))
     return RewindRecord(id=record_id, message_id=message_id, kept=keep)
 
 
-def restore(transcript: Transcript, compaction: str, record_id: str) -> RestoreRecord:
+def build_restore_record(transcript: Transcript, compaction: str, record_id: str) -> RestoreRecord:
     """The record of this id that undoes one compaction, named by its id or the beginning of it. Raises BadInput."""
     records = [record for record in get_effective_transcript(transcript).records if isinstance(record, Compaction)]
     found = [record for record in records if record.id.startswith(compaction)] if compaction else []

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from waystation.context.transcript import (
     Block,
     Message,
-    Opaque,
+    MessageRole,
+    OpaqueBlock,
     RedactedThinking,
-    Speaker,
     Text,
     Thinking,
     ToolResult,
     ToolUse,
 )
 
-BELONGS: dict[Speaker, tuple[type[Block], ...]] = {
+ALLOWED_BLOCKS: dict[MessageRole, tuple[type[Block], ...]] = {
     "user": (Text, ToolResult),
     "assistant": (Text, Thinking, RedactedThinking, ToolUse),
 }
@@ -52,10 +52,10 @@ def _block_faults(message: Message) -> Iterator[str]:
         yield "no blocks"
         return
     for block in message.blocks:
-        if isinstance(block, Opaque):
-            if block.of_the_user != (message.role == "user"):
+        if isinstance(block, OpaqueBlock):
+            if block.is_user_block != (message.role == "user"):
                 yield f"{block.kind} in a message of the {message.role}"
-        elif not isinstance(block, BELONGS[message.role]):
+        elif not isinstance(block, ALLOWED_BLOCKS[message.role]):
             yield f"{block.type} in a message of the {message.role}"
         if isinstance(block, Text) and not block.text.strip():
             yield "blank text"

@@ -16,7 +16,7 @@ from waystation.kernel.value import Value
 from waystation.security.untrusted import LONGEST_NOTE, render_claimed_name, sanitize_line
 
 
-class Status(StrEnum):
+class CompactionStatus(StrEnum):
     """Every way in which a compaction can end."""
 
     COMPRESSED = "COMPRESSED"
@@ -39,14 +39,19 @@ class Status(StrEnum):
     @property
     def made_room(self) -> bool:
         """Whether the view is smaller than before."""
-        return self in {Status.COMPRESSED, Status.OFFLOADED, Status.MASKED, Status.TRUNCATED}
+        return self in {
+            CompactionStatus.COMPRESSED,
+            CompactionStatus.OFFLOADED,
+            CompactionStatus.MASKED,
+            CompactionStatus.TRUNCATED,
+        }
 
 
 class CompactionOutcome(Value):
     """One compaction of one agent run. Token counts are of the whole request, system prompt and tools included."""
 
     compaction_id: str
-    status: Status
+    status: CompactionStatus
     strategy: str
     tokens_before: int
     tokens_after: int
@@ -77,7 +82,7 @@ class CompactionTotals(Value):
     redactions: int = 0
 
     @classmethod
-    def of(cls, outcomes: Iterable[CompactionOutcome]) -> "CompactionTotals":
+    def from_outcomes(cls, outcomes: Iterable[CompactionOutcome]) -> "CompactionTotals":
         """The outcomes added up."""
         outcomes = tuple(outcomes)
         made = [outcome for outcome in outcomes if outcome.status.made_room]
@@ -120,7 +125,7 @@ class CompactionEvent(Value):
     tokens: int
     """Before it."""
     window: int
-    status: Status | None = None
+    status: CompactionStatus | None = None
     """This and the following: of one that has ended."""
     compaction_id: str | None = None
     """Empty where nothing was committed."""
@@ -130,7 +135,7 @@ class CompactionEvent(Value):
     notes: int | None = None
     """How many notes it left for people."""
 
-    def ended(self, outcome: CompactionOutcome) -> "CompactionEvent":
+    def with_outcome(self, outcome: CompactionOutcome) -> "CompactionEvent":
         """The same compaction after it was made."""
         return self.replace(
             event="after",
@@ -143,12 +148,12 @@ class CompactionEvent(Value):
         )
 
     @property
-    def body(self) -> str:
+    def json_line(self) -> str:
         """One line of JSON, with what is known."""
         return self.model_dump_json(exclude_none=True) + "\n"
 
 
-Action = Literal["compact", "pin", "unpin", "restore", "rewind"]
+ContextEditAction = Literal["compact", "pin", "unpin", "restore", "rewind"]
 EDIT_PREFIX = "edit-"
 TOO_LATE = "the agent had delivered before it could be carried out"
 
@@ -159,7 +164,7 @@ class ContextEdit(Value):
     id: str
     """`edit-N`, counted in the agent run. What it commits derives its id from it, so that a retry commits it once."""
     agent: str
-    action: Action
+    action: ContextEditAction
     message: str = ""
     """Which one to pin or unpin, or to go back to."""
     keep: bool = True
@@ -178,7 +183,7 @@ class ContextEdit(Value):
     """What came of it; where it was refused, why: then nothing was changed."""
 
     @property
-    def what(self) -> str:
+    def short_description(self) -> str:
         """As it follows on the agent's name: `research-1: pin m4`."""
         match self.action:
             case "compact":
@@ -193,7 +198,10 @@ class ContextEdit(Value):
     @property
     def text(self) -> str:
         """Who asked for what, and what became of it, in one line."""
-        asked = f"{self.agent}: {sanitize_line(self.what)} ({self.id}), asked for by {render_claimed_name(self.by)}"
+        asked = (
+            f"{self.agent}: {sanitize_line(self.short_description)} ({self.id}), asked for by "
+            f"{render_claimed_name(self.by)}"
+        )
         claim = " (a name as given)" if self.by else ""
         note = f" [{sanitize_line(self.note, LONGEST_NOTE)}]" if self.note else ""
         became = {"waiting": "waits for the end of its leg", "done": "done", "refused": "refused"}[self.state]

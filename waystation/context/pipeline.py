@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from waystation.context.history import build_model_view, get_effective_transcript
-from waystation.context.outcome import CompactionRequest, ManualCompaction, Status
-from waystation.context.policy import CompactionPolicy, Strategy
-from waystation.context.stages import compaction_id, mask_tool_results, truncate_oldest_units
+from waystation.context.outcome import CompactionRequest, CompactionStatus, ManualCompaction
+from waystation.context.policy import CompactionPolicy, StrategyName
+from waystation.context.stages import compute_compaction_id, mask_tool_results, truncate_oldest_units
 from waystation.context.strategies import STRATEGIES
 from waystation.context.summary import (
     FRAME_TOKENS,
     LEDGER_SHARE,
-    SOURCES,
+    SOURCES_PREFIX,
     build_summary_message,
     compute_ledger_token_limit,
     is_summary_or_marker,
     parse_ledger_entries,
 )
-from waystation.context.summary_validator import Accepted
+from waystation.context.summary_validator import AcceptedSummary
 from waystation.context.tokens import (
     TokenEstimator,
     compute_correction_factor,
@@ -44,7 +44,7 @@ from waystation.context.transcript import (
     Transcript,
     TruncationRecord,
 )
-from waystation.context.units import Layout, build_layout
+from waystation.context.units import TranscriptLayout, build_layout
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.memory.memory import Passage
@@ -57,25 +57,25 @@ CONDENSED_SHARE, LARGEST_SHARE = 10, 3
 """A summary has about a tenth of its middle's tokens, and never more than a third."""
 
 
-class _Rung(Value):
+class _Decision(Value):
     tokens_before: int
     """Tokens of the whole request."""
 
 
-class NoopDecision(_Rung):
+class NoopDecision(_Decision):
     """There is nothing to do."""
 
-    status: Literal[Status.NOOP, Status.NOOP_LITTLE_TO_GAIN]
+    status: Literal[CompactionStatus.NOOP, CompactionStatus.NOOP_LITTLE_TO_GAIN]
 
 
-class MaskDecision(_Rung):
+class MaskDecision(_Decision):
     """Commit this record: it alone brings the request under the target."""
 
     record: MaskRecord
     tokens_after: int
 
 
-class SummariseDecision(_Rung):
+class SummariseDecision(_Decision):
     """Have the middle summarised, check the summary, and commit it."""
 
     compaction_id: str
@@ -87,30 +87,30 @@ class SummariseDecision(_Rung):
     """Least and most tokens to ask for."""
 
     @property
-    def covered(self) -> tuple[str, ...]:
+    def covered_ids(self) -> tuple[str, ...]:
         """Ids of the middle, for the record."""
         return tuple(message.id for message in self.middle)
 
-    def record(self, accepted: Accepted, strategy: Strategy) -> SummaryRecord:
+    def build_record(self, accepted: AcceptedSummary, strategy: StrategyName) -> SummaryRecord:
         """With the summary that passed the check."""
         return SummaryRecord(
             id=self.compaction_id,
             strategy=strategy,
-            covered=self.covered,
+            covered=self.covered_ids,
             summary=build_summary_message(self.compaction_id, accepted.text),
             added=accepted.added,
             removed=accepted.removed,
         )
 
 
-class TruncateDecision(_Rung):
+class TruncateDecision(_Decision):
     """Commit this record."""
 
     record: TruncationRecord
     tokens_after: int
 
 
-class CannotFitDecision(_Rung):
+class CannotFitDecision(_Decision):
     """No rung helps: what is named here cannot be made smaller. Tokens each; 0 where there is no such part, or where
     it is one with the part before.
     """
@@ -127,7 +127,7 @@ class CannotFitDecision(_Rung):
     pinned: int = 0
 
     @property
-    def least(self) -> int:
+    def min_tokens(self) -> int:
         """All parts together."""
         return self.fixed + self.contract + self.latest + self.pending + self.pinned
 
@@ -140,7 +140,7 @@ class CannotFitDecision(_Rung):
         )
 
 
-Rung = NoopDecision | MaskDecision | SummariseDecision | TruncateDecision | CannotFitDecision
+CompactionDecision = NoopDecision | MaskDecision | SummariseDecision | TruncateDecision | CannotFitDecision
 
 
 def select_next_stage(
@@ -150,62 +150,69 @@ def select_next_stage(
     rereadable: frozenset[str],
     *,
     skip_summary: bool = False,
-) -> Rung:
+) -> CompactionDecision:
     """What to do now.
 
     `rereadable` names the tools whose calls can be repeated; `skip_summary`: no summariser is to be had.
     """
     shown = build_layout(transcript)
-    before = measure.part(measure.fixed + shown.tokens)
+    before = measure.scale_estimate(measure.fixed + shown.tokens)
     if before <= policy.target:
-        return NoopDecision(tokens_before=before, status=Status.NOOP)
+        return NoopDecision(tokens_before=before, status=CompactionStatus.NOOP)
     full = before >= policy.trigger
     unfit = _unfit(shown, measure, policy)
     return (
         _mask(transcript, shown, policy, measure, rereadable)
-        or (unfit if unfit.least >= policy.trigger else None)
+        or (unfit if unfit.min_tokens >= policy.trigger else None)
         or (None if skip_summary else _summarise(transcript, shown, policy, measure))
         or (_truncate(transcript, shown, policy, measure) if full or skip_summary else None)
-        or (unfit if full else NoopDecision(tokens_before=before, status=Status.NOOP_LITTLE_TO_GAIN))
+        or (unfit if full else NoopDecision(tokens_before=before, status=CompactionStatus.NOOP_LITTLE_TO_GAIN))
     )
 
 
-def summary_length(middle_tokens: int) -> tuple[int, int]:
+def compute_summary_token_range(middle_tokens: int) -> tuple[int, int]:
     """Least and most tokens of a summary of so many."""
     most = min(max(middle_tokens // CONDENSED_SHARE, LEAST_SUMMARY), MOST_SUMMARY, middle_tokens // LARGEST_SHARE)
     return most // 2, most
 
 
 def _mask(
-    transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: TokenEstimator, rereadable: frozenset[str]
+    transcript: Transcript,
+    shown: TranscriptLayout,
+    policy: CompactionPolicy,
+    measure: TokenEstimator,
+    rereadable: frozenset[str],
 ) -> MaskDecision | None:
     """None where it would not bring the request under the target, or save too little."""
     masks = mask_tool_results(transcript, shown, policy, rereadable)
     if masks is None:
         return None
-    before = measure.part(measure.fixed + shown.tokens)
-    after = measure.part(measure.fixed + shown.tokens - masks.saved)
-    if after > policy.target or before - after < policy.least_saving:
+    before = measure.scale_estimate(measure.fixed + shown.tokens)
+    after = measure.scale_estimate(measure.fixed + shown.tokens - masks.saved)
+    if after > policy.target or before - after < policy.min_saving_tokens:
         return None
     return MaskDecision(tokens_before=before, record=masks.record, tokens_after=after)
 
 
 def _summarise(
-    transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: TokenEstimator
+    transcript: Transcript, shown: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator
 ) -> SummariseDecision | None:
     """None where the saving would be too small for a model call, or what stays would leave no room for a summary."""
-    everything = measure.part(shown.tokens)
+    everything = measure.scale_estimate(shown.tokens)
     middle = STRATEGIES[policy.strategy].middle
-    covered = middle(shown, policy, measure, _largest(summary_length(everything), measure))
+    covered = middle(shown, policy, measure, _largest(compute_summary_token_range(everything), measure))
     tokens = sum(unit.tokens for unit in covered)
-    stays = measure.part(measure.fixed + shown.tokens - tokens)
-    length = _fitting(summary_length(measure.part(tokens)), stays, measure, policy)
-    if length[1] < SMALLEST_SUMMARY or measure.part(tokens) - _largest(length, measure) < policy.least_saving:
+    stays = measure.scale_estimate(measure.fixed + shown.tokens - tokens)
+    length = _fitting(compute_summary_token_range(measure.scale_estimate(tokens)), stays, measure, policy)
+    if (
+        length[1] < SMALLEST_SUMMARY
+        or measure.scale_estimate(tokens) - _largest(length, measure) < policy.min_saving_tokens
+    ):
         return None
     messages = tuple(message for unit in covered for message in unit.messages)
     return SummariseDecision(
-        tokens_before=measure.part(measure.fixed + shown.tokens),
-        compaction_id=compaction_id(transcript, [message.id for message in messages], policy),
+        tokens_before=measure.scale_estimate(measure.fixed + shown.tokens),
+        compaction_id=compute_compaction_id(transcript, [message.id for message in messages], policy),
         middle=messages,
         middle_tokens=tokens,
         summary_tokens=length,
@@ -214,52 +221,52 @@ def _summarise(
 
 def _largest(length: tuple[int, int], measure: TokenEstimator) -> int:
     """What a summary of this length may take in the view: with its ledger and its frame."""
-    return length[1] + measure.part(compute_ledger_token_limit(length[1]) + FRAME_TOKENS)
+    return length[1] + measure.scale_estimate(compute_ledger_token_limit(length[1]) + FRAME_TOKENS)
 
 
 def _fitting(length: tuple[int, int], stays: int, measure: TokenEstimator, policy: CompactionPolicy) -> tuple[int, int]:
     """The length, or a shorter one with which the context is not full again. `stays`: tokens beside the summary."""
     if policy.crowded or stays + _largest(length, measure) < policy.trigger:
         return length
-    room = policy.trigger - stays - measure.part(FRAME_TOKENS) - 2  # rounding takes less than two
+    room = policy.trigger - stays - measure.scale_estimate(FRAME_TOKENS) - 2  # rounding takes less than two
     most = max(0, int(room / (1 + measure.scale / LEDGER_SHARE)))
     return most // 2, most
 
 
 def _truncate(
-    transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: TokenEstimator
+    transcript: Transcript, shown: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator
 ) -> TruncateDecision | None:
     """None where the context would be full all the same."""
     record = truncate_oldest_units(transcript, shown, policy, measure)
     if record is None:
         return None
     gone = frozenset(record.covered)
-    left = sum(unit.tokens for unit in shown.units if unit.ids[0] not in gone)
-    after = measure.part(measure.fixed + left + estimate_message(record.marker))
+    left = sum(unit.tokens for unit in shown.units if unit.message_ids[0] not in gone)
+    after = measure.scale_estimate(measure.fixed + left + estimate_message(record.marker))
     if after >= policy.trigger and not policy.crowded:
         return None
-    before = measure.part(measure.fixed + shown.tokens)
+    before = measure.scale_estimate(measure.fixed + shown.tokens)
     return TruncateDecision(tokens_before=before, record=record, tokens_after=after)
 
 
-def _unfit(shown: Layout, measure: TokenEstimator, policy: CompactionPolicy) -> CannotFitDecision:
+def _unfit(shown: TranscriptLayout, measure: TokenEstimator, policy: CompactionPolicy) -> CannotFitDecision:
     def size(index: int | None, *named: int | None) -> int:
-        return 0 if index is None or index in named else measure.part(shown.units[index].tokens)
+        return 0 if index is None or index in named else measure.scale_estimate(shown.units[index].tokens)
 
-    named = {shown.contract, shown.latest, shown.pending}
+    named = {shown.contract, shown.latest, shown.pending_index}
 
     return CannotFitDecision(
-        tokens_before=measure.part(measure.fixed + shown.tokens),
+        tokens_before=measure.scale_estimate(measure.fixed + shown.tokens),
         limit=policy.trigger,
-        fixed=measure.part(measure.fixed),
+        fixed=measure.scale_estimate(measure.fixed),
         contract=size(shown.contract),
         latest=size(shown.latest, shown.contract),
-        pending=size(shown.pending, shown.contract, shown.latest),
+        pending=size(shown.pending_index, shown.contract, shown.latest),
         pinned=sum(size(index) for index in shown.pinned - named),
     )
 
 
-MOST_FAILED = 3
+MAX_FAILED_SUMMARIES = 3
 """Summaries in a row; then none is asked for any more, except by a person."""
 GROWTH_PERCENT = 25
 """Of the middle that could not be summarised: by so much the conversation has to grow, or the next one is the same."""
@@ -271,7 +278,7 @@ def get_summary_skip_reason(transcript: Transcript) -> str | None:
     A summary that was made, also one by hand, ends the row. What was rewound takes its failures with it.
     """
     failed = _failed_in_a_row(transcript)
-    if len(failed) >= MOST_FAILED:
+    if len(failed) >= MAX_FAILED_SUMMARIES:
         return f"No summary was tried: {len(failed)} in a row had failed; `waystation compact` asks for one."
     if failed and (missing := _missing_growth(transcript, failed[-1])) > 0:
         return f"No summary was tried: the last one failed, and since then too little was said, by {missing:,} tokens."
@@ -307,34 +314,34 @@ class CompactionContext:
     """Estimated tokens of the agent's system prompt and tools."""
 
     @property
-    def summaries(self) -> bool:
+    def allows_summary(self) -> bool:
         """Whether a summary may be written at all."""
         return self.manual is not None or self.request.terms.auto_compact
 
-    def done(self, transcript: Transcript) -> Compaction | None:
+    def find_committed_compaction(self, transcript: Transcript) -> Compaction | None:
         """What an earlier attempt at the same request has committed."""
         return next(iter(transcript.compactions[self.request.known_records :]), None)
 
-    def before(self, transcript: Transcript) -> Transcript:
+    def get_transcript_before(self, transcript: Transcript) -> Transcript:
         """The transcript as the workflow knew it when it asked."""
-        record = self.done(transcript)
+        record = self.find_committed_compaction(transcript)
         if record is None:
             return transcript
         return transcript.replace(records=transcript.records[: transcript.records.index(record)])
 
-    def measure(self, transcript: Transcript) -> TokenEstimator:
+    def build_estimator(self, transcript: Transcript) -> TokenEstimator:
         """Corrected as the leg's last request was, which was found too large."""
         if self.manual is not None:
             return TokenEstimator(fixed=self.fixed, scale=self.manual.scale)
-        estimated = TokenEstimator(fixed=self.fixed).request(build_model_view(self.before(transcript)))
+        estimated = TokenEstimator(fixed=self.fixed).request(build_model_view(self.get_transcript_before(transcript)))
         return TokenEstimator(fixed=self.fixed, scale=compute_correction_factor(estimated, self.request.request_tokens))
 
-    def policy(self, transcript: Transcript) -> CompactionPolicy:
+    def resolve_policy(self, transcript: Transcript) -> CompactionPolicy:
         """That of the agent; where its messages are too many, or a person asked, full as it is."""
         terms, shown = self.request.terms, build_model_view(transcript)
-        if self.manual is None and not terms.crowded(len(shown)):
-            return terms.policy
-        policy = terms.policy.for_crowd(self.measure(transcript).request(shown))
+        if self.manual is None and not terms.has_too_many_messages(len(shown)):
+            return terms.compaction_policy
+        policy = terms.compaction_policy.for_too_many_messages(self.build_estimator(transcript).request(shown))
         return policy.replace(instructions=self.manual.instructions) if self.manual else policy
 
 
@@ -356,7 +363,7 @@ def split_into_parts(texts: Sequence[str], room: int) -> tuple[str, ...]:
     return (*parts, "\n".join(part))
 
 
-def part_length(length: tuple[int, int], parts: int, room: int) -> tuple[int, int]:
+def compute_part_token_range(length: tuple[int, int], parts: int, room: int) -> tuple[int, int]:
     """Least and most tokens of the summary of one of so many parts: together they are no longer than the room, so
     that joining them is one more call and never again parts.
     """
@@ -373,7 +380,7 @@ def _pieces(text: str, room: int) -> list[str]:
     return [*_pieces(text[:half], room), *_pieces(text[half:], room)] if half else [text]
 
 
-MOST_SOURCES = 12
+MAX_SOURCES = 12
 """Some 120 tokens. More passages share an entry: it names the first of them."""
 _SOURCE = compile_bounded(r"(p[0-9a-f]{8}) ([^\s-]++)-(\S++)")
 
@@ -397,11 +404,14 @@ def build_sources_line(hidden: Sequence[Message], passages: Iterable[Passage]) -
     Empty without any.
     """
     earlier = [
-        line for message in hidden if is_summary_or_marker(message) for line in parse_ledger_entries(message, SOURCES)
+        line
+        for message in hidden
+        if is_summary_or_marker(message)
+        for line in parse_ledger_entries(message, SOURCES_PREFIX)
     ]
     found = [_Source(*match) for line in earlier for match in _SOURCE.findall(line)]
     found += [_Source(one.short_id, one.first_message, one.last_message) for one in passages]
-    while len(found) > MOST_SOURCES:
+    while len(found) > MAX_SOURCES:
         pairs = (found[place : place + 2] for place in range(0, len(found), 2))
         found = [_Source(pair[0].passage, pair[0].first, pair[-1].last) for pair in pairs]
-    return f"{SOURCES}{'; '.join(map(str, found))}" if found else ""
+    return f"{SOURCES_PREFIX}{'; '.join(map(str, found))}" if found else ""

@@ -6,18 +6,18 @@ from waystation.kernel.value import Value
 
 PRIMERS, RECENTS = 3, 20
 """How many messages stay, unless something else is asked for."""
-MOST_LEAST_SAVING = 20_000
+MAX_MIN_SAVING_TOKENS = 20_000
 """Tokens: in a large window, a saving of this size is worth a compaction even if it is a small share."""
 
 
-Strategy = Literal["window", "snapshot", "replace", "ends"]
+StrategyName = Literal["window", "snapshot", "replace", "ends"]
 """How rung 3 chooses what a summary is to stand for (`context.strategies`)."""
 
 
 class CompactionPolicy(Value):
     """Sizes are tokens of the whole request, system prompt and tools included."""
 
-    strategy: Strategy = "window"
+    strategy: StrategyName = "window"
     instructions: str = ""
     """What a person wants the summary to heed, redacted; of a manual compaction only."""
     window: int
@@ -46,16 +46,16 @@ class CompactionPolicy(Value):
     """There are too many messages, whatever their size: any saving is worth a compaction."""
 
     @property
-    def pin_cap(self) -> int:
+    def max_pinned_tokens(self) -> int:
         """Tokens that all pinned messages may have together: a fifth of the window."""
         return self.window // 5
 
     @property
-    def least_saving(self) -> int:
+    def min_saving_tokens(self) -> int:
         """Tokens: under this no compaction is made, least of all one that costs a model call."""
-        return 1 if self.crowded else min(MOST_LEAST_SAVING, self.window // 10)
+        return 1 if self.crowded else min(MAX_MIN_SAVING_TOKENS, self.window // 10)
 
-    def for_crowd(self, request_tokens: int) -> "CompactionPolicy":
+    def for_too_many_messages(self, request_tokens: int) -> "CompactionPolicy":
         """The same for a context of too many messages: full as it is now, and not to be helped by masks, which leave
         their number.
         """

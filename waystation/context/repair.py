@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from waystation.context.transcript import (
     Block,
     Message,
-    Opaque,
+    MessageRole,
+    OpaqueBlock,
     RedactedThinking,
-    Speaker,
     Text,
     Thinking,
     ToolResult,
@@ -88,7 +88,7 @@ def _sound(messages: Sequence[Message]) -> list[Message]:
     return sound
 
 
-def _may_stand(block: Block, role: Speaker, seen: set[str]) -> bool:
+def _may_stand(block: Block, role: MessageRole, seen: set[str]) -> bool:
     """`seen` are the ids of all calls so far; a call adds its own."""
     match block:
         case Text():
@@ -101,8 +101,8 @@ def _may_stand(block: Block, role: Speaker, seen: set[str]) -> bool:
             return role == "assistant"
         case ToolResult():
             return role == "user"
-        case Opaque():
-            return block.of_the_user == (role == "user")
+        case OpaqueBlock():
+            return block.is_user_block == (role == "user")
 
 
 def _paired(head: Message, followers: Sequence[Message], *, at_end: bool) -> list[Message]:

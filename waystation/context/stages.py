@@ -23,7 +23,7 @@ from waystation.context.history import (
     render_masked_result,
 )
 from waystation.context.policy import CompactionPolicy
-from waystation.context.summary import DEMANDED, MARKER_PREFIX, estimate_line_tokens, render_ledger
+from waystation.context.summary import CONSTRAINT_PREFIX, MARKER_ID_PREFIX, estimate_line_tokens, render_ledger
 from waystation.context.tokens import TokenEstimator, estimate_message, estimate_text
 from waystation.context.transcript import (
     MaskRecord,
@@ -34,7 +34,7 @@ from waystation.context.transcript import (
     TruncationRecord,
     build_user_message,
 )
-from waystation.context.units import Layout, Unit
+from waystation.context.units import MessageUnit, TranscriptLayout
 from waystation.privacy.policy import find_cut_position
 
 _MOST_TOKENS = 40_000
@@ -48,7 +48,7 @@ def is_too_large(text: str, window: int) -> bool:
     return estimate_text(text) > min(_MOST_TOKENS, window // _WINDOW_SHARE)
 
 
-def preview(text: str, blob: str) -> str:
+def build_offload_preview(text: str, blob: str) -> str:
     """Head and tail of the text, and between them where the rest is.
 
     `blob` is the whole id under which the store keeps the text: the pointer must work as it is written.
@@ -63,7 +63,7 @@ def truncate_middle(text: str, pointer: str) -> str:
     return f"{text[:end]}\n{gap}\n{text[len(text) - end :]}"
 
 
-def compaction_id(transcript: Transcript, covered: Sequence[str], policy: CompactionPolicy) -> str:
+def compute_compaction_id(transcript: Transcript, covered: Sequence[str], policy: CompactionPolicy) -> str:
     """The hash of run, covered ids, policy and instructions: 20 hexadecimal digits.
 
     How often something was undone belongs to it, lest what is compacted again after that be taken for the undone one.
@@ -82,7 +82,7 @@ class MaskingResult:
 
 
 def mask_tool_results(
-    transcript: Transcript, layout: Layout, policy: CompactionPolicy, rereadable: frozenset[str]
+    transcript: Transcript, layout: TranscriptLayout, policy: CompactionPolicy, rereadable: frozenset[str]
 ) -> MaskingResult | None:
     """Masks every large result of these tools but the last `mask_keep`; None where there is none.
 
@@ -107,7 +107,7 @@ def mask_tool_results(
     calls = tuple(savings)[: max(0, len(savings) - policy.mask_keep)]
     if not calls:
         return None
-    record = MaskRecord(id=compaction_id(transcript, calls, policy), tool_use_ids=calls)
+    record = MaskRecord(id=compute_compaction_id(transcript, calls, policy), tool_use_ids=calls)
     return MaskingResult(record, sum(savings[call] for call in calls))
 
 
@@ -117,19 +117,19 @@ MARKER_TOKENS = 100
 
 
 def truncate_oldest_units(
-    transcript: Transcript, layout: Layout, policy: CompactionPolicy, measure: TokenEstimator
+    transcript: Transcript, layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator
 ) -> TruncationRecord | None:
     """Hides the oldest half of the units that may be hidden, and more where that would leave the context full.
 
     What the user demanded in them stands in the marker, word for word; a unit whose demands would bring the marker's
     over a fifth of the window stays. None where the view would not get smaller.
     """
-    may_go = list(_bearable(layout, policy.pin_cap))
+    may_go = list(_bearable(layout, policy.max_pinned_tokens))
     hidden = may_go[: (len(may_go) + 1) // 2]
     left = measure.fixed + MARKER_TOKENS + layout.tokens
     left -= sum(hiding.saved for hiding in hidden)
     for hiding in may_go[len(hidden) :]:
-        if measure.part(left) < policy.trigger:
+        if measure.scale_estimate(left) < policy.trigger:
             break
         hidden.append(hiding)
         left -= hiding.saved
@@ -138,18 +138,18 @@ def truncate_oldest_units(
 
 
 class _Hiding(NamedTuple):
-    unit: Unit
+    unit: MessageUnit
     demands: tuple[str, ...]
     """Those that the marker does not have yet."""
     saved: int
     """Plain estimate."""
 
 
-def _bearable(layout: Layout, cap: int) -> Iterator[_Hiding]:
+def _bearable(layout: TranscriptLayout, cap: int) -> Iterator[_Hiding]:
     """The units that may be hidden, oldest first."""
     carried: set[str] = set()
     for index, unit in enumerate(layout.units):
-        if index in layout.protected:
+        if index in layout.protected_indices:
             continue
         demands = tuple(demand for demand in extract_user_constraints(unit.messages) if demand not in carried)
         size = sum(map(estimate_line_tokens, demands))
@@ -160,8 +160,8 @@ def _bearable(layout: Layout, cap: int) -> Iterator[_Hiding]:
 
 
 def _record(transcript: Transcript, hidden: Sequence[_Hiding], policy: CompactionPolicy) -> TruncationRecord:
-    covered = tuple(message_id for hiding in hidden for message_id in hiding.unit.ids)
-    record_id = compaction_id(transcript, covered, policy)
+    covered = tuple(message_id for hiding in hidden for message_id in hiding.unit.message_ids)
+    record_id = compute_compaction_id(transcript, covered, policy)
     demands = [demand for hiding in hidden for demand in hiding.demands]
     marker = _marker(record_id, _said(transcript, covered), demands, recall=policy.recall)
     return TruncationRecord(id=record_id, covered=covered, marker=marker)
@@ -173,8 +173,10 @@ def _marker(record_id: str, ids: Sequence[str], demands: Sequence[str], *, recal
     there = " They stay in the record of this conversation; recall may find what they said." if recall else ""
     text = f"[{len(ids):,} earlier messages are hidden here to save space: {names}.{there}]"
     if demands:
-        text += f"\nWhat the user demanded in them:\n{render_ledger(f'{DEMANDED}{demand}' for demand in demands)}"
-    return build_user_message(f"{MARKER_PREFIX}{record_id}", text)
+        text += (
+            f"\nWhat the user demanded in them:\n{render_ledger(f'{CONSTRAINT_PREFIX}{demand}' for demand in demands)}"
+        )
+    return build_user_message(f"{MARKER_ID_PREFIX}{record_id}", text)
 
 
 def _said(transcript: Transcript, covered: tuple[str, ...]) -> list[str]:

@@ -21,26 +21,26 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.context.policy import CompactionPolicy, StrategyName
 from waystation.context.tokens import TokenEstimator
-from waystation.context.units import Layout, Unit
+from waystation.context.units import MessageUnit, TranscriptLayout
 
 
 def compute_retainable_tokens(policy: CompactionPolicy, measure: TokenEstimator, summary_room: int) -> int:
     """Tokens that may stay, so that with a summary of `summary_room` tokens the request is within the target."""
-    return policy.target - measure.part(measure.fixed) - summary_room
+    return policy.target - measure.scale_estimate(measure.fixed) - summary_room
 
 
 @dataclass
 class _Kept:
     """The units that stay, as far as they are chosen. To begin with, those that no compaction covers."""
 
-    layout: Layout
+    layout: TranscriptLayout
     measure: TokenEstimator
     indices: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.indices = set(self.layout.protected)
+        self.indices = set(self.layout.protected_indices)
 
     def take(self, run: Iterable[int], room: int, messages: int | None = None) -> None:
         """Units in this order, as long as all that is kept fits the room (tokens) and the run has at most so many
@@ -57,12 +57,12 @@ class _Kept:
             if index in self.indices:
                 continue
             size += unit.tokens
-            if unit.stand_in or self.measure.part(size) > room:
+            if unit.stand_in or self.measure.scale_estimate(size) > room:
                 return
             self.indices.add(index)
 
     @property
-    def rest(self) -> tuple[Unit, ...]:
+    def rest(self) -> tuple[MessageUnit, ...]:
         """The units to cover, in order; empty where there are none but earlier summaries and markers."""
         covered = tuple(unit for index, unit in enumerate(self.layout.units) if index not in self.indices)
         return covered if any(not unit.stand_in for unit in covered) else ()
@@ -72,7 +72,9 @@ LAST = 3
 """Messages that stay at the end, unless the policy says otherwise."""
 
 
-def _ends(layout: Layout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int) -> tuple[Unit, ...]:
+def _ends(
+    layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
+) -> tuple[MessageUnit, ...]:
     """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
 
     `keep_last` is a maximum: whole units stay, as far as the target allows. The newest unit, which the model may not
@@ -88,8 +90,8 @@ def _ends(layout: Layout, policy: CompactionPolicy, measure: TokenEstimator, sum
 
 
 def select_replace_units(
-    layout: Layout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
-) -> tuple[Unit, ...]:
+    layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
+) -> tuple[MessageUnit, ...]:
     """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
 
     `keep_last` (none, unless the policy says so) is a maximum: whole units stay, as far as the target allows.
@@ -105,15 +107,15 @@ REACH = 20
 
 
 def select_snapshot_units(
-    layout: Layout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
-) -> tuple[Unit, ...]:
+    layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
+) -> tuple[MessageUnit, ...]:
     """The units that a snapshot is to stand for, in order; empty where there is nothing but earlier ones.
 
     The cut is at the turn of the user's that is nearest to `snapshot_share` of the size, or, where none is in reach,
     at the nearest turn of the assistant's: it starts a whole unit. What stays fits the target.
     """
     room = compute_retainable_tokens(policy, measure, summary_room)
-    fits = [cut for cut, left in _cuts(layout, policy) if measure.part(left) <= room]
+    fits = [cut for cut, left in _cuts(layout, policy) if measure.scale_estimate(left) <= room]
     distances = _distances(layout, policy.snapshot_share)
     turns = [cut for cut in fits if layout.units[cut].messages[0].role == "user" and distances[cut] <= REACH]
     cut = min(turns or fits, key=lambda cut: distances[cut], default=len(layout.units))
@@ -122,7 +124,7 @@ def select_snapshot_units(
     return kept.rest
 
 
-def _cuts(layout: Layout, policy: CompactionPolicy) -> list[tuple[int, int]]:
+def _cuts(layout: TranscriptLayout, policy: CompactionPolicy) -> list[tuple[int, int]]:
     """Where the newer part may begin, and the tokens that would stay then: after every earlier summary, with something
     in it, and where there are too many messages with at most half of them.
     """
@@ -131,11 +133,11 @@ def _cuts(layout: Layout, policy: CompactionPolicy) -> list[tuple[int, int]]:
     if policy.crowded and units:
         counts = list(accumulate(len(unit.messages) for unit in units))
         first = max(first, bisect_left(counts, counts[-1] / 2) + 1)
-    goes = accumulate(0 if index in layout.protected else unit.tokens for index, unit in enumerate(units))
+    goes = accumulate(0 if index in layout.protected_indices else unit.tokens for index, unit in enumerate(units))
     return [(cut, layout.tokens - gone) for cut, gone in enumerate(goes, 1) if first <= cut < len(units)]
 
 
-def _distances(layout: Layout, share: int) -> list[float]:
+def _distances(layout: TranscriptLayout, share: int) -> list[float]:
     """How far from the share each unit begins, in percent of the size."""
     ends = accumulate(unit.tokens for unit in layout.units)
     return [
@@ -144,8 +146,8 @@ def _distances(layout: Layout, share: int) -> list[float]:
 
 
 def select_window_units(
-    layout: Layout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
-) -> tuple[Unit, ...]:
+    layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
+) -> tuple[MessageUnit, ...]:
     """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
 
     `primers` and `recents` are maxima: whole units go, recent ones before primers and from the inside out, until what
@@ -165,7 +167,7 @@ def select_window_units(
 class CompactionStrategy(NamedTuple):
     """A strategy."""
 
-    middle: Callable[[Layout, CompactionPolicy, TokenEstimator, int], tuple[Unit, ...]]
+    middle: Callable[[TranscriptLayout, CompactionPolicy, TokenEstimator, int], tuple[MessageUnit, ...]]
     """The units to cover, in order, given the room that a summary needs; empty where there is nothing to cover."""
     prompt: str
     """Name of the prompt that the summary is asked for with."""
@@ -173,7 +175,7 @@ class CompactionStrategy(NamedTuple):
     """Whether files that were read in the middle come back with the summary (`context.restoration`)."""
 
 
-STRATEGIES: Mapping[Strategy, CompactionStrategy] = {
+STRATEGIES: Mapping[StrategyName, CompactionStrategy] = {
     "window": CompactionStrategy(select_window_units, "condense"),
     "snapshot": CompactionStrategy(select_snapshot_units, "snapshot"),
     "replace": CompactionStrategy(select_replace_units, "condense", restores_files=True),

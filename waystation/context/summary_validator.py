@@ -17,12 +17,12 @@ from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
 from waystation.context.constraints import extract_identifiers, has_words, normalise_words
-from waystation.context.outcome import Status
+from waystation.context.outcome import CompactionStatus
 from waystation.context.summary import (
-    ASKED,
-    DECIDED,
-    DEMANDED,
-    UNDONE,
+    CONSTRAINT_PREFIX,
+    DECISION_PREFIX,
+    OPEN_ITEM_PREFIX,
+    REQUEST_PREFIX,
     build_summary_message,
     compute_ledger_token_limit,
     estimate_line_tokens,
@@ -83,8 +83,8 @@ def build_required_section(replaced: SummaryCheckInput) -> LedgerSection:
     Also where the summary has them word for word: in a later compaction only the ledger tells a demand of the user's
     from the summariser's prose.
     """
-    demanded = tuple(f"{DEMANDED}{sentence}" for sentence in replaced.constraints)
-    undone = tuple(f"{UNDONE}{format_ledger_line(item)}" for item in replaced.open_work)
+    demanded = tuple(f"{CONSTRAINT_PREFIX}{sentence}" for sentence in replaced.constraints)
+    undone = tuple(f"{OPEN_ITEM_PREFIX}{format_ledger_line(item)}" for item in replaced.open_work)
     what = ((len(demanded), "constraints of the user"), (len(undone), "open items"))
     return LedgerSection(lines=demanded + undone, what=tuple(f"{kind}: {count:,}" for count, kind in what if count))
 
@@ -96,7 +96,11 @@ def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSec
     undecided = [decision for decision in replaced.decisions if not has_words(written, decision)]
     decided, asked = (select_newest_fitting(texts, room // SHARE) for texts in (undecided, replaced.asked))
     sources = filter(None, [replaced.sources])
-    lines = (*(f"{DECIDED}{text}" for text in decided), *(f"{ASKED}{text}" for text in asked), *sources)
+    lines = (
+        *(f"{DECISION_PREFIX}{text}" for text in decided),
+        *(f"{REQUEST_PREFIX}{text}" for text in asked),
+        *sources,
+    )
     shown = "\n".join([body, *build_required_section(replaced).lines, *lines])
     lost = _lost(shown, replaced.text)
     kept = _kept(lost, room - sum(map(estimate_line_tokens, lines)))
@@ -169,7 +173,7 @@ def is_refusal(text: str) -> bool:
     return len(text) <= SHORT_CHARACTERS and _REFUSAL.match(text) is not None
 
 
-REMOVED = "[…]"
+REMOVED_MARK = "[…]"
 """Stands where something was taken out. No gap of a pattern below has its dots, so that what is left on both sides
 never makes a quotation.
 """
@@ -230,10 +234,10 @@ def remove_invented_quotations(text: str, user_said: Sequence[str]) -> Attributi
         if has_words(said, quoted.strip().strip(">\"“”„«»「」『』‘’'").strip()):
             return match[0]
         removed += 1
-        return REMOVED
+        return REMOVED_MARK
 
     text = _ASCRIBED.sub(checked, text)
-    text, lines = _SPOKEN_LINE.subn(REMOVED, text)
+    text, lines = _SPOKEN_LINE.subn(REMOVED_MARK, text)
     what = ((removed, "quotations"), (lines, "lines"))
     return AttributionResult(
         text=text,
@@ -247,7 +251,7 @@ _WORD = compile_bounded(r"\w")
 _THOUGHT = compile_bounded(r"\A(?:\s*<(thinking|analysis)>.*?(?:</\1>|\Z))+", re.DOTALL)
 
 
-class Rule(StrEnum):
+class SummaryRule(StrEnum):
     """What a summary can be rejected for."""
 
     EMPTY = "empty"
@@ -260,7 +264,7 @@ class Rule(StrEnum):
     TARGET_SIZE = "target size"
 
 
-class Accepted(Value):
+class AcceptedSummary(Value):
     """What goes into the summary message: the summary, and the ledger of what it lost."""
 
     text: str
@@ -270,11 +274,13 @@ class Accepted(Value):
     """What was taken out of the summary: likewise."""
 
 
-class Rejected(Value):
+class RejectedSummary(Value):
     """The summary is not used, and everything stays as it was."""
 
-    status: Literal[Status.FAILED_EMPTY_SUMMARY, Status.FAILED_INFLATED, Status.FAILED_CHECK]
-    rule: Rule
+    status: Literal[
+        CompactionStatus.FAILED_EMPTY_SUMMARY, CompactionStatus.FAILED_INFLATED, CompactionStatus.FAILED_CHECK
+    ]
+    rule: SummaryRule
     message: str
     """Why, in words for a person; nothing of the conversation."""
 
@@ -287,7 +293,7 @@ class _Draft(NamedTuple):
     replaced: SummaryCheckInput
 
 
-def check_summary(summary: str, replaced: SummaryCheckInput) -> Accepted | Rejected:
+def check_summary(summary: str, replaced: SummaryCheckInput) -> AcceptedSummary | RejectedSummary:
     """Whether the summary may stand for the middle, and what goes into the message if it may.
 
     What a model wrote of a ledger is not one: it is written anew, so that checking an accepted text changes nothing.
@@ -299,7 +305,7 @@ def check_summary(summary: str, replaced: SummaryCheckInput) -> Accepted | Rejec
     full = _draft(checked.text, replaced, needed, lost)
     # What is added by choice may be what inflates it.
     draft = full if _broken(full) is None else _draft(checked.text, replaced, needed)
-    return _broken(draft) or Accepted(text=draft.text, added=draft.added, removed=checked.removed)
+    return _broken(draft) or AcceptedSummary(text=draft.text, added=draft.added, removed=checked.removed)
 
 
 def _plain(summary: str) -> str:
@@ -308,7 +314,7 @@ def _plain(summary: str) -> str:
     return "\n".join(line.rstrip() for line in thought.splitlines()).strip()
 
 
-def check_middle(replaced: SummaryCheckInput) -> Rejected | None:
+def check_middle(replaced: SummaryCheckInput) -> RejectedSummary | None:
     """Why no summary whatever may stand for the middle: known before a model is asked for one."""
     return _first(((rule, breaks(replaced)) for rule, breaks in RULES_OF_MIDDLES.items()))
 
@@ -344,16 +350,16 @@ def _target_size(draft: _Draft) -> str | None:
     return f"the summary has {size:,} tokens; {room:,} were asked for" if size > MOST_TIMES_ROOM * room else None
 
 
-RULES_OF_MIDDLES: Mapping[Rule, Callable[[SummaryCheckInput], str | None]] = {
-    Rule.PINS: _pins,
-    Rule.CONSTRAINTS: _constraints,
-    Rule.OPEN_WORK: _open_work,
+RULES_OF_MIDDLES: Mapping[SummaryRule, Callable[[SummaryCheckInput], str | None]] = {
+    SummaryRule.PINS: _pins,
+    SummaryRule.CONSTRAINTS: _constraints,
+    SummaryRule.OPEN_WORK: _open_work,
 }
-RULES_OF_SUMMARIES: Mapping[Rule, Callable[[_Draft], str | None]] = {
-    Rule.EMPTY: _empty,
-    Rule.ERROR_TEXT: _error_text,
-    Rule.INFLATED: _inflated,
-    Rule.TARGET_SIZE: _target_size,
+RULES_OF_SUMMARIES: Mapping[SummaryRule, Callable[[_Draft], str | None]] = {
+    SummaryRule.EMPTY: _empty,
+    SummaryRule.ERROR_TEXT: _error_text,
+    SummaryRule.INFLATED: _inflated,
+    SummaryRule.TARGET_SIZE: _target_size,
 }
 """Each says what is wrong, or nothing; the first that does counts."""
 
@@ -364,20 +370,23 @@ def _draft(body: str, replaced: SummaryCheckInput, *entries: LedgerSection) -> _
     return _Draft(body, "\n\n".join(filter(None, [body, render_ledger(lines)])), added, replaced)
 
 
-def _broken(draft: _Draft) -> Rejected | None:
+def _broken(draft: _Draft) -> RejectedSummary | None:
     return _first((rule, breaks(draft)) for rule, breaks in RULES_OF_SUMMARIES.items())
 
 
-def _first(checked: Iterable[tuple[Rule, str | None]]) -> Rejected | None:
+def _first(checked: Iterable[tuple[SummaryRule, str | None]]) -> RejectedSummary | None:
     return next(
-        (Rejected(status=_status(rule), rule=rule, message=message) for rule, message in checked if message), None
+        (RejectedSummary(status=_status(rule), rule=rule, message=message) for rule, message in checked if message),
+        None,
     )
 
 
-def _status(rule: Rule) -> Literal[Status.FAILED_EMPTY_SUMMARY, Status.FAILED_INFLATED, Status.FAILED_CHECK]:
-    if rule is Rule.EMPTY:
-        return Status.FAILED_EMPTY_SUMMARY
-    return Status.FAILED_INFLATED if rule is Rule.INFLATED else Status.FAILED_CHECK
+def _status(
+    rule: SummaryRule,
+) -> Literal[CompactionStatus.FAILED_EMPTY_SUMMARY, CompactionStatus.FAILED_INFLATED, CompactionStatus.FAILED_CHECK]:
+    if rule is SummaryRule.EMPTY:
+        return CompactionStatus.FAILED_EMPTY_SUMMARY
+    return CompactionStatus.FAILED_INFLATED if rule is SummaryRule.INFLATED else CompactionStatus.FAILED_CHECK
 
 
 def _over_cap(texts: Sequence[str], cap: int, what: str) -> str | None:

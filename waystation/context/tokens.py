@@ -84,7 +84,7 @@ def estimate_text(text: str) -> int:
 
 def estimate_message(message: Message) -> int:
     """Tokens of a message, its overhead included. The message keeps them: it never changes."""
-    kept = message.kept
+    kept = message.memoised_counts
     if (tokens := kept.get(_KEPT)) is None:
         tokens = kept[_KEPT] = MESSAGE_TOKENS + sum([_estimate_block(block) for block in message.blocks])
     return tokens
@@ -144,7 +144,7 @@ class TokenEstimator(Value):
         """Tokens of the whole request."""
         return estimate_request_tokens(self.fixed, messages, self.scale)
 
-    def part(self, estimated: int) -> int:
+    def scale_estimate(self, estimated: int) -> int:
         """Tokens of a part of a request whose estimate this is."""
         return math.ceil(estimated * self.scale)
 

@@ -25,9 +25,9 @@ from waystation.kernel.value import Value
 from waystation.security.confusables import UNSEEN
 from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted_line
 
-OPERATORS: Final = "system_message"
+SYSTEM_MESSAGE_TYPE: Final = "system_message"
 """The type of a block that is a whole message of the operator's in mid-conversation (role `system`)."""
-USERS_BLOCKS: Final = frozenset({"image", "document", "search_result", "container_upload", OPERATORS})
+USER_BLOCK_TYPES: Final = frozenset({"image", "document", "search_result", "container_upload", SYSTEM_MESSAGE_TYPE})
 """Types of blocks of the user that nothing here looks into. All other unknown ones are the assistant's."""
 PLATFORM_OPEN, PLATFORM_CLOSE = "<platform>", "</platform>"
 """Around what the platform itself tells an agent in a message of the user's role."""
@@ -123,7 +123,7 @@ def _is_sealed(key: str) -> bool:
     return key == "file_id" or key.startswith("encrypted_")
 
 
-class Opaque(Value):
+class OpaqueBlock(Value):
     """A block of the Messages API that goes on as it is: an image, a document, a search result, an earlier summary by
     the provider, a call that the provider carried out itself.
     """
@@ -137,12 +137,12 @@ class Opaque(Value):
     """As the Messages API has it."""
 
     @property
-    def of_the_user(self) -> bool:
+    def is_user_block(self) -> bool:
         """Whether it belongs into messages of the user."""
-        return self.kind in USERS_BLOCKS
+        return self.kind in USER_BLOCK_TYPES
 
     @property
-    def words(self) -> str:
+    def readable_text(self) -> str:
         """What can be read in it; empty where nothing can."""
         return "\n".join(text for text in iter_block_texts(self.body) if text.strip())
 
@@ -159,15 +159,15 @@ class ToolResult(Value):
     tool_use_id: str
     content: str
     is_error: bool = False
-    attached: tuple[Opaque, ...] = ()
+    attached: tuple[OpaqueBlock, ...] = ()
     """What came beside the text."""
 
 
-Block = Annotated[Text | Thinking | RedactedThinking | ToolUse | ToolResult | Opaque, Field(discriminator="type")]
-Speaker = Literal["user", "assistant"]
+Block = Annotated[Text | Thinking | RedactedThinking | ToolUse | ToolResult | OpaqueBlock, Field(discriminator="type")]
+MessageRole = Literal["user", "assistant"]
 
 
-class Outline(NamedTuple):
+class MessageOutline(NamedTuple):
     """The calls and results of a message by their ids, in order."""
 
     results: tuple[str, ...]
@@ -180,7 +180,7 @@ class Message(Value):
     """One message of a transcript. `id` is stable within its agent run and never used again."""
 
     id: str
-    role: Speaker
+    role: MessageRole
     blocks: tuple[Block, ...]
     told: int = 0
     """Number of what a person told the task at work (`domain.telling`); 0 for every other message."""
@@ -206,7 +206,7 @@ class Message(Value):
 
     # Worked out once: every turn and every plan of a compaction asks each message of a long conversation again.
     @cached_property
-    def outline(self) -> "Outline":
+    def outline(self) -> "MessageOutline":
         """What the legality of a conversation depends on."""
         blocks = self.blocks
         results = tuple([block.tool_use_id for block in blocks if type(block) is ToolResult])
@@ -215,15 +215,15 @@ class Message(Value):
         said = all([type(block) is Text and bool(block.text) and not block.text.isspace() for block in between])
         misplaced = calls if self.role == "user" else results
         repeated = len(set(calls)) < len(calls)
-        return Outline(results, calls, ordinary=said and bool(blocks) and not misplaced and not repeated)
+        return MessageOutline(results, calls, ordinary=said and bool(blocks) and not misplaced and not repeated)
 
     @cached_property
-    def kept(self) -> dict[str, int]:
+    def memoised_counts(self) -> dict[str, int]:
         """What others have worked out of it, each under a name of its own, so that they do so once."""
         return {}
 
     @property
-    def of_the_platform(self) -> bool:
+    def is_platform_message(self) -> bool:
         """Whether `build_platform_message` or `status_text` made it: nobody asked for anything."""
         return self.is_status or self._framed(PLATFORM_OPEN, PLATFORM_CLOSE)
 
@@ -394,21 +394,21 @@ class Transcript(Value):
         return tuple(record for record in self.records if isinstance(record, Compaction))
 
     @property
-    def turns(self) -> int:
+    def turn_count(self) -> int:
         """How many replies of the model were committed. It only ever grows."""
         return sum(message.role == "assistant" for message in self.messages)
 
-    def reply(self, blocks: Iterable[Block], said_by: str) -> Message:
+    def build_reply(self, blocks: Iterable[Block], said_by: str) -> Message:
         """The model's next message. An id names one call here: some servers number those of each reply anew."""
         known = {call.id for message in self.messages for call in message.tool_uses}
         own: list[Block] = []
         for block in blocks:
             if block.type == "tool_use":
                 while block.id in known:
-                    block = block.replace(id=f"{block.id}_{self.next_id}")  # noqa: PLW2901
+                    block = block.replace(id=f"{block.id}_{self.next_message_id}")  # noqa: PLW2901
                 known.add(block.id)
             own.append(block)
-        return Message(id=self.next_id, role="assistant", blocks=tuple(own), said_by=said_by)
+        return Message(id=self.next_message_id, role="assistant", blocks=tuple(own), said_by=said_by)
 
     def find_message_index(self, message_id: str) -> int | None:
         """Where a message stands, from 0; None where there is none of that id."""
@@ -419,7 +419,7 @@ class Transcript(Value):
         return self.replace(messages=(*self.messages, message), version=self.version + 1)
 
     @property
-    def next_id(self) -> str:
+    def next_message_id(self) -> str:
         """Id of the next message that is no status."""
         return f"m{1 + sum(not message.is_status for message in self.messages)}"
 
@@ -436,7 +436,7 @@ class Fence(Value):
     number: int
 
 
-class Intent(Value):
+class CallIntent(Value):
     """Recorded before a model call: without a charge of the same key it is shown as possibly billed.
 
     The key is of the agent run and the turn (`turn-12`), the compaction (`summary-…`), the plan (`plan-1`) or the

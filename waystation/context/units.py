@@ -19,13 +19,21 @@ from waystation.context.history import (
 from waystation.context.policy import CompactionPolicy
 from waystation.context.repair import split_into_units
 from waystation.context.tokens import TokenEstimator, estimate_messages
-from waystation.context.transcript import OPERATORS, MaskRecord, Message, Opaque, PinRecord, RestoreRecord, Transcript
+from waystation.context.transcript import (
+    SYSTEM_MESSAGE_TYPE,
+    MaskRecord,
+    Message,
+    OpaqueBlock,
+    PinRecord,
+    RestoreRecord,
+    Transcript,
+)
 from waystation.kernel.errors import BadInput
 
 
 # Not values of pydantic: they are made anew for every plan, by the thousand, and never stored.
 @dataclass(frozen=True)
-class Unit:
+class MessageUnit:
     """One message, or an assistant message with its calls' results: parting them would be illegal."""
 
     messages: tuple[Message, ...]
@@ -38,12 +46,12 @@ class Unit:
         return estimate_messages(self.messages)
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def message_ids(self) -> tuple[str, ...]:
         """Of its messages."""
         return tuple(message.id for message in self.messages)
 
     @property
-    def pending(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether it waits for results."""
         asked = {call.id for call in self.messages[0].tool_uses}
         given = {result.tool_use_id for message in self.messages for result in message.tool_results}
@@ -51,10 +59,10 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TranscriptLayout:
     """A transcript's view, cut into units. `None` where there is no such unit."""
 
-    units: tuple[Unit, ...]
+    units: tuple[MessageUnit, ...]
     contract: int | None
     """Index of the unit with the first message that the user wrote."""
     latest: int | None
@@ -68,26 +76,26 @@ class Layout:
         return sum(unit.tokens for unit in self.units)
 
     @property
-    def pending(self) -> int | None:
+    def pending_index(self) -> int | None:
         """Index of the unit that waits for results."""
-        return len(self.units) - 1 if self.units and self.units[-1].pending else None
+        return len(self.units) - 1 if self.units and self.units[-1].is_pending else None
 
     @cached_property
-    def protected(self) -> frozenset[int]:
+    def protected_indices(self) -> frozenset[int]:
         """Indices of the units that no compaction covers: contract, latest user text, pending calls, pins."""
-        named = frozenset(index for index in (self.contract, self.latest, self.pending) if index is not None)
+        named = frozenset(index for index in (self.contract, self.latest, self.pending_index) if index is not None)
         return named | self.pinned
 
 
-def build_layout(transcript: Transcript) -> Layout:
+def build_layout(transcript: Transcript) -> TranscriptLayout:
     """The transcript's view as units."""
     now = get_effective_transcript(transcript)
     stand_ins = get_replacement_ids(now)
     units = tuple(
-        Unit(messages=unit, stand_in=unit[0].id in stand_ins) for unit in split_into_units(build_model_view(now))
+        MessageUnit(messages=unit, stand_in=unit[0].id in stand_ins) for unit in split_into_units(build_model_view(now))
     )
     places = {message.id: index for index, unit in enumerate(units) for message in unit.messages}
-    return Layout(
+    return TranscriptLayout(
         units=units,
         contract=places.get(_first_said(now.messages)),
         latest=places.get(_first_said(reversed(now.messages))),
@@ -105,9 +113,9 @@ def _is_said(message: Message) -> bool:
     if message.role != "user":
         return False
     if message.text.strip():
-        return not message.of_the_platform
-    shown = (block for block in message.blocks if isinstance(block, Opaque) and block.kind != OPERATORS)
-    return not message.tool_results and any(block.of_the_user for block in shown)
+        return not message.is_platform_message
+    shown = (block for block in message.blocks if isinstance(block, OpaqueBlock) and block.kind != SYSTEM_MESSAGE_TYPE)
+    return not message.tool_results and any(block.is_user_block for block in shown)
 
 
 def get_replacement_ids(transcript: Transcript) -> frozenset[str]:
@@ -117,7 +125,7 @@ def get_replacement_ids(transcript: Transcript) -> frozenset[str]:
     )
 
 
-def pin(
+def build_pin_record(
     transcript: Transcript, message_id: str, policy: CompactionPolicy, measure: TokenEstimator, record_id: str
 ) -> PinRecord:
     """The record of this id that pins a message; a call stays with its results. What a compaction hides comes back.
@@ -131,22 +139,23 @@ def pin(
     record = PinRecord(id=record_id, message_id=message_id)
     # With the pin in force: what is hidden now counts with what it will have, not with what stands for it.
     shown = build_layout(with_record(now, record))
-    places = {name: place for place, unit in enumerate(shown.units) for name in unit.ids}
+    places = {name: place for place, unit in enumerate(shown.units) for name in unit.message_ids}
     if message_id not in places:
         raise BadInput(f"{message_id} is never sent to the model, which takes no such message: it cannot be pinned")
-    sizes = {place: measure.part(shown.units[place].tokens) for place in shown.pinned}
-    if sum(sizes.values()) > policy.pin_cap:
+    sizes = {place: measure.scale_estimate(shown.units[place].tokens) for place in shown.pinned}
+    if sum(sizes.values()) > policy.max_pinned_tokens:
         before = [place for place in sorted(shown.pinned) if place != places[message_id]]
-        names = ", ".join(f"{shown.units[place].ids[0]} ({sizes[place]:,})" for place in before)
+        names = ", ".join(f"{shown.units[place].message_ids[0]} ({sizes[place]:,})" for place in before)
         raise BadInput(
-            f"{message_id} has {sizes[places[message_id]]:,} tokens, and pins may have {policy.pin_cap:,} together, a "
+            f"{message_id} has {sizes[places[message_id]]:,} tokens, and pins may have "
+            f"{policy.max_pinned_tokens:,} together, a "
             f"fifth of the window; pinned are: {names or 'none'}. Take one of them back, or raise the window."
             + _instead(now, message_id)
         )
     return record
 
 
-def unpin(transcript: Transcript, message_id: str, record_id: str) -> RestoreRecord:
+def build_unpin_record(transcript: Transcript, message_id: str, record_id: str) -> RestoreRecord:
     """The record of this id that takes a pin back. Raises BadInput where there is none."""
     for record in get_effective_transcript(transcript).records:
         if isinstance(record, PinRecord) and record.message_id == message_id:

@@ -15,30 +15,31 @@ from typing import NamedTuple, final
 from waystation.documents.documents import parse_place_marker
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-from waystation.privacy.policy import PLACEHOLDER
+from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.security.untrusted import unescape_tags
 
-DOES_NOT_HOLD = " **(does not hold)**"
+FAILED_CITATION_MARK = " **(does not hold)**"
 """Behind a citation, where that is so."""
-LEAST_FOLDED = 6
+MIN_FOLDED_CHARACTERS = 6
 """Letters and digits of a quotation that is looked for without its signs."""
 _DEEPEST_QUOTED = 8
 """Quotations in a quotation."""
-CITATION = compile_bounded(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
-LEAST_QUOTED, MOST_QUOTED = 8, 2_000
+CITATION_PATTERN = compile_bounded(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
+MIN_QUOTATION_CHARACTERS, MAX_QUOTATION_CHARACTERS = 8, 2_000
 """Characters between quotation marks."""
-MOST_BEFORE = 2_100
+MAX_QUOTATION_DISTANCE = 2_100
 """Characters in which the quotation of a citation stands before it, with its marks and what is between them."""
 _MOST_DIGITS = 18
 """Of a line's number as it is read. Longer ones are no line of any document, and `int` refuses those of thousands."""
 NO_LINE = 10**_MOST_DIGITS
-MOST_REPLACED = 400
+MAX_PLACEHOLDER_GAP = 400
 """Characters that one placeholder may stand for."""
-MOST_SEARCHED = 20_000
+MAX_SEARCHED_CHARACTERS = 20_000
 """Characters, from the first of the cited lines, in which a quotation is looked for."""
-NOT_THERE = "the quoted words do not stand there"
-NOT_NEAR = (
-    f"the quoted words do not stand in the first {MOST_SEARCHED:,} characters of these lines: cite the lines that they "
+QUOTATION_NOT_FOUND = "the quoted words do not stand there"
+QUOTATION_NOT_FOUND_NEARBY = (
+    f"the quoted words do not stand in the first {MAX_SEARCHED_CHARACTERS:,} characters of these lines: cite the "
+    "lines that they "
     "stand in"
 )
 
@@ -75,12 +76,12 @@ class CitedDocument:
         """How many lines it has."""
         return len(self._lines)
 
-    def place(self, line: int) -> str | None:
+    def find_place(self, line: int) -> str | None:
         """The place of a line, counted from 1: what the nearest marker at or above it says. None: there is none."""
         above = bisect_right(self._places, line, key=_marking_line)
         return self._places[above - 1][1] if above else None
 
-    def fault(self, quotation: str, first_line: int, last_line: int) -> str | None:
+    def find_quotation_fault(self, quotation: str, first_line: int, last_line: int) -> str | None:
         """Why these lines do not have the quoted words; None: they do. White space counts as one space, and a tag that
         was defused for the agent as the tag.
         """
@@ -88,12 +89,12 @@ class CitedDocument:
         begin, end = ends[first_line - 1], ends[last_line]
         # The space between two lines belongs to the second, and is none of the cited words.
         begin += text.startswith(" ", begin)
-        searched = min(end, begin + MOST_SEARCHED)
+        searched = min(end, begin + MAX_SEARCHED_CHARACTERS)
         if _Quoted.of(unescape_tags(quotation)).is_found_in(text[begin:searched]):
             return None
-        return NOT_NEAR if searched < end else NOT_THERE
+        return QUOTATION_NOT_FOUND_NEARBY if searched < end else QUOTATION_NOT_FOUND
 
-    def said(self, quotation: str, first_line: int, last_line: int) -> str | None:
+    def find_original_wording(self, quotation: str, first_line: int, last_line: int) -> str | None:
         """What these lines say where the quotation differs from them in signs, spaces and capitals alone: as it stands
         there, with one space for white space. None: they say nothing like it. What tells numbers apart is no small
         difference.
@@ -101,9 +102,9 @@ class CitedDocument:
         text, ends, folded = self._folded
         words = " ".join(quotation.split())
         wanted = _Folded.of(words)
-        if len(wanted.signs) < LEAST_FOLDED:
+        if len(wanted.signs) < MIN_FOLDED_CHARACTERS:
             return None
-        begin, end = ends[first_line - 1], min(ends[last_line], ends[first_line - 1] + MOST_SEARCHED)
+        begin, end = ends[first_line - 1], min(ends[last_line], ends[first_line - 1] + MAX_SEARCHED_CHARACTERS)
         found = folded.signs.find(wanted.signs, bisect_left(folded.origins, begin), bisect_left(folded.origins, end))
         if found < 0:
             return None
@@ -180,7 +181,7 @@ def _marking_line(marked: tuple[int, str]) -> int:
 
 def with_plain_places(markdown: str) -> str:
     """For people who read it: `[a.md:7]` where a citation is of one line or page."""
-    return CITATION.sub(
+    return CITATION_PATTERN.sub(
         lambda match: f"[{match['document']}:{match['first']}]" if match["first"] == match["last"] else match[0],
         markdown,
     )
@@ -188,7 +189,7 @@ def with_plain_places(markdown: str) -> str:
 
 def parse_citations(markdown: str) -> tuple[Citation, ...]:
     """Every citation, in order, each combination of place and quotation once."""
-    return tuple(dict.fromkeys(_citation(match, markdown) for match in CITATION.finditer(markdown)))
+    return tuple(dict.fromkeys(_citation(match, markdown) for match in CITATION_PATTERN.finditer(markdown)))
 
 
 def _citation(match: re.Match[str], markdown: str) -> Citation:
@@ -212,14 +213,14 @@ def _quotation_before(end: int, markdown: str) -> str | None:
 
 def _quoted_span(end: int, markdown: str) -> slice | None:
     """Where that stands, without its marks."""
-    least = max(0, end - MOST_BEFORE)
+    least = max(0, end - MAX_QUOTATION_DISTANCE)
     closing = markdown[least:end].rpartition("\n")[2].rstrip()
     if not closing.endswith(('"', "”")):
         return None
     before = closing[:-1]
     opening = _opening(before, nests=closing.endswith("”"))
     quoted = len(before) - opening - 1
-    if opening < 0 or before[opening] == "”" or not LEAST_QUOTED <= quoted <= MOST_QUOTED:
+    if opening < 0 or before[opening] == "”" or not MIN_QUOTATION_CHARACTERS <= quoted <= MAX_QUOTATION_CHARACTERS:
         return None
     line = max(least, markdown.rfind("\n", least, end) + 1)
     return slice(line + opening + 1, line + len(before))
@@ -253,7 +254,7 @@ def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | 
         return f"the document has {len(document)} lines"
     if citation.quotation is None:
         return None
-    return document.fault(citation.quotation, citation.first_line, citation.last_line)
+    return document.find_quotation_fault(citation.quotation, citation.first_line, citation.last_line)
 
 
 def check_citations(
@@ -275,7 +276,7 @@ def correct_quotations(
 ) -> CorrectionResult:
     """A quotation that differs from the cited lines in small things gets their words. `faults`: of each citation."""
     pieces, end, held = list[str](), 0, dict[Citation, str | None]()
-    for match in CITATION.finditer(markdown):
+    for match in CITATION_PATTERN.finditer(markdown):
         citation = _citation(match, markdown)
         reason, span = faults[citation], _quoted_span(match.start(), markdown)
         words = _words_of(citation, reason, documents)
@@ -284,25 +285,25 @@ def correct_quotations(
             citation, reason = citation.replace(quotation=words), None
         else:
             pieces.append(markdown[end : match.end()])
-            if reason is not None and not markdown.startswith(DOES_NOT_HOLD, match.end()):
-                pieces.append(DOES_NOT_HOLD)
+            if reason is not None and not markdown.startswith(FAILED_CITATION_MARK, match.end()):
+                pieces.append(FAILED_CITATION_MARK)
         end = match.end()
         held.setdefault(citation, reason)
     return CorrectionResult("".join([*pieces, markdown[end:]]), held)
 
 
-def without_marks(markdown: str) -> str:
+def strip_failed_citation_marks(markdown: str) -> str:
     """The text without the marks of what does not hold, for who shows or reads citations otherwise."""
-    return markdown.replace(DOES_NOT_HOLD, "")
+    return markdown.replace(FAILED_CITATION_MARK, "")
 
 
 def _words_of(citation: Citation, reason: str | None, documents: Mapping[str, CitedDocument]) -> str | None:
-    if reason not in {NOT_THERE, NOT_NEAR} or citation.quotation is None:
+    if reason not in {QUOTATION_NOT_FOUND, QUOTATION_NOT_FOUND_NEARBY} or citation.quotation is None:
         return None
     document = documents[citation.document]
-    words = document.said(citation.quotation, citation.first_line, citation.last_line)
+    words = document.find_original_wording(citation.quotation, citation.first_line, citation.last_line)
     # What is put there must be what the check finds.
-    if words is None or document.fault(words, citation.first_line, citation.last_line) is not None:
+    if words is None or document.find_quotation_fault(words, citation.first_line, citation.last_line) is not None:
         return None
     return words
 
@@ -329,7 +330,7 @@ class _Quoted(NamedTuple):
 
     @staticmethod
     def of(quotation: str) -> "_Quoted":
-        first, *rest = PLACEHOLDER.split(" ".join(quotation.split()))
+        first, *rest = PLACEHOLDER_PATTERN.split(" ".join(quotation.split()))
         parts, placeholders = [_Part(0, first)], 0
         for words in rest:
             placeholders += 1
@@ -372,7 +373,7 @@ def _spread(places: int, placeholders: int) -> int:
     if not placeholders:
         return places
     # Moved by nothing up to `reached`, twice as far each time.
-    spread, reached, most = places, 0, placeholders * (MOST_REPLACED - 1)
+    spread, reached, most = places, 0, placeholders * (MAX_PLACEHOLDER_GAP - 1)
     while reached < most:
         step = min(reached + 1, most - reached)
         spread |= spread << step
@@ -395,7 +396,7 @@ class Claim(Value):
     citations: tuple[Citation, ...] = ()
 
     @property
-    def only_points(self) -> bool:
+    def is_pointer_only(self) -> bool:
         """Whether it has a citation and only names its document: a list of places to look at claims nothing of them."""
         if not self.citations:
             return False
@@ -408,14 +409,14 @@ def extract_claims(markdown: str) -> tuple[Claim, ...]:
     """Every sentence, in order. What stands before a citation, back to the sentence's beginning, is what it is for;
     headings, rules and lines of nothing but signs are no claims.
     """
-    lines = without_marks(markdown).splitlines()
+    lines = strip_failed_citation_marks(markdown).splitlines()
     return tuple(claim for line in lines if not line.startswith("#") for claim in _claims_of(line))
 
 
 def _claims_of(line: str) -> Iterator[Claim]:
     bullet = _BULLET.match(line)
     said, end, behind = "", bullet.end() if bullet else 0, list[Citation]()
-    for match in CITATION.finditer(line):
+    for match in CITATION_PATTERN.finditer(line):
         between = line[end : match.start()]
         if behind and between.strip(_NOT_SAID):
             yield from _sentences(said, tuple(behind))

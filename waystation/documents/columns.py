@@ -25,8 +25,8 @@ from waystation.privacy.policy import (
     RedactionResult,
     ReplacedRange,
     TextDestination,
+    build_redaction_notes,
     make_failed_redaction,
-    redaction_notes,
 )
 from waystation.privacy.ports import PlaceholderFactory, Redactor
 
@@ -34,24 +34,24 @@ BATCH_CHARACTERS = 20_000
 """Of one text in which values are looked for."""
 _AT_ONCE = 2_000
 """Placeholders that are made and kept in one go."""
-SAMPLED = 200
+SAMPLE_SIZE = 200
 """Values that show what a column holds."""
 _FEW = 2_000
 """So many values of a column are looked at in every way."""
-MOST = 0.5
+PRIVATE_COLUMN_SHARE = 0.5
 """Where more of a column's values than this are private, all are."""
-MADE_SO = 0.2
+PRIVATE_BY_LABEL_SHARE = 0.2
 """The same for values that are private by their column's name alone."""
-UNIFORM = 0.98
+UNIFORM_SHARE = 0.98
 """From this share of the sample on the rest of the values is what the sample is."""
-COVERED = 0.6
+PRIVATE_VALUE_SHARE = 0.6
 """Share of a value that is private, from which on all of it is."""
 _LABEL_CHARACTERS = 100
-NAMING_ROWS = 3
+MAX_HEADER_ROWS = 3
 """Of a table; the names of its columns are among them."""
-MOST_LABELS = 200
+MAX_LABELS = 200
 """Different values of a column that may say what is right of them."""
-SAMPLED_BESIDE = 5
+LABEL_SAMPLE_SIZE = 5
 DIGITS_OF_A_VALUE = 4
 """The name of a column has fewer."""
 
@@ -87,12 +87,12 @@ class ColumnRedactor:
     redactor: Redactor
     placeholders: PlaceholderFactory
 
-    async def redacted(self, table: Table, tenant: str) -> RedactedTable:
+    async def redact_table(self, table: Table, tenant: str) -> RedactedTable:
         """The same rows. Numbers, dates and words that are not private are as they were.
 
         Raises RedactionFailed, and no TextRedactionError.
         """
-        search = _Search(self.redactor, tenant)
+        search = _PrivateValueSearch(self.redactor, tenant)
         first = await search.detect_without_label(
             "", list(dict.fromkeys([column.values[0] for column in table.columns]))
         )
@@ -103,8 +103,8 @@ class ColumnRedactor:
             sought = await asyncio.to_thread(_sought, label, column)
             beside = await search.detect_after_left_cells(left, column, row) if left is not None else {}
             verdict = await search.verdict(sought)
-            verdict = await verdict.and_also(column.values[1:], sought.hidden, beside)
-            own = await _Verdict(first).and_also(column.values[:1], sought.named, beside)
+            verdict = await verdict.merge(column.values[1:], sought.hidden, beside)
+            own = await _ColumnVerdict(first).merge(column.values[:1], sought.named, beside)
             name = column.values[0]
             if _says_something(name) and (headless or _looks_like_a_value(name)):
                 own = own._replace(type=verdict.type)
@@ -112,10 +112,10 @@ class ColumnRedactor:
             replaced = await self._replaced(sought.replaceable, verdict, tenant)
             columns.append(_replaced_in(column, renamed, replaced))
         aside = tuple([result for result in search.results if result.put_aside])
-        notes = redaction_notes(*[result for result in search.results if not result.put_aside])
+        notes = build_redaction_notes(*[result for result in search.results if not result.put_aside])
         return RedactedTable(table.replace(columns=tuple(columns)), notes, aside)
 
-    async def _replaced(self, values: Sequence[str], verdict: "_Verdict", tenant: str) -> dict[str, str]:
+    async def _replaced(self, values: Sequence[str], verdict: "_ColumnVerdict", tenant: str) -> dict[str, str]:
         """What stands for each value with something private in it."""
         finds, wanted = await asyncio.to_thread(_unnamed, values, verdict)
         made: dict[tuple[str, str], str] = {}
@@ -123,14 +123,14 @@ class ColumnRedactor:
             texts = sorted(own)
             # In slices, so that other work comes in between.
             for first in range(0, len(texts), _AT_ONCE):
-                some = await self.placeholders.placeholders(kind, texts[first : first + _AT_ONCE], tenant)
+                some = await self.placeholders.make_placeholders(kind, texts[first : first + _AT_ONCE], tenant)
                 made |= {(kind, text): placeholder for text, placeholder in some.items()}
         return await asyncio.to_thread(
             lambda: {value: _with_placeholders(value, found, made) for value, found in finds.items()}
         )
 
 
-class _Sought(NamedTuple):
+class _ColumnValues(NamedTuple):
     """A column's name, and its different values below the first row that say something."""
 
     label: str
@@ -148,22 +148,22 @@ class _Sought(NamedTuple):
     @property
     def sample(self) -> Sequence[str]:
         """From all over the column."""
-        return self.values[:: max(1, -(-len(self.values) // SAMPLED))]
+        return self.values[:: max(1, -(-len(self.values) // SAMPLE_SIZE))]
 
 
-class _Verdict(NamedTuple):
+class _ColumnVerdict(NamedTuple):
     """What is private in a column."""
 
     finds: _Finds
     type: str = ""
     """Of the whole column; empty where some of its values may be seen."""
 
-    async def and_also(self, values: Sequence[str], hidden: _Finds, finds: _Finds) -> "_Verdict":
+    async def merge(self, values: Sequence[str], hidden: _Finds, finds: _Finds) -> "_ColumnVerdict":
         """With what was found in other ways, too: of two placeholders for one stretch the document's stays."""
         merged = await asyncio.to_thread(_merged, values, hidden, self.finds, finds) if hidden or finds else self.finds
-        return _Verdict(merged, self.type)
+        return _ColumnVerdict(merged, self.type)
 
-    def of(self, value: str) -> Sequence[ReplacedRange]:
+    def get_ranges(self, value: str) -> Sequence[ReplacedRange]:
         """What is to be replaced in a value."""
         found = self.finds.get(value, [])
         if not self.type or (len(found) == 1 and found[0][:2] == _ends(value)):
@@ -172,7 +172,7 @@ class _Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Search:
+class _PrivateValueSearch:
     """Looks for what is private in values, many of them in one text."""
 
     redactor: Redactor
@@ -180,41 +180,43 @@ class _Search:
     results: list[RedactionResult] = field(default_factory=list[RedactionResult])
     """Everything that was redacted on the way."""
 
-    async def verdict(self, sought: _Sought) -> _Verdict:
+    async def verdict(self, sought: _ColumnValues) -> _ColumnVerdict:
         """On a column."""
         sample = sought.sample
         if not sample:
-            return _Verdict({})
+            return _ColumnVerdict({})
         alone = await self.detect_without_label("", sample)
         label = sought.label
-        beside, under = await self.beside(label, sample), await self.under(label, sample)
+        beside, under = await self.detect_after_label(label, sample), await self.detect_below_label(label, sample)
         shown = await asyncio.to_thread(_merged, sample, beside, under, alone)
         known = await asyncio.to_thread(_merged, sample, sought.hidden, shown)
         private = _private(known)
-        whole = await self._whole(label, sample, len(private), len(_private(shown) - _private(alone)))
-        if whole and len(private) >= UNIFORM * len(sample):
-            return _Verdict(known, _type(known))
+        whole = await self._is_wholly_private(label, sample, len(private), len(_private(shown) - _private(alone)))
+        if whole and len(private) >= UNIFORM_SHARE * len(sample):
+            return _ColumnVerdict(known, _type(known))
         if not whole and not shown and all(map(_FIGURE.fullmatch, sought.values)):
-            return _Verdict({})
+            return _ColumnVerdict({})
         few = len(sought.values) <= _FEW
         finds = await asyncio.to_thread(
             _merged,
             sought.values,
             sought.hidden,
-            await self.beside(label, sought.values),
-            await self.under(label, sought.values) if few or under else {},
+            await self.detect_after_label(label, sought.values),
+            await self.detect_below_label(label, sought.values) if few or under else {},
             await self.detect_without_label("", sought.values) if few or alone else {},
         )
-        whole = whole or len(_private(finds)) > MOST * len(sought.values)
-        return _Verdict(finds, _type(finds) if whole else "")
+        whole = whole or len(_private(finds)) > PRIVATE_COLUMN_SHARE * len(sought.values)
+        return _ColumnVerdict(finds, _type(finds) if whole else "")
 
-    async def _whole(self, label: str, sample: Sequence[str], private: int, by_name: int) -> bool:
+    async def _is_wholly_private(self, label: str, sample: Sequence[str], private: int, by_name: int) -> bool:
         """Whether so many private values of the sample, those by the column's name among them, make all of it so."""
-        if private > MOST * len(sample) or by_name >= MADE_SO * len(sample):
+        if private > PRIVATE_COLUMN_SHARE * len(sample) or by_name >= PRIVATE_BY_LABEL_SHARE * len(sample):
             return True
-        return bool(await self.beside(label, [_ANY_WORD])) and not await self.detect_without_label("", [_ANY_WORD])
+        return bool(await self.detect_after_label(label, [_ANY_WORD])) and not await self.detect_without_label(
+            "", [_ANY_WORD]
+        )
 
-    async def beside(self, label: str, values: Sequence[str]) -> _Finds:
+    async def detect_after_label(self, label: str, values: Sequence[str]) -> _Finds:
         """Each value behind the name of its column: `phone: (212) 5550147`."""
         return await self._found("", [(f"{label}: ", value) for value in values], "\n") if label else {}
 
@@ -223,10 +225,10 @@ class _Search:
 
         `named`: the row that may name columns. It counts only where rows below it are such pairs.
         """
-        if len(left.values) > MOST_LABELS:
+        if len(left.values) > MAX_LABELS:
             return {}
         pairs = await asyncio.to_thread(_pairs, left, column, named + 1)
-        some = [(label, value) for label, values in pairs.items() for value in islice(values, SAMPLED_BESIDE)]
+        some = [(label, value) for label, values in pairs.items() for value in islice(values, LABEL_SAMPLE_SIZE)]
         shown = await self._found("", [(f"{label}: ", value) for label, value in some], "\n")
         telling = dict.fromkeys(label for label, value in some if value in shown)
         every = [(label, value) for label in telling for value in pairs[label]]
@@ -235,7 +237,7 @@ class _Search:
             every += [(left.values[left.codes[row]], column.values[column.codes[row]]) for row in rows]
         return await self._found("", [(f"{label}: ", value) for label, value in every], "\n")
 
-    async def under(self, label: str, values: Sequence[str]) -> _Finds:
+    async def detect_below_label(self, label: str, values: Sequence[str]) -> _Finds:
         """In a column under its name."""
         plain = [value for value in values if not _BREAKS.search(value)]
         above = f"{_BREAKS.sub(' ', label)}\t#\n"
@@ -307,7 +309,7 @@ class _Batch:
 
     def finds(self, result: RedactionResult) -> Iterator[tuple[str, ReplacedRange]]:
         """The values in which something is replaced, and where: all of each, where the text could not be redacted."""
-        if result.unredacted:
+        if result.redaction_failed:
             # A credential may be among them, of which nothing is kept.
             yield from ((value, ReplacedRange(*_ends(value), _SECRET, "")) for value in self._values if value.strip())
             return
@@ -322,14 +324,14 @@ class _Batch:
                 number += 1
 
 
-def _sought(label: str, column: DictionaryColumn) -> _Sought:
+def _sought(label: str, column: DictionaryColumn) -> _ColumnValues:
     below = column.values[1:]
     hidden: _Finds = {}
     named: _Finds = {}
     for place, found in column.hidden.items():
         value = column.values[place]
         (hidden if place else named)[value] = _trimmed(value, found)
-    return _Sought(label, list(filter(_says_something, below)), hidden, named)
+    return _ColumnValues(label, list(filter(_says_something, below)), hidden, named)
 
 
 def _pairs(left: DictionaryColumn, column: DictionaryColumn, first: int) -> dict[str, dict[str, None]]:
@@ -386,7 +388,9 @@ def _apart(found: Sequence[ReplacedRange]) -> list[ReplacedRange]:
 def _private(finds: _Finds) -> set[str]:
     """The values that are private, and do not only have something private in them."""
     return {
-        value for value, found in finds.items() if sum(find.end - find.start for find in found) >= COVERED * len(value)
+        value
+        for value, found in finds.items()
+        if sum(find.end - find.start for find in found) >= PRIVATE_VALUE_SHARE * len(value)
     }
 
 
@@ -403,7 +407,7 @@ def _ends(value: str) -> tuple[int, int]:
 
 def _naming_row(table: Table) -> int:
     """The first row that names columns: a title of one cell may stand above it."""
-    widest = max(table.widths[:NAMING_ROWS])
+    widest = max(table.widths[:MAX_HEADER_ROWS])
     return next(row for row, width in enumerate(table.widths) if width == widest)
 
 
@@ -416,10 +420,10 @@ def _looks_like_a_value(name: str) -> bool:
 
 
 def _unnamed(
-    values: Iterable[str], verdict: _Verdict
+    values: Iterable[str], verdict: _ColumnVerdict
 ) -> tuple[dict[str, Sequence[ReplacedRange]], dict[str, set[str]]]:
     """What is private in each value, and by type the texts that have no placeholder yet."""
-    finds = {value: found for value in values if (found := verdict.of(value))}
+    finds = {value: found for value in values if (found := verdict.get_ranges(value))}
     wanted: dict[str, set[str]] = {}
     for value, found in finds.items():
         for find in found:

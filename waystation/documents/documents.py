@@ -20,12 +20,12 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
-MOST_OF_A_TASK = 5_000
+MAX_TASK_DOCUMENTS = 5_000
 """Documents that a task may have, those that were removed among them: agents know each by its name, and each worker
 redacts all names once for the tools that list, read and search them, which takes minutes.
 """
 
-LONGEST_PLACE = 120
+MAX_PLACE_CHARACTERS = 120
 """Characters."""
 
 REMOVED_NAME = "removed while the task ran"
@@ -64,7 +64,7 @@ class DocumentMatch(Value):
     """Of a part of one long line: where in the line it begins, counted from 1. 0: whole lines."""
 
     @property
-    def where(self) -> str:
+    def citation_suffix(self) -> str:
         """What follows its citation; empty for whole lines."""
         last = self.first_character + len(self.text) - 1
         return f" characters {self.first_character:,}-{last:,} of this line" if self.first_character else ""
@@ -109,7 +109,7 @@ class DocumentFinder:
     def __init__(self, documents: Sequence[Document]) -> None:
         self._names = [document.name for document in documents]
 
-    def index(self, name: str) -> int | None:
+    def find_index(self, name: str) -> int | None:
         """Which document has that name; else which is the only one whose name has the same letters and digits,
         whatever the case: what a placeholder stands for is restored as it was written where it was met first.
         """
@@ -133,7 +133,7 @@ class DocumentFinder:
 
 def find_document_by_name(name: str, documents: Sequence[Document]) -> Document | None:
     """The document that is called so, as a `DocumentFinder` finds it."""
-    found = DocumentFinder(documents).index(name)
+    found = DocumentFinder(documents).find_index(name)
     return None if found is None else documents[found]
 
 
@@ -147,7 +147,7 @@ def render_place_marker(place: str) -> str:
     It belongs to the converted text and is no content of the document. It has no colon, so it is never a citation.
     """
     words = " ".join(place.translate(_ENDS_A_MARKER).split())
-    return f"[{words if len(words) <= LONGEST_PLACE else words[: LONGEST_PLACE - 1] + '…'}]"
+    return f"[{words if len(words) <= MAX_PLACE_CHARACTERS else words[: MAX_PLACE_CHARACTERS - 1] + '…'}]"
 
 
 def parse_place_marker(line: str) -> str | None:
@@ -156,7 +156,7 @@ def parse_place_marker(line: str) -> str | None:
     return marker[1] if marker else None
 
 
-def with_places(parts: Iterable[tuple[str, str]]) -> str:
+def join_with_place_markers(parts: Iterable[tuple[str, str]]) -> str:
     """One text of parts in order, each a place (empty: none) and its text.
 
     Parts without text leave no marker, and parts of the same place in a row share one.
@@ -179,7 +179,7 @@ def find_line_place(lines: Sequence[str], line_number: int) -> str | None:
     return next((place for place in above if place), None)
 
 
-MOST_COMPARED = 2_500
+MAX_COMPARED_LINE_PAIRS = 2_500
 """Lines of one version times lines of the other, between two lines that each has once: more count as one change."""
 _MOST_COMPARED_IN_ALL = 200_000
 
@@ -240,13 +240,13 @@ class DocumentsUpdate(Value):
         return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "nothing changed"
 
 
-class KeptUpdate(DocumentsUpdate):
+class RecordedDocumentsUpdate(DocumentsUpdate):
     """The same as the audit trail has it: with what it did, so that earlier versions can be named."""
 
     changes: tuple[DocumentChange, ...]
 
     @property
-    def counted(self) -> DocumentsUpdate:
+    def without_names(self) -> DocumentsUpdate:
         """Without names."""
         return DocumentsUpdate(
             number=self.number,
@@ -263,9 +263,9 @@ class KeptUpdate(DocumentsUpdate):
 
 def validate_document_count(count: int, what: str = "documents", *, had: int = 0) -> None:
     """Raises BadInput for more than a task may have, unless it `had` as many before."""
-    if count > max(MOST_OF_A_TASK, had):
+    if count > max(MAX_TASK_DOCUMENTS, had):
         raise BadInput(
-            f"{count:,} {what} are too many: a task may have {MOST_OF_A_TASK:,} documents. Give a folder of fewer, "
+            f"{count:,} {what} are too many: a task may have {MAX_TASK_DOCUMENTS:,} documents. Give a folder of fewer, "
             "share them out to several tasks, or join them to fewer files"
         )
 
@@ -297,7 +297,7 @@ def compute_document_changes(before: Sequence[Document], after: Sequence[Documen
     return tuple(change for change in found if change.before != change.after)
 
 
-def merge_document_changes(updates: Iterable[KeptUpdate]) -> tuple[DocumentChange, ...]:
+def merge_document_changes(updates: Iterable[RecordedDocumentsUpdate]) -> tuple[DocumentChange, ...]:
     """What these updates, oldest first, did together: what was changed back is no change."""
     merged: dict[int, DocumentChange] = {}
     for change in (change for update in updates for change in update.changes):
@@ -306,7 +306,7 @@ def merge_document_changes(updates: Iterable[KeptUpdate]) -> tuple[DocumentChang
     return tuple(change for _, change in sorted(merged.items()) if change.before != change.after)
 
 
-def get_earlier_versions(updates: Sequence[KeptUpdate]) -> dict[str, tuple[str, ...]]:
+def get_earlier_versions(updates: Sequence[RecordedDocumentsUpdate]) -> dict[str, tuple[str, ...]]:
     """By name of the document: the content hashes of its versions before the newest, the newest of them first."""
     found: dict[str, tuple[str, ...]] = {}
     for change in (change for update in reversed(updates) for change in update.changes if change.before):
@@ -351,7 +351,7 @@ def find_changed_lines(before: Sequence[str], after: Sequence[str]) -> tuple[Cha
     room = _MOST_COMPARED_IN_ALL
     for old, new in _between_anchors(before, after):
         size = len(old) * len(new)
-        if size > min(room, MOST_COMPARED):
+        if size > min(room, MAX_COMPARED_LINE_PAIRS):
             found.append(ChangedLineRange(new.start + 1, new.stop))
             continue
         room -= size

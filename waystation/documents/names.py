@@ -15,7 +15,7 @@ from waystation.documents.documents import parse_place_marker
 from waystation.kernel.patterns import compile_bounded
 from waystation.privacy.policy import (
     NAME_TYPES,
-    PLACEHOLDER,
+    PLACEHOLDER_PATTERN,
     RedactionResult,
     Span,
     TextDestination,
@@ -32,7 +32,9 @@ _BLANK = "%20"
 _DATE = r"(?:19|20)\d{2}([-._ ]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)"
 _TIME = r"(?:[-._T ][0-2]\d[-._: h]?[0-5]\d(?:[-._: m]?[0-5]\d)?(?!\d))?"
 _SIGNS = "$+("
-_WORD = compile_bounded(rf"{PLACEHOLDER.pattern}|(?<!\d){_DATE}{_TIME}|[{_SIGNS}]{{0,3}}[^\W_]++(?:={{1,2}}(?!\w))?")
+_WORD = compile_bounded(
+    rf"{PLACEHOLDER_PATTERN.pattern}|(?<!\d){_DATE}{_TIME}|[{_SIGNS}]{{0,3}}[^\W_]++(?:={{1,2}}(?!\w))?"
+)
 """A date is one word: a part of it and what follows would look like another number."""
 _DIGIT = compile_bounded(r"\d")
 _CHOSEN = compile_bounded(r"\A\[(?!page \d{1,6}\]|slide \d{1,6}\])")
@@ -83,7 +85,7 @@ def replace_separators(name: str, joints: Mapping[int, int] = _JOINTS) -> str:
     """The name with blanks for its joints, at the same length. Placeholders stay as they are."""
     parts: list[str] = []
     position = 0
-    for found in PLACEHOLDER.finditer(name):
+    for found in PLACEHOLDER_PATTERN.finditer(name):
         parts += (name[position : found.start()].translate(joints), found[0])
         position = found.end()
     return "".join((*parts, name[position:].translate(joints)))
@@ -104,7 +106,7 @@ async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, pl
         if not waiting:
             break
     for name, text in waiting.items():  # what is left may always be seen in yet another way: nothing of it goes out
-        shown[name] = next((one[0] for one in PLACEHOLDER.finditer(text)), "")
+        shown[name] = next((one[0] for one in PLACEHOLDER_PATTERN.finditer(text)), "")
     return [shown[name] for name in names]
 
 
@@ -114,7 +116,7 @@ async def redact_text(text: str, redactor: Redactor, tenant: str, place: TextDes
     Raises RedactionFailed.
     """
     (redacted,) = await redactor.redact([text], place, tenant)
-    named = [] if redacted.unredacted else list(_names_of_places(text))
+    named = [] if redacted.redaction_failed else list(_names_of_places(text))
     if not named:
         return redacted
     finds = [_Find(span.start, span.end, span) for span in redacted.spans]
@@ -171,7 +173,7 @@ def _readings(name: str) -> Iterator[_Reading]:
 
 def _assigned(stem: str) -> Iterator[_Reading]:
     """What stands behind a word for secrets and looks like one, as if it were assigned to a password."""
-    without_placeholders = PLACEHOLDER.sub(lambda found: " " * len(found[0]), stem)
+    without_placeholders = PLACEHOLDER_PATTERN.sub(lambda found: " " * len(found[0]), stem)
     text, places = "", list[int]()
     for label in _LABELLED.finditer(without_placeholders):
         if _LOOKS_DRAWN.search(label["word"]):
@@ -220,7 +222,7 @@ def _united(name: str, results: Sequence[tuple[_Reading, RedactionResult]]) -> l
     finds: list[_Find] = []
     for reading, result in results:
         for span in result.spans:
-            if result.unredacted:
+            if result.redaction_failed:
                 return [span.replace(start=0, end=len(name))]
             finds += _in_name(reading, span)
     return [_one_of(group) for group in _groups(finds)]

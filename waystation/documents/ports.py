@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from waystation.documents.documents import DocumentMatch, DocumentPassage, ShownDocument
-from waystation.documents.tables import Rows, Table, TableText
+from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.documents.web_pages import WebPage, WebSearchResponse
 from waystation.kernel.scopes import TaskScope
 
@@ -18,7 +18,7 @@ class DocumentSearch(Protocol):
         """Best stretches first; empty where nothing matches. `among`: only documents of these numbers, from 1."""
         ...
 
-    async def take(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
+    async def set_shown_documents(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
         """Search these documents as they are shown from here on, and say so in hits: nothing else of them is found."""
         ...
 
@@ -44,7 +44,7 @@ class TableEngine(Protocol):
         """
         ...
 
-    async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> Rows:
+    async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> QueryResult:
         """The result of one SELECT, which may be over no table; at most so many rows of it.
 
         Columns have the narrowest type that takes all their values exactly: whole numbers, decimals, dates, truth

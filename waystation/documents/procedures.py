@@ -19,22 +19,22 @@ from waystation.kernel.value import Value
 
 FOLDER, SUFFIX = "skills", ".md"
 SKILL_FILE = "SKILL.md"
-MOST_PROCEDURES = 50
+MAX_PROCEDURES = 50
 """Of one task."""
 PROCEDURE_CHARACTERS = 20_000
 """Of one procedure."""
 SKILL_CHARACTERS = 50_000
 """Of a skill, and of each of its files: what has more than fits a window is read in pieces."""
-MOST_SKILL_FILES = 100
+MAX_SKILL_FILES = 100
 """Of one skill."""
-MOST_TOGETHER = 200_000
+MAX_TOTAL_CHARACTERS = 200_000
 """Characters of all procedures of a task, files of skills included: they stand in its request."""
 _LONGEST_NAME = 200
 DESCRIPTION_CHARACTERS = 1_024
 """As the form of skills has it: an agent decides by it alone whether it reads on. Other procedures have fewer."""
 _SIZES, _SKILL_SIZES = (PROCEDURE_CHARACTERS, 300), (SKILL_CHARACTERS, DESCRIPTION_CHARACTERS)
 """Most characters below the front matter, and of a description."""
-LEAST_FIT = 0.3
+MIN_RELEVANCE = 0.3
 """From which on a procedure is shown with the contract, from 0 to 1. Others are read by whoever wants them."""
 _FENCE = "---"
 _FIELD = compile_bounded(r"(name|description):\s*(.*)")
@@ -64,7 +64,7 @@ class ProcedureSource(Value):
     text: str
     """Of a skill that of its `SKILL.md`."""
     skill: bool = False
-    files: tuple[SkillFile, ...] = Field(default=(), max_length=MOST_SKILL_FILES)
+    files: tuple[SkillFile, ...] = Field(default=(), max_length=MAX_SKILL_FILES)
     """Of a skill."""
 
     @property
@@ -81,7 +81,7 @@ class ProcedureSource(Value):
         return sha256("".join(lines).encode()).hexdigest()
 
     @property
-    def called(self) -> str:
+    def display_name(self) -> str:
         """A skill as agents are told, with where that is, if its folder is called otherwise."""
         found = parse_procedure(self)
         if isinstance(found, InvalidProcedure) or found.name == self.name:
@@ -89,7 +89,7 @@ class ProcedureSource(Value):
         return f"{found.name} in the folder {self.name}"
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def file_names(self) -> tuple[str, ...]:
         """Of what is in the folder of a skill."""
         return (SKILL_FILE, *(file.name for file in self.files))
 
@@ -121,7 +121,7 @@ class InvalidProcedure(Value):
     """Words to follow the name."""
 
 
-def is_named_like_one(document: str) -> bool:
+def is_procedure_file_name(document: str) -> bool:
     """Whether a person may take a document of this name for a procedure: `skills/….md`, in whichever folder that is."""
     if FOLDER not in document:  # of many documents nearly all
         return False
@@ -131,18 +131,18 @@ def is_named_like_one(document: str) -> bool:
 
 def validate_procedures(given: tuple[ProcedureSource, ...]) -> tuple[ProcedureSource, ...]:
     """The same. Raises ValueError naming the file and the reason where agents could not follow one as it is."""
-    if len(given) > MOST_PROCEDURES:
-        raise ValueError(f"{len(given)} procedures were given; a task has {MOST_PROCEDURES} at most")
+    if len(given) > MAX_PROCEDURES:
+        raise ValueError(f"{len(given)} procedures were given; a task has {MAX_PROCEDURES} at most")
     for one in given:
-        if wrong := [name for name in (one.name, *one.names) if not name.isprintable()]:
+        if wrong := [name for name in (one.name, *one.file_names) if not name.isprintable()]:
             raise ValueError(f"the name of a procedure is one line that can be shown; {wrong[0]!r} is not")
         if one.files and not one.skill:
             raise ValueError(f"the procedure {one.name} has files: skills alone do")
     for one in reject_duplicate_names(map(parse_procedure, given)):
         if isinstance(one, InvalidProcedure):
             raise ValueError(f"the procedure {one.document} cannot be used: {one.reason}")
-    if (size := sum(len(part.text) for one in given for part in (one, *one.files))) > MOST_TOGETHER:
-        raise ValueError(f"the procedures have {size:,} characters together; {MOST_TOGETHER:,} are the most")
+    if (size := sum(len(part.text) for one in given for part in (one, *one.files))) > MAX_TOTAL_CHARACTERS:
+        raise ValueError(f"the procedures have {size:,} characters together; {MAX_TOTAL_CHARACTERS:,} are the most")
     return given
 
 

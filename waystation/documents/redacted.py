@@ -31,19 +31,19 @@ from waystation.kernel.patterns import LinearPattern, compile_literals
 from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import TenantScope
 from waystation.privacy.policy import (
-    PLACEHOLDER,
-    TRUSTED_FOR,
+    PLACEHOLDER_PATTERN,
     UNVERSIONED,
+    VAULT_CACHE_LIFETIME,
     RedactedText,
     RedactedTextKey,
     RedactionConfig,
     RedactionResult,
     TextDestination,
     build_redacted_text,
+    build_redaction_notes,
     get_redaction_level,
-    redaction_notes,
+    normalize_line_endings,
     restore_originals,
-    with_line_feeds,
 )
 from waystation.privacy.ports import Redactor, Vault
 from waystation.security.untrusted import sanitize_line
@@ -69,31 +69,31 @@ class DocumentNames:
         return self._private.sub(lambda name: self._called[name[0]], text) if self._called else text
 
     @cached_property
-    def as_shown(self) -> tuple[Document, ...]:
+    def shown_documents(self) -> tuple[Document, ...]:
         """The documents under the names that agents know."""
         return tuple([_under(self.shown[one.name], one) for one in self.documents])
 
-    async def original(self, words: str) -> str:
+    async def resolve_original_name(self, words: str) -> str:
         """The name as handed in of the document that is called so; of other words, what placeholders in them stand for.
 
         Raises StoreError, WrongKey.
         """
-        if (called := self._as_shown.index(words)) is not None:
+        if (called := self._as_shown.find_index(words)) is not None:
             return self.documents[called].name
         if self.vault is None:
             return words
-        found = frozenset(PLACEHOLDER.findall(words))
-        text = restore_originals(words, await self.vault.originals(self.tenant, found, self.session)).text
-        self.resolved.update(found.difference(PLACEHOLDER.findall(text)))
+        found = frozenset(PLACEHOLDER_PATTERN.findall(words))
+        text = restore_originals(words, await self.vault.load_originals(self.tenant, found, self.session)).text
+        self.resolved.update(found.difference(PLACEHOLDER_PATTERN.findall(text)))
         return text
 
-    def of(self, vault: Vault | None, session: str) -> "DocumentNames":
+    def with_vault(self, vault: Vault | None, session: str) -> "DocumentNames":
         """The same names, with what placeholders stand for in this session."""
         return replace(self, vault=vault, session=session, resolved=set[str]())
 
     @cached_property
     def _as_shown(self) -> DocumentFinder:
-        return DocumentFinder(self.as_shown)
+        return DocumentFinder(self.shown_documents)
 
     @cached_property
     def _called(self) -> Mapping[str, str]:
@@ -111,7 +111,7 @@ class DocumentNames:
             return compile_literals(longest_first)
 
 
-async def document_names(
+async def build_document_names(
     documents: Sequence[Document],
     redactor: Redactor,
     tenant: str,
@@ -126,14 +126,14 @@ async def document_names(
     return DocumentNames(documents, dict(zip(names, shown, strict=True)), None, tenant)
 
 
-async def with_names_as_shown(
+async def redact_document_names(
     texts: Sequence[str], documents: Sequence[Document], redactor: Redactor, tenant: str, place: TextDestination
 ) -> list[str]:
     """The texts with documents called as they are at this place. A task may have thousands: only names that stand in
     the texts are redacted for it. Raises RedactionFailed.
     """
     there = await asyncio.to_thread(_standing_in, texts, documents)
-    names = await document_names(there, redactor, tenant, place)
+    names = await build_document_names(there, redactor, tenant, place)
     return [await asyncio.to_thread(names.replace_private_names, text) for text in texts]
 
 
@@ -161,7 +161,7 @@ def _under(name: str, document: Document) -> Document:
     return document if document.name == name else document.replace(name=name)
 
 
-MOST_WITHHELD = 10_000
+MAX_WITHHELD_TEXTS = 10_000
 """Texts that could not be redacted and are not tried again by this process."""
 
 
@@ -186,7 +186,7 @@ class RedactedDocumentStore:
     )
     """Agents of one task ask for the same document at once: the second finds what the first has kept."""
 
-    async def text(
+    async def get_redacted_text(
         self, blob: str, reader: TenantScope, place: TextDestination = TextDestination.TOOL_RESULT
     ) -> RedactedText:
         """The whole text as it may be shown at this place, with as many lines as the original.
@@ -201,43 +201,47 @@ class RedactedDocumentStore:
             version=self.rules.version,
         )
         async with self._turns.setdefault(key, asyncio.Lock()):
-            return await self.store.shown(key, reader) or await self._redacted(key, reader, place)
+            return await self.store.get_redacted_text(key, reader) or await self._redacted(key, reader, place)
 
-    async def notes(self, shown: RedactedText | Sequence[RedactionResult], called: str, tenant: str) -> tuple[str, ...]:
+    async def build_redaction_notes(
+        self, shown: RedactedText | Sequence[RedactionResult], called: str, tenant: str
+    ) -> tuple[str, ...]:
         """What a person should know of the redaction of a whole text, or of parts of it.
 
         `called`: how the text is known where agents work. Raises RedactionFailed.
         """
         parts = shown.results if isinstance(shown, RedactedText) else shown
         named = any(part.put_aside for part in parts)
-        return redaction_notes(*parts, of=await redact_display_name(called, self.redactor, tenant) if named else "")
+        return build_redaction_notes(
+            *parts, of=await redact_display_name(called, self.redactor, tenant) if named else ""
+        )
 
-    async def lines(self, blob: str, reader: TenantScope) -> list[str]:
+    async def get_comparison_lines(self, blob: str, reader: TenantScope) -> list[str]:
         """Its lines for who compares with them and asks nobody: none of a text that a person is to see to first.
 
         Raises as `text` does.
         """
         try:
-            return (await self.text(blob, reader)).lines
+            return (await self.get_redacted_text(blob, reader)).lines
         except RedactionReviewRequiredError:
             return [""]
 
     async def _redacted(self, key: RedactedTextKey, reader: TenantScope, place: TextDestination) -> RedactedText:
-        original = with_line_feeds(await self.store.get_text(key.blob, reader))
+        original = normalize_line_endings(await self.store.get_text(key.blob, reader))
         if (withheld := self._withheld.get(key)) is not None:
             return withheld
         redacted = await redact_text(original, self.redactor, key.tenant, place)
         shown = build_redacted_text(original, redacted)
         if shown.withheld:
             self._withheld[key] = shown
-            if len(self._withheld) > MOST_WITHHELD:
+            if len(self._withheld) > MAX_WITHHELD_TEXTS:
                 self._withheld.pop(next(iter(self._withheld)))
         elif self.keeps:
             await self.store.save_redacted_text(key, shown)
         return shown
 
 
-MOST_KEPT = 40_000_000
+MAX_CACHED_CELLS_AND_CHARACTERS = 40_000_000
 """Characters and cells of tables that are kept redacted."""
 
 _Key = tuple[str, str, bytes]
@@ -263,8 +267,8 @@ class RedactedTableReader:
         """
         key, now = await asyncio.to_thread(_key, text, run), self.clock()
         known = self._kept.get(key)
-        if known is None or now - known[0] >= TRUSTED_FOR:
-            redacted = await self.columns.redacted(await self.engine.read(text), run.tenant)
+        if known is None or now - known[0] >= VAULT_CACHE_LIFETIME:
+            redacted = await self.columns.redact_table(await self.engine.read(text), run.tenant)
             self._keep(key, now, redacted)
         else:
             redacted = known[1]
@@ -273,7 +277,7 @@ class RedactedTableReader:
     def _keep(self, key: _Key, now: datetime, redacted: RedactedTable) -> None:
         self._kept.pop(key, None)
         self._kept[key] = (now, redacted)
-        room = MOST_KEPT - sum(_size(kept.table) for _, kept in self._kept.values())
+        room = MAX_CACHED_CELLS_AND_CHARACTERS - sum(_size(kept.table) for _, kept in self._kept.values())
         while room < 0:
             _, (_, oldest) = self._kept.popitem(last=False)
             room += _size(oldest.table)

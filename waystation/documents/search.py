@@ -21,8 +21,8 @@ from waystation.kernel.scopes import TaskScope
 from waystation.privacy.policy import find_cut_position
 from waystation.store.ports import DocumentStore
 
-MOST_LINES = 12
-MOST_CHARACTERS = 2_000
+MAX_PASSAGE_LINES = 12
+MAX_PASSAGE_CHARACTERS = 2_000
 """A longer line is cut into several passages that share its line number."""
 OVERLAP = 200
 """Characters of a long line that two passages share: a word or a phrase at their border is whole in one of them."""
@@ -69,7 +69,7 @@ def _parts(lines: list[_Line], line: _Line) -> bool:
 
 def _fits(lines: list[_Line], more: list[_Line]) -> bool:
     height = more[-1].number - lines[0].number + 1
-    return height <= MOST_LINES and _size(lines) + _size(more) + height <= MOST_CHARACTERS
+    return height <= MAX_PASSAGE_LINES and _size(lines) + _size(more) + height <= MAX_PASSAGE_CHARACTERS
 
 
 def _size(lines: list[_Line]) -> int:
@@ -106,7 +106,7 @@ def _paragraphs(text: str) -> Iterator[list[_Line]]:
 def _lines(text: str) -> Iterator[_Line]:
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.rstrip()
-        if len(stripped) <= MOST_CHARACTERS:
+        if len(stripped) <= MAX_PASSAGE_CHARACTERS:
             yield _Line(number, stripped)
         else:
             yield from _parts_of_line(number, stripped)
@@ -116,16 +116,20 @@ def _parts_of_line(number: int, line: str) -> Iterator[_Line]:
     """Parts that overlap; no placeholder is parted."""
     start = 0
     while True:
-        end = find_cut_position(line, start + MOST_CHARACTERS) if start + MOST_CHARACTERS < len(line) else len(line)
+        end = (
+            find_cut_position(line, start + MAX_PASSAGE_CHARACTERS)
+            if start + MAX_PASSAGE_CHARACTERS < len(line)
+            else len(line)
+        )
         yield _Line(number, line[start:end], start + 1)
         if end == len(line):
             return
         start = find_cut_position(line, end - OVERLAP)
 
 
-KEPT_INDEXES = 16
+MAX_CACHED_INDEXES = 16
 """Tasks whose index stays in memory; 230k tokens of documents take about 10 MB."""
-KEPT_CHARACTERS = 20_000_000
+MAX_CACHED_CHARACTERS = 20_000_000
 """Of documents whose terms stay in memory: a folder that was searched before is read again only where it changed."""
 
 
@@ -140,7 +144,7 @@ class Bm25DocumentSearch:
         self._building = asyncio.Lock()
 
     @property
-    def indexed(self) -> tuple[str, ...]:
+    def indexed_task_ids(self) -> tuple[str, ...]:
         """Tasks whose index is in memory, the one used longest ago first."""
         return tuple(self._indexes)
 
@@ -151,12 +155,12 @@ class Bm25DocumentSearch:
 
         Names and headings count as part of the passages under them.
         """
-        documents = await self._store.documents(task.task_id, task)
+        documents = await self._store.list_documents(task.task_id, task)
         index = self._index(task.task_id, documents) or await self._built(task, documents)
         self._indexes.move_to_end(task.task_id)
         return await asyncio.to_thread(index.search, query, limit, among)
 
-    async def take(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
+    async def set_shown_documents(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
         """See `DocumentSearch`. An index that is made anew is one of originals again."""
         async with self._building:
             if (index := self._indexes.get(task_id)) is not None:
@@ -174,7 +178,7 @@ class Bm25DocumentSearch:
             if index is None:
                 searched = [() if one.removed else await self._searched(one, task) for one in documents]
                 index = self._indexes[task.task_id] = await asyncio.to_thread(_Index, documents, searched)
-                while len(self._indexes) > KEPT_INDEXES:
+                while len(self._indexes) > MAX_CACHED_INDEXES:
                     self._indexes.popitem(last=False)
             return index
 
@@ -185,7 +189,7 @@ class Bm25DocumentSearch:
             text = await self._store.get_text(document.blob, reader)
             self._read[version] = await asyncio.to_thread(_passages, document.name, text)
             self._characters += document.characters
-            while self._characters > KEPT_CHARACTERS and len(self._read) > 1:
+            while self._characters > MAX_CACHED_CHARACTERS and len(self._read) > 1:
                 self._characters -= self._read.popitem(last=False)[0].characters
         self._read.move_to_end(version)
         return self._read[version]

@@ -73,7 +73,7 @@ class TextScorer:
         called = {one for one in {*speakers} if not {*self._wanted}.isdisjoint(extract_terms(one))}
         return (SPEAKER if one in called else 0.0 for one in speakers)
 
-    def scores(self) -> list[float]:
+    def compute_scores(self) -> list[float]:
         """By BM25 among these texts, each from 0 to 1: the best of them has 1, unless none has a term of the query."""
         if not self._wanted or not any(self._texts):
             return [0.0] * len(self._texts)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from waystation.documents.documents import SkippedItem, SourceDocument, validate_document_count
 from waystation.documents.procedures import (
-    MOST_SKILL_FILES,
+    MAX_SKILL_FILES,
     PROCEDURE_CHARACTERS,
     SKILL_CHARACTERS,
     SKILL_FILE,
@@ -29,7 +29,7 @@ from waystation.documents.procedures import (
     validate_procedures,
 )
 from waystation.documents.readers.extract import ExtractedText, UnreadableFileError
-from waystation.documents.readers.reader import SECONDS_A_FILE, ChildReader, file_fingerprint, read_file
+from waystation.documents.readers.reader import FILE_TIMEOUT_S, SubprocessFileReader, compute_file_hash, read_file
 from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
@@ -51,7 +51,7 @@ class DocumentNamePair(NamedTuple):
     """The same with the folder that was given."""
 
 
-def unique_names(named: Sequence[DocumentNamePair]) -> tuple[str, ...]:
+def compute_unique_names(named: Sequence[DocumentNamePair]) -> tuple[str, ...]:
     """One name each, in order: the short one; where short ones clash, with as many folders before it as tell them
     apart; numbered where no folder does.
     """
@@ -79,7 +79,7 @@ def _tails(names: DocumentNamePair) -> list[str]:
 
 def assign_unique_names(documents: Sequence[SourceDocument]) -> tuple[SourceDocument, ...]:
     """The documents under names that no two share and a citation can have; those that are so stay as they are."""
-    names = unique_names([DocumentNamePair(one.name, one.name) for one in documents])
+    names = compute_unique_names([DocumentNamePair(one.name, one.name) for one in documents])
     return tuple(one.replace(name=name) for one, name in zip(documents, names, strict=True))
 
 
@@ -98,14 +98,14 @@ def _free(name: str, taken: set[str]) -> str:
     return candidate
 
 
-REASONS = 3
+MAX_LISTED_REASONS = 3
 """How many files an error about a whole folder names."""
 
 _GENERATED = frozenset({"__pycache__", "node_modules"})
 _USABLE = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
 
 
-class UnreadFile(Value):
+class UnchangedFile(Value):
     """What would be a document of that name, and was read before."""
 
     name: str
@@ -120,7 +120,7 @@ class DocumentLoadResult(Value):
 
     documents: tuple[SourceDocument, ...]
     left_out: tuple[SkippedItem, ...] = ()
-    unread: tuple[UnreadFile, ...] = ()
+    unread: tuple[UnchangedFile, ...] = ()
     """Files that are as they were when they were read before."""
 
 
@@ -142,12 +142,12 @@ class _Given(NamedTuple):
 
 
 class _Reader(NamedTuple):
-    child: ChildReader
+    child: SubprocessFileReader
     known: Collection[str]
 
     def read(self, path: Path, named: DocumentNamePair) -> _Read:
         """Raises Unreadable."""
-        source = file_fingerprint(path)
+        source = compute_file_hash(path)
         return _Read(named, source, None if source in self.known else read_file(path, self.child))
 
 
@@ -155,7 +155,7 @@ def load_documents(
     paths: Sequence[Path],
     *,
     known: Collection[str] = frozenset(),
-    seconds_a_file: float = SECONDS_A_FILE,
+    seconds_a_file: float = FILE_TIMEOUT_S,
     without: Path | None = None,
 ) -> DocumentLoadResult:
     """Read files, and folders with everything in them but hidden and generated files.
@@ -174,15 +174,15 @@ def load_documents(
     validate_document_count(sum(len(one.files) for one in given), "files")
     left_out: list[SkippedItem] = []
     read: list[_Read] = []
-    with ChildReader(seconds_a_file) as child:
+    with SubprocessFileReader(seconds_a_file) as child:
         reader = _Reader(child, known)
         for one in given:
             read += _folder(one, left_out, reader) if one.path.is_dir() else _single(one, reader)
     documents: list[SourceDocument] = []
-    unread: list[UnreadFile] = []
-    for name, item in zip(unique_names([item.named for item in read]), read, strict=True):
+    unread: list[UnchangedFile] = []
+    for name, item in zip(compute_unique_names([item.named for item in read]), read, strict=True):
         if item.extracted is None:
-            unread.append(UnreadFile(name=name, source=item.source))
+            unread.append(UnchangedFile(name=name, source=item.source))
             continue
         documents.append(SourceDocument(name=name, text=item.extracted.text, source=item.source))
         left_out += [SkippedItem(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.left_out]
@@ -222,9 +222,9 @@ def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader) -> list
 
 
 def _reasons(left_out: Sequence[SkippedItem]) -> str:
-    told = [f"{item.name}: {item.reason}" for item in left_out[:REASONS]]
-    if len(left_out) > REASONS:
-        told.append(f"and {len(left_out) - REASONS} more")
+    told = [f"{item.name}: {item.reason}" for item in left_out[:MAX_LISTED_REASONS]]
+    if len(left_out) > MAX_LISTED_REASONS:
+        told.append(f"and {len(left_out) - MAX_LISTED_REASONS} more")
     return f" ({'; '.join(told)})" if told else ""
 
 
@@ -290,7 +290,7 @@ def _met(path: Path, seen: set[str]) -> bool:
 _BETWEEN_WORDS = compile_bounded(r"[-_.]+")
 
 
-def write_installed(folder: Path) -> tuple[Path, ...]:
+def write_package_documents(folder: Path) -> tuple[Path, ...]:
     """Write headers and long description of every installed distribution to `<name>.md`, sorted by name.
 
     Of a distribution that is installed twice, the one that Python would import counts. Makes the folder if needed.
@@ -330,7 +330,7 @@ def load_procedures(paths: Sequence[Path]) -> tuple[ProcedureSource, ...]:
     Raises BadInput naming the file and the cause: what cannot be followed as it is must not be missed silently.
     """
     found = {os.path.realpath(path): (path, named) for given in paths for path, named in _procedure_files(given)}
-    names = unique_names([named for _, named in found.values()])
+    names = compute_unique_names([named for _, named in found.values()])
     texts = [_text(path) for path, _ in found.values()]
     try:
         return validate_procedures(
@@ -355,14 +355,14 @@ def _procedure_files(given: Path) -> Iterator[tuple[Path, DocumentNamePair]]:
         raise BadInput(f"--procedures {given}: there is no Markdown file ({SUFFIX}) in it")
 
 
-class Skills(NamedTuple):
+class SkillLoadResult(NamedTuple):
     """Skills, and what of their folders no agent can read."""
 
     given: tuple[ProcedureSource, ...]
     left_out: tuple[SkippedItem, ...]
 
 
-def load_skills(paths: Sequence[Path]) -> Skills:
+def load_skills(paths: Sequence[Path]) -> SkillLoadResult:
     """The skills in these folders: each has a `SKILL.md`, or is a folder of such folders.
 
     Files that are no text, or too long, are left out and named; a skill that cannot be followed is refused. Raises
@@ -370,12 +370,12 @@ def load_skills(paths: Sequence[Path]) -> Skills:
     """
     left_out: list[SkippedItem] = []
     folders = {os.path.realpath(one): one for given in paths for one in _skill_folders(given, left_out)}
-    names = unique_names(
+    names = compute_unique_names(
         [DocumentNamePair(short=one.name or one.resolve().name, long=str(one)) for one in folders.values()]
     )
     found = [_skill(folder, name, left_out) for name, folder in zip(names, folders.values(), strict=True)]
     try:
-        return Skills(validate_procedures(tuple(found)), tuple(left_out))
+        return SkillLoadResult(validate_procedures(tuple(found)), tuple(left_out))
     except ValueError as error:
         raise BadInput(f"--skills: {error}") from None
 
@@ -403,8 +403,8 @@ def _skill(folder: Path, name: str, left_out: list[SkippedItem]) -> ProcedureSou
     paths = list(_files(folder, without, None))
     if own not in paths:
         raise BadInput(f"--skills {own} is {_misled(own, folder)}")
-    if len(paths) > MOST_SKILL_FILES:
-        raise BadInput(f"--skills {folder} has {len(paths):,} files; a skill has {MOST_SKILL_FILES} at most.")
+    if len(paths) > MAX_SKILL_FILES:
+        raise BadInput(f"--skills {folder} has {len(paths):,} files; a skill has {MAX_SKILL_FILES} at most.")
     for path in paths:
         short = sanitize_document_name(path.relative_to(folder).as_posix())
         try:

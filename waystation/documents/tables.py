@@ -61,7 +61,7 @@ class Table(Value):
     above: tuple[int, int] | None = None
     """First and last of the lines that stand before the heading and are no row of the table."""
 
-    def within(self, first_line: int, last_line: int) -> "Table":
+    def slice_lines(self, first_line: int, last_line: int) -> "Table":
         """The rows that begin on these lines, both ends included."""
         begin, end = bisect_left(self.lines, first_line), bisect_right(self.lines, last_line)
         if (begin, end) == (0, len(self.lines)):
@@ -81,7 +81,7 @@ class Column(Value):
     type: str
 
 
-class Rows(Value):
+class QueryResult(Value):
     """What a query gives. Values are text as SQL writes it, those of more than a few hundred characters cut."""
 
     columns: tuple[Column, ...]

@@ -13,14 +13,14 @@ from waystation.documents.documents import Document, SourceDocument
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import StoreError, TextNotFoundError
 from waystation.kernel.patterns import compile_bounded
-from waystation.kernel.scopes import Reader, TaskScope, TenantScope
+from waystation.kernel.scopes import ReadScope, TaskScope, TenantScope
 from waystation.kernel.value import replace_surrogates
 from waystation.privacy.policy import RedactedText, RedactedTextKey
 from waystation.store.engine import (
     Database,
-    StorePart,
-    add_missing,
+    SqlRepository,
     build_owner_filter,
+    insert_missing,
     iter_batches,
     read_transaction,
     write_transaction,
@@ -28,10 +28,10 @@ from waystation.store.engine import (
 from waystation.store.schema import documents, slow_texts, tasks, text_owners, texts
 from waystation.store.seals import add_row_proof, bind_to_row
 
-CONTENT_HASH = compile_bounded(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+CONTENT_HASH_PATTERN = compile_bounded(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """How texts name one another."""
 HASH_DIGITS = 64
-SHOWN = "/"
+REDACTED_ROW_MARK = "/"
 """In the key of a text that is kept as it is shown, and in no content hash."""
 
 _KEPT = tuple(Document.model_fields)
@@ -58,8 +58,8 @@ def decode_stored_text(blob: str, content: bytes) -> str:
 
     Raises StoreError where it is another one.
     """
-    row, _, shown = content.partition(b"\n") if SHOWN in blob else (b"", b"", content)
-    if row != blob.encode() if SHOWN in blob else hashlib.sha256(content).hexdigest() != blob:
+    row, _, shown = content.partition(b"\n") if REDACTED_ROW_MARK in blob else (b"", b"", content)
+    if row != blob.encode() if REDACTED_ROW_MARK in blob else hashlib.sha256(content).hexdigest() != blob:
         raise StoreError(
             f"the text {blob[:12]}… in the store is not what was kept under that hash: something else than Waystation "
             "has changed it. Restore the database from a backup"
@@ -71,16 +71,16 @@ async def add_texts(connection: AsyncConnection, owner: TaskScope, by_hash: Iter
     """Keep those texts that are not there, given with their content hashes, and whose they are."""
     given = dict(by_hash)
     rows = [{"blob": blob, "content": replace_surrogates(text).encode()} for blob, text in given.items()]
-    await add_missing(connection, texts, rows)
-    await add_missing(connection, text_owners, [owner_row(blob, owner) for blob in given])
+    await insert_missing(connection, texts, rows)
+    await insert_missing(connection, text_owners, [build_owner_row(blob, owner) for blob in given])
 
 
-def owner_row(blob: str, owner: TaskScope) -> dict[str, object]:
+def build_owner_row(blob: str, owner: TaskScope) -> dict[str, object]:
     """That this task has this text."""
     return add_row_proof(text_owners, {"blob": blob, **owner.model_dump()})
 
 
-async def drop_owned(connection: AsyncConnection, blobs: Iterable[str], whose: ColumnElement[bool]) -> int:
+async def release_texts(connection: AsyncConnection, blobs: Iterable[str], whose: ColumnElement[bool]) -> int:
     """These owners have these texts no more; how many texts went, since nobody else has them."""
     gone, had = 0, select(text_owners.c.blob).where(text_owners.c.blob == texts.c.blob).exists()
     listed = select(documents.c.blob).where(documents.c.blob == texts.c.blob).exists()
@@ -100,14 +100,14 @@ async def find_unowned_texts(connection: AsyncConnection, tenant: str, blobs: Se
     return left
 
 
-def build_text_proof_query(blob: str, reader: Reader) -> Select[str]:
+def build_text_proof_query(blob: str, reader: ReadScope) -> Select[str]:
     """The proofs that tasks which the reader may see have this text: none where no such task has it. Reading one raises
     WrongKey, or StoreError, where the database says so and nobody with the key did.
     """
     return select(text_owners.c.proof).where(text_owners.c.blob == blob, build_owner_filter(text_owners, reader))
 
 
-async def _content(connection: AsyncConnection, row: str, blob: str, reader: Reader) -> bytes | None:
+async def _content(connection: AsyncConnection, row: str, blob: str, reader: ReadScope) -> bytes | None:
     """Of this row, which is the text or is made from it; None where no task that the reader may see has the text."""
     chosen = build_text_proof_query(blob, reader).join(texts, texts.c.blob == row).add_columns(texts.c.content).limit(1)
     found = (await connection.execute(chosen)).one_or_none()
@@ -117,17 +117,17 @@ async def _content(connection: AsyncConnection, row: str, blob: str, reader: Rea
 async def add_documents(connection: AsyncConnection, task_id: str, added: Sequence[Document], first: int = 0) -> None:
     """Give the task these documents, whose texts are there, from this position on."""
     if added:
-        rows = [document_row(task_id, position, document) for position, document in enumerate(added, first)]
+        rows = [build_document_row(task_id, position, document) for position, document in enumerate(added, first)]
         await connection.execute(insert(documents), rows)
 
 
-def document_row(task_id: str, position: int, document: Document) -> dict[str, object]:
+def build_document_row(task_id: str, position: int, document: Document) -> dict[str, object]:
     """The document at its place in a task."""
     name = bind_to_row(document.name, task_id, position, document.blob, document.source)
     return {"task_id": task_id, "position": position, **document.model_dump(), "name": name}
 
 
-async def load_task_documents(connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Document, ...]:
+async def load_task_documents(connection: AsyncConnection, task_id: str, reader: ReadScope) -> tuple[Document, ...]:
     """A task's documents in the order in which they were given; none of a task that is not the reader's."""
     columns = [documents.c[name] for name in _KEPT]
     whose = select(tasks.c.terms).where(tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
@@ -141,30 +141,30 @@ async def load_task_documents(connection: AsyncConnection, task_id: str, reader:
 
 def make_redacted_text_row_id(key: RedactedTextKey) -> str:
     """In the place of a content hash: under what a text is kept as it is shown, beside its original."""
-    return SHOWN.join((key.blob, key.tenant, str(int(key.treatment)), key.version))
+    return REDACTED_ROW_MARK.join((key.blob, key.tenant, str(int(key.treatment)), key.version))
 
 
 async def list_redacted_text_row_ids(
     connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None
 ) -> list[str]:
     """Under what the tenant's texts are kept as they are shown: all of them, or those made from these originals."""
-    rows = (await connection.execute(select(texts.c.blob).where(texts.c.blob.contains(SHOWN)))).scalars()
+    rows = (await connection.execute(select(texts.c.blob).where(texts.c.blob.contains(REDACTED_ROW_MARK)))).scalars()
     return [row for row in rows if is_redacted_text_row_for(row, tenant, blobs)]
 
 
 def is_redacted_text_row_for(row: str, tenant: str, blobs: Collection[str] | None = None) -> bool:
     """Whether this is the row of a text as it is shown to the tenant, made from any of these originals."""
-    blob, _, rest = row.partition(SHOWN)
-    return rest.partition(SHOWN)[0] == tenant and (blobs is None or blob in blobs)
+    blob, _, rest = row.partition(REDACTED_ROW_MARK)
+    return rest.partition(REDACTED_ROW_MARK)[0] == tenant and (blobs is None or blob in blobs)
 
 
-async def drop_redacted_texts(connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None) -> None:
+async def delete_redacted_texts(connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None) -> None:
     """Remove the tenant's texts as they are shown, after their originals: who keeps one more waits for those."""
     for batch in iter_batches(await list_redacted_text_row_ids(connection, tenant, blobs)):
         await connection.execute(delete(texts).where(texts.c.blob.in_(batch)))
 
 
-class SqlTextStore(StorePart):
+class SqlTextStore(SqlRepository):
     """The port `Store`: texts, and texts as they may be shown."""
 
     @write_transaction
@@ -175,15 +175,15 @@ class SqlTextStore(StorePart):
         return blob
 
     @write_transaction
-    async def drop_texts(self, connection: AsyncConnection, owner: TaskScope) -> None:
+    async def release_task_texts(self, connection: AsyncConnection, owner: TaskScope) -> None:
         """The owner has no text any more; those go that nobody else has."""
         own = build_owner_filter(text_owners, owner)
         blobs = (await connection.execute(select(text_owners.c.blob).where(own))).scalars().all()
-        await drop_owned(connection, blobs, own)
-        await drop_redacted_texts(connection, owner.tenant, await find_unowned_texts(connection, owner.tenant, blobs))
+        await release_texts(connection, blobs, own)
+        await delete_redacted_texts(connection, owner.tenant, await find_unowned_texts(connection, owner.tenant, blobs))
 
     @read_transaction
-    async def get_text(self, connection: AsyncConnection, blob: str, reader: Reader) -> str:
+    async def get_text(self, connection: AsyncConnection, blob: str, reader: ReadScope) -> str:
         """The text of a content hash. Raises TextNotFoundError where no task that the reader may see has it; StoreError
         for one that was changed in the database.
         """
@@ -193,7 +193,9 @@ class SqlTextStore(StorePart):
         return decode_stored_text(blob, content)
 
     @read_transaction
-    async def shown(self, connection: AsyncConnection, key: RedactedTextKey, reader: Reader) -> RedactedText | None:
+    async def get_redacted_text(
+        self, connection: AsyncConnection, key: RedactedTextKey, reader: ReadScope
+    ) -> RedactedText | None:
         """The text as it was kept under this key; None: it was not, or no task that the reader may see has its
         original. Raises WrongKey; StoreError for one that was changed in the database.
         """
@@ -211,24 +213,26 @@ class SqlTextStore(StorePart):
         if (await connection.execute(had)).first() is not None:
             row = make_redacted_text_row_id(key)
             content = f"{row}\n{text.model_dump_json()}".encode()
-            await add_missing(connection, texts, [{"blob": row, "content": content}])
+            await insert_missing(connection, texts, [{"blob": row, "content": content}])
 
     @read_transaction
-    async def documents(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Document, ...]:
+    async def list_documents(
+        self, connection: AsyncConnection, task_id: str, reader: ReadScope
+    ) -> tuple[Document, ...]:
         """A task's documents in the order in which they were given; none of a task that is not the reader's."""
         return await load_task_documents(connection, task_id, reader)
 
 
-MOST_KNOWN = 10_000
+MAX_SLOW_TEXTS = 10_000
 """Of very many, those that were slow last."""
 
 
-async def drop_slow(connection: AsyncConnection, tenant: str) -> None:
+async def delete_slow_texts(connection: AsyncConnection, tenant: str) -> None:
     """Nothing of the tenant's slow texts stays: each is tried again, should it come again."""
     await connection.execute(delete(slow_texts).where(slow_texts.c.tenant == tenant))
 
 
-class SqlSlowTextStore(StorePart):
+class SqlSlowTextStore(SqlRepository):
     """The port `SlowTextStore`."""
 
     def __init__(self, database: Database, clock: Clock, store_id: str, rules: str) -> None:
@@ -236,17 +240,17 @@ class SqlSlowTextStore(StorePart):
         self._rules = rules
 
     @read_transaction
-    async def slow_texts(self, connection: AsyncConnection) -> Mapping[str, int]:
+    async def load_slow_texts(self, connection: AsyncConnection) -> Mapping[str, int]:
         """How often each took too long, by fingerprint."""
         known = select(slow_texts.c.fingerprint, slow_texts.c.times).where(slow_texts.c.rules == self._rules)
-        newest = known.order_by(slow_texts.c.last_at.desc()).limit(MOST_KNOWN)
+        newest = known.order_by(slow_texts.c.last_at.desc()).limit(MAX_SLOW_TEXTS)
         return {row.fingerprint: row.times for row in await connection.execute(newest)}
 
     @write_transaction
     async def record_timeout(self, connection: AsyncConnection, tenant: str, fingerprint: str) -> int:
         """Count one time more; how often it was by now."""
         row = {"fingerprint": fingerprint, "rules": self._rules, "tenant": tenant, "times": 0, "last_at": self._clock()}
-        await add_missing(connection, slow_texts, [row])
+        await insert_missing(connection, slow_texts, [row])
         once_more = update(slow_texts).where(*self._this(fingerprint))
         counted = once_more.values(times=slow_texts.c.times + 1, last_at=self._clock()).returning(slow_texts.c.times)
         return (await connection.execute(counted)).scalar_one()

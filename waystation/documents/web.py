@@ -31,18 +31,18 @@ from waystation.documents.web_pages import (
     WebAddress,
     WebPage,
     build_web_page,
+    is_same_site,
     parse_web_address,
-    same_site,
 )
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
 from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import Value
 
-KEPT_S = 3_600.0
+RULES_CACHE_SECONDS = 3_600.0
 """For which the rules of a site are believed; the RFC allows a day."""
-MOST_SITES = 500
-ROBOTS_BYTES = 512_000
+MAX_SITES = 500
+MAX_ROBOTS_BYTES = 512_000
 """Of a robots.txt. The rest of a longer one does not count."""
 
 
@@ -77,10 +77,10 @@ class RobotsPolicy:
         known = self._sites.get(address.origin)
         now = asyncio.get_running_loop().time()
         if known is None or known.until < now:
-            known = _Known(await self._rules(address), now + KEPT_S)
+            known = _Known(await self._rules(address), now + RULES_CACHE_SECONDS)
             self._sites.pop(address.origin, None)
             self._sites[address.origin] = known
-            if len(self._sites) > MOST_SITES:
+            if len(self._sites) > MAX_SITES:
                 del self._sites[next(iter(self._sites))]
         return known.rules.can_fetch(address.url, self._token)
 
@@ -157,7 +157,7 @@ def _meant(address: _Address) -> _Address:
     return address.ipv4_mapped or address.sixtofour or address
 
 
-MOST_HOSTS = 500
+MAX_HOSTS = 500
 """When more are known, those are forgotten that nobody waits for."""
 
 
@@ -179,7 +179,7 @@ class HostRateLimiter:
         self._hosts: dict[str, _Turns] = {}
 
     @asynccontextmanager
-    async def turn(self, host: str) -> AsyncGenerator[None]:
+    async def acquire(self, host: str) -> AsyncGenerator[None]:
         """The only request to the host while it lasts, and not too soon after the last."""
         turns = self._of(host)
         turns.waiting += 1
@@ -196,7 +196,7 @@ class HostRateLimiter:
             turns.waiting -= 1
 
     def _of(self, host: str) -> _Turns:
-        if len(self._hosts) >= MOST_HOSTS:
+        if len(self._hosts) >= MAX_HOSTS:
             now = asyncio.get_running_loop().time()
             self._hosts = {name: turns for name, turns in self._hosts.items() if turns.waiting or turns.free_at > now}
         return self._hosts.setdefault(host, _Turns())
@@ -227,7 +227,7 @@ def infer_file_suffix(content_type: str, host: str) -> str:
     return ".txt" if content_type.startswith("text/") or content_type.endswith(_TEXT) else ""
 
 
-MOST_REDIRECTS = 5
+MAX_REDIRECTS = 5
 _CONNECT_S = 10.0
 _PASSING = frozenset({408, 425, 429})
 """What the server itself says may go otherwise next time, beside 5xx."""
@@ -299,26 +299,26 @@ class DirectWebPageFetcher:
 
     async def _body(self, asked: WebAddress) -> _Body:
         address = asked
-        for _ in range(1 + MOST_REDIRECTS):
+        for _ in range(1 + MAX_REDIRECTS):
             self._check_domain(address, asked)
             found = await self._visit(address)
             if isinstance(found, _Body):
                 return found
             address = found
-        raise WebFetchRejectedError(f"{asked.host} redirects more than {MOST_REDIRECTS} times", "Use another page.")
+        raise WebFetchRejectedError(f"{asked.host} redirects more than {MAX_REDIRECTS} times", "Use another page.")
 
     def _check_domain(self, address: WebAddress, asked: WebAddress) -> None:
         domains = self._terms.domains
         if domains.is_denied(address.host):
             raise WebFetchRejectedError(f"Pages of {address.host} must not be read here", "Use another source.")
-        if not same_site(asked.host, address.host) and not domains.is_allowed(address.host):
+        if not is_same_site(asked.host, address.host) and not domains.is_allowed(address.host):
             raise WebFetchRejectedError(
                 f"{asked.host} redirects to another site", f"If it is wanted, fetch {address.url} itself."
             )
 
     async def _visit(self, address: WebAddress) -> _Body | WebAddress:
         """What is there, or where it has gone."""
-        async with self._pace.turn(address.host):
+        async with self._pace.acquire(address.host):
             if not await self._robots.allow(address):
                 raise WebFetchRejectedError(
                     f"{address.host} does not let programs read this page", "Use another source."
@@ -346,13 +346,13 @@ class DirectWebPageFetcher:
     async def _robots_file(self, asked: WebAddress) -> RobotsFile:
         """Redirects are followed as those of pages are: what a page must not lead to, its rules must not either."""
         address = asked
-        for _ in range(1 + MOST_REDIRECTS):
+        for _ in range(1 + MAX_REDIRECTS):
             self._check_domain(address, asked)
             async with self._session.get(URL(address.url), allow_redirects=False) as answer:
                 if answer.status not in _REDIRECTS:
                     return RobotsFile(answer.status, await _beginning(answer))
                 address = _target(address, answer)
-        raise WebFetchRejectedError(f"{asked.host} redirects more than {MOST_REDIRECTS} times", "Use another page.")
+        raise WebFetchRejectedError(f"{asked.host} redirects more than {MAX_REDIRECTS} times", "Use another page.")
 
     @property
     def _session(self) -> aiohttp.ClientSession:
@@ -373,9 +373,9 @@ class DirectWebPageFetcher:
 
 async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
     content = bytearray()
-    while len(content) < ROBOTS_BYTES and (piece := await answer.content.readany()):
+    while len(content) < MAX_ROBOTS_BYTES and (piece := await answer.content.readany()):
         content += piece
-    return bytes(content[:ROBOTS_BYTES])
+    return bytes(content[:MAX_ROBOTS_BYTES])
 
 
 def _target(address: WebAddress, answer: aiohttp.ClientResponse) -> WebAddress:

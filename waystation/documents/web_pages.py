@@ -20,26 +20,26 @@ from waystation.kernel.value import Value
 from waystation.privacy.policy import find_cut_position
 from waystation.security.untrusted import SafeMarkup, wrap_untrusted
 
-LONGEST_ADDRESS = 1_000
+MAX_ADDRESS_CHARACTERS = 1_000
 """Characters."""
-LONGEST_LINE = 1_000
+MAX_LINE_CHARACTERS = 1_000
 """Characters. A longer line becomes several, so that each can be shown and cited."""
-LONGEST_TITLE = 200
+MAX_TITLE_CHARACTERS = 200
 SEARCH_INPUT_TOKENS = 40_000
 """What the call of one search is reckoned to read. The provider puts the pages that it finds into the call by itself,
 and states no bound: this is an estimate on the safe side, and the charge is what it was."""
 SEARCH_OUTPUT_TOKENS = 1_500
 """The longest reply in which pages are named."""
-WebAsks = Literal["always", "suspicious", "never"]
+WebApprovalMode = Literal["always", "suspicious", "never"]
 """Which searches ask a person: all, those that look as if they carried text out, or none."""
-MOST_WORDS = 12
+MAX_QUERY_WORDS = 12
 """Of a query that looks like key words."""
-LONGEST_PLAIN_ADDRESS, LONGEST_PLAIN_QUERY = 200, 60
+MAX_PLAIN_ADDRESS_CHARACTERS, MAX_PLAIN_QUERY_CHARACTERS = 200, 60
 """Characters of an address that looks like one that somebody made for people to read, and of what follows its `?`."""
-LONGEST_PLAIN_WORD, LONGEST_MIXED_WORD, LONGEST_NUMBER = 24, 10, 5
+MAX_PLAIN_WORD_CHARACTERS, MAX_MIXED_WORD_CHARACTERS, MAX_NUMBER_DIGITS = 24, 10, 5
 """Characters of a word, of one that has letters and digits, and of one that is digits alone: longer ones may be keys,
 numbers of somebody's, or text that was encoded."""
-EVERYTHING = "*"
+ANY_DOMAIN = "*"
 """In a list of domains: all of them."""
 
 _PORTS = {"http": 80, "https": 443}
@@ -73,8 +73,10 @@ def parse_web_address(written: str) -> WebAddress:
         WebFetchRejectedError: it is none of http or https, has a user name or password in it, or is malformed.
     """
     given = written.strip()
-    if len(given) > LONGEST_ADDRESS:
-        raise WebFetchRejectedError(f"The address has more than {LONGEST_ADDRESS:,} characters", "Give a shorter one.")
+    if len(given) > MAX_ADDRESS_CHARACTERS:
+        raise WebFetchRejectedError(
+            f"The address has more than {MAX_ADDRESS_CHARACTERS:,} characters", "Give a shorter one."
+        )
     try:
         if _NEVER_IN_AN_ADDRESS.search(given):
             raise ValueError
@@ -117,7 +119,7 @@ class DomainPolicy(Value):
     """These are read without asking. For any other a person is asked."""
     deny: tuple[str, ...] = ()
     """These are never read, whatever else is said."""
-    asks: WebAsks = "always"
+    asks: WebApprovalMode = "always"
     """With `never` an address of an allowed domain is fetched whatever it looks like."""
 
     @field_validator("allow", "deny")
@@ -137,13 +139,13 @@ class DomainPolicy(Value):
 def _entry(written: str) -> str:
     name = written.strip().lower().removeprefix("*.").strip(".")
     try:
-        return EVERYTHING if name == EVERYTHING else _host(name)
+        return ANY_DOMAIN if name == ANY_DOMAIN else _host(name)
     except ValueError:
         raise ValueError(f"{written!r} is no domain; write it like example.org, or * for all") from None
 
 
 def _listed(host: str, entries: tuple[str, ...]) -> bool:
-    return any(entry in {EVERYTHING, host} or host.endswith(f".{entry}") for entry in entries)
+    return any(entry in {ANY_DOMAIN, host} or host.endswith(f".{entry}") for entry in entries)
 
 
 def is_suspicious_query(query: str) -> bool:
@@ -151,25 +153,28 @@ def is_suspicious_query(query: str) -> bool:
     word. It is a guess; who has to be sure lets all searches ask.
     """
     words = _WORDS.findall(query)
-    return len(words) > MOST_WORDS or not query.isprintable() or "@" in query or any(map(_no_word, words))
+    return len(words) > MAX_QUERY_WORDS or not query.isprintable() or "@" in query or any(map(_no_word, words))
 
 
 def is_suspicious_address(address: WebAddress) -> bool:
     """Whether an address looks as if it carried text to whoever has the domain. It is a guess as above."""
     written = unquote(address.url)
-    if len(address.url) > LONGEST_PLAIN_ADDRESS or len(address.url.partition("?")[2]) > LONGEST_PLAIN_QUERY:
+    if (
+        len(address.url) > MAX_PLAIN_ADDRESS_CHARACTERS
+        or len(address.url.partition("?")[2]) > MAX_PLAIN_QUERY_CHARACTERS
+    ):
         return True
     return not written.isprintable() or "@" in written or any(map(_no_word, _WORDS.findall(written)))
 
 
 def _no_word(word: str) -> bool:
     if word.isdigit():
-        return len(word) > LONGEST_NUMBER
+        return len(word) > MAX_NUMBER_DIGITS
     mixed = any(map(str.isdigit, word))
-    return len(word) > (LONGEST_MIXED_WORD if mixed else LONGEST_PLAIN_WORD)
+    return len(word) > (MAX_MIXED_WORD_CHARACTERS if mixed else MAX_PLAIN_WORD_CHARACTERS)
 
 
-def same_site(host: str, other: str) -> bool:
+def is_same_site(host: str, other: str) -> bool:
     """Whether `other` is the host, with or without `www.`, or lies below it."""
     return _listed(other, (host.removeprefix("www."),))
 
@@ -197,7 +202,7 @@ def build_web_page(url: str, text: str, retrieved: datetime) -> WebPage:
     """
     lines = tuple(text.splitlines()) or ("",)
     first = next((line for line in lines if line.strip()), "")
-    title = " ".join(_HEADING.sub("", first).split())[:LONGEST_TITLE]
+    title = " ".join(_HEADING.sub("", first).split())[:MAX_TITLE_CHARACTERS]
     return WebPage(url=url, title=title, lines=lines, retrieved=retrieved)
 
 
@@ -209,9 +214,9 @@ def split_page_lines(lines: Iterable[str]) -> list[str]:
 def _parts(line: str) -> Iterator[str]:
     """The line in pieces that are short enough, parted between words where there are any."""
     start = 0
-    while len(line) - start > LONGEST_LINE:
-        space = line.rfind(" ", start + 1, start + LONGEST_LINE + 1)
-        end = space if space > start else find_cut_position(line, start + LONGEST_LINE)
+    while len(line) - start > MAX_LINE_CHARACTERS:
+        space = line.rfind(" ", start + 1, start + MAX_LINE_CHARACTERS + 1)
+        end = space if space > start else find_cut_position(line, start + MAX_LINE_CHARACTERS)
         yield line[start:end]
         start = end + (space > start)
     yield line[start:]

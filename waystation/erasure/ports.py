@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from waystation.erasure.removal import SeenHistory, Sought
+from waystation.erasure.removal import ErasureQuery, MatchedHistory
 
 
-class Outside(Protocol):
+class ExternalTaskData(Protocol):
     """What lies outside the store: workflow histories on the server, and reports in the home folder of this process.
 
     All of it is safe to repeat. The server deletes histories a moment later.
@@ -16,14 +16,14 @@ class Outside(Protocol):
         """Every history of these tasks; how many there still were."""
         ...
 
-    async def delete_seen(self, histories: Sequence[SeenHistory]) -> int:
+    async def delete_found_histories(self, histories: Sequence[MatchedHistory]) -> int:
         """These histories; how many there still were."""
         ...
 
-    def delete_reports(self, task_ids: Sequence[str]) -> int:
+    def delete_report_files(self, task_ids: Sequence[str]) -> int:
         """The reports of these tasks; how many there were."""
         ...
 
-    def rewrite_reports(self, task_ids: Sequence[str], sought: Sought) -> int:
+    def erase_from_report_files(self, task_ids: Sequence[str], sought: ErasureQuery) -> int:
         """The reports of these tasks without the person; how many had them."""
         ...

@@ -24,11 +24,11 @@ from waystation.kernel.text import FORGOTTEN
 from waystation.kernel.value import ARGUMENTS, Value, accept_every_name, iter_strings, map_strings
 from waystation.tasks.task import TaskProgress, TaskRequest, TaskRow
 
-ERASED = "<ERASED>"
+ERASED_MARKER = "<ERASED>"
 """Stands where something of a person stood."""
-WANTED = "WANTED"
+WANTED_TYPE = "WANTED"
 """The type under which the vault has a value while it is being erased: Temporal gets its placeholder only."""
-IDENTIFYING = frozenset(
+IDENTIFIER_FIELDS = frozenset(
     {
         *("id", "task_id", "run_id", "step_id", "store_id", "request_id", "record_id", "tool_use_id", "answer_id"),
         *("session", "tenant", "agent", "needs", "model", "signature", "first_message", "last_message", "signal"),
@@ -58,7 +58,7 @@ _WITHOUT_SPACES = "\u2e80"
 """From this character on scripts part no words."""
 
 
-class Whereabouts(StrEnum):
+class ErasureLocation(StrEnum):
     """A kind of place where a person may be found."""
 
     REQUEST = "requests"
@@ -83,16 +83,16 @@ class Whereabouts(StrEnum):
     """They are kept: things are found by them."""
 
 
-class Trace(Value):
+class ErasureMatch(Value):
     """How often one place has a person, and never what it says."""
 
-    place: Whereabouts
+    place: ErasureLocation
     task_id: str = ""
     """Empty in the vault, which belongs to all tasks; a session's workflow in histories of sessions."""
     count: int
 
 
-class SeenHistory(Value):
+class MatchedHistory(Value):
     """A workflow whose history has what was looked for."""
 
     workflow_id: str
@@ -101,7 +101,7 @@ class SeenHistory(Value):
     count: int
 
 
-class PersonOrder(Value):
+class PersonErasureOrder(Value):
     """Whom to erase from everything of a tenant. Nothing in it can be read without the key."""
 
     store_id: str
@@ -111,7 +111,7 @@ class PersonOrder(Value):
     """The placeholder under which the vault has the value as it was given."""
     placeholders: tuple[str, ...]
     """All that stand for the value."""
-    histories: tuple[SeenHistory, ...] = ()
+    histories: tuple[MatchedHistory, ...] = ()
     """Those that have the person."""
     delete_histories: bool = False
     """Closed ones of them go as a whole."""
@@ -119,28 +119,28 @@ class PersonOrder(Value):
     @property
     def workflow_id(self) -> str:
         """Of what carries it out: the same for the same value."""
-        return erasing_id(self.tenant, self.wanted)
+        return make_erasure_workflow_id(self.tenant, self.wanted)
 
     @property
-    def doomed(self) -> tuple[SeenHistory, ...]:
+    def histories_to_delete(self) -> tuple[MatchedHistory, ...]:
         """Histories that are deleted."""
         return tuple([one for one in self.histories if self.delete_histories and one.closed])
 
 
-class Traces(Value):
+class ErasureMatches(Value):
     """What was found."""
 
-    traces: tuple[Trace, ...] = ()
+    traces: tuple[ErasureMatch, ...] = ()
 
 
-class Erasure(Value):
+class ErasureResult(Value):
     """What became of an order."""
 
-    order: PersonOrder
+    order: PersonErasureOrder
     id: str
     at: datetime
-    found: tuple[Trace, ...]
-    left: tuple[Trace, ...]
+    found: tuple[ErasureMatch, ...]
+    left: tuple[ErasureMatch, ...]
     """What was still there afterwards."""
     originals: int
     """Entries that the vault has no more."""
@@ -149,7 +149,7 @@ class Erasure(Value):
     histories_deleted: int
 
 
-class NearValue(Value):
+class RelatedValue(Value):
     """Another value that may be the same person's, to be looked at by whoever erases them."""
 
     text: str
@@ -161,23 +161,23 @@ class NearValue(Value):
 
 
 @dataclass(frozen=True)
-class Sought:
+class ErasureQuery:
     """A value, and the placeholders that stand for it."""
 
     value: str
     placeholders: tuple[str, ...] = ()
 
-    def count(self, text: str) -> int:
+    def count_matches(self, text: str) -> int:
         """How often the text has any of them."""
         return sum(1 for _ in self._pattern.finditer(text))
 
-    def without(self, text: str) -> str:
+    def erase_text(self, text: str) -> str:
         """The text with `<ERASED>` in their place, and as many lines as before: behind the line ends that stood among
         them, since one at the very end of a text begins no line.
         """
-        return self._pattern.sub(lambda found: "".join(_LINE_ENDS.findall(found[0])) + ERASED, text)
+        return self._pattern.sub(lambda found: "".join(_LINE_ENDS.findall(found[0])) + ERASED_MARKER, text)
 
-    def lines(self, text: str) -> Iterator[str]:
+    def iter_matching_lines(self, text: str) -> Iterator[str]:
         """The line around each place that has it; of a long one 200 characters to either side, in whole words."""
         for found in self._pattern.finditer(text):
             before = text[max(0, found.start() - _BESIDE) : found.start()]
@@ -188,60 +188,62 @@ class Sought:
                 behind = behind.rpartition(" ")[0]
             yield _LINE_ENDS.split(before)[-1] + found[0] + _LINE_ENDS.split(behind)[0]
 
-    def is_like(self, other: str) -> bool:
+    def is_similar_to(self, other: str) -> bool:
         """Whether a part of one is a part of the other: names among names and in addresses."""
         own, others = _parts(self.value), _parts(other)
         return any(_is_part(one, others) for one in own) or any(_is_part(one, own) for one in others)
 
-    def in_names(self, body: JsonValue) -> int:
+    def count_in_identifiers(self, body: JsonValue) -> int:
         """How often fields that stay have it."""
-        return sum(self.count(text) for key, text in iter_strings(body) if key in IDENTIFYING)
+        return sum(self.count_matches(text) for key, text in iter_strings(body) if key in IDENTIFIER_FIELDS)
 
-    def in_words(self, body: JsonValue) -> int:
+    def count_in_texts(self, body: JsonValue) -> int:
         """How often all other fields have it."""
-        return sum(map(self.count, texts_of(body)))
+        return sum(map(self.count_matches, iter_erasable_texts(body)))
 
-    def erased(self, body: JsonValue) -> JsonValue:
+    def erase_json(self, body: JsonValue) -> JsonValue:
         """The same value without the person, but in fields that stay."""
         match body:
-            case {"type": "thinking", "thinking": str(thought)} if self.count(thought):
+            case {"type": "thinking", "thinking": str(thought)} if self.count_matches(thought):
                 # Signed: a provider takes it unchanged or not at all.
-                return Text(text=ERASED).model_dump()
+                return Text(text=ERASED_MARKER).model_dump()
             case dict():
                 return {key: self._erased_in(key, part) for key, part in body.items()}
             case list():
-                return [self.erased(part) for part in body]
+                return [self.erase_json(part) for part in body]
             case str():
-                return self.without(body)
+                return self.erase_text(body)
             case _:
                 return body
 
     def _erased_in(self, key: str, part: JsonValue) -> JsonValue:
         if key == ARGUMENTS:
-            return map_strings(part, self.without, accept_every_name)
-        return part if key in IDENTIFYING else self.erased(part)
+            return map_strings(part, self.erase_text, accept_every_name)
+        return part if key in IDENTIFIER_FIELDS else self.erase_json(part)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         return compile_dynamic("|".join([*map(re.escape, self.placeholders), _written(self.value)]))
 
 
-def texts_of(body: JsonValue) -> Iterator[str]:
+def iter_erasable_texts(body: JsonValue) -> Iterator[str]:
     """The texts of all fields but those that stay."""
-    return (text for key, text in iter_strings(body) if key not in IDENTIFYING)
+    return (text for key, text in iter_strings(body) if key not in IDENTIFIER_FIELDS)
 
 
-def erasing_id(tenant: str, wanted: str) -> str:
+def make_erasure_workflow_id(tenant: str, wanted: str) -> str:
     """Workflow id of what erases the value that the vault has under this placeholder."""
     return f"erase-{short_hash(tenant, wanted)}"
 
 
-def fingerprints(placeholders: Sequence[str]) -> tuple[str, ...]:
+def compute_fingerprints(placeholders: Sequence[str]) -> tuple[str, ...]:
     """SHA-256 of each."""
     return tuple([hashlib.sha256(one.encode()).hexdigest() for one in placeholders])
 
 
-def near_values(sought: Sought, beside: Mapping[tuple[str, str], int], known: Mapping[str, str]) -> list[NearValue]:
+def find_related_values(
+    sought: ErasureQuery, beside: Mapping[tuple[str, str], int], known: Mapping[str, str]
+) -> list[RelatedValue]:
     """Other values that may be the same person's, those that are alike first, then those that stand beside it most.
 
     `beside` counts lines by type and value, `known` has the types of all values that are kept; those that are neither
@@ -249,20 +251,20 @@ def near_values(sought: Sought, beside: Mapping[tuple[str, str], int], known: Ma
     """
     counts, spelled = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
     for (kind, text), lines in [*beside.items(), *[((kind, text), 0) for text, kind in known.items()]]:
-        if not sought.count(text) and (lines or sought.is_like(text)):
+        if not sought.count_matches(text) and (lines or sought.is_similar_to(text)):
             same = (kind, " ".join(text.casefold().split()))
             spelled.setdefault(same, text)
             counts[same] += lines
     near = [
-        NearValue(text=spelled[one], type=one[0], lines=lines, alike=sought.is_like(one[1]))
+        RelatedValue(text=spelled[one], type=one[0], lines=lines, alike=sought.is_similar_to(one[1]))
         for one, lines in counts.items()
     ]
     return sorted(near, key=lambda one: (not one.alike, -one.lines, one.text))
 
 
-def summed_places(traces: tuple[Trace, ...]) -> dict[Whereabouts, int]:
-    """How often each kind of place has it, in the order of `Whereabouts`; those without it are left out."""
-    counts = {place: sum(trace.count for trace in traces if trace.place is place) for place in Whereabouts}
+def sum_matches_by_location(traces: tuple[ErasureMatch, ...]) -> dict[ErasureLocation, int]:
+    """How often each kind of place has it, in the order of `ErasureLocation`; those without it are left out."""
+    counts = {place: sum(trace.count for trace in traces if trace.place is place) for place in ErasureLocation}
     return {place: count for place, count in counts.items() if count}
 
 
@@ -300,7 +302,7 @@ def _is_number(value: str) -> bool:
     return is_number and bool(_NUMBER.fullmatch(value)) and not _ADDRESS.fullmatch(value)
 
 
-MOST_AT_ONCE = 500
+MAX_TASKS_PER_ORDER = 500
 """Tasks of an order that nobody gave."""
 
 
@@ -320,7 +322,7 @@ class ForgetOrder(Value):
         return f"forget-{short_hash(*self.task_ids, str(self.everything))}"
 
 
-class Due(Value):
+class ExpiredTasks(Value):
     """What a look for tasks whose time is over has found."""
 
     days: int | None
@@ -328,7 +330,7 @@ class Due(Value):
     orders: tuple[ForgetOrder, ...] = ()
 
 
-class Forgotten(Value):
+class ForgetCounts(Value):
     """How many of each kind are there no more."""
 
     tasks: int = 0
@@ -348,36 +350,38 @@ class Forgotten(Value):
     audits: int = 0
 
 
-class Tidying(Value):
+class CleanupStep(Value):
     """An order of which the store and memory have nothing any more."""
 
     order: ForgetOrder
-    forgotten: Forgotten
+    forgotten: ForgetCounts
 
 
-class CarriedOut(Value):
+class ErasureReceipt(Value):
     """What became of an order."""
 
-    forgotten: Forgotten
+    forgotten: ForgetCounts
     histories: int = 0
     """Workflow histories that the server was told to delete."""
     files: int = 0
     """Reports in home folders."""
 
 
-def orders_of(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...]:
+def build_forget_orders(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...]:
     """To forget every word of these tasks: an order for each store and tenant, and of no more than MOST_AT_ONCE."""
     by_owner: dict[tuple[str, str], list[str]] = {}
     for ref in tasks:
         by_owner.setdefault((ref.store_id, ref.tenant), []).append(ref.task_id)
     return tuple(
-        ForgetOrder(store_id=store, tenant=tenant, task_ids=tuple(ids[first : first + MOST_AT_ONCE]), everything=True)
+        ForgetOrder(
+            store_id=store, tenant=tenant, task_ids=tuple(ids[first : first + MAX_TASKS_PER_ORDER]), everything=True
+        )
         for (store, tenant), ids in by_owner.items()
-        for first in range(0, len(ids), MOST_AT_ONCE)
+        for first in range(0, len(ids), MAX_TASKS_PER_ORDER)
     )
 
 
-def forgotten_row(row: TaskRow) -> TaskRow:
+def build_forgotten_row(row: TaskRow) -> TaskRow:
     """The task without a word of anybody: what it cost and how it ended stays."""
     nothing: dict[str, object] = {"instructions": "", "accept": (), "left_out": (), "procedures": (), "servers": None}
     request = TaskRequest.model_validate({**row.request.model_dump(), "question": FORGOTTEN, **nothing})

@@ -14,17 +14,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.documents.text_repository import (
     decode_stored_text,
-    drop_owned,
-    drop_redacted_texts,
-    drop_slow,
+    delete_redacted_texts,
+    delete_slow_texts,
     find_unowned_texts,
     list_redacted_text_row_ids,
+    release_texts,
 )
-from waystation.erasure.removal import ForgetOrder, Forgotten, Whereabouts, forgotten_row
+from waystation.erasure.removal import ErasureLocation, ForgetCounts, ForgetOrder, build_forgotten_row
 from waystation.kernel.scopes import TaskScope
 from waystation.memory.outbox_repository import SqlDocumentOutbox
-from waystation.privacy.policy import PLACEHOLDER
-from waystation.store.engine import fetch_bodies, iter_batches, to_its_end, translate_database_errors, write_transaction
+from waystation.privacy.policy import PLACEHOLDER_PATTERN
+from waystation.store.engine import (
+    fetch_bodies,
+    iter_batches,
+    run_to_completion,
+    translate_database_errors,
+    write_transaction,
+)
 from waystation.store.schema import (
     audit,
     compactions,
@@ -44,22 +50,22 @@ from waystation.store.schema import (
     vault_sessions,
 )
 from waystation.store.seals import EncryptedText
-from waystation.tasks.event_repository import announce
-from waystation.tasks.events import Happening
-from waystation.tasks.task_repository import task_columns, task_row
+from waystation.tasks.event_repository import queue_event
+from waystation.tasks.events import UnnumberedEvent
+from waystation.tasks.task_repository import build_task_columns, parse_task_row
 
 
 class _Source(NamedTuple):
     """A column with texts."""
 
     column: Column[str]
-    place: Whereabouts
+    place: ErasureLocation
     where: ColumnElement[bool] = true()
     """Of several sources of one column, which rows are whose."""
     is_json: bool = True
 
 
-class Cell(NamedTuple):
+class TextCell(NamedTuple):
     """One text of a task."""
 
     source: _Source
@@ -71,7 +77,7 @@ class Cell(NamedTuple):
     """What its column's type binds it to."""
 
 
-class Content(NamedTuple):
+class StoredContent(NamedTuple):
     """What a content hash stands for."""
 
     blob: str
@@ -82,44 +88,44 @@ class Content(NamedTuple):
 
 
 SEARCHED_COLUMNS = (
-    _Source(tasks.c.request, Whereabouts.REQUEST),
-    _Source(tasks.c.title, Whereabouts.TITLE, is_json=False),
-    _Source(tasks.c.plan, Whereabouts.PLAN),
-    _Source(plan_revisions.c.body, Whereabouts.PLAN),
-    _Source(tasks.c.progress, Whereabouts.PROGRESS),
-    _Source(documents.c.name, Whereabouts.DOCUMENT_NAME, is_json=False),
-    _Source(audit.c.body, Whereabouts.AUDIT),
-    _Source(messages.c.body, Whereabouts.TRANSCRIPT),
-    _Source(compactions.c.body, Whereabouts.SUMMARY),
-    _Source(outcomes.c.body, Whereabouts.OUTCOME),
-    _Source(notes.c.body, Whereabouts.NOTE),
-    _Source(deliverables.c.body, Whereabouts.FINDING),
-    _Source(passages.c.body, Whereabouts.REMEMBERED, passages.c.stored_at.is_not(None)),
-    _Source(passages.c.body, Whereabouts.OUTBOX, passages.c.stored_at.is_(None)),
+    _Source(tasks.c.request, ErasureLocation.REQUEST),
+    _Source(tasks.c.title, ErasureLocation.TITLE, is_json=False),
+    _Source(tasks.c.plan, ErasureLocation.PLAN),
+    _Source(plan_revisions.c.body, ErasureLocation.PLAN),
+    _Source(tasks.c.progress, ErasureLocation.PROGRESS),
+    _Source(documents.c.name, ErasureLocation.DOCUMENT_NAME, is_json=False),
+    _Source(audit.c.body, ErasureLocation.AUDIT),
+    _Source(messages.c.body, ErasureLocation.TRANSCRIPT),
+    _Source(compactions.c.body, ErasureLocation.SUMMARY),
+    _Source(outcomes.c.body, ErasureLocation.OUTCOME),
+    _Source(notes.c.body, ErasureLocation.NOTE),
+    _Source(deliverables.c.body, ErasureLocation.FINDING),
+    _Source(passages.c.body, ErasureLocation.REMEMBERED, passages.c.stored_at.is_not(None)),
+    _Source(passages.c.body, ErasureLocation.OUTBOX, passages.c.stored_at.is_(None)),
 )
 
-COLUMNS = tuple(dict.fromkeys(source.column for source in SEARCHED_COLUMNS))
+TEXT_COLUMNS = tuple(dict.fromkeys(source.column for source in SEARCHED_COLUMNS))
 """Each is read in one statement, whatever the places of its texts: PostgreSQL shows every statement the newest rows,
 and a passage that leaves the outbox between two of them would be in neither.
 """
 
 
-async def cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Cell]:
+async def iter_text_cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[TextCell]:
     """All texts of the tenant's tasks but contents; empty ones are left out. Raises WrongKey, StoreError."""
     await fetch_bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(tasks.c.tenant == tenant))
     joined = select(runs.c.run_id, runs.c.proof).join(tasks, tasks.c.task_id == runs.c.task_id)
     await fetch_bodies(connection, joined.where(tasks.c.tenant == tenant))
-    for column in COLUMNS:
+    for column in TEXT_COLUMNS:
         sources = [source for source in SEARCHED_COLUMNS if source.column is column]
         which = case(*[(source.where, number) for number, source in enumerate(sources)])
-        bound_to = bound_columns(column)
-        chosen = rows_with(column, tasks.c.tenant == tenant).add_columns(*bound_to, which)
+        bound_to = get_bound_columns(column)
+        chosen = build_text_rows_query(column, tasks.c.tenant == tenant).add_columns(*bound_to, which)
         async for task_id, text, *key, number in await connection.stream(chosen):
             ends = len(key) - len(bound_to)
-            yield Cell(sources[number], tuple(key[:ends]), task_id, text, tuple(key[ends:]))
+            yield TextCell(sources[number], tuple(key[:ends]), task_id, text, tuple(key[ends:]))
 
 
-async def contents(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Content]:
+async def iter_stored_contents(connection: AsyncConnection, tenant: str) -> AsyncGenerator[StoredContent]:
     """What the tenant's tasks have of texts by content hash. Raises WrongKey, StoreError."""
     mine = select(text_owners).where(text_owners.c.tenant == tenant).order_by(text_owners.c.task_id)
     owners: dict[str, list[TaskScope]] = {}
@@ -132,16 +138,16 @@ async def contents(connection: AsyncConnection, tenant: str) -> AsyncGenerator[C
     for batch in iter_batches(owners):
         found = select(texts.c.blob, texts.c.content).where(texts.c.blob.in_(batch))
         async for blob, content in await connection.stream(found):
-            yield Content(blob, decode_stored_text(blob, content), tuple(owners[blob]), blob in of_documents)
+            yield StoredContent(blob, decode_stored_text(blob, content), tuple(owners[blob]), blob in of_documents)
 
 
-def bound_columns(column: Column[str]) -> Sequence[Label[str | int]]:
+def get_bound_columns(column: Column[str]) -> Sequence[Label[str | int]]:
     """The columns of its table to which the column's texts are bound."""
     assert isinstance(column.type, EncryptedText)
     return [column.table.c[name].label(f"bound_{name}") for name in column.type.key]
 
 
-def rows_with(column: Column[str], of_tasks: ColumnElement[bool]) -> Select[str, str]:
+def build_text_rows_query(column: Column[str], of_tasks: ColumnElement[bool]) -> Select[str, str]:
     """Task, text and primary key of these tasks' rows in which this column is not empty."""
     chosen = select(tasks.c.task_id, column, *column.table.primary_key).select_from(_with_tasks(column.table))
     return chosen.where(of_tasks, column.is_not(None), column != "")
@@ -155,166 +161,168 @@ def _with_tasks(table: Table) -> FromClause:
     return table.join(tasks, tasks.c.task_id == table.c.task_id)
 
 
-def runs_of(task_ids: tuple[str, ...]) -> Select[tuple[str]]:
+def build_run_ids_query(task_ids: tuple[str, ...]) -> Select[tuple[str]]:
     """Ids of the agent runs of these tasks."""
     return select(runs.c.run_id).where(runs.c.task_id.in_(task_ids))
 
 
-async def mentioned_in_passages(connection: AsyncConnection, task_ids: tuple[str, ...]) -> set[str]:
+async def find_placeholders_in_passages(connection: AsyncConnection, task_ids: tuple[str, ...]) -> set[str]:
     """Placeholders in the passages of these tasks."""
     found: set[str] = set()
-    bodies = select(passages.c.body).where(passages.c.run_id.in_(runs_of(task_ids)))
+    bodies = select(passages.c.body).where(passages.c.run_id.in_(build_run_ids_query(task_ids)))
     async for text in await connection.stream_scalars(bodies):
-        found.update(PLACEHOLDER.findall(text))
+        found.update(PLACEHOLDER_PATTERN.findall(text))
     return found
 
 
-async def mentioned(connection: AsyncConnection, tenant: str, task_ids: tuple[str, ...]) -> set[str]:
+async def find_placeholders(connection: AsyncConnection, tenant: str, task_ids: tuple[str, ...]) -> set[str]:
     """Placeholders in everything that is kept of these tasks of a tenant, and in the texts that they have, also as they
     are shown.
     """
     found: set[str] = set()
-    async for text in _kept(connection, tasks.c.task_id.in_(task_ids)):
-        found.update(PLACEHOLDER.findall(text))
-    blobs = await blobs_of(connection, task_ids)
+    async for text in _iter_texts(connection, tasks.c.task_id.in_(task_ids)):
+        found.update(PLACEHOLDER_PATTERN.findall(text))
+    blobs = await list_blobs(connection, task_ids)
     for batch in iter_batches([*blobs, *await list_redacted_text_row_ids(connection, tenant, set(blobs))]):
         had = select(texts.c.content).where(texts.c.blob.in_(batch))
         async for content in await connection.stream_scalars(had):
-            found.update(PLACEHOLDER.findall(content.decode()))
+            found.update(PLACEHOLDER_PATTERN.findall(content.decode()))
     return found
 
 
-async def blobs_of(connection: AsyncConnection, task_ids: tuple[str, ...]) -> tuple[str, ...]:
+async def list_blobs(connection: AsyncConnection, task_ids: tuple[str, ...]) -> tuple[str, ...]:
     """Content hashes of the texts that these tasks have."""
     had = select(text_owners.c.blob).where(text_owners.c.task_id.in_(task_ids)).distinct()
     return tuple((await connection.execute(had)).scalars())
 
 
-async def mentioned_no_more(connection: AsyncConnection, candidates: set[str]) -> set[str]:
+async def find_unreferenced_placeholders(connection: AsyncConnection, candidates: set[str]) -> set[str]:
     """Those of these placeholders that nothing in the store mentions any more."""
     left = set(candidates)
     if not left:
         return left
-    async for text in _kept(connection, true()):
-        left.difference_update(PLACEHOLDER.findall(text))
+    async for text in _iter_texts(connection, true()):
+        left.difference_update(PLACEHOLDER_PATTERN.findall(text))
     async for content in await connection.stream_scalars(select(texts.c.content)):
-        left.difference_update(PLACEHOLDER.findall(content.decode()))
+        left.difference_update(PLACEHOLDER_PATTERN.findall(content.decode()))
     return left
 
 
-async def _kept(connection: AsyncConnection, of_tasks: ColumnElement[bool]) -> AsyncGenerator[str]:
+async def _iter_texts(connection: AsyncConnection, of_tasks: ColumnElement[bool]) -> AsyncGenerator[str]:
     """All texts of these tasks but names of documents; of tasks without a row nothing."""
-    for column in COLUMNS:
+    for column in TEXT_COLUMNS:
         if column is not documents.c.name:
-            async for row in await connection.stream(rows_with(column, of_tasks)):
+            async for row in await connection.stream(build_text_rows_query(column, of_tasks)):
                 yield row[1]
 
 
-class SqlForgetting(SqlDocumentOutbox):
+class SqlForgetStore(SqlDocumentOutbox):
     """The port `Store`: tasks without what was said in them."""
 
-    async def forget(self, order: ForgetOrder) -> Forgotten:
+    async def forget_tasks(self, order: ForgetOrder) -> ForgetCounts:
         """Remove what the order names, in one transaction. Carried out again, it finds nothing more.
 
         Passages leave the outbox, and their points are to be taken out of memory after this. Raises WrongStore.
         """
         forgotten = await self._forget(order)
         with translate_database_errors():
-            await to_its_end(self.database.empty_log())
+            await run_to_completion(self.database.truncate_write_ahead_log())
         return forgotten
 
     @write_transaction
-    async def _forget(self, connection: AsyncConnection, order: ForgetOrder) -> Forgotten:
-        self.require_own(order.store_id)
+    async def _forget(self, connection: AsyncConnection, order: ForgetOrder) -> ForgetCounts:
+        self.require_own_store(order.store_id)
         own = select(tasks.c.task_id).where(tasks.c.tenant == order.tenant, tasks.c.task_id.in_(order.task_ids))
         ids = tuple((await connection.execute(own)).scalars())
         candidates = (
-            await mentioned(connection, order.tenant, ids)
+            await find_placeholders(connection, order.tenant, ids)
             if order.everything
-            else await mentioned_in_passages(connection, ids)
+            else await find_placeholders_in_passages(connection, ids)
         )
-        blobs = await blobs_of(connection, ids) if order.everything else ()
+        blobs = await list_blobs(connection, ids) if order.everything else ()
         await self._forget_documents(connection, ids)
-        there = await _with_passages(connection, ids)
+        there = await _find_tasks_with_passages(connection, ids)
         if order.everything:
-            there.update(await _with_words(connection, ids))
-        forgotten = Forgotten(tasks=len(there), passages=await self._without_passages(connection, ids))
+            there.update(await _find_tasks_with_texts(connection, ids))
+        forgotten = ForgetCounts(tasks=len(there), passages=await self._delete_passages(connection, ids))
         if order.everything:
-            forgotten = await _without_words(connection, forgotten, ids, self._clock())
-        gone_texts = await drop_owned(connection, blobs, text_owners.c.task_id.in_(ids))
-        await drop_redacted_texts(connection, order.tenant, await find_unowned_texts(connection, order.tenant, blobs))
-        unmentioned = await mentioned_no_more(connection, candidates)
+            forgotten = await _delete_task_texts(connection, forgotten, ids, self._clock())
+        gone_texts = await release_texts(connection, blobs, text_owners.c.task_id.in_(ids))
+        await delete_redacted_texts(connection, order.tenant, await find_unowned_texts(connection, order.tenant, blobs))
+        unmentioned = await find_unreferenced_placeholders(connection, candidates)
         for table in (vault_sessions, vault):
             # The last count is of originals.
             own = table.c.tenant == order.tenant
-            originals = await _deleted(connection, table, table.c.placeholder, unmentioned, own)
+            originals = await _delete_by_ids(connection, table, table.c.placeholder, unmentioned, own)
         if order.everything:
-            await _without_sessions(connection, ids)
-            await drop_slow(connection, order.tenant)
+            await _delete_empty_sessions(connection, ids)
+            await delete_slow_texts(connection, order.tenant)
         return forgotten.replace(texts=gone_texts, originals=originals)
 
-    async def _without_passages(self, connection: AsyncConnection, ids: tuple[str, ...]) -> int:
+    async def _delete_passages(self, connection: AsyncConnection, ids: tuple[str, ...]) -> int:
         # The row stays, empty, until memory has the point no more: the outbox brings it out.
         now = self._clock()
-        there = (passages.c.run_id.in_(runs_of(ids)), passages.c.body != "")
+        there = (passages.c.run_id.in_(build_run_ids_query(ids)), passages.c.body != "")
         changed = await connection.execute(update(passages).where(*there).values(body="", gone_at=now, stored_at=now))
         return changed.rowcount
 
 
-async def _with_passages(connection: AsyncConnection, ids: tuple[str, ...]) -> set[str]:
+async def _find_tasks_with_passages(connection: AsyncConnection, ids: tuple[str, ...]) -> set[str]:
     """Those of the tasks that memory could find something of."""
     found = select(runs.c.task_id).join(passages, passages.c.run_id == runs.c.run_id)
     return set((await connection.execute(found.where(runs.c.task_id.in_(ids), passages.c.body != ""))).scalars())
 
 
-async def _with_words(connection: AsyncConnection, ids: tuple[str, ...]) -> set[str]:
+async def _find_tasks_with_texts(connection: AsyncConnection, ids: tuple[str, ...]) -> set[str]:
     """Those of the tasks that were not forgotten as a whole."""
     found = select(tasks.c.task_id).where(tasks.c.task_id.in_(ids), tasks.c.forgotten_at.is_(None))
     return set((await connection.execute(found)).scalars())
 
 
-async def _without_words(
-    connection: AsyncConnection, forgotten: Forgotten, ids: tuple[str, ...], now: datetime
-) -> Forgotten:
+async def _delete_task_texts(
+    connection: AsyncConnection, forgotten: ForgetCounts, ids: tuple[str, ...], now: datetime
+) -> ForgetCounts:
     """The same, with what is counted here. What the tasks cost and how they ended stays."""
-    agents = runs_of(ids)
+    agents = build_run_ids_query(ids)
 
     async def of_agents(*emptied: Table) -> int:
-        return sum([await _emptied(connection, table, table.c.run_id.in_(agents)) for table in emptied])
+        return sum([await _delete_where(connection, table, table.c.run_id.in_(agents)) for table in emptied])
 
     forgotten = forgotten.replace(
         messages=await of_agents(messages, compactions, outcomes),
         work=await of_agents(notes, deliverables),
-        documents=await _emptied(connection, documents, documents.c.task_id.in_(ids)),
-        audits=await _emptied(connection, audit, audit.c.task_id.in_(ids)),
+        documents=await _delete_where(connection, documents, documents.c.task_id.in_(ids)),
+        audits=await _delete_where(connection, audit, audit.c.task_id.in_(ids)),
     )
-    await _emptied(connection, tool_intents, tool_intents.c.run_id.in_(agents))
-    await _emptied(connection, plan_revisions, plan_revisions.c.task_id.in_(ids))
+    await _delete_where(connection, tool_intents, tool_intents.c.run_id.in_(agents))
+    await _delete_where(connection, plan_revisions, plan_revisions.c.task_id.in_(ids))
     for row in (await connection.execute(select(tasks).where(tasks.c.task_id.in_(ids)))).all():
-        scrubbed = task_columns(forgotten_row(task_row(row)))
+        scrubbed = build_task_columns(build_forgotten_row(parse_task_row(row)))
         this = tasks.c.task_id == row.task_id
         await connection.execute(update(tasks).where(this).values(**scrubbed, plan=None, forgotten_at=now))
-        announce(connection, row.task_id, Happening(kind="forgotten"), now)
+        queue_event(connection, row.task_id, UnnumberedEvent(kind="forgotten"), now)
     return forgotten
 
 
-async def _without_sessions(connection: AsyncConnection, ids: tuple[str, ...]) -> None:
+async def _delete_empty_sessions(connection: AsyncConnection, ids: tuple[str, ...]) -> None:
     """Sessions of these tasks of which no word is left have met nothing any more."""
     own = select(tasks.c.session).where(tasks.c.task_id.in_(ids)).distinct()
     left = select(tasks.c.session).where(tasks.c.forgotten_at.is_(None))
     gone = vault_sessions.c.session.in_(own) & vault_sessions.c.session.not_in(left)
-    await _emptied(connection, vault_sessions, gone)
+    await _delete_where(connection, vault_sessions, gone)
 
 
-async def _emptied(connection: AsyncConnection, table: Table, where: ColumnElement[bool]) -> int:
+async def _delete_where(connection: AsyncConnection, table: Table, where: ColumnElement[bool]) -> int:
     return (await connection.execute(delete(table).where(where))).rowcount
 
 
-async def _deleted(
+async def _delete_by_ids(
     connection: AsyncConnection,
     table: Table,
     column: ColumnElement[str],
     values: Iterable[str],
     *where: ColumnElement[bool],
 ) -> int:
-    return sum([await _emptied(connection, table, and_(column.in_(batch), *where)) for batch in iter_batches(values)])
+    return sum(
+        [await _delete_where(connection, table, and_(column.in_(batch), *where)) for batch in iter_batches(values)]
+    )

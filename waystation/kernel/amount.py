@@ -8,7 +8,7 @@ from waystation.kernel.value import Value
 
 UNLIMITED = "unlimited"
 """Written in the place of an amount, where there may be none."""
-WRITTEN = "tokens like 600k, 1.5M or 600_000, dollars like $2.00, or both like 600k+$2.00"
+LIMIT_FORMAT_HINT = "tokens like 600k, 1.5M or 600_000, dollars like $2.00, or both like 600k+$2.00"
 """How people write amounts."""
 _WHOLE = r"(?:[1-9]\d{0,2}(?:[,_]\d{3}){1,20}|\d{1,60})"
 """A comma where others write a point must not multiply an amount: $2,50 is no $250, and $0,500 no $500."""
@@ -36,11 +36,11 @@ class Amount(Value):
         """The rest after `other` is taken off, at least nothing of each unit."""
         return Amount(tokens=max(0, self.tokens - other.tokens), micro_usd=max(0, self.micro_usd - other.micro_usd))
 
-    def at_most(self, most: "Amount") -> "Amount":
+    def min_with(self, most: "Amount") -> "Amount":
         """The smaller of both, in each unit."""
         return Amount(tokens=min(self.tokens, most.tokens), micro_usd=min(self.micro_usd, most.micro_usd))
 
-    def at_least(self, least: "Amount") -> "Amount":
+    def max_with(self, least: "Amount") -> "Amount":
         """The larger of both, in each unit."""
         return Amount(tokens=max(self.tokens, least.tokens), micro_usd=max(self.micro_usd, least.micro_usd))
 
@@ -50,7 +50,7 @@ class Amount(Value):
         return self.micro_usd / 1_000_000
 
     @property
-    def nothing(self) -> bool:
+    def is_zero(self) -> bool:
         """Whether it is zero in both units."""
         return self.tokens == 0 and self.micro_usd == 0
 
@@ -67,11 +67,11 @@ class Limit(Value):
         return None if self.micro_usd is None else self.micro_usd / 1_000_000
 
     @property
-    def unlimited(self) -> bool:
+    def is_unlimited(self) -> bool:
         """Whether there is no limit in either unit."""
         return self.tokens is None and self.micro_usd is None
 
-    def after(self, used: Amount) -> "Limit":
+    def remaining_after(self, used: Amount) -> "Limit":
         """What is left, at least nothing."""
         return Limit(
             tokens=None if self.tokens is None else max(0, self.tokens - used.tokens),
@@ -85,7 +85,7 @@ class Limit(Value):
             micro_usd=None if self.micro_usd is None else self.micro_usd + by.micro_usd,
         )
 
-    def counts(self, other: "Limit") -> bool:
+    def limits_units_of(self, other: "Limit") -> bool:
         """Whether it limits each unit that the other one limits."""
         return (self.tokens is not None or other.tokens is None) and (
             self.micro_usd is not None or other.micro_usd is None
@@ -93,16 +93,16 @@ class Limit(Value):
 
     def can_cover(self, amount: Amount) -> bool:
         """Whether the amount fits, in each limited unit."""
-        return self.excess(amount).nothing
+        return self.compute_excess(amount).is_zero
 
-    def counted(self, amount: Amount) -> Amount:
+    def restrict_to_limited_units(self, amount: Amount) -> Amount:
         """As much of the amount as is in units that are limited."""
         return Amount(
             tokens=0 if self.tokens is None else amount.tokens,
             micro_usd=0 if self.micro_usd is None else amount.micro_usd,
         )
 
-    def excess(self, amount: Amount) -> Amount:
+    def compute_excess(self, amount: Amount) -> Amount:
         """By how much the amount passes the limit, in each limited unit."""
         return Amount(
             tokens=0 if self.tokens is None else max(0, amount.tokens - self.tokens),
@@ -114,14 +114,14 @@ class Limit(Value):
         pairs = ((self.tokens, used.tokens), (self.micro_usd, used.micro_usd))
         return max((spent / limit if limit else 1.0 for limit, spent in pairs if limit is not None), default=0.0)
 
-    def part(self, of: int) -> "Limit":
+    def divide_by(self, of: int) -> "Limit":
         """One of so many equal parts, rounded down."""
         return Limit(
             tokens=None if self.tokens is None else self.tokens // of,
             micro_usd=None if self.micro_usd is None else self.micro_usd // of,
         )
 
-    def percent(self, percent: int) -> "Limit":
+    def compute_percent(self, percent: int) -> "Limit":
         """So many percent of it, rounded down; no limit where there is none."""
         return Limit(
             tokens=None if self.tokens is None else self.tokens * percent // 100,
@@ -174,7 +174,7 @@ def format_limit(limit: Limit) -> str:
 def format_used_amount(spent: Amount, limit: Limit) -> str:
     """As people read it: `1,200 of 100,000 tokens`, `$0.10 of $0.50`, or both."""
     parts: list[str] = []
-    if limit.tokens is not None or limit.unlimited:
+    if limit.tokens is not None or limit.is_unlimited:
         parts.append(
             f"{spent.tokens:,} of {limit.tokens:,} tokens" if limit.tokens is not None else format_amount(spent)
         )
@@ -188,7 +188,7 @@ def format_comma_hint(text: str) -> str:
     return "; a comma only separates thousands, as in $1,250.50: write decimals with a point" if "," in text else ""
 
 
-def read_tokens(text: str) -> int:
+def parse_token_amount(text: str) -> int:
     """A whole number of tokens as people write it: 600k, 1.5M, 600_000. Raises ValueError."""
     found = _TOKENS.fullmatch(text.strip())
     if found is not None:
@@ -198,18 +198,18 @@ def read_tokens(text: str) -> int:
     raise ValueError(f"{text!r} is no amount of tokens: write it like 600k, 1.5M or 600_000{format_comma_hint(text)}")
 
 
-def read_limit(text: str) -> Limit:
+def parse_limit(text: str) -> Limit:
     """A limit as people write it: `600k`, `$2.00`, `600k+$2.00`. Raises ValueError."""
     units: dict[str, int] = {}
     for part in text.split("+"):
         money = _DOLLARS.fullmatch(part.strip())
         if money is None and ("$" in part or not part.strip()):
-            raise ValueError(f"{text!r} is no amount: write {WRITTEN}{format_comma_hint(text)}")
+            raise ValueError(f"{text!r} is no amount: write {LIMIT_FORMAT_HINT}{format_comma_hint(text)}")
         unit = "tokens" if money is None else "micro_usd"
         if unit in units:
             raise ValueError(f"{text!r} names {'tokens' if money is None else 'dollars'} twice")
         units[unit] = (
-            read_tokens(part) if money is None else int(Decimal(money[1].translate(_NO_SEPARATORS)) * 1_000_000)
+            parse_token_amount(part) if money is None else int(Decimal(money[1].translate(_NO_SEPARATORS)) * 1_000_000)
         )
     return Limit(**units)
 
@@ -217,9 +217,11 @@ def read_limit(text: str) -> Limit:
 def parse_bounded_limit(text: str, least: Amount, most: Amount = LARGEST_AMOUNT) -> Limit:
     """Tokens, dollars or both, at least and at most so many of each. Raises ValueError: what may be written."""
     try:
-        limit = read_limit(text)
+        limit = parse_limit(text)
     except ValueError as error:
-        raise ValueError(f"{WRITTEN}; {text[:_SHOWN]!r} is no such amount{format_comma_hint(text)}") from error
+        raise ValueError(
+            f"{LIMIT_FORMAT_HINT}; {text[:_SHOWN]!r} is no such amount{format_comma_hint(text)}"
+        ) from error
     ranges = ((limit.tokens, least.tokens, most.tokens), (limit.micro_usd, least.micro_usd, most.micro_usd))
     if not all(given is None or lowest <= given <= highest for given, lowest, highest in ranges):
         raise ValueError(

@@ -37,7 +37,7 @@ def create_private_folder(path: Path) -> Path:
 
 def ensure_private_folder(path: Path) -> Path:
     """A folder that we alone put things into: one that others could look into is closed to them. Raises OSError."""
-    close_to_others(create_private_folder(path))
+    make_path_private(create_private_folder(path))
     return path
 
 
@@ -49,7 +49,7 @@ def ensure_private_file(path: Path) -> Path:
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE))
     except FileExistsError:
-        close_to_others(path)
+        make_path_private(path)
     return path
 
 
@@ -90,7 +90,7 @@ def write_private_file(path: Path, content: bytes) -> None:
     draft.replace(path)
 
 
-def close_to_others(path: Path) -> None:
+def make_path_private(path: Path) -> None:
     """Take group and others away from what is ours; what is not ours, and what is gone, stays as it is."""
     try:
         found = path.stat()

@@ -4,11 +4,11 @@ from pydantic import JsonValue
 
 from waystation.kernel.value import Value
 
-HELD_BYTES = 100_000
+MAX_DEFERRED_BYTES = 100_000
 """Maximum size of the signals that go along to the next execution, as JSON."""
 
 
-class HeldMessage(Value):
+class DeferredSignal(Value):
     """A signal that came while its workflow was about to continue as new. The next execution handles it first."""
 
     signal: str
@@ -19,7 +19,7 @@ class HeldMessage(Value):
     """Whether it was encrypted where it must be."""
 
 
-def add_held_message(held: tuple[HeldMessage, ...], message: HeldMessage) -> tuple[HeldMessage, ...] | None:
+def add_deferred_signal(held: tuple[DeferredSignal, ...], message: DeferredSignal) -> tuple[DeferredSignal, ...] | None:
     """The signals with one more; None where they would be too large together."""
     together = (*held, message)
-    return together if sum(len(one.model_dump_json()) for one in together) <= HELD_BYTES else None
+    return together if sum(len(one.model_dump_json()) for one in together) <= MAX_DEFERRED_BYTES else None

@@ -15,9 +15,9 @@ from typing import NamedTuple, final, overload
 
 import re2
 
-PROVEN: "list[re.Pattern[str] | re.Pattern[bytes]]" = []
+BOUNDED_PATTERNS: "list[re.Pattern[str] | re.Pattern[bytes]]" = []
 """Every pattern of the product that runs on the backtracking engine, in the order of import. The tests pump each."""
-LINEAR: "list[LinearPattern]" = []
+LINEAR_PATTERNS: "list[LinearPattern]" = []
 """Every pattern of the product that runs on RE2, in the order of import. The tests pump these, too: searching for each
 of many matches to the end of the text is quadratic on any engine."""
 _LINEAR_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
@@ -37,16 +37,16 @@ def compile_bounded(source: str | bytes, flags: int = 0) -> re.Pattern[str] | re
     """
     # Two calls, since a compiled pattern of either kind is no compiled pattern of one of them to the type checker.
     if isinstance(source, str):
-        PROVEN.append(of_text := re.compile(source, flags))
+        BOUNDED_PATTERNS.append(of_text := re.compile(source, flags))
         return of_text
-    PROVEN.append(of_bytes := re.compile(source, flags))
+    BOUNDED_PATTERNS.append(of_bytes := re.compile(source, flags))
     return of_bytes
 
 
 def compile_linear(source: str, flags: int = 0) -> "LinearPattern":
     """A pattern of RE2, at the top of a module. See `LinearPattern` for what it does not know."""
     pattern = LinearPattern(source, flags)
-    LINEAR.append(pattern)
+    LINEAR_PATTERNS.append(pattern)
     return pattern
 
 

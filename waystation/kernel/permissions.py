@@ -2,6 +2,6 @@
 
 from typing import Literal, get_args
 
-Permit = Literal["read", "submit", "approve"]
-PERMITS: tuple[Permit, ...] = get_args(Permit)
+ClientPermission = Literal["read", "submit", "approve"]
+CLIENT_PERMISSIONS: tuple[ClientPermission, ...] = get_args(ClientPermission)
 """From the least on."""

@@ -14,14 +14,14 @@ from waystation.kernel.value import Value
 PIECE_BYTES = 96_000
 """Maximum size of one piece as JSON in bytes, unless a piece consists of one short text."""
 
-Path = tuple[str | int, ...]
+JsonPath = tuple[str | int, ...]
 """Keys and indexes from the root of a JSON value to one of its parts."""
 
 
-class Part(Value):
+class JsonPart(Value):
     """One part of a JSON value and its place. A second text at the same place continues the first."""
 
-    path: Path
+    path: JsonPath
     text: str
     """The part as JSON, in ASCII. As a value it would be validated again wherever it crosses, which takes long."""
 
@@ -34,7 +34,7 @@ class Part(Value):
 class JsonChunk(Value):
     """Parts of a JSON value that follow one another."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[JsonPart, ...]
 
 
 class StateRef(Value):
@@ -45,7 +45,7 @@ class StateRef(Value):
 
 def split_json(body: JsonValue, most: int = PIECE_BYTES) -> tuple[JsonChunk, ...]:
     """The value in pieces of at most `most` bytes each."""
-    pieces, parts, size = list[JsonChunk](), list[Part](), 0
+    pieces, parts, size = list[JsonChunk](), list[JsonPart](), 0
     for part in _parts((), body, most // 2):
         if parts and size + part.size > most:
             pieces.append(JsonChunk(parts=tuple(parts)))
@@ -55,26 +55,26 @@ def split_json(body: JsonValue, most: int = PIECE_BYTES) -> tuple[JsonChunk, ...
     return (*pieces, JsonChunk(parts=tuple(parts)))
 
 
-def _parts(path: Path, value: JsonValue, most: int) -> Iterator[Part]:
+def _parts(path: JsonPath, value: JsonValue, most: int) -> Iterator[JsonPart]:
     text = json.dumps(value)
     if len(text) <= most:
-        yield Part(path=path, text=text)
+        yield JsonPart(path=path, text=text)
         return
     match value:
         case dict():
-            yield Part(path=path, text="{}")
+            yield JsonPart(path=path, text="{}")
             for key, inside in value.items():
                 yield from _parts((*path, key), inside, most)
         case list():
-            yield Part(path=path, text="[]")
+            yield JsonPart(path=path, text="[]")
             for index, inside in enumerate(value):
                 yield from _parts((*path, index), inside, most)
         case str():
             step = most // 12  # the longest escape of one character
             for start in range(0, len(value), step):
-                yield Part(path=path, text=json.dumps(value[start : start + step]))
+                yield JsonPart(path=path, text=json.dumps(value[start : start + step]))
         case _:
-            yield Part(path=path, text=text)
+            yield JsonPart(path=path, text=text)
 
 
 def join_json(pieces: Iterable[JsonChunk]) -> JsonValue:
@@ -87,7 +87,7 @@ def join_json(pieces: Iterable[JsonChunk]) -> JsonValue:
     return root[""]
 
 
-def _place(at: JsonValue, path: Path, value: JsonValue) -> None:
+def _place(at: JsonValue, path: JsonPath, value: JsonValue) -> None:
     key, *rest = path
     match at:
         case dict() if isinstance(key, str) and rest and key in at:

@@ -14,7 +14,7 @@ class TaskRef(Value):
     task_id: str
 
     @property
-    def reader(self) -> TaskScope:
+    def scope(self) -> TaskScope:
         """What is read and kept for the task is its own."""
         return TaskScope(tenant=self.tenant, session=self.session, task_id=self.task_id)
 
@@ -35,6 +35,6 @@ class RunRef(Value):
         return f"{self.task_id}/{self.step_id}"
 
     @property
-    def reader(self) -> TaskScope:
+    def scope(self) -> TaskScope:
         """What the agent reads of the store is its task's."""
         return TaskScope(tenant=self.tenant, session=self.session, task_id=self.task_id)

@@ -11,10 +11,10 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from waystation.kernel.value import Value
 
-Permission = Literal["read", "note", "hand_in", "delegate", "compute", "web", "foreign"]
-Phase = Literal["planning", "executing", "reflecting", "verifying"]
+ToolPermission = Literal["read", "note", "hand_in", "delegate", "compute", "web", "foreign"]
+AgentPhase = Literal["planning", "executing", "reflecting", "verifying"]
 """What a run is about now: see `domain.projection.tool_phase`."""
-PHASES: tuple[Phase, ...] = ("planning", "executing", "reflecting", "verifying")
+AGENT_PHASES: tuple[AgentPhase, ...] = ("planning", "executing", "reflecting", "verifying")
 AgentActivity = Literal["RunResearchAgent", "RunAnalysisAgent", "RunWritingAgent"]
 """By which a leg is shown in Temporal's UI."""
 
@@ -28,12 +28,12 @@ class RoleSpec(Value):
     """File of its system prompt in `waystation/agents/prompts`, without its end."""
     form: str = ""
     """What it hands in, as its contract says."""
-    permissions: frozenset[Permission] = frozenset()
+    permissions: frozenset[ToolPermission] = frozenset()
     tools: tuple[str, ...] = ()
     """Names of its tools, in the order in which it sees them; `web` for all that there are of the web. Those of tool
     servers come after them.
     """
-    phase: Phase | None = None
+    phase: AgentPhase | None = None
     """Where it is always in the same; a step's role goes from phase to phase."""
     activity: AgentActivity = "RunResearchAgent"
     reserve_tokens: int = 0
@@ -81,12 +81,12 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
 """Planning comes before the steps and after the research, reviewing after the report; both answer one form."""
 
 
-def role_spec(role: str) -> RoleSpec:
+def get_role_spec(role: str) -> RoleSpec:
     """The row of a role."""
     return ROLES[role]
 
 
-def agent_roles() -> tuple[str, ...]:
+def list_agent_roles() -> tuple[str, ...]:
     """All roles."""
     return tuple(ROLES)
 
@@ -119,5 +119,5 @@ class _OneOf:
 
 Role = Annotated[str, _OneOf(list_step_roles)]
 """Of a step."""
-AgentRole = Annotated[str, _OneOf(agent_roles)]
+AgentRole = Annotated[str, _OneOf(list_agent_roles)]
 """A step's role, or the planning before the steps and after the research, or the review after them."""

@@ -40,5 +40,5 @@ class SystemScope(Value):
     """
 
 
-Reader: TypeAlias = TenantScope | SystemScope
+ReadScope: TypeAlias = TenantScope | SystemScope
 """Who asks."""

@@ -7,7 +7,7 @@ WORKFLOWS_QUEUE = "waystation-workflows"
 AGENTS_QUEUE = "waystation-agents"
 CONTEXT_QUEUE = "waystation-context"
 QUEUES = (WORKFLOWS_QUEUE, AGENTS_QUEUE, CONTEXT_QUEUE)
-QUEUES_BEGIN = "waystation-"
+QUEUE_PREFIX = "waystation-"
 
 
 def add_installation_prefix(prefix: str, name: str) -> str:
@@ -17,7 +17,7 @@ def add_installation_prefix(prefix: str, name: str) -> str:
 
 def get_installation_prefix(queue: str) -> str:
     """The prefix of the installation whose task queue has this name on the server; empty where it has none."""
-    prefix, begin, _ = queue.partition(QUEUES_BEGIN)
+    prefix, begin, _ = queue.partition(QUEUE_PREFIX)
     return prefix if begin else ""
 
 
@@ -50,7 +50,7 @@ ERASE_WORKFLOW = "ErasePerson"
 SCHEDULED_RUN_WORKFLOW = "ScheduledRun"
 
 
-SCHEDULE = "schedule-"
+SCHEDULE_ID_PREFIX = "schedule-"
 """What the ids of schedules begin with, and so those of their runs."""
 _RUN_TIME = len("-2026-11-23T07:00:00Z")
 
@@ -61,7 +61,11 @@ def get_encryption_context(workflow_id: str) -> str:
 
     The server hands the next run how the last one ended, and each of them what was sealed before any had an id.
     """
-    return workflow_id[:-_RUN_TIME] if workflow_id.startswith(SCHEDULE) and workflow_id.endswith("Z") else workflow_id
+    return (
+        workflow_id[:-_RUN_TIME]
+        if workflow_id.startswith(SCHEDULE_ID_PREFIX) and workflow_id.endswith("Z")
+        else workflow_id
+    )
 
 
 def make_retention_workflow_id(store_id: str) -> str:

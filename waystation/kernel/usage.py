@@ -22,24 +22,24 @@ class Usage(Value):
         return self.input + self.cache_write + self.output
 
     @property
-    def prompt(self) -> int:
+    def prompt_tokens(self) -> int:
         """The whole request's length, cached or not."""
         return self.input + self.cache_write + self.cache_read
 
     @property
-    def reported_prompt(self) -> int:
+    def reported_prompt_tokens(self) -> int:
         """The same as the provider counted it; 0 where bounds stand for it, which teach estimates nothing."""
-        return 0 if self.estimated else self.prompt
+        return 0 if self.estimated else self.prompt_tokens
 
     @property
     def cached_share(self) -> float:
         """What of the prompt was read from the provider's cache, from 0 to 1; 0 where there was none."""
-        return self.cache_read / self.prompt if self.prompt else 0.0
+        return self.cache_read / self.prompt_tokens if self.prompt_tokens else 0.0
 
     @property
     def total(self) -> int:
         """All four kinds of tokens together."""
-        return self.prompt + self.output
+        return self.prompt_tokens + self.output
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -53,5 +53,5 @@ class Usage(Value):
 
     def fill_missing(self, most_input: int, most_output: int) -> "Usage":
         """With bounds in the place of what was not reported: no request is empty, and what is missing is not zero."""
-        missing = Usage(input=0 if self.prompt else most_input, output=0 if self.output else most_output)
+        missing = Usage(input=0 if self.prompt_tokens else most_input, output=0 if self.output else most_output)
         return self + missing.replace(estimated=missing.total)

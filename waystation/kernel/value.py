@@ -73,7 +73,7 @@ _MAX_INTEGER = 10**308
 """What is larger is infinite for readers that take numbers as floating-point."""
 
 
-def json_fault(value: JsonValue) -> str:
+def find_json_fault(value: JsonValue) -> str:
     """Why the value cannot be sent as JSON; empty if it can. Parsers take more than writers, and more than the JSON of
     others: NaN, 1e999, halves of surrogate pairs, thousands of digits or levels.
     """
@@ -140,7 +140,7 @@ def sanitize_json_object(value: Mapping[str, JsonValue], depth: int = 0) -> dict
     return {replace_surrogates(key): sanitize_json(part, depth + 1) for key, part in value.items()}
 
 
-def in_utc(moment: datetime) -> datetime:
+def to_utc(moment: datetime) -> datetime:
     """The moment in UTC, where one without a zone is one of UTC.
 
     Raises:
@@ -154,7 +154,7 @@ def in_utc(moment: datetime) -> datetime:
         raise ValueError("it is before the year 1, or after the year 9999, in UTC") from None
 
 
-UtcMoment = Annotated[datetime, AfterValidator(in_utc)]
+UtcMoment = Annotated[datetime, AfterValidator(to_utc)]
 """A moment that somebody gives, in UTC."""
 ARGUMENTS = "input"
 """Of a call of a tool. The tool's author named the fields in there, whose values are a model's words; where it takes
@@ -268,13 +268,13 @@ def extract_validation_faults(error: ValidationError) -> tuple[_Fault, ...]:
     problems = error.errors()
     inside = {place[:depth] for place in (problem["loc"] for problem in problems) for depth in range(len(place))}
     return tuple(
-        _Fault(problem["loc"], plain_fault(problem["type"], problem["msg"]), problem["type"] == "value_error")
+        _Fault(problem["loc"], describe_fault(problem["type"], problem["msg"]), problem["type"] == "value_error")
         for problem in problems
         if problem["type"] != "too_short" or problem["loc"] not in inside
     )
 
 
-def plain_fault(kind: str, message: str) -> str:
+def describe_fault(kind: str, message: str) -> str:
     """What the library says is wrong, in our words."""
     if kind in _OF_KINDS:
         return _OF_KINDS[kind]

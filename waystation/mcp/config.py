@@ -19,7 +19,7 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.roles import AgentRole
 from waystation.kernel.value import Value, extract_validation_faults, find_duplicate_key
 
-SHORTEST_SECRET = 6
+MIN_SECRET_CHARACTERS = 6
 """Characters; what is shorter stands in too many texts by chance."""
 _VARIABLE = compile_bounded(r"\$\{(env:|secret:)?([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]{0,8000}+))?\}")
 _OF_VAULT = "secret:"
@@ -36,13 +36,13 @@ class VariableExpander:
         self._kept = kept
         self.secrets: set[str] = set()
 
-    def text(self, written: str) -> str:
+    def expand(self, written: str) -> str:
         """With every variable in its place. Raises BadInput: one is not set, without a default, or not in the vault."""
         return _VARIABLE.sub(self._value, written)
 
-    def named(self, written: Mapping[str, str]) -> dict[str, str]:
+    def expand_mapping(self, written: Mapping[str, str]) -> dict[str, str]:
         """Variables or headers by their names."""
-        found = {name: self.text(value) for name, value in written.items()}
+        found = {name: self.expand(value) for name, value in written.items()}
         for name, value in found.items():
             self._remember(name, value)
         return found
@@ -71,11 +71,11 @@ class VariableExpander:
 
     def _hide(self, value: str) -> None:
         bare = value.rpartition(" ")[2]  # of a header, what stands behind the scheme
-        self.secrets.update(one for one in (value, bare) if len(one) >= SHORTEST_SECRET)
+        self.secrets.update(one for one in (value, bare) if len(one) >= MIN_SECRET_CHARACTERS)
 
 
 _EXAMPLE = 'it should look like {"mcpServers": {"time": {"command": "mcp-server-time"}}}'
-AsksWhen = Literal["writes", "all", "never"] | tuple[str, ...]
+ToolApprovalMode = Literal["writes", "all", "never"] | tuple[str, ...]
 """Which tools ask a person: all; `writes`, where the server is believed that the others only read; none; or those whose
 name matches a pattern.
 """
@@ -99,14 +99,14 @@ class HttpTransportConfig(Value):
     headers: dict[str, str] = Field(repr=False)
 
 
-class Server(Value):
+class McpServerConfig(Value):
     """One server, and what may be done with it."""
 
     name: str
     place: StdioTransportConfig | HttpTransportConfig
     allow: tuple[str, ...] = ("*",)
     """Patterns of its tools' names."""
-    ask: AsksWhen = "all"
+    ask: ToolApprovalMode = "all"
     """Also what only reads may send out what it is asked with: so a server is believed only where the file says it."""
     timeout_s: float
     """Of one call."""
@@ -133,7 +133,7 @@ class _Entry(Value):
     headers: dict[str, str] = {}
     disabled: bool = False
     allow: tuple[str, ...] = ("*",)
-    ask: AsksWhen = "all"
+    ask: ToolApprovalMode = "all"
     timeout: float = Field(default=60, gt=0, le=600)
     start_timeout: float = Field(default=60, gt=0, le=600)
     """A server may have to fetch its own program first."""
@@ -159,10 +159,12 @@ class _File(Value):
     mcpServers: dict[str, _Entry]
 
 
-NONE_KEPT: Mapping[str, str] = MappingProxyType({})
+NO_VAULT_SECRETS: Mapping[str, str] = MappingProxyType({})
 
 
-def load_servers(path: Path, environment: Mapping[str, str], kept: Mapping[str, str] = NONE_KEPT) -> tuple[Server, ...]:
+def load_servers(
+    path: Path, environment: Mapping[str, str], kept: Mapping[str, str] = NO_VAULT_SECRETS
+) -> tuple[McpServerConfig, ...]:
     """The servers of the file, without those that are disabled there. `kept` is what the vault has, by name.
 
     Raises BadInput naming the file, the server and the field that cannot be used, never a value.
@@ -212,12 +214,12 @@ def _told(path: Path) -> Generator[None]:
     raise BadInput(f"the tool server file {path} {fault}")
 
 
-def _server(name: str, entry: _Entry, expansion: VariableExpander) -> Server:
+def _server(name: str, entry: _Entry, expansion: VariableExpander) -> McpServerConfig:
     try:
         place = _place_of(entry, expansion)
     except BadInput as error:
         raise BadInput(f"mcpServers.{name}: {error}") from None
-    return Server(
+    return McpServerConfig(
         name=name,
         place=place,
         secrets=frozenset(expansion.secrets),
@@ -232,7 +234,7 @@ def _server(name: str, entry: _Entry, expansion: VariableExpander) -> Server:
 
 def _place_of(entry: _Entry, expansion: VariableExpander) -> StdioTransportConfig | HttpTransportConfig:
     if entry.url is not None:
-        return HttpTransportConfig(url=expansion.text(entry.url), headers=expansion.named(entry.headers))
+        return HttpTransportConfig(url=expansion.expand(entry.url), headers=expansion.expand_mapping(entry.headers))
     assert entry.command is not None  # the entry has one of them
     listed = [found for text in (entry.command, *entry.args) for found in _VARIABLE.findall(text)]
     if kept := [name for whence, name, _ in listed if whence == _OF_VAULT]:
@@ -241,10 +243,10 @@ def _place_of(entry: _Entry, expansion: VariableExpander) -> StdioTransportConfi
             "everybody on the machine: name it in env"
         )
     return StdioTransportConfig(
-        command=expansion.text(entry.command),
-        arguments=tuple(expansion.text(argument) for argument in entry.args),
-        environment=expansion.named(entry.env),
-        folder=None if entry.cwd is None else Path(expansion.text(entry.cwd)).expanduser(),
+        command=expansion.expand(entry.command),
+        arguments=tuple(expansion.expand(argument) for argument in entry.args),
+        environment=expansion.expand_mapping(entry.env),
+        folder=None if entry.cwd is None else Path(expansion.expand(entry.cwd)).expanduser(),
     )
 
 

@@ -30,13 +30,13 @@ GRACE_S = 1.0
 SEARCH_S = 5.0
 """Processes that start others while they are ended are looked for so long."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-TOO_LONG = -32_050
+TOO_LONG_ERROR_CODE = -32_050
 """Code of the error that answers for a message that is too long; of those that servers may define."""
 _ID_FIRST = re.compile(rb'\A\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+"id"\s*+:\s*+(\d{1,20}+)\s*+,')
 _ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,20})\s*\}\s*$')
 
 
-class Line:
+class BoundedLine:
     """A message as it arrives: whole, or its two ends."""
 
     def __init__(self, most: int) -> None:
@@ -50,14 +50,14 @@ class Line:
             self.is_too_long = True
             del self.held[END_BYTES:-END_BYTES]
 
-    def message(self) -> bytes:
+    def to_message(self) -> bytes:
         """What is let through. Raises ValueError: it is too long, and does not say which call it answers."""
         if not self.is_too_long:
             return bytes(self.held) + b"\n"
         found = _ID_FIRST.match(self.held) or _ID_LAST.search(self.held)
         if found is None:
             raise ValueError("which call is answered is not known")
-        error = b'{"code":%d,"message":"too long"}' % TOO_LONG
+        error = b'{"code":%d,"message":"too long"}' % TOO_LONG_ERROR_CODE
         return b'{"jsonrpc":"2.0","id":%s,"error":%s}\n' % (found[1], error)
 
 
@@ -74,24 +74,24 @@ def forward_client_requests(into: IO[bytes]) -> None:
 
 def forward_server_messages(source: IO[bytes], most: int) -> None:
     """Everything that the server says, line by line, until it has nothing more to say."""
-    line = Line(most)
+    line = BoundedLine(most)
     while chunk := os.read(source.fileno(), CHUNK):
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             line.add(part)
-            sys.stdout.buffer.write(line.message())
-            line = Line(most)
+            sys.stdout.buffer.write(line.to_message())
+            line = BoundedLine(most)
         sys.stdout.buffer.flush()
         line.add(rest)
 
 
-def end_when_alone() -> None:
+def exit_when_client_is_gone() -> None:
     """Wait until nobody speaks to us any more. Seen without reading: a server may be stuck, and take nothing."""
     speaker = select.poll()
     speaker.register(0, 0)
     speaker.poll()
     time.sleep(GRACE_S)
-    end_all()
+    kill_server_and_exit()
 
 
 def list_descendant_pids(root: int) -> list[int]:
@@ -111,7 +111,7 @@ def list_descendant_pids(root: int) -> list[int]:
     return [pid for pid in found[1:] if pid > 0]
 
 
-def end_all() -> NoReturn:
+def kill_server_and_exit() -> NoReturn:
     """End everything that the server has started, then this program."""
     until = time.monotonic() + SEARCH_S
     while (
@@ -120,15 +120,15 @@ def end_all() -> NoReturn:
         for pid in running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-    if SERVER:
+    if SERVER_PIDS:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(SERVER[0], signal.SIGKILL)
+            os.killpg(SERVER_PIDS[0], signal.SIGKILL)
     os._exit(0)
 
 
 def handle_termination_signal(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  what handlers are called with
     """By a signal."""
-    end_all()
+    kill_server_and_exit()
 
 
 def set_parent_death_signal() -> None:
@@ -137,7 +137,7 @@ def set_parent_death_signal() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-SERVER: list[int] = []
+SERVER_PIDS: list[int] = []
 """Id of the server's process, and of its group, once it runs."""
 
 
@@ -154,19 +154,19 @@ def supervise_server(most: int, left_out: str, command: list[str]) -> None:
         start_new_session=True,
         preexec_fn=set_parent_death_signal,  # noqa: PLW1509  there are no threads yet
     )
-    SERVER.append(server.pid)
+    SERVER_PIDS.append(server.pid)
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(one, handle_termination_signal)
     assert server.stdin is not None
     assert server.stdout is not None
-    threading.Thread(target=end_when_alone, daemon=True).start()
+    threading.Thread(target=exit_when_client_is_gone, daemon=True).start()
     threading.Thread(target=forward_client_requests, args=(server.stdin,), daemon=True).start()
     try:
         forward_server_messages(server.stdout, most)
     except (OSError, ValueError):  # nobody listens any more; or a message was too long, and nobody is told
         pass
     finally:
-        end_all()
+        kill_server_and_exit()
 
 
 if __name__ == "__main__":

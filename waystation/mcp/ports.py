@@ -11,7 +11,7 @@ from waystation.security.untrusted import UntrustedToolResult, UntrustedTools, U
 class ToolServers(Protocol):
     """Servers of tools that are not ours."""
 
-    async def tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> UntrustedTools:
+    async def list_tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> UntrustedTools:
         """What these servers offer (`ServerNames`; None: the usual ones), under names that are not among `taken`.
 
         A server that does not answer is among what is hidden, with the reason; it is asked again some time later. What
@@ -19,7 +19,7 @@ class ToolServers(Protocol):
         """
         ...
 
-    async def call(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
+    async def call_tool(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
         """One call, made once.
 
         Raises:

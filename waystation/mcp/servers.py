@@ -35,27 +35,27 @@ from pydantic import JsonValue
 
 from waystation.kernel.errors import ToolServerFailed
 from waystation.kernel.patterns import compile_bounded
-from waystation.kernel.value import json_fault
-from waystation.mcp.config import Server
-from waystation.mcp.keeper import TOO_LONG
-from waystation.mcp.session import MESSAGE_BYTES, TOO_LONG_WORDS, Session
+from waystation.kernel.value import find_json_fault
+from waystation.mcp.config import McpServerConfig
+from waystation.mcp.keeper import TOO_LONG_ERROR_CODE
+from waystation.mcp.session import MESSAGE_BYTES, TOO_LONG_WORDS, McpServerSession
 from waystation.security.confusables import UNSEEN
 from waystation.security.untrusted import (
-    RESULT_CHARACTERS,
-    USUAL,
+    DEFAULT_SERVERS,
+    MAX_RESULT_CHARACTERS,
     HiddenTool,
     UntrustedToolName,
     UntrustedToolResult,
     UntrustedTools,
     UntrustedToolSpec,
+    assign_model_tool_names,
+    escape_control_characters_in_json,
     escape_tags,
-    model_names,
-    plain_json,
     sanitize_line,
     strip_invisible_characters,
 )
 
-MOST_TOOLS = 128
+MAX_TOOLS = 128
 """Of one server."""
 _DESCRIPTION_CHARACTERS = 2_000
 SCHEMA_CHARACTERS = 16_000
@@ -64,11 +64,11 @@ SERVER_SCHEMA_CHARACTERS = 400_000
 """Of all tools of a server, those that are not allowed, too: what is checked takes time."""
 LISTING_CHARACTERS = 4 * 1024 * 1024
 """As JSON, of all that a server tells of its tools, page by page. A page is one message, and so has its bound, too."""
-MOST_LISTED = 100
+MAX_LISTED_ITEMS = 100
 """Items of a list in a schema that are not all words or all numbers."""
 ARGUMENT_CHARACTERS = 500
 """Of the description of one argument."""
-NAME_SHOWN = 200
+MAX_NAME_CHARACTERS = 200
 _REMARKS = frozenset({"$comment", "title", "examples"})
 """Words in a schema that say nothing of what may be given."""
 _BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
@@ -91,7 +91,7 @@ _check_schema: _Checks = Draft202012Validator.check_schema
 
 
 def filter_server_tools(
-    server: Server, tools: Sequence[Tool], *, is_cut: bool = False
+    server: McpServerConfig, tools: Sequence[Tool], *, is_cut: bool = False
 ) -> tuple[list[UntrustedToolSpec], list[HiddenTool]]:
     """What agents may be shown, each still under the name that its server gave it, and what not. `is_cut`: the server
     had more to tell of its tools than was asked for.
@@ -99,19 +99,19 @@ def filter_server_tools(
     specs: list[UntrustedToolSpec] = []
     hidden: list[HiddenTool] = []
     room = SERVER_SCHEMA_CHARACTERS
-    for tool in tools[:MOST_TOOLS]:
-        size = 0 if json_fault(tool.input_schema) else len(json.dumps(tool.input_schema))
+    for tool in tools[:MAX_TOOLS]:
+        size = 0 if find_json_fault(tool.input_schema) else len(json.dumps(tool.input_schema))
         room -= size if size <= SCHEMA_CHARACTERS else 0  # larger ones are not looked into
         reason = _refused(server, tool, room) or (
             "the server has another tool of that name" if tool.name in {spec.tool for spec in specs} else ""
         )
         if reason:
-            shown = "".join(one if _is_seen(one) else "?" for one in tool.name[:NAME_SHOWN])
+            shown = "".join(one if _is_seen(one) else "?" for one in tool.name[:MAX_NAME_CHARACTERS])
             hidden.append(HiddenTool(server=server.name, tool=shown, reason=reason))
         else:
             specs.append(_spec(server, tool))
-    if len(tools) > MOST_TOOLS:
-        reason = f"the server has more than {MOST_TOOLS} tools; the rest is left out"
+    if len(tools) > MAX_TOOLS:
+        reason = f"the server has more than {MAX_TOOLS} tools; the rest is left out"
         hidden.append(HiddenTool(server=server.name, tool="", reason=reason))
     elif is_cut:
         reason = (
@@ -122,11 +122,11 @@ def filter_server_tools(
     return specs, hidden
 
 
-def _refused(server: Server, tool: Tool, room: int) -> str:
+def _refused(server: McpServerConfig, tool: Tool, room: int) -> str:
     if not any(fnmatchcase(tool.name, pattern) for pattern in server.allow):
         return "the config file does not allow it"
-    if len(tool.name) > NAME_SHOWN:
-        return f"its name has {len(tool.name):,} characters; {NAME_SHOWN} are taken"
+    if len(tool.name) > MAX_NAME_CHARACTERS:
+        return f"its name has {len(tool.name):,} characters; {MAX_NAME_CHARACTERS} are taken"
     if not all(map(_is_seen, tool.name)):
         return "its name has characters that nobody sees"
     if room < 0:
@@ -141,13 +141,13 @@ def _is_seen(sign: str) -> bool:
 def _hiding(schema: dict[str, JsonValue]) -> str:
     """Why it is left out where words could hide in what a server compares, which stays as it is."""
     written = json.dumps(schema, ensure_ascii=False)
-    return "" if plain_json(written) == written else "its schema has characters that nobody sees"
+    return "" if escape_control_characters_in_json(written) == written else "its schema has characters that nobody sees"
 
 
 def _unusable(schema: dict[str, JsonValue]) -> str:
     """Why a schema cannot be handed to a model: one that is refused would have every request refused."""
     # The Messages API would refuse every request that has it, of every agent.
-    if fault := json_fault(schema):
+    if fault := find_json_fault(schema):
         return f"its schema has {fault}, which JSON cannot carry"
     size = len(json.dumps(schema))
     if size > SCHEMA_CHARACTERS:
@@ -158,7 +158,7 @@ def _unusable(schema: dict[str, JsonValue]) -> str:
     if isinstance(properties, dict) and not all(map(_PROPERTY.fullmatch, properties)):
         return "its schema has an argument whose name models do not take"
     if any(map(_is_slow, _lists(schema))):
-        return f"its schema has a list of more than {MOST_LISTED} that are neither all words nor all numbers"
+        return f"its schema has a list of more than {MAX_LISTED_ITEMS} that are neither all words nor all numbers"
     try:
         _check_schema(schema)
     except (SchemaError, RecursionError):
@@ -178,12 +178,12 @@ def _lists(value: JsonValue) -> Iterator[list[JsonValue]]:
 
 def _is_slow(found: list[JsonValue]) -> bool:
     """The check compares items that cannot be sorted with each other, and tries a schema against each of others."""
-    if len(found) <= MOST_LISTED:
+    if len(found) <= MAX_LISTED_ITEMS:
         return False
     return not (all(isinstance(one, str) for one in found) or all(type(one) in {int, float} for one in found))
 
 
-def _spec(server: Server, tool: Tool) -> UntrustedToolSpec:
+def _spec(server: McpServerConfig, tool: Tool) -> UntrustedToolSpec:
     hints = tool.annotations
     read_only = hints is not None and hints.read_only_hint is True
     return UntrustedToolSpec(
@@ -199,7 +199,7 @@ def _spec(server: Server, tool: Tool) -> UntrustedToolSpec:
     )
 
 
-def _asks(server: Server, tool: str, *, read_only: bool) -> bool:
+def _asks(server: McpServerConfig, tool: str, *, read_only: bool) -> bool:
     """By the config file. What the server says of itself counts where the file says that it does."""
     match server.ask:
         case "all":
@@ -212,26 +212,26 @@ def _asks(server: Server, tool: str, *, read_only: bool) -> bool:
             return any(fnmatchcase(tool, pattern) for pattern in patterns)
 
 
-def _description(server: Server, words: str) -> str:
+def _description(server: McpServerConfig, words: str) -> str:
     return (
         f"[Tool server {sanitize_line(server.name)}, in its own words] {_words(server, words, _DESCRIPTION_CHARACTERS)}"
     )
 
 
-def _words(server: Server, words: str, most: int) -> str:
+def _words(server: McpServerConfig, words: str, most: int) -> str:
     """In one paragraph: what follows an empty line would look like somebody else's."""
-    seen = strip_invisible_characters(without_secrets(words, server.secrets))
-    plain = without_secrets(seen, server.secrets)  # one may have been parted by what nobody sees
+    seen = strip_invisible_characters(mask_secrets(words, server.secrets))
+    plain = mask_secrets(seen, server.secrets)  # one may have been parted by what nobody sees
     cut = plain if len(plain) <= most else f"{plain[:most]} (cut here)"
     return escape_tags(cut)
 
 
-def _schema(server: Server, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+def _schema(server: McpServerConfig, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """The schema with its words cleaned as the description is; what arguments are checked by stays as it is."""
     return {key: _part(server, key, value) for key, value in schema.items() if key not in _REMARKS}
 
 
-def _part(server: Server, key: str, value: JsonValue) -> JsonValue:
+def _part(server: McpServerConfig, key: str, value: JsonValue) -> JsonValue:
     match value:
         case str() if key == "description":
             return _words(server, value, ARGUMENT_CHARACTERS)
@@ -242,7 +242,7 @@ def _part(server: Server, key: str, value: JsonValue) -> JsonValue:
         case list() if key not in _DATA:
             return [_part(server, "", part) for part in value]
         case str() if key in _REPEATED:
-            return without_secrets(value, server.secrets)
+            return mask_secrets(value, server.secrets)
         case dict() if key in _REPEATED:
             return {name: _part(server, key, part) for name, part in value.items()}
         case list() if key in _REPEATED:
@@ -265,12 +265,12 @@ def build_untrusted_result(result: CallToolResult, secrets: Iterable[str]) -> Un
     if not blocks and result.structured_content is not None:
         blocks = [json.dumps(result.structured_content, ensure_ascii=False, indent=1)]
     whole = "\n".join(blocks) or "(The tool returned nothing.)"
-    return truncate_tool_text(without_secrets(whole, secrets), is_error=result.is_error)
+    return truncate_tool_text(mask_secrets(whole, secrets), is_error=result.is_error)
 
 
 def truncate_tool_text(text: str, *, is_error: bool) -> UntrustedToolResult:
     """The text, or its beginning with how long it was."""
-    most = RESULT_CHARACTERS + BEYOND_CHARACTERS
+    most = MAX_RESULT_CHARACTERS + BEYOND_CHARACTERS
     return UntrustedToolResult(text=text[:most], characters=len(text) if len(text) > most else 0, is_error=is_error)
 
 
@@ -299,7 +299,7 @@ def _left_out(what: str, kind: str, base64: str) -> str:
     return f"({what[0].upper()}{what[1:]} of type {_label(kind)} and about {size:,} bytes was left out: it is no text.)"
 
 
-def without_secrets(text: str, secrets: Iterable[str]) -> str:
+def mask_secrets(text: str, secrets: Iterable[str]) -> str:
     """The text without values of the config file that a server repeats. Longest first: one may be part of another."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "[secret]")
@@ -310,9 +310,9 @@ def _label(text: str) -> str:
     return " ".join(text[:_LABEL_CHARACTERS].split())
 
 
-AGAIN_S = 60.0
+RETRY_LISTING_AFTER_S = 60.0
 """A server that did not tell its tools is asked again after this."""
-FRESH_S = 2.0
+LISTING_CACHE_S = 2.0
 """So long what a server told of its tools is taken for true: about as long as the calls of one reply take to begin."""
 
 
@@ -333,29 +333,30 @@ class _Listing:
 class McpServers:
     """A `ToolServers`. Connections belong to the event loop that first used them; close it there."""
 
-    def __init__(self, servers: Sequence[Server], fresh_s: float = FRESH_S) -> None:
+    def __init__(self, servers: Sequence[McpServerConfig], fresh_s: float = LISTING_CACHE_S) -> None:
         self._fresh_s = fresh_s
-        self._sessions = {server.name: Session(server) for server in servers}
+        self._sessions = {server.name: McpServerSession(server) for server in servers}
         self._listings: dict[str, _Listing] = {}
         self._listing = {server.name: asyncio.Lock() for server in servers}
         """Apart: a server that is slow keeps those waiting alone whose task uses it."""
 
-    async def tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> UntrustedTools:
+    async def list_tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> UntrustedTools:
         """See `ToolServers`. Servers are asked side by side; those that are not wanted are not started."""
-        named = frozenset([USUAL] if servers is None else servers)
+        named = frozenset([DEFAULT_SERVERS] if servers is None else servers)
         wanted = [one for one in self._sessions.values() if _is_wanted(one.server, named)]
         missing = [
-            HiddenTool(server=one, tool="", reason=_NOT_THERE) for one in sorted(named - {USUAL, *self._sessions})
+            HiddenTool(server=one, tool="", reason=_NOT_THERE)
+            for one in sorted(named - {DEFAULT_SERVERS, *self._sessions})
         ]
         listings = await asyncio.gather(*map(self._listed, wanted))
         specs = list(chain.from_iterable(listing.specs for listing in listings))
-        names = model_names([UntrustedToolName(spec.server, spec.tool) for spec in specs], taken)
+        names = assign_model_tool_names([UntrustedToolName(spec.server, spec.tool) for spec in specs], taken)
         return UntrustedTools(
             tools=tuple(spec.replace(name=names[UntrustedToolName(spec.server, spec.tool)]) for spec in specs),
             hidden=(*chain.from_iterable(listing.hidden for listing in listings), *missing),
         )
 
-    async def call(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
+    async def call_tool(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
         """See `ToolServers`."""
         session = self._sessions.get(spec.server)
         if session is None:
@@ -366,13 +367,13 @@ class McpServers:
                 await self._require_same(session, client, spec)
                 return build_untrusted_result(await _called(client, spec.tool, arguments), server.secrets)
         except MCPError as error:
-            if error.code == TOO_LONG or TOO_LONG_WORDS in error.message:
+            if error.code == TOO_LONG_ERROR_CODE or TOO_LONG_WORDS in error.message:
                 words = f"The result was left out: it has more than {MESSAGE_BYTES:,} bytes. Ask for less."
             else:
-                words = without_secrets(error.message, server.secrets)
+                words = mask_secrets(error.message, server.secrets)
             return truncate_tool_text(words, is_error=True)
 
-    async def _require_same(self, session: Session, client: Client, spec: UntrustedToolSpec) -> None:
+    async def _require_same(self, session: McpServerSession, client: Client, spec: UntrustedToolSpec) -> None:
         """A server may change its tools while it runs, so a tool is looked at before it is called: of calls that follow
         each other at once the first.
 
@@ -383,7 +384,7 @@ class McpServers:
         if known.told_on != session.opened or known.true_until < monotonic():
             known = self._listings[server.name] = await self._told(session, client, known)
         now = next((one for one in known.specs if one.tool == spec.tool), None)
-        if now is None or not now.same_as(spec):
+        if now is None or not now.is_same_definition(spec):
             raise ToolServerFailed(
                 f"the tool {spec.tool} of the tool server {server.name} is another one by now than was shown here"
             )
@@ -392,7 +393,7 @@ class McpServers:
         """End the servers that were started here, and close all connections."""
         await asyncio.gather(*(session.aclose() for session in self._sessions.values()))
 
-    async def _listed(self, session: Session) -> _Listing:
+    async def _listed(self, session: McpServerSession) -> _Listing:
         name = session.server.name
         async with self._listing[name]:
             known = self._listings.get(name, _Listing())
@@ -400,7 +401,7 @@ class McpServers:
                 known = self._listings[name] = await self._asked(session, known)
             return known
 
-    async def _asked(self, session: Session, before: _Listing) -> _Listing:
+    async def _asked(self, session: McpServerSession, before: _Listing) -> _Listing:
         """Of one that does not answer now what it told before, if anything: its tools fail when they are called."""
         server = session.server
         try:
@@ -411,9 +412,11 @@ class McpServers:
         except MCPError:
             reason = f"the tool server {server.name} does not tell its tools"
         missed = before.hidden if before.specs else (HiddenTool(server=server.name, tool="", reason=reason),)
-        return replace(before, hidden=missed, told_on=session.opened, true_until=0.0, again_at=monotonic() + AGAIN_S)
+        return replace(
+            before, hidden=missed, told_on=session.opened, true_until=0.0, again_at=monotonic() + RETRY_LISTING_AFTER_S
+        )
 
-    async def _told(self, session: Session, client: Client, before: _Listing) -> _Listing:
+    async def _told(self, session: McpServerSession, client: Client, before: _Listing) -> _Listing:
         tools, told, is_cut = await _all_tools(client)
         until = monotonic() + self._fresh_s
         if before.specs and told and told == before.told:
@@ -425,8 +428,8 @@ class McpServers:
 _NOT_THERE = "the config file of the worker has no tool server of that name"
 
 
-def _is_wanted(server: Server, named: Collection[str]) -> bool:
-    return server.name in named or (USUAL in named and not server.by_name)
+def _is_wanted(server: McpServerConfig, named: Collection[str]) -> bool:
+    return server.name in named or (DEFAULT_SERVERS in named and not server.by_name)
 
 
 async def _called(client: Client, tool: str, arguments: dict[str, JsonValue]) -> CallToolResult:
@@ -455,7 +458,7 @@ async def _all_tools(client: Client) -> _Tools:
         size += MESSAGE_BYTES if written is None else len(written)
         is_known = is_known and written is not None
         digest.update(written or b"")
-        ends = page.next_cursor is None or not page.tools or len(found) > MOST_TOOLS
+        ends = page.next_cursor is None or not page.tools or len(found) > MAX_TOOLS
         if ends or size > LISTING_CHARACTERS:
             return _Tools(found, digest.hexdigest() if is_known else "", is_cut=not ends)
         page = await client.list_tools(cursor=page.next_cursor)

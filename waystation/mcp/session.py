@@ -47,7 +47,7 @@ from waystation import __version__
 from waystation.kernel.errors import ToolServerFailed
 from waystation.kernel.network import describe_connection_error
 from waystation.mcp import keeper
-from waystation.mcp.config import HttpTransportConfig, Server, StdioTransportConfig
+from waystation.mcp.config import HttpTransportConfig, McpServerConfig, StdioTransportConfig
 
 __all__ = ["TransportStreams"]
 
@@ -65,7 +65,7 @@ GETS_AT_ONCE, GETS_A_SECOND = 30, 1.0
 """Streams over HTTP that are opened again because the server closed them."""
 
 
-class Bucket:
+class TokenBucket:
     """What is left for now of something that comes back with time."""
 
     def __init__(self, at_once: int, a_second: float) -> None:
@@ -94,11 +94,11 @@ class ServerTrafficLimiter:
         """Set when the server has nothing more to say, or may not say more."""
         self.excess = ""
         """What it sent too much of; empty if it did not."""
-        self._requests = Bucket(REQUESTS_AT_ONCE, REQUESTS_A_SECOND)
-        self._asked = Bucket(ASKED_AT_ONCE, ASKED_A_SECOND)
-        self._bytes = Bucket(ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND)
-        self._lines = Bucket(LINES_AT_ONCE, LINES_A_SECOND)
-        self._gets = Bucket(GETS_AT_ONCE, GETS_A_SECOND)
+        self._requests = TokenBucket(REQUESTS_AT_ONCE, REQUESTS_A_SECOND)
+        self._asked = TokenBucket(ASKED_AT_ONCE, ASKED_A_SECOND)
+        self._bytes = TokenBucket(ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND)
+        self._lines = TokenBucket(LINES_AT_ONCE, LINES_A_SECOND)
+        self._gets = TokenBucket(GETS_AT_ONCE, GETS_A_SECOND)
         self._unread = 0
 
     def count_line(self, size: int) -> None:
@@ -129,7 +129,7 @@ class ServerTrafficLimiter:
         """A stream over HTTP that is opened, perhaps again. Raises Flooded."""
         self._count(self._gets, 1, "ends of its stream")
 
-    def _count(self, bucket: Bucket, count: int, what: str) -> None:
+    def _count(self, bucket: TokenBucket, count: int, what: str) -> None:
         if self.excess or not bucket.take(count):
             self.excess = self.excess or what
             self.ended.set()
@@ -256,13 +256,13 @@ MESSAGE_BYTES = 4 * 1024 * 1024
 TOO_LONG_WORDS = "longer than a message may be"
 """By which an answer over HTTP is known for that: the SDK keeps only the words of an error."""
 _CONNECT_S = 10.0
-GOODBYE_S = 5.0
+SESSION_END_TIMEOUT_S = 5.0
 """A server over HTTP that is told that its session ends has so long to say that it heard."""
-CLOSING_S = 15.0
+CLOSE_TIMEOUT_S = 15.0
 """A connection is closed within this, or let go. Ending a program takes up to half of it."""
 _INHERITED = ("PATH", "HOME", "LANG")
 """All that a server sees of the worker's environment beside what its entry says: the rest holds keys."""
-ADDED = "LC_CTYPE"
+PYTHON_ADDED_VARIABLE = "LC_CTYPE"
 """What Python adds to that by itself; the keeper takes it out again."""
 _ENDING_S = keeper.GRACE_S + keeper.SEARCH_S + 1.0
 """The keeper ends by itself within this, with all that the server started."""
@@ -271,7 +271,9 @@ _LOOK_S = 0.01
 
 
 @asynccontextmanager
-async def open_server_streams(server: Server, traffic: ServerTrafficLimiter) -> AsyncGenerator[TransportStreams]:
+async def open_server_streams(
+    server: McpServerConfig, traffic: ServerTrafficLimiter
+) -> AsyncGenerator[TransportStreams]:
     """The server's streams, with answers to calls alone.
 
     Raises ToolServerFailed: there is no such program or folder. The SDK's errors pass through.
@@ -299,7 +301,7 @@ async def _started(
         raise ToolServerFailed(f"the program of the tool server {name} is not there, or may not be run")
     if program.folder is not None and not program.folder.is_dir():
         raise ToolServerFailed(f"the folder (cwd) of the tool server {name} is not there")
-    left_out = "" if ADDED in environment else ADDED
+    left_out = "" if PYTHON_ADDED_VARIABLE in environment else PYTHON_ADDED_VARIABLE
     kept = [str(MESSAGE_BYTES), left_out, found, *program.arguments]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(Path(keeper.__file__)), *kept),
@@ -431,7 +433,7 @@ class _HttpClient(httpx2.AsyncClient):
         """
         if request.method != "DELETE":
             return await super().send(request, stream=stream, **options)
-        async with asyncio.timeout(GOODBYE_S):
+        async with asyncio.timeout(SESSION_END_TIMEOUT_S):
             response = await super().send(request, stream=True, **options)
             await response.aclose()
         return httpx2.Response(response.status_code, request=request)
@@ -497,7 +499,7 @@ class MessageTooLongError(httpx2.StreamError):
     """An answer has more bytes than a message may have. The SDK makes it the call's own error."""
 
 
-BROKEN = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQUEST})
+BROKEN_CONNECTION_CODES = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQUEST})
 """What the SDK answers where the server did not: it is gone, knows the connection no more, or said too much."""
 LOGGERS = ("mcp", "client")
 """Of the SDK: they quote messages that they cannot read."""
@@ -506,7 +508,7 @@ LOGGERS = ("mcp", "client")
 class ServerConnection:
     """One connection, from its handshake to its end. A task of its own opens and closes it, as the SDK wants it."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: McpServerConfig) -> None:
         self._server = server
         self.traffic, self._close = ServerTrafficLimiter(), asyncio.Event()
         self._calls, self._unwanted = 0, False
@@ -524,7 +526,7 @@ class ServerConnection:
             if not self._opened.done():
                 self._holder.cancel()
         if not self._opened.done():
-            await asyncio.wait({self._holder}, timeout=CLOSING_S)
+            await asyncio.wait({self._holder}, timeout=CLOSE_TIMEOUT_S)
             was_cancelled = self._holder.cancelled() or not self._holder.done()
             error = None if was_cancelled else self._holder.exception()
             raise ToolServerFailed(_excess(self._server, self.traffic) or _why(self._server, error))
@@ -557,9 +559,9 @@ class ServerConnection:
     async def aclose(self) -> None:
         """Close it now, and wait until a server that was started here has ended; not for ever."""
         self._close.set()
-        await asyncio.wait({self._holder}, timeout=CLOSING_S)
+        await asyncio.wait({self._holder}, timeout=CLOSE_TIMEOUT_S)
         if self._holder.cancel():
-            await asyncio.wait({self._holder}, timeout=CLOSING_S)
+            await asyncio.wait({self._holder}, timeout=CLOSE_TIMEOUT_S)
 
     def _close_if_idle(self) -> None:
         if self._unwanted and not self._calls:
@@ -582,10 +584,10 @@ class ServerConnection:
                     one.cancel()
 
 
-class Session:
+class McpServerSession:
     """What keeps one server usable."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: McpServerConfig) -> None:
         self.server = server
         self._opening = asyncio.Lock()
         self._link: ServerConnection | None = None
@@ -613,7 +615,7 @@ class Session:
             why = f"the tool server {name} did not answer within {seconds:g} s"
             raise ToolServerFailed(_excess(self.server, link.traffic) or why) from None
         except MCPError as error:
-            if error.code not in BROKEN and not link.traffic.excess:
+            if error.code not in BROKEN_CONNECTION_CODES and not link.traffic.excess:
                 raise
             link.retire()
             reason = f"it ended, or sent more than {MESSAGE_BYTES:,} bytes"
@@ -651,14 +653,14 @@ def _look_at(holder: asyncio.Task[None]) -> None:
         holder.exception()
 
 
-def _excess(server: Server, traffic: ServerTrafficLimiter) -> str:
+def _excess(server: McpServerConfig, traffic: ServerTrafficLimiter) -> str:
     """What is said of a server that sent too much; empty if it did not."""
     if not traffic.excess:
         return ""
     return f"the connection to the tool server {server.name} was ended: it sent too many {traffic.excess}"
 
 
-def _why(server: Server, error: BaseException | None) -> str:
+def _why(server: McpServerConfig, error: BaseException | None) -> str:
     name = server.name
     match error:
         case ToolServerFailed():

@@ -17,13 +17,19 @@ from waystation.context.transcript import is_question, looks_like_label
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.scopes import SessionScope, TenantScope
 from waystation.kernel.value import Value
-from waystation.privacy.policy import PLACEHOLDER, restore_originals
-from waystation.security.untrusted import SafeMarkup, join_safe_markup, plain_words, sanitize_line, wrap_untrusted
+from waystation.privacy.policy import PLACEHOLDER_PATTERN, restore_originals
+from waystation.security.untrusted import (
+    SafeMarkup,
+    join_safe_markup,
+    neutralize_markdown,
+    sanitize_line,
+    wrap_untrusted,
+)
 
 CANDIDATES = 200
 """Passages that a search gives to whoever chooses among their turns (`excerpts`)."""
 SHORT_ID_DIGITS = 8
-GOES_ON = " …"
+CONTINUATION_SUFFIX = " …"
 """In a label: the turn goes on with the line of the one before."""
 TURN_LABEL = compile_bounded(r"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*)\] ?")
 """With which every turn of a conversation's passage begins."""
@@ -75,31 +81,33 @@ class Passage(Value):
         return f"p{self.id[:SHORT_ID_DIGITS]}"
 
     @property
-    def turns(self) -> tuple["Turn", ...]:
+    def turns(self) -> tuple["PassageTurn", ...]:
         """In their order."""
         if self.turn is None:
-            return (Turn(self, self.place, "", self.text),)
+            return (PassageTurn(self, self.place, "", self.text),)
         lines = self.text.translate(_LINE_ENDS).split("\n")
         labelled = [(label["place"], line[label.end() :]) for line in lines if (label := TURN_LABEL.match(line))]
         return tuple(
-            Turn(self, number, place.removesuffix(GOES_ON), text, goes_on=place.endswith(GOES_ON))
+            PassageTurn(
+                self, number, place.removesuffix(CONTINUATION_SUFFIX), text, goes_on=place.endswith(CONTINUATION_SUFFIX)
+            )
             for number, (place, text) in enumerate(labelled, self.turn)
         )
 
     @property
-    def said(self) -> str:
+    def unlabelled_text(self) -> str:
         """Without the labels of its turns."""
         return join_turns(self.turns)
 
     @property
-    def indexed(self) -> str:
+    def index_text(self) -> str:
         """What it is found by. A document's name and lines are part of it; who spoke and when is none."""
         if self.kind != "conversation":
             return self.text
-        return "\n".join(filter(None, (self.heading, self.said)))
+        return "\n".join(filter(None, (self.heading, self.unlabelled_text)))
 
     @property
-    def source(self) -> tuple[str, ...]:
+    def source_key(self) -> tuple[str, ...]:
         """Of which it is a part. A finding is one by itself."""
         match self.kind:
             case "document":
@@ -147,7 +155,7 @@ class MemoryQuery(Value):
         return everywhere if self.session is None else SessionScope(tenant=self.tenant, session=self.session)
 
     @property
-    def only(self) -> Mapping[str, tuple[str, ...]]:
+    def field_filters(self) -> Mapping[str, tuple[str, ...]]:
         """The values that a field of a passage may have, for every field that is restricted; times apart."""
         fields = {
             "tenant": (self.tenant,),
@@ -177,21 +185,21 @@ class ScoredPassage(Value):
 
 RECENCY_SHARE = 0.01
 """Of a turn's worth: between equals the newer counts, and no old answer is drowned by new talk."""
-LIKENESS = 0.8
+TURN_SIMILARITY_WEIGHT = 0.8
 """What the words of a turn itself count, where the passage that it stands in counts 1."""
-ANSWERING = 0.15
+ANSWER_SHARE = 0.15
 """Of the likeness of a turn that asks, what the turn behind it has: an answer need not say its question's words."""
 SHINGLE_WORDS = 4
-SAME_SHARE = 0.8
+DUPLICATE_SHINGLE_SHARE = 0.8
 """Two turns say the same where the shorter one has so much of its shingles in the other."""
-GAP = "…"
+GAP_MARK = "…"
 """Between turns that do not follow each other."""
 _WORD = compile_bounded(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
 _PLACE = compile_bounded(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Turn:
+class PassageTurn:
     """The least that is recalled: a line of what was said, or a part of a long one, or a passage that is not cut."""
 
     passage: Passage
@@ -209,12 +217,12 @@ class Turn:
     """Placeholders in whose places its text has names."""
 
     @property
-    def said(self) -> str:
+    def unlabelled_text(self) -> str:
         """Without labels."""
         return self.text if self.label else _PLACE.sub("", self.text)
 
     @property
-    def messages(self) -> tuple[str, str]:
+    def message_ids(self) -> tuple[str, str]:
         """Ids of the first and the last message that it is of."""
         message = self.label.partition(" ")[0]
         return (message, message) if message else (self.passage.first_message, self.passage.last_message)
@@ -224,83 +232,85 @@ class Turn:
         """As its label has it."""
         return self.label.partition(" ")[2]
 
-    def named(self, names: Mapping[str, str]) -> "Turn":
+    def with_names(self, names: Mapping[str, str]) -> "PassageTurn":
         """With these names, by placeholder, in their places. One that had a line end in it begins no line here."""
         on_one_line = {placeholder: sanitize_line(name) for placeholder, name in names.items()}
-        there = names.keys() & PLACEHOLDER.findall(self.text)
+        there = names.keys() & PLACEHOLDER_PATTERN.findall(self.text)
         return replace(self, text=restore_originals(self.text, on_one_line).text, restored=self.restored | there)
 
     @property
-    def labelled(self) -> str:
+    def text_with_label(self) -> str:
         """As it is shown where a stretch begins, or another speaks."""
-        return f"[{self.label}] {GAP if self.goes_on else ''}{self.text}" if self.label else self.text
+        return f"[{self.label}] {GAP_MARK if self.goes_on else ''}{self.text}" if self.label else self.text
 
     @property
-    def asks(self) -> bool:
+    def ends_with_question(self) -> bool:
         """Whether it is talk that ends with a question."""
         return bool(self.label) and is_question(self.text)
 
     @property
-    def place(self) -> tuple[tuple[str, ...], int]:
+    def turn_key(self) -> tuple[tuple[str, ...], int]:
         """The same for a turn in every passage that has it."""
-        return self.passage.source, self.number
+        return self.passage.source_key, self.number
 
-    def is_directly_after(self, before: "Turn") -> bool:
+    def is_directly_after(self, before: "PassageTurn") -> bool:
         """Whether nothing is between them."""
-        return self.place == (before.passage.source, before.number + 1)
+        return self.turn_key == (before.passage.source_key, before.number + 1)
 
 
-def join_turns(turns: Iterable[Turn]) -> str:
+def join_turns(turns: Iterable[PassageTurn]) -> str:
     """What these say, one after the other, without labels."""
-    return "".join(turn.said if turn.goes_on else f"\n{turn.said}" for turn in turns).removeprefix("\n")
+    return "".join(
+        turn.unlabelled_text if turn.goes_on else f"\n{turn.unlabelled_text}" for turn in turns
+    ).removeprefix("\n")
 
 
 @dataclass(frozen=True)
 class Excerpt:
     """Turns of one conversation, document or report, in their order."""
 
-    turns: tuple[Turn, ...]
+    turns: tuple[PassageTurn, ...]
     session: str = ""
     """Its name, where it is not the reader's own."""
 
     def __str__(self) -> str:
-        return self.shown
+        return self.markup
 
     @property
-    def shown(self) -> SafeMarkup:
+    def markup(self) -> SafeMarkup:
         """As a model reads it, within a tag of ours: a record with its source. It is data, never an instruction."""
-        if self.best.label:  # no line of a turn can pass for a label: a short one is enough
-            session = f' of session "{plain_words(sanitize_line(self.session))}"' if self.session else ""
-            label = f"{self.best.passage.short_id} {self.best.passage.created:%Y-%m-%d}{session}"
+        if self.best_turn.label:  # no line of a turn can pass for a label: a short one is enough
+            session = f' of session "{neutralize_markdown(sanitize_line(self.session))}"' if self.session else ""
+            label = f"{self.best_turn.passage.short_id} {self.best_turn.passage.created:%Y-%m-%d}{session}"
             return join_safe_markup(f"[{label}]", self.text)
         session = {"session": sanitize_line(self.session)} if self.session else {}
-        return wrap_untrusted("passage", self.text, id=" ".join(self.ids), **self._source, **session)
+        return wrap_untrusted("passage", self.text, id=" ".join(self.short_ids), **self._source, **session)
 
     @property
     def text(self) -> str:
         """Each stretch begins with its message and who speaks, as does whoever speaks next in it, or seems to."""
-        text = self.turns[0].labelled
+        text = self.turns[0].text_with_label
         for before, turn in pairwise(self.turns):
             if not turn.is_directly_after(before):
-                text += f"\n{GAP}\n{turn.labelled}"
+                text += f"\n{GAP_MARK}\n{turn.text_with_label}"
             elif not turn.label:
                 text = _joined(text, turn.text)
             elif turn.goes_on:
                 text += turn.text
             else:
                 known = turn.speaker == before.speaker and not looks_like_label(turn.text)
-                text += f"\n{turn.text if known else turn.labelled}"
+                text += f"\n{turn.text if known else turn.text_with_label}"
         return text
 
     @property
-    def best(self) -> Turn:
+    def best_turn(self) -> PassageTurn:
         """By the score of its passage."""
         return max(self.turns, key=lambda turn: turn.score)
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def short_ids(self) -> tuple[str, ...]:
         """Of its passages, as `expand` takes them: of a conversation one, from which its other messages are reached."""
-        return tuple(turn.passage.short_id for turn in ((self.best,) if self.best.label else self.turns))
+        return tuple(turn.passage.short_id for turn in ((self.best_turn,) if self.best_turn.label else self.turns))
 
     @property
     def _source(self) -> Mapping[str, str]:
@@ -327,21 +337,21 @@ class Excerpt:
         """Plain estimate of how it is shown."""
         return estimate_text(str(self))
 
-    def with_turn(self, turn: Turn) -> "Excerpt":
+    def with_turn(self, turn: PassageTurn) -> "Excerpt":
         """With this one, too."""
         return replace(self, turns=tuple(sorted((*self.turns, turn), key=lambda one: one.number)))
 
 
-def extract_turns(found: Sequence[ScoredPassage]) -> tuple[Turn, ...]:
+def extract_turns(found: Sequence[ScoredPassage]) -> tuple[PassageTurn, ...]:
     """The turns of the passages that were found, best first, each once."""
-    turns: dict[object, Turn] = {}
+    turns: dict[object, PassageTurn] = {}
     for recalled in found:
         for turn in recalled.passage.turns:
-            turns.setdefault(turn.place, replace(turn, score=recalled.score))
+            turns.setdefault(turn.turn_key, replace(turn, score=recalled.score))
     return tuple(turns.values())
 
 
-def select_excerpts(turns: Sequence[Turn], likeness: Sequence[float], tokens: int) -> tuple[Excerpt, ...]:
+def select_excerpts(turns: Sequence[PassageTurn], likeness: Sequence[float], tokens: int) -> tuple[Excerpt, ...]:
     """The best of these turns, by source, that together have at most so many tokens; the best source first.
 
     `likeness` says of each how alike its words are to what is looked for, 0 where they are not. What says nothing that
@@ -351,30 +361,36 @@ def select_excerpts(turns: Sequence[Turn], likeness: Sequence[float], tokens: in
     said: list[_Words] = []
     room = tokens
     for turn in _by_worth(turns, likeness):
-        if estimate_text(turn.said) > room or (words := _Words.of(turn.said)).is_redundant(said):
+        if estimate_text(turn.unlabelled_text) > room or (words := _Words.of(turn.unlabelled_text)).is_redundant(said):
             continue
-        before = chosen.get(turn.passage.source)
+        before = chosen.get(turn.passage.source_key)
         longer = before.with_turn(turn) if before else Excerpt((turn,))
         cost = longer.tokens - (before.tokens if before else 0)
         if cost <= room:
             room -= cost
-            chosen[turn.passage.source] = longer
+            chosen[turn.passage.source_key] = longer
             said.append(words)
     return tuple(chosen.values())
 
 
-def _by_worth(turns: Sequence[Turn], likeness: Sequence[float]) -> list[Turn]:
+def _by_worth(turns: Sequence[PassageTurn], likeness: Sequence[float]) -> list[PassageTurn]:
     """Best first: by passage, by own words and by the question before it, with a share for how late it was said."""
     best = max((turn.score for turn in turns), default=0.0) or 1.0
-    said = sorted(turns, key=lambda turn: (turn.passage.created, turn.place))
-    late = {turn.place: RECENCY_SHARE * number / max(1, len(said) - 1) for number, turn in enumerate(said)}
+    said = sorted(turns, key=lambda turn: (turn.passage.created, turn.turn_key))
+    late = {turn.turn_key: RECENCY_SHARE * number / max(1, len(said) - 1) for number, turn in enumerate(said)}
     own = [*zip(turns, likeness, strict=True)]
-    answering = {(turn.passage.source, turn.number + 1): ANSWERING * alike for turn, alike in own if turn.asks}
+    answering = {
+        (turn.passage.source_key, turn.number + 1): ANSWER_SHARE * alike
+        for turn, alike in own
+        if turn.ends_with_question
+    }
     worth = {
-        turn.place: turn.score / best + LIKENESS * (alike + answering.get(turn.place, 0.0)) + late[turn.place]
+        turn.turn_key: turn.score / best
+        + TURN_SIMILARITY_WEIGHT * (alike + answering.get(turn.turn_key, 0.0))
+        + late[turn.turn_key]
         for turn, alike in own
     }
-    return sorted(turns, key=lambda turn: (-worth[turn.place], turn.place))
+    return sorted(turns, key=lambda turn: (-worth[turn.turn_key], turn.turn_key))
 
 
 @dataclass(frozen=True)
@@ -395,7 +411,7 @@ class _Words:
 
     def _are_in(self, better: "_Words") -> bool:
         shared = len(self.shingles & better.shingles)
-        return shared >= SAME_SHARE * len(self.shingles) and self.figures <= better.figures
+        return shared >= DUPLICATE_SHINGLE_SHARE * len(self.shingles) and self.figures <= better.figures
 
 
 def _joined(before: str, after: str) -> str:
@@ -405,7 +421,7 @@ def _joined(before: str, after: str) -> str:
     return "\n".join([*ends, *begins[repeated:]])
 
 
-LEAST_RELEVANCE = 0.3
+MIN_RELEVANCE = 0.3
 """What is less is not shown to an agent that did not ask for it."""
 _CODE = compile_bounded(r"(?<![\w-])-*+(?:m\d++\b)?+(?=[\w-]*\d)([\w-]{3,})\b")
 """With a digit in it, and no message's id."""
@@ -422,7 +438,7 @@ class CosineScale(NamedTuple):
         return min(1.0, max(0.0, (cosine - self.unrelated) / (self.related - self.unrelated)))
 
 
-CALIBRATED: Mapping[str, CosineScale] = {
+COSINE_SCALES: Mapping[str, CosineScale] = {
     "wordllama-l2-supercat-256": CosineScale(unrelated=0.057, related=0.432),
 }
 """By name of the embedder. Measured by `python -m benchmarks.memory relevance`: 1,144 pairs of a question and a passage
@@ -437,11 +453,11 @@ def is_relevant(embedder: str, query: MemoryQuery, passage: Passage, vector: Seq
     What has a figure or a code of the query in it is, whatever it is about: vectors know little of those. So is
     everything that cannot be told.
     """
-    scale = CALIBRATED.get(embedder)
-    if scale is None or query.dense is None or vector is None or _codes(query.text) & _codes(passage.said):
+    scale = COSINE_SCALES.get(embedder)
+    if scale is None or query.dense is None or vector is None or _codes(query.text) & _codes(passage.unlabelled_text):
         return True
     cosine = sum(mine * its for mine, its in zip(query.dense, vector, strict=True))
-    return scale.relevance(cosine) >= LEAST_RELEVANCE
+    return scale.relevance(cosine) >= MIN_RELEVANCE
 
 
 def _codes(text: str) -> frozenset[str]:

@@ -16,17 +16,23 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import Reader, TaskScope
+from waystation.kernel.scopes import ReadScope, TaskScope
 from waystation.kernel.text import FORGOTTEN
 from waystation.memory.memory import Passage
-from waystation.memory.passages import DOCUMENTS_ID, RESULTS_ID, make_documents_run_id, make_results_run_id, passage_id
+from waystation.memory.passages import (
+    DOCUMENTS_ID,
+    RESULTS_ID,
+    make_document_passage_id,
+    make_documents_run_id,
+    make_results_run_id,
+)
 from waystation.store.engine import (
-    StorePart,
-    add_missing,
-    add_once,
+    SqlRepository,
     build_owner_filter,
     build_task_filter,
     fetch_bodies,
+    insert_if_absent,
+    insert_missing,
     iter_batches,
     read_transaction,
     write_transaction,
@@ -49,10 +55,10 @@ async def add_passages(connection: AsyncConnection, added: Sequence[Passage]) ->
         }
         for passage in added
     ]
-    await add_missing(connection, passages, rows)
+    await insert_missing(connection, passages, rows)
 
 
-async def take_passages_back(connection: AsyncConnection, run_id: str, gone: Set[str], now: datetime) -> None:
+async def withdraw_passages(connection: AsyncConnection, run_id: str, gone: Set[str], now: datetime) -> None:
     """Passages that begin or end with one of these messages count no more. The memory may have any of them."""
     kept = select(passages.c.body).where(passages.c.run_id == run_id, passages.c.gone_at.is_(None))
     found = [Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars()]
@@ -62,7 +68,7 @@ async def take_passages_back(connection: AsyncConnection, run_id: str, gone: Set
         await connection.execute(taken, [{"gone_id": passage_id} for passage_id in ids])
 
 
-def _of(reader: Reader) -> Select[str, str]:
+def _of(reader: ReadScope) -> Select[str, str]:
     """What passages of the reader say, with the proofs that they are."""
     return (
         select(passages.c.body, runs.c.proof)
@@ -71,11 +77,13 @@ def _of(reader: Reader) -> Select[str, str]:
     )
 
 
-class SqlOutbox(StorePart):
+class SqlOutbox(SqlRepository):
     """The port `Store`: passages on their way to memory, or out of it."""
 
     @read_transaction
-    async def waiting(self, connection: AsyncConnection, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
+    async def list_pending_passages(
+        self, connection: AsyncConnection, limit: int, run_id: str | None = None
+    ) -> tuple[Passage, ...]:
         """The oldest first."""
         oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal)
         if run_id is not None:
@@ -99,7 +107,7 @@ class SqlOutbox(StorePart):
         return None if body is None else Passage.model_validate_json(body).created
 
     @write_transaction
-    async def stored(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
+    async def mark_passages_stored(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """These are in the memory now. Ids that do not wait are left as they are."""
         if not passage_ids:
             return
@@ -109,7 +117,7 @@ class SqlOutbox(StorePart):
         await connection.execute(marked, [{"stored_id": passage_id} for passage_id in sorted(passage_ids)])
 
     @write_transaction
-    async def put_aside(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
+    async def mark_passages_rejected(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """Memory does not take these: they wait no more, and stay in the store."""
         aside = update(passages).where(passages.c.passage_id == bindparam("refused_id"), passages.c.stored_at.is_(None))
         if passage_ids:
@@ -117,7 +125,9 @@ class SqlOutbox(StorePart):
             await connection.execute(aside.values(refused_at=self._clock()), refused)
 
     @read_transaction
-    async def refused(self, connection: AsyncConnection, task_id: str | None = None) -> tuple[str, ...]:
+    async def list_rejected_passage_ids(
+        self, connection: AsyncConnection, task_id: str | None = None
+    ) -> tuple[str, ...]:
         """Ids of the passages that were put aside, of one task or of all."""
         aside = (passages.c.refused_at.is_not(None), passages.c.stored_at.is_(None), passages.c.gone_at.is_(None))
         found = select(passages.c.passage_id).where(*aside).order_by(passages.c.ordinal)
@@ -134,14 +144,14 @@ class SqlOutbox(StorePart):
         return tuple((await connection.execute(still_there.limit(limit))).scalars())
 
     @write_transaction
-    async def forgotten(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
+    async def mark_passages_deleted(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """The memory has these no more."""
         gone = update(passages).where(passages.c.passage_id == bindparam("gone_id")).values(stored_at=None)
         if passage_ids:
             await connection.execute(gone, [{"gone_id": passage_id} for passage_id in sorted(passage_ids)])
 
     @read_transaction
-    async def find_passages(self, connection: AsyncConnection, prefix: str, reader: Reader) -> tuple[Passage, ...]:
+    async def find_passages(self, connection: AsyncConnection, prefix: str, reader: ReadScope) -> tuple[Passage, ...]:
         """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
         if not _ID_PREFIX.fullmatch(prefix):
             return ()
@@ -151,7 +161,7 @@ class SqlOutbox(StorePart):
         return tuple(Passage.model_validate_json(body) for body in await fetch_bodies(connection, found))
 
     @read_transaction
-    async def passage_ids(self, connection: AsyncConnection, *, refused: bool = False) -> frozenset[str]:
+    async def list_passage_ids(self, connection: AsyncConnection, *, refused: bool = False) -> frozenset[str]:
         """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
         counts = select(passages.c.passage_id).where(passages.c.gone_at.is_(None))
         if not refused:
@@ -165,7 +175,7 @@ class SqlOutbox(StorePart):
         return frozenset((await connection.execute(gone)).scalars())
 
     @read_transaction
-    async def count_stored(self, connection: AsyncConnection, reader: Reader) -> int:
+    async def count_stored_passages(self, connection: AsyncConnection, reader: ReadScope) -> int:
         """Of the reader's passages those that count and were written to memory: each is a point there."""
         written = (passages.c.gone_at.is_(None), passages.c.stored_at.is_not(None))
         found = select(runs.c.run_id, runs.c.proof, func.count().label("stored"))
@@ -177,7 +187,7 @@ class SqlOutbox(StorePart):
 
     @read_transaction
     async def get_passages(
-        self, connection: AsyncConnection, passage_ids: Sequence[str], reader: Reader
+        self, connection: AsyncConnection, passage_ids: Sequence[str], reader: ReadScope
     ) -> tuple[Passage, ...]:
         """Those of these, a few hundred at most, that count."""
         counts = (passages.c.passage_id.in_(passage_ids), passages.c.gone_at.is_(None))
@@ -186,7 +196,7 @@ class SqlOutbox(StorePart):
 
     @read_transaction
     async def list_task_passages(
-        self, connection: AsyncConnection, task_id: str, reader: Reader
+        self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> tuple[Passage, ...]:
         """All passages of a task, also those that memory has: what a search in memory can find of it."""
         counts = (build_task_filter(passages, task_id), passages.c.gone_at.is_(None))
@@ -194,7 +204,7 @@ class SqlOutbox(StorePart):
         return tuple(Passage.model_validate_json(body) for body in await fetch_bodies(connection, kept))
 
 
-LET_GO, REMEMBERING = -1, 1
+RELEASED_MARK, INDEXING_MARK = -1, 1
 """In the place of a version."""
 
 
@@ -209,22 +219,24 @@ class _Owned(NamedTuple):
     """As handed in."""
 
 
-class SqlDocumentOutbox(StorePart):
+class SqlDocumentOutbox(SqlRepository):
     """The port `Store`: passages of documents."""
 
     @write_transaction
-    async def begin_documents(self, connection: AsyncConnection, ref: TaskRef, shown: Mapping[str, str]) -> bool:
+    async def begin_document_indexing(
+        self, connection: AsyncConnection, ref: TaskRef, shown: Mapping[str, str]
+    ) -> bool:
         """Count the task among those that have its documents in memory; passages of versions that it has no more go to
         another task of the session that still has them, or leave memory. Doing it again changes nothing.
 
         `shown` is by name of a document the name that its passages bear. False: the task was forgotten. Raises
         WrongStore.
         """
-        self.require_own(ref.store_id)
+        self.require_own_store(ref.store_id)
         if not await self._remembers(connection, ref.task_id):
             return False
         this = runs.c.run_id == make_documents_run_id(ref.task_id)
-        await connection.execute(update(runs).where(this).values(version=REMEMBERING))
+        await connection.execute(update(runs).where(this).values(version=INDEXING_MARK))
         now = {(shown.get(one.name, one.name), one.blob) for one in await _present(connection, ref)}
         old = [
             passage
@@ -250,7 +262,7 @@ class SqlDocumentOutbox(StorePart):
         Those that are there are left as they are, whichever task brought them. False: the task was forgotten meanwhile,
         and nothing is kept. Raises WrongStore.
         """
-        self.require_own(ref.store_id)
+        self.require_own_store(ref.store_id)
         if not await self._remembers(connection, ref.task_id):
             return False
         present = {one.blob for one in await _present(connection, ref)}
@@ -265,7 +277,7 @@ class SqlDocumentOutbox(StorePart):
         """
         await self._open(connection, task_ids)
         forgotten = [make_documents_run_id(task_id) for task_id in task_ids]
-        await connection.execute(update(runs).where(runs.c.run_id.in_(forgotten)).values(version=LET_GO))
+        await connection.execute(update(runs).where(runs.c.run_id.in_(forgotten)).values(version=RELEASED_MARK))
         heirs = await _heirs(connection, await _owned(connection, tasks.c.task_id.in_(task_ids)))
         await _handed_on(connection, await _kept(connection, task_ids), heirs)
 
@@ -273,7 +285,7 @@ class SqlDocumentOutbox(StorePart):
         """Whether it may; others wait until the transaction is over."""
         await self._open(connection, [task_id])
         locked = select(runs.c.version).where(runs.c.run_id == make_documents_run_id(task_id)).with_for_update()
-        return (await connection.execute(locked)).scalar_one() != LET_GO
+        return (await connection.execute(locked)).scalar_one() != RELEASED_MARK
 
     async def _gone(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """They are to leave memory. What they say stays, so that the originals in it are still forgotten with it."""
@@ -292,7 +304,7 @@ class SqlDocumentOutbox(StorePart):
             for one in (await connection.execute(whose)).all()
         }
         opened = [{**row, **known[one], "run_id": make_documents_run_id(one)} for one in task_ids if one in known]
-        await add_missing(connection, runs, [add_row_proof(runs, one) for one in opened])
+        await insert_missing(connection, runs, [add_row_proof(runs, one) for one in opened])
 
 
 async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> None:
@@ -316,7 +328,7 @@ async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> Non
 
 def _id_of(passage: Passage, ref: TaskRef) -> str:
     """Under which it would be made now: one that a person was erased from was made of another text."""
-    return passage_id(ref, passage.document, passage.blob, passage.place)
+    return make_document_passage_id(ref, passage.document, passage.blob, passage.place)
 
 
 async def _kept(connection: AsyncConnection, task_ids: Sequence[str]) -> Sequence[Passage]:
@@ -379,16 +391,18 @@ async def _heirs(connection: AsyncConnection, wanted: Collection[_Owned]) -> Map
     return {place: heir for place, heir in found.items() if heir}
 
 
-class SqlResultOutbox(StorePart):
+class SqlResultOutbox(SqlRepository):
     """The port `Store`: passages of reports and findings."""
 
     @write_transaction
-    async def commit_results(self, connection: AsyncConnection, ref: TaskRef, results: Sequence[Passage]) -> None:
+    async def commit_result_passages(
+        self, connection: AsyncConnection, ref: TaskRef, results: Sequence[Passage]
+    ) -> None:
         """Let these passages wait for memory, and those of an earlier end of the task leave it.
 
         The same passages twice change nothing; of a forgotten task nothing is kept. Raises WrongStore.
         """
-        self.require_own(ref.store_id)
+        self.require_own_store(ref.store_id)
         title = select(tasks.c.title).where(tasks.c.task_id == ref.task_id).with_for_update()
         if (await connection.execute(title)).scalar_one_or_none() in {None, FORGOTTEN}:
             return
@@ -400,7 +414,7 @@ class SqlResultOutbox(StorePart):
             "session": ref.session,
         }
         opened = {**run, "role": "", "fence": 0, "version": 0, "opened_at": self._clock()}
-        await add_once(connection, runs, add_row_proof(runs, opened))
+        await insert_if_absent(connection, runs, add_row_proof(runs, opened))
         await _replace(connection, run["run_id"], frozenset(one.id for one in results), self._clock())
         await add_passages(connection, results)
 

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from waystation.context.summary import shorten_text
 from waystation.context.transcript import (
-    OPERATORS,
+    SYSTEM_MESSAGE_TYPE,
     Block,
     Message,
-    Opaque,
+    OpaqueBlock,
     RedactedThinking,
     Text,
     Thinking,
@@ -34,7 +34,7 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.text import SAYS
 from waystation.kernel.value import Value, text_hash
-from waystation.memory.memory import GOES_ON, TURN_LABEL, Passage, PassageKind
+from waystation.memory.memory import CONTINUATION_SUFFIX, TURN_LABEL, Passage, PassageKind
 
 WINDOW_TURNS = 3
 TURN_CHARACTERS = 240
@@ -45,7 +45,7 @@ PART_CHARACTERS = 300
 """Of a report."""
 HEADING_CHARACTERS = 150
 """Of a call, before every window of its result."""
-STRUCTURE = tuple(compile_bounded(f"(?<={end})") for end in (r"\n\n", r"\n", r"[.!?;] ", r"[。！？]", r" "))
+CUT_PATTERNS = tuple(compile_bounded(f"(?<={end})") for end in (r"\n\n", r"\n", r"[.!?;] ", r"[。！？]", r" "))
 """Where a text is cut, the best first."""
 _NAMESPACE = uuid.UUID("6f1d3c0a-53f4-5c0e-9a55-0d1f7f9e2b41")
 
@@ -60,12 +60,12 @@ class _Piece(NamedTuple):
     """The call that it answers."""
 
 
-def tool_names(messages: Sequence[Message]) -> dict[str, str]:
+def map_tool_names(messages: Sequence[Message]) -> dict[str, str]:
     """The tool's name by the id of each call."""
     return {call.id: call.name for message in messages for call in message.tool_uses}
 
 
-def render(message: Message, names: Mapping[str, str]) -> str:
+def render_message(message: Message, names: Mapping[str, str]) -> str:
     """The message as plain text, each block headed by the message's id and its speaker. Reasoning is left out.
 
     Only those labels begin a line: one that would read like it is quoted, as `> [m5 user] …`. `names` are the tools
@@ -82,10 +82,10 @@ def _render_block(message: Message, block: Block, names: Mapping[str, str]) -> s
         case ToolUse():
             return f"{head} {json.dumps(block.input, ensure_ascii=False)}"
         case ToolResult():
-            attached = [f"(attached: {one.kind}) {one.words}".rstrip() for one in block.attached]
+            attached = [f"(attached: {one.kind}) {one.readable_text}".rstrip() for one in block.attached]
             said = "\n".join([*([block.content] if block.content else []), *attached])
             return f"{head} of {names.get(block.tool_use_id, 'a tool')}] {with_quoted_labels(said, message.id)}"
-        case Opaque() if block.kind != OPERATORS and (words := block.words):
+        case OpaqueBlock() if block.kind != SYSTEM_MESSAGE_TYPE and (words := block.readable_text):
             return f"{head} {with_quoted_labels(words, message.id)}"
         case _:
             return head
@@ -100,7 +100,7 @@ def _head(message: Message, block: Block) -> str:
             return f"[{message.id} {message.role} calls {block.name}]"
         case ToolResult():
             return f"[{message.id} {'error' if block.is_error else 'result'}"
-        case Opaque():
+        case OpaqueBlock():
             return f"[{message.id} {message.role} attaches: {block.kind}]"
         case Thinking() | RedactedThinking():
             return ""
@@ -135,7 +135,7 @@ def _pieces(messages: Sequence[Message], texts: Mapping[str, str]) -> Iterator[_
             for line in said.split("\n"):
                 for number, part in enumerate(split_into_chunks(line, TURN_CHARACTERS)):
                     if part.strip():
-                        yield _Piece(message.id, f"[{label}{GOES_ON if number else ''}]", part, heading)
+                        yield _Piece(message.id, f"[{label}{CONTINUATION_SUFFIX if number else ''}]", part, heading)
 
 
 def _said(message: Message, text: str) -> Iterator[tuple[Block, str, str]]:
@@ -181,7 +181,7 @@ def split_into_chunks(text: str, size: int) -> list[str]:
     """
     if len(text) <= size:
         return [text]
-    for separator in STRUCTURE:
+    for separator in CUT_PATTERNS:
         parts = [part for part in separator.split(text) if part]
         if len(parts) > 1:
             return _packed([small for part in parts for small in split_into_chunks(part, size)], size)
@@ -265,7 +265,7 @@ class IndexingState(Value):
     passages: int = 0
     done: bool = False
 
-    def reading(self, blob: str) -> "IndexingState":
+    def with_document_version(self, blob: str) -> "IndexingState":
         """In this version of the document: from its first line where the lines before were another version's."""
         if self.blob in {"", blob}:
             return self
@@ -303,11 +303,12 @@ class UnindexedDocuments(Value):
         """For whoever hands them in, with the setting that decides."""
         return (
             f"Memory takes {self.most:,} characters of a task's documents (WAYSTATION_REMEMBERED_CHARACTERS), and "
-            f"these have {self.all_characters:,}: later tasks do not recall {self.named}. This task's agents read all."
+            f"these have {self.all_characters:,}: later tasks do not recall {self.name_summary}. This task's "
+            "agents read all."
         )
 
     @property
-    def named(self) -> str:
+    def name_summary(self) -> str:
         """The first of them by name, and how many more."""
         names = [*([f"the end of {self.partly}"] if self.partly else []), *self.wholly]
         more = len(names) - _MOST_NAMED
@@ -363,11 +364,11 @@ def find_slice_end(lines: Sequence[str], first: int, room: int) -> int:
     return len(lines)
 
 
-def document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, created: datetime) -> Passage:
+def build_document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, created: datetime) -> Passage:
     """A piece of a document as memory keeps it, headed by its source: a citation, with the heading above it."""
     said = "\n".join(filter(None, (cut.heading, cut.text)))
     return Passage(
-        id=passage_id(ref, cut.name, blob, place),
+        id=make_document_passage_id(ref, cut.name, blob, place),
         tenant=ref.tenant,
         session=ref.session,
         task_id=ref.task_id,
@@ -385,7 +386,7 @@ def document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, 
     )
 
 
-def passage_id(ref: TaskRef, name: str, blob: str, place: int) -> str:
+def make_document_passage_id(ref: TaskRef, name: str, blob: str, place: int) -> str:
     """The same for all tasks of a session that have this version of a document under this name."""
     return str(uuid.uuid5(_OF_DOCUMENTS, "\0".join((ref.tenant, ref.session, name, blob, str(place)))))
 
@@ -400,7 +401,7 @@ RESULTS_ID = "results/"
 _OF_RESULTS = uuid.UUID("5b0c1d6e-3a0b-5d0f-8a35-6f0f8c1f7d52")
 
 
-class Results(Value):
+class TaskResults(Value):
     """Of one task, redacted as summaries are. Not for workflow history."""
 
     ref: TaskRef
@@ -412,7 +413,7 @@ class Results(Value):
     """Step by step, each claim with its citations."""
 
 
-def result_passages(results: Results, created: datetime) -> tuple[Passage, ...]:
+def build_result_passages(results: TaskResults, created: datetime) -> tuple[Passage, ...]:
     """The same results are the same passages, with the same ids."""
     parts = [("", part) for part in split_into_chunks(results.report, PART_CHARACTERS)]
     kinds: dict[PassageKind, Sequence[tuple[str, str]]] = {"report": parts, "finding": results.findings}
@@ -428,7 +429,9 @@ def make_results_run_id(task_id: str) -> str:
     return f"{task_id}/{RESULTS_ID}"
 
 
-def _result_passage(results: Results, kind: PassageKind, step: str, cut: tuple[int, str], created: datetime) -> Passage:
+def _result_passage(
+    results: TaskResults, kind: PassageKind, step: str, cut: tuple[int, str], created: datetime
+) -> Passage:
     ref, (place, text) = results.ref, cut
     content = text_hash(text)
     return Passage(

@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 from waystation.memory.memory import EmbeddedPassage, MemoryQuery, ScoredPassage
 
-Use = Literal["passage", "query"]
+EmbeddingUse = Literal["passage", "query"]
 """What a text is embedded for: some models make of a question another vector than of a passage."""
 
 
@@ -17,7 +17,7 @@ class Embedder(Protocol):
     dimension: int | None
     """None: there is no dense embedder; memory then works by BM25 alone."""
 
-    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:
+    async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[tuple[float, ...] | None, ...]:
         """One vector of length 1 for each text, in order; None where there is no dense embedder or nothing to embed.
 
         Raises MemoryUnavailable.
@@ -80,7 +80,7 @@ class Memory(PassageVectorStore, Protocol):
 class MemoryDraft(PassageVectorStore, Protocol):
     """A memory that is made anew beside the one in use, and takes its place when it is ready. It outlives a crash."""
 
-    async def ids(self) -> frozenset[str]:
+    async def list_point_ids(self) -> frozenset[str]:
         """Of all points, of all tenants. Raises MemoryUnavailable."""
         ...
 

@@ -32,20 +32,20 @@ from waystation.kernel.patterns import compile_bounded
 CONNECT_SECONDS = 10.0
 COUNT_SECONDS = 60.0
 """So long a count of tokens may take: nothing is thought about it."""
-MOST_DELAY = 86_400.0
+MAX_RETRY_DELAY_SECONDS = 86_400.0
 """Seconds for which an endpoint may put the next attempt off."""
-MOST_REPLY_BYTES = 32_000_000
+MAX_REPLY_BYTES = 32_000_000
 """Of one response: the longest reply in the smallest events has about half of it."""
-MOST_REPORTED = 1_000_000_000
+MAX_REPORTED_TOKENS = 1_000_000_000
 """Of one call, as an endpoint may report them. More is no count, fits no store, and counts as not reported."""
 _AS_IT_IS = "identity"
 """A body that is not compressed: how long one becomes that is, nobody knows before it has filled the memory."""
 _BEGAN = "waystation_began"
 
 
-def token_count(tokens: object) -> int:
+def sanitize_token_count(tokens: object) -> int:
     """A count as an endpoint reports it; 0 for what is none."""
-    return tokens if isinstance(tokens, int) and 0 < tokens <= MOST_REPORTED else 0
+    return tokens if isinstance(tokens, int) and 0 < tokens <= MAX_REPORTED_TOKENS else 0
 
 
 class ModelTimeouts(NamedTuple):
@@ -58,12 +58,12 @@ class ModelTimeouts(NamedTuple):
     stream: float = 90.0
     """Between two pieces of a reply that has begun, pings included."""
 
-    def before(self, *, thinks: bool) -> float:
+    def get_first_byte_timeout(self, *, thinks: bool) -> float:
         """Until the first byte of a reply."""
         return self.thinking if thinks else self.first_byte
 
 
-USUAL_PATIENCE = ModelTimeouts()
+DEFAULT_TIMEOUTS = ModelTimeouts()
 
 _Verdict = Literal["final", "no money", "not billed", "unclear"]
 """Another attempt changes nothing; nothing before somebody paid; certainly refused, worth another attempt; worth one,
@@ -80,7 +80,7 @@ class _Row(NamedTuple):
     meaning: str
 
 
-TABLE: Mapping[int, _Row] = {
+STATUS_TABLE: Mapping[int, _Row] = {
     400: _Row("invalid_request_error", "final", "the request was refused"),
     401: _Row("authentication_error", "final", "the API key was not accepted"),
     402: _Row("billing_error", "no money", "the provider's spending limit is reached, or its account has no credit"),
@@ -96,7 +96,7 @@ TABLE: Mapping[int, _Row] = {
 }
 
 _STATUS_OF_KIND = {
-    **{row.kind: status for status, row in TABLE.items()},
+    **{row.kind: status for status, row in STATUS_TABLE.items()},
     "throttlingException": 429,
     "serviceUnavailableException": 529,
     "modelTimeoutException": 408,
@@ -156,7 +156,7 @@ NO_STREAM = "the endpoint answered with something else than an event stream; che
 PAGE_INSTEAD = "the endpoint answered with a page, as proxies and sign-ins do; check its URL"
 
 
-def no_stream(content_type: str) -> ModelError:
+def build_no_stream_error(content_type: str) -> ModelError:
     """Our error for what came in the place of a stream: a page was certainly not billed, anything else perhaps."""
     return BrokenEndpointError(PAGE_INSTEAD) if content_type.startswith("text/html") else InvalidReplyError(NO_STREAM)
 
@@ -180,13 +180,13 @@ class VendorErrorBody(BaseModel):
     detail: JsonValue = None
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """In its own words."""
         said = self.error.message if isinstance(self.error, _Error) else self.error
         return said or self.message or (self.detail if isinstance(self.detail, str) else "")
 
     @property
-    def kind(self) -> str:
+    def error_kind(self) -> str:
         """What it calls it: a number is the status once more."""
         named = self.error if isinstance(self.error, _Error) else self
         return named.code if isinstance(named.code, str) and not named.code.isdigit() else named.type or ""
@@ -222,20 +222,20 @@ class VendorErrorResponse(NamedTuple):
     def row(self) -> _Row:
         """What it means; in a stream by its kind alone."""
         status = self.status if self.status >= 400 else _STATUS_OF_KIND.get(self.kind, 500)
-        return TABLE.get(status, TABLE[400] if status < 500 else TABLE[500])
+        return STATUS_TABLE.get(status, STATUS_TABLE[400] if status < 500 else STATUS_TABLE[500])
 
     @property
     def meaning(self) -> str:
         """The same for a person."""
         row, said = self.row, f"{self.kind} {self.words}".lower()
-        status = self.status if self.status >= 400 else 400 if row is TABLE[400] else 0
+        status = self.status if self.status >= 400 else 400 if row is STATUS_TABLE[400] else 0
         found = next((cause for sign, cause in _CAUSES.items() if sign in said), "")
         fitting = status in _OF_A_REQUEST or (status in _SAYS_LITTLE and found in _OF_AN_ACCOUNT)
         fitting = fitting or (found == OVER_WINDOW and status in _OF_A_LONG_REQUEST)
         return found if found and fitting else row.meaning
 
     @property
-    def error(self) -> ModelError:
+    def model_error(self) -> ModelError:
         """Ours for it. In a stream it is final only where a filter blocked the reply: the stream had begun, so it may
         have been billed, and any other cause that is final comes back as a status.
         """
@@ -243,7 +243,7 @@ class VendorErrorResponse(NamedTuple):
             # Whoever is redirected would hand the conversation and the key to another address than was configured.
             where = "which is not followed: set the endpoint's base URL to where it leads"
             return ModelRejected(f"the endpoint redirects (status {self.status}), {where}")
-        row, message, delay = self.row, self._message, retry_after(self.headers)
+        row, message, delay = self.row, self._message, parse_retry_after(self.headers)
         if self.meaning == BLOCKED:
             return ContentFilterError(message)
         if self.status < 400:
@@ -256,9 +256,9 @@ class VendorErrorResponse(NamedTuple):
 
     def _final(self, message: str) -> ModelRejected:
         """Ours where another attempt changes nothing."""
-        if self.row is TABLE[404] or self.meaning in {_GONE, _RETIRED}:
+        if self.row is STATUS_TABLE[404] or self.meaning in {_GONE, _RETIRED}:
             return ModelNotFoundError(message)
-        keyless = {TABLE[401].meaning, TABLE[403].meaning, _NO_CREDENTIALS}
+        keyless = {STATUS_TABLE[401].meaning, STATUS_TABLE[403].meaning, _NO_CREDENTIALS}
         return ModelAuthenticationError(message) if self.meaning in keyless else ModelRejected(message)
 
     @property
@@ -282,7 +282,7 @@ def add_model_to_error(error: ModelError, model: str, variable: str, *, is_set: 
     return named
 
 
-class UnfitBody(httpx2.DecodingError):
+class UnreadableBodyError(httpx2.DecodingError):
     """A response that is not read any further, for its own reason."""
 
 
@@ -304,7 +304,7 @@ def convert_connection_error(cause: BaseException) -> ModelError:
         return ModelUnavailable(f"the provider took the call and sent nothing{_seconds(cause)}: {LONGER}")
     if isinstance(cause, httpx2.TimeoutException):
         return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
-    if isinstance(cause, UnfitBody):
+    if isinstance(cause, UnreadableBodyError):
         return InvalidReplyError(str(cause))
     return ModelUnavailable(
         f"the connection to the provider failed: {describe_connection_error(cause)}", possibly_billed=sent
@@ -319,20 +319,22 @@ def _seconds(error: httpx2.ReadTimeout) -> str:
         return ""
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds to wait, a day at most, where the provider names them: in milliseconds, in seconds or as a date.
 
     A date is read against the response's own, so that no clock of ours is involved.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
-        return min(milliseconds / 1000, MOST_DELAY)
+        return min(milliseconds / 1000, MAX_RETRY_DELAY_SECONDS)
     named = headers.get("retry-after")
     seconds = _number(named)
     if seconds is not None:
-        return min(seconds, MOST_DELAY)
+        return min(seconds, MAX_RETRY_DELAY_SECONDS)
     until, now = _date(named), _date(headers.get("date"))
-    return None if until is None or now is None else min(max(0.0, (until - now).total_seconds()), MOST_DELAY)
+    return (
+        None if until is None or now is None else min(max(0.0, (until - now).total_seconds()), MAX_RETRY_DELAY_SECONDS)
+    )
 
 
 def _number(text: str | None) -> float | None:
@@ -352,7 +354,9 @@ def _date(text: str | None) -> datetime | None:
 
 
 class _Watched(httpx2.AsyncByteStream):
-    """The body of a response whose every piece has to come in time, and that ends. Raises Silence, UnfitBody."""
+    """The body of a response whose every piece has to come in time, and that ends. Raises Silence,
+    UnreadableBodyError.
+    """
 
     def __init__(self, request: httpx2.Request, body: httpx2.AsyncByteStream, first: float, later: float) -> None:
         """Seconds that are left for the first piece, and that each later one may take."""
@@ -371,8 +375,10 @@ class _Watched(httpx2.AsyncByteStream):
             except TimeoutError:
                 raise ResponseStalledError(self._request, begun=begun) from None
             begun, taken = begun or bool(piece), taken + len(piece)
-            if taken > MOST_REPLY_BYTES:
-                raise UnfitBody(f"the model's reply is longer than {MOST_REPLY_BYTES:,} bytes", request=self._request)
+            if taken > MAX_REPLY_BYTES:
+                raise UnreadableBodyError(
+                    f"the model's reply is longer than {MAX_REPLY_BYTES:,} bytes", request=self._request
+                )
             yield piece
 
     async def aclose(self) -> None:
@@ -399,7 +405,9 @@ def install_stream_watchdog(client: httpx2.AsyncClient, later: float) -> httpx2.
         extensions = response.request.extensions
         waited = asyncio.get_running_loop().time() - extensions[_BEGAN]
         if response.headers.get("content-encoding", _AS_IT_IS) != _AS_IT_IS:
-            raise UnfitBody("the endpoint compresses its replies, which it was asked not to", request=response.request)
+            raise UnreadableBodyError(
+                "the endpoint compresses its replies, which it was asked not to", request=response.request
+            )
         left = max(extensions["timeout"]["read"] - waited, 0.0)
         if isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _Watched(response.request, response.stream, left, later)

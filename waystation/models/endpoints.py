@@ -21,7 +21,7 @@ PROVIDER_URL = f"https://api.{PROVIDER}"
 PROVIDER_KEY = "ANTHROPIC_API_KEY"
 
 
-class Capabilities(Value):
+class ModelCapabilities(Value):
     """What one endpoint can do for one model. None: nobody knows, and it is asked as the provider's own would be."""
 
     streams: bool | None = None
@@ -48,16 +48,16 @@ class Capabilities(Value):
     source: str = ""
 
     @property
-    def unfit(self) -> str:
+    def unfit_reason(self) -> str:
         """Why no task can run there; empty where nothing is known to stop one."""
         if self.streams is False:
             return "its replies are no whole streams"
         return "it does not take tools, or does not call them" if self.tools is False else ""
 
 
-UNKNOWN = Capabilities()
-KNOWN: Mapping[str, Capabilities] = {
-    PROVIDER_URL: Capabilities(
+UNKNOWN_CAPABILITIES = ModelCapabilities()
+KNOWN_CAPABILITIES: Mapping[str, ModelCapabilities] = {
+    PROVIDER_URL: ModelCapabilities(
         streams=True,
         tools=True,
         parallel_calls=True,
@@ -76,9 +76,9 @@ EndpointKind = Literal["anthropic", "compatible", "bedrock", "mantle", "vertex",
 Microsoft Foundry; chat completions."""
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
-_BY_KIND: Mapping[EndpointKind, Capabilities] = {
-    "bedrock": Capabilities(counts=False, source="the SDK, which refuses to count there"),
-    "openai": Capabilities(
+_BY_KIND: Mapping[EndpointKind, ModelCapabilities] = {
+    "bedrock": ModelCapabilities(counts=False, source="the SDK, which refuses to count there"),
+    "openai": ModelCapabilities(
         caches=False, counts=False, binds_thinking=False, source="chat completions, which have none of these"
     ),
 }
@@ -100,7 +100,7 @@ Auth = Literal["bearer", "x-api-key", "both"]
 FullName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
-def base_url(address: str, *, versioned: bool = False) -> str:
+def normalise_base_url(address: str, *, versioned: bool = False) -> str:
     """The address that a client puts its paths behind. What it says is not repeated: it may hold a password.
 
     Raises ValueError. `versioned`: whether its path may end in `/v1`.
@@ -149,7 +149,7 @@ class NamedEndpoint(Value):
     @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.base_url is not None:
-            base_url(self.base_url, versioned=self.kind == "openai")
+            normalise_base_url(self.base_url, versioned=self.kind == "openai")
         elif self.kind == "compatible":
             raise ValueError("it needs a base_url")
         if self.kind in _REGIONAL and not self.region:
@@ -181,10 +181,10 @@ class NamedEndpoint(Value):
             "bedrock": "AWS_BEARER_TOKEN_BEDROCK",
             "mantle": "AWS_BEARER_TOKEN_BEDROCK",
         }
-        return self.needed_key or of_kind.get(self.kind, "")
+        return self.required_key_variable or of_kind.get(self.kind, "")
 
     @property
-    def needed_key(self) -> str:
+    def required_key_variable(self) -> str:
         """The variable without which nothing is asked of it: one that somebody named, or its maker's own."""
         if self.key_from or self.kind == "anthropic":
             return self.key_from or PROVIDER_KEY
@@ -192,7 +192,7 @@ class NamedEndpoint(Value):
         return OPENAI_KEY if of_maker else ""
 
     @property
-    def keyless(self) -> str:
+    def missing_key_message(self) -> str:
         """What is said where its key is missing."""
         return f"the endpoint at {self.address} needs a key: set {self.key_variable}"
 
@@ -203,7 +203,7 @@ class ModelEndpoint(Value):
     url: str = PROVIDER_URL
     """Without who may use it: a password is nobody's name."""
     kind: EndpointKind = "anthropic"
-    rows: Mapping[str, Capabilities] = {}
+    rows: Mapping[str, ModelCapabilities] = {}
     """By the model's name."""
 
     @property
@@ -216,10 +216,10 @@ class ModelEndpoint(Value):
         """Whether it is the provider's own, whose prices and habits are built in."""
         return self.host == PROVIDER or self.host.endswith(f".{PROVIDER}")
 
-    def of(self, model: str) -> Capabilities:
+    def get_capabilities(self, model: str) -> ModelCapabilities:
         """What it can do for a model: as written down, or else as known."""
-        known = KNOWN.get(PROVIDER_URL if self.is_provider else self.url)
-        return self.rows.get(parse_model_name(model).model) or known or _BY_KIND.get(self.kind, UNKNOWN)
+        known = KNOWN_CAPABILITIES.get(PROVIDER_URL if self.is_provider else self.url)
+        return self.rows.get(parse_model_name(model).model) or known or _BY_KIND.get(self.kind, UNKNOWN_CAPABILITIES)
 
     def has_documented_capabilities(self, model: str) -> bool:
         """Whether somebody did, or its maker says it all."""
@@ -232,21 +232,21 @@ class EndpointRegistry(Value):
     base_url: str | None = None
     """Of models without an endpoint in their names."""
     named: Mapping[str, NamedEndpoint] = {}
-    rows: Mapping[str, Mapping[str, Capabilities]] = {}
+    rows: Mapping[str, Mapping[str, ModelCapabilities]] = {}
     """By address and model."""
     default: str = ""
     """The named endpoint of models without one; empty: the one at `base_url`."""
 
-    def at(self, model: str) -> ModelEndpoint:
+    def get_endpoint(self, model: str) -> ModelEndpoint:
         """Where a model is, by its full name. Raises BadInput for an endpoint that nobody named."""
         named = parse_model_name(model).endpoint
         if not named:
-            return model_endpoint(self.base_url, self.rows)
+            return build_model_endpoint(self.base_url, self.rows)
         if (endpoint := self.named.get(named)) is None:
             raise BadInput(f"{model} is at an endpoint without a table: write [endpoints.{named}] (docs/models.md)")
-        return model_endpoint(endpoint.url, self.rows).replace(kind=endpoint.kind)
+        return build_model_endpoint(endpoint.url, self.rows).replace(kind=endpoint.kind)
 
-    def full(self, model: str, endpoint: str = "", *, given: bool = True) -> str:
+    def qualify_model_name(self, model: str, endpoint: str = "", *, given: bool = True) -> str:
         """The full name of a model at an endpoint, or at the default one. `given`: somebody chose it, rather than us:
         else the endpoint's own model takes its place.
         """
@@ -256,7 +256,7 @@ class EndpointRegistry(Value):
         own = self.named[place].model if place in self.named else ""
         return format_model_name(place, model if given or not own else own)
 
-    def fallbacks(self, model: str) -> tuple[str, ...]:
+    def list_fallbacks(self, model: str) -> tuple[str, ...]:
         """Who may answer in its place, by full names, in order; never itself."""
         place = parse_model_name(model)
         others = self.named[place.endpoint].fallback if place.endpoint in self.named else ()
@@ -283,7 +283,7 @@ class EndpointRegistry(Value):
         return place in self.named if place else model == OFFLINE_MODEL or get_model_profile(model).known
 
 
-def model_endpoint(base_url: str | None, written: Mapping[str, Mapping[str, Capabilities]]) -> ModelEndpoint:
+def build_model_endpoint(base_url: str | None, written: Mapping[str, Mapping[str, ModelCapabilities]]) -> ModelEndpoint:
     """The endpoint at an address, with what the settings say of it."""
     url = _address(base_url or PROVIDER_URL)
     rows = {model: row for place, rows in written.items() if _address(place) == url for model, row in rows.items()}

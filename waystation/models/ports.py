@@ -49,7 +49,7 @@ class ModelRequest(Value):
         if model != self.model:
             most = min(self.max_output, facts.max_output if facts.known else self.max_output)
             placed = placed.replace(previous_reply="", max_output=most)
-            if facts.takes is None or facts.takes.refused(self.effort, self.thinking) is not None:
+            if facts.takes is None or facts.takes.find_unsupported_option(self.effort, self.thinking) is not None:
                 placed = placed.replace(effort=None, thinking=None)
         if isinstance(self.thinking, int) and messages != self.messages:
             placed = placed.replace(thinking="off")  # it is refused where the last reply does not begin with thinking
@@ -115,7 +115,7 @@ class ChatModel(Protocol):
 class FallbackChatModel(Protocol):
     """A `ChatModel` over several endpoints, of which one can take the place of another."""
 
-    def fallbacks(self, model: str) -> tuple[str, ...]:
+    def list_fallbacks(self, model: str) -> tuple[str, ...]:
         """Full names of those that may answer in the place of a model, in order."""
         ...
 

@@ -17,11 +17,11 @@ from waystation.kernel.errors import (
 )
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
-from waystation.models.endpoints import Capabilities
+from waystation.models.endpoints import ModelCapabilities
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason, ToolSpec
 from waystation.models.profiles import find_substitute_model
 
-Fit = Literal["fits", "worked around", "will not work", "not asked"]
+ProbeVerdict = Literal["fits", "worked around", "will not work", "not asked"]
 
 REPLY_TOKENS = 256
 """Most of each reply."""
@@ -48,7 +48,7 @@ class ProbeLine(Value):
     """One thing that was tried."""
 
     name: str
-    fit: Fit
+    fit: ProbeVerdict
     finding: str
 
 
@@ -58,15 +58,15 @@ class ProbeResult(Value):
     endpoint: str
     model: str
     lines: tuple[ProbeLine, ...]
-    capabilities: Capabilities
+    capabilities: ModelCapabilities
 
     @property
-    def works(self) -> bool:
+    def can_run_tasks(self) -> bool:
         """Whether a task can run there, as was seen."""
-        return self.told and not self.capabilities.unfit
+        return self.is_conclusive and not self.capabilities.unfit_reason
 
     @property
-    def told(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Whether it answered what decides that."""
         return self.capabilities.streams is False or self.capabilities.tools is not None
 
@@ -81,7 +81,7 @@ class ProbeRunner:
     lines: list[ProbeLine] = field(default_factory=list[ProbeLine])
     found: dict[str, bool | str] = field(default_factory=dict[str, bool | str])
 
-    async def run(self, overflow: int = 0) -> tuple[tuple[ProbeLine, ...], Capabilities]:
+    async def run(self, overflow: int = 0) -> tuple[tuple[ProbeLine, ...], ModelCapabilities]:
         """Try everything; a request of `overflow` tokens, too, where it is not 0.
 
         Raises ModelError where the endpoint answers nothing at all: a wrong key, a model that is gone, no credit, an
@@ -107,10 +107,10 @@ class ProbeRunner:
     def _named(self, request: ModelRequest) -> ModelRequest:
         return request.replace(model=self.model)
 
-    def _capabilities(self) -> Capabilities:
-        return Capabilities.model_validate(self.found)
+    def _capabilities(self) -> ModelCapabilities:
+        return ModelCapabilities.model_validate(self.found)
 
-    def _note(self, name: str, fit: Fit, finding: str) -> None:
+    def _note(self, name: str, fit: ProbeVerdict, finding: str) -> None:
         self.lines.append(ProbeLine(name=name, fit=fit, finding=finding))
 
     async def _first(self) -> tuple[ChatModel | None, ModelResponse | None]:
@@ -145,7 +145,7 @@ class ProbeRunner:
         self._note("model", "worked around" if other else "fits", finding)
 
     def _usage(self, reply: ModelResponse) -> None:
-        reports = bool(reply.usage.prompt and reply.usage.output)
+        reports = bool(reply.usage.prompt_tokens and reply.usage.output)
         self.found["reports_usage"] = reports
         finding = (
             "tokens of request and reply" if reports else "none reported: charged as a bound, and marked estimated"

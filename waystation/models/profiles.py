@@ -20,15 +20,15 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 
-LEAST_THINKING = 1_024
+MIN_THINKING_TOKENS = 1_024
 """Tokens. Providers take no smaller budget for thinking."""
 THINKING_PART = 4
 """The thinking of one reply takes at most this part of what an agent starts with: no single call is to stop it."""
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-ThinkingSetting = Literal["adaptive", "off"] | Annotated[int, Field(ge=LEAST_THINKING)]
+ThinkingSetting = Literal["adaptive", "off"] | Annotated[int, Field(ge=MIN_THINKING_TOKENS)]
 """As the model sees fit, not at all, or at most so many tokens a reply."""
-Way = Literal["adaptive", "off", "a number of tokens"]
+ThinkingMode = Literal["adaptive", "off", "a number of tokens"]
 
 TO_HIGH: tuple[Effort, ...] = ("low", "medium", "high")
 EFFORTS: tuple[Effort, ...] = (*TO_HIGH, "xhigh", "max")
@@ -63,11 +63,11 @@ class SupportedOptions(Value):
     """What a model takes. Anything else its provider answers with an error."""
 
     efforts: tuple[Effort, ...] = EFFORTS
-    thinking: tuple[Way, ...] = ("adaptive", "off")
+    thinking: tuple[ThinkingMode, ...] = ("adaptive", "off")
     quiet_efforts: tuple[Effort, ...] = EFFORTS
     """Those that go with thinking switched off."""
 
-    def refused(self, effort: Effort | None, thinking: ThinkingSetting | None) -> _Refused | None:
+    def find_unsupported_option(self, effort: Effort | None, thinking: ThinkingSetting | None) -> _Refused | None:
         """The first thing that it does not take; None where it takes both."""
         if effort is not None and effort not in self.efforts:
             return _Refused("effort", f"effort {effort}", self.efforts)
@@ -86,9 +86,9 @@ def get_thinking_tokens(thinking: ThinkingSetting | None) -> int:
 
 OFFLINE_MODEL = "waystation-offline-1"
 """The built-in model: extractive, no LLM."""
-AGENT_MODEL = "claude-sonnet-5-5"
+DEFAULT_AGENT_MODEL = "claude-sonnet-5-5"
 """What agents work with unless told otherwise."""
-CONDENSE_MODEL = "claude-haiku-5-5"
+DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"
 """What writes summaries unless told otherwise."""
 
 UNKNOWN_WINDOW = 200_000
@@ -169,7 +169,7 @@ KNOWN_MODELS = (
 _FACTS = {facts.name: facts for facts in KNOWN_MODELS}
 
 
-AT = "::"
+ENDPOINT_SEPARATOR = "::"
 """Between an endpoint's name and its model's: no vendor has both sides of it in a name of a model."""
 
 
@@ -183,14 +183,14 @@ class QualifiedModelName(NamedTuple):
 
 def parse_model_name(model: str) -> QualifiedModelName:
     """Where a model is, and its name there. Before the `::` of an ARN stand colons, which no endpoint's name has."""
-    endpoint, sign, name = model.partition(AT)
+    endpoint, sign, name = model.partition(ENDPOINT_SEPARATOR)
     named = sign and name and endpoint.replace("-", "_").isidentifier() and endpoint.islower()
     return QualifiedModelName(endpoint, name) if named else QualifiedModelName("", model)
 
 
 def format_model_name(endpoint: str, model: str) -> str:
     """The full name of a model there."""
-    return f"{endpoint}{AT}{model}"
+    return f"{endpoint}{ENDPOINT_SEPARATOR}{model}"
 
 
 def strip_snapshot_date(model: str) -> str:
@@ -245,11 +245,11 @@ class TokenRates(Value):
     cache_read: Decimal = Field(ge=0)
 
     @property
-    def worst(self) -> WorstCaseRates:
+    def worst_case_rates(self) -> WorstCaseRates:
         """The most that a token of the request, and one of the reply, can cost."""
         return WorstCaseRates(input=max(self.input, self.cache_write, self.cache_read), output=self.output)
 
-    def cost(self, usage: Usage) -> Decimal:
+    def compute_cost(self, usage: Usage) -> Decimal:
         """Millionths of a dollar for the tokens, exact."""
         return (
             usage.input * self.input
@@ -279,9 +279,9 @@ class Price(Value):
     """First day on which it holds."""
     source: str = PRICE_SOURCE
 
-    def cost(self, usage: Usage) -> Decimal:
+    def compute_cost(self, usage: Usage) -> Decimal:
         """Millionths of a dollar for one call, exact."""
-        return self.get_rates(usage.prompt).cost(usage) + self.compute_search_cost(usage.searches)
+        return self.get_rates(usage.prompt_tokens).compute_cost(usage) + self.compute_search_cost(usage.searches)
 
     def compute_search_cost(self, count: int) -> Decimal:
         """Millionths of a dollar, exact."""
@@ -295,7 +295,7 @@ class Price(Value):
 
     def compute_worst_rates(self, input_bound: int) -> WorstCaseRates:
         """The most that tokens of a call can cost whose prompt has at most `input_bound` tokens."""
-        worst, longer = self.rates.worst, self.get_rates(input_bound).worst
+        worst, longer = self.rates.worst_case_rates, self.get_rates(input_bound).worst_case_rates
         return WorstCaseRates(input=max(worst.input, longer.input), output=max(worst.output, longer.output))
 
 
@@ -326,7 +326,7 @@ def compute_cost_micro_usd(model: str, usage: Usage, at: date, prices: Sequence[
     price = find_price(model, at, prices)
     if price is None:
         return None
-    return int(price.cost(usage).to_integral_value(rounding=ROUND_CEILING))
+    return int(price.compute_cost(usage).to_integral_value(rounding=ROUND_CEILING))
 
 
 def find_worst_rates(model: str, input_bound: int, at: date, prices: Sequence[Price]) -> WorstCaseRates | None:

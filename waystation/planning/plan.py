@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from waystation.budgets.budget import RunUsage
-from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, read_limit
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, parse_limit
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.roles import Role
 from waystation.kernel.value import Value
@@ -22,14 +22,14 @@ from waystation.kernel.value import Value
 MAX_STEPS = 12
 PLANNING_ID = "plan"
 """In the place of a step's id: the agent run that makes the plan."""
-STEP_ID = compile_bounded(r"[a-z][a-z0-9-]{0,39}")
+STEP_ID_PATTERN = compile_bounded(r"[a-z][a-z0-9-]{0,39}")
 """Ids are shown, and are parts of other ids: they hold no spaces, slashes or markup."""
-TAKEN_ID = compile_bounded(rf"{PLANNING_ID}|(?:revision|review)-\d+")
+RESERVED_STEP_ID_PATTERN = compile_bounded(rf"{PLANNING_ID}|(?:revision|review)-\d+")
 """Ids of the agent runs that are no step's."""
 
 
-SHARE_CHARACTERS = 40
-MOST_PERCENT = 100
+MAX_SHARE_CHARACTERS = 40
+MAX_PERCENT = 100
 
 
 def _written(share: object) -> object:
@@ -37,7 +37,7 @@ def _written(share: object) -> object:
     return str(share) if isinstance(share, int) and not isinstance(share, bool) else share
 
 
-Share = Annotated[SkipJsonSchema[str], BeforeValidator(_written), Field(max_length=SHARE_CHARACTERS)]
+Share = Annotated[SkipJsonSchema[str], BeforeValidator(_written), Field(max_length=MAX_SHARE_CHARACTERS)]
 """What a person gives a step of what there is for all steps: `40k`, `$0.40`, `40k+$0.40`, `25%`. No model sees it."""
 
 
@@ -58,19 +58,19 @@ class Plan(Value):
 
     steps: tuple[Step, ...]
 
-    def step(self, step_id: str) -> Step:
+    def get_step(self, step_id: str) -> Step:
         """The step of that id."""
         return next(step for step in self.steps if step.id == step_id)
 
-    def ready(self, done: frozenset[str], started: frozenset[str]) -> tuple[Step, ...]:
+    def list_ready_steps(self, done: frozenset[str], started: frozenset[str]) -> tuple[Step, ...]:
         """The steps that may start now: everything they need is done, and they were not started."""
         return tuple(step for step in self.steps if step.id not in started and done.issuperset(step.needs))
 
-    def after(self, step_id: str) -> tuple[str, ...]:
+    def list_dependent_ids(self, step_id: str) -> tuple[str, ...]:
         """The steps that build on this one, directly or not, in order."""
         reached = {step_id}
         for step in TopologicalSorter({step.id: step.needs for step in self.steps}).static_order():
-            if reached & set(self.step(step).needs):
+            if reached & set(self.get_step(step).needs):
                 reached.add(step)
         return tuple(step.id for step in self.steps if step.id in reached - {step_id})
 
@@ -83,7 +83,7 @@ class Plan(Value):
         return Plan(steps=tuple(step.replace(share="") for step in self.steps))
 
 
-def numbered(plan: Plan, ids: Collection[str]) -> Plan:
+def anonymise_step_ids(plan: Plan, ids: Collection[str]) -> Plan:
     """The plan with other ids for these steps: role and number, which say nothing."""
     taken = {step.id for step in plan.steps} - set(ids)
     renamed = dict[str, str]()
@@ -103,7 +103,7 @@ def numbered(plan: Plan, ids: Collection[str]) -> Plan:
     )
 
 
-def plan_errors(plan: Plan) -> tuple[str, ...]:
+def find_plan_errors(plan: Plan) -> tuple[str, ...]:
     """Everything that keeps this plan from being run, in words that a model can act on. Empty: it can run."""
     ids = [step.id for step in plan.steps]
     errors: list[str] = []
@@ -114,7 +114,7 @@ def plan_errors(plan: Plan) -> tuple[str, ...]:
         f"step id {step_id!r} is not small letters, digits and hyphens, at most 40, and other than {PLANNING_ID!r}, "
         "'revision-1' or 'review-1'"
         for step_id in ids
-        if not STEP_ID.fullmatch(step_id) or TAKEN_ID.fullmatch(step_id)
+        if not STEP_ID_PATTERN.fullmatch(step_id) or RESERVED_STEP_ID_PATTERN.fullmatch(step_id)
     ]
     errors += [f"step {step.id!r} has no goal" for step in plan.steps if not step.goal.strip()]
     errors += _unreadable_shares(plan)
@@ -141,7 +141,7 @@ def _cycle(plan: Plan) -> tuple[str, ...]:
     return ()
 
 
-def standard_plan(question: str) -> Plan:
+def build_standard_plan(question: str) -> Plan:
     """The plan used when the model's cannot be run: two researchers, one analyst, one writer."""
     research = (
         Step(
@@ -174,14 +174,14 @@ def standard_plan(question: str) -> Plan:
     return Plan(steps=(*research, analysis, writing))
 
 
-def given_share(written: str, left: Limit) -> Limit:
+def parse_step_share(written: str, left: Limit) -> Limit:
     """What a share is, of what there is for all steps. Raises ValueError for what is none."""
     share, percent = written.strip(), written.strip().removesuffix("%")
     if percent != share:
-        if percent.isascii() and percent.isdecimal() and 0 < int(percent) <= MOST_PERCENT:
-            return left.percent(int(percent))
-        raise ValueError(f"{written!r} is no part: write whole percent, from 1% to {MOST_PERCENT}%")
-    given = read_limit(share)
+        if percent.isascii() and percent.isdecimal() and 0 < int(percent) <= MAX_PERCENT:
+            return left.compute_percent(int(percent))
+        raise ValueError(f"{written!r} is no part: write whole percent, from 1% to {MAX_PERCENT}%")
+    given = parse_limit(share)
     if 0 in {given.tokens, given.micro_usd}:
         raise ValueError(f"{written!r} is nothing")
     return given
@@ -191,33 +191,35 @@ def _unreadable_shares(plan: Plan) -> Iterator[str]:
     for step in plan.steps:
         try:
             if step.share:
-                given_share(step.share, Limit())
+                parse_step_share(step.share, Limit())
         except ValueError as error:
             yield f"step {step.id!r} has an impossible share, which is an amount or percent like 25%: {error}"
 
 
-def share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
+def find_share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
     """Everything that is wrong with the shares that a person gave, which can be read, of what is left for all steps."""
-    given = [given_share(step.share, left) for step in plan.steps if step.share]
+    given = [parse_step_share(step.share, left) for step in plan.steps if step.share]
     if not given:
         return ()
     errors, both = list[str](), sum((share.amount for share in given), Amount())
-    if left.counted(both) != both:
+    if left.restrict_to_limited_units(both) != both:
         counted = "dollars" if left.tokens is None else "tokens"
         errors.append(f"the budget is in {counted} alone: give shares in {counted}, or in percent")
     elif not left.can_cover(both):
         errors.append(f"the shares come to {format_amount(both)}, and {format_limit(left)} are left for the steps")
-    rest, others = left.after(both), [step.id for step in plan.steps if not step.share]
+    rest, others = left.remaining_after(both), [step.id for step in plan.steps if not step.share]
     if not errors and others and 0 in {rest.tokens, rest.micro_usd}:
         errors.append(f"the shares leave nothing for {', '.join(others)}")
     return tuple(errors)
 
 
-def plan_shares(plan: Plan, left: Limit, agent_budget: Limit, reserves: Mapping[str, Amount]) -> dict[str, Limit]:
+def compute_plan_shares(
+    plan: Plan, left: Limit, agent_budget: Limit, reserves: Mapping[str, Amount]
+) -> dict[str, Limit]:
     """What each step starts with: the share that a person gave it, which fits, and of the rest in each unit what
-    `share_out_with_reserves` says.
+    `compute_shares_with_reserves` says.
     """
-    given = {step.id: given_share(step.share, left) if step.share else Limit() for step in plan.steps}
+    given = {step.id: parse_step_share(step.share, left) if step.share else Limit() for step in plan.steps}
     wanted = {step.id: Amount() if step.share else reserves.get(step.role, Amount()) for step in plan.steps}
     tokens = _parts(
         {step_id: share.tokens for step_id, share in given.items()},
@@ -242,7 +244,7 @@ def _parts(
     return {**given, **_shares(rest, own, others)}
 
 
-def share_out(left: Limit, agent_budget: Limit, steps: int) -> Limit:
+def compute_even_share(left: Limit, agent_budget: Limit, steps: int) -> Limit:
     """What each of `steps` agents may start with, in each unit: its own budget, or an even share of what there is."""
     return Limit(
         tokens=_share(left.tokens, agent_budget.tokens, steps),
@@ -250,10 +252,11 @@ def share_out(left: Limit, agent_budget: Limit, steps: int) -> Limit:
     )
 
 
-def share_out_with_reserves(
+def compute_shares_with_reserves(
     left: Limit, agent_budget: Limit, roles: Mapping[str, str], reserves: Mapping[str, Amount]
 ) -> dict[str, Limit]:
-    """What each agent starts with: an even share as `share_out` has it, or its role's minimum reserve if that is more.
+    """What each agent starts with: an even share as `compute_even_share` has it, or its role's minimum reserve if
+    that is more.
 
     Args:
         left: What can be shared out.
@@ -310,7 +313,7 @@ class PlanChange(Value):
     change: tuple[StepChange, ...] = Field(default=(), description="Steps with another goal, or other needs.")
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether it keeps the plan."""
         return not (self.add or self.drop or self.change)
 
@@ -331,14 +334,14 @@ class PlanEdit(Value):
         return f"{self.request_id}/{self.given}"
 
 
-class EditedPlan(Value):
+class PlanEditResult(Value):
     """What became of it: the plan as the store has it, without goals; or why it cannot be run."""
 
     plan: Plan | None = None
     reason: str = ""
 
 
-BY_A_PERSON = "A person sent it."
+PERSON_EDIT_REASON = "A person sent it."
 """The reason of a plan that was sent in the place of another one."""
 
 
@@ -355,7 +358,7 @@ class PlanVersion(Value):
     """Redacted. Why the plan was changed; empty for the first."""
 
 
-def changed(plan: Plan, change: PlanChange, begun: frozenset[str]) -> Plan:
+def apply_plan_change(plan: Plan, change: PlanChange, begun: frozenset[str]) -> Plan:
     """The plan after the change. New steps stand before the first that has not begun; nobody needs what is dropped."""
     changes = {one.id: one for one in change.change}
     kept = [
@@ -367,7 +370,7 @@ def changed(plan: Plan, change: PlanChange, begun: frozenset[str]) -> Plan:
     return Plan(steps=(*kept[:first], *Plan(steps=change.add).without_shares().steps, *kept[first:]))
 
 
-def change_errors(plan: Plan, change: PlanChange, begun: frozenset[str], room: int) -> tuple[str, ...]:
+def find_plan_change_errors(plan: Plan, change: PlanChange, begun: frozenset[str], room: int) -> tuple[str, ...]:
     """Everything that keeps the changed plan from being run, in words that a model can act on.
 
     `room`: for how many new steps there is budget.
@@ -378,10 +381,10 @@ def change_errors(plan: Plan, change: PlanChange, begun: frozenset[str], room: i
     errors += [f"step {step_id!r} has begun, and stays as it is" for step_id in touched if step_id in begun]
     if len(change.add) > room:
         errors.append(f"there is budget for {room} new steps, these are {len(change.add)}")
-    return tuple(errors) or plan_errors(changed(plan, change, begun))
+    return tuple(errors) or find_plan_errors(apply_plan_change(plan, change, begun))
 
 
-class PlanDifference(NamedTuple):
+class PlanDiff(NamedTuple):
     """Ids of the steps that one plan has otherwise than another."""
 
     added: tuple[str, ...]
@@ -389,10 +392,10 @@ class PlanDifference(NamedTuple):
     changed: tuple[str, ...]
 
 
-def difference(before: Plan, after: Plan) -> PlanDifference:
+def diff_plans(before: Plan, after: Plan) -> PlanDiff:
     """What the later plan has otherwise."""
     old, new = ({step.id: step for step in plan.steps} for plan in (before, after))
-    return PlanDifference(
+    return PlanDiff(
         added=tuple(step_id for step_id in new if step_id not in old),
         dropped=tuple(step_id for step_id in old if step_id not in new),
         changed=tuple(step_id for step_id in new if step_id in old and new[step_id] != old[step_id]),
@@ -413,12 +416,12 @@ def _without(step: Step, dropped: tuple[str, ...]) -> Step:
     return step.replace(needs=tuple(need for need in step.needs if need not in dropped))
 
 
-def revision_id(number: int) -> str:
+def make_revision_id(number: int) -> str:
     """In the place of a step's id: the agent run that revises the plan."""
     return f"revision-{number}"
 
 
-def review_id(number: int) -> str:
+def make_review_id(number: int) -> str:
     """In the place of a step's id: the agent run that reviews the report."""
     return f"review-{number}"
 
@@ -445,7 +448,7 @@ class PlanRevision(Value):
         return f"Revision {self.number}, after the research, made plan version {self.version}: {done}."
 
 
-class Revised(Value):
+class RevisionResult(Value):
     """What a revision led to."""
 
     revision: PlanRevision
@@ -455,7 +458,7 @@ class Revised(Value):
     notes: tuple[str, ...] = ()
 
 
-class Review(Value):
+class ReportReview(Value):
     """One look at the report against the findings."""
 
     number: int
@@ -473,11 +476,11 @@ class Review(Value):
         return f"Review {self.number} of the report found {faults}{then}."
 
 
-class Oversight(Value):
+class OversightState(Value):
     """How far the oversight of a task is."""
 
     revisions: tuple[PlanRevision, ...] = ()
-    reviews: tuple[Review, ...] = ()
+    reviews: tuple[ReportReview, ...] = ()
     costs: dict[str, RunUsage] = {}
     """By id, what each of their agent runs has cost."""
     shares: dict[str, Limit] = {}
@@ -496,6 +499,6 @@ class Oversight(Value):
         """What it has cost so far."""
         return tuple(self.costs.values())
 
-    def taken_up_again(self) -> "Oversight":
+    def after_reopening(self) -> "OversightState":
         """The task goes on after its end. The plan stays as it was revised; the report is reviewed anew."""
         return self.replace(shares={}, under_way="", sent_back=0, mending=False, gave_up=False)

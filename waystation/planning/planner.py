@@ -10,9 +10,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from waystation.agents.attempt import task_told
+from waystation.agents.attempt import render_task_sections
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
-from waystation.agents.redaction import redact_reply, redactor_for
+from waystation.agents.redaction import build_task_redactor, redact_reply
 from waystation.agents.roles import build_planning_prompt
 from waystation.agents.task_brief import EarlierTasks
 from waystation.agents.tools.tool import ToolInput
@@ -26,31 +26,31 @@ from waystation.kernel.value import Value
 from waystation.models.ports import CallKind, ModelRequest, ToolSpec
 from waystation.models.profiles import Price
 from waystation.planning.plan import (
-    BY_A_PERSON,
+    PERSON_EDIT_REASON,
     PLANNING_ID,
-    EditedPlan,
     Plan,
     PlanEdit,
+    PlanEditResult,
     PlanVersion,
     Step,
-    numbered,
-    plan_errors,
-    share_errors,
-    standard_plan,
+    anonymise_step_ids,
+    build_standard_plan,
+    find_plan_errors,
+    find_share_errors,
 )
 from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import wrap_untrusted
 from waystation.store.ports import Store
 
-MAX_REPLY = 4_000
+MAX_REPLY_TOKENS = 4_000
 _REPLY_FLOOR = 512
-TRIES = 2
+MAX_ANSWER_ATTEMPTS = 2
 
 _T = TypeVar("_T")
 
 
-class UnusableAnswer(Exception):
+class UnusableAnswerError(Exception):
     """An answer that cannot be used: every reason why, in words that a model can act on."""
 
     def __init__(self, *errors: str) -> None:
@@ -58,7 +58,7 @@ class UnusableAnswer(Exception):
         self.errors = errors
 
 
-class Lack(StrEnum):
+class NoAnswerReason(StrEnum):
     """Why there is no answer."""
 
     TOO_DEAR = "too dear"
@@ -71,16 +71,16 @@ class Lack(StrEnum):
 class NoAnswer(NamedTuple):
     """That there is none."""
 
-    why: Lack
+    why: NoAnswerReason
     cause: str = ""
     """In the words of the error that stood in its way."""
 
-    def note(self, notes: Mapping[Lack, str]) -> str:
+    def format_note(self, notes: Mapping[NoAnswerReason, str]) -> str:
         """What a person is told."""
         return f"{notes[self.why]} ({self.cause})" if self.cause else notes[self.why]
 
 
-class Means(NamedTuple):
+class CallOptions(NamedTuple):
     """With which model, for how much."""
 
     model: str
@@ -89,7 +89,7 @@ class Means(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Matter(Generic[_T]):
+class StructuredPrompt(Generic[_T]):
     """What a model is asked."""
 
     run: RunRef
@@ -100,33 +100,33 @@ class Matter(Generic[_T]):
     """The first message, not redacted yet. Written once for a run."""
     place: TextDestination
     read: Callable[[Mapping[str, JsonValue]], _T]
-    """The answer in a call's arguments. Raises ValidationError, UnusableAnswer."""
+    """The answer in a call's arguments. Raises ValidationError, UnusableAnswerError."""
     refusal: str
     """Over the reasons why an answer cannot be used."""
 
 
 @dataclass(frozen=True)
-class Consultant:
+class StructuredCaller:
     """Asks. The transcript holds every answer, so that a retry asks nothing twice."""
 
     model: MeteredModel
     store: Store
     redactor: Redactor
 
-    async def answer(self, matter: Matter[_T], means: Means) -> _T | NoAnswer:
+    async def request_answer(self, matter: StructuredPrompt[_T], means: CallOptions) -> _T | NoAnswer:
         """The model's answer. Raises ModelError, StoreError, RedactionFailed."""
         await self.store.open_run(matter.run)
-        fence = await self.store.take_fence(matter.run.run_id)
+        fence = await self.store.acquire_fence(matter.run.run_id)
         transcript = await self._begun(matter, fence)
         while True:
             last = transcript.messages[-1]
             if last.role == "assistant":
                 try:
                     return _read(matter, last)
-                except UnusableAnswer as unusable:
-                    if transcript.turns >= TRIES:
-                        return NoAnswer(Lack.UNUSABLE)
-                    complaint = _complaint(matter.refusal, last, unusable.errors, transcript.next_id)
+                except UnusableAnswerError as unusable:
+                    if transcript.turn_count >= MAX_ANSWER_ATTEMPTS:
+                        return NoAnswer(NoAnswerReason.UNUSABLE)
+                    complaint = _complaint(matter.refusal, last, unusable.errors, transcript.next_message_id)
                     transcript = await self._appended(transcript, fence, complaint)
             else:
                 asked = await self._asked(matter, transcript, fence, means)
@@ -134,15 +134,15 @@ class Consultant:
                     return asked
                 transcript = asked
 
-    async def _begun(self, matter: Matter[_T], fence: Fence) -> Transcript:
-        transcript = await self.store.load(matter.run.run_id, matter.run.reader)
+    async def _begun(self, matter: StructuredPrompt[_T], fence: Fence) -> Transcript:
+        transcript = await self.store.load_transcript(matter.run.run_id, matter.run.scope)
         if transcript.messages:
             return transcript
         (redacted,) = await self.redactor.redact([await matter.opening()], matter.place, matter.run.tenant)
-        return await self._appended(transcript, fence, build_user_message(transcript.next_id, redacted.text))
+        return await self._appended(transcript, fence, build_user_message(transcript.next_message_id, redacted.text))
 
     async def _asked(
-        self, matter: Matter[_T], transcript: Transcript, fence: Fence, means: Means
+        self, matter: StructuredPrompt[_T], transcript: Transcript, fence: Fence, means: CallOptions
     ) -> Transcript | NoAnswer:
         """One call of the model. No answer where its worst case does not fit, and where it brings none and another try
         has to wait for a person, or does not fit. Raises ModelError.
@@ -152,28 +152,30 @@ class Consultant:
             system=matter.system,
             messages=build_model_view(transcript),
             tools=(matter.tool,),
-            max_output=MAX_REPLY,
+            max_output=MAX_REPLY_TOKENS,
             require_tool=matter.tool.name,
             one_shot=True,
         )
         call = await self._fitted(request, fence, means)
         if isinstance(call, CallNotAffordable):
-            return NoAnswer(Lack.TOO_DEAR)
+            return NoAnswer(NoAnswerReason.TOO_DEAR)
         try:
-            reply, charge = await self.model.ask(fence, CallKey(matter.kind, str(transcript.turns + 1)), call)
+            reply, charge = await self.model.run_call(fence, CallKey(matter.kind, str(transcript.turn_count + 1)), call)
         except (SpendingLimitReached, BrokenEndpointError) as stopped:
-            return NoAnswer(Lack.NO_REPLY, str(stopped))
+            return NoAnswer(NoAnswerReason.NO_REPLY, str(stopped))
         except ModelUnavailable as failed:
             if failed.possibly_billed and isinstance(await self._fitted(request, fence, means), CallNotAffordable):
-                return NoAnswer(Lack.NO_REPLY, str(failed))
+                return NoAnswer(NoAnswerReason.NO_REPLY, str(failed))
             raise
         blocks, _ = await redact_reply(reply.blocks, self.redactor, matter.run.tenant)
-        message = transcript.reply(blocks, reply.asked)
+        message = transcript.build_reply(blocks, reply.asked)
         await self.store.commit_reply(fence, transcript.version, message, charge)
         return transcript.with_message(message)
 
-    async def _fitted(self, request: ModelRequest, fence: Fence, means: Means) -> PreparedCall | CallNotAffordable:
-        left = means.limit.after((await self.store.totals(fence.run_id)).spent)
+    async def _fitted(
+        self, request: ModelRequest, fence: Fence, means: CallOptions
+    ) -> PreparedCall | CallNotAffordable:
+        left = means.limit.remaining_after((await self.store.get_run_usage(fence.run_id)).spent)
         return await self.model.prepare_call(request, left, _REPLY_FLOOR, means.prices)
 
     async def _appended(self, transcript: Transcript, fence: Fence, message: Message) -> Transcript:
@@ -181,14 +183,14 @@ class Consultant:
         return transcript.with_message(message)
 
 
-def _read(matter: Matter[_T], message: Message) -> _T:
+def _read(matter: StructuredPrompt[_T], message: Message) -> _T:
     calls = [call for call in message.tool_uses if call.name == matter.tool.name]
     if not calls:
-        raise UnusableAnswer(f"answer with one call of {matter.tool.name}")
+        raise UnusableAnswerError(f"answer with one call of {matter.tool.name}")
     try:
         return matter.read(calls[0].input)
     except ValidationError as error:
-        raise UnusableAnswer(
+        raise UnusableAnswerError(
             *(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
         ) from None
 
@@ -214,7 +216,7 @@ class SubmitPlanInput(ToolInput):
     steps: tuple[Step, ...]
 
 
-class PlanMade(Value):
+class PlanningResult(Value):
     """A plan that can be run. Its goals stay in the store."""
 
     plan: Plan
@@ -227,10 +229,10 @@ SUBMIT_PLAN = ToolSpec(
     description="Hands in the plan: its steps in order.",
     input_schema=SubmitPlanInput.model_json_schema(),
 )
-NOTES = {
-    Lack.UNUSABLE: "The model's plan could not be run, also after one repair; the standard plan is used.",
-    Lack.TOO_DEAR: "The budget is too small for planning by a model; the standard plan is used.",
-    Lack.NO_REPLY: "No plan was to be had of the model; the standard plan is used.",
+PLANNING_NOTES = {
+    NoAnswerReason.UNUSABLE: "The model's plan could not be run, also after one repair; the standard plan is used.",
+    NoAnswerReason.TOO_DEAR: "The budget is too small for planning by a model; the standard plan is used.",
+    NoAnswerReason.NO_REPLY: "No plan was to be had of the model; the standard plan is used.",
 }
 
 
@@ -242,46 +244,48 @@ class Planner:
     store: Store
     redactor: Redactor
 
-    async def plan(self, ref: TaskRef, model: str, limit: Limit, prices: Sequence[Price]) -> PlanMade:
+    async def create_plan(self, ref: TaskRef, model: str, limit: Limit, prices: Sequence[Price]) -> PlanningResult:
         """The task's plan; the saved one, if there is one.
 
         `limit` is what planning may spend. Raises ModelError, StoreError, RedactionFailed.
         """
         run = RunRef(**ref.model_dump(), step_id=PLANNING_ID, role="planning")
-        saved = await self.store.plan(ref.task_id, ref.reader)
+        saved = await self.store.get_newest_plan(ref.task_id, ref.scope)
         if saved is not None:
-            return PlanMade(plan=saved.without_goals(), totals=await self.store.totals(run.run_id))
-        plan, notes = await self._made(run, Means(model, limit, prices))
-        redactor = redactor_for(self.redactor, self.store, run.reader)
-        await self.store.save_plan(ref.task_id, await with_safe_titles(plan, redactor, run.tenant))
-        kept = await self.store.plan(ref.task_id, ref.reader) or plan
-        return PlanMade(plan=kept.without_goals(), totals=await self.store.totals(run.run_id), notes=notes)
+            return PlanningResult(plan=saved.without_goals(), totals=await self.store.get_run_usage(run.run_id))
+        plan, notes = await self._made(run, CallOptions(model, limit, prices))
+        redactor = build_task_redactor(self.redactor, self.store, run.scope)
+        await self.store.save_plan(ref.task_id, await redact_titles_and_ids(plan, redactor, run.tenant))
+        kept = await self.store.get_newest_plan(ref.task_id, ref.scope) or plan
+        return PlanningResult(plan=kept.without_goals(), totals=await self.store.get_run_usage(run.run_id), notes=notes)
 
-    async def take_edit(self, ref: TaskRef, edit: PlanEdit, left: Limit) -> EditedPlan:
+    async def apply_plan_edit(self, ref: TaskRef, edit: PlanEdit, left: Limit) -> PlanEditResult:
         """The plan that a person sent, as the task's newest; kept twice, it stands once. `left`: for all its steps.
 
         Raises StoreError, RedactionFailed.
         """
         try:
-            plan = Plan.model_validate_json(await self.store.get_text(edit.given, ref.reader))
+            plan = Plan.model_validate_json(await self.store.get_text(edit.given, ref.scope))
         except (TextNotFoundError, ValidationError):
-            return EditedPlan(reason=UNKNOWN_PLAN)
-        if faults := plan_errors(plan):
-            return EditedPlan(reason=f"the plan cannot be run ({len(faults)} faults): {SEND_AGAIN}")
-        if faults := share_errors(plan, left):
-            return EditedPlan(reason="; ".join(faults))
-        versions = await self.store.plan_versions(ref.task_id, ref.reader)
+            return PlanEditResult(reason=UNKNOWN_PLAN)
+        if faults := find_plan_errors(plan):
+            return PlanEditResult(reason=f"the plan cannot be run ({len(faults)} faults): {SEND_AGAIN}")
+        if faults := find_share_errors(plan, left):
+            return PlanEditResult(reason="; ".join(faults))
+        versions = await self.store.list_plan_versions(ref.task_id, ref.scope)
         known = next((one.plan for one in versions if one.made_by == edit.made_by), None)
         if known is None:
-            redactor = redactor_for(self.redactor, self.store, ref.reader)
-            known = await with_safe_titles(plan, redactor, ref.tenant, [step.id for step in versions[-1].plan.steps])
+            redactor = build_task_redactor(self.redactor, self.store, ref.scope)
+            known = await redact_titles_and_ids(
+                plan, redactor, ref.tenant, [step.id for step in versions[-1].plan.steps]
+            )
             number = versions[-1].number + 1
-            version = PlanVersion(number=number, plan=known, made_by=edit.made_by, reason=BY_A_PERSON)
-            await self.store.save_revision(ref.task_id, version)
-        return EditedPlan(plan=known.without_goals())
+            version = PlanVersion(number=number, plan=known, made_by=edit.made_by, reason=PERSON_EDIT_REASON)
+            await self.store.save_plan_version(ref.task_id, version)
+        return PlanEditResult(plan=known.without_goals())
 
-    async def _made(self, run: RunRef, means: Means) -> tuple[Plan, tuple[str, ...]]:
-        matter = Matter(
+    async def _made(self, run: RunRef, means: CallOptions) -> tuple[Plan, tuple[str, ...]]:
+        matter = StructuredPrompt(
             run=run,
             kind="plan",
             system=build_planning_prompt(),
@@ -291,19 +295,21 @@ class Planner:
             read=_plan,
             refusal="This plan cannot be run",
         )
-        made = await Consultant(self.model, self.store, self.redactor).answer(matter, means)
+        made = await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
         if not isinstance(made, NoAnswer):
             return made, ()
-        return standard_plan((await self.store.task(run.task_id, run.reader)).request.question), (made.note(NOTES),)
+        return build_standard_plan((await self.store.get_task(run.task_id, run.scope)).request.question), (
+            made.format_note(PLANNING_NOTES),
+        )
 
     async def _task(self, run: RunRef) -> str:
-        row = await self.store.task(run.task_id, run.reader)
-        earlier = await EarlierTasks(self.store).named(row, row.terms.agent.window)
-        task = await task_told(row, self.store, self.redactor)
+        row = await self.store.get_task(run.task_id, run.scope)
+        earlier = await EarlierTasks(self.store).render_listing(row, row.terms.agent.window)
+        task = await render_task_sections(row, self.store, self.redactor)
         return wrap_untrusted("task", *task, *filter(None, [earlier]))
 
 
-async def with_safe_titles(plan: Plan, redactor: Redactor, tenant: str, known: Collection[str] = ()) -> Plan:
+async def redact_titles_and_ids(plan: Plan, redactor: Redactor, tenant: str, known: Collection[str] = ()) -> Plan:
     """Titles and ids are shown in the Temporal UI, so they are redacted like everything there; ids that are `known`
     stay. Raises RedactionFailed.
     """
@@ -313,11 +319,11 @@ async def with_safe_titles(plan: Plan, redactor: Redactor, tenant: str, known: C
     told = [step.id for step, words, safe in zip(plan.steps, spelled, ids, strict=True) if safe.text != words]
     steps = zip(plan.steps, titles, strict=True)
     titled = tuple(step.replace(title=truncate_redacted(title.text, _TITLE_CHARACTERS)) for step, title in steps)
-    return numbered(Plan(steps=titled), set(told) - set(known))
+    return anonymise_step_ids(Plan(steps=titled), set(told) - set(known))
 
 
 def _plan(arguments: Mapping[str, JsonValue]) -> Plan:
     plan = Plan(steps=SubmitPlanInput.model_validate(arguments).steps).without_shares()
-    if errors := plan_errors(plan):
-        raise UnusableAnswer(*errors)
+    if errors := find_plan_errors(plan):
+        raise UnusableAnswerError(*errors)
     return plan

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from waystation.kernel.errors import WrongKey
 
-Purpose = Literal["placeholders", "vault", "rest", "payloads"]
+KeyPurpose = Literal["placeholders", "vault", "rest", "payloads"]
 
 VERSION = b"\x01"
 """First byte of everything sealed: AES-256-GCM, laid out as below."""
@@ -22,7 +22,7 @@ _HEADER_BYTES = len(VERSION) + KEY_ID_BYTES
 _SHORTEST = _HEADER_BYTES + NONCE_BYTES + TAG_BYTES
 
 
-def derive_subkey(key: bytes, purpose: Purpose) -> bytes:
+def derive_subkey(key: bytes, purpose: KeyPurpose) -> bytes:
     """The 32 bytes for one purpose, by HKDF-SHA256: who has one of them learns neither the key nor another."""
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"waystation:{purpose}".encode()).derive(key)
 
@@ -34,7 +34,7 @@ class AesGcmCipher:
     caller's context are authenticated, so that what was sealed for one place does not open in another.
     """
 
-    def __init__(self, key: bytes, purpose: Purpose) -> None:
+    def __init__(self, key: bytes, purpose: KeyPurpose) -> None:
         """`key` is the 32 bytes from which every purpose's key is derived."""
         own = derive_subkey(key, purpose)
         self._aead = AESGCM(own)

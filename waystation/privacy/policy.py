@@ -14,7 +14,7 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 
-class Policy(StrEnum):
+class RedactionPolicy(StrEnum):
     """How much is replaced: a setting of the worker."""
 
     STANDARD = "standard"
@@ -28,11 +28,11 @@ class Policy(StrEnum):
     def text(self) -> str:
         """What is replaced, and where."""
         match self:
-            case Policy.STANDARD:
+            case RedactionPolicy.STANDARD:
                 return "secrets and identifiers are replaced before a model call, names too before summaries and memory"
-            case Policy.STRICT:
+            case RedactionPolicy.STRICT:
                 return "secrets, identifiers and names are replaced before a model call"
-            case Policy.SECRETS_ONLY:
+            case RedactionPolicy.SECRETS_ONLY:
                 return "secrets are replaced before a model call; identifiers and names are not"
 
 
@@ -96,7 +96,7 @@ class TextDestination(StrEnum):
     """Apart from titles."""
 
 
-def get_redaction_level(place: TextDestination, policy: Policy) -> RedactionLevel:
+def get_redaction_level(place: TextDestination, policy: RedactionPolicy) -> RedactionLevel:
     """What is replaced in a text before it goes to this place."""
     match place:
         case TextDestination.REQUEST | TextDestination.DOCUMENT | TextDestination.VAULT:
@@ -111,7 +111,7 @@ def get_redaction_level(place: TextDestination, policy: Policy) -> RedactionLeve
         ):
             return _before_models(policy)
         case TextDestination.EMBEDDED:  # names need the text around them: they were looked for there
-            return RedactionLevel.SECRETS if policy is Policy.SECRETS_ONLY else RedactionLevel.IDENTIFIERS
+            return RedactionLevel.SECRETS if policy is RedactionPolicy.SECRETS_ONLY else RedactionLevel.IDENTIFIERS
         case (
             TextDestination.COMPRESSED
             | TextDestination.SUMMARY
@@ -120,7 +120,7 @@ def get_redaction_level(place: TextDestination, policy: Policy) -> RedactionLeve
             | TextDestination.TITLE
             | TextDestination.QUESTION
         ):
-            return RedactionLevel.SECRETS if policy is Policy.SECRETS_ONLY else RedactionLevel.NAMES
+            return RedactionLevel.SECRETS if policy is RedactionPolicy.SECRETS_ONLY else RedactionLevel.NAMES
         case (
             TextDestination.HISTORY
             | TextDestination.SEARCH_ATTRIBUTE
@@ -133,13 +133,13 @@ def get_redaction_level(place: TextDestination, policy: Policy) -> RedactionLeve
             return RedactionLevel.NO_TEXT
 
 
-def _before_models(policy: Policy) -> RedactionLevel:
+def _before_models(policy: RedactionPolicy) -> RedactionLevel:
     match policy:
-        case Policy.STANDARD:
+        case RedactionPolicy.STANDARD:
             return RedactionLevel.IDENTIFIERS
-        case Policy.STRICT:
+        case RedactionPolicy.STRICT:
             return RedactionLevel.NAMES
-        case Policy.SECRETS_ONLY:
+        case RedactionPolicy.SECRETS_ONLY:
             return RedactionLevel.SECRETS
 
 
@@ -147,26 +147,26 @@ NAME_TYPES = frozenset({"PERSON", "LOCATION"})
 """What `RedactionLevel.NAMES` replaces, and no other does."""
 
 
-def should_show_names(policy: Policy) -> bool:
+def should_show_names(policy: RedactionPolicy) -> bool:
     """Whether agents are shown names."""
     return _before_models(policy) < RedactionLevel.NAMES
 
 
 FINGERPRINT_DIGITS = 12
-PLACEHOLDER = compile_bounded(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
+PLACEHOLDER_PATTERN = compile_bounded(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
 """What stands for a private value: its type, and the first digits of its fingerprint."""
-LONGEST_PLACEHOLDER = 200
+MAX_PLACEHOLDER_CHARACTERS = 200
 """Characters: types have at most 40, fingerprints 64."""
 _TYPE = compile_bounded(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
 
 
 NAMED_CHARACTERS = 100
 """Of what a note says a text is."""
-UNREDACTED = "UNREDACTED_TEXT"
+UNREDACTABLE_TYPE = "UNREDACTED_TEXT"
 """The type of a placeholder that stands for a whole text which could not be redacted."""
 TEXT_LEFT_OUT = "Text that could not be redacted was left out, and a placeholder stands where it was."
 """For people."""
-AfterFailures = Literal["placeholder", "pause"]
+RedactionFailureMode = Literal["placeholder", "pause"]
 """What becomes of a text that could not be redacted in as many attempts as it is given."""
 
 
@@ -213,15 +213,15 @@ class RedactionResult(Value):
     """Whether this is a placeholder for a text that took too long, twice."""
 
     @property
-    def unredacted(self) -> bool:
+    def redaction_failed(self) -> bool:
         """Whether this is no more than a placeholder for a text that could not be redacted."""
-        return any(span.type == UNREDACTED for span in self.spans)
+        return any(span.type == UNREDACTABLE_TYPE for span in self.spans)
 
 
 def make_failed_redaction(text: str, fingerprint: str, *, put_aside: bool = False) -> RedactionResult:
     """What goes on in the place of a text that could not be redacted: nothing of it."""
-    placeholder = f"<{UNREDACTED}_{fingerprint[:FINGERPRINT_DIGITS]}>"
-    span = Span(type=UNREDACTED, start=0, end=len(text), score=1, placeholder=placeholder)
+    placeholder = f"<{UNREDACTABLE_TYPE}_{fingerprint[:FINGERPRINT_DIGITS]}>"
+    span = Span(type=UNREDACTABLE_TYPE, start=0, end=len(text), score=1, placeholder=placeholder)
     return RedactionResult(text=placeholder, spans=(span,), put_aside=put_aside)
 
 
@@ -239,7 +239,9 @@ def truncate_redacted(text: str, characters: int, mark: str = "") -> str:
 
 def find_cut_position(text: str, end: int) -> int:
     """The last place up to this one where a redacted text can be cut without parting a placeholder."""
-    near = PLACEHOLDER.finditer(text, max(0, end - LONGEST_PLACEHOLDER), end + LONGEST_PLACEHOLDER)
+    near = PLACEHOLDER_PATTERN.finditer(
+        text, max(0, end - MAX_PLACEHOLDER_CHARACTERS), end + MAX_PLACEHOLDER_CHARACTERS
+    )
     return next((found.start() for found in near if found.start() < end < found.end()), end)
 
 
@@ -258,7 +260,7 @@ def get_redacted_prefix(text: str, redacted: "RedactionResult", characters: int)
     return "".join((*parts, text[position : max(position, characters)])) if position else redacted.text[:characters]
 
 
-def redaction_notes(*texts: RedactionResult, of: str = "") -> tuple[str, ...]:
+def build_redaction_notes(*texts: RedactionResult, of: str = "") -> tuple[str, ...]:
     """What a person should know of these redactions: sentences that are the same for the same languages, and one for
     each text that was put aside. `of`: what the texts are, in redacted words.
     """
@@ -274,7 +276,7 @@ def redaction_notes(*texts: RedactionResult, of: str = "") -> tuple[str, ...]:
         for text in texts
         if text.put_aside
     ]
-    if any(text.unredacted and not text.put_aside for text in texts):
+    if any(text.redaction_failed and not text.put_aside for text in texts):
         notes.append(TEXT_LEFT_OUT)
     return tuple(notes)
 
@@ -316,13 +318,13 @@ def render_preserving_lines(text: str, redacted: RedactionResult) -> str:
     parts: list[str] = []
     position = 0
     for span in redacted.spans:
-        placeholder = "" if span.type == UNREDACTED else span.placeholder
+        placeholder = "" if span.type == UNREDACTABLE_TYPE else span.placeholder
         parts += (text[position : span.start], placeholder, "\n" * text.count("\n", span.start, span.end))
         position = span.end
     return "".join((*parts, text[position:]))
 
 
-def with_line_feeds(text: str) -> str:
+def normalize_line_endings(text: str) -> str:
     """The text with its lines, of whatever ends, ended by line feeds: they can be counted after a redaction as before.
 
     The end of the last line goes.
@@ -333,7 +335,7 @@ def with_line_feeds(text: str) -> str:
 class RedactionConfig(Value):
     """By what a worker redacts."""
 
-    policy: Policy = Policy.STANDARD
+    policy: RedactionPolicy = RedactionPolicy.STANDARD
     version: str = "0"
     """Of everything that a result depends on beside text, tenant and treatment. No slash is in it."""
 
@@ -374,9 +376,9 @@ class RedactedText(Value):
 
     @property
     def results(self) -> tuple[RedactionResult, ...]:
-        """What a person should know of its redaction, as `redaction_notes` takes it."""
+        """What a person should know of its redaction, as `build_redaction_notes` takes it."""
         if self.withheld:
-            hidden = Span(type=UNREDACTED, start=0, end=0, score=1, placeholder=self.put_aside)
+            hidden = Span(type=UNREDACTABLE_TYPE, start=0, end=0, score=1, placeholder=self.put_aside)
             return (RedactionResult(text=self.put_aside, spans=(hidden,), put_aside=bool(self.put_aside)),)
         return (RedactionResult(text="", languages_without_names=self.languages_without_names),)
 
@@ -387,12 +389,12 @@ def build_redacted_text(text: str, redacted: RedactionResult) -> RedactedText:
         text=render_preserving_lines(text, redacted),
         replaced=tuple([ReplacedRange(span.start, span.end, span.type, span.placeholder) for span in redacted.spans]),
         languages_without_names=redacted.languages_without_names,
-        withheld=redacted.unredacted,
+        withheld=redacted.redaction_failed,
         put_aside=redacted.text if redacted.put_aside else "",
     )
 
 
-TRUSTED_FOR = timedelta(minutes=10)
+VAULT_CACHE_LIFETIME = timedelta(minutes=10)
 """What was forgotten meanwhile is kept anew when it comes again after this."""
 
 
@@ -408,10 +410,10 @@ class RestoredText(Value):
 
 def restore_originals(text: str, originals: Mapping[str, str]) -> RestoredText:
     """With these originals, by placeholder."""
-    found = PLACEHOLDER.findall(text)
+    found = PLACEHOLDER_PATTERN.findall(text)
     unknown = sum(placeholder not in originals for placeholder in found)
     return RestoredText(
-        text=PLACEHOLDER.sub(lambda placeholder: originals.get(placeholder[0], placeholder[0]), text),
+        text=PLACEHOLDER_PATTERN.sub(lambda placeholder: originals.get(placeholder[0], placeholder[0]), text),
         replaced=len(found) - unknown,
         unknown=unknown,
     )
@@ -427,7 +429,7 @@ class NameCandidate(NamedTuple):
 
 
 _MOST_WORDS = 5
-_WORD, _BETWEEN = compile_bounded(rf"{PLACEHOLDER.pattern}|[^\W_]+"), compile_bounded(r"[\s_]{1,3}|['’-]|\.\s?")
+_WORD, _BETWEEN = compile_bounded(rf"{PLACEHOLDER_PATTERN.pattern}|[^\W_]+"), compile_bounded(r"[\s_]{1,3}|['’-]|\.\s?")
 
 
 def iter_name_candidates(text: str) -> Iterator[NameCandidate]:

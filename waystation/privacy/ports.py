@@ -21,7 +21,7 @@ class Redactor(Protocol):
 class PlaceholderFactory(Protocol):
     """Makes placeholders for values that are known to be private, whatever a redactor would say of them."""
 
-    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> Mapping[str, str]:
+    async def make_placeholders(self, type_: str, values: Sequence[str], tenant: str) -> Mapping[str, str]:
         """By value: what a redactor puts in its place where it finds one of this type, such as `EMAIL`.
 
         Raises RedactionFailed.
@@ -32,7 +32,7 @@ class PlaceholderFactory(Protocol):
 class Vault(Protocol):
     """What placeholders of a tenant stand for, encrypted."""
 
-    async def keep(self, tenant: str, originals: Sequence[VaultEntry], session: str = "") -> frozenset[str]:
+    async def store_originals(self, tenant: str, originals: Sequence[VaultEntry], session: str = "") -> frozenset[str]:
         """Keep each original whose placeholder has none yet, and that this session met it; of one value the first
         spelling stays. `session` is its hash; empty: it was met in none.
 
@@ -41,7 +41,7 @@ class Vault(Protocol):
         """
         ...
 
-    async def originals(
+    async def load_originals(
         self, tenant: str, placeholders: Collection[str], session: str | None = None
     ) -> Mapping[str, str]:
         """The original of each of these placeholders that is kept; with a session, that was met in it.
@@ -50,7 +50,7 @@ class Vault(Protocol):
         """
         ...
 
-    async def drop(self, tenant: str, placeholders: Collection[str]) -> int:
+    async def delete_originals(self, tenant: str, placeholders: Collection[str]) -> int:
         """Keep the originals of these placeholders no more; how many there were. Raises StoreError."""
         ...
 
@@ -58,7 +58,7 @@ class Vault(Protocol):
 class SlowTextStore(Protocol):
     """Texts whose redaction took too long under one set of rules, by keyed fingerprints: no word of them is kept."""
 
-    async def slow_texts(self) -> Mapping[str, int]:
+    async def load_slow_texts(self) -> Mapping[str, int]:
         """How often each took too long, by fingerprint; of very many the newest. Raises StoreError."""
         ...
 

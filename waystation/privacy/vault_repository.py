@@ -12,25 +12,25 @@ from waystation.kernel.errors import WrongKey
 from waystation.privacy.policy import VaultEntry
 from waystation.store.engine import (
     Database,
-    StorePart,
-    add_missing,
+    SqlRepository,
+    insert_missing,
     iter_batches,
     read_transaction,
-    to_its_end,
+    run_to_completion,
     translate_database_errors,
     write_transaction,
 )
 from waystation.store.schema import vault, vault_sessions
 
 
-class SqlVault(StorePart):
+class SqlVault(SqlRepository):
     """The port `Vault`."""
 
     def __init__(self, database: Database, clock: Clock, store_id: str, cipher: Cipher) -> None:
         super().__init__(database, clock, store_id)
         self._cipher = cipher
 
-    async def keep(self, tenant: str, originals: Sequence[VaultEntry], session: str = "") -> frozenset[str]:
+    async def store_originals(self, tenant: str, originals: Sequence[VaultEntry], session: str = "") -> frozenset[str]:
         """Keep each original whose placeholder has none, and that this session met it.
 
         Returns the fingerprints whose placeholder has another.
@@ -48,7 +48,7 @@ class SqlVault(StorePart):
         )
 
     @read_transaction
-    async def originals(
+    async def load_originals(
         self, connection: AsyncConnection, tenant: str, placeholders: Collection[str], session: str | None = None
     ) -> Mapping[str, str]:
         """The original of each of these placeholders that is kept; with a session, that was met there.
@@ -64,28 +64,28 @@ class SqlVault(StorePart):
         }
 
     @write_transaction
-    async def replace(self, connection: AsyncConnection, tenant: str, original: VaultEntry) -> None:
+    async def replace_original(self, connection: AsyncConnection, tenant: str, original: VaultEntry) -> None:
         """Keep this one in the place of whatever its placeholder had."""
         await connection.execute(delete(vault).where(*_among(tenant, [original.placeholder])))
-        await add_missing(connection, vault, [self._row(tenant, original)])
+        await insert_missing(connection, vault, [self._row(tenant, original)])
 
     @read_transaction
-    async def kept(self, connection: AsyncConnection, tenant: str) -> Mapping[str, datetime]:
+    async def load_storage_times(self, connection: AsyncConnection, tenant: str) -> Mapping[str, datetime]:
         """Since when each placeholder of the tenant has its original, by placeholder. Nothing is opened."""
         known = select(vault.c.placeholder, vault.c.kept_at).where(vault.c.tenant == tenant)
         return {row.placeholder: row.kept_at for row in await connection.execute(known.order_by(vault.c.placeholder))}
 
     @read_transaction
-    async def everything(self, connection: AsyncConnection, tenant: str) -> Mapping[str, str]:
+    async def load_all_originals(self, connection: AsyncConnection, tenant: str) -> Mapping[str, str]:
         """All originals of the tenant, by placeholder. Raises WrongKey."""
         rows = await connection.execute(select(vault).where(vault.c.tenant == tenant))
         return {row.placeholder: self._opened(tenant, row.placeholder, row.original) for row in rows}
 
-    async def drop(self, tenant: str, placeholders: Collection[str]) -> int:
+    async def delete_originals(self, tenant: str, placeholders: Collection[str]) -> int:
         """Keep the originals of these placeholders no more; how many there were."""
         dropped = await self._drop(tenant, placeholders)
         with translate_database_errors():
-            await to_its_end(self.database.empty_log())
+            await run_to_completion(self.database.truncate_write_ahead_log())
         return dropped
 
     @write_transaction
@@ -133,7 +133,7 @@ class SqlVault(StorePart):
             {**own, "placeholder": one, "proof": self._cipher.encrypt(b"", _meeting(tenant, one, session))}
             for one in new
         ]
-        await add_missing(connection, vault_sessions, rows)
+        await insert_missing(connection, vault_sessions, rows)
 
     async def _met(
         self, connection: AsyncConnection, tenant: str, placeholders: Collection[str], session: str
@@ -156,7 +156,7 @@ class SqlVault(StorePart):
 
     @write_transaction
     async def _add(self, connection: AsyncConnection, tenant: str, originals: Sequence[VaultEntry]) -> None:
-        await add_missing(connection, vault, [self._row(tenant, original) for original in originals])
+        await insert_missing(connection, vault, [self._row(tenant, original) for original in originals])
 
     def _row(self, tenant: str, original: VaultEntry) -> dict[str, object]:
         sealed = self._cipher.encrypt(

@@ -14,23 +14,28 @@ from unicodedata import bidirectional
 
 from pydantic import Field
 
-from waystation.documents.citations import CITATION, Citation, parse_citations, without_marks
+from waystation.documents.citations import CITATION_PATTERN, Citation, parse_citations, strip_failed_citation_marks
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-from waystation.reports.changes import BECAME, CHANGED_CLAIM, CHANGES_HEAD, GONE_CLAIM
+from waystation.reports.changes import (
+    CHANGED_CLAIM_PREFIX,
+    CHANGED_CLAIM_SEPARATOR,
+    CHANGES_HEADING,
+    REMOVED_CLAIM_PREFIX,
+)
 from waystation.tasks.task import TaskPhase
 
 _SOURCES, _CITATIONS, _ACCOUNT = "\n\n## Sources\n", "\n\n## Citations", "\n\n## How this report came about\n"
 _ALL_HOLD, _FAILED = "\n\nAll ", " that did not check\n\n"
 _LINES = compile_bounded(r"\blines? (?P<numbers>\d{1,18}(?:–\d{1,18})?(?:, \d{1,18}(?:–\d{1,18})?)*)")
-SAY_NOTHING_ALONE = frozenset({"init", "index", "main", "readme", "license"})
+AMBIGUOUS_FILE_STEMS = frozenset({"init", "index", "main", "readme", "license"})
 """Names of files that are the same in many folders."""
 _LEAST_PARTS = 2
 """Of the path of such a file."""
-LAST_TIME = " (last time)"
+PREVIOUS_REPORT_SUFFIX = " (last time)"
 """Behind the name of a document that a claim of the report before cites: its lines may say something else now."""
 
-RIGHT_TO_LEFT = frozenset({"R", "AL"})
+RIGHT_TO_LEFT_CLASSES = frozenset({"R", "AL"})
 """Unicode's classes of letters that are written so."""
 
 _Place = tuple[str, int, int]
@@ -50,12 +55,12 @@ class Inline(Value):
     """The number of the cited source; 0: it is no citation."""
 
 
-def right_to_left(inlines: Iterable[Inline]) -> bool:
+def is_right_to_left(inlines: Iterable[Inline]) -> bool:
     """By the first letter with a direction, as Unicode has it."""
     for inline in inlines:
         for sign in inline.text:
-            if (direction := bidirectional(sign)) in {"L", *RIGHT_TO_LEFT}:
-                return direction in RIGHT_TO_LEFT
+            if (direction := bidirectional(sign)) in {"L", *RIGHT_TO_LEFT_CLASSES}:
+                return direction in RIGHT_TO_LEFT_CLASSES
     return False
 
 
@@ -140,7 +145,7 @@ class NumberedSource(Value):
         return f"{self.place}, {lines}" if self.place else lines
 
 
-class Imprint(Value):
+class ReportMetadata(Value):
     """Which report this is."""
 
     task_id: str
@@ -161,7 +166,7 @@ class ExportedReport(Value):
     """A report in parts."""
 
     title: str
-    imprint: Imprint
+    imprint: ReportMetadata
     blocks: tuple[ReportBlock, ...]
     """What agents wrote, with the warnings and the question above it."""
     checked: str = ""
@@ -182,32 +187,32 @@ class StoredReport(NamedTuple):
     """By citation as it is written."""
 
 
-def stored_report(markdown: str) -> StoredReport:
+def parse_stored_report(markdown: str) -> StoredReport:
     """The last of such sections are those that code has written; one of another form is an agent's, and stays."""
-    markdown = without_marks(markdown)
+    markdown = strip_failed_citation_marks(markdown)
     rest, head, account = markdown.rpartition(_ACCOUNT)
     body = rest if head else markdown
     account = f"{head}{account}".strip() if head else ""
     body, checked, faults = _without_check(body)
     body, places = _without_sources(body)
-    return StoredReport(_told_apart(body), checked, account, places, faults)
+    return StoredReport(_mark_previous_citations(body), checked, account, places, faults)
 
 
-def _told_apart(body: str) -> str:
+def _mark_previous_citations(body: str) -> str:
     """With the places that claims of the report before cite as places of their own."""
-    before, head, rest = body.partition(f"> {CHANGES_HEAD}")
+    before, head, rest = body.partition(f"> {CHANGES_HEADING}")
     if not head:
         return body
     lines = rest.split("\n")
     of_part = sum(1 for _ in takewhile(lambda line: line.startswith(">"), lines[1:])) + 1
-    return before + head + "\n".join([*map(_of_last_time, lines[:of_part]), *lines[of_part:]])
+    return before + head + "\n".join([*map(_mark_previous_citation, lines[:of_part]), *lines[of_part:]])
 
 
-def _of_last_time(line: str) -> str:
-    if not line.startswith((f"> - {CHANGED_CLAIM}", f"> - {GONE_CLAIM}")):
+def _mark_previous_citation(line: str) -> str:
+    if not line.startswith((f"> - {CHANGED_CLAIM_PREFIX}", f"> - {REMOVED_CLAIM_PREFIX}")):
         return line
-    was, became, is_now = line.partition(BECAME)
-    return CITATION.sub(rf"[\g<document>{LAST_TIME}:\g<first>-\g<last>]", was) + became + is_now
+    was, became, is_now = line.partition(CHANGED_CLAIM_SEPARATOR)
+    return CITATION_PATTERN.sub(rf"[\g<document>{PREVIOUS_REPORT_SUFFIX}:\g<first>-\g<last>]", was) + became + is_now
 
 
 def _without_check(body: str) -> tuple[str, str, dict[str, str]]:
@@ -219,7 +224,7 @@ def _without_check(body: str) -> tuple[str, str, dict[str, str]]:
     said, _, listed = check.removeprefix(_FAILED).partition("\n\n")
     faults: dict[str, str] = {}
     for line in listed.splitlines():
-        if found := CITATION.match(line, 2):
+        if found := CITATION_PATTERN.match(line, 2):
             faults.setdefault(found[0], line[found.end() :].removeprefix(": "))
     return before, said.strip().removesuffix(":") + "; they are marked.", faults
 
@@ -249,7 +254,7 @@ def _places(name: str, cited: str) -> dict[_Place, str]:
     return found
 
 
-def shortest_names(names: Iterable[str]) -> dict[str, str]:
+def compute_shortest_names(names: Iterable[str]) -> dict[str, str]:
     """Of each path the shortest end that no other has; of files that are called the same everywhere with a folder."""
     paths = {name: PurePosixPath(name).parts for name in names}
     ends: dict[tuple[str, ...], int] = {}
@@ -262,28 +267,28 @@ def shortest_names(names: Iterable[str]) -> dict[str, str]:
 def _shortest(name: str, parts: Sequence[str], ends: Mapping[tuple[str, ...], int]) -> str:
     if "://" in name or not parts:
         return name
-    says_nothing = parts[-1].partition(".")[0].strip("_").lower() in SAY_NOTHING_ALONE
+    says_nothing = parts[-1].partition(".")[0].strip("_").lower() in AMBIGUOUS_FILE_STEMS
     for count in range(min(_LEAST_PARTS if says_nothing else 1, len(parts)), len(parts)):
         if ends[tuple(parts[-count:])] == 1:
             return "/".join(parts[-count:])
     return name
 
 
-class Numbering:
+class CitationNumbering:
     """Gives each cited place its number, the first time it is cited."""
 
     def __init__(self, stored: StoredReport) -> None:
         self._stored = stored
         self._cited: dict[_Place, int] = {}
 
-    def number(self, citation: Citation) -> int:
+    def assign_number(self, citation: Citation) -> int:
         """From 1 on."""
         place = (citation.document, citation.first_line, citation.last_line)
         return self._cited.setdefault(place, len(self._cited) + 1)
 
-    def sources(self) -> tuple[NumberedSource, ...]:
+    def build_sources(self) -> tuple[NumberedSource, ...]:
         """All that were numbered, by number."""
-        names = shortest_names({document for document, _, _ in self._cited})
+        names = compute_shortest_names({document for document, _, _ in self._cited})
         quoted: dict[_Place, str] = {}
         for one in parse_citations(self._stored.body):
             if one.quotation is not None:
@@ -303,6 +308,6 @@ class Numbering:
         )
 
 
-def shown_citation(source: NumberedSource) -> str:
+def render_citation_number(source: NumberedSource) -> str:
     """`[12]`, and `[12?]` where it does not hold."""
     return f"[{source.number}?]" if source.fault else f"[{source.number}]"

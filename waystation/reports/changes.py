@@ -12,13 +12,13 @@ from waystation.documents.citations import Claim, extract_claims
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
-from waystation.reports.report import answer_part
+from waystation.reports.report import extract_answer
 
 _WORD = compile_bounded(r"\d[\d.,]*+|[^\W\d_]++")
-CHANGES_HEAD, BECAME = "**What changed since last time**", " **is now** "
-NEW_CLAIM, GONE_CLAIM, CHANGED_CLAIM = "New: ", "Gone: ", "Changed: "
+CHANGES_HEADING, CHANGED_CLAIM_SEPARATOR = "**What changed since last time**", " **is now** "
+NEW_CLAIM_PREFIX, REMOVED_CLAIM_PREFIX, CHANGED_CLAIM_PREFIX = "New: ", "Gone: ", "Changed: "
 """What the part that a report opens with is known by, and its lines."""
-ALIKE = 0.5
+MIN_CLAIM_SIMILARITY = 0.5
 """Of the words of two claims together, how many both have at least, where one is the other said otherwise."""
 _MOST_TOLD = 40
 """Changes of a kind that a report opens with; `waystation diff` tells them all."""
@@ -43,30 +43,37 @@ class ReportChanges(Value):
     """Claims that both have."""
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether both say the same."""
         return not (self.new or self.gone or self.changed)
 
 
-def changes_part(found: ReportChanges, before: str, after: str) -> str:
+def render_report_changes(found: ReportChanges, before: str, after: str) -> str:
     """What a report opens with: all changes since the report of the task `before`, each with its citations.
 
     One block of Markdown, which begins as warnings do: it is none of the report's own claims.
     """
     numbers = f"{len(found.new)} new, {len(found.gone)} gone, {len(found.changed)} changed, {found.same} the same"
-    lines = [f"{CHANGES_HEAD} (`{before}`): {'nothing' if found.nothing else 'claims'}; {numbers}."]
-    lines += _told([f"{NEW_CLAIM}{cited(claim)}" for claim in found.new], before, after)
-    lines += _told([f"{GONE_CLAIM}{cited(claim)}" for claim in found.gone], before, after)
-    pairs = [f"{CHANGED_CLAIM}{cited(pair.before)}{BECAME}{cited(pair.after)}" for pair in found.changed]
-    return "\n".join(f"> {line}".rstrip() for line in [*lines, *_told(pairs, before, after)])
+    lines = [f"{CHANGES_HEADING} (`{before}`): {'nothing' if found.is_empty else 'claims'}; {numbers}."]
+    lines += _render_change_list(
+        [f"{NEW_CLAIM_PREFIX}{render_claim_with_citations(claim)}" for claim in found.new], before, after
+    )
+    lines += _render_change_list(
+        [f"{REMOVED_CLAIM_PREFIX}{render_claim_with_citations(claim)}" for claim in found.gone], before, after
+    )
+    pairs = [
+        f"{CHANGED_CLAIM_PREFIX}{render_claim_with_citations(pair.before)}{CHANGED_CLAIM_SEPARATOR}{render_claim_with_citations(pair.after)}"
+        for pair in found.changed
+    ]
+    return "\n".join(f"> {line}".rstrip() for line in [*lines, *_render_change_list(pairs, before, after)])
 
 
-def cited(claim: Claim) -> str:
+def render_claim_with_citations(claim: Claim) -> str:
     """The claim with its citations, on a line."""
     return " ".join([claim.text, *map(str, claim.citations)])
 
 
-def _told(lines: Sequence[str], before: str, after: str) -> list[str]:
+def _render_change_list(lines: Sequence[str], before: str, after: str) -> list[str]:
     shown = [f"- {line}" for line in lines[:_MOST_TOLD]]
     if more := len(lines) - len(shown):
         shown.append(f"- and {format_count(more, 'more such claim')}: `waystation diff {before} {after}`")
@@ -82,7 +89,7 @@ class _Known(NamedTuple):
 _Key = tuple[tuple[str, ...], frozenset[str]]
 
 
-def report_changes(before: str, after: str) -> ReportChanges:
+def compare_reports(before: str, after: str) -> ReportChanges:
     """Of two whole reports in Markdown."""
     old, new = _claims(before), _claims(after)
     gone = [known for key, known in old.items() if key not in new]
@@ -102,8 +109,8 @@ def report_changes(before: str, after: str) -> ReportChanges:
 def _claims(report: str) -> Mapping[_Key, _Known]:
     """What is claimed, by words and documents, each once."""
     found: dict[_Key, _Known] = {}
-    for claim in extract_claims(answer_part(report)):
-        if claim.citations and not claim.only_points:
+    for claim in extract_claims(extract_answer(report)):
+        if claim.citations and not claim.is_pointer_only:
             words = tuple(_WORD.findall(claim.text.casefold()))
             documents = frozenset(citation.document for citation in claim.citations)
             found.setdefault((words, documents), _Known(claim, frozenset(words), documents))
@@ -112,7 +119,7 @@ def _claims(report: str) -> Mapping[_Key, _Known]:
 
 def _pairs(gone: Sequence[_Known], come: Sequence[_Known]) -> Mapping[int, int]:
     """By the place of a claim that is gone, that of the one which took its place; the most alike first."""
-    having = _having(come)
+    having = _index_by_word(come)
     alike = sorted(
         (-share, ours, theirs) for ours, known in enumerate(gone) for theirs, share in _near(known, come, having)
     )
@@ -125,7 +132,7 @@ def _pairs(gone: Sequence[_Known], come: Sequence[_Known]) -> Mapping[int, int]:
     return pairs
 
 
-def _having(come: Sequence[_Known]) -> Mapping[str, Sequence[int]]:
+def _index_by_word(come: Sequence[_Known]) -> Mapping[str, Sequence[int]]:
     """By word: the claims that have it. Without the words that too many have."""
     having: defaultdict[str, list[int]] = defaultdict(list)
     for place, known in enumerate(come):
@@ -140,5 +147,5 @@ def _near(known: _Known, come: Sequence[_Known], having: Mapping[str, Sequence[i
     for place in sharing:
         other = come[place]
         share = len(known.words & other.words) / len(known.words | other.words)
-        if share >= ALIKE and (known.documents & other.documents or share == 1):
+        if share >= MIN_CLAIM_SIMILARITY and (known.documents & other.documents or share == 1):
             yield place, share

@@ -17,27 +17,27 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
-from waystation.documents.citations import CITATION, parse_citations
+from waystation.documents.citations import CITATION_PATTERN, parse_citations
 from waystation.kernel.errors import BadInput
-from waystation.privacy.policy import PLACEHOLDER
+from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.reports.blocks import (
+    CitationNumbering,
     CodeBlock,
     ExportedReport,
     HeadingBlock,
-    Imprint,
     Inline,
     ListBlock,
     NumberedSource,
-    Numbering,
     ParagraphBlock,
     QuoteBlock,
     ReportBlock,
+    ReportMetadata,
     RuleBlock,
     StoredReport,
     TableBlock,
-    shown_citation,
+    render_citation_number,
 )
-from waystation.security.untrusted import plain, plain_words
+from waystation.security.untrusted import neutralize_markdown, replace_control_characters
 
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _NOT_IN_ADDRESSES = frozenset("<\"`'\\|")
@@ -49,12 +49,12 @@ _AUTOMATIC = "autolink"
 """`<https://…>` shows its target, and is left."""
 
 
-def inert(markdown: str) -> str:
+def sanitize_markdown(markdown: str) -> str:
     """The same words without HTML, images, links behind other words, and signs that steer a terminal.
 
     A link `[word](https://a.example)` reads `[word] (https://a.example)` then.
     """
-    text = plain(markdown)
+    text = replace_control_characters(markdown)
     tokens, defines = _parsed(text)
     once = _cleaned(text, _stretches(text, tokens), "(:[" if defines else "(")
     if not any(_is_active(token) for tables in (False, True) for token in _all(_parsed(once, tables=tables)[0])):
@@ -63,7 +63,7 @@ def inert(markdown: str) -> str:
     return _cleaned(once, [_Stretch(0, once.count("\n") + 1, code=False)], "(:[")
 
 
-def inert_parser() -> MarkdownIt:
+def build_safe_markdown_parser() -> MarkdownIt:
     """For text that is inert already: no HTML of its own and no images, whatever was put into it since."""
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
 
@@ -144,7 +144,7 @@ def _pieces(text: str, linking: str, closing: Mapping[int, int]) -> Iterator[str
             yield f"&amp;{text[place + 1 : end]}"
         else:
             end = place + 1
-            yield _without_effect(sign, text[end : end + 1], linking)
+            yield _neutralize(sign, text[end : end + 1], linking)
         place = end
 
 
@@ -152,7 +152,7 @@ def _may_have_cells(text: str) -> bool:
     return any(sign in text for sign in ("|", ":-", "-:"))
 
 
-def _without_effect(sign: str, after: str, linking: str) -> str:
+def _neutralize(sign: str, after: str, linking: str) -> str:
     if sign == "<" and (after.isalpha() or after in {"/", "!", "?"}):
         return "&lt;"
     return "] " if sign == "]" and after and after in linking else sign
@@ -160,7 +160,7 @@ def _without_effect(sign: str, after: str, linking: str) -> str:
 
 def _end_of_placeholder(text: str, place: int) -> int:
     """Behind `<PERSON_7f3a2c91d04e>`, whose underscore keeps it from being HTML; 0 where there is none."""
-    found = PLACEHOLDER.match(text, place)
+    found = PLACEHOLDER_PATTERN.match(text, place)
     return found.end() if found else 0
 
 
@@ -168,7 +168,7 @@ def _end_of_steering(text: str, place: int) -> int:
     """Behind `&#x202e;`, which is a sign that steers once it is read; 0 where there is none."""
     end = text.find(";", place, place + _LONGEST_ENTITY) + 1
     sign = unescape(text[place:end])
-    return end if sign != plain(sign) else 0
+    return end if sign != replace_control_characters(sign) else 0
 
 
 def _end_of_address(text: str, place: int) -> int:
@@ -216,9 +216,9 @@ _INDENTS = " >-*+.)0123456789"
 _UNTITLED = "Report"
 
 
-def exported_report(stored: StoredReport, imprint: Imprint) -> ExportedReport:
+def build_report_export(stored: StoredReport, imprint: ReportMetadata) -> ExportedReport:
     """The report in blocks, with its citations numbered. Its first heading is its title."""
-    numbering = Numbering(stored)
+    numbering = CitationNumbering(stored)
     reader = _Reader(_citing_reader(), numbering)
     blocks = reader.blocks(stored.body)
     titles = (one for one in blocks if isinstance(one, HeadingBlock) and one.level == 1)
@@ -226,14 +226,14 @@ def exported_report(stored: StoredReport, imprint: Imprint) -> ExportedReport:
     return ExportedReport(
         title=_UNTITLED if title is None else "".join(one.text for one in title.inlines).strip() or _UNTITLED,
         imprint=imprint,
-        blocks=tuple(one for one in blocks if one is not title and not _asks_again(one, title)),
+        blocks=tuple(one for one in blocks if one is not title and not _repeats_title(one, title)),
         checked=stored.checked,
         account=reader.blocks(stored.account),
-        sources=numbering.sources(),
+        sources=numbering.build_sources(),
     )
 
 
-def _asks_again(block: ReportBlock, title: HeadingBlock | None) -> bool:
+def _repeats_title(block: ReportBlock, title: HeadingBlock | None) -> bool:
     """Whether it is the question, and the title has said it."""
     if title is None or not isinstance(block, ParagraphBlock):
         return False
@@ -241,31 +241,33 @@ def _asks_again(block: ReportBlock, title: HeadingBlock | None) -> bool:
     return said == f"Question. {titled}"
 
 
-def numbered_markdown(stored: StoredReport, report: ExportedReport) -> str:
+def render_numbered_markdown(stored: StoredReport, report: ExportedReport) -> str:
     """The report as Markdown to be sent: citations as numbers, and the list of sources behind what agents wrote.
 
     Inert again, since placeholders may have been restored.
     """
-    shown = {f"[{one.document}:{one.first_line}-{one.last_line}]": shown_citation(one) for one in report.sources}
+    shown = {
+        f"[{one.document}:{one.first_line}-{one.last_line}]": render_citation_number(one) for one in report.sources
+    }
     above, mark, below = f"\n{stored.body}".partition("\n# ")
     title, _, rest = below.partition("\n")
     pieces = [above.strip(), f"# {title}" if mark else "", f"*{report.imprint}*", _renumbered(rest.strip(), shown)]
     if report.sources or report.checked:
         lines = [
-            f"- {shown_citation(one)} {_plain_name(one)}{f': {one.fault}' if one.fault else ''}"
+            f"- {render_citation_number(one)} {_plain_name(one)}{f': {one.fault}' if one.fault else ''}"
             for one in report.sources
         ]
         pieces.append("\n\n".join(filter(None, ["## Sources", report.checked, "\n".join(lines)])))
     pieces.append(_renumbered(stored.account, shown))
-    return inert("\n\n".join(filter(None, pieces)) + "\n")
+    return sanitize_markdown("\n\n".join(filter(None, pieces)) + "\n")
 
 
 def _plain_name(source: NumberedSource) -> str:
-    return plain_words(f"{source.name}, {source.where}").replace("__", "\\_\\_").replace("*", "\\*")
+    return neutralize_markdown(f"{source.name}, {source.where}").replace("__", "\\_\\_").replace("*", "\\*")
 
 
 def _renumbered(markdown: str, shown: Mapping[str, str]) -> str:
-    return CITATION.sub(lambda match: shown.get(match[0], match[0]), markdown)
+    return CITATION_PATTERN.sub(lambda match: shown.get(match[0], match[0]), markdown)
 
 
 def _citing_reader() -> MarkdownIt:
@@ -276,7 +278,7 @@ def _citing_reader() -> MarkdownIt:
 
 
 def _read_citation(state: StateInline, silent: bool) -> bool:
-    match = CITATION.match(state.src, state.pos)
+    match = CITATION_PATTERN.match(state.src, state.pos)
     if match is None:
         return False
     if not silent:
@@ -296,13 +298,13 @@ class _Reader:
     """Reads Markdown into blocks."""
 
     markdown: MarkdownIt
-    numbering: Numbering
+    numbering: CitationNumbering
 
     def blocks(self, text: str) -> tuple[ReportBlock, ...]:
-        tokens = self.markdown.parse(plain(text))
+        tokens = self.markdown.parse(replace_control_characters(text))
         if any(token.level >= _DEEPEST_READ - 1 for token in tokens):
             # The reader has left out what was deeper, and all that came after it.
-            tokens = self.markdown.parse("\n".join(map(_less_indented, plain(text).split("\n"))))
+            tokens = self.markdown.parse("\n".join(map(_less_indented, replace_control_characters(text).split("\n"))))
         return self._blocks(SyntaxTreeNode(tokens).children, 0)
 
     def _blocks(self, nodes: Iterable[SyntaxTreeNode], depth: int) -> tuple[ReportBlock, ...]:
@@ -374,22 +376,24 @@ class _Reader:
                 return marks.replace(text=node.content, code=True)
             case "citation":
                 (citation,) = parse_citations(node.content)
-                return marks.replace(source=self.numbering.number(citation), address="")
+                return marks.replace(source=self.numbering.assign_number(citation), address="")
             case "image":
-                return marks.replace(text=plain(f"{node.content} ({node.attrs.get('src', '')})"), address="")
+                return marks.replace(
+                    text=replace_control_characters(f"{node.content} ({node.attrs.get('src', '')})"), address=""
+                )
             case _:
-                return marks.replace(text=plain(node.content))
+                return marks.replace(text=replace_control_characters(node.content))
 
 
-def as_html(markdown: str) -> str:
+def render_report_html(markdown: str) -> str:
     """A report as HTML: no HTML of its own, no images, and links only where the address is what is read.
 
     It takes a second for 20,000 characters of nothing but brackets: not on the loop that answers others.
     """
-    return inert_parser().render(inert(markdown))
+    return build_safe_markdown_parser().render(sanitize_markdown(markdown))
 
 
-def sections_of(markdown: str) -> tuple[tuple[str, str], ...]:
+def split_into_sections(markdown: str) -> tuple[tuple[str, str], ...]:
     """Every heading, with all that stands below it up to the next one of its level or above."""
     tokens, lines = MarkdownIt("commonmark").parse(markdown), markdown.splitlines()
     heads = [
@@ -404,7 +408,7 @@ def sections_of(markdown: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def section_of(sections: Iterable[tuple[str, str]], wanted: str) -> str:
+def find_section(sections: Iterable[tuple[str, str]], wanted: str) -> str:
     """Of these, the one under the heading that is meant. Raises BadInput."""
     known = list(sections)
     for heading, text in known:

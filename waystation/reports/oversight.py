@@ -12,12 +12,12 @@ from itertools import pairwise
 
 from pydantic import Field, JsonValue
 
-from waystation.agents.attempt import task_as_told
+from waystation.agents.attempt import render_task_with_messages
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.redaction import redactor_for
-from waystation.agents.roles import prompt
+from waystation.agents.redaction import build_task_redactor
+from waystation.agents.roles import load_prompt
 from waystation.agents.tools.tool import ToolInput
-from waystation.agents.tools.work import AgentResultSummary, TaskDeliverables, load_task_deliverables, result_lines
+from waystation.agents.tools.work import AgentResultSummary, TaskDeliverables, load_task_deliverables, summarise_result
 from waystation.context.transcript import build_platform_message
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.models.ports import ToolSpec
@@ -26,23 +26,31 @@ from waystation.planning.plan import (
     PlanChange,
     PlanRevision,
     PlanVersion,
-    Review,
-    Revised,
+    ReportReview,
+    RevisionResult,
     Step,
-    change_errors,
-    changed,
-    difference,
-    review_id,
-    revision_id,
+    apply_plan_change,
+    diff_plans,
+    find_plan_change_errors,
+    make_review_id,
+    make_revision_id,
 )
-from waystation.planning.planner import Consultant, Lack, Matter, Means, NoAnswer, UnusableAnswer, with_safe_titles
+from waystation.planning.planner import (
+    CallOptions,
+    NoAnswer,
+    NoAnswerReason,
+    StructuredCaller,
+    StructuredPrompt,
+    UnusableAnswerError,
+    redact_titles_and_ids,
+)
 from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
-from waystation.reports.publisher import CitationCheck
-from waystation.reports.report import Drafted, Fault, Faults, bullet_list, faults_in
+from waystation.reports.publisher import CitationChecker
+from waystation.reports.report import DraftUnderReview, Fault, FaultList, find_faults, render_fault_list
 from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted, wrap_untrusted_line
 from waystation.store.ports import Store
-from waystation.tasks.reviews import Reviewed, ReviewRequest, RevisionRequest
+from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
 
 REASON_CHARACTERS = 300
 _MOST_LINES = 40
@@ -62,58 +70,62 @@ REVISE_PLAN = ToolSpec(
     input_schema=RevisePlanInput.model_json_schema(),
 )
 REVISION_NOTES = {
-    Lack.UNUSABLE: "A revision of the plan could not be run, also after one repair; the plan was kept as it was.",
-    Lack.TOO_DEAR: "The budget was too small for revising the plan; it was kept as it was.",
-    Lack.NO_REPLY: "No revision of the plan was to be had of the model; it was kept as it was.",
+    NoAnswerReason.UNUSABLE: (
+        "A revision of the plan could not be run, also after one repair; the plan was kept as it was."
+    ),
+    NoAnswerReason.TOO_DEAR: "The budget was too small for revising the plan; it was kept as it was.",
+    NoAnswerReason.NO_REPLY: "No revision of the plan was to be had of the model; it was kept as it was.",
 }
 
 
 @dataclass(frozen=True)
-class Reviser:
+class PlanReviser:
     """Makes revisions. Each is an agent run of its own, with a transcript: a retry asks nothing twice."""
 
     model: MeteredModel
     store: Store
     redactor: Redactor
 
-    async def revise(self, request: RevisionRequest) -> Revised:
+    async def revise(self, request: RevisionRequest) -> RevisionResult:
         """What became of the plan; what is in the store already, if it is. Raises ModelError, StoreError,
         RedactionFailed.
         """
-        run = RunRef(**request.ref.model_dump(), step_id=revision_id(request.number), role="planning")
+        run = RunRef(**request.ref.model_dump(), step_id=make_revision_id(request.number), role="planning")
         if request.denied:
-            return await self._taken_back(run, request)
+            return await self._restore_previous_plan(run, request)
         notes: tuple[str, ...] = ()
-        if not await self._made(run):
+        if not await self._find_revised_versions(run):
             answer = await self._answer(run, request)
             if isinstance(answer, NoAnswer):
-                notes = (answer.note(REVISION_NOTES),)
-            elif not answer.nothing:
+                notes = (answer.format_note(REVISION_NOTES),)
+            elif not answer.is_empty:
                 await self._save(run, request, answer)
         revision, plan = PlanRevision(number=request.number, seen=request.seen), None
-        if (versions := await self._made(run)) is not None:
+        if (versions := await self._find_revised_versions(run)) is not None:
             before, after = versions
             plan = after.plan.without_goals()
-            steps = difference(before.plan, after.plan)
+            steps = diff_plans(before.plan, after.plan)
             revision = revision.replace(
                 version=after.number, added=steps.added, dropped=steps.dropped, changed=steps.changed
             )
-        return Revised(revision=revision, plan=plan, totals=await self.store.totals(run.run_id), notes=notes)
+        return RevisionResult(
+            revision=revision, plan=plan, totals=await self.store.get_run_usage(run.run_id), notes=notes
+        )
 
-    async def _taken_back(self, run: RunRef, request: RevisionRequest) -> Revised:
+    async def _restore_previous_plan(self, run: RunRef, request: RevisionRequest) -> RevisionResult:
         """The plan before it is the newest version again; done once."""
-        made_by, versions = f"{run.step_id}/denied", await self.store.plan_versions(run.task_id, run.reader)
-        if (pair := await self._made(run)) is not None and versions[-1].made_by != made_by:
+        made_by, versions = f"{run.step_id}/denied", await self.store.list_plan_versions(run.task_id, run.scope)
+        if (pair := await self._find_revised_versions(run)) is not None and versions[-1].made_by != made_by:
             number, reason = versions[-1].number + 1, "A person denied the revision."
             version = PlanVersion(number=number, plan=pair[0].plan, made_by=made_by, reason=reason)
-            await self.store.save_revision(run.task_id, version)
+            await self.store.save_plan_version(run.task_id, version)
         note = f"Revision {request.number} of the plan was not agreed to: the plan stays as it was."
         revision = PlanRevision(number=request.number, seen=request.seen)
-        return Revised(revision=revision, totals=await self.store.totals(run.run_id), notes=(note,))
+        return RevisionResult(revision=revision, totals=await self.store.get_run_usage(run.run_id), notes=(note,))
 
-    async def _made(self, run: RunRef) -> tuple[PlanVersion, PlanVersion] | None:
+    async def _find_revised_versions(self, run: RunRef) -> tuple[PlanVersion, PlanVersion] | None:
         """The version that this run has made, after the one that it changed."""
-        versions = await self.store.plan_versions(run.task_id, run.reader)
+        versions = await self.store.list_plan_versions(run.task_id, run.scope)
         return next(((before, after) for before, after in pairwise(versions) if after.made_by == run.step_id), None)
 
     async def _answer(self, run: RunRef, request: RevisionRequest) -> RevisePlanInput | NoAnswer:
@@ -121,57 +133,57 @@ class Reviser:
 
         def read(arguments: Mapping[str, JsonValue]) -> RevisePlanInput:
             wanted = RevisePlanInput.model_validate(arguments)
-            if not wanted.nothing and (errors := change_errors(plan, wanted, begun, request.room)):
-                raise UnusableAnswer(*errors)
+            if not wanted.is_empty and (errors := find_plan_change_errors(plan, wanted, begun, request.room)):
+                raise UnusableAnswerError(*errors)
             return wanted
 
-        matter = Matter(
+        matter = StructuredPrompt(
             run=run,
             kind="plan",
-            system=prompt("revise"),
+            system=load_prompt("revise"),
             tool=REVISE_PLAN,
             opening=lambda: self._opening(run, request),
             place=TextDestination.CONTRACT,
             read=read,
             refusal="This revision cannot be run",
         )
-        means = Means(request.model, request.limit, request.prices)
-        return await Consultant(self.model, self.store, self.redactor).answer(matter, means)
+        means = CallOptions(request.model, request.limit, request.prices)
+        return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
 
     async def _save(self, run: RunRef, request: RevisionRequest, wanted: RevisePlanInput) -> None:
-        versions = await self.store.plan_versions(run.task_id, run.reader)
-        plan = changed(versions[-1].plan, wanted, frozenset(request.begun))
+        versions = await self.store.list_plan_versions(run.task_id, run.scope)
+        plan = apply_plan_change(versions[-1].plan, wanted, frozenset(request.begun))
         known = [step.id for step in versions[-1].plan.steps]
-        redactor = redactor_for(self.redactor, self.store, run.reader)
+        redactor = build_task_redactor(self.redactor, self.store, run.scope)
         (reason,) = await redactor.redact([wanted.reason], TextDestination.TITLE, run.tenant)
         version = PlanVersion(
             number=versions[-1].number + 1,
-            plan=await with_safe_titles(plan, redactor, run.tenant, known),
+            plan=await redact_titles_and_ids(plan, redactor, run.tenant, known),
             made_by=run.step_id,
             reason=truncate_redacted(" ".join(reason.text.split()), REASON_CHARACTERS),
         )
-        await self.store.save_revision(run.task_id, version)
+        await self.store.save_plan_version(run.task_id, version)
 
     async def _newest(self, run: RunRef) -> Plan:
-        return (await self.store.plan_versions(run.task_id, run.reader))[-1].plan
+        return (await self.store.list_plan_versions(run.task_id, run.scope))[-1].plan
 
     async def _opening(self, run: RunRef, request: RevisionRequest) -> str:
-        there = await load_task_deliverables(run.reader, self.store)
+        there = await load_task_deliverables(run.scope, self.store)
         steps = [_step(step, begun=step.id in request.begun) for step in there.plan.steps]
         parts = [
-            await task_as_told(request.ref, self.store, self.redactor),
+            await render_task_with_messages(request.ref, self.store, self.redactor),
             wrap_untrusted("plan", *steps),
-            *found_parts(there),
+            *render_step_results(there),
             wrap_untrusted_line("room", f"There is budget for {request.room} new steps."),
         ]
         return "\n".join(parts)
 
 
-def found_parts(there: TaskDeliverables) -> list[SafeMarkup]:
+def render_step_results(there: TaskDeliverables) -> list[SafeMarkup]:
     """What each step has handed in, in its tag: claims with citations, then what stayed open."""
     made = {**there.findings, **there.analyses}
     return [
-        wrap_untrusted("found", *_lines(result_lines(made[step.id])), step=step.id, title=step.title)
+        wrap_untrusted("found", *_lines(summarise_result(made[step.id])), step=step.id, title=step.title)
         for step in there.plan.steps
         if step.id in made
     ]
@@ -195,7 +207,7 @@ def _step(step: Step, *, begun: bool) -> str:
     return f"- {step.id} ({step.role}, {stands}{needs}) {step.title}: {step.goal}"
 
 
-MOST_FAULTS = 20
+MAX_FAULTS = 20
 """That a writer is sent at once, those that code found first."""
 
 
@@ -211,95 +223,99 @@ REVIEW_REPORT = ToolSpec(
     input_schema=ReviewReportInput.model_json_schema(),
 )
 REVIEW_NOTES = {
-    Lack.UNUSABLE: "A review of the report could not be used, also after one repair; code alone checked it.",
-    Lack.TOO_DEAR: "The budget was too small for a review of the report by a model; code alone checked it.",
-    Lack.NO_REPLY: "No review of the report was to be had of the model; code alone checked it.",
+    NoAnswerReason.UNUSABLE: "A review of the report could not be used, also after one repair; code alone checked it.",
+    NoAnswerReason.TOO_DEAR: "The budget was too small for a review of the report by a model; code alone checked it.",
+    NoAnswerReason.NO_REPLY: "No review of the report was to be had of the model; code alone checked it.",
 }
 
 
 @dataclass(frozen=True)
-class Reviewer:
+class ReportReviewer:
     """Makes reviews. Each is an agent run of its own, with a transcript: a retry asks nothing twice."""
 
     model: MeteredModel
     store: Store
     redactor: Redactor
-    check: CitationCheck
+    check: CitationChecker
 
-    async def review(self, request: ReviewRequest) -> Reviewed:
+    async def review(self, request: ReviewRequest) -> ReviewResult:
         """What is wrong with the report; its writer has been told, where it shall be. Raises ModelError, StoreError,
         RedactionFailed.
         """
-        run = request.writer.replace(step_id=review_id(request.number), role="reviewing")
+        run = request.writer.replace(step_id=make_review_id(request.number), role="reviewing")
         ref = TaskRef(store_id=run.store_id, tenant=run.tenant, session=run.session, task_id=run.task_id)
-        there = await load_task_deliverables(ref.reader, self.store)
-        drafted = await self._drafted(ref, there)
-        known = await asyncio.to_thread(faults_in, drafted)
+        there = await load_task_deliverables(ref.scope, self.store)
+        drafted = await self._load_draft(ref, there)
+        known = await asyncio.to_thread(find_faults, drafted)
         answer = await self._answer(run, request, lambda: self._opening(ref, there, drafted, known))
-        judged, notes = ((), (answer.note(REVIEW_NOTES),)) if isinstance(answer, NoAnswer) else (answer.faults, ())
-        faults = tuple(dict.fromkeys((*known, *judged)))[:MOST_FAULTS]
+        judged, notes = (
+            ((), (answer.format_note(REVIEW_NOTES),)) if isinstance(answer, NoAnswer) else (answer.faults, ())
+        )
+        faults = tuple(dict.fromkeys((*known, *judged)))[:MAX_FAULTS]
         sent_back = bool(faults) and request.may_send_back
         if sent_back:
-            await self._tell(request, faults)
-        found = await self.store.put_text(Faults(faults=faults).model_dump_json(), ref.reader) if faults else None
-        return Reviewed(
-            review=Review(number=request.number, faults=len(faults), sent_back=sent_back, found=found),
-            totals=await self.store.totals(run.run_id),
+            await self._send_faults_to_writer(request, faults)
+        found = await self.store.put_text(FaultList(faults=faults).model_dump_json(), ref.scope) if faults else None
+        return ReviewResult(
+            review=ReportReview(number=request.number, faults=len(faults), sent_back=sent_back, found=found),
+            totals=await self.store.get_run_usage(run.run_id),
             notes=notes,
         )
 
-    async def _drafted(self, ref: TaskRef, there: TaskDeliverables) -> Drafted:
-        asked = (await self.store.task(ref.task_id, ref.reader)).request
-        drafted = Drafted(
+    async def _load_draft(self, ref: TaskRef, there: TaskDeliverables) -> DraftUnderReview:
+        asked = (await self.store.get_task(ref.task_id, ref.scope)).request
+        drafted = DraftUnderReview(
             draft=there.draft,
             asked=(*asked.accept, *(f"{one.title}: {one.goal}" for one in there.plan.steps if one.role == "research")),
             findings=tuple(there.findings.values()),
             analysis=there.analysis,
         )
         checked = await self.check.check(ref, drafted.text)
-        return drafted.replace(failed=checked.failed)
+        return drafted.replace(failed=checked.failed_citations)
 
     async def _answer(
         self, run: RunRef, request: ReviewRequest, opening: Callable[[], Awaitable[str]]
     ) -> ReviewReportInput | NoAnswer:
-        matter = Matter(
+        matter = StructuredPrompt(
             run=run,
             kind="review",
-            system=prompt("review"),
+            system=load_prompt("review"),
             tool=REVIEW_REPORT,
             opening=opening,
             place=TextDestination.CONTRACT,
             read=ReviewReportInput.model_validate,
             refusal="This review cannot be used",
         )
-        means = Means(request.model, request.limit, request.prices)
-        return await Consultant(self.model, self.store, self.redactor).answer(matter, means)
+        means = CallOptions(request.model, request.limit, request.prices)
+        return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
 
-    async def _opening(self, ref: TaskRef, there: TaskDeliverables, drafted: Drafted, known: tuple[Fault, ...]) -> str:
-        unused = await asyncio.to_thread(lambda: drafted.unused)
+    async def _opening(
+        self, ref: TaskRef, there: TaskDeliverables, drafted: DraftUnderReview, known: tuple[Fault, ...]
+    ) -> str:
+        unused = await asyncio.to_thread(lambda: drafted.uncited_finding_count)
         parts = [
-            await task_as_told(ref, self.store, self.redactor),
-            *found_parts(there),
+            await render_task_with_messages(ref, self.store, self.redactor),
+            *render_step_results(there),
             wrap_untrusted("draft", drafted.text),
             wrap_untrusted(
                 "checked",
-                bullet_list(known) or "Code found nothing wrong.",
-                f"{unused} of {len(drafted.found)} findings are not cited.",
+                render_fault_list(known) or "Code found nothing wrong.",
+                f"{unused} of {len(drafted.all_findings)} findings are not cited.",
             ),
         ]
         return "\n".join(parts)
 
-    async def _tell(self, request: ReviewRequest, faults: tuple[Fault, ...]) -> None:
+    async def _send_faults_to_writer(self, request: ReviewRequest, faults: tuple[Fault, ...]) -> None:
         """The writer's next leg begins with it. Told once, whatever is retried."""
         writer = request.writer
         text = (
             f"Review {request.number} of your report found what follows. Mend it: write the sections concerned again "
             "with write_section, each under its heading, then hand in again with submit_report. What the findings do "
-            f"not allow to mend, say in the report; invent nothing.\n{escape_tags(bullet_list(faults))}"
+            f"not allow to mend, say in the report; invent nothing.\n{escape_tags(render_fault_list(faults))}"
         )
         (redacted,) = await self.redactor.redact([text], TextDestination.CONTRACT, writer.tenant)
-        fence = await self.store.take_fence(writer.run_id)
-        transcript = await self.store.load(writer.run_id, writer.reader)
-        told = build_platform_message(transcript.next_id, redacted.text)
+        fence = await self.store.acquire_fence(writer.run_id)
+        transcript = await self.store.load_transcript(writer.run_id, writer.scope)
+        told = build_platform_message(transcript.next_message_id, redacted.text)
         if not any(message.text == told.text for message in transcript.messages):
             await self.store.commit_message(fence, transcript.version, told)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from waystation.agents.deliverables import Finding, ReportDraft, check_criteria
-from waystation.agents.redaction import redactor_for
-from waystation.agents.tools.work import TaskDeliverables, claim_line, load_task_deliverables
+from waystation.agents.redaction import build_task_redactor
+from waystation.agents.tools.work import TaskDeliverables, load_task_deliverables, render_claim
 from waystation.documents.citations import (
     Citation,
     CitedDocument,
@@ -22,7 +22,7 @@ from waystation.documents.citations import (
     parse_citations,
 )
 from waystation.documents.documents import Document, DocumentFinder, get_earlier_versions
-from waystation.documents.redacted import DocumentNames, RedactedDocumentStore, document_names
+from waystation.documents.redacted import DocumentNames, RedactedDocumentStore, build_document_names
 from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import TextNotFoundError, UnknownTask
@@ -30,36 +30,36 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TaskScope
 from waystation.kernel.value import Value
 from waystation.memory.archive import DrainResult, OutboxDrainer
-from waystation.memory.passages import Results, find_unindexed_documents, make_results_run_id, result_passages
-from waystation.planning.plan import BY_A_PERSON
+from waystation.memory.passages import TaskResults, build_result_passages, find_unindexed_documents, make_results_run_id
+from waystation.planning.plan import PERSON_EDIT_REASON
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor, Vault
-from waystation.reports.changes import changes_part, report_changes
-from waystation.reports.markdown import inert
+from waystation.reports.changes import compare_reports, render_report_changes
+from waystation.reports.markdown import sanitize_markdown
 from waystation.reports.report import (
-    Apparatus,
-    Faults,
+    FaultList,
+    ReportAppendix,
     ReportParts,
     StepFindings,
-    document_lines,
-    not_holding,
-    not_remembered_section,
-    not_used_section,
-    opened_with,
-    oversight_lines,
-    procedure_lines,
-    sources_section,
-    whole_report,
-    written_part,
+    describe_failed_citations,
+    insert_after_title,
+    render_document_lines,
+    render_oversight_lines,
+    render_procedure_lines,
+    render_report,
+    render_skipped_section,
+    render_sources_section,
+    render_unindexed_section,
+    render_written_part,
 )
 from waystation.security.untrusted import sanitize_line
 from waystation.store.ports import Store
 from waystation.tasks.state import TaskState
-from waystation.tasks.task import ReportVersion, Reused, TaskPhase, TaskProgress, TaskRow
+from waystation.tasks.task import ReportVersion, ReusedWork, TaskPhase, TaskProgress, TaskRow
 
 
 @dataclass(frozen=True)
-class Chronicler:
+class ReportIndexer:
     """Chronicles tasks. Doing it again, after a rewind too, leaves what holds then and nothing else."""
 
     store: Store
@@ -67,24 +67,24 @@ class Chronicler:
     archive: OutboxDrainer
     clock: Clock
 
-    async def keep(self, ref: TaskRef, written: str, blob: str, reused: Reused | None) -> None:
+    async def enqueue_results(self, ref: TaskRef, written: str, blob: str, reused: ReusedWork | None) -> None:
         """Let the passages of a report and of its task's findings wait for memory; what was taken over from another
         task is there already. Raises RedactionFailed, StoreError.
         """
-        there = await load_task_deliverables(ref.reader, self.store)
+        there = await load_task_deliverables(ref.scope, self.store)
         found = [
-            (step, claim_line(finding))
+            (step, render_claim(finding))
             for step, finding in _findings(there)
             if reused is None or step not in reused.agents
         ]
         texts = [written, *(said for _, said in found)]
-        redactor = redactor_for(self.redactor, self.store, ref.reader)
+        redactor = build_task_redactor(self.redactor, self.store, ref.scope)
         report, *said = [one.text for one in await redactor.redact(texts, TextDestination.COMPRESSED, ref.tenant)]
         steps = (step for step, _ in found)
-        results = Results(ref=ref, report=report, blob=blob, findings=tuple(zip(steps, said, strict=True)))
-        await self.store.commit_results(ref, result_passages(results, self.clock()))
+        results = TaskResults(ref=ref, report=report, blob=blob, findings=tuple(zip(steps, said, strict=True)))
+        await self.store.commit_result_passages(ref, build_result_passages(results, self.clock()))
 
-    async def bring_in(self, task_id: str) -> DrainResult:
+    async def drain_results(self, task_id: str) -> DrainResult:
         """Those that wait into memory. Where it is down, they wait on."""
         return await self.archive.drain(make_results_run_id(task_id))
 
@@ -95,12 +95,12 @@ def _findings(there: TaskDeliverables) -> list[tuple[str, Finding]]:
     return [*found, *weighed]
 
 
-OUTDATED = "the document changed while the task ran; it held in the version before"
-GONE = "the document was removed while the task ran; it held before"
+OUTDATED_CITATION_REASON = "the document changed while the task ran; it held in the version before"
+REMOVED_DOCUMENT_REASON = "the document was removed while the task ran; it held before"
 
 
 @dataclass(frozen=True)
-class CheckedCitations:
+class CitationCheckResult:
     """Every citation of a text, and what is wrong with it."""
 
     markdown: str
@@ -113,12 +113,12 @@ class CheckedCitations:
     faults: Mapping[Citation, str | None]
 
     @property
-    def holding(self) -> list[Citation]:
+    def valid_citations(self) -> list[Citation]:
         """Those that hold, in the order of the text."""
         return [citation for citation, reason in self.faults.items() if not reason]
 
     @property
-    def failed(self) -> tuple[FailedCitation, ...]:
+    def failed_citations(self) -> tuple[FailedCitation, ...]:
         """Those that do not, and why."""
         return tuple(
             FailedCitation(citation=citation, reason=reason) for citation, reason in self.faults.items() if reason
@@ -126,7 +126,7 @@ class CheckedCitations:
 
 
 @dataclass(frozen=True)
-class CitationCheck:
+class CitationChecker:
     """Checks citations."""
 
     store: Store
@@ -136,34 +136,37 @@ class CitationCheck:
     vault: Vault | None = None
     """Where names of documents in citations are found again, of which agents have seen placeholders."""
 
-    async def check(self, ref: TaskRef, markdown: str) -> CheckedCitations:
+    async def check(self, ref: TaskRef, markdown: str) -> CitationCheckResult:
         """What takes long is done in a thread: there may be thousands of citations of megabytes.
 
         Raises RedactionFailed, StoreError.
         """
         citations = await asyncio.to_thread(parse_citations, markdown)
-        documents = await self.store.documents(ref.task_id, ref.reader)
-        called = (await document_names(documents, self.redactor, ref.tenant)).of(self.vault, ref.session)
+        documents = await self.store.list_documents(ref.task_id, ref.scope)
+        called = (await build_document_names(documents, self.redactor, ref.tenant)).with_vault(self.vault, ref.session)
         cited = {citation.document for citation in citations}
-        meant = await _meant(called, cited)
+        meant = await _find_cited_documents(called, cited)
         there = {name: document.blob for name, document in meant.items() if not document.removed}
-        newest = await self._documents(there, ref.reader) | await self._cited_pages(ref.reader, cited)
+        newest = await self._documents(there, ref.scope) | await self._cited_pages(ref.scope, cited)
         found = await asyncio.to_thread(check_citations, citations, newest)
         wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
-        outdated = await self._outdated(ref.reader, wrong, meant) if wrong else {}
+        outdated = await self._find_outdated_citations(ref.scope, wrong, meant) if wrong else {}
         made = await asyncio.to_thread(correct_quotations, markdown, found | outdated, newest)
-        return CheckedCitations(made.markdown, called, meant, newest, made.faults)
+        return CitationCheckResult(made.markdown, called, meant, newest, made.faults)
 
     async def _documents(self, blobs: Mapping[str, str], task: TaskScope) -> dict[str, CitedDocument]:
         """By the same names. A document may be cited by many."""
-        of_blob = {blob: CitedDocument(await self.redacted.lines(blob, task)) for blob in _each(blobs.values())}
+        of_blob = {
+            blob: CitedDocument(await self.redacted.get_comparison_lines(blob, task))
+            for blob in _unique(blobs.values())
+        }
         return {name: of_blob[blob] for name, blob in blobs.items()}
 
-    async def _outdated(
+    async def _find_outdated_citations(
         self, task: TaskScope, wrong: Sequence[Citation], meant: Mapping[str, Document]
     ) -> dict[Citation, str | None]:
         """Those that held in a version before: whoever cited that invented nothing."""
-        earlier = get_earlier_versions(await self.store.document_updates(task.task_id, task))
+        earlier = get_earlier_versions(await self.store.list_document_updates(task.task_id, task))
         of_document: dict[str, list[Citation]] = {}
         for citation in wrong:
             of_document.setdefault(meant[citation.document].name, []).append(citation)
@@ -174,34 +177,37 @@ class CitationCheck:
                 before = await self._documents(dict.fromkeys(names, blob), task)
                 then = await asyncio.to_thread(check_citations, citations, before)
                 held = (citation for citation, reason in then.items() if reason is None)
-                found |= {one: GONE if meant[one.document].removed else OUTDATED for one in held}
+                found |= {
+                    one: REMOVED_DOCUMENT_REASON if meant[one.document].removed else OUTDATED_CITATION_REASON
+                    for one in held
+                }
         return found
 
     async def _cited_pages(self, task: TaskScope, names: set[str]) -> dict[str, CitedDocument]:
         """Pages of the web by the address as cited, as the task's agents have fetched them."""
         wanted = {name for name in names if name.startswith(("http://", "https://"))}
         blobs: dict[str, str] = {}
-        for run_id in await self.store.run_ids(task.task_id, task) if wanted else ():
-            pages = extract_stored_web_pages((await self.store.load(run_id, task)).messages)
+        for run_id in await self.store.list_run_ids(task.task_id, task) if wanted else ():
+            pages = extract_stored_web_pages((await self.store.load_transcript(run_id, task)).messages)
             blobs |= {address: pages[address].blob for address in wanted & pages.keys()}
-        lines = {blob: await self.redacted.lines(blob, task) for blob in _each(blobs.values())}
+        lines = {blob: await self.redacted.get_comparison_lines(blob, task) for blob in _unique(blobs.values())}
         of_blob = {blob: CitedDocument(await asyncio.to_thread(split_page_lines, text)) for blob, text in lines.items()}
         return {address: of_blob[blob] for address, blob in blobs.items()}
 
 
-def _each(blobs: Iterable[str]) -> tuple[str, ...]:
+def _unique(blobs: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(blobs))
 
 
-async def _meant(called: DocumentNames, names: Set[str]) -> dict[str, Document]:
+async def _find_cited_documents(called: DocumentNames, names: Set[str]) -> dict[str, Document]:
     """The documents that these names mean."""
     documents = called.documents
     finder = DocumentFinder(documents)
-    found = {name: finder.index(await called.original(name)) for name in sorted(names)}
+    found = {name: finder.find_index(await called.resolve_original_name(name)) for name in sorted(names)}
     return {name: documents[index] for name, index in found.items() if index is not None}
 
 
-class Published(Value):
+class PublishedReport(Value):
     """A stored report."""
 
     report: str
@@ -213,7 +219,7 @@ class Published(Value):
     """Why the task is partial although its work was done; empty: it is not."""
 
 
-class Composed(Value):
+class ComposedReport(Value):
     """A report that is stored nowhere yet."""
 
     markdown: str
@@ -226,63 +232,69 @@ class Composed(Value):
 
 
 @dataclass(frozen=True)
-class Publisher:
+class ReportPublisher:
     """Publishes reports. Doing it again gives the same report."""
 
     store: Store
     redactor: Redactor
-    check: CitationCheck
-    chronicler: Chronicler | None = None
+    check: CitationChecker
+    chronicler: ReportIndexer | None = None
     """Who brings report and findings into memory, for later tasks."""
 
     async def publish(
         self, ref: TaskRef, progress: TaskProgress, state: TaskState | None = None, at: datetime | None = None
-    ) -> Published:
+    ) -> PublishedReport:
         """Store the report beside earlier ones, how the task ended, and the state that a rewind goes on from.
 
         Raises RedactionFailed, StoreError.
         """
         composed = await self.compose(ref, progress)
-        report = await self.store.put_text(composed.markdown, ref.reader)
-        kept = await self.store.put_text(state.model_dump_json(), ref.reader) if state is not None else None
+        report = await self.store.put_text(composed.markdown, ref.scope)
+        kept = await self.store.put_text(state.model_dump_json(), ref.scope) if state is not None else None
         if self.chronicler is not None and not composed.nothing:
-            await self.chronicler.keep(ref, composed.written, report, progress.reused)
-            await self.chronicler.bring_in(ref.task_id)
-        short = not_holding(composed.failed, composed.citations) if progress.phase is TaskPhase.DONE else ""
+            await self.chronicler.enqueue_results(ref, composed.written, report, progress.reused)
+            await self.chronicler.drain_results(ref.task_id)
+        short = (
+            describe_failed_citations(composed.failed, composed.citations) if progress.phase is TaskPhase.DONE else ""
+        )
         if short:
             short = f"The report is partial: {short}."
             progress = progress.replace(phase=TaskPhase.PARTIAL, notes=(*progress.notes, short))
         earlier = progress.reports
         version = ReportVersion(number=len(earlier) + 1, report=report, phase=progress.phase, stored_at=at)
-        await self.store.finish(ref.task_id, progress.replace(report=report, reports=(*earlier, version), state=kept))
+        await self.store.save_task_progress(
+            ref.task_id, progress.replace(report=report, reports=(*earlier, version), state=kept)
+        )
         made, failed = composed.citations, composed.failed
-        return Published(report=report, version=version, citations=made, failed=failed, short=short)
+        return PublishedReport(report=report, version=version, citations=made, failed=failed, short=short)
 
-    async def compose(self, ref: TaskRef, progress: TaskProgress) -> Composed:
+    async def compose(self, ref: TaskRef, progress: TaskProgress) -> ComposedReport:
         """The report over what agents have handed over so far; a draft while the task is not over. Nothing is stored.
 
         Raises RedactionFailed, StoreError.
         """
         parts = await self._parts(ref, progress)
-        checked = await self.check.check(ref, written_part(parts))
+        checked = await self.check.check(ref, render_written_part(parts))
         sections = [
             checked.markdown,
-            await asyncio.to_thread(sources_section, checked.holding, checked.documents),
-            "\n\n".join(filter(None, (not_used_section(parts.left_out), await self._not_remembered(ref, progress)))),
+            await asyncio.to_thread(render_sources_section, checked.valid_citations, checked.documents),
+            "\n\n".join(
+                filter(None, (render_skipped_section(parts.left_out), await self._not_remembered(ref, progress)))
+            ),
             await self._oversight(ref, progress),
             await self._criteria(ref, parts.draft, checked),
-            await self._asked(ref, checked),
+            await self._render_request_lines(ref, checked),
         ]
-        cited = [failed.citation.document for failed in checked.failed]
+        cited = [failed.citation.document for failed in checked.failed_citations]
         names = [*cited, *(one.name for one in parts.procedures)]
         shown = [await asyncio.to_thread(checked.called.replace_private_names, text) for text in (*sections, *names)]
         written, sources, not_used, oversight, criteria, asked, *names = await self._redacted(shown, ref.tenant)
         failed = tuple(
             FailedCitation(citation=one.citation.replace(document=name), reason=one.reason)
-            for one, name in zip(checked.failed, names[: len(cited)], strict=True)
+            for one, name in zip(checked.failed_citations, names[: len(cited)], strict=True)
         )
         count = len(checked.faults)
-        apparatus = Apparatus(
+        apparatus = ReportAppendix(
             checked=count,
             failed=failed,
             criteria=criteria,
@@ -290,44 +302,46 @@ class Publisher:
             sources=sources,
             not_used=not_used,
             oversight=oversight,
-            procedures=procedure_lines(names[len(cited) :], [one.digest for one in parts.procedures]),
-            answers=tuple((await self.store.payments(ref.task_id, ref.reader)).bill.answers_of_others),
+            procedures=render_procedure_lines(names[len(cited) :], [one.digest for one in parts.procedures]),
+            answers=tuple(
+                (await self.store.list_task_charges(ref.task_id, ref.scope)).cost_breakdown.list_model_substitutions
+            ),
         )
-        return Composed(
-            markdown=await self._opened(ref, whole_report(parts, written, apparatus)),
+        return ComposedReport(
+            markdown=await self._prepend_changes(ref, render_report(parts, written, apparatus)),
             citations=count,
             failed=len(failed),
             written=written,
-            nothing=parts.nothing,
+            nothing=parts.is_empty,
         )
 
-    async def _opened(self, ref: TaskRef, composed: str) -> str:
+    async def _prepend_changes(self, ref: TaskRef, composed: str) -> str:
         """The report, inert; where its task is to tell what changed since an earlier one, opened with that.
 
         Claims of both are cut out of what made them harmless, and the earlier report was redacted by the rules of then.
         """
-        report = await asyncio.to_thread(inert, composed)
-        since = (await self.store.task(ref.task_id, ref.reader)).request.since
+        report = await asyncio.to_thread(sanitize_markdown, composed)
+        since = (await self.store.get_task(ref.task_id, ref.scope)).request.since
         if since is None:
             return report
-        session = ref.reader.get_recall_scope("session")
+        session = ref.scope.get_recall_scope("session")
         try:
-            last = (await self.store.task(since, session)).progress
-            version = last.readable if last is not None else None
+            last = (await self.store.get_task(since, session)).progress
+            version = last.shown_report if last is not None else None
             before = await self.store.get_text(version.report, session) if version is not None else None
         except (UnknownTask, TextNotFoundError):
             before = None
         if before is None:
-            return opened_with(
+            return insert_after_title(
                 report, f"> **What changed since last time** is not known: {since} has no report any more."
             )
-        found = await asyncio.to_thread(report_changes, before, report)
-        (part,) = await self._redacted([changes_part(found, since, ref.task_id)], ref.tenant)
-        return await asyncio.to_thread(inert, opened_with(report, part))
+        found = await asyncio.to_thread(compare_reports, before, report)
+        (part,) = await self._redacted([render_report_changes(found, since, ref.task_id)], ref.tenant)
+        return await asyncio.to_thread(sanitize_markdown, insert_after_title(report, part))
 
     async def _parts(self, ref: TaskRef, progress: TaskProgress) -> ReportParts:
-        row = await self.store.task(ref.task_id, ref.reader)
-        there = await load_task_deliverables(ref.reader, self.store)
+        row = await self.store.get_task(ref.task_id, ref.scope)
+        there = await load_task_deliverables(ref.scope, self.store)
         titles = {step.id: step.title for step in there.plan.steps}
         return ReportParts(
             question=await self._question(row),
@@ -349,42 +363,42 @@ class Publisher:
         """Of a task that has delivered: others remember no documents."""
         if progress.phase not in {TaskPhase.DONE, TaskPhase.PARTIAL}:
             return ""
-        most = (await self.store.task(ref.task_id, ref.reader)).terms.remembered_characters
-        return not_remembered_section(
-            find_unindexed_documents(await self.store.documents(ref.task_id, ref.reader), most)
+        most = (await self.store.get_task(ref.task_id, ref.scope)).terms.remembered_characters
+        return render_unindexed_section(
+            find_unindexed_documents(await self.store.list_documents(ref.task_id, ref.scope), most)
         )
 
     async def _oversight(self, ref: TaskRef, progress: TaskProgress) -> str:
         """What became of the plan and why; what reviews found, and is still so."""
         reasons = {
-            version.number: version.reason for version in await self.store.plan_versions(ref.task_id, ref.reader)
+            version.number: version.reason for version in await self.store.list_plan_versions(ref.task_id, ref.scope)
         }
         last = progress.reviews[-1] if progress.reviews else None
         found = last.found if last is not None and not last.sent_back else None
-        faults = Faults() if found is None else await self._faults(found, ref)
-        changed = "- A person changed the plan before its steps began" if BY_A_PERSON in reasons.values() else ""
-        told = oversight_lines(progress.revisions, reasons, progress.reviews, faults)
+        faults = FaultList() if found is None else await self._faults(found, ref)
+        changed = "- A person changed the plan before its steps began" if PERSON_EDIT_REASON in reasons.values() else ""
+        told = render_oversight_lines(progress.revisions, reasons, progress.reviews, faults)
         return "\n".join(filter(None, [changed, told]))
 
-    async def _criteria(self, ref: TaskRef, draft: ReportDraft, checked: CheckedCitations) -> str:
+    async def _criteria(self, ref: TaskRef, draft: ReportDraft, checked: CitationCheckResult) -> str:
         """Of a report that its writer handed in."""
-        accept = (await self.store.task(ref.task_id, ref.reader)).request.accept if draft.title else ()
-        failing = {str(one.citation) for one in checked.failed}
-        met = check_criteria(accept, draft, {*map(str, checked.holding)} - failing, failing)
-        return "\n".join(one.line for one in met)
+        accept = (await self.store.get_task(ref.task_id, ref.scope)).request.accept if draft.title else ()
+        failing = {str(one.citation) for one in checked.failed_citations}
+        met = check_criteria(accept, draft, {*map(str, checked.valid_citations)} - failing, failing)
+        return "\n".join(one.markdown_line for one in met)
 
-    async def _asked(self, ref: TaskRef, checked: CheckedCitations) -> str:
+    async def _render_request_lines(self, ref: TaskRef, checked: CitationCheckResult) -> str:
         """Who asked and when, and which versions of which documents are cited."""
-        row = await self.store.task(ref.task_id, ref.reader)
-        earlier = get_earlier_versions(await self.store.document_updates(ref.task_id, ref.reader))
-        meant = (checked.meant.get(one.document) for one in checked.holding)
+        row = await self.store.get_task(ref.task_id, ref.scope)
+        earlier = get_earlier_versions(await self.store.list_document_updates(ref.task_id, ref.scope))
+        meant = (checked.meant.get(one.document) for one in checked.valid_citations)
         cited = {document.name: document for document in meant if document is not None}
         asked = f"- Asked by {sanitize_line(row.request.tenant)}, {row.submitted_at:%Y-%m-%d %H:%M} UTC"
-        return "\n".join([asked, *document_lines([*cited.values()], earlier)])
+        return "\n".join([asked, *render_document_lines([*cited.values()], earlier)])
 
-    async def _faults(self, found: str, ref: TaskRef) -> Faults:
+    async def _faults(self, found: str, ref: TaskRef) -> FaultList:
         """Those of a review."""
-        return Faults.model_validate_json(await self.store.get_text(found, ref.reader))
+        return FaultList.model_validate_json(await self.store.get_text(found, ref.scope))
 
     async def _redacted(self, sections: list[str], tenant: str) -> list[str]:
         """As a model would see them: they name files, sheets and attachments."""

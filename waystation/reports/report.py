@@ -14,7 +14,7 @@ from pydantic import Field
 
 from waystation.agents.delegation import get_parent_id
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings
-from waystation.documents.citations import CITATION, Citation, CitedDocument, FailedCitation, parse_citations
+from waystation.documents.citations import CITATION_PATTERN, Citation, CitedDocument, FailedCitation, parse_citations
 from waystation.documents.documents import Document, SkippedItem
 from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.amount import Amount, format_amount, format_used_amount
@@ -22,9 +22,9 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.memory.passages import UnindexedDocuments
-from waystation.planning.plan import PlanRevision, Review
+from waystation.planning.plan import PlanRevision, ReportReview
 from waystation.security.untrusted import sanitize_line
-from waystation.tasks.details import answer_text, cost_text, privacy_text, work_text
+from waystation.tasks.details import format_privacy, format_request_and_answer, format_task_cost, format_work_totals
 from waystation.tasks.task import StepProgress, TaskPhase, TaskProgress
 
 OFFLINE_WARNING = (
@@ -32,19 +32,19 @@ OFFLINE_WARNING = (
     "word and put them in order. It understands nothing; read it as an index, not as an answer."
 )
 
-ONLY_QUOTED = "That says that they are quoted exactly, and not that they answer the question."
+QUOTATION_CHECK_NOTE = "That says that they are quoted exactly, and not that they answer the question."
 """Behind the check of a report of the built-in model: what is far from the question is quoted exactly, too."""
 _QUESTION = "**Question.**"
 _APPARATUS = "## Criteria of this report\n", "## Sources\n", "## Citations", "## How this report came about\n"
 """How sections begin that code adds behind what agents wrote."""
 
-MOST_EARLY = 4
+MAX_NAMED_AGENTS = 4
 """Agents that are named on top; all of them stand in the account."""
-MOST_TITLE = 300
+MAX_TITLE_CHARACTERS = 300
 """Characters."""
-MOST_LEFT_OUT = 50
+MAX_SKIPPED_LINES = 50
 """Lines of the list of what was not used."""
-MOST_READ, DIGEST_DIGITS = 200, 16
+MAX_LISTED_DOCUMENTS, DIGEST_DIGITS = 200, 16
 """Documents that the account names, and hexadecimal digits of each."""
 
 
@@ -69,13 +69,13 @@ class ReportParts(Value):
     """What agents were told to follow."""
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no agent has noted, found or written anything."""
         found = any(step.findings.findings for step in self.findings)
         return not found and self.analysis is None and self.draft == ReportDraft()
 
 
-class Apparatus(Value):
+class ReportAppendix(Value):
     """What code adds to what the agents wrote: the check of their citations, and parts in Markdown."""
 
     checked: int = 0
@@ -94,7 +94,7 @@ class Apparatus(Value):
     """Lines of the account: who answered in the place of the model that was asked for."""
 
 
-def opened_with(report: str, part: str) -> str:
+def insert_after_title(report: str, part: str) -> str:
     """The report with this part, which begins as warnings do and so is no answer, behind its title and warnings."""
     above, mark, rest = f"\n\n{report}".partition("\n\n# ")
     head, *blocks = rest.split("\n\n")
@@ -102,7 +102,7 @@ def opened_with(report: str, part: str) -> str:
     return f"{above}{mark}{head}\n\n".removeprefix("\n\n") + "\n\n".join([*blocks[:place], part, *blocks[place:]])
 
 
-def written_part(parts: ReportParts) -> str:
+def render_written_part(parts: ReportParts) -> str:
     """What the agents wrote; where the writing was not finished, the findings stand in for it."""
     draft = parts.draft
     whole = bool(draft.title)
@@ -117,15 +117,17 @@ def written_part(parts: ReportParts) -> str:
     lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
     if not whole:
-        lines += _stand_in(parts)
+        lines += _render_findings(parts)
     return "\n\n".join(filter(None, lines))
 
 
-def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
+def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -> str:
     """The report as it is stored: warning, written part, sources and their check, the account, what was not used."""
     if apparatus.failed and parts.draft.title and parts.progress.phase.over:
-        why = not_holding(len(apparatus.failed), apparatus.checked)
-        written = opened_with(written, f"> **Partial.** {why}: each is marked where it stands, and listed with why.")
+        why = describe_failed_citations(len(apparatus.failed), apparatus.checked)
+        written = insert_after_title(
+            written, f"> **Partial.** {why}: each is marked where it stands, and listed with why."
+        )
     pieces = [
         OFFLINE_WARNING if parts.offline else "",
         written,
@@ -138,19 +140,19 @@ def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
     return "\n\n".join(filter(None, pieces)) + "\n"
 
 
-def not_holding(failed: int, checked: int) -> str:
+def describe_failed_citations(failed: int, checked: int) -> str:
     """How many citations do not hold; empty where all do."""
     return f"{failed} of {checked} citations {'does' if failed == 1 else 'do'} not hold" if failed else ""
 
 
-def answer_part(report: str) -> str:
+def extract_answer(report: str) -> str:
     """What agents wrote of a whole report: without warnings and the question on top, and what code wrote behind it."""
     end = min((place for head in _APPARATUS if (place := report.find(f"\n\n{head}")) >= 0), default=len(report))
     blocks = report[:end].split("\n\n")
     return "\n\n".join(block for block in blocks if not block.startswith(("> **", _QUESTION))).strip() + "\n"
 
 
-def sources_section(holding: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> str:
+def render_sources_section(holding: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> str:
     """Each cited document once, in the order of first citation, with the places and lines cited; empty without any."""
     cited: dict[str, set[tuple[int, int]]] = {}
     for citation in holding:
@@ -159,23 +161,23 @@ def sources_section(holding: Sequence[Citation], documents: Mapping[str, CitedDo
     return "\n".join(["## Sources", "", *lines]) if lines else ""
 
 
-def not_used_section(left_out: Sequence[SkippedItem]) -> str:
+def render_skipped_section(left_out: Sequence[SkippedItem]) -> str:
     """What was given and is in no document, the first 50 by name with reasons; empty without any."""
     if not left_out:
         return ""
-    lines = [" ".join(f"- {item.name}: {item.reason}".split()) for item in left_out[:MOST_LEFT_OUT]]
-    if len(left_out) > MOST_LEFT_OUT:
-        lines.append(f"- and {len(left_out) - MOST_LEFT_OUT:,} more")
+    lines = [" ".join(f"- {item.name}: {item.reason}".split()) for item in left_out[:MAX_SKIPPED_LINES]]
+    if len(left_out) > MAX_SKIPPED_LINES:
+        lines.append(f"- and {len(left_out) - MAX_SKIPPED_LINES:,} more")
     return "\n".join(["## Not used", "", "Given with the documents, and not read:", "", *lines])
 
 
-def not_remembered_section(left_out: UnindexedDocuments | None) -> str:
+def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:
     """Which documents memory does not get, or not all of, the first 50 by name; empty where it gets all."""
     if left_out is None:
         return ""
-    lines = [*left_out.lines[:MOST_LEFT_OUT]]
-    if len(left_out.lines) > MOST_LEFT_OUT:
-        lines.append(f"- and {len(left_out.lines) - MOST_LEFT_OUT:,} more")
+    lines = [*left_out.lines[:MAX_SKIPPED_LINES]]
+    if len(left_out.lines) > MAX_SKIPPED_LINES:
+        lines.append(f"- and {len(left_out.lines) - MAX_SKIPPED_LINES:,} more")
     said = (
         f"This task's agents could read all of its documents. Later tasks recall {left_out.most:,} of their "
         f"{left_out.all_characters:,} characters (WAYSTATION_REMEMBERED_CHARACTERS), and nothing of:"
@@ -183,7 +185,7 @@ def not_remembered_section(left_out: UnindexedDocuments | None) -> str:
     return "\n".join(["## Not all in memory", "", said, "", *lines])
 
 
-def procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
+def render_procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
     """Lines of the account: what agents were told to follow, by name and SHA-256 of the text; empty without any."""
     return "\n".join(
         f"- Followed: the procedure {sanitize_line(name)}, sha256 `{digest}`"
@@ -191,7 +193,7 @@ def procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
     )
 
 
-def document_lines(documents: Sequence[Document], earlier: Mapping[str, Sequence[str]]) -> list[str]:
+def render_document_lines(documents: Sequence[Document], earlier: Mapping[str, Sequence[str]]) -> list[str]:
     """What was cited, each by the beginning of the SHA-256 of its text, as a line of the account; none without any.
 
     `earlier`: versions before, by name.
@@ -199,9 +201,9 @@ def document_lines(documents: Sequence[Document], earlier: Mapping[str, Sequence
     read = [
         f"{one.name} `{one.blob[:DIGEST_DIGITS]}`"
         + (f" (version {len(before) + 1})" if (before := earlier.get(one.name, ())) else "")
-        for one in documents[:MOST_READ]
+        for one in documents[:MAX_LISTED_DOCUMENTS]
     ]
-    more = f" and {len(documents) - MOST_READ:,} more" if len(documents) > MOST_READ else ""
+    more = f" and {len(documents) - MAX_LISTED_DOCUMENTS:,} more" if len(documents) > MAX_LISTED_DOCUMENTS else ""
     said = f"- Read, each with the first {DIGEST_DIGITS} digits of the SHA-256 of its text: "
     return [f"{said}{', '.join(read)}{more}"] if read else []
 
@@ -209,7 +211,7 @@ def document_lines(documents: Sequence[Document], earlier: Mapping[str, Sequence
 def _cited(document: CitedDocument, ranges: Sequence[tuple[int, int]]) -> str:
     by_place: dict[str, list[tuple[int, int]]] = {}
     for first, last in ranges:
-        begin, end = document.place(first), document.place(last)
+        begin, end = document.find_place(first), document.find_place(last)
         place = begin or "" if begin == end else f"{begin or 'beginning'} to {end}"
         by_place.setdefault(place, []).append((first, last))
     return ", ".join(f"{place} ({_numbers(own)})" if place else _numbers(own) for place, own in by_place.items())
@@ -224,11 +226,11 @@ def _numbers(ranges: Sequence[tuple[int, int]]) -> str:
 def _title(parts: ReportParts) -> str:
     """The whole question where it is short enough for a heading, rather than its beginning."""
     question = " ".join(parts.question.split())
-    return question if 0 < len(question) <= MOST_TITLE else parts.progress.title
+    return question if 0 < len(question) <= MAX_TITLE_CHARACTERS else parts.progress.title
 
 
 def _why_partial(progress: TaskProgress) -> str:
-    reasons = [f"{step.id}: {step.reason}" for step in _of_the_plan(progress) if step.reason]
+    reasons = [f"{step.id}: {step.reason}" for step in _list_plan_steps(progress) if step.reason]
     if progress.phase is TaskPhase.CANCELLED:
         reasons.insert(0, "the task was cancelled")
     why = "; ".join(reasons) or "the writing step did not run"
@@ -236,23 +238,23 @@ def _why_partial(progress: TaskProgress) -> str:
 
 
 def _some(agents: Sequence[str]) -> str:
-    more = len(agents) - MOST_EARLY
-    return "; ".join([*agents[:MOST_EARLY], *([f"and {more} more, named at the end"] if more > 0 else [])])
+    more = len(agents) - MAX_NAMED_AGENTS
+    return "; ".join([*agents[:MAX_NAMED_AGENTS], *([f"and {more} more, named at the end"] if more > 0 else [])])
 
 
-def _of_the_plan(progress: TaskProgress) -> list[StepProgress]:
+def _list_plan_steps(progress: TaskProgress) -> list[StepProgress]:
     return [step for step in progress.steps if get_parent_id(step.id) is None]
 
 
 def _why_draft(progress: TaskProgress) -> str:
     stands = "not over"
-    if steps := _of_the_plan(progress):
+    if steps := _list_plan_steps(progress):
         finished = sum(step.state in {"done", "partial"} for step in steps)
         stands = f"{progress.phase}, with {finished} of {format_count(len(steps), 'step')} finished"
     return f"> **Draft.** The task is {stands}. If it ended now, it would deliver this."
 
 
-def _stand_in(parts: ReportParts) -> list[str]:
+def _render_findings(parts: ReportParts) -> list[str]:
     blocks = [
         f"## Findings: {step.title}\n\n" + "\n".join(map(_bullet, step.findings.findings))
         for step in parts.findings
@@ -271,21 +273,21 @@ def _citations_section(checked: int, failed: tuple[FailedCitation, ...], *, offl
     if not failed:
         said = "The one citation was" if checked == 1 else f"All {checked} citations were"
         all_hold = f"## Citations\n\n{said} checked against the documents, and hold{'s' * (checked == 1)}."
-        return f"{all_hold}{f' {ONLY_QUOTED}' if offline else ''}" if checked else ""
+        return f"{all_hold}{f' {QUOTATION_CHECK_NOTE}' if offline else ''}" if checked else ""
     lines = [f"- {item.citation}: {item.reason}" for item in failed]
-    head = f"## Citations that did not check\n\n{not_holding(len(failed), checked)}:"
+    head = f"## Citations that did not check\n\n{describe_failed_citations(len(failed), checked)}:"
     return "\n".join([head, "", *lines])
 
 
-def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
+def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
     usage = progress.totals.usage
     lines = [
         "## How this report came about",
         "",
         f"- Task `{progress.task_id}`, model `{progress.model}`, {progress.totals.turns} model turns"
-        + (f" in {work_text(progress)[0]}" if progress.legs else ""),
+        + (f" in {format_work_totals(progress)[0]}" if progress.legs else ""),
         f"- Tokens: {usage.input:,} input, {usage.cache_write:,} cache write, {usage.cache_read:,} cache read, "
-        f"{usage.output:,} output; cost: {cost_text(progress)}",
+        f"{usage.output:,} output; cost: {format_task_cost(progress)}",
         f"- Budget: {format_used_amount(progress.budget.spent, progress.budget.limit)}",
     ]
     lines += filter(None, [apparatus.asked])
@@ -294,7 +296,7 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
     if usage.estimated:
         lines.append(f"- Estimated, at most, as the endpoint did not report them: {usage.estimated:,} of these tokens")
     lines += [f"- {answer}" for answer in apparatus.answers]
-    if privacy := privacy_text(progress):
+    if privacy := format_privacy(progress):
         lines.append(f"- {privacy}")
     if progress.totals.possibly_billed:
         held = Amount(tokens=progress.totals.possibly_billed, micro_usd=progress.totals.possibly_billed_micro_usd)
@@ -306,7 +308,7 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
     ]
     lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(progress)]
     over = progress.phase.over
-    lines += [f"- {answer_text(approval, over=over)}" for approval in progress.approvals]
+    lines += [f"- {format_request_and_answer(approval, over=over)}" for approval in progress.approvals]
     lines += [
         f"- {sanitize_line(it.by) or 'Somebody'} told its agents something while it ran" for it in progress.tellings
     ]
@@ -329,7 +331,7 @@ def _compactions(progress: TaskProgress) -> list[str]:
 FaultKind = Literal["citation", "uncited", "uncovered", "contradiction", "unsupported", "form"]
 _MOST_CHARACTERS = 400
 """Of one fault."""
-UNCITED_WORDS = 40
+MAX_UNCITED_WORDS = 40
 """A section with more words than these and no citation claims something."""
 WORD = compile_bounded(r"[^\W\d_]{4,}")
 _SAY_NOTHING = """
@@ -337,7 +339,7 @@ about after also answer before between does document documents each every find f
 name only other over said same says should show some such than that their them then there these they this those until
 very were what when where which while will with would
 """
-SAY_NOTHING = frozenset(_SAY_NOTHING.split())
+STOP_WORDS = frozenset(_SAY_NOTHING.split())
 """Words of four letters and more that tell no topic."""
 STEM_CHARACTERS = 5
 """As many letters of a word tell it: `harbour` is mentioned where `harbours` is."""
@@ -356,13 +358,13 @@ class Fault(Value):
     )
 
 
-class Faults(Value):
+class FaultList(Value):
     """What a review found, as the store keeps it."""
 
     faults: tuple[Fault, ...] = ()
 
 
-class Drafted(Value):
+class DraftUnderReview(Value):
     """A draft with all that it is held against."""
 
     draft: ReportDraft
@@ -380,43 +382,43 @@ class Drafted(Value):
         return "\n\n".join([self.draft.title, self.draft.summary, *sections])
 
     @property
-    def found(self) -> tuple[Finding, ...]:
+    def all_findings(self) -> tuple[Finding, ...]:
         """All findings of the research."""
         return tuple(finding for step in self.findings for finding in step.findings)
 
     @property
-    def unused(self) -> int:
+    def uncited_finding_count(self) -> int:
         """How many findings the draft cites no place of."""
         cited = {_lines(text) for text in map(str, parse_citations(self.text))}
-        return sum(not any(_lines(place) in cited for place in finding.citations) for finding in self.found)
+        return sum(not any(_lines(place) in cited for place in finding.citations) for finding in self.all_findings)
 
 
-def faults_in(drafted: Drafted) -> tuple[Fault, ...]:
+def find_faults(drafted: DraftUnderReview) -> tuple[Fault, ...]:
     """Everything that is wrong as far as words and places show it."""
     return tuple([*_citation_faults(drafted), *_uncovered(drafted), *_contradictions(drafted)])
 
 
-def _citation_faults(drafted: Drafted) -> Iterator[Fault]:
+def _citation_faults(drafted: DraftUnderReview) -> Iterator[Fault]:
     for failed in drafted.failed:
         yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MOST_CHARACTERS])
     for section in drafted.draft.sections:
-        if len(section.markdown.split()) > UNCITED_WORDS and not CITATION.search(section.markdown):
+        if len(section.markdown.split()) > MAX_UNCITED_WORDS and not CITATION_PATTERN.search(section.markdown):
             yield Fault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")
-    if drafted.found and drafted.unused == len(drafted.found):
-        yield Fault(kind="unsupported", text=f"None of the {len(drafted.found)} findings is cited.")
+    if drafted.all_findings and drafted.uncited_finding_count == len(drafted.all_findings):
+        yield Fault(kind="unsupported", text=f"None of the {len(drafted.all_findings)} findings is cited.")
 
 
-def _uncovered(drafted: Drafted) -> Iterator[Fault]:
+def _uncovered(drafted: DraftUnderReview) -> Iterator[Fault]:
     said = _stems(drafted.text)
     for asked in dict.fromkeys(drafted.asked):
         if (wanted := _stems(asked)) and not wanted & said:
             yield Fault(kind="uncovered", text=f"No word of this is in the report: {_short(asked)}")
 
 
-def _contradictions(drafted: Drafted) -> Iterator[Fault]:
+def _contradictions(drafted: DraftUnderReview) -> Iterator[Fault]:
     said = _stems(drafted.text)
     for told in drafted.analysis.contradictions if drafted.analysis else ():
-        words = _stems(CITATION.sub(" ", told))
+        words = _stems(CITATION_PATTERN.sub(" ", told))
         if 2 * len(words & said) < len(words):
             yield Fault(kind="contradiction", text=f"The analysis found this, and the report does not: {_short(told)}")
 
@@ -427,7 +429,7 @@ def _lines(place: str) -> str:
 
 def _stems(text: str) -> frozenset[str]:
     return frozenset(
-        word.casefold()[:STEM_CHARACTERS] for word in WORD.findall(text) if word.casefold() not in SAY_NOTHING
+        word.casefold()[:STEM_CHARACTERS] for word in WORD.findall(text) if word.casefold() not in STOP_WORDS
     )
 
 
@@ -436,18 +438,18 @@ def _short(text: str) -> str:
     return line if len(line) <= 300 else f"{line[:298]} …"
 
 
-def bullet_list(faults: Sequence[Fault]) -> str:
+def render_fault_list(faults: Sequence[Fault]) -> str:
     """One line each."""
     return "\n".join(f"- {fault.kind}: {' '.join(fault.text.split())}" for fault in faults)
 
 
-def oversight_lines(
-    revisions: Sequence[PlanRevision], reasons: Mapping[int, str], reviews: Sequence[Review], faults: Faults
+def render_oversight_lines(
+    revisions: Sequence[PlanRevision], reasons: Mapping[int, str], reviews: Sequence[ReportReview], faults: FaultList
 ) -> str:
     """Lines of a Markdown list; empty where nothing was looked over. `reasons`: by version of the plan."""
     lines = [" ".join(filter(None, [f"- {one.text}", reasons.get(one.version or 0, "")])) for one in revisions]
     lines += [f"- {review.text}" for review in reviews]
     if faults.faults:
         lines.append("- The last review found, and nobody has mended:")
-        lines += [f"  {line}" for line in bullet_list(faults.faults).splitlines()]
+        lines += [f"  {line}" for line in render_fault_list(faults.faults).splitlines()]
     return "\n".join(lines)

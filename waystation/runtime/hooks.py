@@ -32,14 +32,14 @@ from pydantic import JsonValue, SecretStr
 from waystation.context.outcome import CompactionEvent
 from waystation.kernel.errors import BadInput, HookFailed, WebhookRejectedError, WebhookUnavailable
 from waystation.kernel.network import describe_connection_error
-from waystation.runtime.messenger import Letter, service_at
-from waystation.security.children import NOWHERE, environment, python
-from waystation.security.confinement import Bounds
+from waystation.runtime.messenger import AppriseMessage, build_apprise_service
+from waystation.security.children import CHILD_WORKING_DIRECTORY, build_child_environment, build_module_command
+from waystation.security.confinement import ResourceLimits
 from waystation.tasks import notices
-from waystation.tasks.notices import Notice
+from waystation.tasks.notices import TaskNotification
 
 
-class PrivateAddress:
+class SecretUrlClient:
     """An http or https URL. Redirects are not followed, and what is posted is posted once."""
 
     def __init__(self, address: SecretStr, patience_s: float) -> None:
@@ -80,19 +80,19 @@ class PrivateAddress:
 HOOK_PATIENCE_S = 30.0
 
 
-class PostedHook:
+class HttpCompactionHook:
     """A `CompactionHook`. It is told once: nothing of an answer but a success is one."""
 
     def __init__(self, setting: str, address: SecretStr, patience_s: float = HOOK_PATIENCE_S) -> None:
         """`setting`: its name, for messages; `address`: an http or https URL."""
-        self._address = PrivateAddress(address, patience_s)
+        self._address = SecretUrlClient(address, patience_s)
         self._patience_s = patience_s
         self._name = f"{setting} ({self._address.host})"
 
     async def call(self, event: CompactionEvent) -> None:
         """See `CompactionHook`."""
         try:
-            async with self._address.post(event.body) as response:
+            async with self._address.post(event.json_line) as response:
                 if not response.is_success:
                     why = ", a redirect, which is not followed" if response.is_redirect else ""
                     raise HookFailed(f"{self._name} answered {response.status_code}{why}")
@@ -114,12 +114,12 @@ _PASSING = frozenset({408, 429})
 """What the server itself says may go otherwise next time, beside 5xx."""
 
 
-class Webhook:
+class WebhookNotifier:
     """A `Notifier` behind one address. An answer's body is never read: its status says everything."""
 
     def __init__(self, address: SecretStr, patience_s: float = PATIENCE_S) -> None:
         """`address`: an http or https URL."""
-        self._address = PrivateAddress(address, patience_s)
+        self._address = SecretUrlClient(address, patience_s)
         self._patience_s = patience_s
 
     @property
@@ -127,7 +127,7 @@ class Webhook:
         """For messages: without the secret."""
         return f"the webhook at {self._address.host}"
 
-    async def send(self, notice: Notice, link: str | None) -> None:
+    async def send(self, notice: TaskNotification, link: str | None) -> None:
         """Post once; see `Notifier`."""
         try:
             async with self._address.post(json.dumps(_body(notice, link))) as response:
@@ -153,11 +153,14 @@ class Webhook:
         raise WebhookRejectedError(f"{self.name} answered {status}, {cause}: check WAYSTATION_WEBHOOK")
 
 
-def _body(notice: Notice, link: str | None) -> dict[str, JsonValue]:
+def _body(notice: TaskNotification, link: str | None) -> dict[str, JsonValue]:
     """Fields that Slack does not know could make it refuse a message; `metadata` is where it takes any."""
     return {
-        "text": notices.text(notice, link),
-        "metadata": {"event_type": f"waystation_{notice.event}", "event_payload": notices.fields(notice, link)},
+        "text": notices.render_mrkdwn(notice, link),
+        "metadata": {
+            "event_type": f"waystation_{notice.event}",
+            "event_payload": notices.build_webhook_fields(notice, link),
+        },
     }
 
 
@@ -196,17 +199,17 @@ TALKATIVE = ("apprise", "urllib3.connectionpool", "requests_oauthlib.oauth1_auth
 """Loggers that name whole addresses, or quote what was answered."""
 
 
-class _Together:
+class _MessageBatch:
     """Notices that are told in one message."""
 
     def __init__(self) -> None:
-        self.notices: dict[str, tuple[Notice, str | None]] = {}
+        self.notices: dict[str, tuple[TaskNotification, str | None]] = {}
         """By what they are deliveries of, each with the page of its task."""
         self.sending: asyncio.Task[bool] | None = None
         """Whether it was taken."""
 
 
-class Messages:
+class AppriseNotifier:
     """A `Notifier` behind one address of Apprise's, like `mailto://…`, `slack://…`, `msteams://…` or `ntfy://…`.
 
     Redirects are not followed: a notice that is answered by one was not taken. A message whose fate is not known yet is
@@ -235,7 +238,7 @@ class Messages:
         for logger in TALKATIVE:
             logging.getLogger(logger).addFilter(_say_nothing)
         written = address.get_secret_value()
-        if service_at(written, patience_s) is None:
+        if build_apprise_service(written, patience_s) is None:
             raise BadInput(
                 f"address {number} of WAYSTATION_NOTIFY is none that Apprise knows: see "
                 "https://github.com/caronc/apprise/wiki; it is not shown, since it may hold a secret"
@@ -244,11 +247,11 @@ class Messages:
         self.name = f"address {number} of WAYSTATION_NOTIFY ({written.partition('://')[0]})"
         """For messages: without the secret."""
         self._inbox, self._gather_s, self._patience_s = inbox, gather_s, patience_s
-        self._together = _Together()
-        self._told: dict[str, _Together] = {}
+        self._together = _MessageBatch()
+        self._told: dict[str, _MessageBatch] = {}
         """Where each notice is that no attempt has heard the fate of."""
 
-    async def send(self, notice: Notice, link: str | None) -> None:
+    async def send(self, notice: TaskNotification, link: str | None) -> None:
         """Tell it, with what else comes meanwhile; see `Notifier`. The service does not say what is final."""
         try:
             async with asyncio.timeout(self._gather_s + self._patience_s):
@@ -270,7 +273,7 @@ class Messages:
         self._told.pop(delivery_id, None)
         return taken
 
-    def _join(self, notice: Notice, link: str | None) -> None:
+    def _join(self, notice: TaskNotification, link: str | None) -> None:
         together = self._told[notice.delivery_id] = self._together
         together.notices[notice.delivery_id] = notice, link
         if together.sending is None:
@@ -278,23 +281,23 @@ class Messages:
         while len(self._told) > REMEMBERED:
             del self._told[next(iter(self._told))]
 
-    async def _tell(self, together: _Together) -> bool:
+    async def _tell(self, together: _MessageBatch) -> bool:
         await asyncio.sleep(self._gather_s)
-        self._together = _Together()
-        title, body = notices.gathered(tuple(together.notices.values()), self._inbox)
-        return await self._sent(Letter(self._address.get_secret_value(), title, body, self._patience_s))
+        self._together = _MessageBatch()
+        title, body = notices.render_digest(tuple(together.notices.values()), self._inbox)
+        return await self._sent(AppriseMessage(self._address.get_secret_value(), title, body, self._patience_s))
 
-    async def _sent(self, letter: Letter) -> bool:
+    async def _sent(self, letter: AppriseMessage) -> bool:
         """Whether the service took it, as far as it has said so in time."""
-        bounds = json.dumps(asdict(Bounds(os.getpid(), self._memory)))
+        bounds = json.dumps(asdict(ResourceLimits(os.getpid(), self._memory)))
         try:
             process = await asyncio.create_subprocess_exec(
-                *python(_MESSENGER, bounds),
+                *build_module_command(_MESSENGER, bounds),
                 stdin=PIPE,
                 stdout=DEVNULL,
                 stderr=DEVNULL,
-                cwd=NOWHERE,
-                env=environment() | _seen_by_messenger(),
+                cwd=CHILD_WORKING_DIRECTORY,
+                env=build_child_environment() | _seen_by_messenger(),
                 start_new_session=True,
             )
         except OSError:
@@ -334,7 +337,7 @@ ENVIRONMENT = ("PATH", "HOME", "LANG")
 """All that a program sees of the worker's environment: the rest holds keys."""
 
 
-class CommandHook:
+class CommandCompactionHook:
     """A `CompactionHook`. What it prints goes nowhere: it may be anything, and would be told further."""
 
     def __init__(self, setting: str, arguments: Sequence[str], patience_s: float = COMMAND_PATIENCE_S) -> None:
@@ -357,7 +360,7 @@ class CommandHook:
         process = await self._started()
         try:
             async with asyncio.timeout(self._patience_s):
-                await process.communicate(event.body.encode())
+                await process.communicate(event.json_line.encode())
         except TimeoutError:
             raise HookFailed(f"{self._name} did not end within {self._patience_s:g} s") from None
         finally:

@@ -19,22 +19,22 @@ from typing import NamedTuple
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
-from waystation.memory.embedders.http import HttpEmbedder, Vendor, resolve_embedding_endpoint
-from waystation.memory.embedders.local import E5Embedder, FastEmbedder, NoEmbedder, best_embedder
+from waystation.memory.embedders.http import EmbeddingVendor, HttpEmbedder, resolve_embedding_endpoint
+from waystation.memory.embedders.local import E5Embedder, FastEmbedder, NoEmbedder, create_default_embedder
 from waystation.memory.ports import Embedder
-from waystation.plugins.redaction.keys import key_check
-from waystation.plugins.redaction.placeholders import SHORT_TYPES, fingerprint
+from waystation.plugins.redaction.keys import compute_key_check
+from waystation.plugins.redaction.placeholders import SHORT_TYPES, compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import (
     COUNTRIES,
     NO_RULES,
     DetectionConfig,
-    read_own_rules,
+    load_custom_rules,
     resolve_spacy_models,
     validate_countries,
 )
 from waystation.privacy.keys import AesGcmCipher
-from waystation.privacy.policy import NAME_TYPES, Policy, RedactionConfig
+from waystation.privacy.policy import NAME_TYPES, RedactionConfig, RedactionPolicy
 from waystation.privacy.ports import Redactor, Vault
 
 
@@ -43,20 +43,20 @@ async def open_embedder(settings: Settings) -> AsyncGenerator[Embedder]:
     """The embedder, closed at the end. Nothing is loaded or asked before the first text. Raises BadInput."""
     match settings.embedder:
         case "static":
-            yield best_embedder()
+            yield create_default_embedder()
         case "none":
             yield NoEmbedder()
         case "e5":
-            yield E5Embedder.of()
+            yield E5Embedder.create()
         case "fastembed":
             folder = settings.embedder_folder
-            yield FastEmbedder.of(settings.embedder_model, folder.expanduser() if folder else None)
+            yield FastEmbedder.create(settings.embedder_model, folder.expanduser() if folder else None)
         case "voyage" | "openai" as vendor:
             async with aclosing(_over_http(settings, vendor)) as embedder:
                 yield embedder
 
 
-def _over_http(settings: Settings, vendor: Vendor) -> HttpEmbedder:
+def _over_http(settings: Settings, vendor: EmbeddingVendor) -> HttpEmbedder:
     own_key = settings.voyage_api_key if vendor == "voyage" else None
     return HttpEmbedder(
         resolve_embedding_endpoint(
@@ -75,35 +75,35 @@ KEPT_FORM = 2
 """Of what is kept of a redaction, counted up where more of it is needed: what was kept before is not read any more."""
 
 
-def build_detection_rules(settings: Settings, policy: Policy | None = None) -> DetectionConfig:
+def build_detection_rules(settings: Settings, policy: RedactionPolicy | None = None) -> DetectionConfig:
     """What is looked for. `policy` beats the setting. Raises BadInput."""
     return DetectionConfig(
         policy=policy or settings.privacy,
         models=resolve_spacy_models(settings.languages),
         countries=validate_countries(settings.national_ids),
-        own=read_own_rules(settings.recognisers.expanduser()) if settings.recognisers else NO_RULES,
+        own=load_custom_rules(settings.recognisers.expanduser()) if settings.recognisers else NO_RULES,
     )
 
 
 def list_placeholder_types(settings: Settings) -> tuple[str, ...]:
     """What placeholders call values, of every country and of rules of your own. Raises BadInput."""
     # Presidio and spaCy come with this import.
-    from waystation.plugins.redaction.engines import format_recognisers  # noqa: PLC0415
+    from waystation.plugins.redaction.engines import build_format_recognizers  # noqa: PLC0415
 
     rules = replace(build_detection_rules(settings), countries=sorted(COUNTRIES))
-    found = {found for recogniser in format_recognisers(rules) for found in recogniser.supported_entities}
+    found = {found for recogniser in build_format_recognizers(rules) for found in recogniser.supported_entities}
     return tuple(sorted({SHORT_TYPES.get(one, one) for one in found} | NAME_TYPES))
 
 
 def create_redactor(
-    settings: Settings, key: bytes, policy: Policy | None = None, *, processes: int = 0
+    settings: Settings, key: bytes, policy: RedactionPolicy | None = None, *, processes: int = 0
 ) -> PresidioRedactor:
     """The redactor, to be closed. Workers have child processes search; a command does it itself. Raises BadInput."""
     rules = build_detection_rules(settings, policy)
     return PresidioRedactor(key, rules, seconds=settings.redaction_seconds, processes=processes)
 
 
-class TrialVault(NamedTuple):
+class EvaluationVault(NamedTuple):
     """A vault that nothing but a trial of memory uses."""
 
     vault: Vault
@@ -112,18 +112,19 @@ class TrialVault(NamedTuple):
     def wrap_redactor(self, redactor: Redactor, session: str = "") -> TextRedactor:
         """The same redactor, which keeps here what it replaces in texts of this session, as that of workers does."""
         return TextRedactor(
-            redactor, VaultPlaceholderFactory(self.vault, partial(fingerprint, self.key), utc_now, lambda: session)
+            redactor,
+            VaultPlaceholderFactory(self.vault, partial(compute_fingerprint, self.key), utc_now, lambda: session),
         )
 
 
 @asynccontextmanager
-async def open_trial_vault(file: Path, key: bytes) -> AsyncGenerator[TrialVault]:
+async def open_evaluation_vault(file: Path, key: bytes) -> AsyncGenerator[EvaluationVault]:
     """In a database of its own. Raises StoreError."""
     # SQLAlchemy takes a while to load.
     from waystation.runtime.sql_store import SqlStore  # noqa: PLC0415
 
     async with aclosing(await SqlStore.open(f"sqlite+aiosqlite:///{file}", utc_now)) as store:
-        yield TrialVault(store.vault(AesGcmCipher(key, "vault")), key)
+        yield EvaluationVault(store.build_vault(AesGcmCipher(key, "vault")), key)
 
 
 def build_redaction_config(settings: Settings, key: bytes) -> RedactionConfig:
@@ -133,7 +134,7 @@ def build_redaction_config(settings: Settings, key: bytes) -> RedactionConfig:
     """
     rules = build_detection_rules(settings)
     told = {
-        "placeholders": key_check(key),
+        "placeholders": compute_key_check(key),
         "models": [(language, model, version(model)) for language, model in rules.models.items()],
         "countries": sorted(rules.countries),
         "own": settings.recognisers.expanduser().read_text(encoding="utf-8") if settings.recognisers else "",

@@ -9,13 +9,13 @@ import json
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from waystation.security.confinement import Bounds, apply_bounds
+from waystation.security.confinement import ResourceLimits, apply_bounds
 
 if TYPE_CHECKING:
     from apprise import Apprise
 
 
-class Letter(NamedTuple):
+class AppriseMessage(NamedTuple):
     """What is sent."""
 
     address: str
@@ -26,7 +26,7 @@ class Letter(NamedTuple):
     """For each step of the service's."""
 
 
-def service_at(address: str, patience_s: float) -> "Apprise | None":
+def build_apprise_service(address: str, patience_s: float) -> "Apprise | None":
     """What sends there; None if Apprise knows no such address. Needs the package apprise."""
     import apprise  # noqa: PLC0415 - of an extra
 
@@ -41,9 +41,9 @@ def service_at(address: str, patience_s: float) -> "Apprise | None":
     return to
 
 
-def send_notification(letter: Letter) -> bool:
+def send_notification(letter: AppriseMessage) -> bool:
     """Send it; whether it was taken."""
-    to = service_at(letter.address, letter.patience_s)
+    to = build_apprise_service(letter.address, letter.patience_s)
     if to is None:
         return False
     return bool(to.notify(body=letter.body, title=letter.title, body_format="text"))  # pyright: ignore[reportUnknownMemberType]
@@ -51,8 +51,8 @@ def send_notification(letter: Letter) -> bool:
 
 def main() -> None:
     """Send what stands on the standard input."""
-    apply_bounds(Bounds(**json.loads(sys.argv[1])))
-    sys.exit(0 if send_notification(Letter(**json.load(sys.stdin))) else 1)
+    apply_bounds(ResourceLimits(**json.loads(sys.argv[1])))
+    sys.exit(0 if send_notification(AppriseMessage(**json.load(sys.stdin))) else 1)
 
 
 if __name__ == "__main__":

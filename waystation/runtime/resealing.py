@@ -7,12 +7,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.documents.text_repository import decode_stored_text
 from waystation.kernel.clock import Clock
-from waystation.store.engine import BATCH, Database
+from waystation.store.engine import MAX_VALUES_PER_STATEMENT, Database
 from waystation.store.schema import identity, metadata, tasks, texts
 from waystation.store.seals import EncryptedBytes, EncryptedText, RowProofType, bind_to_row
 
 
-async def is_strict(database: Database, clock: Clock, *, seals: bool) -> bool:
+async def is_row_encrypted(database: Database, clock: Clock, *, seals: bool) -> bool:
     """Whether everything is sealed to its row. A store that is empty begins so, where texts are to be sealed."""
     async with database.read() as connection:
         if (await connection.execute(select(identity.c.sealed_since))).scalar_one() is not None:
@@ -45,8 +45,8 @@ async def reencrypt_database(database: Database, clock: Clock, *, seals: bool) -
 async def _rewritten(connection: AsyncConnection, table: Table, columns: list[Column[object]]) -> int:
     key, count = tuple(table.primary_key), 0
     total = (await connection.execute(select(func.count()).select_from(table))).scalar_one()
-    for first in range(0, total, BATCH):
-        found = await connection.execute(select(table).order_by(*key).limit(BATCH).offset(first))
+    for first in range(0, total, MAX_VALUES_PER_STATEMENT):
+        found = await connection.execute(select(table).order_by(*key).limit(MAX_VALUES_PER_STATEMENT).offset(first))
         for row in [dict(one) for one in found.mappings()]:
             proofs = {column.name: _anew(column, row) for column in columns if isinstance(column.type, RowProofType)}
             said = {column.name: _anew(column, row) for column in columns if row[column.name]}

@@ -14,37 +14,42 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.agents.run_repository import SqlTranscriptRepository, SqlWorkRepository
 from waystation.documents.text_repository import SqlSlowTextStore, SqlTextStore
-from waystation.erasure.person_repository import SqlPersons
-from waystation.erasure.removal_repository import SqlForgetting
+from waystation.erasure.person_repository import SqlPersonErasure
+from waystation.erasure.removal_repository import SqlForgetStore
 from waystation.kernel.cipher import Cipher
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import StoreError
 from waystation.kernel.value import Value
 from waystation.memory.outbox_repository import SqlOutbox, SqlResultOutbox
 from waystation.privacy.vault_repository import SqlVault
-from waystation.runtime.resealing import is_strict
+from waystation.runtime.resealing import is_row_encrypted
 from waystation.store.engine import (
     Database,
     parse_database_url,
     read_transaction,
-    to_its_end,
+    run_to_completion,
     translate_database_errors,
     write_transaction,
 )
 from waystation.store.schema import REVISION, identity, metadata
-from waystation.store.schema_version import Schema, find_schema, open_schema, upgrade
+from waystation.store.schema_version import SchemaState, open_ready_store, read_schema_state, upgrade_schema
 from waystation.store.seals import (
     BYTES_MARK,
-    PLAIN,
     TEXT_MARK,
+    UNENCRYPTED,
     EncryptedBytes,
     EncryptedText,
     EncryptionConfig,
     RowProofType,
 )
-from waystation.tasks.audit_repository import SqlAudit, SqlEvents, SqlTraces, SqlUpdates
-from waystation.tasks.session_repository import SqlSessions
-from waystation.tasks.task_repository import SqlBills, SqlForking, SqlPlans, SqlTasks
+from waystation.tasks.audit_repository import (
+    SqlAuditRepository,
+    SqlDocumentsUpdateRepository,
+    SqlEventRepository,
+    SqlTraceRepository,
+)
+from waystation.tasks.session_repository import SqlSessionRepository
+from waystation.tasks.task_repository import SqlCostRepository, SqlForkRepository, SqlPlanRepository, SqlTaskRepository
 
 
 def generate_store_id() -> str:
@@ -58,17 +63,17 @@ class SqlStore(
     SqlResultOutbox,
     SqlTextStore,
     SqlWorkRepository,
-    SqlTasks,
-    SqlSessions,
-    SqlForking,
-    SqlPlans,
-    SqlAudit,
-    SqlEvents,
-    SqlTraces,
-    SqlUpdates,
-    SqlBills,
-    SqlForgetting,
-    SqlPersons,
+    SqlTaskRepository,
+    SqlSessionRepository,
+    SqlForkRepository,
+    SqlPlanRepository,
+    SqlAuditRepository,
+    SqlEventRepository,
+    SqlTraceRepository,
+    SqlDocumentsUpdateRepository,
+    SqlCostRepository,
+    SqlForgetStore,
+    SqlPersonErasure,
 ):
     """The port `Store` on SQLite or PostgreSQL."""
 
@@ -78,7 +83,7 @@ class SqlStore(
         url: str,
         clock: Clock,
         new_store_id: Callable[[], str] = generate_store_id,
-        at_rest: EncryptionConfig = PLAIN,
+        at_rest: EncryptionConfig = UNENCRYPTED,
     ) -> "SqlStore":
         """Open the database of a SQLAlchemy URL. A SQLite file is made, with folders and tables, where it is missing.
 
@@ -94,8 +99,8 @@ class SqlStore(
             with translate_database_errors():
                 database = Database(url, at_rest=at_rest)
                 on_failure.push_async_callback(database.aclose)
-                store_id = await to_its_end(open_schema(database, clock, new_store_id))
-                if await to_its_end(is_strict(database, clock, seals=at_rest.seals)):
+                store_id = await run_to_completion(open_ready_store(database, clock, new_store_id))
+                if await run_to_completion(is_row_encrypted(database, clock, seals=at_rest.seals)):
                     database.enforce_encryption()
             on_failure.pop_all()
         return cls(database, clock, store_id)
@@ -113,23 +118,23 @@ class SqlStore(
         await connection.execute(update(identity).values(key_check=check))
         return before
 
-    def vault(self, cipher: Cipher) -> SqlVault:
+    def build_vault(self, cipher: Cipher) -> SqlVault:
         """The originals behind placeholders, as this cipher encrypts them."""
         return SqlVault(self.database, self._clock, self._store_id, cipher)
 
-    def slow_texts(self, rules: str) -> SqlSlowTextStore:
+    def build_slow_text_store(self, rules: str) -> SqlSlowTextStore:
         """Which texts take too long to redact under these rules."""
         return SqlSlowTextStore(self.database, self._clock, self._store_id, rules)
 
     @read_transaction
-    async def key_check(self, connection: AsyncConnection) -> str | None:
+    async def get_key_check(self, connection: AsyncConnection) -> str | None:
         """The check of the store's key; None while no worker has claimed it."""
         return (await connection.execute(select(identity.c.key_check))).scalar_one()
 
     @property
-    def sealed(self) -> bool:
+    def is_row_encrypted(self) -> bool:
         """Whether everything in the store is encrypted to its row, and nothing else is taken."""
-        return self.database.strict
+        return self.database.requires_encryption
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -190,25 +195,25 @@ class MigrationResult(Value):
     store_id: str
 
 
-async def store_status(url: str) -> StoreStatus:
+async def load_store_status(url: str) -> StoreStatus:
     """Look at the database, and change nothing. Raises BadInput, StoreError, StoreUnavailable."""
     with translate_database_errors():
         async with aclosing(Database(url)) as database:
-            found = await to_its_end(find_schema(database))
-            encrypted, plain = await to_its_end(count_encrypted_values(database)) if found.ready else (0, 0)
+            found = await run_to_completion(read_schema_state(database))
+            encrypted, plain = await run_to_completion(count_encrypted_values(database)) if found.is_ready else (0, 0)
     return StoreStatus(
         backend=database.backend,
         place=format_database_location(database.url),
         store_id=found.store_id,
         schema_here=found.revision,
-        ready=found.ready,
+        ready=found.is_ready,
         encrypted=encrypted,
         plain=plain,
         finding=_finding(found),
     )
 
 
-def is_there(url: str) -> bool:
+def has_database(url: str) -> bool:
     """Whether there is a database to look at: a SQLite file would be made by that. Raises BadInput."""
     parsed = parse_database_url(url)
     return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).exists()
@@ -222,7 +227,7 @@ async def migrate(url: str, clock: Clock) -> MigrationResult:
     with translate_database_errors():
         # A migration of large tables takes its time.
         async with aclosing(Database(url, answer_timeout_s=None)) as database:
-            before, after = await to_its_end(upgrade(database, clock, generate_store_id))
+            before, after = await run_to_completion(upgrade_schema(database, clock, generate_store_id))
     return MigrationResult(before=before.revision, after=after.revision, store_id=str(after.store_id))
 
 
@@ -233,7 +238,7 @@ def format_database_location(url: URL) -> str:
     return f"{url.host or url.query.get('host', 'localhost')}:{url.port or 5432}/{url.database or ''}"
 
 
-def _finding(found: Schema) -> str:
+def _finding(found: SchemaState) -> str:
     try:
         found.require_ready()
     except StoreError as unready:

@@ -19,11 +19,11 @@ from waystation.kernel.errors import BadInput, StoreError, WrongKey
 from waystation.kernel.files import create_private_folder, ensure_private_file
 from waystation.kernel.ids import short_hash
 from waystation.kernel.temporal_names import TOOL_SECRETS
-from waystation.plugins.redaction.keys import find_key, key_check, key_from_hex
-from waystation.privacy.keys import AesGcmCipher, MultiKeyCipher, Purpose
+from waystation.plugins.redaction.keys import compute_key_check, parse_hex_key, resolve_key
+from waystation.privacy.keys import AesGcmCipher, KeyPurpose, MultiKeyCipher
 from waystation.runtime.resealing import reencrypt_database
-from waystation.runtime.sql_store import SqlStore, format_database_location, is_there
-from waystation.store.engine import Database, parse_database_url, to_its_end, translate_database_errors
+from waystation.runtime.sql_store import SqlStore, format_database_location, has_database
+from waystation.store.engine import Database, parse_database_url, run_to_completion, translate_database_errors
 from waystation.store.seals import EncryptionConfig
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def load_or_create_installation_key(settings: Settings) -> bytes:
     """The key that is set, else the one in the home folder, made there where it is missing. Raises BadInput."""
     try:
-        return find_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
+        return resolve_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
     except ValueError as error:
         raise BadInput(f"{error}: put the right file back, or set WAYSTATION_KEY") from error
 
@@ -50,7 +50,7 @@ def load_previous_keys(settings: Settings) -> tuple[bytes, ...]:
     if settings.previous_keys is None:
         return ()
     try:
-        return tuple([key_from_hex(one) for one in settings.previous_keys.get_secret_value().split(",")])
+        return tuple([parse_hex_key(one) for one in settings.previous_keys.get_secret_value().split(",")])
     except BadInput as error:
         raise BadInput(f"WAYSTATION_PREVIOUS_KEYS: {error}") from None
 
@@ -60,7 +60,7 @@ def load_oldest_key(settings: Settings) -> bytes:
     return (load_or_create_installation_key(settings), *load_previous_keys(settings))[-1]
 
 
-def build_cipher(settings: Settings, purpose: Purpose) -> Cipher:
+def build_cipher(settings: Settings, purpose: KeyPurpose) -> Cipher:
     """Seals with the key, which is made where it is missing, and opens what previous keys have sealed, too.
 
     Raises BadInput.
@@ -68,7 +68,7 @@ def build_cipher(settings: Settings, purpose: Purpose) -> Cipher:
     return _cipher((load_or_create_installation_key(settings), *load_previous_keys(settings)), purpose)
 
 
-def build_cipher_if_key_exists(settings: Settings, purpose: Purpose) -> Cipher | None:
+def build_cipher_if_key_exists(settings: Settings, purpose: KeyPurpose) -> Cipher | None:
     """The same without making a key; None where there is none. Raises BadInput."""
     key = load_key_if_exists(settings)
     keys = (*(() if key is None else (key,)), *load_previous_keys(settings))
@@ -111,7 +111,7 @@ def build_placeholder_key_mismatch_error(settings: Settings) -> BadInput:
     )
 
 
-def _cipher(keys: tuple[bytes, ...], purpose: Purpose) -> Cipher:
+def _cipher(keys: tuple[bytes, ...], purpose: KeyPurpose) -> Cipher:
     return MultiKeyCipher([AesGcmCipher(key, purpose) for key in keys])
 
 
@@ -123,8 +123,8 @@ async def open_store(settings: Settings) -> SqlStore:
     when this machine last saw it, and the database does not say so any more.
     """
     store = await _opened(settings)
-    store_id = await store.store_id()
-    if store.sealed:
+    store_id = await store.get_store_id()
+    if store.is_row_encrypted:
         _remember_sealed(settings, store_id)
     elif any(seen.exists() for seen in _seen_sealed(settings, store_id)):
         await store.aclose()
@@ -162,7 +162,7 @@ async def _opened(settings: Settings) -> SqlStore:
     seals = settings.encrypts_at_rest
     cipher = build_cipher(settings, "rest") if seals else build_cipher_if_key_exists(settings, "rest")
     store = await SqlStore.open(settings.database_url, utc_now, at_rest=EncryptionConfig(cipher, seals))
-    if seals and await store.key_check() not in {None, key_check(load_oldest_key(settings))}:
+    if seals and await store.get_key_check() not in {None, compute_key_check(load_oldest_key(settings))}:
         await store.aclose()
         raise build_wrong_key_error(settings)
     return store
@@ -174,13 +174,13 @@ async def reencrypt_store(settings: Settings) -> int:
     Raises as `open_store` does, and WrongKey where a text cannot be read.
     """
     async with aclosing(await _opened(settings)) as store:  # it is this version's, and the key is its workers'
-        store_id = await store.store_id()
+        store_id = await store.get_store_id()
     seals = settings.encrypts_at_rest
     cipher = build_cipher(settings, "rest") if seals else build_cipher_if_key_exists(settings, "rest")
     with translate_database_errors():
         async with aclosing(Database(settings.database_url, None, EncryptionConfig(cipher, seals))) as database:
-            count = await to_its_end(reencrypt_database(database, utc_now, seals=seals))
-            await to_its_end(database.empty_log())
+            count = await run_to_completion(reencrypt_database(database, utc_now, seals=seals))
+            await run_to_completion(database.truncate_write_ahead_log())
     if seals:
         _remember_sealed(settings, store_id)
     else:
@@ -194,11 +194,11 @@ async def get_placeholder_key(store: SqlStore, settings: Settings) -> bytes:
 
     Raises BadInput where the store knows another one: placeholders that are made with it would match nothing there.
     """
-    known = await store.key_check()
+    known = await store.get_key_check()
     if known is not None and load_key_if_exists(settings) is None:
         raise build_placeholder_key_missing_error(settings)
     key = load_oldest_key(settings)
-    if known not in {None, key_check(key)}:
+    if known not in {None, compute_key_check(key)}:
         raise build_placeholder_key_mismatch_error(settings)
     return key
 
@@ -208,7 +208,7 @@ async def find_placeholder_key(settings: Settings) -> bytes:
 
     Where it does not answer, a key that is here is taken as it is. Raises as `key_of`, and StoreError.
     """
-    if not is_there(settings.database_url):
+    if not has_database(settings.database_url):
         return load_oldest_key(settings)
     try:
         async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
@@ -219,7 +219,7 @@ async def find_placeholder_key(settings: Settings) -> bytes:
         return load_oldest_key(settings)
 
 
-def payload_codec(settings: Settings) -> "EncryptionCodec":
+def build_payload_codec(settings: Settings) -> "EncryptionCodec":
     """Decrypts with every key that is there, and encrypts with the first of them where that is set. Raises BadInput."""
     from waystation.runtime.temporal.codec import EncryptionCodec  # noqa: PLC0415
 
@@ -229,32 +229,32 @@ def payload_codec(settings: Settings) -> "EncryptionCodec":
     return EncryptionCodec(sealers, next(iter(sealers)) if settings.encrypts_payloads else None)
 
 
-def data_converter(settings: Settings) -> "DataConverter":
+def build_client_data_converter(settings: Settings) -> "DataConverter":
     """For clients and workers. Raises BadInput."""
     from waystation.runtime.temporal.codec import build_data_converter  # noqa: PLC0415
 
-    return build_data_converter(payload_codec(settings))
+    return build_data_converter(build_payload_codec(settings))
 
 
-async def require_key_of(store: SqlStore, settings: Settings) -> None:
+async def require_store_key(store: SqlStore, settings: Settings) -> None:
     """Refuse to encrypt where the key of this store's workers is not here: they could not read what was sent, and a
     workflow that cannot read a message stands still. Raises BadInput.
     """
     if not settings.encrypts_payloads:
         return
-    if await store.key_check() not in {None, key_check(load_oldest_key(settings))}:
+    if await store.get_key_check() not in {None, compute_key_check(load_oldest_key(settings))}:
         raise build_wrong_key_error(settings)
 
 
-async def tool_secrets(settings: Settings, store: SqlStore, names: Collection[str]) -> Mapping[str, str]:
+async def load_tool_secrets(settings: Settings, store: SqlStore, names: Collection[str]) -> Mapping[str, str]:
     """What the vault has of these secrets of tool servers, by name. Raises BadInput where the key is not here."""
     if not names:
         return {}
     if (cipher := build_cipher_if_key_exists(settings, "vault")) is None:
-        if await store.key_check() is None:
+        if await store.get_key_check() is None:
             return {}  # nobody has sealed anything yet
         raise build_missing_key_error(settings, "a secret of a tool server")
     try:
-        return await store.vault(cipher).originals(TOOL_SECRETS, names)
+        return await store.build_vault(cipher).load_originals(TOOL_SECRETS, names)
     except WrongKey:
         raise build_wrong_key_error(settings) from None

@@ -45,14 +45,14 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from waystation import __version__
 from waystation.kernel.errors import BadInput, RedactionFailed, StoreError
 from waystation.kernel.scopes import TaskScope
-from waystation.kernel.temporal_names import SCHEDULE, get_installation_prefix
+from waystation.kernel.temporal_names import SCHEDULE_ID_PREFIX, get_installation_prefix
 from waystation.kernel.text import format_count
 from waystation.kernel.value import ARGUMENTS, is_unusual_name, iter_strings, map_strings
 from waystation.privacy.policy import FINGERPRINT_DIGITS, NameCandidate, TextDestination, iter_name_candidates
 from waystation.privacy.ports import Redactor, Vault
 from waystation.tasks.ports import TraceSource
-from waystation.tasks.spans import TraceSpan, span_id_of, trace_id_of
-from waystation.tasks.traces import TracedTask, TracePlace, traced
+from waystation.tasks.spans import TraceSpan, make_span_id, make_trace_id
+from waystation.tasks.traces import TaskTraceData, TraceCursor, build_spans
 
 _INTERVAL = timedelta(seconds=5)
 _LEASE = timedelta(seconds=30)
@@ -107,7 +107,7 @@ class SdkSpanBuilder:
         self._provider = TracerProvider(resource=resource, id_generator=self._ids, shutdown_on_exit=False)
         self._provider.add_span_processor(self._collected)
 
-    def made(self, spans: Sequence[TraceSpan]) -> Sequence[ReadableSpan]:
+    def build_spans(self, spans: Sequence[TraceSpan]) -> Sequence[ReadableSpan]:
         """Those of traces that the sampler takes: it takes a trace whole or not at all."""
         tracer, self._collected.ended = self._provider.get_tracer(_SCOPE), []
         for span in spans:
@@ -150,11 +150,11 @@ class KnownPeopleRedactor(NamedTuple):
     ordinary: Set[str]
     """Words in lower case of which one alone is a name only as the vault spells it."""
 
-    async def hidden(self, texts: Collection[str], tenant: str) -> Mapping[str, str]:
+    async def hide_known_names(self, texts: Collection[str], tenant: str) -> Mapping[str, str]:
         """By text, what is shown of it. Raises StoreError, WrongKey."""
         found = {text: await asyncio.to_thread(self._placeholders, text, tenant) for text in texts}
         wanted = {placeholder for names in found.values() for placeholder in names.values()}
-        known = await self.vault.originals(tenant, wanted)
+        known = await self.vault.load_originals(tenant, wanted)
         return {text: self._shown(text, names, known) for text, names in found.items()}
 
     def _placeholders(self, text: str, tenant: str) -> Mapping[NameCandidate, str]:
@@ -197,38 +197,38 @@ class TraceFeed:
 
         Raises StoreError.
         """
-        while await self.store.hold_traces(self.holder, _LEASE):
-            places = await self.store.unsent_traces(_EVENTS_AT_ONCE)
+        while await self.store.acquire_trace_lease(self.holder, _LEASE):
+            places = await self.store.list_unsent_traces(_EVENTS_AT_ONCE)
             if not places:
                 return
             for place in places:
                 if not await self._sent(place):
                     return
 
-    async def _sent(self, place: TracePlace) -> bool:
+    async def _sent(self, place: TraceCursor) -> bool:
         spans = [one for task_id in place.tasks for one in await self._spans(place, task_id)]
         for first in range(0, len(spans), _SPANS_AT_ONCE):
-            batch = self.maker.made([await self._spoken(*one) for one in spans[first : first + _SPANS_AT_ONCE]])
+            batch = self.maker.build_spans([await self._spoken(*one) for one in spans[first : first + _SPANS_AT_ONCE]])
             taken = not batch or await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS
             self._tell(taken=taken)
-            if not taken or not await self.store.hold_traces(self.holder, _LEASE):
+            if not taken or not await self.store.acquire_trace_lease(self.holder, _LEASE):
                 return False
-        await self.store.traces_sent(place)
+        await self.store.mark_traces_sent(place)
         return True
 
-    async def _spans(self, place: TracePlace, task_id: str) -> Sequence[tuple[TaskScope, TraceSpan]]:
+    async def _spans(self, place: TraceCursor, task_id: str) -> Sequence[tuple[TaskScope, TraceSpan]]:
         """Those that were finished since, and whose they are."""
-        found = await self.store.traced_task(place, task_id)
+        found = await self.store.load_task_trace_data(place, task_id)
         if found is None:
             return ()
         task, after = found
         reader = TaskScope(tenant=task.tenant, session=task.session, task_id=task.task_id)
-        spans = traced(await self._with_transcripts(task, reader), after, self.providers)
+        spans = build_spans(await self._with_transcripts(task, reader), after, self.providers)
         return [(reader, span) for span in spans]
 
-    async def _with_transcripts(self, task: TracedTask, reader: TaskScope) -> TracedTask:
+    async def _with_transcripts(self, task: TaskTraceData, reader: TaskScope) -> TaskTraceData:
         runs = {
-            agent: run.replace(transcript=await self.store.load(run.transcript.run_id, reader))
+            agent: run.replace(transcript=await self.store.load_transcript(run.transcript.run_id, reader))
             for agent, run in task.runs.items()
         }
         return task.replace(runs=runs)
@@ -248,7 +248,7 @@ class TraceFeed:
             return span.replace(attributes={**span.attributes, "waystation.said": "not redacted"})
         shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}
         if self.people is not None:
-            hidden = await self.people.hidden(set(shown.values()), task.tenant)
+            hidden = await self.people.hide_known_names(set(shown.values()), task.tenant)
             shown = {text: hidden[one] for text, one in shown.items()}
         words = {
             name: _json(map_strings(body, lambda text: shown.get(text, text), is_unusual_name))
@@ -292,7 +292,7 @@ async def _follow(feed: TraceFeed, interval: timedelta, stopping: asyncio.Event)
                 await stopping.wait()
 
 
-def trace_resource() -> Resource:
+def build_trace_resource() -> Resource:
     """What every span says of this program, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say otherwise."""
     own = Resource({"service.name": _SCOPE, "service.version": __version__})
     found = Resource.create()
@@ -398,7 +398,7 @@ class _OfTask(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> object:
         info, given = activity.info(), [_task_of(one) for one in list[object](input.args)]
         task_id = "".join(given[:1]) or _own_id(info).partition("/")[0]
-        parent = NonRecordingSpan(_context(trace_id_of(task_id), span_id_of(task_id)))
+        parent = NonRecordingSpan(_context(make_trace_id(task_id), make_span_id(task_id)))
         with self._tracer.start_as_current_span(
             f"RunActivity:{info.activity_type}",
             set_span_in_context(parent) if task_id.startswith("task-") else contexts.Context(),
@@ -420,7 +420,7 @@ class _OfTask(ActivityInboundInterceptor):
 def _whose(info: activity.Info) -> Mapping[str, str]:
     """Ids as Temporal's interceptor calls them; without that of a schedule's run, which has the schedule's name."""
     found = {
-        "temporalWorkflowID": "" if _own_id(info).startswith(SCHEDULE) else info.workflow_id or "",
+        "temporalWorkflowID": "" if _own_id(info).startswith(SCHEDULE_ID_PREFIX) else info.workflow_id or "",
         "temporalRunID": info.workflow_run_id or "",
         "temporalActivityID": info.activity_id,
     }

@@ -18,45 +18,51 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 from threading import Lock
 
-from waystation.security.confinement import LENGTH, Bounds, ConfinementStatus, receive_chunk, send_with_files
+from waystation.security.confinement import (
+    LENGTH_HEADER,
+    ConfinementStatus,
+    ResourceLimits,
+    receive_chunk,
+    send_with_files,
+)
 
-SEEN = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """All that a child sees of this process's environment, with `LC_…` and the search path: the rest holds keys."""
-ALWAYS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+FIXED_VARIABLES = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 """One child computes on one core: numpy would take all of them from the others."""
 _START_SECONDS = 120.0
 """What a child may take to start and to load, which counts for no request."""
-LONGEST_ANSWER = 256_000_000
+MAX_ANSWER_BYTES = 256_000_000
 """Bytes."""
 _CONFINED = "waystation.security.confinement"
-NOWHERE = "/"
+CHILD_WORKING_DIRECTORY = "/"
 """Where children are: the folder that this process is in may be full of foreign files."""
 
 
-class ChildFailed(Exception):
+class ChildProcessFailedError(Exception):
     """The child gave no answer, and has ended. The message says nothing of what it was asked."""
 
 
-class ChildTimeoutError(ChildFailed):
+class ChildTimeoutError(ChildProcessFailedError):
     """It took too long, and was killed."""
 
 
-class ChildExitedError(ChildFailed):
+class ChildExitedError(ChildProcessFailedError):
     """It ended by itself, or was ended."""
 
 
-def python(module: str, *arguments: str) -> list[str]:
+def build_module_command(module: str, *arguments: str) -> list[str]:
     """The command that runs a module of ours. Whatever folder this process is in, no file there becomes a module."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def environment() -> dict[str, str]:
+def build_child_environment() -> dict[str, str]:
     """What a child sees: no key, no setting."""
-    seen = {name: value for name, value in os.environ.items() if name in SEEN or name.startswith("LC_")}
-    return seen | ALWAYS | search_path()
+    seen = {name: value for name, value in os.environ.items() if name in INHERITED_VARIABLES or name.startswith("LC_")}
+    return seen | FIXED_VARIABLES | build_python_path()
 
 
-def search_path() -> dict[str, str]:
+def build_python_path() -> dict[str, str]:
     """`PYTHONPATH` without entries that mean the working folder: an empty one does, and every relative one is in it."""
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if Path(entry).is_absolute()]
     return {"PYTHONPATH": os.pathsep.join(entries)} if entries else {}
@@ -71,8 +77,8 @@ class ConfinedProcess:
     def __init__(self, module: str, memory: int | None = None) -> None:
         """Start it, which takes a moment, and loads nothing yet. Raises OSError."""
         self._line, theirs = socket.socketpair()
-        bounds = json.dumps(asdict(Bounds(os.getpid(), memory)))
-        command = python(_CONFINED, module, str(theirs.fileno()), bounds)
+        bounds = json.dumps(asdict(ResourceLimits(os.getpid(), memory)))
+        command = build_module_command(_CONFINED, module, str(theirs.fileno()), bounds)
         with theirs:
             try:
                 self._program = Popen(
@@ -80,8 +86,8 @@ class ConfinedProcess:
                     stdin=DEVNULL,
                     stdout=DEVNULL,
                     stderr=DEVNULL,
-                    cwd=NOWHERE,
-                    env=environment(),
+                    cwd=CHILD_WORKING_DIRECTORY,
+                    env=build_child_environment(),
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
@@ -97,25 +103,25 @@ class ConfinedProcess:
         return self._program.pid
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether it runs."""
         return self._program.poll() is None
 
-    def held(self, seconds: float = _START_SECONDS) -> ConfinementStatus:
+    def wait_for_confinement(self, seconds: float = _START_SECONDS) -> ConfinementStatus:
         """What is kept from it, once it has started. Raises ChildTimeoutError, ChildExitedError."""
         if self._held is None:
             self._held = ConfinementStatus(**json.loads(self._exchanged(None, (), seconds)))
         return self._held
 
-    def ask(self, request: bytes, seconds: float, files: Sequence[int] = ()) -> bytes:
+    def send_request(self, request: bytes, seconds: float, files: Sequence[int] = ()) -> bytes:
         """Its answer. `files`: open files that it may read.
 
         Raises ChildTimeoutError after so many seconds, and ChildExitedError.
         """
-        self.held()
+        self.wait_for_confinement()
         return self._exchanged(request, files, seconds)
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill it, whatever it does. Who waits for its answer is told that it is gone."""
         with self._ending:
             with suppress(OSError):
@@ -134,15 +140,15 @@ class ConfinedProcess:
                 send_with_files(self._line, request, files)
             return self._message(until)
         except TimeoutError:
-            self.end()
+            self.kill()
             raise ChildTimeoutError(f"a child process took longer than {seconds:g} s") from None
         except (EOFError, OSError, ValueError):
-            self.end()
+            self.kill()
             raise ChildExitedError("a child process ended before it had answered") from None
 
     def _message(self, until: float) -> bytes:
-        (length,) = LENGTH.unpack(self._received(LENGTH.size, until))
-        if length > LONGEST_ANSWER:
+        (length,) = LENGTH_HEADER.unpack(self._received(LENGTH_HEADER.size, until))
+        if length > MAX_ANSWER_BYTES:
             raise ValueError("longer than an answer may be")
         return self._received(length, until)
 

@@ -28,9 +28,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Protocol
 
-LENGTH = struct.Struct("!Q")
+LENGTH_HEADER = struct.Struct("!Q")
 """Before each message: how many bytes it has."""
-MOST_FILES = 2
+MAX_FILES = 2
 """That come with a request."""
 _CHUNK = 1 << 20
 _ORPHAN_CHECK_SECONDS = 1.0
@@ -38,7 +38,7 @@ _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
 
 
 @dataclass(frozen=True)
-class Bounds:
+class ResourceLimits:
     """What a child may use. It reaches no network, and of the file system only the libraries, in any case."""
 
     parent: int
@@ -57,19 +57,19 @@ class ConfinementStatus:
     """Whether sockets and programs are kept from it."""
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether nothing is left out."""
         return self.landlock > 0 and self.seccomp
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """What holds, for a person."""
         files = f"no file but libraries (Landlock {self.landlock})" if self.landlock else "files as they may be opened"
         reach = "no network, program or other process (seccomp)" if self.seccomp else "the network"
         return f"they reach {files}, and {reach}"
 
 
-class Service(Protocol):
+class ConfinedService(Protocol):
     """A module that answers requests."""
 
     @staticmethod
@@ -87,8 +87,8 @@ def main() -> None:
     """Confine this process, then answer until the parent is gone."""
     module, number, bounds = sys.argv[1:]
     with socket.socket(fileno=int(number)) as line:
-        apply_bounds(Bounds(**json.loads(bounds)))
-        service: Service = importlib.import_module(module)  # pyright: ignore[reportAssignmentType]
+        apply_bounds(ResourceLimits(**json.loads(bounds)))
+        service: ConfinedService = importlib.import_module(module)  # pyright: ignore[reportAssignmentType]
         service.prepare()
         held = apply_confinement()
         send_with_files(line, json.dumps(asdict(held)).encode())
@@ -99,18 +99,18 @@ def main() -> None:
 
 def send_with_files(line: socket.socket, message: bytes, files: Sequence[int] = ()) -> None:
     """Send a message with open files, as `receive` takes it. Raises OSError."""
-    head = LENGTH.pack(len(message)) + message[:_CHUNK]
+    head = LENGTH_HEADER.pack(len(message)) + message[:_CHUNK]
     sent = socket.send_fds(line, [head], files) if files else line.send(head)
     line.sendall(memoryview(head)[sent:])
     line.sendall(memoryview(message)[_CHUNK:])
 
 
 def _request(line: socket.socket) -> tuple[bytes, Sequence[int]]:
-    head, files, _, _ = socket.recv_fds(line, LENGTH.size, MOST_FILES)
+    head, files, _, _ = socket.recv_fds(line, LENGTH_HEADER.size, MAX_FILES)
     if not head:
         raise EOFError
-    head += _received(line, LENGTH.size - len(head))
-    return _received(line, LENGTH.unpack(head)[0]), files
+    head += _received(line, LENGTH_HEADER.size - len(head))
+    return _received(line, LENGTH_HEADER.unpack(head)[0]), files
 
 
 def receive_chunk(line: socket.socket, most: int) -> bytes:
@@ -128,7 +128,7 @@ def _received(line: socket.socket, count: int) -> bytes:
     return bytes(message)
 
 
-def apply_bounds(bounds: Bounds) -> None:
+def apply_bounds(bounds: ResourceLimits) -> None:
     """Limits that hold while it loads, too. Ends this process where the parent is gone already."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its work in order, and then this process
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold documents
@@ -139,7 +139,7 @@ def apply_bounds(bounds: Bounds) -> None:
     with suppress(OSError):
         # Where memory runs out, this process is worth less than the worker. Only Linux has this.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    end_with(bounds.parent)
+    exit_with_parent(bounds.parent)
 
 
 def apply_confinement() -> ConfinementStatus:
@@ -155,7 +155,7 @@ def apply_confinement() -> ConfinementStatus:
     return ConfinementStatus(landlock=landlock * alone, seccomp=seccomp and alone)
 
 
-def end_with(parent: int) -> None:
+def exit_with_parent(parent: int) -> None:
     """End when the parent ends, however that ends. On Linux the parent is the thread that started this process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -21,7 +21,7 @@ from pydantic import Field, JsonValue, StringConstraints
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.roles import AgentRole
 from waystation.kernel.value import Value
-from waystation.privacy.policy import PLACEHOLDER, RedactionResult, get_redacted_prefix
+from waystation.privacy.policy import PLACEHOLDER_PATTERN, RedactionResult, get_redacted_prefix
 from waystation.security.confusables import CLOSING, OPENING, READINGS, SEPARATORS, UNSEEN
 
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "␡"}
@@ -46,7 +46,7 @@ _STRAY = compile_bounded(
 """A joiner shapes letters of some scripts and pictures, a selector a picture: elsewhere only models read them."""
 
 
-def plain(text: str) -> str:
+def replace_control_characters(text: str) -> str:
     """Without what shows nothing, controls as pictures (`␛`), other unseen signs as `�`; line ends and tabs stay."""
     return _STRAY.sub("", text.replace("\r\n", "\n").translate(_PLAIN))
 
@@ -56,14 +56,14 @@ def is_blank(text: str) -> bool:
     return not any(sign.isprintable() and not sign.isspace() and sign not in UNSEEN for sign in text)
 
 
-def plain_json(written: str) -> str:
+def escape_control_characters_in_json(written: str) -> str:
     """JSON of the same value, with such signs as escapes."""
     return _STRAY.sub(lambda found: json.dumps(found[0])[1:-1], written).translate(_IN_JSON)
 
 
 _MOST_CHARACTERS, LONGEST_NOTE = 300, 2_000
 """Of a name or a title as it is shown, and of what somebody writes into an answer."""
-TAGS = frozenset({
+PROMPT_TAGS = frozenset({
     *("task", "question", "instructions", "accept", "output", "deadline", "session", "documents", "documentschanged"),
     *("procedures", "procedure", "step", "needs", "context", "result", "recalled", "passage", "toldmeanwhile"),
     *("foreign", "webpage", "webresults", "summary", "reminder", "platform", "subagent"),
@@ -113,7 +113,7 @@ def join_safe_markup(*parts: str) -> SafeMarkup:
 
 def sanitize_line(text: str, most: int = _MOST_CHARACTERS) -> str:
     """A name or a title, which others chose: without line ends, our tags, and characters that nobody sees."""
-    words = _defused(strip_invisible_characters(text[: 4 * most]), TAGS, "(")
+    words = _defused(strip_invisible_characters(text[: 4 * most]), PROMPT_TAGS, "(")
     return words if len(words) <= most and len(text) <= 4 * most else f"{words[: most - 1]}…"
 
 
@@ -139,7 +139,7 @@ def escape_tags(text: str, *names: str) -> str:
     Neither case, white space, characters that nobody sees, letters that look like ours, nor a prefix (`x:`, `x/`) make
     a tag another one.
     """
-    return _defused(text, frozenset(names) or TAGS, _DEFUSED)
+    return _defused(text, frozenset(names) or PROMPT_TAGS, _DEFUSED)
 
 
 def unescape_tags(text: str) -> str:
@@ -147,16 +147,16 @@ def unescape_tags(text: str) -> str:
     return text.replace(_DEFUSED, "<").translate(_SAME_OPENING)
 
 
-def plain_words(text: str) -> str:
+def neutralize_markdown(text: str) -> str:
     """The text as words of one line that mean nothing in Markdown: no link, image, block or HTML.
 
     Placeholders stay what they are.
     """
-    return _around_placeholders(plain(text), _IN_MARKDOWN)
+    return _around_placeholders(replace_control_characters(text), _IN_MARKDOWN)
 
 
 def _opening(name: str, attributes: Mapping[str, str]) -> str:
-    if name.replace("_", "") not in TAGS:
+    if name.replace("_", "") not in PROMPT_TAGS:
         raise ValueError(f"the tag {name!r} is not in TAGS, so that words of others could close it")
     # A value is not cut: some are read again.
     values = (f' {key}="{sanitize_attribute(value, len(value))}"' for key, value in attributes.items())
@@ -172,7 +172,7 @@ def _inside(parts: Iterable[str]) -> list[str]:
 def _around_placeholders(words: str, table: Mapping[int, str]) -> str:
     begin = 0
     pieces: list[str] = []
-    for placeholder in PLACEHOLDER.finditer(words):
+    for placeholder in PLACEHOLDER_PATTERN.finditer(words):
         pieces += [words[begin : placeholder.start()].translate(table), placeholder[0]]
         begin = placeholder.end()
     return "".join([*pieces, words[begin:].translate(table)])
@@ -183,7 +183,7 @@ def _defused(text: str, wanted: frozenset[str], mark: str) -> str:
     start = 0
     for place in _names(wanted).find_openings(text):
         # A placeholder of a kind that is called like a tag is none, and must stay what it is.
-        if not PLACEHOLDER.match(text, place):
+        if not PLACEHOLDER_PATTERN.match(text, place):
             parts += [text[start:place], mark]
             start = place + 1
     return "".join([*parts, text[start:]])
@@ -269,7 +269,7 @@ def _spelled(name: str) -> str:
 
 _NAME_CHARACTERS = 64
 """Most that the Messages API takes of a tool's name."""
-RESULT_CHARACTERS = 400_000
+MAX_RESULT_CHARACTERS = 400_000
 """Most that is kept of a result: about 100,000 tokens, of which the toolbox shows a part and stores the rest."""
 FIRST_DIGITS = 8
 """Hexadecimal digits (32 bits) that tell names apart which would else be the same."""
@@ -298,17 +298,17 @@ class ToolDefinition(Value):
         """Over all of it, in hex."""
         return _digest([self.server, self.tool, {**self.parts}])
 
-    def changed(self, now: "ToolDefinition") -> tuple[str, ...]:
+    def list_changes(self, now: "ToolDefinition") -> tuple[str, ...]:
         """What is other now."""
         return tuple(name for name, digest in now.parts.items() if self.parts.get(name) != digest)
 
 
-USUAL = "default"
+DEFAULT_SERVERS = "default"
 """Among names of tool servers it stands for those that a task has which names none."""
 ServerNames = Annotated[
     tuple[Annotated[str, StringConstraints(min_length=1, max_length=100)], ...], Field(max_length=50)
 ]
-"""Those that a task may use. `USUAL` may be among them."""
+"""Those that a task may use. `DEFAULT_SERVERS` may be among them."""
 
 
 class UntrustedToolSpec(Value):
@@ -345,14 +345,14 @@ class UntrustedToolSpec(Value):
             server=self.server, tool=self.tool, parts={name: _digest(part) for name, part in parts.items()}
         )
 
-    def same_as(self, other: "UntrustedToolSpec") -> bool:
+    def is_same_definition(self, other: "UntrustedToolSpec") -> bool:
         """Whether the server says the same of both."""
         said = (self.description, self.input_schema, self.read_only, self.idempotent)
         return said == (other.description, other.input_schema, other.read_only, other.idempotent)
 
-    def compared(self, first: ToolDefinition) -> "UntrustedToolSpec":
+    def with_changes_since(self, first: ToolDefinition) -> "UntrustedToolSpec":
         """The same; with what has changed since it was like that, it asks."""
-        changed = first.changed(self.definition)
+        changed = first.list_changes(self.definition)
         return self if not changed else self.replace(changed=changed, asks=True)
 
 
@@ -382,7 +382,9 @@ class UntrustedToolResult(Value):
     """The server says that the call failed."""
 
 
-def model_names(tools: Sequence[UntrustedToolName], taken: Collection[str]) -> Mapping[UntrustedToolName, str]:
+def assign_model_tool_names(
+    tools: Sequence[UntrustedToolName], taken: Collection[str]
+) -> Mapping[UntrustedToolName, str]:
     """A name for each tool that the Messages API takes, no two the same, none of those that are `taken`.
 
     It depends on nothing but the tools and what is taken, not on their order: the prompt cache lives on that. Tools
@@ -410,9 +412,9 @@ def _told_apart(name: str, one: UntrustedToolName, digits: int) -> str:
 
 def truncate_tool_result(result: UntrustedToolResult, redacted: RedactionResult) -> str:
     """The redacted text of a result, or its beginning and how long it was."""
-    if max(result.characters, len(result.text)) <= RESULT_CHARACTERS:
+    if max(result.characters, len(result.text)) <= MAX_RESULT_CHARACTERS:
         return redacted.text
-    shown = get_redacted_prefix(result.text, redacted, RESULT_CHARACTERS)
+    shown = get_redacted_prefix(result.text, redacted, MAX_RESULT_CHARACTERS)
     return f"{shown}\n(Cut here: the result had {max(result.characters, len(result.text)):,} characters.)"
 
 
@@ -423,11 +425,11 @@ def wrap_tool_result(spec: UntrustedToolSpec, text: str) -> SafeMarkup:
     return SafeMarkup(f"{frame}\n{said}")
 
 
-def question(spec: UntrustedToolSpec, arguments: Mapping[str, JsonValue]) -> str:
+def render_approval_question(spec: UntrustedToolSpec, arguments: Mapping[str, JsonValue]) -> str:
     """What a person is asked before the call: the server, the tool, and everything that would be sent.
 
     Characters that nobody sees are still in it: redaction comes first, which sees through them and not through their
-    spelling. `question_on` spells them out.
+    spelling. `build_action_question` spells them out.
     """
     sent = json.dumps(arguments, indent=2, ensure_ascii=False)
     other = f"It has changed since this task first had it: {', '.join(spec.changed)}.\n" if spec.changed else ""

@@ -18,7 +18,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.util import await_only
 
 from waystation.kernel.errors import BadInput, StoreError
-from waystation.kernel.files import close_to_others, create_private_folder, ensure_private_file
+from waystation.kernel.files import create_private_folder, ensure_private_file, make_path_private
 from waystation.kernel.value import replace_surrogates
 
 POOL_SIZE = 10
@@ -27,7 +27,7 @@ POOL_SIZE = 10
 CONNECT_TIMEOUT_S = 10
 POOL_TIMEOUT_S = 30
 
-NOT_FOR_THE_SERVER = {"connect_timeout", "pgbouncer"}
+CLIENT_ONLY_PARAMETERS = {"connect_timeout", "pgbouncer"}
 """Parameters that other drivers read out of a URL. asyncpg would hand them to the server, which refuses them."""
 
 
@@ -80,7 +80,7 @@ def _storable_value(value: object) -> object:
 
 
 def _dsn(url: URL) -> str:
-    query = {name: value for name, value in url.query.items() if name not in NOT_FOR_THE_SERVER}
+    query = {name: value for name, value in url.query.items() if name not in CLIENT_ONLY_PARAMETERS}
     if "ssl" in query:  # as SQLAlchemy's users write it
         query["sslmode"] = query.pop("ssl")
     return url.set(drivername="postgresql", query=query).render_as_string(hide_password=False)
@@ -92,7 +92,7 @@ BUSY_TIMEOUT_S = 30
 SWITCH_TRIES, SWITCH_PAUSE_S = 100, 0.05
 """For the switch of a new database to a write-ahead log."""
 
-BEGIN = "waystation_begin"
+BEGIN_STATEMENT_OPTION = "waystation_begin"
 """Execution option: the statement that begins a transaction."""
 
 
@@ -125,7 +125,7 @@ def _make_private(database: Path) -> None:
     try:
         ensure_private_file(database)
         for beside in ("-wal", "-shm", "-journal"):
-            close_to_others(database.with_name(database.name + beside))
+            make_path_private(database.with_name(database.name + beside))
     except OSError as error:
         raise StoreError(f"the database cannot be made or opened: {error}") from error
 
@@ -156,4 +156,4 @@ def _use_write_ahead_log(cursor: DBAPICursor) -> None:
 
 def _begin(connection: Connection) -> None:
     # With a plain BEGIN, two writers read the same state and one write is lost or fails half-way: the lock comes first.
-    connection.exec_driver_sql(connection.get_execution_options().get(BEGIN, "BEGIN"))
+    connection.exec_driver_sql(connection.get_execution_options().get(BEGIN_STATEMENT_OPTION, "BEGIN"))

@@ -36,15 +36,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, WaystationError, WrongStore
-from waystation.kernel.scopes import Reader, SessionScope, SystemScope, TaskScope
-from waystation.store.dialects import BEGIN, create_postgresql_engine, create_sqlite_engine
-from waystation.store.seals import PLAIN, EncryptionConfig, get_encryption, set_encryption
-from waystation.tasks.event_repository import announce, begin_telling, number
-from waystation.tasks.events import Happening
+from waystation.kernel.scopes import ReadScope, SessionScope, SystemScope, TaskScope
+from waystation.store.dialects import BEGIN_STATEMENT_OPTION, create_postgresql_engine, create_sqlite_engine
+from waystation.store.seals import UNENCRYPTED, EncryptionConfig, get_encryption, set_encryption
+from waystation.tasks.event_repository import discard_queued_events, insert_queued_events, queue_event
+from waystation.tasks.events import UnnumberedEvent
 
 ANSWER_TIMEOUT_S = 30
 """How long one statement may take on PostgreSQL, waiting for locks included."""
-BATCH = 500
+MAX_VALUES_PER_STATEMENT = 500
 """Values a statement: databases limit the number of parameters."""
 
 _READS = {
@@ -53,7 +53,7 @@ _READS = {
     "postgresql": {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True},
 }
 _WRITES = {
-    "sqlite": {BEGIN: "BEGIN IMMEDIATE"},
+    "sqlite": {BEGIN_STATEMENT_OPTION: "BEGIN IMMEDIATE"},
     # Every statement sees what was committed before it. A write is one statement that decides on a unique key or a
     # condition, or it locks the row of its agent run first (`fences`) and then sees all that earlier holders committed.
     "postgresql": {"isolation_level": "READ COMMITTED"},
@@ -66,7 +66,7 @@ class Database:
     """Read and write transactions on one database."""
 
     def __init__(
-        self, url: str, answer_timeout_s: float | None = ANSWER_TIMEOUT_S, at_rest: EncryptionConfig = PLAIN
+        self, url: str, answer_timeout_s: float | None = ANSWER_TIMEOUT_S, at_rest: EncryptionConfig = UNENCRYPTED
     ) -> None:
         """Raises BadInput for a URL of neither backend. Nothing is opened yet."""
         self.url = parse_database_url(url)
@@ -83,7 +83,7 @@ class Database:
         return self._engine.dialect.name
 
     @property
-    def strict(self) -> bool:
+    def requires_encryption(self) -> bool:
         """Whether what is not sealed to its row is refused."""
         return get_encryption(self._engine.dialect).strict
 
@@ -101,17 +101,17 @@ class Database:
     async def write(self) -> AsyncGenerator[AsyncConnection]:
         """A transaction that is committed at the end, or rolled back as a whole when its block raises."""
         async with self._turn_to_write, self._writing.begin() as connection:
-            begin_telling(connection)
+            discard_queued_events(connection)
             yield connection
-            await number(connection)
+            await insert_queued_events(connection)
 
-    async def empty_log(self) -> None:
+    async def truncate_write_ahead_log(self) -> None:
         """Bring SQLite's write-ahead log into the file and cut it to nothing: it holds what was there before.
 
         Readers that look at an earlier state hold it back; it is then overwritten later. PostgreSQL needs none of it.
         """
         if self.backend == "sqlite":
-            checkpoint = self._engine.execution_options(**{BEGIN: "PRAGMA wal_checkpoint(TRUNCATE)"})
+            checkpoint = self._engine.execution_options(**{BEGIN_STATEMENT_OPTION: "PRAGMA wal_checkpoint(TRUNCATE)"})
             async with self._turn_to_write, checkpoint.begin():
                 pass
 
@@ -120,7 +120,7 @@ class Database:
         await self._engine.dispose()
 
 
-async def to_its_end(work: Coroutine[object, object, _T]) -> _T:
+async def run_to_completion(work: Coroutine[object, object, _T]) -> _T:
     """Let the work end before a cancellation of the caller takes effect.
 
     SQLite runs a statement in its connection's thread, where it cannot be cancelled: SQLAlchemy would give the
@@ -135,13 +135,13 @@ async def to_its_end(work: Coroutine[object, object, _T]) -> _T:
         raise
 
 
-async def add_once(connection: AsyncConnection, table: Table, row: Mapping[str, object]) -> bool:
+async def insert_if_absent(connection: AsyncConnection, table: Table, row: Mapping[str, object]) -> bool:
     """Insert a row unless one with a unique key of it is there. False: it was there, and stays as it is."""
     inserted = await connection.execute(_insert(connection, table).values(row))
     return inserted.rowcount == 1
 
 
-async def add_missing(connection: AsyncConnection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+async def insert_missing(connection: AsyncConnection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
     """Insert those rows that are not there."""
     if rows:
         await connection.execute(_insert(connection, table), rows)
@@ -150,7 +150,9 @@ async def add_missing(connection: AsyncConnection, table: Table, rows: Sequence[
 def iter_batches(values: Iterable[str]) -> Iterator[list[str]]:
     """Each value once, in order, so many at once as a statement takes."""
     ordered = sorted(set(values))
-    return (ordered[first : first + BATCH] for first in range(0, len(ordered), BATCH))
+    return (
+        ordered[first : first + MAX_VALUES_PER_STATEMENT] for first in range(0, len(ordered), MAX_VALUES_PER_STATEMENT)
+    )
 
 
 def _insert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgresql.Insert:
@@ -189,7 +191,7 @@ def _unusable_url() -> BadInput:
     )
 
 
-CONFLICTS = {"40001", "40P01"}
+CONFLICT_SQLSTATES = {"40001", "40P01"}
 """Serialization failure and deadlock: the transaction was undone because of another one, and may be repeated."""
 
 _PASSING = {
@@ -203,7 +205,7 @@ _PASSING = {
 }
 """SQLSTATE, or the class that its first two characters are, of what may be gone at the next attempt."""
 
-TO_MEND = {
+OPERATOR_ERRORS = {
     "28": "the database refuses the user or the password of DATABASE_URL: put them right",
     "3D000": "the server has no database of the name in DATABASE_URL: create it, or put the name right",
     "42501": "the user of DATABASE_URL may not do this: give it the right to create and write tables",
@@ -221,30 +223,30 @@ def translate_database_errors() -> Generator[None]:
     try:
         yield
     except (DBAPIError, PoolTimeout, OSError) as error:
-        raise store_error(error) from None
+        raise convert_database_error(error) from None
     except StatementError as error:
         if isinstance(error.orig, WaystationError):  # our own, of a value that is not to be written
             raise error.orig from None
         raise
 
 
-def store_error(error: DBAPIError | PoolTimeout | OSError) -> WaystationError:
+def convert_database_error(error: DBAPIError | PoolTimeout | OSError) -> WaystationError:
     """The error as the rest of the program knows it."""
     match error:
         case OSError():
-            return unavailable(error.strerror or str(error) or "no answer in time")
+            return make_store_unavailable_error(error.strerror or str(error) or "no answer in time")
         case PoolTimeout():
-            return unavailable("every connection of this process is in use")
+            return make_store_unavailable_error("every connection of this process is in use")
         case DBAPIError():
             return _driver_error(error)
 
 
 def is_conflict(error: DBAPIError) -> bool:
     """Whether the transaction was undone only because of another one."""
-    return _sqlstate(error) in CONFLICTS
+    return _sqlstate(error) in CONFLICT_SQLSTATES
 
 
-def unavailable(reason: str) -> StoreUnavailable:
+def make_store_unavailable_error(reason: str) -> StoreUnavailable:
     """Worth trying again."""
     return StoreUnavailable(
         f"the database does not answer ({reason}): see that it runs and that DATABASE_URL names it, then try again"
@@ -260,23 +262,23 @@ def _driver_error(error: DBAPIError) -> WaystationError:
     if state is not None:
         return _postgresql_error(state, type(driver).__name__)
     if error.connection_invalidated:
-        return unavailable("the connection was lost")
+        return make_store_unavailable_error("the connection was lost")
     return StoreError(f"the database's driver failed ({type(driver).__name__})")
 
 
 def _postgresql_error(state: str, name: str) -> StoreError:
     for key in (state, state[:2]):
         if key in _PASSING:
-            return unavailable(f"{_PASSING[key]}, SQLSTATE {state}")
-        if key in TO_MEND:
-            return StoreError(f"{TO_MEND[key]} (SQLSTATE {state})")
+            return make_store_unavailable_error(f"{_PASSING[key]}, SQLSTATE {state}")
+        if key in OPERATOR_ERRORS:
+            return StoreError(f"{OPERATOR_ERRORS[key]} (SQLSTATE {state})")
     return StoreError(f"the database refused a statement ({name}, SQLSTATE {state})")
 
 
 def _sqlite_error(error: sqlite3.Error) -> StoreError:
     # SQLite names tables and columns, never values. An error of the driver itself has no code.
     if getattr(error, "sqlite_errorname", "") in _SQLITE_PASSING:
-        return unavailable(str(error))
+        return make_store_unavailable_error(str(error))
     return StoreError(f"the database file cannot be used ({error}): check the file, its folder and the disk")
 
 
@@ -289,24 +291,24 @@ CONFLICT_PAUSES_S = (0.01, 0.1, 0.5)
 """Before a transaction is repeated that PostgreSQL undid because of another one."""
 
 
-class StorePart:
+class SqlRepository:
     """One port's share of the store."""
 
     def __init__(self, database: Database, clock: Clock, store_id: str) -> None:
         self._clock, self._store_id = clock, store_id
         self.database = database
 
-    def require_own(self, store_id: str) -> None:
+    def require_own_store(self, store_id: str) -> None:
         """Raise WrongStore unless this is the store's own id."""
         if store_id != self._store_id:
             raise WrongStore(store_id, self._store_id)
 
-    def _tell(self, connection: AsyncConnection, place: str, happening: Happening) -> None:
+    def _tell(self, connection: AsyncConnection, place: str, happening: UnnumberedEvent) -> None:
         """Have the transaction tell of this task, or agent run."""
-        announce(connection, place, happening, self._clock())
+        queue_event(connection, place, happening, self._clock())
 
 
-def build_owner_filter(table: FromClause, reader: Reader) -> ColumnElement[bool]:
+def build_owner_filter(table: FromClause, reader: ReadScope) -> ColumnElement[bool]:
     """Which rows of a table that says whose they are (`tasks`, `runs`, `text_owners`) this reader may see."""
     match reader:
         case SystemScope():
@@ -337,13 +339,15 @@ async def fetch_bodies(connection: AsyncConnection, chosen: Select[str, str]) ->
 
 P = ParamSpec("P")
 
-_Part = TypeVar("_Part", bound=StorePart)
+_Part = TypeVar("_Part", bound=SqlRepository)
 
 # `Any` stands in the places of a coroutine that an `async def` leaves open; pyright puts it there itself.
-Method = Callable[Concatenate[_Part, P], "CoroutineType[Any, Any, _T]"]
+TransactionMethod = Callable[Concatenate[_Part, P], "CoroutineType[Any, Any, _T]"]
 
 
-def read_transaction(method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]]) -> "Method[_Part, P, _T]":
+def read_transaction(
+    method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]],
+) -> "TransactionMethod[_Part, P, _T]":
     """The method gets a connection that sees one snapshot."""
 
     @wraps(method)
@@ -352,14 +356,14 @@ def read_transaction(method: Callable[Concatenate[_Part, AsyncConnection, P], Aw
             async with self.database.read() as connection:
                 return await method(self, connection, *args, **kwargs)
 
-        return await to_its_end(_carried_out(transaction))
+        return await run_to_completion(_carried_out(transaction))
 
     return read
 
 
 def write_transaction(
     method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]],
-) -> "Method[_Part, P, _T]":
+) -> "TransactionMethod[_Part, P, _T]":
     """The method gets a connection whose changes are committed when it returns, and undone when it raises.
 
     It may be called more than once, when another transaction made the database undo the first.
@@ -371,7 +375,7 @@ def write_transaction(
             async with self.database.write() as connection:
                 return await method(self, connection, *args, **kwargs)
 
-        return await to_its_end(_carried_out(transaction))
+        return await run_to_completion(_carried_out(transaction))
 
     return write
 

@@ -7,21 +7,27 @@ from typing import Protocol
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome
 from waystation.budgets.budget import RunUsage
-from waystation.context.transcript import Charge, Fence, Intent, Message, Record, Transcript
-from waystation.documents.documents import Document, DocumentSet, DocumentsUpdate, KeptUpdate, SourceDocument
-from waystation.erasure.removal import ForgetOrder, Forgotten, PersonOrder, Sought, Trace
+from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
+from waystation.documents.documents import (
+    Document,
+    DocumentSet,
+    DocumentsUpdate,
+    RecordedDocumentsUpdate,
+    SourceDocument,
+)
+from waystation.erasure.removal import ErasureMatch, ErasureQuery, ForgetCounts, ForgetOrder, PersonErasureOrder
 from waystation.kernel.amount import Amount
 from waystation.kernel.refs import RunRef, TaskRef
-from waystation.kernel.scopes import Reader, TaskScope
+from waystation.kernel.scopes import ReadScope, TaskScope
 from waystation.memory.memory import Passage
 from waystation.planning.plan import Plan, PlanVersion
 from waystation.privacy.policy import RedactedText, RedactedTextKey
 from waystation.security.untrusted import ToolDefinition
-from waystation.tasks.continuation import Rewind
-from waystation.tasks.progress import Payments
+from waystation.tasks.continuation import TranscriptRewind
+from waystation.tasks.progress import TaskCharges
 from waystation.tasks.schedules import MonthlyBudget
 from waystation.tasks.session import SessionKey, StoredSession
-from waystation.tasks.task import AuditEntry, Reused, TaskProgress, TaskRow, Telling
+from waystation.tasks.task import AuditEntry, ReusedWork, TaskMessage, TaskProgress, TaskRow
 
 
 class DocumentStore(Protocol):
@@ -31,11 +37,11 @@ class DocumentStore(Protocol):
         """Store a text of this task; returns its content hash."""
         ...
 
-    async def get_text(self, blob: str, reader: Reader) -> str:
+    async def get_text(self, blob: str, reader: ReadScope) -> str:
         """The text of a content hash. Raises TextNotFoundError where no task that the reader may see has it."""
         ...
 
-    async def documents(self, task_id: str, reader: Reader) -> tuple[Document, ...]:
+    async def list_documents(self, task_id: str, reader: ReadScope) -> tuple[Document, ...]:
         """A task's documents in the order in which they were given."""
         ...
 
@@ -45,18 +51,20 @@ class Store(DocumentStore, Protocol):
 
     # Tasks, their plans, their audit and how they ended.
 
-    async def store_id(self) -> str:
+    async def get_store_id(self) -> str:
         """The id of this store, made when it was created."""
         ...
 
-    async def register(self, row: TaskRow, documents: Sequence[SourceDocument]) -> bool:
+    async def register_task(self, row: TaskRow, documents: Sequence[SourceDocument]) -> bool:
         """Store a new task with its documents. False: the same request is there already.
 
         Raises RequestConflict if the request id was used for another question, other documents or other terms.
         """
         ...
 
-    async def register_scheduled(self, row: TaskRow, documents: Sequence[SourceDocument], month: MonthlyBudget) -> str:
+    async def register_scheduled_task(
+        self, row: TaskRow, documents: Sequence[SourceDocument], month: MonthlyBudget
+    ) -> str:
         """Store a run of a schedule as `register` does, unless that would pass what its runs of the month may spend.
 
         Counting and storing are one transaction, so that runs that begin together do not pass it together.
@@ -66,7 +74,7 @@ class Store(DocumentStore, Protocol):
         """
         ...
 
-    async def register_fork(self, row: TaskRow, plan: Plan, reused: Reused, state: str) -> bool:
+    async def register_fork(self, row: TaskRow, plan: Plan, reused: ReusedWork, state: str) -> bool:
         """Store a new task with this plan and the documents of another one, and what these agents of it have done.
 
         `state` is the content hash of the state in which that one ended, as it was looked at; nothing is charged.
@@ -83,21 +91,21 @@ class Store(DocumentStore, Protocol):
         """Save the state. False: another epoch or a newer version is there, and stays."""
         ...
 
-    async def task(self, task_id: str, reader: Reader) -> TaskRow:
+    async def get_task(self, task_id: str, reader: ReadScope) -> TaskRow:
         """Raises UnknownTask, which does not tell whether somebody else has it."""
         ...
 
-    async def payments(self, task_id: str, reader: Reader) -> Payments:
+    async def list_task_charges(self, task_id: str, reader: ReadScope) -> TaskCharges:
         """Every call of the task's that was paid for, or may have been; none where it is not the reader's."""
         ...
 
-    async def find_tasks(self, prefix: str, reader: Reader) -> tuple[str, ...]:
+    async def find_task_ids(self, prefix: str, reader: ReadScope) -> tuple[str, ...]:
         """Ids of the reader's tasks that start with the prefix."""
         ...
 
-    async def tasks(
+    async def list_tasks(
         self,
-        reader: Reader,
+        reader: ReadScope,
         limit: int = 50,
         *,
         ended_before: datetime | None = None,
@@ -109,7 +117,7 @@ class Store(DocumentStore, Protocol):
         """
         ...
 
-    async def admit(self, task_id: str, title: str) -> None:
+    async def save_task_title(self, task_id: str, title: str) -> None:
         """Keep the redacted title."""
         ...
 
@@ -117,52 +125,56 @@ class Store(DocumentStore, Protocol):
         """Keep the plan with its goals. The first one stays."""
         ...
 
-    async def save_revision(self, task_id: str, version: PlanVersion) -> None:
+    async def save_plan_version(self, task_id: str, version: PlanVersion) -> None:
         """Keep a plan that takes the place of the one before. Of each number the first one stays."""
         ...
 
-    async def plan(self, task_id: str, reader: Reader) -> Plan | None:
+    async def get_newest_plan(self, task_id: str, reader: ReadScope) -> Plan | None:
         """The newest plan, goals included."""
         ...
 
-    async def plan_versions(self, task_id: str, reader: Reader) -> tuple[PlanVersion, ...]:
+    async def list_plan_versions(self, task_id: str, reader: ReadScope) -> tuple[PlanVersion, ...]:
         """All plans of the task, oldest first, each with its goals and why it was made."""
         ...
 
-    async def audit(self, task_id: str, entry: AuditEntry) -> None:
+    async def add_audit_entry(self, task_id: str, entry: AuditEntry) -> None:
         """Append an approval or an edit (each twice: asked for, and settled), a telling, or a refused message."""
         ...
 
-    async def list_audit_entries(self, task_id: str, reader: Reader) -> tuple[AuditEntry, ...]:
+    async def list_audit_entries(self, task_id: str, reader: ReadScope) -> tuple[AuditEntry, ...]:
         """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
         ...
 
-    async def tellings(self, task_id: str, reader: Reader) -> tuple[Telling, ...]:
+    async def list_task_messages(self, task_id: str, reader: ReadScope) -> tuple[TaskMessage, ...]:
         """What people told the task at work, in the order of their numbers."""
         ...
 
-    async def first_definitions(self, task_id: str, now: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
+    async def store_first_tool_definitions(
+        self, task_id: str, now: Sequence[ToolDefinition]
+    ) -> tuple[ToolDefinition, ...]:
         """What each of these tools of others was like when the task first had it, in their order: kept from then on.
 
         Raises UnknownTask.
         """
         ...
 
-    async def update_documents(self, task_id: str, update: DocumentsUpdate, given: DocumentSet) -> KeptUpdate:
+    async def update_documents(
+        self, task_id: str, update: DocumentsUpdate, given: DocumentSet
+    ) -> RecordedDocumentsUpdate:
         """Put these versions in the place of the task's documents. The same number twice changes nothing."""
         ...
 
-    async def document_updates(self, task_id: str, reader: Reader) -> tuple[KeptUpdate, ...]:
+    async def list_document_updates(self, task_id: str, reader: ReadScope) -> tuple[RecordedDocumentsUpdate, ...]:
         """What became of the task's documents while it worked, in the order of the numbers."""
         ...
 
-    async def finish(self, task_id: str, progress: TaskProgress) -> None:
+    async def save_task_progress(self, task_id: str, progress: TaskProgress) -> None:
         """Keep how the task ended."""
         ...
 
     # Whole texts as they may be shown, kept with their originals and forgotten with them.
 
-    async def shown(self, key: RedactedTextKey, reader: Reader) -> RedactedText | None:
+    async def get_redacted_text(self, key: RedactedTextKey, reader: ReadScope) -> RedactedText | None:
         """The text as it was kept under this key; None: it was not, or no task that the reader may see has its
         original. Raises WrongKey, StoreError.
         """
@@ -178,27 +190,27 @@ class Store(DocumentStore, Protocol):
         """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
         ...
 
-    async def take_fence(self, run_id: str) -> Fence:
+    async def acquire_fence(self, run_id: str) -> Fence:
         """Take the run over: every older fence is lost from here on."""
         ...
 
-    async def load(self, run_id: str, reader: Reader) -> Transcript:
+    async def load_transcript(self, run_id: str, reader: ReadScope) -> Transcript:
         """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
         ...
 
-    async def find_passages(self, prefix: str, reader: Reader) -> tuple[Passage, ...]:
+    async def find_passages(self, prefix: str, reader: ReadScope) -> tuple[Passage, ...]:
         """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
         ...
 
-    async def run_ids(self, task_id: str, reader: Reader) -> tuple[str, ...]:
+    async def list_run_ids(self, task_id: str, reader: ReadScope) -> tuple[str, ...]:
         """Of all agent runs of a task that were opened: planning, steps and subagents."""
         ...
 
-    async def totals(self, run_id: str) -> RunUsage:
+    async def get_run_usage(self, run_id: str) -> RunUsage:
         """All charges and open intents of the run, added up."""
         ...
 
-    async def record_intent(self, fence: Fence, intent: Intent) -> int:
+    async def record_intent(self, fence: Fence, intent: CallIntent) -> int:
         """Store the intent before its call; how many of its key are open then. One that is already there with this
         key stays, as possibly billed, until a charge of it is committed; worst cases add up. Raises StaleFenceError.
         """
@@ -238,7 +250,7 @@ class Store(DocumentStore, Protocol):
         """
         ...
 
-    async def outcome(self, run_id: str, leg: int, reader: Reader) -> LegOutcome | None:
+    async def get_leg_outcome(self, run_id: str, leg: int, reader: ReadScope) -> LegOutcome | None:
         """The committed outcome of a leg."""
         ...
 
@@ -255,7 +267,7 @@ class Store(DocumentStore, Protocol):
         """
         ...
 
-    async def commit_rewind(self, fence: Fence, version: int, rewind: Rewind) -> None:
+    async def commit_rewind(self, fence: Fence, version: int, rewind: TranscriptRewind) -> None:
         """Record, notes, what was handed in, and passages in one transaction, by compare-and-set on the version.
 
         The same record id twice changes nothing. Raises StaleFenceError, VersionConflict.
@@ -268,25 +280,25 @@ class Store(DocumentStore, Protocol):
         """Keep a note; the same id twice is one note. Raises StaleFenceError."""
         ...
 
-    async def notes(self, task_id: str, reader: Reader, run_id: str | None = None) -> tuple[Note, ...]:
+    async def list_notes(self, task_id: str, reader: ReadScope, run_id: str | None = None) -> tuple[Note, ...]:
         """Notes of a task or of one agent run, in the order in which they were taken."""
         ...
 
-    async def hand_in(self, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
+    async def commit_deliverable(self, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
         """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises StaleFenceError."""
         ...
 
-    async def get_deliverable(self, run_id: str, reader: Reader) -> Deliverable | None:
+    async def get_deliverable(self, run_id: str, reader: ReadScope) -> Deliverable | None:
         """What the run handed in."""
         ...
 
-    async def get_deliverables(self, task_id: str, reader: Reader) -> dict[str, Deliverable]:
+    async def get_deliverables(self, task_id: str, reader: ReadScope) -> dict[str, Deliverable]:
         """What all agent runs of a task handed in, by run id."""
         ...
 
     # Passages that were committed with their compaction and are not in Qdrant yet; and those that are to leave it.
 
-    async def waiting(self, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
+    async def list_pending_passages(self, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
         """The oldest first."""
         ...
 
@@ -294,15 +306,15 @@ class Store(DocumentStore, Protocol):
         """How many wait, of one task or of all."""
         ...
 
-    async def stored(self, passage_ids: Sequence[str]) -> None:
+    async def mark_passages_stored(self, passage_ids: Sequence[str]) -> None:
         """These are in Qdrant now."""
         ...
 
-    async def put_aside(self, passage_ids: Sequence[str]) -> None:
+    async def mark_passages_rejected(self, passage_ids: Sequence[str]) -> None:
         """Qdrant does not take these: they wait no more, and stay in the store."""
         ...
 
-    async def refused(self, task_id: str | None = None) -> tuple[str, ...]:
+    async def list_rejected_passage_ids(self, task_id: str | None = None) -> tuple[str, ...]:
         """Ids of the passages that were put aside, of one task or of all."""
         ...
 
@@ -310,11 +322,11 @@ class Store(DocumentStore, Protocol):
         """Ids of passages whose conversation was taken back, and which may still be in Qdrant."""
         ...
 
-    async def forgotten(self, passage_ids: Sequence[str]) -> None:
+    async def mark_passages_deleted(self, passage_ids: Sequence[str]) -> None:
         """These are in Qdrant no more."""
         ...
 
-    async def passage_ids(self, *, refused: bool = False) -> frozenset[str]:
+    async def list_passage_ids(self, *, refused: bool = False) -> frozenset[str]:
         """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
         ...
 
@@ -322,13 +334,13 @@ class Store(DocumentStore, Protocol):
         """Of all passages that count no more, of all tenants."""
         ...
 
-    async def get_passages(self, passage_ids: Sequence[str], reader: Reader) -> tuple[Passage, ...]:
+    async def get_passages(self, passage_ids: Sequence[str], reader: ReadScope) -> tuple[Passage, ...]:
         """Those of these, a few hundred at most, that count."""
         ...
 
     # Passages of documents on their way to memory: the same document in two tasks of one session goes there once.
 
-    async def begin_documents(self, ref: TaskRef, shown: Mapping[str, str]) -> bool:
+    async def begin_document_indexing(self, ref: TaskRef, shown: Mapping[str, str]) -> bool:
         """Count the task among those that have its documents in memory; passages of versions that it has no more go to
         another task of the session that still has them, or leave memory. Doing it again changes nothing.
 
@@ -347,7 +359,7 @@ class Store(DocumentStore, Protocol):
 
     # Passages of reports and findings on their way to memory.
 
-    async def commit_results(self, ref: TaskRef, results: Sequence[Passage]) -> None:
+    async def commit_result_passages(self, ref: TaskRef, results: Sequence[Passage]) -> None:
         """Let these passages wait for memory, and those of an earlier end of the task leave it.
 
         The same passages twice change nothing; of a forgotten task nothing is kept. Raises WrongStore.
@@ -356,7 +368,7 @@ class Store(DocumentStore, Protocol):
 
     # Tasks without what was said in them.
 
-    async def forget(self, order: ForgetOrder) -> Forgotten:
+    async def forget_tasks(self, order: ForgetOrder) -> ForgetCounts:
         """Remove what the order names, in one transaction. Carried out again, it finds nothing more.
 
         Passages leave the outbox, and their points are to be taken out of memory after this. Raises WrongStore.
@@ -365,11 +377,11 @@ class Store(DocumentStore, Protocol):
 
     # One person in everything that the store keeps of a tenant.
 
-    async def traces(self, tenant: str, sought: Sought) -> tuple[Trace, ...]:
+    async def find_erasure_matches(self, tenant: str, sought: ErasureQuery) -> tuple[ErasureMatch, ...]:
         """Where the tenant's tasks have it, and how often. Raises WrongKey."""
         ...
 
-    async def erase(self, order: PersonOrder, sought: Sought) -> None:
+    async def erase_person(self, order: PersonErasureOrder, sought: ErasureQuery) -> None:
         """Put `<ERASED>` in its place, in one transaction. Carried out again, it finds nothing more.
 
         Passages that had it wait again, so that memory gets them as they are now. Raises WrongStore, WrongKey.

@@ -25,7 +25,7 @@ Temporal and the memory name tasks that no other store has.
 _APPLIED = table("alembic_version", column("version_num"))
 
 
-class Schema(Value):
+class SchemaState(Value):
     """What a database holds."""
 
     revision: str
@@ -35,7 +35,7 @@ class Schema(Value):
     """Path of a SQLite database."""
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether this program can work on it."""
         return self.revision == REVISION and self.store_id is not None
 
@@ -62,7 +62,7 @@ class Schema(Value):
     def require_ready(self) -> None:
         """Raise StoreError if the database has to be upgraded first, or cannot be."""
         self.require_known()
-        if not self.ready:
+        if not self.is_ready:
             found = f"has schema {self.revision}" if self.revision else "is empty"
             raise StoreError(
                 f"the database {found}, this version of Waystation needs schema {REVISION}: "
@@ -79,26 +79,28 @@ class Schema(Value):
         return f"Set it aside: `mv {quote(str(aside))} {quote(f'{aside}.old')}`"
 
 
-async def find_schema(database: Database) -> Schema:
+async def read_schema_state(database: Database) -> SchemaState:
     """The schema of the database as it is now."""
     async with database.read() as connection:
         return await _schema(connection)
 
 
-async def open_schema(database: Database, clock: Clock, new_store_id: Callable[[], str]) -> str:
+async def open_ready_store(database: Database, clock: Clock, new_store_id: Callable[[], str]) -> str:
     """The store id of a database that is ready.
 
     A SQLite file is made ready at once. A PostgreSQL database is not: workers of another version may be at work on it,
     and when they are replaced is the operator's decision. Raises StoreError.
     """
-    found = await find_schema(database)
-    if database.backend == "sqlite" and not found.ready:
-        found = (await upgrade(database, clock, new_store_id))[1]
+    found = await read_schema_state(database)
+    if database.backend == "sqlite" and not found.is_ready:
+        found = (await upgrade_schema(database, clock, new_store_id))[1]
     found.require_ready()
     return str(found.store_id)
 
 
-async def upgrade(database: Database, clock: Clock, new_store_id: Callable[[], str]) -> tuple[Schema, Schema]:
+async def upgrade_schema(
+    database: Database, clock: Clock, new_store_id: Callable[[], str]
+) -> tuple[SchemaState, SchemaState]:
     """Apply every missing migration; the schema before and after.
 
     Several processes may do this at once: the upgrade is one write transaction, which they take in turn, and a crash
@@ -126,12 +128,12 @@ def _migrate(connection: Connection) -> None:
     command.upgrade(config, REVISION)
 
 
-async def _schema(connection: AsyncConnection) -> Schema:
+async def _schema(connection: AsyncConnection) -> SchemaState:
     revision = await connection.run_sync(_revision)
     known = _REVISION.fullmatch(revision)
     store_id = (await connection.execute(select(identity.c.store_id))).scalar_one_or_none() if known else None
     file = connection.engine.url.database if connection.dialect.name == "sqlite" else None
-    return Schema(revision=revision, store_id=store_id, file=file)
+    return SchemaState(revision=revision, store_id=store_id, file=file)
 
 
 def _revision(connection: Connection) -> str:

@@ -35,7 +35,7 @@ TEXT_MARK = "\x01"
 """JSON has no such character, and what people write loses it."""
 BYTES_MARK = b"\xff"
 """No UTF-8 text has such a byte."""
-BETWEEN = "\x1f"
+ROW_KEY_SEPARATOR = "\x1f"
 _PROVEN = "its row was written with the key"
 
 
@@ -51,7 +51,7 @@ class EncryptionConfig:
     """Whether values that are plain are refused."""
 
 
-PLAIN = EncryptionConfig()
+UNENCRYPTED = EncryptionConfig()
 
 _OF_ENGINES: WeakKeyDictionary[Dialect, EncryptionConfig] = WeakKeyDictionary()
 """A column's type is told of nothing but the dialect, of which each engine has its own."""
@@ -64,20 +64,20 @@ def set_encryption(dialect: Dialect, at_rest: EncryptionConfig) -> None:
 
 def get_encryption(dialect: Dialect) -> EncryptionConfig:
     """How this engine reads and writes."""
-    return _OF_ENGINES.get(dialect, PLAIN)
+    return _OF_ENGINES.get(dialect, UNENCRYPTED)
 
 
-class BoundText(str):
+class RowBoundText(str):
     """A text that is on its way into a row, with the key of that row."""
 
     row: str
     """The values of the columns that the column's type names, in their order."""
 
 
-def bind_to_row(text: str, *key: str | int) -> BoundText:
+def bind_to_row(text: str, *key: str | int) -> RowBoundText:
     """The text for the row with this key."""
-    on_its_way = BoundText(text)
-    on_its_way.row = BETWEEN.join(map(str, key))
+    on_its_way = RowBoundText(text)
+    on_its_way.row = ROW_KEY_SEPARATOR.join(map(str, key))
     return on_its_way
 
 
@@ -105,14 +105,14 @@ class EncryptedText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Sealed, where this engine seals. Raises TypeError for a text that does not say its row."""
-        if not value and (self.empty or not isinstance(value, BoundText)):
+        if not value and (self.empty or not isinstance(value, RowBoundText)):
             return value  # nothing is written, or a query asks where something is
         at_rest = get_encryption(dialect)
         if not at_rest.seals or at_rest.cipher is None:
             require_encryption(at_rest)
             plain = value.replace("\x00", "\ufffd")
             return "\ufffd" + plain[1:] if plain.startswith(TEXT_MARK) else plain
-        if not isinstance(value, BoundText):
+        if not isinstance(value, RowBoundText):
             raise TypeError(f"a text for {self.place} does not say for which row")
         sealed = at_rest.cipher.encrypt(value.encode("utf-8", "surrogatepass"), _context(self.place, value.row))
         return f"{TEXT_MARK}{b64encode(sealed).decode()}"
@@ -120,7 +120,7 @@ class EncryptedText(TypeDecorator[str]):
     def column_expression(self, column: ColumnElement[str]) -> ColumnElement[str]:
         """The value behind the key of its row, and before both how long the key is."""
         assert isinstance(column, Column)
-        row = row_key(column.table, self.key)
+        row = build_row_key_expression(column.table, self.key)
         value = cast(func.length(row), String) + literal(":", String) + row + type_coerce(column, Text)
         return type_coerce(value, self)
 
@@ -159,9 +159,9 @@ class RowProofType(EncryptedString):
         if not at_rest.seals or at_rest.cipher is None:
             require_encryption(at_rest)
             return ""
-        if not isinstance(value, BoundText):
+        if not isinstance(value, RowBoundText):
             raise TypeError(f"a proof for {self.place} does not say for which row")
-        proof = BoundText(_PROVEN)
+        proof = RowBoundText(_PROVEN)
         proof.row = value.row
         return super().process_bind_param(proof, dialect)
 
@@ -194,11 +194,11 @@ class EncryptedBytes(TypeDecorator[bytes]):
         return _opened(dialect, value[1:], self.place.encode())
 
 
-def row_key(table: FromClause, key: Sequence[str]) -> ColumnElement[str]:
+def build_row_key_expression(table: FromClause, key: Sequence[str]) -> ColumnElement[str]:
     """What tells a row of the table from others, as SQL."""
     first, *rest = [cast(table.c[name], String) for name in key]
     for part in rest:
-        first = first + literal(BETWEEN, String) + part
+        first = first + literal(ROW_KEY_SEPARATOR, String) + part
     return first
 
 

@@ -13,48 +13,48 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
-from waystation.agents.decisions import IN_ADVANCE, TopUpPolicy
+from waystation.agents.decisions import AUTHORISED_IN_ADVANCE, TopUpPolicy
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.value import UNKNOWN_FIELD, Value, extract_validation_faults
 from waystation.planning.plan import PlanEdit
-from waystation.tasks.task import Approval, Refusal
+from waystation.tasks.task import ApprovalRequest, RejectedMessage
 
-HIGHEST_GRANT, HIGHEST_GRANT_USD = 1_000_000_000, 1_000_000
-ANSWER_ID_CHARACTERS = 64
+MAX_GRANT_TOKENS, MAX_GRANT_USD = 1_000_000_000, 1_000_000
+MAX_ANSWER_ID_CHARACTERS = 64
 APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN = "approve_budget", "deny_budget", "review_plan"
 
 
 def _a_name(by: str) -> str:
-    if by.strip().lower() == IN_ADVANCE:
+    if by.strip().lower() == AUTHORISED_IN_ADVANCE:
         raise ValueError("it is no name: raises stand under it that nobody was asked for")
     return by
 
 
-Name = Annotated[str, Field(max_length=200), AfterValidator(_a_name)]
+ClaimedName = Annotated[str, Field(max_length=200), AfterValidator(_a_name)]
 """What somebody who answers calls themselves: a claim."""
 
 
-Proof = Annotated[str, Field(max_length=400)]
+NameProof = Annotated[str, Field(max_length=400)]
 """By what a name was proved to whoever sent the answer on; only `waystation serve` says so."""
 
 
-class Verified(Value):
+class VerifiedName(Value):
     """A name that was proved."""
 
     name: str
-    proof: Proof
+    proof: NameProof
 
 
-By = str | Verified
+AnswerAuthor = str | VerifiedName
 """A name as it was given, or one that was proved."""
 
 
-def said_by(by: By) -> dict[str, str]:
+def build_author_fields(by: AnswerAuthor) -> dict[str, str]:
     """The fields of an answer that say whose it is."""
-    return {"by": by.name, "verified": by.proof} if isinstance(by, Verified) else {"by": by}
+    return {"by": by.name, "verified": by.proof} if isinstance(by, VerifiedName) else {"by": by}
 
 
-MOST_ANSWERED = 1_000
+MAX_REQUESTS_PER_ANSWER = 1_000
 """Requests in one answer."""
 
 
@@ -63,20 +63,20 @@ class ApproveInput(Value):
 
     request_id: str | None = None
     """Which request; may be left out while exactly one is open, and that is for money."""
-    also: tuple[str, ...] = Field(default=(), max_length=MOST_ANSWERED)
+    also: tuple[str, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
     """Other requests that are granted in the same moment, each by itself, so that none goes on with what was given to
     another.
     """
     action: str | None = Field(default=None, max_length=200)
     """The tool that may be called, of a request to call one. May be left out; a request for money takes none."""
-    tokens: int | None = Field(default=None, gt=0, le=HIGHEST_GRANT, strict=True)
+    tokens: int | None = Field(default=None, gt=0, le=MAX_GRANT_TOKENS, strict=True)
     """How many tokens; with neither this nor `usd`, what was asked for."""
-    usd: Decimal | None = Field(default=None, gt=0, le=HIGHEST_GRANT_USD, decimal_places=6)
+    usd: Decimal | None = Field(default=None, gt=0, le=MAX_GRANT_USD, decimal_places=6)
     """How many dollars, as a number or in quotes."""
-    by: Name = ""
-    verified: Proof = ""
+    by: ClaimedName = ""
+    verified: NameProof = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
+    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very answer."""
 
 
@@ -84,13 +84,13 @@ class DenyInput(Value):
     """JSON of the signal `deny_budget`."""
 
     request_id: str | None = None
-    also: tuple[str, ...] = Field(default=(), max_length=MOST_ANSWERED)
+    also: tuple[str, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
     """Other requests that are denied in the same moment, so that none goes on with what another leaves."""
     finish: Literal["partial", "cancel"] = "partial"
-    by: Name = ""
-    verified: Proof = ""
+    by: ClaimedName = ""
+    verified: NameProof = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
+    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very answer."""
 
 
@@ -100,16 +100,16 @@ class ReviewPlanInput(Value):
     plan: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Content hash of a `Plan` in the store. Never the plan: its goals are text, and signals stay in the history."""
     request_id: str | None = None
-    by: Name = ""
+    by: ClaimedName = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
+    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very plan."""
 
 
-class Circumstances(Value):
+class ApprovalContext(Value):
     """What an answer is held against."""
 
-    approvals: tuple[Approval, ...]
+    approvals: tuple[ApprovalRequest, ...]
     limit: Limit = Limit()
     """The task's budget as it is now."""
     ceiling: Limit = Limit()
@@ -124,7 +124,7 @@ class Circumstances(Value):
     """Whose verified answers alone have an effect; without any, anybody's."""
 
 
-def approve(standing: Circumstances, given: ApproveInput, now: datetime) -> Approval:
+def approve(standing: ApprovalContext, given: ApproveInput, now: datetime) -> ApprovalRequest:
     """The request that this grants, answered. Raises ValueError where it has no effect."""
     _by_an_approver(standing, given.by, given.verified)
     request = _open_request(standing, given.request_id)
@@ -143,22 +143,24 @@ def approve(standing: Circumstances, given: ApproveInput, now: datetime) -> Appr
     )
 
 
-def authorised(
-    standing: Circumstances, request: Approval, top_up: TopUpPolicy | None, now: datetime
-) -> Approval | None:
+def grant_in_advance(
+    standing: ApprovalContext, request: ApprovalRequest, top_up: TopUpPolicy | None, now: datetime
+) -> ApprovalRequest | None:
     """The request, granted by what was authorised in advance; None where that is used up, too little, or over the
     ceiling: then a person is asked.
     """
-    used = sum(approval.by == IN_ADVANCE for approval in standing.approvals)
-    if top_up is None or used >= top_up.times or not request.needed.subtract_clamped(top_up.amount).nothing:
+    used = sum(approval.by == AUTHORISED_IN_ADVANCE for approval in standing.approvals)
+    if top_up is None or used >= top_up.times or not request.needed.subtract_clamped(top_up.amount).is_zero:
         return None
     if not standing.ceiling.can_cover(standing.limit.increase_by(top_up.amount).amount):
         return None
     note = f"{used + 1} of {top_up.times}"
-    return request.replace(decision="approved", granted=top_up.amount, by=IN_ADVANCE, note=note, answered_at=now)
+    return request.replace(
+        decision="approved", granted=top_up.amount, by=AUTHORISED_IN_ADVANCE, note=note, answered_at=now
+    )
 
 
-def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
+def deny(standing: ApprovalContext, given: DenyInput, now: datetime) -> ApprovalRequest:
     """The request that this denies, answered. Raises ValueError where it has no effect."""
     _by_an_approver(standing, given.by, given.verified)
     request = _open_request(standing, given.request_id)
@@ -173,37 +175,39 @@ def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
     )
 
 
-class SeveralAnswers(Value):
+class AnswerBatch(Value):
     """What a message that answers several requests came to, for each by itself."""
 
-    each: tuple[Approval | Refusal, ...]
+    each: tuple[ApprovalRequest | RejectedMessage, ...]
 
 
 GivenT = TypeVar("GivenT", ApproveInput, DenyInput)
-AnswerOne = Callable[[Circumstances, GivenT, datetime], Approval]
+AnswerOne = Callable[[ApprovalContext, GivenT, datetime], ApprovalRequest]
 
 
-def answer_together(answer: AnswerOne[GivenT], standing: Circumstances, given: GivenT, now: datetime) -> SeveralAnswers:
+def answer_each_request(
+    answer: AnswerOne[GivenT], standing: ApprovalContext, given: GivenT, now: datetime
+) -> AnswerBatch:
     """Each request that is named, answered, where what was granted before counts against the task's ceiling; one that
     cannot be answered spares none. Raises ValueError without `request_id`.
     """
     if given.request_id is None:
         raise ValueError("`also` names other requests than `request_id`, which is missing")
     signal = APPROVE_BUDGET if isinstance(given, ApproveInput) else DENY_BUDGET
-    answers: list[Approval | Refusal] = []
+    answers: list[ApprovalRequest | RejectedMessage] = []
     for one in dict.fromkeys((given.request_id, *given.also)):
         try:
             answered = answer(standing, given.replace(request_id=one), now)
         except ValueError as error:
-            refused = refusal(signal, {"answer_id": given.answer_id}, error, now)
+            refused = build_rejection(signal, {"answer_id": given.answer_id}, error, now)
             answers.append(refused.replace(request_id=one))
         else:
             standing = standing.replace(limit=standing.limit.increase_by(answered.granted))
             answers.append(answered)
-    return SeveralAnswers(each=tuple(answers))
+    return AnswerBatch(each=tuple(answers))
 
 
-def edit_plan(standing: Circumstances, given: ReviewPlanInput) -> PlanEdit:
+def build_plan_edit(standing: ApprovalContext, given: ReviewPlanInput) -> PlanEdit:
     """The plan that is to be read. Raises ValueError where no plan waits for a person."""
     if standing.approvers:
         raise ValueError(
@@ -221,16 +225,16 @@ def edit_plan(standing: Circumstances, given: ReviewPlanInput) -> PlanEdit:
     )
 
 
-def plan_waits(asked: Approval) -> tuple[str, str]:
+def describe_plan_request(asked: ApprovalRequest) -> tuple[str, str]:
     """What waits to be agreed to, and what a denial leads to; both go on in a sentence."""
     steps = "step" if asked.steps_left == 1 else "steps"
     plan = f"plan of {asked.steps_left} {steps} waits to be agreed to"
-    if asked.asked.nothing:
+    if asked.asked.is_zero:
         return plan, "the task ends; planning stays paid"
     return f"revised {plan}, with {format_amount(asked.asked)} for new steps", "the plan stays as it was"
 
 
-def _by_an_approver(standing: Circumstances, by: str, proof: str) -> None:
+def _by_an_approver(standing: ApprovalContext, by: str, proof: str) -> None:
     """Raise ValueError for an answer of anybody else, where the workers name who may answer."""
     if not standing.approvers:
         return
@@ -245,7 +249,7 @@ def _by_an_approver(standing: Circumstances, by: str, proof: str) -> None:
         )
 
 
-def _agreement(given: ApproveInput, standing: Circumstances) -> Amount:
+def _agreement(given: ApproveInput, standing: ApprovalContext) -> Amount:
     """No money. Raises ValueError where some is given, or another plan is about to take this one's place."""
     if given.tokens is not None or given.usd is not None or given.action is not None:
         raise ValueError("it asks whether its plan is right: approve it without an amount or an action")
@@ -253,19 +257,19 @@ def _agreement(given: ApproveInput, standing: Circumstances) -> Amount:
     return Amount()
 
 
-def _none_being_read(standing: Circumstances) -> None:
+def _none_being_read(standing: ApprovalContext) -> None:
     if standing.editing:
         raise ValueError("another edited plan came first and is being read: look at what became of it")
 
 
-def refusal(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> Refusal:
+def build_rejection(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> RejectedMessage:
     """What is shown of a message that has no effect."""
     answer_id = sent.get("answer_id") if isinstance(sent, dict) else None
-    known = answer_id if isinstance(answer_id, str) and len(answer_id) <= ANSWER_ID_CHARACTERS else ""
-    return Refusal(signal=signal, reason=_reason(error), at=now, answer_id=known)
+    known = answer_id if isinstance(answer_id, str) and len(answer_id) <= MAX_ANSWER_ID_CHARACTERS else ""
+    return RejectedMessage(signal=signal, reason=_reason(error), at=now, answer_id=known)
 
 
-def _permission(given: ApproveInput, request: Approval) -> Amount:
+def _permission(given: ApproveInput, request: ApprovalRequest) -> Amount:
     """No money. Raises ValueError where some is given, or it is not certain that this call is meant."""
     tool = request.action.tool if request.action is not None else ""
     if given.tokens is not None or given.usd is not None:
@@ -277,7 +281,7 @@ def _permission(given: ApproveInput, request: Approval) -> Amount:
     return Amount()
 
 
-def _grant(given: ApproveInput, request: Approval, standing: Circumstances) -> Amount:
+def _grant(given: ApproveInput, request: ApprovalRequest, standing: ApprovalContext) -> Amount:
     """What the answer gives. Raises ValueError where that cannot be."""
     if given.action is not None:
         raise ValueError(f"{request.request_id} asks for money, not to call a tool: approve it without `action`")
@@ -290,12 +294,12 @@ def _grant(given: ApproveInput, request: Approval, standing: Circumstances) -> A
 _HOW_MUCH, _OTHER_UNIT, _ABOVE = "are asked for: say", "the task's budget is in", ", over its ceiling of "
 
 
-def is_about_amount(reason: str) -> bool:
+def is_amount_rejection(reason: str) -> bool:
     """Whether an answer was refused for its amount: with another one it may be taken."""
     return any(words in reason for words in (_HOW_MUCH, _OTHER_UNIT, _ABOVE))
 
 
-def _granted(given: ApproveInput, request: Approval) -> Amount:
+def _granted(given: ApproveInput, request: ApprovalRequest) -> Amount:
     """Raises ValueError where that is in another unit than was asked for."""
     if given.tokens is None and given.usd is None:
         return request.asked
@@ -307,24 +311,24 @@ def _granted(given: ApproveInput, request: Approval) -> Amount:
     return granted
 
 
-def _stay_in_units(standing: Circumstances, granted: Amount) -> None:
+def _stay_in_units(standing: ApprovalContext, granted: Amount) -> None:
     """A grant in a unit that the budget does not count would be taken without effect there."""
-    if standing.limit.counted(granted) != granted:
+    if standing.limit.restrict_to_limited_units(granted) != granted:
         counted, other = ("dollars", "tokens") if standing.limit.tokens is None else ("tokens", "dollars")
         raise ValueError(f"{_OTHER_UNIT} {counted} alone: give {counted}, and no {other}")
 
 
-def _stay_under(standing: Circumstances, granted: Amount) -> None:
+def _stay_under(standing: ApprovalContext, granted: Amount) -> None:
     raised = standing.limit.increase_by(granted)
     if not standing.ceiling.can_cover(raised.amount):
-        room = standing.ceiling.after(standing.limit.amount)
+        room = standing.ceiling.remaining_after(standing.limit.amount)
         raise ValueError(
             f"it would raise the task to {format_limit(raised)}{_ABOVE}{format_limit(standing.ceiling)}: "
             f"{format_limit(room)} left"
         )
 
 
-def _open_request(standing: Circumstances, request_id: str | None) -> Approval:
+def _open_request(standing: ApprovalContext, request_id: str | None) -> ApprovalRequest:
     if standing.ending:
         raise ValueError("the task is ending, or over")
     pending = [approval for approval in standing.approvals if approval.decision == "pending"]
@@ -340,7 +344,7 @@ def _open_request(standing: Circumstances, request_id: str | None) -> Approval:
     raise ValueError(f"there is no request of this id; {_open(pending)}")
 
 
-def _open(pending: Sequence[Approval]) -> str:
+def _open(pending: Sequence[ApprovalRequest]) -> str:
     names = ", ".join(approval.request_id for approval in pending)
     return f"open: {names}" if names else "no request is open"
 
@@ -358,12 +362,12 @@ def _reason(error: ValueError) -> str:
     return "; ".join(dict.fromkeys(faults))
 
 
-SIGNALS = {"approved": (APPROVE_BUDGET, REVIEW_PLAN), "denied": (DENY_BUDGET,)}
-IDENTITY_CHARACTERS = 200
+SIGNALS_BY_DECISION = {"approved": (APPROVE_BUDGET, REVIEW_PLAN), "denied": (DENY_BUDGET,)}
+MAX_IDENTITY_CHARACTERS = 200
 """Whoever sends chooses how long an identity is."""
 
 
-class SentFields(Value):
+class RecordedAnswerFields(Value):
     """The part of an answer by which it is known again."""
 
     request_id: str | None = None
@@ -372,7 +376,7 @@ class SentFields(Value):
     by: str = ""
 
 
-class SentAnswer(Value):
+class RecordedAnswer(Value):
     """One signal as the server recorded it."""
 
     signal: str
@@ -381,10 +385,10 @@ class SentAnswer(Value):
     """What the sending program calls itself."""
     principal: str = ""
     """Whom the server authenticated, as `type:name`; empty where it does not say."""
-    fields: SentFields
+    fields: RecordedAnswerFields
 
 
-class Origin(Value):
+class AnswerOrigin(Value):
     """Where an answer came from. More than one of each where several signals could be the one that counted."""
 
     identities: tuple[str, ...]
@@ -397,15 +401,15 @@ class Origin(Value):
         return "; ".join(filter(None, (f"sent from {' or '.join(self.identities)}", vouched)))
 
 
-def origin_of(approval: Approval, sent: Sequence[SentAnswer]) -> Origin | None:
+def find_answer_origin(approval: ApprovalRequest, sent: Sequence[RecordedAnswer]) -> AnswerOrigin | None:
     """Where a request's answer came from; None where nobody answered, or it is not among those sent."""
     fitting = [answer for answer in sent if _settles(approval, answer)]
-    identities = dict.fromkeys(answer.identity[:IDENTITY_CHARACTERS] or "an unnamed program" for answer in fitting)
+    identities = dict.fromkeys(answer.identity[:MAX_IDENTITY_CHARACTERS] or "an unnamed program" for answer in fitting)
     principals = dict.fromkeys(answer.principal for answer in fitting if answer.principal)
-    return Origin(identities=tuple(identities), principals=tuple(principals)) if fitting else None
+    return AnswerOrigin(identities=tuple(identities), principals=tuple(principals)) if fitting else None
 
 
-def _settles(approval: Approval, answer: SentAnswer) -> bool:
+def _settles(approval: ApprovalRequest, answer: RecordedAnswer) -> bool:
     """Whether this signal can be the one that counted."""
     asked, answered = approval.requested_at, approval.answered_at
     if answered is None or asked is None or not asked <= answer.at <= answered:
@@ -414,6 +418,6 @@ def _settles(approval: Approval, answer: SentAnswer) -> bool:
     same = fields.answer_id == approval.answer_id and fields.by == approval.by
     return (
         same
-        and answer.signal in SIGNALS.get(approval.decision, ())
+        and answer.signal in SIGNALS_BY_DECISION.get(approval.decision, ())
         and (fields.request_id in {None, approval.request_id} or approval.request_id in fields.also)
     )

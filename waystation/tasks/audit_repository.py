@@ -19,19 +19,19 @@ from waystation.documents.documents import (
     DocumentChange,
     DocumentSet,
     DocumentsUpdate,
-    KeptUpdate,
+    RecordedDocumentsUpdate,
     apply_document_set,
     compute_document_changes,
 )
-from waystation.documents.text_repository import add_documents, document_row, load_task_documents
+from waystation.documents.text_repository import add_documents, build_document_row, load_task_documents
 from waystation.kernel.ids import short_hash
-from waystation.kernel.scopes import Reader, SystemScope, TenantScope
+from waystation.kernel.scopes import ReadScope, SystemScope, TenantScope
 from waystation.security.untrusted import ToolDefinition
 from waystation.store.engine import (
-    StorePart,
-    add_once,
+    SqlRepository,
     build_owner_filter,
     fetch_bodies,
+    insert_if_absent,
     iter_batches,
     read_transaction,
     write_transaction,
@@ -47,85 +47,89 @@ from waystation.store.schema import (
     trace_places,
 )
 from waystation.store.seals import bind_to_row
-from waystation.tasks.events import EventPage, TaskEvent, entered
-from waystation.tasks.signals import TOLD, UPDATED, entry_id
-from waystation.tasks.task import AuditEntry, TaskTerms, Telling
-from waystation.tasks.task_repository import charge_of, require_task, unknown_task
-from waystation.tasks.traces import TracedRun, TracedTask, TracePlace, touched
+from waystation.tasks.events import EventPage, TaskEvent, build_audit_event
+from waystation.tasks.signals import DOCUMENTS_UPDATE_PREFIX, TASK_MESSAGE_PREFIX, make_audit_entry_id
+from waystation.tasks.task import AuditEntry, TaskConfig, TaskMessage
+from waystation.tasks.task_repository import build_unknown_task_error, parse_charge_row, require_task
+from waystation.tasks.traces import RunTraceData, TaskTraceData, TraceCursor, find_touched_agents
 
-DEFINED = "tool-"
+TOOL_DEFINITION_PREFIX = "tool-"
 """The ids begin so of what tools of others were like at first, which are no decisions of anybody."""
 ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 
 
-class SqlAudit(StorePart):
+class SqlAuditRepository(SqlRepository):
     """The audit of the port `Store`."""
 
     @write_transaction
-    async def audit(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
+    async def add_audit_entry(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
         """Append an approval or an edit (each asked for and settled), or a refused message. Raises UnknownTask."""
         await require_task(connection, task_id)
-        if await add_once(connection, audit, entry_row(task_id, entry)):
-            self._tell(connection, task_id, entered(entry))
+        if await insert_if_absent(connection, audit, build_audit_row(task_id, entry)):
+            self._tell(connection, task_id, build_audit_event(entry))
 
     @read_transaction
     async def list_audit_entries(
-        self, connection: AsyncConnection, task_id: str, reader: Reader
+        self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> tuple[AuditEntry, ...]:
         """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
-        trail = _of(task_id, reader).where(~audit.c.entry_id.startswith(DEFINED)).order_by(audit.c.ordinal)
+        trail = (
+            _of(task_id, reader).where(~audit.c.entry_id.startswith(TOOL_DEFINITION_PREFIX)).order_by(audit.c.ordinal)
+        )
         return tuple(ENTRY.validate_json(body) for body in await fetch_bodies(connection, trail))
 
     @read_transaction
-    async def tellings(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Telling, ...]:
+    async def list_task_messages(
+        self, connection: AsyncConnection, task_id: str, reader: ReadScope
+    ) -> tuple[TaskMessage, ...]:
         """What people told the task at work, in the order of their numbers."""
-        told = map(Telling.model_validate_json, await _entries(connection, task_id, TOLD, reader))
+        told = map(TaskMessage.model_validate_json, await _entries(connection, task_id, TASK_MESSAGE_PREFIX, reader))
         return tuple(sorted(told, key=lambda telling: telling.number))
 
     @write_transaction
-    async def first_definitions(
+    async def store_first_tool_definitions(
         self, connection: AsyncConnection, task_id: str, now: Sequence[ToolDefinition]
     ) -> tuple[ToolDefinition, ...]:
         """What each of these tools was like when the task first had it, in their order. Raises UnknownTask."""
-        ids = [f"{DEFINED}{short_hash(one.server, one.tool)}" for one in now]
+        ids = [f"{TOOL_DEFINITION_PREFIX}{short_hash(one.server, one.tool)}" for one in now]
         known = await _defined(connection, task_id)
         if missing := [(id_, one) for id_, one in zip(ids, now, strict=True) if id_ not in known]:
             await require_task(connection, task_id)
             for id_, one in missing:
                 row = {"task_id": task_id, "entry_id": id_, "body": bind_to_row(one.model_dump_json(), task_id, id_)}
-                await add_once(connection, audit, row)
+                await insert_if_absent(connection, audit, row)
             known = await _defined(connection, task_id)  # another agent may have been first
         return tuple(known[id_] for id_ in ids)
 
 
 async def _defined(connection: AsyncConnection, task_id: str) -> dict[str, ToolDefinition]:
-    own = (audit.c.task_id == task_id, audit.c.entry_id.startswith(DEFINED))
+    own = (audit.c.task_id == task_id, audit.c.entry_id.startswith(TOOL_DEFINITION_PREFIX))
     rows = (await connection.execute(select(audit.c.entry_id, audit.c.body).where(*own))).all()
     return {id_: ToolDefinition.model_validate_json(body) for id_, body in rows}
 
 
-async def _entries(connection: AsyncConnection, task_id: str, beginning: str, reader: Reader) -> Sequence[str]:
+async def _entries(connection: AsyncConnection, task_id: str, beginning: str, reader: ReadScope) -> Sequence[str]:
     """Bodies of those entries of a task whose ids begin so."""
     begun = _of(task_id, reader).where(audit.c.entry_id.startswith(beginning))
     return await fetch_bodies(connection, begun)
 
 
-def entry_row(task_id: str, entry: AuditEntry) -> dict[str, object]:
+def build_audit_row(task_id: str, entry: AuditEntry) -> dict[str, object]:
     """The entry as its table has it."""
-    name = entry_id(entry)
+    name = make_audit_entry_id(entry)
     return {"task_id": task_id, "entry_id": name, "body": bind_to_row(entry.model_dump_json(), task_id, name)}
 
 
-def _of(task_id: str, reader: Reader) -> Select[str, str]:
+def _of(task_id: str, reader: ReadScope) -> Select[str, str]:
     joined = select(audit.c.body, tasks.c.terms).join(tasks, tasks.c.task_id == audit.c.task_id)
     return joined.where(audit.c.task_id == task_id, build_owner_filter(tasks, reader))
 
 
-class SqlEvents(StorePart):
+class SqlEventRepository(SqlRepository):
     """What happened to a tenant's tasks, in the order of the store's commits."""
 
     @read_transaction
-    async def events(
+    async def list_events(
         self, connection: AsyncConnection, reader: TenantScope, after: int, limit: int, task_id: str | None = None
     ) -> EventPage:
         """The reader's first events of higher numbers, of one task or of all."""
@@ -144,7 +148,7 @@ class SqlEvents(StorePart):
         return EventPage(events=found, upto=max([after, *(row["number"] for row in rows)]))
 
     @read_transaction
-    async def newest_event(self, connection: AsyncConnection, reader: TenantScope) -> int:
+    async def get_newest_event_number(self, connection: AsyncConnection, reader: TenantScope) -> int:
         """The number of the tenant's newest event; 0 before the first."""
         newest = select(event_heads.c.number).where(event_heads.c.tenant == reader.tenant)
         return (await connection.execute(newest)).scalar_one_or_none() or 0
@@ -154,16 +158,16 @@ _NOBODY = ""
 """In the place of a tenant: the row that says who sends spans."""
 
 
-class SqlTraces(StorePart):
+class SqlTraceRepository(SqlRepository):
     """What spans are made of, and how far they were sent."""
 
     @write_transaction
-    async def hold_traces(self, connection: AsyncConnection, holder: str, lease: timedelta) -> bool:
+    async def acquire_trace_lease(self, connection: AsyncConnection, holder: str, lease: timedelta) -> bool:
         """Whether this process is the one that sends spans, for so long from now on.
 
         The first that ever asks has spans begin there: what happened before is sent only with what happens next.
         """
-        if await add_once(connection, trace_places, {"tenant": _NOBODY, "since": 0, "sent": 0}):
+        if await insert_if_absent(connection, trace_places, {"tenant": _NOBODY, "since": 0, "sent": 0}):
             heads = (await connection.execute(select(event_heads.c.tenant, event_heads.c.number))).all()
             if begun := [{"tenant": tenant, "since": number, "sent": number} for tenant, number in heads]:
                 await connection.execute(insert(trace_places), begun)
@@ -173,13 +177,13 @@ class SqlTraces(StorePart):
         return (await connection.execute(taken.values(holder=holder, held_until=now + lease))).rowcount == 1
 
     @read_transaction
-    async def unsent_traces(self, connection: AsyncConnection, limit: int) -> tuple[TracePlace, ...]:
+    async def list_unsent_traces(self, connection: AsyncConnection, limit: int) -> tuple[TraceCursor, ...]:
         """Of each tenant that has any the next events, so many at most."""
         since, sent = func.coalesce(trace_places.c.since, 0), func.coalesce(trace_places.c.sent, 0)
         joined = select(event_heads.c.tenant, since, sent).join(
             trace_places, trace_places.c.tenant == event_heads.c.tenant, isouter=True
         )
-        places: list[TracePlace] = []
+        places: list[TraceCursor] = []
         for tenant, begun, gone in (await connection.execute(joined.where(event_heads.c.number > sent))).all():
             later = select(task_events.c.number, task_events.c.task_id).where(
                 task_events.c.tenant == tenant, task_events.c.number > gone
@@ -188,13 +192,13 @@ class SqlTraces(StorePart):
             if page:
                 tasks_of_page = tuple(dict.fromkeys(row.task_id for row in page))
                 upto = page[-1].number
-                places.append(TracePlace(tenant=tenant, since=begun, sent=gone, upto=upto, tasks=tasks_of_page))
+                places.append(TraceCursor(tenant=tenant, since=begun, sent=gone, upto=upto, tasks=tasks_of_page))
         return tuple(places)
 
     @read_transaction
-    async def traced_task(
-        self, connection: AsyncConnection, place: TracePlace, task_id: str
-    ) -> tuple[TracedTask, int] | None:
+    async def load_task_trace_data(
+        self, connection: AsyncConnection, place: TraceCursor, task_id: str
+    ) -> tuple[TaskTraceData, int] | None:
         """What the task's trace is made of, but for the transcripts, which are empty here; and which of its spans went
         out before: those of events up to this number. None: there is no such task of the tenant.
         """
@@ -208,52 +212,52 @@ class SqlTraces(StorePart):
         told = select(task_events).where(*mine, task_events.c.number <= place.upto).order_by(task_events.c.number)
         rows = (await connection.execute(told)).mappings()
         events = tuple(TaskEvent.model_validate(row, extra="ignore") for row in rows)
-        after = place.gone(events)
-        task = TracedTask(
+        after = place.get_sent_up_to(events)
+        task = TaskTraceData(
             task_id=task_id,
             tenant=place.tenant,
             session=row.session,
-            model=TaskTerms.model_validate_json(row.terms).agent.model,
+            model=TaskConfig.model_validate_json(row.terms).agent.model,
             events=events,
-            runs=await _runs(connection, task_id, touched(events, after)),
+            runs=await _runs(connection, task_id, find_touched_agents(events, after)),
             definitions=tuple((await _defined(connection, task_id)).values()),
         )
         return task, after
 
     @write_transaction
-    async def traces_sent(self, connection: AsyncConnection, place: TracePlace) -> None:
+    async def mark_traces_sent(self, connection: AsyncConnection, place: TraceCursor) -> None:
         """Everything of the place has gone out."""
         row = {"tenant": place.tenant, "since": place.since, "sent": place.upto}
-        if not await add_once(connection, trace_places, row):
+        if not await insert_if_absent(connection, trace_places, row):
             moved = update(trace_places).where(trace_places.c.tenant == place.tenant, trace_places.c.sent < place.upto)
             await connection.execute(moved.values(sent=place.upto))
 
 
-async def _runs(connection: AsyncConnection, task_id: str, agents: frozenset[str]) -> Mapping[str, TracedRun]:
+async def _runs(connection: AsyncConnection, task_id: str, agents: frozenset[str]) -> Mapping[str, RunTraceData]:
     chosen = select(runs.c.run_id, runs.c.step_id, runs.c.role, runs.c.proof).where(runs.c.task_id == task_id)
-    found: dict[str, TracedRun] = {}
+    found: dict[str, RunTraceData] = {}
     for row in (await connection.execute(chosen)).all():
         if row.step_id in agents:
             paid = select(charges).where(charges.c.run_id == row.run_id).order_by(charges.c.ordinal)
-            own = tuple(charge_of(one) for one in (await connection.execute(paid)).mappings())
-            found[row.step_id] = TracedRun(role=row.role, transcript=Transcript(run_id=row.run_id), charges=own)
+            own = tuple(parse_charge_row(one) for one in (await connection.execute(paid)).mappings())
+            found[row.step_id] = RunTraceData(role=row.role, transcript=Transcript(run_id=row.run_id), charges=own)
     return found
 
 
-class SqlUpdates(StorePart):
+class SqlDocumentsUpdateRepository(SqlRepository):
     """The part of the port `Store` by which documents change."""
 
     @write_transaction
     async def update_documents(
         self, connection: AsyncConnection, task_id: str, update: DocumentsUpdate, given: DocumentSet
-    ) -> KeptUpdate:
+    ) -> RecordedDocumentsUpdate:
         """Put these versions in the place of the task's documents. The same number twice changes nothing.
 
         The texts are there. Raises UnknownTask.
         """
         locked = select(tasks.c.ordinal).where(tasks.c.task_id == task_id).with_for_update()
         if (await connection.execute(locked)).one_or_none() is None:
-            raise unknown_task(task_id)
+            raise build_unknown_task_error(task_id)
         known = {one.number: one for one in await _updates(connection, task_id, SystemScope())}
         if update.number in known:
             return known[update.number]
@@ -261,29 +265,31 @@ class SqlUpdates(StorePart):
         after = apply_document_set(before, given)
         kept = _kept(update, compute_document_changes(before, after))
         await _put(connection, task_id, before, after)
-        if await add_once(connection, audit, entry_row(task_id, kept)):
-            self._tell(connection, task_id, entered(kept))
+        if await insert_if_absent(connection, audit, build_audit_row(task_id, kept)):
+            self._tell(connection, task_id, build_audit_event(kept))
         return kept
 
     @read_transaction
-    async def document_updates(
-        self, connection: AsyncConnection, task_id: str, reader: Reader
-    ) -> tuple[KeptUpdate, ...]:
+    async def list_document_updates(
+        self, connection: AsyncConnection, task_id: str, reader: ReadScope
+    ) -> tuple[RecordedDocumentsUpdate, ...]:
         """What became of the task's documents while it worked, in the order of the numbers."""
         return await _updates(connection, task_id, reader)
 
 
-async def _updates(connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[KeptUpdate, ...]:
+async def _updates(connection: AsyncConnection, task_id: str, reader: ReadScope) -> tuple[RecordedDocumentsUpdate, ...]:
     # A change is written with its kind, which is computed of its other fields.
-    entries = await _entries(connection, task_id, UPDATED, reader)
-    kept = [KeptUpdate.model_validate_json(entry, extra="ignore") for entry in entries]
+    entries = await _entries(connection, task_id, DOCUMENTS_UPDATE_PREFIX, reader)
+    kept = [RecordedDocumentsUpdate.model_validate_json(entry, extra="ignore") for entry in entries]
     return tuple(sorted(kept, key=lambda one: one.number))
 
 
-def _kept(update: DocumentsUpdate, made: Sequence[DocumentChange]) -> KeptUpdate:
+def _kept(update: DocumentsUpdate, made: Sequence[DocumentChange]) -> RecordedDocumentsUpdate:
     kinds = [change.kind for change in made]
     counts = {kind: kinds.count(kind) for kind in ("changed", "added", "removed")}
-    return KeptUpdate.model_validate({**update.model_dump(), **counts, "kept": True, "changes": tuple(made)})
+    return RecordedDocumentsUpdate.model_validate(
+        {**update.model_dump(), **counts, "kept": True, "changes": tuple(made)}
+    )
 
 
 async def _put(
@@ -292,5 +298,5 @@ async def _put(
     for position, (old, new) in enumerate(zip(before, after, strict=False)):
         if old != new:
             this = update(documents).where(documents.c.task_id == task_id, documents.c.position == position)
-            await connection.execute(this.values(document_row(task_id, position, new)))
+            await connection.execute(this.values(build_document_row(task_id, position, new)))
     await add_documents(connection, task_id, after[len(before) :], len(before))

@@ -7,33 +7,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from waystation.agents.compactor import Compactor
-from waystation.agents.roles import role_prompt
+from waystation.agents.roles import load_role_prompt
 from waystation.agents.tools.work import extract_deliverable
-from waystation.context.history import get_effective_transcript, restore, with_record
+from waystation.context.history import build_restore_record, get_effective_transcript, with_record
 from waystation.context.outcome import (
     CompactionOutcome,
     CompactionRequest,
+    CompactionStatus,
     EditOutcome,
     EditRequest,
     ManualCompaction,
-    Status,
 )
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Record, Transcript
-from waystation.context.units import pin, unpin
+from waystation.context.units import build_pin_record, build_unpin_record
 from waystation.kernel.errors import BadInput, StoreError, TextNotFoundError
 from waystation.kernel.refs import RunRef
 from waystation.memory.archive import OutboxDrainer
 from waystation.privacy.policy import TextDestination
 from waystation.store.ports import Store
-from waystation.tasks.continuation import TaskRewind, going_on, taken_back
-from waystation.tasks.signals import MAX_INSTRUCTIONS
+from waystation.tasks.continuation import TaskRewind, build_reopened_state, build_transcript_rewind
+from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import TaskPhase
 
 
 @dataclass(frozen=True)
-class Rewinder:
+class TranscriptRewinder:
     """Takes back. Every step of it can be repeated: a record of the same id is committed once."""
 
     store: Store
@@ -42,42 +42,44 @@ class Rewinder:
     async def rewind(self, run: RunRef, message_id: str, record_id: str, *, keep: bool) -> None:
         """Commit it, and take passages out of memory. Raises BadInput, StaleFenceError, VersionConflict, StoreError."""
         await self.store.open_run(run)
-        transcript = await self.store.load(run.run_id, run.reader)
+        transcript = await self.store.load_transcript(run.run_id, run.scope)
         if not any(record.id == record_id for record in transcript.records):
-            rewind = taken_back(transcript, message_id, record_id, keep=keep)
+            rewind = build_transcript_rewind(transcript, message_id, record_id, keep=keep)
             stays = get_effective_transcript(with_record(transcript, rewind.record)).messages
             rewind = rewind.replace(handed_in=extract_deliverable(stays))
-            fence = await self.store.take_fence(run.run_id)
+            fence = await self.store.acquire_fence(run.run_id)
             await self.store.commit_rewind(fence, transcript.version, rewind)
         await self.archive.drain(run.run_id)
 
-    async def reopen(self, asked: TaskRewind) -> TaskState:
+    async def reopen_task(self, asked: TaskRewind) -> TaskState:
         """The state from which a finished task goes on: one agent taken back, and those that built on it begin anew.
 
         Raises BadInput, StoreError.
         """
-        row = await self.store.task(asked.ref.task_id, asked.ref.reader)
+        row = await self.store.get_task(asked.ref.task_id, asked.ref.scope)
         if row.progress is None or row.progress.state is None:
             raise StoreError(f"{asked.ref.task_id} has not ended: there is no state to go on from")
-        ended = TaskState.model_validate_json(await self.store.get_text(row.progress.state, row.ref.reader))
-        state, edit = going_on(ended, asked, row.terms.agent_budget)
+        ended = TaskState.model_validate_json(await self.store.get_text(row.progress.state, row.ref.scope))
+        state, edit = build_reopened_state(ended, asked, row.terms.agent_budget)
         await self.rewind(state.runs[asked.agent].run, asked.message, edit.id, keep=asked.keep)
         for shelved in state.shelved.values():
             await self._start_over(shelved.run, f"{asked.agent}-{edit.id}")
-        await self.store.audit(asked.ref.task_id, edit)
+        await self.store.add_audit_entry(asked.ref.task_id, edit)
         # What was delivered stays to be read, also where this comes to nothing.
-        reports = row.progress.versions
-        await self.store.finish(asked.ref.task_id, row.progress.replace(phase=TaskPhase.WORKING, reports=reports))
+        reports = row.progress.report_versions
+        await self.store.save_task_progress(
+            asked.ref.task_id, row.progress.replace(phase=TaskPhase.WORKING, reports=reports)
+        )
         return state.replace(reports=reports)
 
     async def _start_over(self, run: RunRef, record_id: str) -> None:
-        transcript = await self.store.load(run.run_id, run.reader)
+        transcript = await self.store.load_transcript(run.run_id, run.scope)
         if said := get_effective_transcript(transcript).messages:
             await self.rewind(run, said[0].id, record_id, keep=False)
 
 
 @dataclass(frozen=True)
-class Editor:
+class ContextEditor:
     """Carries edits out. What cannot be done changes nothing, and the outcome says why."""
 
     condenser: Compactor
@@ -94,16 +96,18 @@ class Editor:
                     return await self._compact(request)
                 case "pin":
                     log = await self._opened(request)
-                    policy, measure = request.terms.policy, await self._measure(request, log)
-                    await self._commit(request, log, lambda: pin(log, edit.message, policy, measure, edit.id))
+                    policy, measure = request.terms.compaction_policy, await self._measure(request, log)
+                    await self._commit(
+                        request, log, lambda: build_pin_record(log, edit.message, policy, measure, edit.id)
+                    )
                 case "unpin":
                     log = await self._opened(request)
-                    await self._commit(request, log, lambda: unpin(log, edit.message, edit.id))
+                    await self._commit(request, log, lambda: build_unpin_record(log, edit.message, edit.id))
                 case "rewind":
                     await self._rewinder.rewind(request.run, edit.message, edit.id, keep=edit.keep)
                 case "restore":
                     log = await self._opened(request)
-                    await self._commit(request, log, lambda: restore(log, edit.compaction, edit.id))
+                    await self._commit(request, log, lambda: build_restore_record(log, edit.compaction, edit.id))
         except BadInput as refused:
             return EditOutcome(state="refused", reason=str(refused))
         return EditOutcome(state="done")
@@ -118,7 +122,7 @@ class Editor:
         )
         instructions = await self._instructions(request)
         manual = ManualCompaction(edit_id=request.edit.id, instructions=instructions, scale=request.scale)
-        outcome = await self.condenser.compress(compaction, manual)
+        outcome = await self.condenser.compact(compaction, manual)
         done = outcome.status.made_room
         return EditOutcome(state="done" if done else "refused", reason=_became(outcome), compaction=outcome)
 
@@ -128,21 +132,25 @@ class Editor:
             return ""
         desk = self.condenser.desk
         try:
-            text = await desk.store.get_text(request.edit.instructions, request.run.reader)
+            text = await desk.store.get_text(request.edit.instructions, request.run.scope)
         except TextNotFoundError:
             raise BadInput(
                 "its instructions are not in the task's store: send it with `waystation compact --instructions`, "
                 "which puts them there"
             ) from None
-        if len(text) > MAX_INSTRUCTIONS:
-            raise BadInput(f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS:,}")
-        (redacted,) = await desk.redactor_of(request.run).redact([text], TextDestination.WISH, request.run.tenant)
+        if len(text) > MAX_INSTRUCTIONS_CHARACTERS:
+            raise BadInput(
+                f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS_CHARACTERS:,}"
+            )
+        (redacted,) = await desk.build_run_redactor(request.run).redact(
+            [text], TextDestination.WISH, request.run.tenant
+        )
         return redacted.text
 
     async def _opened(self, request: EditRequest) -> Transcript:
         transcripts = self.condenser.desk.store
         await transcripts.open_run(request.run)
-        return await transcripts.load(request.run.run_id, request.run.reader)
+        return await transcripts.load_transcript(request.run.run_id, request.run.scope)
 
     async def _commit(self, request: EditRequest, transcript: Transcript, record_of: Callable[[], Record]) -> None:
         """The record of the edit, once. Raises BadInput, StaleFenceError, VersionConflict."""
@@ -150,35 +158,35 @@ class Editor:
         if any(record.id == request.edit.id for record in transcript.records):
             return  # without a fence: it would be taken away from the leg that came after
         record = record_of()
-        fence = await transcripts.take_fence(run_id)
+        fence = await transcripts.acquire_fence(run_id)
         await transcripts.commit_compaction(fence, transcript.version, record, (), None)
 
     @property
-    def _rewinder(self) -> Rewinder:
+    def _rewinder(self) -> TranscriptRewinder:
         desk = self.condenser.desk
-        return Rewinder(desk.store, self.condenser.archive)
+        return TranscriptRewinder(desk.store, self.condenser.archive)
 
     async def _measure(self, request: EditRequest, transcript: Transcript) -> TokenEstimator:
         toolbox = await self.condenser.desk.build_agent_toolbox(request.run, request.terms, transcript)
         return TokenEstimator(
-            fixed=toolbox.estimate_prompt_overhead(role_prompt(request.run.role)), scale=request.scale
+            fixed=toolbox.estimate_prompt_overhead(load_role_prompt(request.run.role)), scale=request.scale
         )
 
 
 _WORDS = {
-    Status.COMPRESSED: "compacted",
-    Status.OFFLOADED: "large results are shown in part",
-    Status.MASKED: "old results are hidden, and can be read again",
-    Status.NOOP: "there is nothing to compact",
-    Status.NOOP_LITTLE_TO_GAIN: "there is too little to gain",
-    Status.FAILED_EMPTY_SUMMARY: "not compacted: the summary was empty",
-    Status.FAILED_INFLATED: "not compacted: the summary was longer than what it stands for",
-    Status.FAILED_CHECK: "not compacted: the summary leaves out what has to stay",
-    Status.FAILED_SUMMARISER: "not compacted: no summary could be had",
-    Status.FAILED_TOKEN_COUNT: "not compacted: its tokens could not be counted",
-    Status.TRUNCATED: "the middle is hidden, without a summary",
-    Status.CANNOT_FIT: "not compacted: what has to stay does not fit",
-    Status.BLOCKED: "not compacted: the hook before it failed",
+    CompactionStatus.COMPRESSED: "compacted",
+    CompactionStatus.OFFLOADED: "large results are shown in part",
+    CompactionStatus.MASKED: "old results are hidden, and can be read again",
+    CompactionStatus.NOOP: "there is nothing to compact",
+    CompactionStatus.NOOP_LITTLE_TO_GAIN: "there is too little to gain",
+    CompactionStatus.FAILED_EMPTY_SUMMARY: "not compacted: the summary was empty",
+    CompactionStatus.FAILED_INFLATED: "not compacted: the summary was longer than what it stands for",
+    CompactionStatus.FAILED_CHECK: "not compacted: the summary leaves out what has to stay",
+    CompactionStatus.FAILED_SUMMARISER: "not compacted: no summary could be had",
+    CompactionStatus.FAILED_TOKEN_COUNT: "not compacted: its tokens could not be counted",
+    CompactionStatus.TRUNCATED: "the middle is hidden, without a summary",
+    CompactionStatus.CANNOT_FIT: "not compacted: what has to stay does not fit",
+    CompactionStatus.BLOCKED: "not compacted: the hook before it failed",
 }
 
 

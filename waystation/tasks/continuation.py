@@ -16,23 +16,23 @@ from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import get_parent_id, get_step_id
 from waystation.agents.deliverables import Deliverable
 from waystation.budgets.budget import BudgetAccount, RunUsage
-from waystation.context.history import get_effective_transcript, rewind, with_record
+from waystation.context.history import build_rewind_record, get_effective_transcript, with_record
 from waystation.context.outcome import ContextEdit
 from waystation.context.transcript import RewindRecord, Transcript
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
-from waystation.kernel.held_signals import HeldMessage
+from waystation.kernel.held_signals import DeferredSignal
 from waystation.kernel.pieces import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
-from waystation.planning.plan import Oversight, Plan, share_out, share_out_with_reserves
-from waystation.privacy.policy import Policy
-from waystation.tasks.reviews import provided
+from waystation.planning.plan import OversightState, Plan, compute_even_share, compute_shares_with_reserves
+from waystation.privacy.policy import RedactionPolicy
+from waystation.tasks.reviews import reserve_oversight_budget
 from waystation.tasks.state import TaskState
-from waystation.tasks.task import Approval, ForkedFrom, Reused, TaskPhase, TaskTerms
+from waystation.tasks.task import ApprovalRequest, ForkOrigin, ReusedWork, TaskConfig, TaskPhase
 
 
-def forked(ended: TaskState, origin: ForkedFrom, ref: TaskRef, terms: TaskTerms) -> TaskState:
+def build_fork_state(ended: TaskState, origin: ForkOrigin, ref: TaskRef, terms: TaskConfig) -> TaskState:
     """The state in which the new task begins. The plan is that of the other one as it was last revised, and what people
     told that one is told to this one, too. Raises BadInput for a step that the plan does not have.
     """
@@ -41,16 +41,18 @@ def forked(ended: TaskState, origin: ForkedFrom, ref: TaskRef, terms: TaskTerms)
     kept = {agent: _kept(run, ref) for agent, run in ended.runs.items() if get_step_id(agent) not in again}
     begun = TaskState(account=BudgetAccount(limit=terms.budget), runs=kept)
     begun = begun.replace(tellings=ended.tellings, updates=ended.updates)
-    reused = Reused(task_id=origin.task_id, agents=tuple(kept), payers=_payers(ended, kept))
+    reused = ReusedWork(task_id=origin.task_id, agents=tuple(kept), payers=_payers(ended, kept))
     steps = [step.id for step in plan.steps if step.id in kept]
-    notes = tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in reused.sentences(steps))
+    notes = tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in reused.format_sentences(steps))
     remaining = Plan(steps=tuple(step for step in plan.steps if step.id in again))
-    planned = provided(begun, RunUsage(), terms).planned(remaining, RunUsage(), notes, terms.agent_budget)
+    planned = reserve_oversight_budget(begun, RunUsage(), terms).with_plan(
+        remaining, RunUsage(), notes, terms.agent_budget
+    )
     oversight = _oversight(ended, again, plan).replace(shares=planned.oversight.shares)
     return planned.replace(plan=plan, reused=reused, oversight=oversight)
 
 
-def _plan_with_step(ended: TaskState, origin: ForkedFrom) -> Plan:
+def _plan_with_step(ended: TaskState, origin: ForkOrigin) -> Plan:
     if ended.plan is None:
         raise BadInput(f"{origin.task_id} ended before it had a plan: there is no step to reuse; submit it anew")
     if all(step.id != origin.step for step in ended.plan.steps):
@@ -62,7 +64,9 @@ def _plan_with_step(ended: TaskState, origin: ForkedFrom) -> Plan:
 def _again(ended: TaskState, plan: Plan, first: str) -> frozenset[str]:
     """The step, all that are not finished, and all that build on one of those."""
     unfinished = (step.id for step in plan.steps if not _finished(ended, step.id))
-    return frozenset(after for step_id in (first, *unfinished) for after in (step_id, *plan.after(step_id)))
+    return frozenset(
+        after for step_id in (first, *unfinished) for after in (step_id, *plan.list_dependent_ids(step_id))
+    )
 
 
 def _finished(ended: TaskState, step_id: str) -> bool:
@@ -74,7 +78,7 @@ def _finished(ended: TaskState, step_id: str) -> bool:
 def _payers(ended: TaskState, kept: Iterable[str]) -> dict[str, str]:
     """Of what that task had not paid itself."""
     earlier = ended.reused
-    return {} if earlier is None else {agent: earlier.payer(agent) for agent in kept if agent in earlier.agents}
+    return {} if earlier is None else {agent: earlier.get_payer(agent) for agent in kept if agent in earlier.agents}
 
 
 def _kept(run: AgentRun, ref: TaskRef) -> AgentRun:
@@ -83,14 +87,14 @@ def _kept(run: AgentRun, ref: TaskRef) -> AgentRun:
     return run.replace(run=own, totals=RunUsage())
 
 
-def _oversight(ended: TaskState, again: frozenset[str], plan: Plan) -> Oversight:
+def _oversight(ended: TaskState, again: frozenset[str], plan: Plan) -> OversightState:
     """A revision that saw only findings that are kept is not made again."""
     research = {step.id for step in plan.steps if step.role == "research"}
     revisions = () if again & research else ended.oversight.revisions
-    return Oversight(revisions=revisions)
+    return OversightState(revisions=revisions)
 
 
-class Rewind(Value):
+class TranscriptRewind(Value):
     """One transcript taken back. Charges stay, and so does what was said: it only counts no more."""
 
     record: RewindRecord
@@ -117,19 +121,19 @@ class TaskRewind(Value):
     asked_at: datetime
 
 
-def taken_back(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> Rewind:
+def build_transcript_rewind(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> TranscriptRewind:
     """The rewind to a message, and what goes with it. Raises BadInput for a message that does not count."""
-    record = rewind(transcript, message_id, record_id, keep=keep)
+    record = build_rewind_record(transcript, message_id, record_id, keep=keep)
     stays = {message.id for message in get_effective_transcript(with_record(transcript, record)).messages}
     gone = [message for message in get_effective_transcript(transcript).messages if message.id not in stays]
-    return Rewind(
+    return TranscriptRewind(
         record=record,
         gone=frozenset(message.id for message in gone),
         calls=frozenset(call.id for message in gone for call in message.tool_uses),
     )
 
 
-def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[TaskState, ContextEdit]:
+def build_reopened_state(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[TaskState, ContextEdit]:
     """The state to go on from, and the edit that stands in it as done. What was spent stays spent.
 
     What the task has left is shared out among the agents that work again; one that gets too little asks for more. The
@@ -138,14 +142,14 @@ def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[
     """
     plan = _plan_with_agent(ended, asked.agent)
     missing = (step.id for step in plan.steps if step.id not in ended.runs)
-    again = tuple(dict.fromkeys((asked.agent, *plan.after(asked.agent), *missing)))
+    again = tuple(dict.fromkeys((asked.agent, *plan.list_dependent_ids(asked.agent), *missing)))
     worked = {run.run.step_id: run for run in ended.all_runs if run.run.step_id in again}
     account = ended.account
     for step_id, run in worked.items():
-        account = account.take_back(step_id, run.totals.spent)
-    share = share_out(account.unreserved, agent_budget, len(again))
+        account = account.undo_settlement(step_id, run.totals.spent)
+    share = compute_even_share(account.unreserved, agent_budget, len(again))
     roles = {step.id: step.role for step in plan.steps if step.id in again}
-    shares = share_out_with_reserves(account.unreserved, agent_budget, roles, ended.minimum_reserves)
+    shares = compute_shares_with_reserves(account.unreserved, agent_budget, roles, ended.minimum_reserves)
     for step_id in again:
         account = account.reserve(step_id, shares[step_id].amount)
     reopened = {step_id: run.reopen_run(shares[step_id]) for step_id, run in worked.items()}
@@ -159,7 +163,7 @@ def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[
         shelved=reopened,
         share=share,
         approvals=tuple(_closed(approval, asked) for approval in ended.approvals),
-        oversight=ended.oversight.taken_up_again(),
+        oversight=ended.oversight.after_reopening(),
         notes=(*ended.notes, edit.text, *_revised(ended, asked.agent)),
         cancelled=False,
         report=None,
@@ -184,7 +188,7 @@ def _revised(ended: TaskState, agent: str) -> tuple[str, ...]:
     return (f"The plan stays as revision {made[-1].number} of it left it.",) if made else ()
 
 
-def _closed(approval: Approval, asked: TaskRewind) -> Approval:
+def _closed(approval: ApprovalRequest, asked: TaskRewind) -> ApprovalRequest:
     """A request that the end of the task came before is answered by nobody: whoever works again asks again."""
     if approval.decision != "pending":
         return approval
@@ -206,16 +210,16 @@ def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:
     )
 
 
-class TaskStart(Value):
+class TaskWorkflowInput(Value):
     """Input of the Task workflow: references and terms."""
 
     ref: TaskRef
-    terms: TaskTerms
+    terms: TaskConfig
     title: str
     search_attributes: bool
     notices: bool = False
     """Whether people are told by a webhook."""
-    privacy: Policy | None = None
+    privacy: RedactionPolicy | None = None
     """How much is replaced by the worker that admitted the task."""
     sealed_answers: bool = False
     """Whether what people send must have been encrypted with the key of the workers: said by the worker that admitted
@@ -231,5 +235,5 @@ class TaskStart(Value):
     """The store has the state to go on from: of another task, as far as this one reuses it."""
     state: StateRef | None = None
     """The state to go on from, which the run before has stored. Never the state itself: it grows with the task."""
-    held: tuple[HeldMessage, ...] = ()
+    held: tuple[DeferredSignal, ...] = ()
     """What came while that state was being stored, in its order."""

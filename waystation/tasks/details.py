@@ -13,30 +13,30 @@ from textwrap import indent
 from pydantic import JsonValue
 
 from waystation.agents.agent_run import BudgetForecast, format_unanswered_call
-from waystation.agents.decisions import IN_ADVANCE, ActionQuestion
+from waystation.agents.decisions import AUTHORISED_IN_ADVANCE, ActionQuestion
 from waystation.agents.delegation import get_delegation_depth, get_parent_id
 from waystation.agents.deliverables import WorkCounts
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.security.untrusted import LONGEST_NOTE, plain_words, render_claimed_name, sanitize_line
-from waystation.tasks.approvals import plan_waits
-from waystation.tasks.task import Approval, StepProgress, TaskPhase, TaskProgress
+from waystation.security.untrusted import LONGEST_NOTE, neutralize_markdown, render_claimed_name, sanitize_line
+from waystation.tasks.approvals import describe_plan_request
+from waystation.tasks.task import ApprovalRequest, StepProgress, TaskPhase, TaskProgress
 
-CODE = " " * 4
+CODE_INDENT = " " * 4
 """Markdown shows what is indented by so much as it is: no fence that the words hold ends it, and no link works."""
 
 
-def action_details(task_id: str, approval: Approval, question: ActionQuestion) -> str:
+def render_action_details(task_id: str, approval: ApprovalRequest, question: ActionQuestion) -> str:
     """What is asked, and what to send; Markdown."""
     yes = json.dumps({"request_id": approval.request_id, "action": question.tool, "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "note": "why, for the agent", "by": "name"})
     deadline = f"- its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}" if approval.answer_by is not None else ""
     parts = [
         f"**{approval.agent} asks to call {question.tool}.** It is called once, with exactly what is said here:",
-        indent(question.text, CODE),
-        hidden_text(task_id, approval.agent, question),
+        indent(question.text, CODE_INDENT),
+        format_hidden_call_hint(task_id, approval.agent, question),
         deadline,
         f"To have it called, send the signal `approve_budget` with\n\n```json\n{yes}\n```",
         f"To have the agent go on without it, send `deny_budget` with\n\n```json\n{no}\n```",
@@ -44,7 +44,7 @@ def action_details(task_id: str, approval: Approval, question: ActionQuestion) -
     return "\n\n".join(filter(None, parts))
 
 
-def hidden_text(task_id: str, agent: str, question: ActionQuestion) -> str:
+def format_hidden_call_hint(task_id: str, agent: str, question: ActionQuestion) -> str:
     """Where the whole call is read, if not all of it is shown; else empty."""
     if not question.hidden:
         return ""
@@ -53,13 +53,13 @@ def hidden_text(task_id: str, agent: str, question: ActionQuestion) -> str:
 
 
 UNPRICED = "price unknown"
-ABOUT_DIGITS = 2
+SIGNIFICANT_DIGITS = 2
 """Figures of a number that is said to be about right."""
 
 
-def in_units(amount: Amount, limit: Limit) -> str:
+def format_in_units_of(amount: Amount, limit: Limit) -> str:
     """The amount in the units of its limit, also where it is nothing: `$0.00` and no tokens of a budget in dollars."""
-    if limit.unlimited:
+    if limit.is_unlimited:
         return format_amount(amount)
     tokens, micro_usd = limit.tokens is not None, limit.micro_usd is not None
     return format_limit(
@@ -67,7 +67,7 @@ def in_units(amount: Amount, limit: Limit) -> str:
     )
 
 
-def estimate_line(seen: BudgetForecast, asked: Amount) -> str:
+def format_budget_forecast(seen: BudgetForecast, asked: Amount) -> str:
     """`7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`; and what a ceiling leaves."""
     text = "no call so far"
     if seen.calls:
@@ -79,7 +79,7 @@ def estimate_line(seen: BudgetForecast, asked: Amount) -> str:
         return f"{text}; {room}: deny it, or cancel the task"
     if seen.calls and seen.worth:
         text = f"{text}: {format_amount(asked)} more are worth about {seen.worth:,}"
-    if not seen.finishing.subtract_clamped(asked).nothing:
+    if not seen.finishing.subtract_clamped(asked).is_zero:
         text = (
             f"{text}; finishing the task may take about {format_amount(_about(seen.finishing))} more at the pace so far"
         )
@@ -88,33 +88,40 @@ def estimate_line(seen: BudgetForecast, asked: Amount) -> str:
     return text
 
 
-def least_text(approval: Approval) -> str:
+def format_minimum_grant(approval: ApprovalRequest) -> str:
     """The smallest grant that helps, and why it is so much more than the mean: it follows on `at least`."""
-    worst = approval.limit.counted(approval.limit.after(approval.spent).amount + approval.needed)
+    worst = approval.limit.restrict_to_limited_units(
+        approval.limit.remaining_after(approval.spent).amount + approval.needed
+    )
     return (
-        f"{format_amount(approval.needed)}: its next call is made when {in_units(worst, approval.limit)} are there, "
+        f"{format_amount(approval.needed)}: its next call is made when {format_in_units_of(worst, approval.limit)} "
+        "are there, "
         "the "
         "most that request and longest reply can come to, though most cost far less; a smaller grant pauses again"
     )
 
 
-def steps_text(approval: Approval) -> str:
+def format_spending_and_steps(approval: ApprovalRequest) -> str:
     """What the task had spent, how many of its steps were finished, and what stays reserved for those to come."""
-    spent, seen = f"the task had spent {in_units(approval.task_spent, approval.limit)}", approval.outlook
+    spent, seen = f"the task had spent {format_in_units_of(approval.task_spent, approval.limit)}", approval.outlook
     if seen is None:
         return f"{spent}, with {format_count(approval.steps_left, 'step')} to finish"
     text = f"{spent}, with {seen.finished} of {format_count(seen.finished + approval.steps_left, 'step')} finished"
     keep = "keeps its" if seen.to_come == 1 else "keep their"
-    return f"{text}; {seen.to_come} to come {keep} {in_units(seen.kept, approval.limit)}" if seen.to_come else text
+    return (
+        f"{text}; {seen.to_come} to come {keep} {format_in_units_of(seen.kept, approval.limit)}"
+        if seen.to_come
+        else text
+    )
 
 
-def made_text(made: WorkCounts) -> str:
+def format_work_counts(made: WorkCounts) -> str:
     """`3 notes and 1 section`; `nothing`."""
     counts = ((made.notes, "note"), (made.findings, "finding"), (made.sections, "section"))
     return _listed([format_count(number, noun) for number, noun in counts if number]) or "nothing"
 
 
-def plan_details(task_id: str, approval: Approval) -> str:
+def render_plan_details(task_id: str, approval: ApprovalRequest) -> str:
     """What the plan is, and what to send; Markdown."""
     sent = json.dumps({"request_id": approval.request_id, "by": "name"})
     deadline = f" Its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
@@ -123,18 +130,18 @@ def plan_details(task_id: str, approval: Approval) -> str:
         "each may "
         f"spend; `waystation plan {task_id}` has what each is to do, and `--edit` changes it."
     )
-    if not approval.asked.nothing:
-        what = f"**A {plan_waits(approval)[0]}**: `waystation plan {task_id}` has what each is to do."
-    denied = "end the task" if approval.asked.nothing else "keep the plan as it was"
+    if not approval.asked.is_zero:
+        what = f"**A {describe_plan_request(approval)[0]}**: `waystation plan {task_id}` has what each is to do."
+    denied = "end the task" if approval.asked.is_zero else "keep the plan as it was"
     return (
         f"{what}{deadline}\nTo work by it, send the signal `approve_budget`, to {denied} `deny_budget`, with"
         f"\n\n```json\n{sent}\n```"
     )
 
 
-def denial_text(seen: BudgetForecast, agent: str) -> str:
+def format_denial_effect(seen: BudgetForecast, agent: str) -> str:
     """What a denial delivers that does not cancel the task: it follows on `if denied`."""
-    has = made_text(seen.made)
+    has = format_work_counts(seen.made)
     if (parent := get_parent_id(agent)) is not None:
         return f"{agent} hands {has} back to {parent}, which goes on with that, and the task ends partial"
     if seen.needed_by:
@@ -143,7 +150,7 @@ def denial_text(seen: BudgetForecast, agent: str) -> str:
     return f"{agent} ends with {has}, and the report is partial: what other steps found stands in for the rest"
 
 
-def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
+def format_request_and_answer(approval: ApprovalRequest, *, over: bool, origin: str = "") -> str:
     """A request and its answer, for an audit, on one line: a name or a note could else go on with an answer of its own.
 
     `origin`: where the answer came from, where that is known.
@@ -153,12 +160,12 @@ def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
     claim = "; ".join(filter(None, (known if approval.by else "", origin)))
     by = f" by {render_claimed_name(approval.by)} ({claim})" if claim else ""
     note = f": {sanitize_line(approval.note, LONGEST_NOTE)}" if approval.note else ""
-    granted = "" if approval.granted.nothing else f"{format_amount(approval.granted)} "
+    granted = "" if approval.granted.is_zero else f"{format_amount(approval.granted)} "
     match approval.decision:
         case "pending":
             return f"{asked}; {'nobody answered' if over else 'not answered yet'}"
-        case "approved" if approval.by == IN_ADVANCE:
-            return f"{asked}; {granted}were {IN_ADVANCE}{note}"
+        case "approved" if approval.by == AUTHORISED_IN_ADVANCE:
+            return f"{asked}; {granted}were {AUTHORISED_IN_ADVANCE}{note}"
         case "approved":
             return f"{asked}; {granted}approved{by}{note}"
         case "denied" | "withdrawn" as end:
@@ -170,7 +177,7 @@ def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
             return f"{asked}; nobody answered until {end}"
 
 
-def _asked(approval: Approval) -> str:
+def _asked(approval: ApprovalRequest) -> str:
     if approval.about_plan:
         return f"the plan, of {format_count(approval.steps_left, 'step')}, was to be agreed to"
     if approval.action is not None:
@@ -186,14 +193,14 @@ def _about(amount: Amount) -> Amount:
 
 
 def _rounded(number: int) -> int:
-    return round(number, min(0, ABOUT_DIGITS - len(str(number))))
+    return round(number, min(0, SIGNIFICANT_DIGITS - len(str(number))))
 
 
 def _listed(items: Sequence[str]) -> str:
     return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
 
 
-MARKS = {
+STEP_STATE_MARKS = {
     "waiting": "○",
     "working": "●",
     "compacting": "●",
@@ -204,26 +211,30 @@ MARKS = {
     "skipped": "–",
 }
 _SHOWN_REFUSALS = 3
-MAX_BYTES = 18_000
+MAX_DETAILS_BYTES = 18_000
 """The server takes 20,000 bytes of details, encoded."""
 
 
-def details(progress: TaskProgress) -> str:
+def render_task_details(progress: TaskProgress) -> str:
     """Phase, pending approvals with the signal to send, steps, budget, notes."""
     requests = [_request(progress.task_id, asked) for asked in _pending(progress)]
     parts = [f"**{_phase(progress)}**", *requests, _refusals(progress), _edits(progress)]
     if progress.steps:
         parts.append("\n".join(["**Steps**", "", *map(_step, progress.steps)]))
-    parts += [_oversight(progress), _budget(progress), _work(progress), privacy_text(progress)]
+    parts += [_oversight(progress), _budget(progress), _work(progress), format_privacy(progress)]
     if progress.notes:
-        parts.append("\n".join(["**Notes**", "", *(f"- {plain_words(note)}" for note in progress.notes)]))
-    if progress.versions:
+        parts.append("\n".join(["**Notes**", "", *(f"- {neutralize_markdown(note)}" for note in progress.notes)]))
+    if progress.report_versions:
         parts.append(f"Report: `waystation report {progress.task_id}`")
     text = "\n\n".join(filter(None, parts))
-    return text if len(text.encode()) <= MAX_BYTES else text.encode()[:MAX_BYTES].decode(errors="ignore") + " …"
+    return (
+        text
+        if len(text.encode()) <= MAX_DETAILS_BYTES
+        else text.encode()[:MAX_DETAILS_BYTES].decode(errors="ignore") + " …"
+    )
 
 
-def _pending(progress: TaskProgress) -> list[Approval]:
+def _pending(progress: TaskProgress) -> list[ApprovalRequest]:
     if progress.phase.over:
         return []
     return [approval for approval in progress.approvals if approval.decision == "pending"]
@@ -236,12 +247,12 @@ def _phase(progress: TaskProgress) -> str:
     return progress.phase.value.capitalize()
 
 
-def _request(task_id: str, approval: Approval) -> str:
+def _request(task_id: str, approval: ApprovalRequest) -> str:
     if approval.action is not None:
-        return action_details(task_id, approval, approval.action)
+        return render_action_details(task_id, approval, approval.action)
     if approval.about_plan:
-        return plan_details(task_id, approval)
-    yes = json.dumps({"request_id": approval.request_id, **grant_fields(approval.asked), "by": "name"})
+        return render_plan_details(task_id, approval)
+    yes = json.dumps({"request_id": approval.request_id, **build_grant_fields(approval.asked), "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "finish": "partial", "by": "name"})
     return (
         f"{_why(approval)}\nTo go on, send the signal `approve_budget` with\n\n```json\n{yes}\n```\n\nTo end this step "
@@ -249,42 +260,45 @@ def _request(task_id: str, approval: Approval) -> str:
     )
 
 
-def _why(approval: Approval) -> str:
+def _why(approval: ApprovalRequest) -> str:
     seen = approval.outlook
     if approval.reason:
-        made = f" So far: {made_text(seen.made)}." if seen is not None else ""
+        made = f" So far: {format_work_counts(seen.made)}." if seen is not None else ""
         return f"**{approval.agent} makes no more calls: {approval.reason}.** See to it there first.{made}"
     lines = [
         f"**{approval.agent} asks for {format_amount(approval.asked)}.** It has spent "
         f"{format_used_amount(approval.spent, approval.limit)}.",
         "",
-        *([f"- {estimate_line(seen, approval.asked)}"] if seen is not None else []),
-        f"- at least {least_text(approval)}",
-        f"- when it asked, {steps_text(approval)}",
+        *([f"- {format_budget_forecast(seen, approval.asked)}"] if seen is not None else []),
+        f"- at least {format_minimum_grant(approval)}",
+        f"- when it asked, {format_spending_and_steps(approval)}",
     ]
     if seen is not None:
-        lines += [f"- so far: {made_text(seen.made)}", f"- if denied, {denial_text(seen, approval.agent)}"]
+        lines += [
+            f"- so far: {format_work_counts(seen.made)}",
+            f"- if denied, {format_denial_effect(seen, approval.agent)}",
+        ]
     if approval.answer_by is not None:
         lines.append(f"- its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}")
     return "\n".join([*lines, ""])
 
 
-def grant_fields(amount: Amount) -> dict[str, JsonValue]:
+def build_grant_fields(amount: Amount) -> dict[str, JsonValue]:
     """The fields of the signal `approve_budget` that grant so much."""
     fields: dict[str, JsonValue] = {"tokens": amount.tokens} if amount.tokens else {}
     return fields | ({"usd": amount.usd} if amount.micro_usd else {})
 
 
-def fields_of_grant(amount: Amount | None) -> dict[str, JsonValue]:
+def build_optional_grant_fields(amount: Amount | None) -> dict[str, JsonValue]:
     """The same of what was given, and none without it: then what was asked for is granted. Raises BadInput for an
     amount of nothing, which to a task would be none.
     """
-    if amount is not None and amount.nothing:
+    if amount is not None and amount.is_zero:
         raise BadInput("an amount of nothing grants nothing: leave it out to grant what was asked for, or deny")
-    return grant_fields(amount or Amount())
+    return build_grant_fields(amount or Amount())
 
 
-def limit_fields(limit: Limit) -> dict[str, JsonValue]:
+def build_limit_fields(limit: Limit) -> dict[str, JsonValue]:
     """The fields of the signal `set_session_limit` that set this limit."""
     return {"tokens": limit.tokens, "usd": limit.usd}
 
@@ -300,12 +314,15 @@ def _edits(progress: TaskProgress) -> str:
 
 
 def _step(step: StepProgress) -> str:
-    used = "" if step.limit.unlimited else f", {format_used_amount(step.spent, step.limit)}"
+    used = "" if step.limit.is_unlimited else f", {format_used_amount(step.spent, step.limit)}"
     legs = f", {step.legs} leg{'s' if step.legs != 1 else ''}" if step.legs else ""
-    reason = f": {plain_words(step.reason)}" if step.reason else ""
+    reason = f": {neutralize_markdown(step.reason)}" if step.reason else ""
     indent = "  " * get_delegation_depth(step.id)
-    title = plain_words(step.title)
-    return f"{indent}- {MARKS[step.state]} **{step.id}** {title} ({step.role}): {step.state}{legs}{used}{reason}"
+    title = neutralize_markdown(step.title)
+    return (
+        f"{indent}- {STEP_STATE_MARKS[step.state]} **{step.id}** {title} ({step.role}): "
+        f"{step.state}{legs}{used}{reason}"
+    )
 
 
 def _oversight(progress: TaskProgress) -> str:
@@ -317,9 +334,9 @@ def _budget(progress: TaskProgress) -> str:
     possibly = progress.totals.possibly_billed
     return (
         f"**Budget** {format_used_amount(budget.spent, budget.limit)} spent, "
-        f"{in_units(budget.reserved, budget.limit)} reserved"
+        f"{format_in_units_of(budget.reserved, budget.limit)} reserved"
         + (f"; {possibly:,} possibly billed without a reply" if possibly else "")
-        + f"; {cost_text(progress)}"
+        + f"; {format_task_cost(progress)}"
     )
 
 
@@ -330,18 +347,18 @@ def _work(progress: TaskProgress) -> str:
     return f"**Context** {format_count(made.made_room, 'compaction')}, {made.hidden_tokens:,} tokens compressed away"
 
 
-def privacy_text(progress: TaskProgress) -> str:
+def format_privacy(progress: TaskProgress) -> str:
     """Under which policy text is redacted, where that is known."""
     return f"Privacy {progress.privacy}: {progress.privacy.text}" if progress.privacy is not None else ""
 
 
-def work_text(progress: TaskProgress) -> tuple[str, str]:
+def format_work_totals(progress: TaskProgress) -> tuple[str, str]:
     """Its legs and its compactions, counted. Of a fork also how many are of agents that it reuses: they were made, and
     paid, elsewhere, unless such an agent was taken back here.
     """
     reused = progress.reused.agents if progress.reused is not None else ()
     legs = sum(step.legs for step in progress.steps if step.id in reused)
-    compactions = progress.compactions_of(reused).count
+    compactions = progress.sum_compactions(reused).count
     return (
         f"{format_count(progress.legs, 'leg')}{_by_reused(legs)}",
         f"{format_count(progress.all_compactions.count, 'compaction')}{_by_reused(compactions)}",
@@ -352,13 +369,13 @@ def _by_reused(number: int) -> str:
     return f" ({number:,} by reused agents)" if number else ""
 
 
-def cost_text(progress: TaskProgress) -> str:
+def format_task_cost(progress: TaskProgress) -> str:
     """What the task has cost. An unknown price is said, never shown as zero."""
-    micro_usd = known_cost(progress)
+    micro_usd = get_known_cost(progress)
     return UNPRICED if micro_usd is None else format_usd(micro_usd)
 
 
-def known_cost(progress: TaskProgress) -> int | None:
+def get_known_cost(progress: TaskProgress) -> int | None:
     """Millionths of a dollar; None where a model without a known price was used.
 
     So it was also where no call has its reply, and those that were possibly billed have no price. Under a budget in
@@ -370,7 +387,7 @@ def known_cost(progress: TaskProgress) -> int | None:
     return None if unpriced else totals.cost_micro_usd
 
 
-def span_text(span: timedelta) -> str:
+def format_time_span(span: timedelta) -> str:
     """How long something took, at a glance: `45s`, `12m`, `1h 20m`, `3d 4h`."""
     seconds = max(0, int(span.total_seconds()))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
@@ -381,6 +398,6 @@ def span_text(span: timedelta) -> str:
     return f"{minutes}m" if minutes else f"{seconds}s"
 
 
-def moment_text(at: datetime) -> str:
+def format_utc_minute(at: datetime) -> str:
     """When something was, to the minute: `2026-11-26 07:45 UTC`."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.store.schema import event_heads, runs, task_events, tasks
-from waystation.tasks.events import Happening
+from waystation.tasks.events import UnnumberedEvent
 
 _UNTOLD = "waystation_untold"
 """Of a connection: what its transaction has done so far, in order."""
@@ -24,7 +24,7 @@ _UNTOLD = "waystation_untold"
 class _Untold(NamedTuple):
     place: str
     """Of a task, or of an agent run."""
-    happening: Happening
+    happening: UnnumberedEvent
     at: datetime
 
 
@@ -34,17 +34,17 @@ class _Whose(NamedTuple):
     agent: str
 
 
-def announce(connection: AsyncConnection, place: str, happening: Happening, at: datetime) -> None:
+def queue_event(connection: AsyncConnection, place: str, happening: UnnumberedEvent, at: datetime) -> None:
     """Have it told of this task, or agent run, when the transaction is committed; not at all when it is undone."""
     connection.info.setdefault(_UNTOLD, []).append(_Untold(place, happening, at))
 
 
-def begin_telling(connection: AsyncConnection) -> None:
+def discard_queued_events(connection: AsyncConnection) -> None:
     """A connection comes back from a pool: nothing of an earlier transaction is told."""
     connection.info.pop(_UNTOLD, None)
 
 
-async def number(connection: AsyncConnection) -> None:
+async def insert_queued_events(connection: AsyncConnection) -> None:
     """Give the transaction's events their numbers. The last that it does: see above."""
     untold: list[_Untold] = connection.info.pop(_UNTOLD, [])
     if not untold:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from waystation.agents.decisions import Resolution
+from waystation.agents.decisions import PlaceholderResolution
 from waystation.context.transcript import Charge, Compaction, Message, PromptPrefixRecord, Record, RewindRecord
-from waystation.documents.documents import KeptUpdate
+from waystation.documents.documents import RecordedDocumentsUpdate
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
-from waystation.tasks.signals import entry_id
-from waystation.tasks.task import Approval, AuditEntry, ContextEdit, Refusal, TaskPhase, Telling
+from waystation.tasks.signals import make_audit_entry_id
+from waystation.tasks.task import ApprovalRequest, AuditEntry, ContextEdit, RejectedMessage, TaskMessage, TaskPhase
 
 EventKind = Literal[
     "submitted",
@@ -48,7 +48,7 @@ told, updated documents, was refused; and a tool's arguments were resolved.
 """
 
 
-class Happening(Value):
+class UnnumberedEvent(Value):
     """What is to be told, before it has a number. No field holds words of anybody's."""
 
     kind: EventKind
@@ -68,7 +68,7 @@ class Happening(Value):
     """Spent; 0 where the price is not known, too."""
 
 
-class TaskEvent(Happening):
+class TaskEvent(UnnumberedEvent):
     """One event. Numbers of a tenant begin with 1 and have no gaps."""
 
     number: int
@@ -76,9 +76,9 @@ class TaskEvent(Happening):
     at: datetime
 
 
-def ended(phase: TaskPhase) -> Happening:
+def build_phase_event(phase: TaskPhase) -> UnnumberedEvent:
     """How a task stands was stored: it is over, or goes on by a rewind."""
-    return Happening(kind="ended" if phase.over else "reopened", detail=phase.value)
+    return UnnumberedEvent(kind="ended" if phase.over else "reopened", detail=phase.value)
 
 
 class EventPage(Value):
@@ -89,20 +89,20 @@ class EventPage(Value):
     """Nothing that this reader may see has a number up to here and is not among them, or before them."""
 
 
-def charged(kind: EventKind, charge: Charge, message: Message | None = None) -> Happening:
+def build_charge_event(kind: EventKind, charge: Charge, message: Message | None = None) -> UnnumberedEvent:
     """A charge, with the message that it paid for or without."""
     usage: Usage = charge.usage
-    return Happening(
+    return UnnumberedEvent(
         kind=kind,
         reference=charge.key if message is None else message.id,
         detail=charge.kind,
         tokens=usage.total,
-        context=usage.prompt if charge.kind == "turn" else 0,
+        context=usage.prompt_tokens if charge.kind == "turn" else 0,
         micro_usd=charge.cost_micro_usd or 0,
     )
 
 
-def recorded(record: Record) -> Happening | None:
+def build_record_event(record: Record) -> UnnumberedEvent | None:
     """Something was done to a conversation. None where it only says what is sent."""
     if isinstance(record, PromptPrefixRecord):
         return None
@@ -111,30 +111,30 @@ def recorded(record: Record) -> Happening | None:
         kind = "compacted"
     elif isinstance(record, RewindRecord):
         kind = "rewound"
-    return Happening(kind=kind, reference=record.id, detail=record.type)
+    return UnnumberedEvent(kind=kind, reference=record.id, detail=record.type)
 
 
-def entered(entry: AuditEntry) -> Happening:
+def build_audit_event(entry: AuditEntry) -> UnnumberedEvent:
     """An entry of the audit trail, by its id there."""
     match entry:
-        case Approval():
+        case ApprovalRequest():
             kind: EventKind = "asked" if entry.decision == "pending" else "answered"
-            told = Happening(kind=kind, agent=entry.agent, detail=entry.decision)
-        case Refusal():
-            told = Happening(kind="refused", detail=entry.signal)
+            told = UnnumberedEvent(kind=kind, agent=entry.agent, detail=entry.decision)
+        case RejectedMessage():
+            told = UnnumberedEvent(kind="refused", detail=entry.signal)
         case ContextEdit():
-            told = Happening(kind="edited", agent=entry.agent, detail=entry.state)
-        case Telling():
-            told = Happening(kind="told")
-        case KeptUpdate():
-            told = Happening(kind="updated")
-        case Resolution():
-            told = Happening(kind="resolved", agent=entry.agent)
-    return told.replace(reference=entry_id(entry))
+            told = UnnumberedEvent(kind="edited", agent=entry.agent, detail=entry.state)
+        case TaskMessage():
+            told = UnnumberedEvent(kind="told")
+        case RecordedDocumentsUpdate():
+            told = UnnumberedEvent(kind="updated")
+        case PlaceholderResolution():
+            told = UnnumberedEvent(kind="resolved", agent=entry.agent)
+    return told.replace(reference=make_audit_entry_id(entry))
 
 
 @dataclass(frozen=True)
-class Leg:
+class LegEvents:
     """A stretch of an agent's events that ends with a leg's end, or the task's."""
 
     agent: str
@@ -148,17 +148,17 @@ class Leg:
     """Its end, or the task's; None while it is at work."""
 
     @property
-    def number(self) -> int:
+    def first_event_number(self) -> int:
         """Of the event that it began with; 0 where there was no leg."""
         return self.at_work[0].number if self.at_work else 0
 
     @property
-    def last(self) -> TaskEvent:
+    def last_event(self) -> TaskEvent:
         """The event that its span ends at: what the task's end closes, has ended before."""
         return self.closed if self.closed is not None and self.closed.kind == "left" else self.at_work[-1]
 
 
-def legs_of(agent: str, events: Sequence[TaskEvent]) -> Iterator[Leg]:
+def iter_legs(agent: str, events: Sequence[TaskEvent]) -> Iterator[LegEvents]:
     """The agent's stretches, in order."""
     stretch: list[TaskEvent] = []
     ordinal = 1
@@ -172,12 +172,12 @@ def legs_of(agent: str, events: Sequence[TaskEvent]) -> Iterator[Leg]:
     yield _leg(agent, ordinal, stretch, None)
 
 
-def _leg(agent: str, ordinal: int, stretch: Sequence[TaskEvent], closed: TaskEvent | None) -> Leg:
+def _leg(agent: str, ordinal: int, stretch: Sequence[TaskEvent], closed: TaskEvent | None) -> LegEvents:
     own = [event for event in stretch if event.agent == agent]
     worked = next((place for place, event in enumerate(own) if _is_work(event)), len(own))
     begun = max((place for place in range(worked) if own[place].kind == "taken"), default=worked)
     at_work = own[begun:] if worked < len(own) else []
-    return Leg(agent, ordinal, tuple(own[: len(own) - len(at_work)]), tuple(at_work), closed)
+    return LegEvents(agent, ordinal, tuple(own[: len(own) - len(at_work)]), tuple(at_work), closed)
 
 
 def _is_work(event: TaskEvent) -> bool:
@@ -197,7 +197,7 @@ class AnsweredCall:
     """How often it was announced: one more than got no answer."""
 
 
-def calls_of(events: Sequence[TaskEvent]) -> Iterator[AnsweredCall]:
+def iter_answered_calls(events: Sequence[TaskEvent]) -> Iterator[AnsweredCall]:
     """Of one agent run, in the order of their answers. Those of a kind are made one after the other."""
     asked: dict[str, list[TaskEvent]] = {}
     newest: dict[str, str] = {}

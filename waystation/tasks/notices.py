@@ -11,12 +11,12 @@ from waystation.agents.agent_run import format_unanswered_call
 from waystation.kernel.amount import Amount, Limit, format_amount, format_used_amount
 from waystation.kernel.temporal_names import make_notification_id_prefix
 from waystation.kernel.value import Value
-from waystation.security.untrusted import plain_words, strip_invisible_characters
-from waystation.tasks.approvals import plan_waits
-from waystation.tasks.task import Approval, TaskPhase
+from waystation.security.untrusted import neutralize_markdown, strip_invisible_characters
+from waystation.tasks.approvals import describe_plan_request
+from waystation.tasks.task import ApprovalRequest, TaskPhase
 
 
-class Event(StrEnum):
+class NotificationEvent(StrEnum):
     """What is told."""
 
     ASKED = "budget_asked"
@@ -39,10 +39,10 @@ ENDINGS = {
 }
 
 
-class Notice(Value):
+class TaskNotification(Value):
     """One event of a task: references, numbers and the redacted title. No text from the work."""
 
-    event: Event
+    event: NotificationEvent
     task_id: str
     title: str
     """The redacted question, shortened."""
@@ -51,13 +51,13 @@ class Notice(Value):
     spent: Amount
     """Of the whole task."""
     limit: Limit
-    request: Approval | None = None
+    request: ApprovalRequest | None = None
     """The request that the event is about."""
     reason: str = ""
     """Why the task failed."""
 
     @property
-    def name(self) -> str:
+    def event_name(self) -> str:
         """What programs are told: `action_asked`, not `budget_asked`, where it is a call that a person decides on, and
         `plan_asked` where it is a plan.
         """
@@ -80,30 +80,30 @@ class Notice(Value):
         return f"{self.task_id}: {self.request.request_id} {self.event.removeprefix('budget_')}"
 
 
-def text(notice: Notice, link: str | None) -> str:
+def render_mrkdwn(notice: TaskNotification, link: str | None) -> str:
     """One or two sentences in Slack's mrkdwn: what happened, and what a person can do about it.
 
     `link`: the task's page.
     """
-    page = "" if link is None else f" · <{escaped(link)}|its page>"
+    page = "" if link is None else f" · <{escape_mrkdwn(link)}|its page>"
     return f"{_event(notice)} {_next_step(notice)}{page}"
 
 
-def without_markup(notice: Notice) -> str:
+def render_plain_text(notice: TaskNotification) -> str:
     """The same without markup, for who reads no mrkdwn."""
-    first, _, rest = text(notice, None).removeprefix("*").partition("*")
-    return as_words(unescape(first + rest))
+    first, _, rest = render_mrkdwn(notice, None).removeprefix("*").partition("*")
+    return neutralise_markup(unescape(first + rest))
 
 
-def as_words(told: str) -> str:
+def neutralise_markup(told: str) -> str:
     """The same where some service may read Markdown or mentions: it makes no link and calls nobody."""
-    return plain_words(told).replace("@", "＠")
+    return neutralize_markdown(told).replace("@", "＠")
 
 
-MOST_IN_A_MESSAGE = 40
+MAX_NOTIFICATIONS_PER_MESSAGE = 40
 
 
-def gathered(told: Sequence[tuple[Notice, str | None]], inbox: str | None) -> tuple[str, str]:
+def render_digest(told: Sequence[tuple[TaskNotification, str | None]], inbox: str | None) -> tuple[str, str]:
     """Title and text of one message about these, each with the page of its task; of many, a line each.
 
     `inbox`: the page where requests are answered.
@@ -111,17 +111,17 @@ def gathered(told: Sequence[tuple[Notice, str | None]], inbox: str | None) -> tu
     where = [f"Answer at {inbox}"] if inbox is not None and any(one.request is not None for one, _ in told) else []
     if len(told) == 1:
         ((one, link),) = told
-        return one.summary, "\n\n".join([without_markup(one), *([link] if link is not None else []), *where])
-    shown = told[:MOST_IN_A_MESSAGE]
-    lines = [f"- {one.summary}: “{as_words(one.title)}”{f' {link}' if link else ''}" for one, link in shown]
+        return one.summary, "\n\n".join([render_plain_text(one), *([link] if link is not None else []), *where])
+    shown = told[:MAX_NOTIFICATIONS_PER_MESSAGE]
+    lines = [f"- {one.summary}: “{neutralise_markup(one.title)}”{f' {link}' if link else ''}" for one, link in shown]
     more = [f"and {len(told) - len(lines)} more"] if len(told) > len(lines) else []
     return f"{len(told)} notices", "\n".join([*lines, *more, "", *(where or ["Answer with `waystation approvals`"])])
 
 
-def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:
+def build_webhook_fields(notice: TaskNotification, link: str | None) -> dict[str, JsonValue]:
     """The same for programs: flat, without nulls, amounts in tokens and dollars, times in ISO 8601."""
     told: dict[str, JsonValue] = {
-        "event": notice.name,
+        "event": notice.event_name,
         "delivery_id": notice.delivery_id,
         "task_id": notice.task_id,
         "title": strip_invisible_characters(notice.title),
@@ -143,57 +143,60 @@ def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:
     return told | ({"reason": reason} if reason else {}) | ({"link": link} if link is not None else {})
 
 
-def escaped(words: str) -> str:
+def escape_mrkdwn(words: str) -> str:
     """Words on one line in which Slack finds no mentions, links or entities, and of which everything is seen."""
     return strip_invisible_characters(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _no_code(words: str) -> str:
     """Between code or in it: a backtick of theirs would end the code, or begin some that ends at the next command."""
-    return escaped(words).replace("`", "｀")
+    return escape_mrkdwn(words).replace("`", "｀")
 
 
 def _units(name: str, amount: Amount) -> dict[str, JsonValue]:
     return {f"{name}_tokens": amount.tokens, f"{name}_usd": amount.micro_usd / 1_000_000}
 
 
-def _event(notice: Notice) -> str:
+def _event(notice: TaskNotification) -> str:
     task, request = f"`{notice.task_id}`, “{_no_code(notice.title)}”", notice.request
     if request is None:
         ending = ENDINGS.get(notice.phase, "failed")
-        because = f" ({escaped(notice.reason)})" if notice.reason else ""
+        because = f" ({escape_mrkdwn(notice.reason)})" if notice.reason else ""
         return f"*A task {ending}*{because}: {task}. It spent {format_used_amount(notice.spent, notice.limit)}."
-    if notice.event is Event.ASKED:
+    if notice.event is NotificationEvent.ASKED:
         return (
             f"{_asking(request)} It works on {task}, which has spent {format_used_amount(notice.spent, notice.limit)}."
         )
-    if notice.event is Event.WITHDRAWN:
-        return f"*`{request.request_id}` needs no answer any more: {escaped(request.note)}.* It is about {task}."
-    if request.about_plan and notice.event is Event.EXPIRED:
-        then = "the task ends" if request.asked.nothing else "it stays as it was"
+    if notice.event is NotificationEvent.WITHDRAWN:
+        return f"*`{request.request_id}` needs no answer any more: {escape_mrkdwn(request.note)}.* It is about {task}."
+    if request.about_plan and notice.event is NotificationEvent.EXPIRED:
+        then = "the task ends" if request.asked.is_zero else "it stays as it was"
         return f"*Nobody agreed to the plan `{request.request_id}` until its deadline: {then}.* It is {task}."
     expired = "the agent delivers what it has" if request.action is None else "the agent goes on without the call"
-    outcome = "it still waits" if notice.event is Event.OVERDUE else expired
+    outcome = "it still waits" if notice.event is NotificationEvent.OVERDUE else expired
     return f"*Nobody answered `{request.request_id}` until its deadline: {outcome}.* It is about {task}."
 
 
-def _asking(request: Approval) -> str:
+def _asking(request: ApprovalRequest) -> str:
     if request.reason:
-        return f"*`{request.agent}` makes no more calls until somebody sees to this:* {escaped(request.reason)}."
+        return f"*`{request.agent}` makes no more calls until somebody sees to this:* {escape_mrkdwn(request.reason)}."
     until = f" It waits until {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
     if request.action is not None:
         return f"*`{request.agent}` asks to call `{_no_code(request.action.tool)}`.*{until}"
     if request.about_plan:
-        return f"*A {plan_waits(request)[0]}.*{until}"
+        return f"*A {describe_plan_request(request)[0]}.*{until}"
     cause = request.outlook.unanswered if request.outlook is not None else ""
-    why = f" Before that, {escaped(format_unanswered_call(cause))}." if cause else ""
+    why = f" Before that, {escape_mrkdwn(format_unanswered_call(cause))}." if cause else ""
     return f"*`{request.agent}` asks for {format_amount(request.asked)}.*{why}{until}"
 
 
-def _next_step(notice: Notice) -> str:
-    if notice.event is Event.FINISHED:
+def _next_step(notice: TaskNotification) -> str:
+    if notice.event is NotificationEvent.FINISHED:
         return f"Its report: `waystation report {notice.task_id}`"
-    if notice.event in {Event.FAILED, Event.EXPIRED, Event.WITHDRAWN} or notice.request is None:
+    if (
+        notice.event in {NotificationEvent.FAILED, NotificationEvent.EXPIRED, NotificationEvent.WITHDRAWN}
+        or notice.request is None
+    ):
         return f"How it stands: `waystation show {notice.task_id}`"
     which, seen = f"{notice.task_id} --request {notice.request.request_id}", notice.request.outlook
     if seen is not None and not seen.grantable:

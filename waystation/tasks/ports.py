@@ -5,48 +5,48 @@ from datetime import timedelta
 from typing import Protocol
 
 from waystation.context.transcript import Transcript
-from waystation.kernel.scopes import Reader
-from waystation.tasks.notices import Notice
-from waystation.tasks.schedules import ReadAnew
+from waystation.kernel.scopes import ReadScope
+from waystation.tasks.notices import TaskNotification
+from waystation.tasks.schedules import ScheduleDocuments
 from waystation.tasks.session import AdmissionRequest
 from waystation.tasks.task import TaskRequest, TaskRow
-from waystation.tasks.traces import TracedTask, TracePlace
+from waystation.tasks.traces import TaskTraceData, TraceCursor
 
 
 class TraceSource(Protocol):
     """What spans are made of, and how far they were sent. Safe to repeat."""
 
-    async def hold_traces(self, holder: str, lease: timedelta) -> bool:
+    async def acquire_trace_lease(self, holder: str, lease: timedelta) -> bool:
         """Whether this process is the one that sends spans, for so long from now on. Raises StoreError."""
         ...
 
-    async def unsent_traces(self, limit: int) -> tuple[TracePlace, ...]:
+    async def list_unsent_traces(self, limit: int) -> tuple[TraceCursor, ...]:
         """Of each tenant that has any the next events, so many at most. Raises StoreError."""
         ...
 
-    async def traced_task(self, place: TracePlace, task_id: str) -> tuple[TracedTask, int] | None:
+    async def load_task_trace_data(self, place: TraceCursor, task_id: str) -> tuple[TaskTraceData, int] | None:
         """What the task's trace is made of, but for its transcripts; and up to which number its spans went out. None:
         there is no such task of the tenant. Raises StoreError.
         """
         ...
 
-    async def load(self, run_id: str, reader: Reader) -> Transcript:
+    async def load_transcript(self, run_id: str, reader: ReadScope) -> Transcript:
         """As a `Store` has it."""
         ...
 
-    async def traces_sent(self, place: TracePlace) -> None:
+    async def mark_traces_sent(self, place: TraceCursor) -> None:
         """Everything of the place has gone out. Raises StoreError."""
         ...
 
 
-class Intake(Protocol):
+class TaskIntake(Protocol):
     """Where a scheduled run hands its task in, as a client does. All of it is safe to repeat."""
 
-    def read(self, paths: Sequence[str]) -> ReadAnew:
+    def read_documents(self, paths: Sequence[str]) -> ScheduleDocuments:
         """The documents at these places, as they are now; it takes its time. Raises BadInput, which names none."""
         ...
 
-    async def row(self, request: TaskRequest) -> TaskRow:
+    async def build_row(self, request: TaskRequest) -> TaskRow:
         """The task as it is to be stored. Raises BadInput for terms that cannot work."""
         ...
 
@@ -54,11 +54,11 @@ class Intake(Protocol):
         """Have a stored task's session admit it and answer a workflow. Nothing is waited for. Raises Unreachable."""
         ...
 
-    async def is_open(self, workflow_id: str) -> bool:
+    async def is_workflow_open(self, workflow_id: str) -> bool:
         """Whether the newest run of this workflow is open."""
         ...
 
-    async def pause(self, schedule_id: str, note: str) -> None:
+    async def pause_schedule(self, schedule_id: str, note: str) -> None:
         """Pause a schedule. Nothing happens where it was removed."""
         ...
 
@@ -71,7 +71,7 @@ class Notifier(Protocol):
         """Who that is: another one for each, the same on every worker, and without secrets."""
         ...
 
-    async def send(self, notice: Notice, link: str | None) -> None:
+    async def send(self, notice: TaskNotification, link: str | None) -> None:
         """Deliver it, once or, where the answer is lost, again; `delivery_id` tells repeats. `link`: the task's page.
 
         Raises:

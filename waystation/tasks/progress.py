@@ -16,7 +16,7 @@ from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import get_parent_id
 from waystation.budgets.budget import RunUsage, sum_run_usage
 from waystation.context.outcome import AgentCompaction, CompactionTotals
-from waystation.context.transcript import Charge, Intent
+from waystation.context.transcript import CallIntent, Charge
 from waystation.kernel.amount import Amount, Limit, format_used_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import TaskRef
@@ -25,12 +25,20 @@ from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.planning.plan import Step
-from waystation.privacy.policy import Policy, truncate_redacted
+from waystation.privacy.policy import RedactionPolicy, truncate_redacted
 from waystation.tasks.state import TaskState
-from waystation.tasks.task import Approval, BudgetProgress, Reused, StepProgress, StepState, TaskProgress, TaskTerms
+from waystation.tasks.task import (
+    ApprovalRequest,
+    BudgetProgress,
+    ReusedWork,
+    StepProgress,
+    StepState,
+    TaskConfig,
+    TaskProgress,
+)
 
 
-def not_begun(step: Step, share: Limit, *, skipped: bool) -> StepProgress:
+def build_waiting_step(step: Step, share: Limit, *, skipped: bool) -> StepProgress:
     """A step that was not started, and will not be where it is skipped. `share`: what is reserved for it."""
     return StepProgress(
         id=step.id,
@@ -59,7 +67,7 @@ def _begun(step: Step, run: AgentRun, *, asked: bool) -> StepProgress:
     )
 
 
-def run_details(run: AgentRun, title: str) -> str:
+def render_run_details(run: AgentRun, title: str) -> str:
     """A subagent's current details in the Temporal UI: no text from the work."""
     lines = [
         f"**{run.run.step_id}** {title} ({run.run.role}): {_state_of(run, asked=run.phase in {'spent', 'asking'})}",
@@ -81,8 +89,8 @@ def _state_of(run: AgentRun, *, asked: bool) -> StepState:
     return "compacting" if run.phase == "full" else "working"
 
 
-def progress_of(
-    state: TaskState, ref: TaskRef, terms: TaskTerms, title: str, privacy: Policy | None = None
+def build_task_progress(
+    state: TaskState, ref: TaskRef, terms: TaskConfig, title: str, privacy: RedactionPolicy | None = None
 ) -> TaskProgress:
     """What people see."""
     runs = state.all_runs
@@ -96,8 +104,8 @@ def progress_of(
         budget=BudgetProgress(
             limit=state.account.limit,
             spent=state.totals.spent,
-            reserved=state.account.limit.counted(
-                (state.account.held + state.account.spent).subtract_clamped(state.totals.spent)
+            reserved=state.account.limit.restrict_to_limited_units(
+                (state.account.total_reserved + state.account.spent).subtract_clamped(state.totals.spent)
             ),
         ),
         totals=state.totals,
@@ -123,11 +131,11 @@ def progress_of(
     )
 
 
-PROGRESS_BYTES = 160_000
+MAX_PROGRESS_BYTES = 160_000
 """Maximum size of what a task's workflow says about itself, as JSON: of the answer to a query, and of its result."""
-SHOWN_NOTE = 200
+MAX_SHOWN_NOTE_CHARACTERS = 200
 """Characters of a person's note in a view that is bounded."""
-LEFT_OUT = (
+TRUNCATION_NOTE = (
     "The task is so large that this view leaves out its oldest closed requests, edits, notes, messages and finished "
     "subagents. The audit trail has them all, and they are stored with the task when it ends."
 )
@@ -136,7 +144,7 @@ LEFT_OUT = (
 _EntryT = TypeVar("_EntryT")
 
 
-def bounded(progress: TaskProgress, most: int = PROGRESS_BYTES) -> TaskProgress:
+def truncate_progress(progress: TaskProgress, most: int = MAX_PROGRESS_BYTES) -> TaskProgress:
     """The same if it has at most so many bytes; else with the newest entries of its lists alone, and a note on that."""
     if _size(progress) <= most:
         return progress
@@ -169,7 +177,7 @@ def _newest(progress: TaskProgress, count: int) -> TaskProgress:
     dropped = progress.compactions[: max(0, len(progress.compactions) - count)]
     earlier = dict(progress.earlier_compactions)
     for one in dropped:
-        earlier[one.agent] = earlier.get(one.agent, CompactionTotals()) + CompactionTotals.of((one,))
+        earlier[one.agent] = earlier.get(one.agent, CompactionTotals()) + CompactionTotals.from_outcomes((one,))
     finished = [step.id for step in progress.steps if get_parent_id(step.id) and step.state in {"done", "partial"}]
     gone = frozenset(finished[: max(0, len(finished) - count)])
     return progress.replace(
@@ -184,11 +192,11 @@ def _newest(progress: TaskProgress, count: int) -> TaskProgress:
         reports=_last(progress.reports, max(1, count)),
         revisions=_last(progress.revisions, count),
         reviews=_last(progress.reviews, count),
-        notes=(*map(_cut, _last(progress.notes, count)), LEFT_OUT),
+        notes=(*map(_cut, _last(progress.notes, count)), TRUNCATION_NOTE),
     )
 
 
-def _newest_closed(approvals: tuple[Approval, ...], count: int) -> tuple[Approval, ...]:
+def _newest_closed(approvals: tuple[ApprovalRequest, ...], count: int) -> tuple[ApprovalRequest, ...]:
     closed = [approval.request_id for approval in approvals if approval.decision != "pending"]
     gone = frozenset(closed[: max(0, len(closed) - count)])
     return tuple(
@@ -197,14 +205,14 @@ def _newest_closed(approvals: tuple[Approval, ...], count: int) -> tuple[Approva
 
 
 def _cut(text: str) -> str:
-    return truncate_redacted(text, SHOWN_NOTE, " …")
+    return truncate_redacted(text, MAX_SHOWN_NOTE_CHARACTERS, " …")
 
 
 def _last(entries: tuple[_EntryT, ...], count: int) -> tuple[_EntryT, ...]:
     return entries[max(0, len(entries) - count) :]
 
 
-def spending(progress: TaskProgress, spent: Mapping[str, RunUsage]) -> TaskProgress:
+def apply_stored_usage(progress: TaskProgress, spent: Mapping[str, RunUsage]) -> TaskProgress:
     """With what the store says that its agents have spent, by the ids of their steps. The workflow hears of it when a
     leg ends, and knows then which calls will have no answer any more: what it has counted never goes back.
     """
@@ -217,7 +225,7 @@ def spending(progress: TaskProgress, spent: Mapping[str, RunUsage]) -> TaskProgr
     held = (budget.reserved + budget.spent).subtract_clamped(totals.spent)
     return progress.replace(
         totals=totals,
-        budget=budget.replace(spent=totals.spent, reserved=budget.limit.counted(held)),
+        budget=budget.replace(spent=totals.spent, reserved=budget.limit.restrict_to_limited_units(held)),
         steps=tuple(_spent(step, spent[step.id]) if step.id in spent else step for step in progress.steps),
     )
 
@@ -247,11 +255,13 @@ def _subagents(state: TaskState, parent: str) -> Iterator[StepProgress]:
 def _step(state: TaskState, step: Step) -> StepProgress:
     run = state.runs.get(step.id)
     if run is None:
-        return not_begun(step, state.starts_with(step.id) or Limit(), skipped=state.phase.over or state.cancelled)
-    return _begun(step, run, asked=any(approval.agent == step.id for approval in state.pending))
+        return build_waiting_step(
+            step, state.get_unborrowed_share(step.id) or Limit(), skipped=state.phase.over or state.cancelled
+        )
+    return _begun(step, run, asked=any(approval.agent == step.id for approval in state.pending_approvals))
 
 
-class Paid(Value):
+class AgentCharge(Value):
     """A charge and the agent run that it was for."""
 
     agent: str
@@ -259,14 +269,14 @@ class Paid(Value):
     charge: Charge
 
 
-class Unanswered(Value):
+class UnansweredCall(Value):
     """A call whose reply was never committed: it may have been billed, at most for its worst case."""
 
     agent: str
-    intent: Intent
+    intent: CallIntent
 
 
-class BillLine(Value):
+class CostLine(Value):
     """Calls of one kind. `cost_micro_usd` is None where one of them has no known price: never zero, never a
     guess.
     """
@@ -285,16 +295,16 @@ class BillLine(Value):
     """How often the provider could not read the last request's prefix, by the reason that it gave."""
 
 
-class Bill(Value):
+class CostBreakdown(Value):
     """What a task has cost so far."""
 
-    lines: tuple[BillLine, ...]
+    lines: tuple[CostLine, ...]
     """By agent, model and kind; agents in the order of their first call."""
-    compactions: tuple[BillLine, ...]
+    compactions: tuple[CostLine, ...]
     """The summaries one by one; their `kind` is the charge's key. They are part of `lines`, too."""
-    total: BillLine
-    possibly_billed: tuple[Unanswered, ...] = ()
-    reused: Reused | None = None
+    total: CostLine
+    possibly_billed: tuple[UnansweredCall, ...] = ()
+    reused: ReusedWork | None = None
     """What of another task counts as done here. Its cost is on that task's bill."""
 
     @property
@@ -308,7 +318,7 @@ class Bill(Value):
         return self.held + Amount(tokens=self.total.usage.fresh, micro_usd=self.total.cost_micro_usd or 0)
 
     @property
-    def answers_of_others(self) -> list[str]:
+    def list_model_substitutions(self) -> list[str]:
         """Which models were asked for, and which answered in their place."""
         named: dict[str, dict[str, None]] = {}
         for line in self.lines:
@@ -317,7 +327,7 @@ class Bill(Value):
         return [f"{asked} was asked for, and answered as {', '.join(names)}" for asked, names in named.items()]
 
     @property
-    def unpriced(self) -> tuple[str, ...]:
+    def unpriced_models(self) -> tuple[str, ...]:
         """Models whose price nobody knows, of calls without a reply, too; one that was charged at a price has one."""
         priced = {OFFLINE_MODEL, *(line.model for line in self.lines if line.cost_micro_usd is not None)}
         charged = [line.model for line in self.lines if line.cost_micro_usd is None]
@@ -325,21 +335,21 @@ class Bill(Value):
         return tuple(dict.fromkeys([*charged, *(model for model in silent if model not in priced)]))
 
 
-class Payments(Value):
+class TaskCharges(Value):
     """Every call of a task's that was paid for, or may have been, in the order of the store."""
 
-    paid: tuple[Paid, ...] = ()
-    unanswered: tuple[Unanswered, ...] = ()
-    reused: Reused | None = None
+    paid: tuple[AgentCharge, ...] = ()
+    unanswered: tuple[UnansweredCall, ...] = ()
+    reused: ReusedWork | None = None
     """What of another task counts as done in this one."""
 
     @property
-    def bill(self) -> Bill:
+    def cost_breakdown(self) -> CostBreakdown:
         """What they come to."""
-        return bill(self.paid, self.unanswered).replace(reused=self.reused)
+        return build_cost_breakdown(self.paid, self.unanswered).replace(reused=self.reused)
 
 
-def bill(paid: Sequence[Paid], unanswered: Sequence[Unanswered] = ()) -> Bill:
+def build_cost_breakdown(paid: Sequence[AgentCharge], unanswered: Sequence[UnansweredCall] = ()) -> CostBreakdown:
     """The bill over these charges, in the order of their commits."""
     groups: dict[tuple[str, str, str], list[Charge]] = {}
     for entry in paid:
@@ -347,7 +357,7 @@ def bill(paid: Sequence[Paid], unanswered: Sequence[Unanswered] = ()) -> Bill:
     agents = list(dict.fromkeys(entry.agent for entry in paid))
     in_order = sorted(groups.items(), key=lambda group: agents.index(group[0][0]))
     summaries = [entry for entry in paid if entry.charge.kind == "summary"]
-    return Bill(
+    return CostBreakdown(
         lines=tuple(_line(*key, charges) for key, charges in in_order),
         compactions=tuple(
             _line(entry.agent, entry.charge.model, entry.charge.key, [entry.charge]) for entry in summaries
@@ -357,9 +367,9 @@ def bill(paid: Sequence[Paid], unanswered: Sequence[Unanswered] = ()) -> Bill:
     )
 
 
-def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> BillLine:
+def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> CostLine:
     costs = [charge.cost_micro_usd for charge in charges]
-    return BillLine(
+    return CostLine(
         agent=agent,
         model=model,
         kind=kind,
@@ -372,53 +382,53 @@ def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> BillL
     )
 
 
-def left_for_steps(progress: TaskProgress) -> Limit | None:
+def get_pending_plan_limit(progress: TaskProgress) -> Limit | None:
     """What there is for all steps of a plan that waits; None: none does."""
     if not any(asked.about_plan and asked.decision == "pending" for asked in progress.approvals):
         return None
     budget, held = progress.budget, (step.limit.amount for step in progress.steps)
-    return budget.limit.after(budget.spent + budget.reserved).increase_by(sum(held, Amount()))
+    return budget.limit.remaining_after(budget.spent + budget.reserved).increase_by(sum(held, Amount()))
 
 
-USUAL_DAYS, MOST_DAYS = 30, 366
-MOST_SPENT_LINES = 20_000
+DEFAULT_DAYS, MAX_DAYS = 30, 366
+MAX_SPENDING_LINES = 20_000
 
 
-class Days(Value):
+class DayRange(Value):
     """From one day to another, both included; days are those of UTC."""
 
     since: date
     until: date
 
     @classmethod
-    def of(cls, since: date | None, until: date | None, today: date) -> "Days":
+    def resolve(cls, since: date | None, until: date | None, today: date) -> "DayRange":
         """The last thirty up to today, or to a day that is given; or as given. Raises BadInput."""
         last = today if until is None else min(until, today)
-        earliest = max(0, last.toordinal() - USUAL_DAYS)
+        earliest = max(0, last.toordinal() - DEFAULT_DAYS)
         first = date.fromordinal(earliest + 1) if since is None else since
         if first > last:
             raise BadInput(f"no day is from {first} to {last}: give a first day that is not after the last, or today")
-        if (last - first).days >= MOST_DAYS:
-            raise BadInput(f"from {first} to {last} are more than {MOST_DAYS} days: ask for fewer at once")
+        if (last - first).days >= MAX_DAYS:
+            raise BadInput(f"from {first} to {last} are more than {MAX_DAYS} days: ask for fewer at once")
         return cls(since=first, until=last)
 
     @property
-    def begin(self) -> datetime:
+    def start_time(self) -> datetime:
         """The first moment."""
         return datetime(self.since.year, self.since.month, self.since.day, tzinfo=UTC)
 
     @property
-    def end(self) -> datetime:
+    def end_time(self) -> datetime:
         """The first moment after it."""
-        return self.begin + timedelta(days=len(self.each))
+        return self.start_time + timedelta(days=len(self.dates))
 
     @property
-    def each(self) -> tuple[date, ...]:
+    def dates(self) -> tuple[date, ...]:
         """All of them, in order."""
         return tuple(map(date.fromordinal, range(self.since.toordinal(), self.until.toordinal() + 1)))
 
 
-class SpentLine(Value):
+class SpendingLine(Value):
     """What agents of one role, of one task, have spent on one day at one model."""
 
     day: date
@@ -434,7 +444,7 @@ class SpentLine(Value):
     possibly_billed: Amount = Amount()
     """At most, of calls whose reply was never committed. In no other number here."""
 
-    def __add__(self, other: "SpentLine") -> "SpentLine":
+    def __add__(self, other: "SpendingLine") -> "SpendingLine":
         """Both, under the names of the first."""
         return self.replace(
             calls=self.calls + other.calls,
@@ -445,46 +455,46 @@ class SpentLine(Value):
         )
 
 
-class Spending(Value):
+class SpendingReport(Value):
     """What a tenant's tasks, or those of a session, have spent in these days."""
 
-    days: Days
-    lines: tuple[SpentLine, ...]
+    days: DayRange
+    lines: tuple[SpendingLine, ...]
     """By day, task, role and model, in this order."""
     titles: Mapping[str, str]
     """By task id: the redacted questions, shortened."""
-    total: SpentLine
+    total: SpendingLine
 
 
-SpentBy = Literal["task", "agent", "model"]
+SpendingGrouping = Literal["task", "agent", "model"]
 _Key = TypeVar("_Key", str, tuple[date, str, str, str])
 
 
-def spent_by(lines: Iterable[SpentLine], by: SpentBy) -> dict[str, SpentLine]:
+def group_spending(lines: Iterable[SpendingLine], by: SpendingGrouping) -> dict[str, SpendingLine]:
     """These added up by id of the task, role of the agent or model."""
     return _added_up(lines, lambda line: {"task": line.task_id, "agent": line.role, "model": line.model}[by])
 
 
-def _added_up(lines: Iterable[SpentLine], key: Callable[[SpentLine], _Key]) -> dict[_Key, SpentLine]:
-    found: dict[_Key, SpentLine] = {}
+def _added_up(lines: Iterable[SpendingLine], key: Callable[[SpendingLine], _Key]) -> dict[_Key, SpendingLine]:
+    found: dict[_Key, SpendingLine] = {}
     for line in lines:
         found[of] = found[of] + line if (of := key(line)) in found else line
     return found
 
 
-def spent_in(days: Days, spent: Sequence[SpentLine], titles: Mapping[str, str]) -> Spending:
+def build_spending_report(days: DayRange, spent: Sequence[SpendingLine], titles: Mapping[str, str]) -> SpendingReport:
     """These added up: each day, task, role and model once. Raises BadInput for more than can be shown."""
-    if len(spent) > MOST_SPENT_LINES:
+    if len(spent) > MAX_SPENDING_LINES:
         raise BadInput(
-            f"from {days.since} to {days.until} there are more than {MOST_SPENT_LINES:,} lines of spending: ask for "
+            f"from {days.since} to {days.until} there are more than {MAX_SPENDING_LINES:,} lines of spending: ask for "
             "fewer days, or for one session"
         )
     found = _added_up(spent, lambda line: (line.day, line.task_id, line.role, line.model))
-    total = sum(found.values(), SpentLine(day=days.since, task_id="", role="", model=""))
-    return Spending(days=days, lines=tuple(found[key] for key in sorted(found)), titles=titles, total=total)
+    total = sum(found.values(), SpendingLine(day=days.since, task_id="", role="", model=""))
+    return SpendingReport(days=days, lines=tuple(found[key] for key in sorted(found)), titles=titles, total=total)
 
 
-class KnownSession(Value):
+class SessionSummary(Value):
     """A line of work: what its tasks have spent together."""
 
     session: str

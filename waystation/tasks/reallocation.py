@@ -9,41 +9,41 @@ from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import get_parent_id
 from waystation.kernel.amount import Amount
 from waystation.planning.plan import Step
-from waystation.tasks.state import HELD_FOR, TaskState
-from waystation.tasks.task import Approval, TaskTerms
+from waystation.tasks.state import OVERSIGHT_RESERVATION, TaskState
+from waystation.tasks.task import ApprovalRequest, TaskConfig
 
-FREED = "money came free, and it goes on with that"
+FREED_BUDGET_NOTE = "money came free, and it goes on with that"
 
 
-def lending(state: TaskState, terms: TaskTerms) -> TaskState:
+def with_reallocation_config(state: TaskState, terms: TaskConfig) -> TaskState:
     """With how its agents share money."""
     return state.replace(floor=terms.floor, minimum_reserves=terms.minimum_reserves)
 
 
-def drawn(state: TaskState, step_id: str) -> TaskState | None:
+def draw_budget(state: TaskState, step_id: str) -> TaskState | None:
     """The state in which the run goes on; None where nothing that it may draw on has enough for its next call."""
     if (helped := _from_parent(state, step_id)) is not None:
         return helped
-    state, amount = from_task(state, step_id)
-    if amount.nothing:
+    state, amount = draw_from_task(state, step_id)
+    if amount.is_zero:
         return None
     return state.with_run(state.runs[step_id].after_grant(amount))
 
 
-def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
+def draw_from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
     """What a task has left, held for a run that spent its own: what is unreserved and, where that pays for no call,
     what others can spare. Nothing where both together pay for none.
     """
     run, free = state.runs[step_id], state.account.unreserved.amount
     amount = _taken(run, free)
-    if amount.nothing and (spare := _spare(state, step_id)):
+    if amount.is_zero and (spare := _spare(state, step_id)):
         amount = _taken(run, free + sum(spare.values(), Amount()))
         state = _borrowed(state, step_id, amount.subtract_clamped(free), spare)
-    account, _ = state.account.draw(step_id, free.at_most(amount))
+    account, _ = state.account.reserve_available(step_id, free.min_with(amount))
     return state.replace(account=account), amount
 
 
-def drawable(state: TaskState, step_id: str) -> Amount:
+def compute_drawable_budget(state: TaskState, step_id: str) -> Amount:
     """What a run could draw now, in all: what siblings handed back, what is unreserved, and what others can spare."""
     parent = state.runs.get(get_parent_id(step_id) or "")
     handed_back = parent.spare if parent is not None and parent.phase == "delegating" else Amount()
@@ -57,24 +57,24 @@ def _to_come(state: TaskState) -> list[Step]:
     return [step for step in steps if step.id not in begun and not (step.share and step.id in given)]
 
 
-FLOOR_PART = 4
+LEARNED_RESERVE_DIVISOR = 4
 """A step to come keeps a quarter of what the cheapest of the task's finished steps has spent."""
-GOING_ON = frozenset({"running", "full"})
+ACTIVE_PHASES = frozenset({"running", "full"})
 """Phases of a run that goes on without anybody."""
 
 
-def may_be_handed_back(state: TaskState, step_id: str) -> bool:
+def should_wait_for_release(state: TaskState, step_id: str) -> bool:
     """Whether a run that spent its own waits before anybody is asked: as long as another run is at work, which may
     leave it something, or for what those can spare that wait as it does, of whom the first by its id waits for none.
     """
     if state.floor is None or state.runs[step_id].halted:
         return False
-    if any(other != step_id and run.phase in GOING_ON for other, run in state.runs.items()):
+    if any(other != step_id and run.phase in ACTIVE_PHASES for other, run in state.runs.items()):
         return True
     spare = _spare(state, step_id)
     left = sum(spare.values(), state.account.unreserved.amount)
     before = any(other < step_id and other in state.runs for other in spare)
-    return before and state.runs[step_id].needed.subtract_clamped(left).nothing
+    return before and state.runs[step_id].needed.subtract_clamped(left).is_zero
 
 
 def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
@@ -85,16 +85,18 @@ def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
         return {}
     finished = [run.totals.spent for run in state.runs.values() if run.phase == "delivered" and not run.partial]
     cheapest = min(finished, key=lambda spent: (spent.tokens, spent.micro_usd), default=Amount())
-    learned = Amount(tokens=cheapest.tokens // FLOOR_PART, micro_usd=cheapest.micro_usd // FLOOR_PART)
-    asked = {request.agent for request in state.pending}
-    least = state.floor.at_least(learned)
-    keeps = {step.id: least.at_least(state.reserve_of(step)) for step in _to_come(state)}
-    keeps[HELD_FOR] = state.planning.spent
+    learned = Amount(
+        tokens=cheapest.tokens // LEARNED_RESERVE_DIVISOR, micro_usd=cheapest.micro_usd // LEARNED_RESERVE_DIVISOR
+    )
+    asked = {request.agent for request in state.pending_approvals}
+    least = state.floor.max_with(learned)
+    keeps = {step.id: least.max_with(state.get_minimum_reserve(step)) for step in _to_come(state)}
+    keeps[OVERSIGHT_RESERVATION] = state.planning.spent
     for name, run in state.runs.items():
         if run.phase == "spent" and not run.halted and name != step_id and name not in asked:
             keeps[name] = run.totals.spent
     spare = {name: state.account.reserved.get(name, Amount()).subtract_clamped(least) for name, least in keeps.items()}
-    return {name: amount for name, amount in spare.items() if not amount.nothing}
+    return {name: amount for name, amount in spare.items() if not amount.is_zero}
 
 
 def _borrowed(state: TaskState, step_id: str, wanted: Amount, spare: dict[str, Amount]) -> TaskState:
@@ -104,24 +106,24 @@ def _borrowed(state: TaskState, step_id: str, wanted: Amount, spare: dict[str, A
     while left:
         name, lenders = next(iter(left)), len(left)
         even = Amount(tokens=-(-wanted.tokens // lenders), micro_usd=-(-wanted.micro_usd // lenders))
-        part = left.pop(name).at_most(even)
+        part = left.pop(name).min_with(even)
         account, wanted = account.transfer(name, step_id, part), wanted.subtract_clamped(part)
         if name in runs:
             runs[name] = runs[name].after_reallocation(part)
     return state.replace(account=account, runs=runs)
 
 
-def freed(state: TaskState, step_id: str) -> TaskState | None:
+def draw_freed_budget(state: TaskState, step_id: str) -> TaskState | None:
     """The same for a run that waits for a person, while it waits for money and for nothing else."""
     run = state.runs[step_id]
-    return drawn(state, step_id) if run.phase == "spent" and not run.halted else None
+    return draw_budget(state, step_id) if run.phase == "spent" and not run.halted else None
 
 
-def withdrawn(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, ...]:
+def withdraw_budget_requests(state: TaskState, step_id: str, now: datetime) -> tuple[ApprovalRequest, ...]:
     """The run's open requests for money, closed: it has some."""
     return tuple(
-        asked.replace(decision="withdrawn", note=FREED, answered_at=now)
-        for asked in state.pending
+        asked.replace(decision="withdrawn", note=FREED_BUDGET_NOTE, answered_at=now)
+        for asked in state.pending_approvals
         if asked.agent == step_id and asked.action is None
     )
 
@@ -133,7 +135,7 @@ def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
         return None
     run, parent_id = state.runs[step_id], parent.run.step_id
     amount = _taken(run, parent.spare)
-    if amount.nothing:
+    if amount.is_zero:
         return None
     account = state.account.transfer(parent_id, step_id, amount)
     return state.replace(account=account, runs={**state.runs, parent_id: parent.after_transfer(amount)}).with_run(
@@ -146,7 +148,7 @@ def _taken(run: AgentRun, left: Amount) -> Amount:
 
     Beyond its next call half of what it wants, so that several can draw before one is refused.
     """
-    if not run.needed.subtract_clamped(left).nothing:
+    if not run.needed.subtract_clamped(left).is_zero:
         return Amount()
-    more = run.wanted.subtract_clamped(run.needed)
-    return (run.needed + Amount(tokens=more.tokens // 2, micro_usd=more.micro_usd // 2)).at_most(left)
+    more = run.top_up_amount.subtract_clamped(run.needed)
+    return (run.needed + Amount(tokens=more.tokens // 2, micro_usd=more.micro_usd // 2)).min_with(left)

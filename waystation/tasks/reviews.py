@@ -20,35 +20,37 @@ from waystation.models.profiles import Price
 from waystation.planning.plan import (
     MAX_STEPS,
     PLANNING_ID,
-    EditedPlan,
     Plan,
     PlanEdit,
-    Review,
-    Revised,
-    review_id,
-    revision_id,
-    share_out_with_reserves,
+    PlanEditResult,
+    ReportReview,
+    RevisionResult,
+    compute_shares_with_reserves,
+    make_review_id,
+    make_revision_id,
 )
 from waystation.tasks.approvals import REVIEW_PLAN
-from waystation.tasks.state import HELD_FOR, TaskState, merged
-from waystation.tasks.task import Approval, Refusal, TaskTerms
+from waystation.tasks.state import OVERSIGHT_RESERVATION, TaskState, merge_unique
+from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskConfig
 
-PLANNING_PART = 10
+OVERSIGHT_BUDGET_DIVISOR = 10
 """They may spend a tenth of the task's budget."""
 
 
-def provided(state: TaskState, planning: RunUsage, terms: TaskTerms) -> TaskState:
+def reserve_oversight_budget(state: TaskState, planning: RunUsage, terms: TaskConfig) -> TaskState:
     """What planning left of its share is held for revisions and reviews, before the steps get theirs."""
     if not (terms.revisions or terms.reviews):
         return state
-    state = state.with_planning(planning)
-    left = state.account.limit.part(PLANNING_PART).after(planning.spent)
-    return state.replace(account=state.account.reserve(HELD_FOR, left.amount.at_most(state.account.unreserved.amount)))
+    state = state.with_planning_cost(planning)
+    left = state.account.limit.divide_by(OVERSIGHT_BUDGET_DIVISOR).remaining_after(planning.spent)
+    return state.replace(
+        account=state.account.reserve(OVERSIGHT_RESERVATION, left.amount.min_with(state.account.unreserved.amount))
+    )
 
 
-def plan_request(state: TaskState, now: datetime, deadline: datetime | None) -> Approval:
+def build_plan_approval_request(state: TaskState, now: datetime, deadline: datetime | None) -> ApprovalRequest:
     """Whether the plan is right, before any of its steps begins."""
-    return Approval(
+    return ApprovalRequest(
         request_id=f"{PLANNING_ID}-{1 + sum(asked.about_plan for asked in state.approvals)}",
         agent=PLANNING_ID,
         asked=Amount(),
@@ -60,55 +62,56 @@ def plan_request(state: TaskState, now: datetime, deadline: datetime | None) -> 
     )
 
 
-def for_steps(state: TaskState) -> Limit:
+def compute_limit_for_steps(state: TaskState) -> Limit:
     """What there is for all steps of the plan, while none has begun."""
     held = (state.account.reserved.get(step.id, Amount()) for step in (state.plan.steps if state.plan else ()))
     return state.account.unreserved.increase_by(sum(held, Amount()))
 
 
-def replanned(
-    state: TaskState, edit: PlanEdit, made: EditedPlan, terms: TaskTerms, now: datetime
-) -> tuple[TaskState, Approval | Refusal]:
+def apply_plan_edit_result(
+    state: TaskState, edit: PlanEdit, made: PlanEditResult, terms: TaskConfig, now: datetime
+) -> tuple[TaskState, ApprovalRequest | RejectedMessage]:
     """The task with the plan that a person sent, which is agreed to by that, and what is told of it. Every step has the
     share that it was given, or an even part of what those leave.
     """
     state = state.replace(plan_edit=None)
-    request = next((asked for asked in state.pending if asked.request_id == edit.request_id), None)
+    request = next((asked for asked in state.pending_approvals if asked.request_id == edit.request_id), None)
     if request is None or made.plan is None:
         reason = made.reason or f"{edit.request_id} was closed before the edited plan was read"
-        refused = Refusal(signal=REVIEW_PLAN, reason=reason, at=now, answer_id=edit.answer_id)
-        return state.answered(refused), refused
+        refused = RejectedMessage(signal=REVIEW_PLAN, reason=reason, at=now, answer_id=edit.answer_id)
+        return state.after_answer(refused), refused
     account = state.account
     for step in state.plan.steps if state.plan is not None else ():
         account = account.settle(step.id, Amount())
     answer = request.replace(decision="approved", answered_at=now, by=edit.by, note=edit.note, answer_id=edit.answer_id)
-    state = state.replace(account=account).planned(made.plan, state.planning, (), terms.agent_budget)
-    return state.answered(answer), answer
+    state = state.replace(account=account).with_plan(made.plan, state.planning, (), terms.agent_budget)
+    return state.after_answer(answer), answer
 
 
-def allowance(state: TaskState) -> Limit:
+def compute_oversight_limit(state: TaskState) -> Limit:
     """What the next revision or review may spend: the rest of the share, as far as it is held or unreserved."""
     used = sum((totals.spent for totals in (state.planning, *state.oversight.totals)), Amount())
-    share = state.account.limit.part(PLANNING_PART).after(used)
-    there = state.account.unreserved.increase_by(state.account.reserved.get(HELD_FOR, Amount()))
-    return share.after(there.excess(share.amount))
+    share = state.account.limit.divide_by(OVERSIGHT_BUDGET_DIVISOR).remaining_after(used)
+    there = state.account.unreserved.increase_by(state.account.reserved.get(OVERSIGHT_RESERVATION, Amount()))
+    return share.remaining_after(there.compute_excess(share.amount))
 
 
-def begun(state: TaskState, run_id: str) -> TaskState:
+def start_oversight_run(state: TaskState, run_id: str) -> TaskState:
     """An agent run of the oversight is under way: whatever happens, its cost is to be booked."""
     return state.replace(oversight=state.oversight.replace(under_way=run_id))
 
 
-def paid(state: TaskState, run_id: str, totals: RunUsage) -> TaskState:
+def book_oversight_cost(state: TaskState, run_id: str, totals: RunUsage) -> TaskState:
     """What it cost in all, booked once; the rest stays held."""
     before = state.oversight.costs.get(run_id, RunUsage())
     spent = totals.spent.subtract_clamped(before.spent)
-    held = state.account.reserved.get(HELD_FOR, Amount())
-    account = state.account.settle(HELD_FOR, Amount()).charge(spent)
-    rest = held.subtract_clamped(spent).at_most(account.unreserved.amount)
+    held = state.account.reserved.get(OVERSIGHT_RESERVATION, Amount())
+    account = state.account.settle(OVERSIGHT_RESERVATION, Amount()).charge(spent)
+    rest = held.subtract_clamped(spent).min_with(account.unreserved.amount)
     costs = {**state.oversight.costs, run_id: totals}
     return state.replace(
-        account=account.reserve(HELD_FOR, rest), oversight=state.oversight.replace(costs=costs, under_way="")
+        account=account.reserve(OVERSIGHT_RESERVATION, rest),
+        oversight=state.oversight.replace(costs=costs, under_way=""),
     )
 
 
@@ -125,20 +128,20 @@ class ReviewRequest(Value):
     prices: tuple[Price, ...] = ()
 
 
-class Reviewed(Value):
+class ReviewResult(Value):
     """What a review led to."""
 
-    review: Review
+    review: ReportReview
     totals: RunUsage
     notes: tuple[str, ...] = ()
 
 
-def review_due(state: TaskState) -> bool:
+def is_review_due(state: TaskState) -> bool:
     """Whether there is a whole report to review."""
-    return state.all_done and not state.cancelled and not _writer(state).partial
+    return state.all_steps_delivered and not state.cancelled and not _writer(state).partial
 
 
-def review_request(state: TaskState, terms: TaskTerms) -> ReviewRequest:
+def build_review_request(state: TaskState, terms: TaskConfig) -> ReviewRequest:
     """The next review of a report that is whole."""
     oversight = state.oversight
     may_send_back = oversight.sent_back < terms.reviews and not oversight.gave_up
@@ -146,24 +149,24 @@ def review_request(state: TaskState, terms: TaskTerms) -> ReviewRequest:
         writer=_writer(state).run,
         number=len(oversight.reviews) + 1,
         model=terms.review_model or terms.plan_model,
-        limit=allowance(state),
+        limit=compute_oversight_limit(state),
         may_send_back=may_send_back and _enough(_writer(state), _for_mending(state)),
         prices=terms.agent.prices,
     )
 
 
-def reviewed(state: TaskState, made: Reviewed) -> TaskState:
+def apply_review(state: TaskState, made: ReviewResult) -> TaskState:
     """The review is kept. Where the report goes back, its writer works again, with what it had left and its share."""
     review = made.review
-    state = paid(state, review_id(review.number), made.totals)
+    state = book_oversight_cost(state, make_review_id(review.number), made.totals)
     oversight = state.oversight.replace(reviews=(*state.oversight.reviews, review))
-    state = state.replace(oversight=oversight, notes=merged(state.notes, made.notes))
+    state = state.replace(oversight=oversight, notes=merge_unique(state.notes, made.notes))
     if not review.sent_back:
         return state
     run, more = _writer(state), _for_mending(state)
     step_id = run.run.step_id
-    account = state.account.take_back(step_id, run.totals.spent).reserve(step_id, more)
-    share = run.limit.after(run.limit.amount).increase_by(more)
+    account = state.account.undo_settlement(step_id, run.totals.spent).reserve(step_id, more)
+    share = run.limit.remaining_after(run.limit.amount).increase_by(more)
     return state.replace(
         account=account,
         runs={**state.runs, step_id: run.reopen_run(share)},
@@ -171,10 +174,10 @@ def reviewed(state: TaskState, made: Reviewed) -> TaskState:
     )
 
 
-def mended(state: TaskState) -> TaskState:
+def finish_report_repair(state: TaskState) -> TaskState:
     """The writer has delivered again. The report was whole before, so a writer that could not go on leaves it whole."""
     oversight = state.oversight
-    if not (oversight.mending and state.all_done):
+    if not (oversight.mending and state.all_steps_delivered):
         return state
     run = _writer(state)
     if not run.partial:
@@ -184,7 +187,7 @@ def mended(state: TaskState) -> TaskState:
     return state.replace(
         runs={**state.runs, run.run.step_id: whole},
         oversight=oversight.replace(mending=False, gave_up=True),
-        notes=merged(state.notes, (note,)),
+        notes=merge_unique(state.notes, (note,)),
     )
 
 
@@ -194,8 +197,8 @@ def _writer(state: TaskState) -> AgentRun:
 
 def _for_mending(state: TaskState) -> Amount:
     run = _writer(state)
-    wanted = run.limit.after(run.totals.spent).amount + run.share.amount
-    return wanted.at_most(state.account.unreserved.amount)
+    wanted = run.limit.remaining_after(run.totals.spent).amount + run.share.amount
+    return wanted.min_with(state.account.unreserved.amount)
 
 
 def _enough(run: AgentRun, more: Amount) -> bool:
@@ -203,7 +206,7 @@ def _enough(run: AgentRun, more: Amount) -> bool:
     spent, turns = run.totals.spent, max(1, run.totals.turns)
     tokens = run.totals.last_prompt * 5 // 4 + run.terms.output_floor
     needed = Amount(tokens=max(tokens, spent.tokens // turns), micro_usd=2 * spent.micro_usd // turns)
-    left = run.limit.after(run.limit.amount).increase_by(more)
+    left = run.limit.remaining_after(run.limit.amount).increase_by(more)
     return left.can_cover(needed)
 
 
@@ -230,7 +233,7 @@ class RevisionRequest(Value):
     prices: tuple[Price, ...] = ()
 
 
-def revision_due(state: TaskState, terms: TaskTerms) -> bool:
+def is_revision_due(state: TaskState, terms: TaskConfig) -> bool:
     """Whether all research is done, by steps that no revision has seen, and there are steps that have not begun."""
     plan, revisions = state.plan, state.oversight.revisions
     if plan is None or state.cancelled or len(revisions) >= terms.revisions:
@@ -238,17 +241,17 @@ def revision_due(state: TaskState, terms: TaskTerms) -> bool:
     research = _research(plan)
     seen = revisions[-1].seen if revisions else ()
     ahead = any(step.id not in _begun(state) for step in plan.steps)
-    return ahead and state.done.issuperset(research) and not set(research) <= set(seen)
+    return ahead and state.delivered_agents.issuperset(research) and not set(research) <= set(seen)
 
 
-def revision_request(state: TaskState, ref: TaskRef, terms: TaskTerms) -> RevisionRequest:
+def build_revision_request(state: TaskState, ref: TaskRef, terms: TaskConfig) -> RevisionRequest:
     """The next revision of a plan that is there."""
     plan = state.plan or Plan(steps=())
     return RevisionRequest(
         ref=ref,
         number=len(state.oversight.revisions) + 1,
         model=terms.plan_model,
-        limit=allowance(state),
+        limit=compute_oversight_limit(state),
         begun=tuple(step.id for step in plan.steps if step.id in _begun(state)),
         seen=_research(plan),
         room=_room(state, plan, terms.agent_budget),
@@ -256,7 +259,9 @@ def revision_request(state: TaskState, ref: TaskRef, terms: TaskTerms) -> Revisi
     )
 
 
-def _for_new_steps(state: TaskState, made: Revised, agent_budget: Limit) -> tuple[BudgetAccount, dict[str, Limit]]:
+def _for_new_steps(
+    state: TaskState, made: RevisionResult, agent_budget: Limit
+) -> tuple[BudgetAccount, dict[str, Limit]]:
     """The account without what was held for dropped steps, and by id what of it each new step gets: no less than the
     minimum reserve of its role while the account has that.
     """
@@ -264,32 +269,32 @@ def _for_new_steps(state: TaskState, made: Revised, agent_budget: Limit) -> tupl
     for step_id in made.revision.dropped:
         account = account.settle(step_id, Amount())
     roles = {step.id: step.role for step in steps if step.id in made.revision.added}
-    return account, share_out_with_reserves(account.unreserved, agent_budget, roles, state.minimum_reserves)
+    return account, compute_shares_with_reserves(account.unreserved, agent_budget, roles, state.minimum_reserves)
 
 
-def proposed(
-    state: TaskState, made: Revised, terms: TaskTerms, now: datetime, deadline: datetime | None
-) -> tuple[TaskState, Approval] | None:
+def propose_revision(
+    state: TaskState, made: RevisionResult, terms: TaskConfig, now: datetime, deadline: datetime | None
+) -> tuple[TaskState, ApprovalRequest] | None:
     """The task that waits until a person agrees to a revision, and the request; None for one that needs nobody."""
     revision, steps = made.revision, 0 if made.plan is None else len(made.plan.steps)
-    state = paid(state, revision_id(revision.number), made.totals)
+    state = book_oversight_cost(state, make_revision_id(revision.number), made.totals)
     _, shares = _for_new_steps(state, made, terms.agent_budget)
     cost = sum((share.amount for share in shares.values()), Amount())
-    if terms.revision_percent is None or state.account.limit.percent(terms.revision_percent).can_cover(cost):
+    if terms.revision_percent is None or state.account.limit.compute_percent(terms.revision_percent).can_cover(cost):
         return None
-    request = plan_request(state, now, deadline).replace(asked=cost, steps_left=steps)
-    return state.replace(proposed=made).asked(request), request
+    request = build_plan_approval_request(state, now, deadline).replace(asked=cost, steps_left=steps)
+    return state.replace(proposed=made).with_approval_request(request), request
 
 
-def agreed(state: TaskState) -> bool:
+def is_plan_approved(state: TaskState) -> bool:
     """Whether a person agreed to what was last asked of the plan."""
     return next((one.decision == "approved" for one in reversed(state.approvals) if one.about_plan), False)
 
 
-def revised(state: TaskState, made: Revised, agent_budget: Limit) -> TaskState:
+def apply_revision(state: TaskState, made: RevisionResult, agent_budget: Limit) -> TaskState:
     """The plan that holds from now on. What was held for dropped steps is free; new steps get their shares of that."""
     revision = made.revision
-    state = paid(state, revision_id(revision.number), made.totals)
+    state = book_oversight_cost(state, make_revision_id(revision.number), made.totals)
     account, shares = _for_new_steps(state, made, agent_budget)
     for step_id, share in shares.items():
         account = account.reserve(step_id, share.amount)
@@ -298,7 +303,7 @@ def revised(state: TaskState, made: Revised, agent_budget: Limit) -> TaskState:
         shares={**state.oversight.shares, **shares},
     )
     return state.replace(
-        plan=made.plan or state.plan, account=account, oversight=oversight, notes=merged(state.notes, made.notes)
+        plan=made.plan or state.plan, account=account, oversight=oversight, notes=merge_unique(state.notes, made.notes)
     )
 
 
@@ -312,7 +317,7 @@ def _begun(state: TaskState) -> frozenset[str]:
 
 
 def _room(state: TaskState, plan: Plan, agent_budget: Limit) -> int:
-    least, left = (state.share or agent_budget).part(_LEAST_PART), state.account.unreserved
+    least, left = (state.share or agent_budget).divide_by(_LEAST_PART), state.account.unreserved
     pairs = ((left.tokens, least.tokens), (left.micro_usd, least.micro_usd))
     affordable = [have // each for have, each in pairs if have is not None and each]
     return max(0, min((MAX_STEPS - len(plan.steps), *affordable)))

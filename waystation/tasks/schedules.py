@@ -15,32 +15,32 @@ from waystation.documents.documents import Document, SkippedItem, SourceDocument
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.ids import short_hash
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.temporal_names import SCHEDULE
+from waystation.kernel.temporal_names import SCHEDULE_ID_PREFIX
 from waystation.kernel.text import FORGOTTEN
 from waystation.kernel.value import Value
-from waystation.tasks.task import TaskPhase, TaskRequest, TaskRow, TaskTerms, tenant_hash
+from waystation.tasks.task import TaskConfig, TaskPhase, TaskRequest, TaskRow, tenant_hash
 
-FAILURES_IN_A_ROW = 3
+DEFAULT_MAX_FAILURES = 3
 """After so many a schedule pauses itself."""
-CATCH_UP = timedelta(days=1)
+DEFAULT_CATCH_UP = timedelta(days=1)
 """What was missed longer ago is not made up for."""
-OWN_NAME = 8
+DEFAULT_NAME_DIGITS = 8
 """Hexadecimal digits in the name of a schedule that nobody named."""
 
 Overlap = Literal["skip", "buffer-one", "buffer-all", "allow-all"]
 """What happens at a time while an earlier run is under way, in Temporal's words."""
 
 
-class Timing(Value):
+class ScheduleTiming(Value):
     """When a schedule runs. All of it stands on the Temporal server in plain text."""
 
     cron: str
     zone: str = "UTC"
     overlap: Overlap = "skip"
-    catch_up: timedelta = Field(default=CATCH_UP, ge=timedelta(seconds=10), le=timedelta(days=365))
+    catch_up: timedelta = Field(default=DEFAULT_CATCH_UP, ge=timedelta(seconds=10), le=timedelta(days=365))
 
 
-class ScheduleWish(Value):
+class ScheduleDefinition(Value):
     """What is asked for again and again. The store has it; the server has its hash."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,59}$")]
@@ -49,32 +49,32 @@ class ScheduleWish(Value):
     """Of each run, but for its request id."""
     paths: tuple[str, ...]
     """Absolute, on the machines of the workers."""
-    timing: Timing
+    timing: ScheduleTiming
     monthly: Limit = Limit()
     """What all its runs of a calendar month (UTC) may spend together."""
-    failures: int = Field(default=FAILURES_IN_A_ROW, ge=1, le=1_000)
+    failures: int = Field(default=DEFAULT_MAX_FAILURES, ge=1, le=1_000)
 
     @property
     def schedule_id(self) -> str:
         """Of the schedule on the server, and what the ids of its runs begin with."""
-        return schedule_id(self.request.tenant, self.name)
+        return make_schedule_id(self.request.tenant, self.name)
 
 
-def ids_begin(tenant: str) -> str:
+def make_schedule_id_prefix(tenant: str) -> str:
     """What the ids of all schedules of a tenant begin with."""
-    return f"{SCHEDULE}{tenant_hash(tenant)}-"
+    return f"{SCHEDULE_ID_PREFIX}{tenant_hash(tenant)}-"
 
 
-def schedule_id(tenant: str, name: str) -> str:
+def make_schedule_id(tenant: str, name: str) -> str:
     """The schedule of this name."""
-    return ids_begin(tenant) + name
+    return make_schedule_id_prefix(tenant) + name
 
 
-def own_name(request: TaskRequest, paths: Sequence[str]) -> str:
+def make_default_schedule_name(request: TaskRequest, paths: Sequence[str]) -> str:
     """The name of a schedule that nobody named: that of the same question, in the same session, about the same files is
     the same.
     """
-    return short_hash("schedule", request.session, request.question, *paths)[:OWN_NAME]
+    return short_hash("schedule", request.session, request.question, *paths)[:DEFAULT_NAME_DIGITS]
 
 
 class MonthlyBudget(Value):
@@ -87,14 +87,18 @@ class MonthlyBudget(Value):
     counted: Mapping[str, Amount]
     """By task id. A run that is not among them was registered meanwhile and counts with its whole budget."""
 
-    def refusal(self, rows: Sequence[TaskRow], budget: Limit) -> str:
+    def find_overrun_reason(self, rows: Sequence[TaskRow], budget: Limit) -> str:
         """Why another run with this budget would pass the limit, beside these tasks of the session; empty if not."""
-        own = [row for row in own_rows(rows, self.schedule_id) if in_month(row, self.at) and not row.was_refused]
+        own = [
+            row
+            for row in filter_schedule_rows(rows, self.schedule_id)
+            if is_in_month(row, self.at) and not row.was_refused
+        ]
         held = [self.counted.get(row.ref.task_id, row.terms.budget.amount) for row in own]
-        return over_month(self.limit, sum(held, Amount()), budget)
+        return find_month_overrun_reason(self.limit, sum(held, Amount()), budget)
 
 
-class RunOrder(Value):
+class ScheduledRunOrder(Value):
     """One run of a schedule: references and numbers."""
 
     own: TaskRef
@@ -105,10 +109,10 @@ class RunOrder(Value):
     """Schedule and scheduled time."""
 
 
-class ScheduledStart(Value):
+class ScheduledRunInput(Value):
     """Input of the workflow of one run."""
 
-    order: RunOrder
+    order: ScheduledRunOrder
     failures: int
     """In a row, after which the schedule pauses itself."""
     task: TaskRef | None = None
@@ -117,7 +121,7 @@ class ScheduledStart(Value):
     """Failures in a row up to the run before, where it goes on so."""
 
 
-class ScheduledOutcome(Value):
+class ScheduledRunOutcome(Value):
     """How a run ended that did not fail. Its failure says how one did."""
 
     outcome: TaskPhase | Literal["unchanged", "over the month"]
@@ -130,14 +134,14 @@ class ScheduledOutcome(Value):
         return ", ".join(filter(None, (self.outcome, self.task_id, self.reason)))
 
 
-class Begun(Value):
+class ScheduledRunBeginning(Value):
     """What became of a run that was to begin."""
 
-    how: TaskRef | ScheduledOutcome
+    how: TaskRef | ScheduledRunOutcome
     """Its task, or how it ended without one."""
 
 
-class Looked(Value):
+class ScheduledTaskStatus(Value):
     """A task that a run waits for."""
 
     over: bool
@@ -145,23 +149,23 @@ class Looked(Value):
     """None of one that was terminated."""
 
 
-class PauseOrder(Value):
+class PauseScheduleRequest(Value):
     """Which schedule pauses itself, and after how many failures in a row."""
 
     schedule_id: str
     failures: int
 
 
-def pause_note(order: PauseOrder) -> str:
+def format_pause_note(order: PauseScheduleRequest) -> str:
     """What stands on the server in plain text: no word of a question, no path."""
     return f"paused itself after {order.failures} failures in a row: see why in its last run, then resume it"
 
 
-class SeenSchedule(Value):
+class ScheduleView(Value):
     """A schedule as the server knows it."""
 
     schedule_id: str
-    order: RunOrder
+    order: ScheduledRunOrder
     paused: bool
     note: str = ""
     next_run: datetime | None = None
@@ -175,7 +179,7 @@ class SeenSchedule(Value):
     """Times before the catch-up window."""
 
 
-class ReadAnew(Value):
+class ScheduleDocuments(Value):
     """The documents of a schedule as they are now."""
 
     documents: tuple[SourceDocument, ...]
@@ -185,29 +189,29 @@ class ReadAnew(Value):
 # ------------------------------------------------------------------------------------------------------- decisions
 
 
-def request_id_of(schedule: str, workflow_id: str) -> str:
+def make_run_request_id(schedule: str, workflow_id: str) -> str:
     """Of the task of one run, whose workflow id is the schedule's with the scheduled time, after the prefix of the
     installation. No name has an @.
     """
     return f"{schedule}@{workflow_id.rpartition(f'{schedule}-')[2]}"
 
 
-def run_workflow_id(schedule: str, request_id: str) -> str:
-    """Workflow id of the run that has registered the task of this request: the reverse of `request_id_of`."""
+def make_run_workflow_id(schedule: str, request_id: str) -> str:
+    """Workflow id of the run that has registered the task of this request: the reverse of `make_run_request_id`."""
     return f"{schedule}-{request_id.removeprefix(f'{schedule}@')}"
 
 
-def own_rows(rows: Sequence[TaskRow], schedule: str) -> tuple[TaskRow, ...]:
+def filter_schedule_rows(rows: Sequence[TaskRow], schedule: str) -> tuple[TaskRow, ...]:
     """Those of the session's tasks, newest first, that this schedule has asked for."""
     return tuple(row for row in rows if row.request.request_id.startswith(f"{schedule}@"))
 
 
-def in_month(row: TaskRow, now: datetime) -> bool:
+def is_in_month(row: TaskRow, now: datetime) -> bool:
     """Whether the task was handed in in the calendar month of that moment."""
     return (row.submitted_at.year, row.submitted_at.month) == (now.year, now.month)
 
 
-def other_units(monthly: Limit, budget: Limit) -> str:
+def format_unit_mismatch(monthly: Limit, budget: Limit) -> str:
     """Why a ceiling cannot be held: of a run without a limit in its unit, nobody knows what it may spend."""
     return (
         f"a month's ceiling of {format_limit(monthly)} needs a budget of each run in the same unit, and that is "
@@ -215,10 +219,10 @@ def other_units(monthly: Limit, budget: Limit) -> str:
     )
 
 
-def over_month(monthly: Limit, spent: Amount, budget: Limit) -> str:
+def find_month_overrun_reason(monthly: Limit, spent: Amount, budget: Limit) -> str:
     """Why a run with this budget would take the month over its ceiling; empty where it fits."""
-    if not budget.counts(monthly):
-        return other_units(monthly, budget)
+    if not budget.limits_units_of(monthly):
+        return format_unit_mismatch(monthly, budget)
     if monthly.can_cover(spent + budget.amount):
         return ""
     return (
@@ -228,7 +232,7 @@ def over_month(monthly: Limit, spent: Amount, budget: Limit) -> str:
     )
 
 
-def last_told(rows: Sequence[TaskRow], question: str) -> TaskRow | None:
+def find_last_reported_task(rows: Sequence[TaskRow], question: str) -> TaskRow | None:
     """The newest of these, newest first, whose report the next one is compared with: it is about the same question."""
     return next((row for row in rows if _readable(row) and row.request.question == question), None)
 
@@ -244,10 +248,10 @@ def would_repeat(last: TaskRow, new: TaskRow, listed: Sequence[Document], given:
 
 
 def _readable(row: TaskRow) -> bool:
-    return row.title != FORGOTTEN and row.progress is not None and row.progress.readable is not None
+    return row.title != FORGOTTEN and row.progress is not None and row.progress.shown_report is not None
 
 
-def _asked(row: TaskRow) -> tuple[TaskRequest, TaskTerms]:
+def _asked(row: TaskRow) -> tuple[TaskRequest, TaskConfig]:
     """But for what is different each time: its id, the report before it, a floor that grows with earlier reports."""
     request = row.request.replace(request_id="", since=None)
     return request, row.terms.replace(floor=None)

@@ -12,17 +12,17 @@ from pydantic import Field, JsonValue, model_validator
 from waystation.budgets.budget import LOWEST_BUDGET, BudgetAccount
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
-from waystation.kernel.held_signals import HeldMessage
+from waystation.kernel.held_signals import DeferredSignal
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
-from waystation.privacy.policy import Policy
-from waystation.tasks.task import BudgetProgress, TaskRow, TaskTerms, own_session
+from waystation.privacy.policy import RedactionPolicy
+from waystation.tasks.task import BudgetProgress, TaskConfig, TaskRow, make_own_session_name
 
-REFUSAL = "the session refused the task: "
+REFUSAL_PREFIX = "the session refused the task: "
 """How the error begins where a session does not take a task; its reason follows."""
 
 
-class Ask(Value):
+class SessionBudgetRequest(Value):
     """A task asks its session for more. Answered once for its id, however often it is sent."""
 
     task_id: str
@@ -61,14 +61,14 @@ class StoredSession(Value):
     state: SessionState
 
 
-class SaveSession(Value):
+class SaveSessionRequest(Value):
     """A state to be saved."""
 
     key: SessionKey
     stored: StoredSession
 
 
-class SessionStart(Value):
+class SessionWorkflowInput(Value):
     """Input of the Session workflow."""
 
     store_id: str
@@ -83,7 +83,7 @@ class SessionStart(Value):
     """Of the state."""
     saved: int = 0
     """The version that the store has."""
-    held: tuple[HeldMessage, ...] = ()
+    held: tuple[DeferredSignal, ...] = ()
     """They came while the execution before was about to continue as new, and take effect in this one."""
 
     @property
@@ -92,33 +92,33 @@ class SessionStart(Value):
         return SessionKey(tenant=self.tenant, session=self.session)
 
 
-def start_for(row: TaskRow) -> SessionStart:
+def build_session_input_for_row(row: TaskRow) -> SessionWorkflowInput:
     """The same; it ends with this task if it was made for it alone."""
     request = row.request
-    own = request.session == own_session(request.request_id)
-    return session_of(row.ref).replace(single=own)
+    own = request.session == make_own_session_name(request.request_id)
+    return build_session_input(row.ref).replace(single=own)
 
 
-def session_of(ref: TaskRef) -> SessionStart:
+def build_session_input(ref: TaskRef) -> SessionWorkflowInput:
     """What the session of this task is started with if it does not run."""
-    return SessionStart(store_id=ref.store_id, tenant=ref.tenant, session=ref.session)
+    return SessionWorkflowInput(store_id=ref.store_id, tenant=ref.tenant, session=ref.session)
 
 
-class Admission(Value):
+class SubmissionResult(Value):
     """Answer to a submission."""
 
     task_id: str
     state: Literal["started", "running", "finished"]
 
 
-class Equipment(Value):
+class WorkerCapabilities(Value):
     """What workflows may use besides activities."""
 
     search_attributes: bool
     """Whether the server has our search attributes. An upsert of an unregistered one would hang the workflow."""
     notices: bool = False
     """Whether a webhook is set."""
-    privacy: Policy | None = None
+    privacy: RedactionPolicy | None = None
     """How much is replaced."""
     sealed_answers: bool = False
     """Whether this worker encrypts, so that what people send must have been encrypted, too."""
@@ -126,11 +126,11 @@ class Equipment(Value):
     """Whose verified answers alone have an effect; without any, anybody's."""
 
 
-class Admitted(Equipment):
+class AdmissionResult(WorkerCapabilities):
     """What admitting a task found out: what the workflows need to start it, and nothing private."""
 
     ref: TaskRef
-    terms: TaskTerms
+    terms: TaskConfig
     title: str
     """The question, redacted and shortened."""
     documents: int
@@ -153,21 +153,21 @@ class AdmissionRequest(Value):
 class AdmissionAnswer(Value):
     """What became of an `AdmissionRequest`."""
 
-    admission: Admission | None = None
+    admission: SubmissionResult | None = None
     """None if the session refuses the task."""
     error: str = ""
     """Type of the error with which it was refused."""
     reason: str = ""
 
 
-class Settlement(Value):
+class TaskSettlement(Value):
     """What a task spent in all, told to its session when the task ends or is found dead."""
 
     task_id: str
     spent: Amount
 
 
-class SessionAnswer(Value):
+class SessionBudgetAnswer(Value):
     """A session's answer to an ask: what it gives, possibly nothing."""
 
     ask_id: str
@@ -178,17 +178,17 @@ class SessionAnswer(Value):
     """What the session may spend in all."""
 
 
-class Raised(Value):
+class TaskGrant(Value):
     """A person granted a task new money: its session is raised by as much."""
 
     task_id: str
     amount: Amount
 
 
-REMEMBERED_ASKS = 500
+MAX_REMEMBERED_REQUESTS = 500
 
 
-class LimitInput(Value):
+class SessionLimitInput(Value):
     """JSON of the signal `set_session_limit`."""
 
     tokens: int | None = Field(default=None, ge=0, le=1_000_000_000_000, strict=True)
@@ -202,7 +202,7 @@ class LimitInput(Value):
             raise ValueError("give tokens, usd or both")
         return self
 
-    def changed(self, limit: Limit) -> Limit:
+    def apply_to(self, limit: Limit) -> Limit:
         """The limit with what was given instead."""
         micro_usd = None if self.usd is None else int(self.usd * 1_000_000)
         return Limit(
@@ -214,46 +214,46 @@ class LimitInput(Value):
 def with_limit(state: SessionState, sent: JsonValue) -> SessionState:
     """The session's new limit. Raises ValidationError; what was spent and is held stays as it is."""
     account = state.account
-    limit = LimitInput.model_validate(sent).changed(account.limit)
+    limit = SessionLimitInput.model_validate(sent).apply_to(account.limit)
     return state.replace(account=BudgetAccount(limit=limit, spent=account.spent, reserved=account.reserved))
 
 
-MOST_OPEN_TASKS = 1_000
+MAX_OPEN_TASKS = 1_000
 """Of one session at a time: its state is one payload, and stays below 256 kB."""
 
 
-def taken_up(state: SessionState, task: Admitted) -> SessionState:
+def admit_or_reopen_task(state: SessionState, task: AdmissionResult) -> SessionState:
     """A task's budget is held, for the first time or again. Raises as `admitted` and `reopened` do, and BadInput where
     as many tasks are open as a session may have.
     """
-    if len(state.open_tasks) >= MOST_OPEN_TASKS:
+    if len(state.open_tasks) >= MAX_OPEN_TASKS:
         raise BadInput(
             f"the session has {len(state.open_tasks):,} open tasks, the most that it may have: wait until some have "
             "ended, or submit to another --session"
         )
     state = state.replace(sealed=state.sealed or task.sealed_answers)
     if task.budget is not None:
-        return reopened(state, task.ref.task_id, task.budget)
-    return admitted(state, task.ref.task_id, task.terms.budget)
+        return reopen_task(state, task.ref.task_id, task.budget)
+    return admit_task(state, task.ref.task_id, task.terms.budget)
 
 
-def admitted(state: SessionState, task_id: str, budget: Limit) -> SessionState:
+def admit_task(state: SessionState, task_id: str, budget: Limit) -> SessionState:
     """The task's budget is reserved. Raises Overdrawn, and BadInput for a task without a limit where its session has
     one: nothing could be held for it.
     """
     limit = state.account.limit
-    if not budget.counts(limit):
+    if not budget.limits_units_of(limit):
         raise BadInput(f"the session is limited to {format_limit(limit)}: give the task a --budget in the same unit")
     return state.replace(account=state.account.reserve(task_id, budget.amount), open_tasks=(*state.open_tasks, task_id))
 
 
-def reopened(state: SessionState, task_id: str, budget: BudgetProgress) -> SessionState:
+def reopen_task(state: SessionState, task_id: str, budget: BudgetProgress) -> SessionState:
     """A task that had settled goes on: its settlement is undone, and all that it may spend is held again.
 
     Raises Overdrawn where the session has not as much left as the task.
     """
-    account = state.account.take_back(task_id, budget.spent)
-    account = account.reserve(task_id, budget.limit.after(budget.spent).amount)
+    account = state.account.undo_settlement(task_id, budget.spent)
+    account = account.reserve(task_id, budget.limit.remaining_after(budget.spent).amount)
     return state.replace(account=account, open_tasks=(*state.open_tasks, task_id))
 
 
@@ -261,13 +261,16 @@ _CENT = 10_000
 """Micro-USD."""
 
 
-def overdrawn_text(account: BudgetAccount, asked: Amount, *, again: bool = False) -> str:
+def format_insufficient_budget(account: BudgetAccount, asked: Amount, *, again: bool = False) -> str:
     """Why this amount cannot be held for a task, and what to do. `again`: for a task that is to go on."""
     left = account.unreserved
     asks = "the task may still spend" if again else "the task asks for"
     words = f"the session has {_left_text(left, account.limit)} left, and {asks} {format_amount(asked)}"
-    if not account.held.nothing:
-        words += f"; {format_amount(account.held)} held for its tasks at work, which give back what they do not spend"
+    if not account.total_reserved.is_zero:
+        words += (
+            f"; {format_amount(account.total_reserved)} held for its tasks at work, which give back what they do "
+            "not spend"
+        )
     steps = ["raise the session's limit with `waystation session set SESSION --budget AMOUNT`"]
     if not again and (fitting := _fitting_budget(left, asked)):
         steps.insert(0, f"submit with --budget {fitting} or less")
@@ -302,12 +305,12 @@ class RefusedTask(Value):
     reason: str
 
 
-def never_started(state: SessionState, task_id: str) -> SessionState:
+def release_unstarted_task(state: SessionState, task_id: str) -> SessionState:
     """The task did not start after all: nothing of its reservation was spent."""
-    return settled(state, Settlement(task_id=task_id, spent=Amount()))
+    return settle_task(state, TaskSettlement(task_id=task_id, spent=Amount()))
 
 
-def settled(state: SessionState, settlement: Settlement) -> SessionState:
+def settle_task(state: SessionState, settlement: TaskSettlement) -> SessionState:
     """The task is over: its reservation becomes what it spent. A second settlement changes nothing."""
     return state.replace(
         account=state.account.settle(settlement.task_id, settlement.spent),
@@ -315,14 +318,16 @@ def settled(state: SessionState, settlement: Settlement) -> SessionState:
     )
 
 
-def raised(state: SessionState, grant: Raised) -> SessionState:
+def apply_task_grant(state: SessionState, grant: TaskGrant) -> SessionState:
     """A person granted a task new money: limit and reservation grow together."""
     if grant.task_id not in state.account.reserved:
         return state
     return state.replace(account=state.account.grant_to(grant.task_id, grant.amount))
 
 
-def answered(state: SessionState, ask: Ask) -> tuple[SessionState, SessionAnswer | None]:
+def answer_budget_request(
+    state: SessionState, ask: SessionBudgetRequest
+) -> tuple[SessionState, SessionBudgetAnswer | None]:
     """What the session gives: all of it, or nothing. A session without a limit gives nothing: nobody said how much.
     A task that holds nothing here is over: what it were given, nobody would give back. None: the ask was answered
     before, and nothing changes.
@@ -335,10 +340,10 @@ def answered(state: SessionState, ask: Ask) -> tuple[SessionState, SessionAnswer
             account, given = account.reserve(ask.task_id, ask.amount), ask.amount
     changed = state.replace(
         account=account,
-        answered=(*state.answered, ask.ask_id)[-REMEMBERED_ASKS:],
+        answered=(*state.answered, ask.ask_id)[-MAX_REMEMBERED_REQUESTS:],
     )
-    used = account.spent + account.held
-    return changed, SessionAnswer(ask_id=ask.ask_id, amount=given, used=used, limit=account.limit)
+    used = account.spent + account.total_reserved
+    return changed, SessionBudgetAnswer(ask_id=ask.ask_id, amount=given, used=used, limit=account.limit)
 
 
 def _limited(limit: Limit, asked: Amount) -> bool:
@@ -346,12 +351,13 @@ def _limited(limit: Limit, asked: Amount) -> bool:
     return (not asked.tokens or limit.tokens is not None) and (not asked.micro_usd or limit.micro_usd is not None)
 
 
-def session_details(state: SessionState) -> str:
+def render_session_details(state: SessionState) -> str:
     """What a person reads in the Temporal UI, as Markdown."""
     account = state.account
     return (
         f"**Session** {len(state.open_tasks)} open tasks\n\n"
-        f"**Budget** {format_used_amount(account.spent, account.limit)} spent, {format_amount(account.held)} reserved"
-        f"{', no limit' if account.limit.unlimited else ''}\n\n"
+        f"**Budget** {format_used_amount(account.spent, account.limit)} spent, "
+        f"{format_amount(account.total_reserved)} reserved"
+        f"{', no limit' if account.limit.is_unlimited else ''}\n\n"
         + "\n".join(f"- `{task_id}`" for task_id in state.open_tasks)
     )

@@ -3,13 +3,13 @@
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.store.engine import StorePart, add_once, write_transaction
+from waystation.store.engine import SqlRepository, insert_if_absent, write_transaction
 from waystation.store.schema import sessions
 from waystation.store.seals import bind_to_row
 from waystation.tasks.session import SessionKey, SessionState, StoredSession
 
 
-class SqlSessions(StorePart):
+class SqlSessionRepository(SqlRepository):
     """The port `Store`: sessions."""
 
     @write_transaction
@@ -49,6 +49,6 @@ async def lock_session(connection: AsyncConnection, key: SessionKey) -> None:
     added if it is missing. SQLite has one writer at a time anyway.
     """
     empty = bind_to_row(SessionState().model_dump_json(), key.tenant, key.session)
-    await add_once(connection, sessions, {**key.model_dump(), "epoch": 0, "version": 0, "state": empty})
+    await insert_if_absent(connection, sessions, {**key.model_dump(), "epoch": 0, "version": 0, "state": empty})
     held = select(sessions.c.epoch).where(sessions.c.tenant == key.tenant, sessions.c.session == key.session)
     await connection.execute(held.with_for_update())

@@ -1,7 +1,7 @@
 """What people send to a task: the table of its signals, validated here and nowhere else, so that nothing vanishes.
 
 Answers to its requests (`approvals` decides), words to its agents, new versions of its documents, changes to its
-agents' contexts: each is a row. `after_message` says what it changes, `entry_id` what it is called in the audit trail,
+agents' contexts: each is a row. `apply_signal` says what it changes, `entry_id` what it is called in the audit trail,
 `effect` what its sender sees of it.
 
 What arrives by a signal: any number of JSON values, since a person may send anything from the Temporal UI.
@@ -20,51 +20,58 @@ from typing import Annotated, Generic, Literal, NamedTuple, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError, model_validator
 
 from waystation.agents.agent_run import AgentRun
-from waystation.agents.decisions import Resolution
-from waystation.context.outcome import Action, ContextEdit
-from waystation.documents.documents import DocumentsUpdate, KeptUpdate
+from waystation.agents.decisions import PlaceholderResolution
+from waystation.context.outcome import ContextEdit, ContextEditAction
+from waystation.documents.documents import DocumentsUpdate, RecordedDocumentsUpdate
 from waystation.kernel.ids import short_hash
 from waystation.kernel.value import Value
 from waystation.planning.plan import PlanEdit
 from waystation.security.untrusted import is_blank
 from waystation.tasks.approvals import (
-    ANSWER_ID_CHARACTERS,
     APPROVE_BUDGET,
     DENY_BUDGET,
+    MAX_ANSWER_ID_CHARACTERS,
     REVIEW_PLAN,
+    AnswerBatch,
+    ApprovalContext,
     ApproveInput,
-    Circumstances,
+    ClaimedName,
     DenyInput,
-    Name,
     ReviewPlanInput,
-    SeveralAnswers,
-    answer_together,
+    answer_each_request,
     approve,
+    build_plan_edit,
+    build_rejection,
     deny,
-    edit_plan,
-    refusal,
 )
-from waystation.tasks.state import TaskState, decided
-from waystation.tasks.task import MAX_TELLING, Approval, AuditEntry, Refusal, TaskProgress, Telling
+from waystation.tasks.state import TaskState, apply_action_decision
+from waystation.tasks.task import (
+    MAX_MESSAGE_CHARACTERS,
+    ApprovalRequest,
+    AuditEntry,
+    RejectedMessage,
+    TaskMessage,
+    TaskProgress,
+)
 
 EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS = "edit_context", "tell", "update_documents"
-TOLD, UPDATED = "told-", "documents-"
+TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX = "told-", "documents-"
 """The ids of tellings and of updates in the audit trail begin so: agents look for them at every turn."""
 
 InputT = TypeVar("InputT", bound=Value)
 ModelT = TypeVar("ModelT", bound=BaseModel)
-NumberedT = TypeVar("NumberedT", Telling, DocumentsUpdate)
+NumberedT = TypeVar("NumberedT", TaskMessage, DocumentsUpdate)
 
 
-class TellInput(Value):
+class TaskMessageInput(Value):
     """JSON of the signal `tell`."""
 
-    text: Annotated[str, Field(max_length=MAX_TELLING)] | None = None
+    text: Annotated[str, Field(max_length=MAX_MESSAGE_CHARACTERS)] | None = None
     """The words, as somebody types them in the Temporal UI, whose history then has them."""
     message: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """Content hash of the words, which are in the store already."""
-    by: Name = ""
-    answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
+    by: ClaimedName = ""
+    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very message."""
 
     @model_validator(mode="after")
@@ -76,30 +83,30 @@ class TellInput(Value):
         return self
 
 
-class Words(Value):
+class PendingMessage(Value):
     """What is to be kept: the telling, and where its words are."""
 
-    telling: Telling
+    telling: TaskMessage
     text: str | None = None
     message: str | None = None
 
 
-class UpdateInput(Value):
+class DocumentsUpdateInput(Value):
     """JSON of the signal `update_documents`."""
 
     documents: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Content hash of a `DocumentSet`, which is in the store, as are the texts that it names."""
-    by: Name = ""
-    answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
+    by: ClaimedName = ""
+    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very message."""
 
 
-MAX_INSTRUCTIONS = 4_000
+MAX_INSTRUCTIONS_CHARACTERS = 4_000
 """Characters of what a summary is to heed."""
 _NEEDS = {"compact": None, "pin": "message", "unpin": "message", "rewind": "message", "restore": "compaction"}
 """Which of the fields that name something an action needs; it takes no other."""
 
-ID_CHARACTERS = 64
+MAX_ID_CHARACTERS = 64
 
 
 def _id(given: str) -> str:
@@ -116,23 +123,23 @@ def _agent_id(given: str) -> str:
 
 def _of_signs(given: str, others: str, what: str) -> str:
     signs = given.translate(str.maketrans("", "", others + "_"))
-    if not given or len(given) > ID_CHARACTERS or not (signs.isalnum() or not signs):
-        raise ValueError(f"{what}: letters, digits and {' '.join(others + '_')}, {ID_CHARACTERS} at most")
+    if not given or len(given) > MAX_ID_CHARACTERS or not (signs.isalnum() or not signs):
+        raise ValueError(f"{what}: letters, digits and {' '.join(others + '_')}, {MAX_ID_CHARACTERS} at most")
     return given
 
 
-Id = Annotated[str, AfterValidator(_id)]
+SignalMessageId = Annotated[str, AfterValidator(_id)]
 CompactionId = Annotated[str, AfterValidator(_compaction_id)]
 AgentId = Annotated[str, AfterValidator(_agent_id)]
 
 
-class EditInput(Value):
+class ContextEditInput(Value):
     """JSON of the signal `edit_context`."""
 
-    action: Action
+    action: ContextEditAction
     agent: AgentId
     """Id of the agent's step, or of a subagent."""
-    message: Id | None = None
+    message: SignalMessageId | None = None
     """Of `pin`, `unpin` and `rewind`."""
     keep: bool | None = None
     """Of `rewind`: whether the message itself stays. It does, if this is left out."""
@@ -140,9 +147,9 @@ class EditInput(Value):
     """Of `restore`: the id, or the beginning of it."""
     instructions: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """Of `compact`: content hash of a text in the store. Never the text: signals stay in the workflow's history."""
-    by: Name = ""
+    by: ClaimedName = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
+    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very edit."""
 
     @model_validator(mode="after")
@@ -160,7 +167,7 @@ class EditInput(Value):
 
 def _editable(state: TaskState, agent: str) -> AgentRun:
     """Raises ValueError, without the name as given where no agent has it."""
-    if state.ending:
+    if state.is_ending:
         raise ValueError("the task is ending, or over: its agents' contexts are not edited any more")
     run = state.runs.get(agent)
     if run is not None and run.phase == "delivered":
@@ -169,45 +176,45 @@ def _editable(state: TaskState, agent: str) -> AgentRun:
         return run
     if state.plan is not None and any(step.id == agent for step in state.plan.steps):
         raise ValueError(f"{agent} has not begun: it has no context yet")
-    working = ", ".join(name for name in state.runs if name not in state.done)
+    working = ", ".join(name for name in state.runs if name not in state.delivered_agents)
     raise ValueError(f"there is no agent of this name; at work are: {working or 'none yet'}")
 
 
-class SentTo(NamedTuple):
+class SignalContext(NamedTuple):
     """The task that a message has come to."""
 
     state: TaskState
-    standing: Circumstances
+    standing: ApprovalContext
     now: datetime
 
 
-def _approve(to: SentTo, given: ApproveInput) -> Approval | SeveralAnswers:
+def _approve(to: SignalContext, given: ApproveInput) -> ApprovalRequest | AnswerBatch:
     if given.also:
-        return answer_together(approve, to.standing, given, to.now)
+        return answer_each_request(approve, to.standing, given, to.now)
     return approve(to.standing, given, to.now)
 
 
-def _deny(to: SentTo, given: DenyInput) -> Approval | SeveralAnswers:
+def _deny(to: SignalContext, given: DenyInput) -> ApprovalRequest | AnswerBatch:
     if given.also:
-        return answer_together(deny, to.standing, given, to.now)
+        return answer_each_request(deny, to.standing, given, to.now)
     return deny(to.standing, given, to.now)
 
 
-def _review_plan(to: SentTo, given: ReviewPlanInput) -> PlanEdit:
-    return edit_plan(to.standing, given)
+def _review_plan(to: SignalContext, given: ReviewPlanInput) -> PlanEdit:
+    return build_plan_edit(to.standing, given)
 
 
-def _tell(to: SentTo, given: TellInput) -> Words:
+def _tell(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
     """The telling with the next number, whose words are not kept yet."""
-    if to.state.ending:
+    if to.state.is_ending:
         raise ValueError("the task is ending, or over: none of its agents would hear it")
-    telling = Telling(number=_next(to.state.tellings), by=given.by, answer_id=given.answer_id, told_at=to.now)
-    return Words(telling=telling, text=given.text, message=given.message)
+    telling = TaskMessage(number=_next(to.state.tellings), by=given.by, answer_id=given.answer_id, told_at=to.now)
+    return PendingMessage(telling=telling, text=given.text, message=given.message)
 
 
-def _update(to: SentTo, given: UpdateInput) -> DocumentsUpdate:
+def _update(to: SignalContext, given: DocumentsUpdateInput) -> DocumentsUpdate:
     """The update with the next number, which the store does not have yet."""
-    if to.state.ending:
+    if to.state.is_ending:
         raise ValueError("the task is ending, or over: none of its agents would read the documents again")
     return DocumentsUpdate(
         number=_next(to.state.updates),
@@ -218,7 +225,7 @@ def _update(to: SentTo, given: UpdateInput) -> DocumentsUpdate:
     )
 
 
-def _edit(to: SentTo, given: EditInput) -> ContextEdit:
+def _edit(to: SignalContext, given: ContextEditInput) -> ContextEdit:
     """The edit that waits from now on."""
     return ContextEdit(
         id=_editable(to.state, given.agent).next_edit_id,
@@ -235,62 +242,64 @@ def _edit(to: SentTo, given: EditInput) -> ContextEdit:
     )
 
 
-Sent = Approval | SeveralAnswers | Words | DocumentsUpdate | ContextEdit | PlanEdit
+SignalEffect = ApprovalRequest | AnswerBatch | PendingMessage | DocumentsUpdate | ContextEdit | PlanEdit
 """What a message is, once it was taken."""
 
 
 @dataclass(frozen=True)
-class Signal(Generic[InputT]):
+class TaskSignal(Generic[InputT]):
     """One row of the table: a message that people send to a task."""
 
     name: str
     """Of the signal, and of the workflow's method that takes it."""
     model: type[InputT]
     """Of its JSON."""
-    decide: Callable[[SentTo, InputT], Sent]
+    decide: Callable[[SignalContext, InputT], SignalEffect]
     """What it is to this task. Raises ValueError where it has no effect, with the reason."""
     description: str
     """As the Temporal UI shows it."""
 
-    def answer(self, to: SentTo, sent: JsonValue) -> Sent | Refusal:
+    def evaluate(self, to: SignalContext, sent: JsonValue) -> SignalEffect | RejectedMessage:
         """What was sent, taken; or why it has no effect."""
         try:
             return self.decide(to, self.model.model_validate(sent))
         except ValueError as error:
-            return refusal(self.name, sent, error, to.now)
+            return build_rejection(self.name, sent, error, to.now)
 
 
-APPROVAL = Signal(
+APPROVAL = TaskSignal(
     APPROVE_BUDGET,
     ApproveInput,
     _approve,
     'Grant a budget request: {"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. '
     "tokens: as many as were asked for, if left out.",
 )
-DENIAL = Signal(
+DENIAL = TaskSignal(
     DENY_BUDGET,
     DenyInput,
     _deny,
     'Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", "by": "your name", '
     '"note": "why"}.',
 )
-PLAN = Signal(
+PLAN = TaskSignal(
     REVIEW_PLAN,
     ReviewPlanInput,
     _review_plan,
     "Work by another plan than the one asked about, which `waystation plan` puts into the store before it sends this.",
 )
-EDIT = Signal(
+EDIT = TaskSignal(
     EDIT_CONTEXT,
-    EditInput,
+    ContextEditInput,
     _edit,
     'Change the context of an agent at work, between two legs: {"action": "compact", "pin", "unpin" or "restore", '
     '"agent": "research-1", "message": "m4" or "compaction": "its id", "by": "your name"}.',
 )
-MESSAGE = Signal(TELL, TellInput, _tell, 'Tell all agents, each at its next turn: {"text": "…", "by": "your name"}.')
-UPDATE = Signal(
+MESSAGE = TaskSignal(
+    TELL, TaskMessageInput, _tell, 'Tell all agents, each at its next turn: {"text": "…", "by": "your name"}.'
+)
+UPDATE = TaskSignal(
     UPDATE_DOCUMENTS,
-    UpdateInput,
+    DocumentsUpdateInput,
     _update,
     "New versions of the documents, which `waystation documents` puts into the store before it sends this.",
 )
@@ -298,48 +307,52 @@ SIGNALS = {signal.name: signal for signal in (APPROVAL, DENIAL, PLAN, EDIT, MESS
 """What people send to a task, by name."""
 
 
-def after_message(state: TaskState, sent: Sent | Telling | Refusal) -> TaskState:
+def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMessage) -> TaskState:
     """The state in which it has its effect; a refused one changes nothing but the list of refusals."""
     match sent:
-        case Refusal():
-            return state.answered(sent)
-        case Approval():
-            return _settled(state.answered(sent), sent)
-        case SeveralAnswers():
-            return reduce(after_message, sent.each, state)
+        case RejectedMessage():
+            return state.after_answer(sent)
+        case ApprovalRequest():
+            return _settled(state.after_answer(sent), sent)
+        case AnswerBatch():
+            return reduce(apply_signal, sent.each, state)
         case ContextEdit():
             return state.with_run(state.runs[sent.agent].with_edit(sent))
         case PlanEdit():
             return state.replace(plan_edit=sent)
-        case Words(telling=told) | (Telling() as told):
+        case PendingMessage(telling=told) | (TaskMessage() as told):
             return state.replace(tellings=_among(state.tellings, told))
         case DocumentsUpdate():
             return state.replace(updates=_among(state.updates, sent))
 
 
-def _settled(state: TaskState, answer: Approval) -> TaskState:
+def _settled(state: TaskState, answer: ApprovalRequest) -> TaskState:
     if answer.about_plan:
         ends = answer.decision != "approved" and (state.proposed is None or answer.finish == "cancel")
         return state.replace(cancelled=state.cancelled or ends)
     if answer.action is not None:
-        return decided(state, answer)
-    return state.granted(answer.agent, answer.granted) if answer.decision == "approved" else state.denied(answer.agent)
+        return apply_action_decision(state, answer)
+    return (
+        state.after_grant(answer.agent, answer.granted)
+        if answer.decision == "approved"
+        else state.after_denial(answer.agent)
+    )
 
 
-def not_kept(
-    signal: str, state: TaskState, sent: Telling | DocumentsUpdate, reason: str, now: datetime
-) -> tuple[TaskState, Refusal]:
+def reject_unstored(
+    signal: str, state: TaskState, sent: TaskMessage | DocumentsUpdate, reason: str, now: datetime
+) -> tuple[TaskState, RejectedMessage]:
     """What it names cannot be had: it has no effect after all."""
-    refused = Refusal(signal=signal, reason=reason, at=now, answer_id=sent.answer_id)
+    refused = RejectedMessage(signal=signal, reason=reason, at=now, answer_id=sent.answer_id)
     match sent:
-        case Telling():
+        case TaskMessage():
             state = state.replace(tellings=_others(state.tellings, sent))
         case DocumentsUpdate():
             state = state.replace(updates=_others(state.updates, sent))
-    return state.answered(refused), refused
+    return state.after_answer(refused), refused
 
 
-def _next(known: Sequence[Telling] | Sequence[DocumentsUpdate]) -> int:
+def _next(known: Sequence[TaskMessage] | Sequence[DocumentsUpdate]) -> int:
     return 1 + max((one.number for one in known), default=0)
 
 
@@ -351,29 +364,29 @@ def _among(known: tuple[NumberedT, ...], one: NumberedT) -> tuple[NumberedT, ...
     return tuple(sorted((*_others(known, one), one), key=lambda each: each.number))
 
 
-def entry_id(entry: AuditEntry) -> str:
+def make_audit_entry_id(entry: AuditEntry) -> str:
     """Its name in a task's audit trail, by which the same entry twice is one."""
     match entry:
-        case Approval():
+        case ApprovalRequest():
             return short_hash("approval", entry.request_id, entry.decision)
-        case Refusal():
+        case RejectedMessage():
             one_of_several = (entry.request_id,) if entry.request_id else ()
             at = entry.at.astimezone(UTC).isoformat()
             return short_hash("refusal", entry.signal, entry.reason, at, *one_of_several)
         case ContextEdit():
             return short_hash("edit", entry.agent, entry.id, entry.state)
-        case Telling():
-            return f"{TOLD}{entry.number}"
-        case KeptUpdate():
-            return f"{UPDATED}{entry.number}"
-        case Resolution():
+        case TaskMessage():
+            return f"{TASK_MESSAGE_PREFIX}{entry.number}"
+        case RecordedDocumentsUpdate():
+            return f"{DOCUMENTS_UPDATE_PREFIX}{entry.number}"
+        case PlaceholderResolution():
             return short_hash("resolution", entry.agent, entry.call_id, *entry.placeholders)
 
 
 AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "withdrawn", "unseen"]
 
 
-class Answer(Value):
+class AnswerResult(Value):
     """What became of a message that was sent."""
 
     outcome: AnswerOutcome
@@ -383,17 +396,19 @@ class Answer(Value):
     reason: str = ""
 
 
-_UNTOLD = Answer(outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands")
+_UNTOLD = AnswerResult(
+    outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands"
+)
 """Of one of so many answers that a task does not show all."""
 
 
-def effect(answer_id: str, now: TaskProgress) -> Answer | None:
+def find_answer_result(answer_id: str, now: TaskProgress) -> AnswerResult | None:
     """What the message that was sent with this id has led to; None: nothing yet."""
     sent = (*now.refusals, *now.approvals, *now.tellings, *now.updates, *now.edits)
     return next((seen for one in sent if one.answer_id == answer_id and (seen := _seen(one)) is not None), None)
 
 
-def effects(answer_id: str, request_ids: Sequence[str], now: TaskProgress) -> dict[str, Answer]:
+def find_answer_results(answer_id: str, request_ids: Sequence[str], now: TaskProgress) -> dict[str, AnswerResult]:
     """By request id, what the message that was sent with this id, and answers all of these, has led to."""
     sent = (*now.refusals, *now.approvals)
     seen = {one.request_id: found for one in sent if one.answer_id == answer_id and (found := _seen(one)) is not None}
@@ -401,46 +416,46 @@ def effects(answer_id: str, request_ids: Sequence[str], now: TaskProgress) -> di
     return {request_id: seen.get(request_id, whole_message) for request_id in request_ids}
 
 
-def _seen(sent: Refusal | Approval | Telling | DocumentsUpdate | ContextEdit) -> Answer | None:
+def _seen(sent: RejectedMessage | ApprovalRequest | TaskMessage | DocumentsUpdate | ContextEdit) -> AnswerResult | None:
     match sent:
-        case Refusal():
-            return Answer(outcome="refused", reason=sent.reason)
-        case Approval(decision="approved" | "denied" as outcome):
-            return Answer(outcome=outcome, reason=sent.note)
-        case Approval():
+        case RejectedMessage():
+            return AnswerResult(outcome="refused", reason=sent.reason)
+        case ApprovalRequest(decision="approved" | "denied" as outcome):
+            return AnswerResult(outcome=outcome, reason=sent.note)
+        case ApprovalRequest():
             return None
-        case Telling():
-            return Answer(outcome="done") if sent.text else None
+        case TaskMessage():
+            return AnswerResult(outcome="done") if sent.text else None
         case DocumentsUpdate():
-            return Answer(outcome="done", reason=sent.text) if sent.kept else None
+            return AnswerResult(outcome="done", reason=sent.text) if sent.kept else None
         case ContextEdit():
-            return Answer(outcome=sent.state, reason=sent.reason)
+            return AnswerResult(outcome=sent.state, reason=sent.reason)
 
 
-UNSEALED = (
+UNENCRYPTED_REASON = (
     "it came unencrypted, and this server's workers take what was encrypted with their key alone: answer by "
     "`waystation`, or in a UI that has the codec endpoint (docs/codec.md)"
 )
 """Why a message has no effect."""
 
 
-class Sealed(dict[str, JsonValue]):
+class DecryptedPayload(dict[str, JsonValue]):
     """A JSON object that was encrypted with a key of the workers. Only the payload converter makes one."""
 
 
-def is_sealed(sent: tuple[JsonValue, ...]) -> bool:
+def was_encrypted(sent: tuple[JsonValue, ...]) -> bool:
     """Whether whoever sent this has the key. Without input there is nothing that could show it."""
-    return bool(sent) and all(isinstance(value, Sealed) for value in sent)
+    return bool(sent) and all(isinstance(value, DecryptedPayload) for value in sent)
 
 
-def whole(sent: tuple[JsonValue, ...]) -> JsonValue:
+def single_payload(sent: tuple[JsonValue, ...]) -> JsonValue:
     """The signal's input as one value: None without any; several become a list, which no message of ours is."""
     return sent[0] if len(sent) == 1 else list(sent) or None
 
 
-def read(model: type[ModelT], sent: tuple[JsonValue, ...]) -> ModelT | None:
+def parse_signal_input(model: type[ModelT], sent: tuple[JsonValue, ...]) -> ModelT | None:
     """The message, or None where the input is no such message."""
     try:
-        return model.model_validate(whole(sent))
+        return model.model_validate(single_payload(sent))
     except ValidationError:
         return None

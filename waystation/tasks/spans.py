@@ -16,7 +16,7 @@ from waystation.models.endpoints import EndpointKind
 from waystation.models.profiles import parse_model_name
 from waystation.tasks.events import TaskEvent
 
-Attribute = str | int | float | bool | tuple[str, ...]
+AttributeValue = str | int | float | bool | tuple[str, ...]
 
 PROVIDERS: Mapping[EndpointKind, str] = {
     "anthropic": "anthropic",
@@ -43,7 +43,7 @@ class SpanEvent(Value):
 
     name: str
     at: datetime
-    attributes: Mapping[str, Attribute] = {}
+    attributes: Mapping[str, AttributeValue] = {}
 
 
 class TraceSpan(Value):
@@ -60,7 +60,7 @@ class TraceSpan(Value):
     """Whether it is a call of another program's."""
     start: datetime
     end: datetime
-    attributes: Mapping[str, Attribute]
+    attributes: Mapping[str, AttributeValue]
     events: tuple[SpanEvent, ...] = ()
     links: tuple[SpanLink, ...] = ()
     error: str = ""
@@ -69,17 +69,17 @@ class TraceSpan(Value):
     """By attribute, what was said, not redacted: never sent as it is."""
 
 
-def trace_id_of(task_id: str) -> str:
+def make_trace_id(task_id: str) -> str:
     """The task's trace."""
     return hashlib.sha256(f"trace\0{task_id}".encode()).hexdigest()[:32]
 
 
-def span_id_of(task_id: str, *parts: str | int) -> str:
+def make_span_id(task_id: str, *parts: str | int) -> str:
     """Of something of the task, by what names it there; of the task itself, without any."""
     return hashlib.sha256("\0".join(["span", task_id, *map(str, parts)]).encode()).hexdigest()[:16]
 
 
-def span_events(happened: Sequence[TaskEvent]) -> tuple[SpanEvent, ...]:
+def build_span_events(happened: Sequence[TaskEvent]) -> tuple[SpanEvent, ...]:
     """In their order, as references and words of our own."""
     return tuple(
         SpanEvent(
@@ -96,12 +96,12 @@ def span_events(happened: Sequence[TaskEvent]) -> tuple[SpanEvent, ...]:
     )
 
 
-def used(charge: Charge, model: str) -> dict[str, Attribute]:
+def build_usage_attributes(charge: Charge, model: str) -> dict[str, AttributeValue]:
     """What an answered call used. The conventions count what a cache gave and took among the input."""
     usage = charge.usage
-    attributes: dict[str, Attribute] = {
+    attributes: dict[str, AttributeValue] = {
         "gen_ai.response.model": charge.answered_by or parse_model_name(model).model,
-        "gen_ai.usage.input_tokens": usage.prompt,
+        "gen_ai.usage.input_tokens": usage.prompt_tokens,
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
         "gen_ai.usage.cache_write.input_tokens": usage.cache_write,
@@ -116,7 +116,7 @@ def used(charge: Charge, model: str) -> dict[str, Attribute]:
     return attributes
 
 
-def spent_around(charges: Sequence[Charge], charge: Charge) -> dict[str, Attribute]:
+def build_budget_attributes(charges: Sequence[Charge], charge: Charge) -> dict[str, AttributeValue]:
     """What its run had spent of its budget before the charge, and after it."""
     before = charges[: charges.index(charge)]
     tokens, micro_usd = sum(one.usage.fresh for one in before), sum(one.cost_micro_usd or 0 for one in before)
@@ -128,7 +128,7 @@ def spent_around(charges: Sequence[Charge], charge: Charge) -> dict[str, Attribu
     }
 
 
-def conversation_said(messages: Sequence[Message], stop: str) -> dict[str, JsonValue]:
+def build_conversation_attributes(messages: Sequence[Message], stop: str) -> dict[str, JsonValue]:
     """What was new for the model, and what it answered until `stop`. What it had been sent before stands in the spans
     before.
     """
@@ -156,6 +156,6 @@ def _message_said(message: Message) -> dict[str, JsonValue]:
     return {"role": message.role, "parts": parts}
 
 
-def call_said(call: ToolUse, result: ToolResult) -> dict[str, JsonValue]:
+def build_tool_call_attributes(call: ToolUse, result: ToolResult) -> dict[str, JsonValue]:
     """With what a tool was called, and what it gave back."""
     return {"gen_ai.tool.call.arguments": dict(call.input), "gen_ai.tool.call.result": result.content}

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from waystation.agents.agent_run import AgentRun, build_budget_forecast
-from waystation.agents.decisions import IN_ADVANCE, ActionDecision
+from waystation.agents.decisions import AUTHORISED_IN_ADVANCE, ActionDecision
 from waystation.agents.delegation import SubagentOrder, SubagentProgress, SubagentResult, get_parent_id
 from waystation.agents.leg import AgentConfig
-from waystation.budgets.budget import BudgetAccount, Level, RunUsage, collect_budget_warnings, sum_run_usage
+from waystation.budgets.budget import BudgetAccount, BudgetLevel, RunUsage, collect_budget_warnings, sum_run_usage
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.pieces import JsonChunk, join_json, split_json
@@ -22,21 +22,29 @@ from waystation.kernel.value import Value
 from waystation.models.profiles import THINKING_PART
 from waystation.planning.plan import (
     PLANNING_ID,
-    Oversight,
+    OversightState,
     Plan,
     PlanEdit,
-    Revised,
+    RevisionResult,
     Step,
-    plan_shares,
-    share_errors,
-    share_out,
+    compute_even_share,
+    compute_plan_shares,
+    find_share_errors,
 )
-from waystation.tasks.session import SessionAnswer
-from waystation.tasks.task import Approval, Refusal, ReportVersion, Reused, TaskPhase, TaskTerms, Telling
+from waystation.tasks.session import SessionBudgetAnswer
+from waystation.tasks.task import (
+    ApprovalRequest,
+    RejectedMessage,
+    ReportVersion,
+    ReusedWork,
+    TaskConfig,
+    TaskMessage,
+    TaskPhase,
+)
 
-SHOWN_REFUSALS = 20
+MAX_SHOWN_REJECTIONS = 20
 UNFIT_SHARES = "The shares of the plan's steps do not fit this budget; every step has an even part."
-HELD_FOR = "(oversight)"
+OVERSIGHT_RESERVATION = "(oversight)"
 """Among the reservations of the task's account, what planning left for revisions and reviews; no step is called so."""
 
 
@@ -48,7 +56,7 @@ class TaskState(Value):
     plan: Plan | None = None
     """Without goals: those stay in the store."""
     plan_edit: PlanEdit | None = None
-    proposed: Revised | None = None
+    proposed: RevisionResult | None = None
     """A revision that waits until a person agrees to it: until then the plan holds, and no step begins."""
     planning: RunUsage = RunUsage()
     share: Limit | None = None
@@ -61,12 +69,12 @@ class TaskState(Value):
     """By step id, once a step was started."""
     shelved: dict[str, AgentRun] = {}
     """By step id, runs that begin anew once what they need is done again: the task goes on after a rewind."""
-    oversight: Oversight = Oversight()
-    approvals: tuple[Approval, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    tellings: tuple[Telling, ...] = ()
+    oversight: OversightState = OversightState()
+    approvals: tuple[ApprovalRequest, ...] = ()
+    refusals: tuple[RejectedMessage, ...] = ()
+    tellings: tuple[TaskMessage, ...] = ()
     updates: tuple[DocumentsUpdate, ...] = ()
-    reused: Reused | None = None
+    reused: ReusedWork | None = None
     notes: tuple[str, ...] = ()
     warned: dict[str, int] = {}
     """By level: how often people had raised it when its last warning was noted."""
@@ -80,22 +88,22 @@ class TaskState(Value):
     """That were stored, oldest first: a rewind replaces none."""
 
     @property
-    def done(self) -> frozenset[str]:
+    def delivered_agents(self) -> frozenset[str]:
         """Agents that delivered: of steps, and subagents."""
         return frozenset(step_id for step_id, run in self.runs.items() if run.phase == "delivered")
 
     @property
-    def steps_done(self) -> int:
+    def delivered_step_count(self) -> int:
         """How many steps delivered."""
-        return sum(get_parent_id(step_id) is None for step_id in self.done)
+        return sum(get_parent_id(step_id) is None for step_id in self.delivered_agents)
 
     @property
-    def all_done(self) -> bool:
+    def all_steps_delivered(self) -> bool:
         """Whether every step delivered."""
-        return self.plan is not None and self.steps_done == len(self.plan.steps)
+        return self.plan is not None and self.delivered_step_count == len(self.plan.steps)
 
     @property
-    def last_phase(self) -> TaskPhase:
+    def final_phase(self) -> TaskPhase:
         """How a task ends whose work is over."""
         if self.cancelled:
             return TaskPhase.CANCELLED
@@ -103,17 +111,17 @@ class TaskState(Value):
         return TaskPhase.PARTIAL if any(run.partial or run.lacking for run in steps) else TaskPhase.DONE
 
     @property
-    def ending(self) -> bool:
+    def is_ending(self) -> bool:
         """The report is being stored, or is: nobody's answer changes it any more."""
         return self.cancelled or self.phase is TaskPhase.REPORTING or self.phase.over
 
     @property
-    def pending(self) -> tuple[Approval, ...]:
+    def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
         """Requests that can still be answered."""
-        return () if self.ending else tuple(asked for asked in self.approvals if asked.decision == "pending")
+        return () if self.is_ending else tuple(asked for asked in self.approvals if asked.decision == "pending")
 
     @property
-    def used(self) -> float:
+    def used_share(self) -> float:
         """The share of the task's budget that is spent."""
         return self.account.limit.compute_used_share(self.totals.spent)
 
@@ -127,15 +135,15 @@ class TaskState(Value):
         """Planning, oversight and all agents together."""
         return sum_run_usage((self.planning, *self.oversight.totals, *(run.totals for run in self.all_runs)))
 
-    def planned(self, plan: Plan, totals: RunUsage, notes: tuple[str, ...], agent_budget: Limit) -> "TaskState":
+    def with_plan(self, plan: Plan, totals: RunUsage, notes: tuple[str, ...], agent_budget: Limit) -> "TaskState":
         """The plan is there: every step's share is reserved now, so that steps to come keep it."""
-        state = self.with_planning(totals)
+        state = self.with_planning_cost(totals)
         account = state.account
-        share = share_out(account.unreserved, agent_budget, len(plan.steps))
+        share = compute_even_share(account.unreserved, agent_budget, len(plan.steps))
         shared = plan
-        if any(step.share for step in plan.steps) and share_errors(plan, account.unreserved):
+        if any(step.share for step in plan.steps) and find_share_errors(plan, account.unreserved):
             notes, shared = (*notes, UNFIT_SHARES), plan.without_shares()
-        shares = plan_shares(shared, account.unreserved, agent_budget, self.minimum_reserves)
+        shares = compute_plan_shares(shared, account.unreserved, agent_budget, self.minimum_reserves)
         given = {step.id: shares[step.id] for step in plan.steps if step.share or shares[step.id] != share}
         for step in plan.steps:
             account = account.reserve(step.id, given.get(step.id, share).amount)
@@ -146,37 +154,37 @@ class TaskState(Value):
             share=share,
             account=account,
             oversight=oversight,
-            notes=merged(self.notes, notes),
+            notes=merge_unique(self.notes, notes),
         )
 
-    def with_planning(self, totals: RunUsage) -> "TaskState":
+    def with_planning_cost(self, totals: RunUsage) -> "TaskState":
         """What planning cost in all, booked once."""
         return self.replace(
             planning=totals, account=self.account.charge(totals.spent.subtract_clamped(self.planning.spent))
         )
 
-    def share_of(self, step_id: str) -> Limit | None:
+    def get_step_share(self, step_id: str) -> Limit | None:
         """What a step starts with, once there is a plan."""
         return self.oversight.shares.get(step_id, self.share)
 
-    def started(self, step: Step, ref: TaskRef, terms: TaskTerms) -> "TaskState":
+    def start_step(self, step: Step, ref: TaskRef, terms: TaskConfig) -> "TaskState":
         """The step's agent run, with the share that is reserved for it."""
         if (shelved := self.shelved.get(step.id)) is not None:
             rest = {step_id: run for step_id, run in self.shelved.items() if step_id != step.id}
             return self.replace(shelved=rest).with_run(shelved)
-        share = self.share_of(step.id) or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
+        share = self.get_step_share(step.id) or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
         state = self if self.floor is None else self._made_good(step.id, share)
         run = AgentRun(
             run=RunRef(**ref.model_dump(), step_id=step.id, role=step.role),
-            terms=terms.agent_of(step.role),
-            limit=state.starts_with(step.id) or share,
+            terms=terms.get_config(step.role),
+            limit=state.get_unborrowed_share(step.id) or share,
             share=share,
         )
         return state.with_run(run)
 
-    def reserve_of(self, step: Step) -> Amount:
+    def get_minimum_reserve(self, step: Step) -> Amount:
         """What a step that has not begun starts with at least, as far as its share has it: nobody may borrow of it."""
-        share = self.share_of(step.id) or Limit()
+        share = self.get_step_share(step.id) or Limit()
         least = self.minimum_reserves.get(step.role, Amount())
         return Amount(
             tokens=least.tokens if share.tokens is None else min(least.tokens, share.tokens),
@@ -186,11 +194,11 @@ class TaskState(Value):
     def _made_good(self, step_id: str, share: Limit) -> "TaskState":
         """What was borrowed from a step that begins is held for it again, as far as it is there."""
         lacks = share.amount.subtract_clamped(self.account.reserved.get(step_id, Amount()))
-        return self.replace(account=self.account.draw(step_id, lacks)[0])
+        return self.replace(account=self.account.reserve_available(step_id, lacks)[0])
 
-    def starts_with(self, step_id: str) -> Limit | None:
+    def get_unborrowed_share(self, step_id: str) -> Limit | None:
         """What a step to come would start with now: its share, as far as nobody has borrowed of it."""
-        share = self.share_of(step_id)
+        share = self.get_step_share(step_id)
         if share is None or self.floor is None:
             return share
         held = self.account.reserved.get(step_id, Amount())
@@ -204,18 +212,20 @@ class TaskState(Value):
         state, step_id, delivered = self, run.run.step_id, run.phase == "delivered"
         state = state._settled(run) if delivered else state
         account = state.account
-        if step_id in self.done:  # a summary that somebody asked for was under way when it delivered
+        if step_id in self.delivered_agents:  # a summary that somebody asked for was under way when it delivered
             account = account.charge(run.totals.spent.subtract_clamped(self.runs[step_id].totals.spent))
-        state = state.replace(runs={**state.runs, step_id: run}, account=account, notes=merged(self.notes, run.notes))
-        task = Level("The task", state.totals.spent, account.limit, self._raises())
-        agent = Level(step_id, run.totals.spent, run.limit, self._raises(step_id))
-        return state.warning(*((task,) if delivered else (agent, task))).resting()
+        state = state.replace(
+            runs={**state.runs, step_id: run}, account=account, notes=merge_unique(self.notes, run.notes)
+        )
+        task = BudgetLevel("The task", state.totals.spent, account.limit, self._raises())
+        agent = BudgetLevel(step_id, run.totals.spent, run.limit, self._raises(step_id))
+        return state.with_budget_warnings(*((task,) if delivered else (agent, task))).with_pause_phase()
 
     def _settled(self, run: AgentRun) -> "TaskState":
         """What a delivered run did not spend is its task's again, or its parent's, which hears how it ended."""
         step_id, spent = run.run.step_id, run.totals.spent
         parent = self.runs.get(get_parent_id(step_id) or "")
-        order = parent and parent.open_order(step_id)
+        order = parent and parent.find_open_order(step_id)
         if parent is None or order is None:
             return self.replace(account=self.account.settle(step_id, spent))
         account, rest = self.account.release_to_parent(step_id, parent.run.step_id, spent)
@@ -223,77 +233,81 @@ class TaskState(Value):
         told = parent.after_subagent(back, rest, lacking=run.partial or run.lacking)
         return self.replace(account=account, runs={**self.runs, parent.run.step_id: told})
 
-    def warning(self, *levels: Level) -> "TaskState":
+    def with_budget_warnings(self, *levels: BudgetLevel) -> "TaskState":
         """With a note for each level that is nearly spent, unless it has one since it was last raised."""
         warned, notes = collect_budget_warnings(self.warned, levels)
-        return self.replace(warned=warned, notes=merged(self.notes, notes)) if notes else self
+        return self.replace(warned=warned, notes=merge_unique(self.notes, notes)) if notes else self
 
     def _raises(self, step_id: str | None = None) -> int:
         """How often people have granted more, to one step's agent or to all."""
         return sum(
-            approval.decision == "approved" and approval.by != IN_ADVANCE and step_id in {None, approval.agent}
+            approval.decision == "approved"
+            and approval.by != AUTHORISED_IN_ADVANCE
+            and step_id in {None, approval.agent}
             for approval in self.approvals
             if approval.action is None
         )
 
-    def granted(self, step_id: str, amount: Amount) -> "TaskState":
+    def after_grant(self, step_id: str, amount: Amount) -> "TaskState":
         """New money for a step's agent: task and agent are raised together. A run that delivered stays as it is."""
-        if step_id in self.done:
+        if step_id in self.delivered_agents:
             return self
         return self.replace(account=self.account.grant_to(step_id, amount)).with_run(
             self.runs[step_id].after_grant(amount)
         )
 
-    def session_answered(self, answer: SessionAnswer) -> "TaskState":
+    def after_session_answer(self, answer: SessionBudgetAnswer) -> "TaskState":
         """What the session gives raises the task, once for each ask; runs then draw on it."""
         if answer.ask_id in self.answered_asks:
             return self
         given = self.replace(
             account=self.account.grant(answer.amount), answered_asks=(*self.answered_asks, answer.ask_id)
         )
-        return given.warning(Level("The session", answer.used, answer.limit, verb="spent or reserved"))
+        return given.with_budget_warnings(
+            BudgetLevel("The session", answer.used, answer.limit, verb="spent or reserved")
+        )
 
-    def published(self, version: ReportVersion) -> "TaskState":
+    def with_report_version(self, version: ReportVersion) -> "TaskState":
         """Its report is stored."""
         return self.replace(report=version.report, reports=(*self.reports, version))
 
-    def asked(self, approval: Approval) -> "TaskState":
+    def with_approval_request(self, approval: ApprovalRequest) -> "TaskState":
         """A person is asked."""
-        return self.replace(approvals=(*self.approvals, approval)).resting()
+        return self.replace(approvals=(*self.approvals, approval)).with_pause_phase()
 
-    def answered(self, answer: Approval | Refusal) -> "TaskState":
+    def after_answer(self, answer: ApprovalRequest | RejectedMessage) -> "TaskState":
         """An answer arrived; a refused one changes nothing but the list of refusals."""
-        if isinstance(answer, Refusal):
-            return self.replace(refusals=(*self.refusals, answer)[-SHOWN_REFUSALS:])
+        if isinstance(answer, RejectedMessage):
+            return self.replace(refusals=(*self.refusals, answer)[-MAX_SHOWN_REJECTIONS:])
         approvals = tuple(answer if known.request_id == answer.request_id else known for known in self.approvals)
-        return self.replace(approvals=approvals).resting()
+        return self.replace(approvals=approvals).with_pause_phase()
 
-    def resting(self) -> "TaskState":
+    def with_pause_phase(self) -> "TaskState":
         """Working, or paused when every started, undelivered run waits for a person."""
         if self.phase not in {TaskPhase.WORKING, TaskPhase.PAUSED}:
             return self
-        waiting = {approval.agent for approval in self.pending}
+        waiting = {approval.agent for approval in self.pending_approvals}
         active = {step_id for step_id, run in self.runs.items() if run.phase not in {"delivered", "delegating"}}
         paused = PLANNING_ID in waiting or (bool(active) and active <= waiting)
         return self.replace(phase=TaskPhase.PAUSED if paused else TaskPhase.WORKING)
 
-    def request_for(
+    def build_budget_request(
         self, step_id: str, now: datetime, deadline: datetime | None = None, ceiling: Limit | None = None
-    ) -> Approval:
+    ) -> ApprovalRequest:
         """The request for a step's agent. Its id counts the step's requests: it is the same when replayed."""
         run = self.runs[step_id]
         number = 1 + sum(approval.agent == step_id for approval in self.approvals)
         plan = self.plan or Plan(steps=())
-        return Approval(
+        return ApprovalRequest(
             request_id=f"{step_id}-{number}",
             agent=step_id,
-            asked=run.proposed,
+            asked=run.proposed_grant,
             spent=run.totals.spent,
             limit=run.limit,
             needed=run.needed,
             task_spent=self.totals.spent,
-            steps_left=len(plan.steps) - self.steps_done,
-            outlook=build_budget_forecast(run, plan, self.account, self.runs, self.steps_done).under(
+            steps_left=len(plan.steps) - self.delivered_step_count,
+            outlook=build_budget_forecast(run, plan, self.account, self.runs, self.delivered_step_count).with_ceiling(
                 ceiling or Limit(), self.account.limit, run.needed
             ),
             reason=run.halted,
@@ -301,7 +315,7 @@ class TaskState(Value):
             requested_at=now,
         )
 
-    def ended(self, phase: TaskPhase) -> "TaskState":
+    def end_task(self, phase: TaskPhase) -> "TaskState":
         """The task is over: whatever is still reserved is settled with what was spent of it."""
         account = self.account
         for step_id in tuple(account.reserved):
@@ -309,48 +323,50 @@ class TaskState(Value):
             account = account.settle(step_id, run.totals.spent if run else Amount())
         return self.replace(phase=phase, account=account)
 
-    def expired(self, request: Approval, now: datetime) -> "TaskState":
+    def after_expiry(self, request: ApprovalRequest, now: datetime) -> "TaskState":
         """Nobody answered until the deadline: the agent delivers what it has."""
-        state = self.answered(request.replace(decision="expired", answered_at=now))
+        state = self.after_answer(request.replace(decision="expired", answered_at=now))
         run = state.runs[request.agent].finish_partial("nobody answered its request for money until its deadline")
         return state.with_run(run)
 
-    def denied(self, step_id: str) -> "TaskState":
+    def after_denial(self, step_id: str) -> "TaskState":
         """No more for a step's agent: it delivers what it has; where the answer says so, the whole task ends."""
         answer = next(approval for approval in reversed(self.approvals) if approval.agent == step_id)
         run = self.runs[step_id].finish_partial("a person denied it more")
         return self.replace(cancelled=self.cancelled or answer.finish == "cancel").with_run(run)
 
 
-def state_pieces(state: TaskState) -> tuple[JsonChunk, ...]:
+def split_state(state: TaskState) -> tuple[JsonChunk, ...]:
     """The state in pieces that each fit into one payload."""
     return split_json(state.model_dump(mode="json"))
 
 
-def state_of(pieces: Iterable[JsonChunk]) -> TaskState:
+def join_state(pieces: Iterable[JsonChunk]) -> TaskState:
     """The state that was split into these pieces. Raises ValueError where one is missing."""
     return TaskState.model_validate_json(json.dumps(join_json(pieces)))
 
 
-def merged(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
+def merge_unique(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     """Both, each text once, in order."""
     return tuple(dict.fromkeys((*known, *new)))
 
 
-TAKEN_BACK = "its conversation was taken back"
+TAKEN_BACK_NOTE = "its conversation was taken back"
 
 
-def opened_actions(state: TaskState, step_id: str, now: datetime, deadline: datetime | None) -> tuple[Approval, ...]:
+def build_action_requests(
+    state: TaskState, step_id: str, now: datetime, deadline: datetime | None
+) -> tuple[ApprovalRequest, ...]:
     """Requests for the calls that an agent waits for and nobody was asked about yet, in the order of its reply.
 
     Their ids count on from the agent's other requests: they are the same when replayed.
     """
     run, plan = state.runs[step_id], state.plan or Plan(steps=())
-    open_already = {asked.action.digest for asked in state.pending if asked.agent == step_id and asked.action}
+    open_already = {asked.action.digest for asked in state.pending_approvals if asked.agent == step_id and asked.action}
     first = 1 + sum(asked.agent == step_id for asked in state.approvals)
     fresh = (question for question in run.questions if question.digest not in open_already)
     return tuple(
-        Approval(
+        ApprovalRequest(
             request_id=f"{step_id}-{number}",
             agent=step_id,
             action=question,
@@ -358,7 +374,7 @@ def opened_actions(state: TaskState, step_id: str, now: datetime, deadline: date
             spent=run.totals.spent,
             limit=run.limit,
             task_spent=state.totals.spent,
-            steps_left=len(plan.steps) - state.steps_done,
+            steps_left=len(plan.steps) - state.delivered_step_count,
             answer_by=deadline,
             requested_at=now,
         )
@@ -366,11 +382,11 @@ def opened_actions(state: TaskState, step_id: str, now: datetime, deadline: date
     )
 
 
-def decided(state: TaskState, answer: Approval) -> TaskState:
+def apply_action_decision(state: TaskState, answer: ApprovalRequest) -> TaskState:
     """What the answer to a request for a call, or that none came in time, means for its agent: it goes on when it was
     the last.
     """
-    if answer.action is None or answer.agent in state.done:
+    if answer.action is None or answer.agent in state.delivered_agents:
         return state
     decision = ActionDecision(
         digest=answer.action.digest,
@@ -383,23 +399,23 @@ def decided(state: TaskState, answer: Approval) -> TaskState:
     return state.replace(cancelled=state.cancelled or cancels).with_run(run)
 
 
-def overtaken(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, ...]:
+def expire_obsolete_requests(state: TaskState, step_id: str, now: datetime) -> tuple[ApprovalRequest, ...]:
     """Open requests for calls that the agent does not wait for any more, closed."""
     waits_for = {question.digest for question in state.runs[step_id].questions}
     return tuple(
-        asked.replace(decision="expired", note=TAKEN_BACK, answered_at=now)
-        for asked in state.pending
+        asked.replace(decision="expired", note=TAKEN_BACK_NOTE, answered_at=now)
+        for asked in state.pending_approvals
         if asked.agent == step_id and asked.action is not None and asked.action.digest not in waits_for
     )
 
 
-def taken_on(state: TaskState, parent_id: str, terms: TaskTerms) -> TaskState:
+def start_subagents(state: TaskState, parent_id: str, terms: TaskConfig) -> TaskState:
     """The subagents that an agent asked for are among the task's runs, with what is carved from its budget, under the
     terms of their roles. Those that are there already stay as they are.
     """
     for order in state.runs[parent_id].open_orders:
         if order.id not in state.runs:
-            own = _terms(terms.agent_of(order.role), order)
+            own = _terms(terms.get_config(order.role), order)
             state = _taken_on(state, state.runs[parent_id], order, own)
     return state
 
@@ -424,12 +440,12 @@ def _terms(terms: AgentConfig, order: SubagentOrder) -> AgentConfig:
     tokens = order.limit.tokens
     if tokens is None:
         return terms
-    return terms.thinking_at_most(tokens // THINKING_PART).with_replies_for(tokens)
+    return terms.with_thinking_limit(tokens // THINKING_PART).with_scaled_min_reply(tokens)
 
 
-def progressed(state: TaskState, news: SubagentProgress) -> TaskState:
+def apply_subagent_progress(state: TaskState, news: SubagentProgress) -> TaskState:
     """How far a subagent is. Of one that has ended, or that is not known, nothing is taken in."""
     run = state.runs.get(news.id)
     if run is None or get_parent_id(news.id) is None or run.phase == "delivered":
         return state
-    return state.with_run(run.told(news))
+    return state.with_run(run.with_progress(news))

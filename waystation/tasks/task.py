@@ -8,20 +8,20 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
 from waystation.agents.agent_run import BudgetForecast
-from waystation.agents.decisions import ActionQuestion, Resolution, UnattendedPolicy
-from waystation.agents.leg import AgentRoleConfig
+from waystation.agents.decisions import ActionQuestion, PlaceholderResolution, UnattendedPolicy
+from waystation.agents.leg import AgentConfigByRole
 from waystation.budgets.budget import (
     HIGHEST_BUDGET,
     HIGHEST_BUDGET_MICRO_USD,
     LOWEST_BUDGET,
     LOWEST_BUDGET_MICRO_USD,
-    Mode,
+    BudgetMode,
     RunUsage,
 )
 from waystation.context.outcome import AgentCompaction, CompactionTotals, ContextEdit
-from waystation.context.policy import Strategy
+from waystation.context.policy import StrategyName
 from waystation.context.transcript import Message, Text
-from waystation.documents.documents import DocumentsUpdate, KeptUpdate, SkippedItem
+from waystation.documents.documents import DocumentsUpdate, RecordedDocumentsUpdate, SkippedItem
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.ids import short_hash
@@ -30,12 +30,12 @@ from waystation.kernel.scopes import SessionScope, TenantScope
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.memory.memory import MemoryScope
-from waystation.planning.plan import PLANNING_ID, PlanRevision, Review
-from waystation.privacy.policy import Policy
+from waystation.planning.plan import PLANNING_ID, PlanRevision, ReportReview
+from waystation.privacy.policy import RedactionPolicy
 from waystation.security.untrusted import ServerNames, is_blank
 
 
-class ForkedFrom(Value):
+class ForkOrigin(Value):
     """The beginning of a task that reuses finished steps of another one."""
 
     task_id: str
@@ -44,7 +44,7 @@ class ForkedFrom(Value):
     """Id of the step that begins anew, with all that builds on it."""
 
 
-class Reused(Value):
+class ReusedWork(Value):
     """Agents of another task whose work counts as done in this one, and costs nothing here."""
 
     task_id: str
@@ -53,15 +53,15 @@ class Reused(Value):
     payers: Mapping[str, str] = {}
     """By agent: the task that paid for it, where that task reused it, too."""
 
-    def payer(self, agent: str) -> str:
+    def get_payer(self, agent: str) -> str:
         """The task that paid for this agent."""
         return self.payers.get(agent, self.task_id)
 
-    def sentences(self, agents: Iterable[str]) -> tuple[str, ...]:
+    def format_sentences(self, agents: Iterable[str]) -> tuple[str, ...]:
         """Where these agents come from and who paid for them, by payer."""
         paid: dict[str, list[str]] = {}
         for agent in agents:
-            paid.setdefault(self.payer(agent), []).append(agent)
+            paid.setdefault(self.get_payer(agent), []).append(agent)
         return tuple(
             f"reused from {self.task_id}, {'where it was paid' if payer == self.task_id else f'paid in {payer}'}: "
             f"{', '.join(names)}"
@@ -69,11 +69,11 @@ class Reused(Value):
         ) or (f"reused from {self.task_id}: nothing",)
 
 
-MAX_TELLING = 4_000
+MAX_MESSAGE_CHARACTERS = 4_000
 """Characters of one. The newest is in no compaction: it must leave room for work in a small window, too."""
 
 
-class Telling(Value):
+class TaskMessage(Value):
     """One thing that was said: a reference, no text."""
 
     number: int
@@ -86,23 +86,23 @@ class Telling(Value):
     told_at: datetime
 
 
-def as_message(message_id: str, number: int, words: str) -> Message:
+def build_transcript_message(message_id: str, number: int, words: str) -> Message:
     """How an agent hears it: nothing but the words."""
     return Message(id=message_id, role="user", blocks=(Text(text=words),), told=number)
 
 
-def heard(said: Iterable[Message]) -> frozenset[int]:
+def list_received_message_numbers(said: Iterable[Message]) -> frozenset[int]:
     """Numbers of what an agent has been told, by the messages of its conversation that count."""
     return frozenset(message.told for message in said if message.told)
 
 
-SMALLEST_WINDOW, LARGEST_WINDOW = 2_000, 1_000_000
-OWN_SESSION = 12
+MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS = 2_000, 1_000_000
+OWN_SESSION_DIGITS = 12
 """Hexadecimal digits in the name of a session that one task has for itself."""
 
 
 def _in_range(budget: Limit) -> Limit:
-    if budget.unlimited:
+    if budget.is_unlimited:
         raise ValueError("a budget is limited in tokens, in dollars, or in both")
     if budget.tokens is not None and not LOWEST_BUDGET <= budget.tokens <= HIGHEST_BUDGET:
         raise ValueError(f"from {LOWEST_BUDGET:,} to {HIGHEST_BUDGET:,} tokens")
@@ -155,18 +155,18 @@ class TaskRequest(Value):
     """What grants may raise the budget to; without one, a person may grant anything."""
     unattended: UnattendedPolicy = UnattendedPolicy()
     """What happens to requests for money while nobody looks."""
-    mode: Mode | None = None
+    mode: BudgetMode | None = None
     """By default `approval`."""
     review_plan: bool | None = None
-    window: int | None = Field(default=None, ge=SMALLEST_WINDOW, le=LARGEST_WINDOW)
+    window: int | None = Field(default=None, ge=MIN_WINDOW_TOKENS, le=MAX_WINDOW_TOKENS)
     """Working window of each agent in tokens; by default half of its budget, 200,000 at most."""
-    strategy: Strategy | None = None
+    strategy: StrategyName | None = None
     """How compactions choose what a summary is to stand for; by default `window`."""
     memory: MemoryScope | None = None
     """By default that of the settings."""
     left_out: tuple[SkippedItem, ...] = ()
     """What was given with the documents and could not be used. The report names it."""
-    forked_from: ForkedFrom | None = None
+    forked_from: ForkOrigin | None = None
     since: str | None = None
     """An earlier task of the session: the report opens with what changed since its report."""
     servers: ServerNames | None = None
@@ -178,13 +178,13 @@ class TaskRequest(Value):
     @classmethod
     def _of_its_own(cls, given: JsonValue) -> JsonValue:
         if isinstance(given, dict) and "session" not in given:
-            return {**given, "session": own_session(str(given.get("request_id", "")))}
+            return {**given, "session": make_own_session_name(str(given.get("request_id", "")))}
         return given
 
 
-def own_session(request_id: str) -> str:
+def make_own_session_name(request_id: str) -> str:
     """The session of a task that was handed in without one: the same request finds it again."""
-    return f"own-{short_hash('own session', request_id)[:OWN_SESSION]}"
+    return f"own-{short_hash('own session', request_id)[:OWN_SESSION_DIGITS]}"
 
 
 def tenant_hash(tenant: str) -> str:
@@ -197,24 +197,24 @@ def session_hash(tenant: str, session: str) -> str:
     return short_hash("session", tenant, session)
 
 
-def reader_of(tenant: str, session: str | None = None) -> TenantScope:
+def build_reader_scope(tenant: str, session: str | None = None) -> TenantScope:
     """A person of this tenant, who looks at all of it, or at one session."""
     if session is None:
         return TenantScope(tenant=tenant_hash(tenant))
     return SessionScope(tenant=tenant_hash(tenant), session=session_hash(tenant, session))
 
 
-def session_workflow_id(tenant: str, session: str) -> str:
+def make_session_workflow_id(tenant: str, session: str) -> str:
     """Workflow id of a session."""
     return f"session-{session_hash(tenant, session)}"
 
 
-def task_id_of(request: TaskRequest) -> str:
+def make_task_id(request: TaskRequest) -> str:
     """Id of the task and of its workflow."""
     return f"task-{short_hash('task', request.tenant, request.session, request.request_id)}"
 
 
-class TaskTerms(AgentRoleConfig):
+class TaskConfig(AgentConfigByRole):
     """The terms of a task that the workflow needs: numbers and settings, no text."""
 
     budget: Limit
@@ -222,7 +222,7 @@ class TaskTerms(AgentRoleConfig):
     ceiling: Limit = Limit()
     """What grants may raise the budget to."""
     unattended: UnattendedPolicy = UnattendedPolicy()
-    mode: Mode
+    mode: BudgetMode
     plan_model: str
     remembered_characters: int = 0
     """Of its documents, so many characters go into memory."""
@@ -266,7 +266,7 @@ class TaskPhase(StrEnum):
         return self in ended
 
 
-class Approval(Value):
+class ApprovalRequest(Value):
     """A request to raise a budget, or to let an agent call a tool; and its answer once there is one."""
 
     request_id: str
@@ -308,7 +308,7 @@ class Approval(Value):
         return self.agent == PLANNING_ID
 
 
-class Refusal(Value):
+class RejectedMessage(Value):
     """An answer or an edit that had no effect: malformed, late, for an unknown request or agent, with an impossible
     amount.
     """
@@ -321,7 +321,9 @@ class Refusal(Value):
     """Of the request that it was for, where one message answered several."""
 
 
-AuditEntry = Approval | Refusal | ContextEdit | Telling | KeptUpdate | Resolution
+AuditEntry = (
+    ApprovalRequest | RejectedMessage | ContextEdit | TaskMessage | RecordedDocumentsUpdate | PlaceholderResolution
+)
 """What the store keeps of decisions, words and what tools were given of the vault; an edit twice: asked for, done."""
 
 StepState = Literal["waiting", "working", "compacting", "delegating", "paused", "done", "partial", "skipped"]
@@ -363,7 +365,7 @@ class ReportVersion(Value):
     """None where it is not known."""
 
     @property
-    def delivered(self) -> bool:
+    def is_delivered(self) -> bool:
         """Whether the task delivered it; what there was when a task was cancelled or failed is no delivery."""
         return self.phase in {TaskPhase.DONE, TaskPhase.PARTIAL}
 
@@ -388,19 +390,19 @@ class TaskProgress(Value):
     """The newest ones of each agent, its oldest first."""
     earlier_compactions: dict[str, CompactionTotals] = {}
     """All others, added up for each agent that has some."""
-    approvals: tuple[Approval, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    approvals: tuple[ApprovalRequest, ...] = ()
+    refusals: tuple[RejectedMessage, ...] = ()
     edits: tuple[ContextEdit, ...] = ()
     """What people changed, or wanted to change, in agents' contexts."""
-    tellings: tuple[Telling, ...] = ()
+    tellings: tuple[TaskMessage, ...] = ()
     """What people told the task at work."""
     updates: tuple[DocumentsUpdate, ...] = ()
     """Of its documents while it worked."""
-    reused: Reused | None = None
+    reused: ReusedWork | None = None
     revisions: tuple[PlanRevision, ...] = ()
-    reviews: tuple[Review, ...] = ()
+    reviews: tuple[ReportReview, ...] = ()
     notes: tuple[str, ...] = ()
-    privacy: Policy | None = None
+    privacy: RedactionPolicy | None = None
     """How much is replaced; None where it is not known."""
     report: str | None = None
     """Content hash of the report in the store."""
@@ -412,27 +414,27 @@ class TaskProgress(Value):
     @property
     def all_compactions(self) -> CompactionTotals:
         """Every compaction of all agents, added up."""
-        return sum(self.earlier_compactions.values(), CompactionTotals.of(self.compactions))
+        return sum(self.earlier_compactions.values(), CompactionTotals.from_outcomes(self.compactions))
 
-    def compactions_of(self, agents: Container[str]) -> CompactionTotals:
+    def sum_compactions(self, agents: Container[str]) -> CompactionTotals:
         """Every compaction of these agents, added up."""
         earlier = (totals for agent, totals in self.earlier_compactions.items() if agent in agents)
-        return sum(earlier, CompactionTotals.of(one for one in self.compactions if one.agent in agents))
+        return sum(earlier, CompactionTotals.from_outcomes(one for one in self.compactions if one.agent in agents))
 
     @property
-    def versions(self) -> tuple[ReportVersion, ...]:
+    def report_versions(self) -> tuple[ReportVersion, ...]:
         """Of the report, oldest first."""
         if self.reports or self.report is None:
             return self.reports
         return (ReportVersion(number=1, report=self.report, phase=self.phase),)
 
     @property
-    def readable(self) -> ReportVersion | None:
+    def shown_report(self) -> ReportVersion | None:
         """The version that is shown: the newest that was delivered, also while the task goes on after a rewind, and
         where that was cancelled; the newest of all where none was.
         """
-        newest = self.versions[::-1]
-        return next((version for version in newest if version.delivered), next(iter(newest), None))
+        newest = self.report_versions[::-1]
+        return next((version for version in newest if version.is_delivered), next(iter(newest), None))
 
 
 class TaskRow(Value):
@@ -440,7 +442,7 @@ class TaskRow(Value):
 
     ref: TaskRef
     request: TaskRequest
-    terms: TaskTerms
+    terms: TaskConfig
     title: str = ""
     submitted_at: datetime
     ended_at: datetime | None = None
@@ -453,7 +455,7 @@ class TaskRow(Value):
         """Whether its session did not take it, so that it spent nothing and holds nothing."""
         return self.progress is not None and self.progress.phase is TaskPhase.REFUSED
 
-    def progress_in(self, phase: TaskPhase) -> TaskProgress:
+    def build_stored_progress(self, phase: TaskPhase) -> TaskProgress:
         """What the store alone can say of the task in this phase."""
         if self.progress is not None:
             return self.progress.replace(phase=phase)

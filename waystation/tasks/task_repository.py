@@ -31,21 +31,21 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.agents.deliverables import Note
-from waystation.context.transcript import Charge, Intent
+from waystation.context.transcript import CallIntent, Charge
 from waystation.documents.documents import Document, SourceDocument
 from waystation.documents.text_repository import add_documents, add_texts, load_task_documents, make_document
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import Reader, SessionScope, TenantScope
+from waystation.kernel.scopes import ReadScope, SessionScope, TenantScope
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import PLANNING_ID, Plan, PlanVersion
 from waystation.store.engine import (
-    BATCH,
-    StorePart,
-    add_once,
+    MAX_VALUES_PER_STATEMENT,
+    SqlRepository,
     build_owner_filter,
     fetch_bodies,
+    insert_if_absent,
     iter_batches,
     read_transaction,
     sum_or_zero,
@@ -67,33 +67,33 @@ from waystation.store.schema import (
     text_owners,
 )
 from waystation.store.seals import EncryptedText, bind_to_row
-from waystation.tasks.events import Happening, ended
+from waystation.tasks.events import UnnumberedEvent, build_phase_event
 from waystation.tasks.progress import (
-    MOST_SPENT_LINES,
-    Days,
-    KnownSession,
-    Paid,
-    Payments,
-    Spending,
-    SpentLine,
-    Unanswered,
-    spent_in,
+    MAX_SPENDING_LINES,
+    AgentCharge,
+    DayRange,
+    SessionSummary,
+    SpendingLine,
+    SpendingReport,
+    TaskCharges,
+    UnansweredCall,
+    build_spending_report,
 )
 from waystation.tasks.schedules import MonthlyBudget
 from waystation.tasks.session import SessionKey, SessionState
 from waystation.tasks.session_repository import lock_session
-from waystation.tasks.signals import TOLD, UPDATED
-from waystation.tasks.task import Reused, TaskPhase, TaskProgress, TaskRequest, TaskRow, TaskTerms
+from waystation.tasks.signals import DOCUMENTS_UPDATE_PREFIX, TASK_MESSAGE_PREFIX
+from waystation.tasks.task import ReusedWork, TaskConfig, TaskPhase, TaskProgress, TaskRequest, TaskRow
 
 
-class SqlTasks(StorePart):
+class SqlTaskRepository(SqlRepository):
     """The port `Store`: tasks, without their plans and their audit."""
 
-    async def store_id(self) -> str:
+    async def get_store_id(self) -> str:
         """The id of this store, made when it was created."""
         return self._store_id
 
-    async def register(self, row: TaskRow, documents: Sequence[SourceDocument]) -> bool:
+    async def register_task(self, row: TaskRow, documents: Sequence[SourceDocument]) -> bool:
         """Store a new task with its documents. False: the same request is there already.
 
         Raises RequestConflict if the request id was used for another question, other documents or other terms.
@@ -118,18 +118,20 @@ class SqlTasks(StorePart):
         documents: Sequence[SourceDocument],
         listed: Sequence[Document],
     ) -> bool:
-        digest = request_digest(row.request, listed)
-        if not await add_once(connection, tasks, {**task_columns(row), "digest": digest}):
+        digest = compute_request_digest(row.request, listed)
+        if not await insert_if_absent(connection, tasks, {**build_task_columns(row), "digest": digest}):
             await require_same_request(connection, row, digest)
             return False
         by_hash = {document.blob: source.text for document, source in zip(listed, documents, strict=True)}
         # In one order everywhere: two tasks with the same documents must not wait for each other.
-        await add_texts(connection, row.ref.reader, sorted(by_hash.items()))
+        await add_texts(connection, row.ref.scope, sorted(by_hash.items()))
         await add_documents(connection, row.ref.task_id, listed)
-        self._tell(connection, row.ref.task_id, Happening(kind="submitted"))
+        self._tell(connection, row.ref.task_id, UnnumberedEvent(kind="submitted"))
         return True
 
-    async def register_scheduled(self, row: TaskRow, documents: Sequence[SourceDocument], month: MonthlyBudget) -> str:
+    async def register_scheduled_task(
+        self, row: TaskRow, documents: Sequence[SourceDocument], month: MonthlyBudget
+    ) -> str:
         """Store a run of a schedule as `register` does, unless that would pass what its runs of the month may spend.
 
         Returns:
@@ -154,35 +156,35 @@ class SqlTasks(StorePart):
         first = month.at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         whole = SessionScope(tenant=row.ref.tenant, session=row.ref.session)
         of_month = select(tasks).where(build_owner_filter(tasks, whole), tasks.c.submitted_at >= first)
-        others = [task_row(found) for found in (await connection.execute(of_month)).all()]
+        others = [parse_task_row(found) for found in (await connection.execute(of_month)).all()]
         if all(other.ref.task_id != row.ref.task_id for other in others) and (
-            reason := month.refusal(others, row.terms.budget)
+            reason := month.find_overrun_reason(others, row.terms.budget)
         ):
             return reason
         await self._add(connection, row, documents, listed)
         return ""
 
     @read_transaction
-    async def task(self, connection: AsyncConnection, task_id: str, reader: Reader) -> TaskRow:
+    async def get_task(self, connection: AsyncConnection, task_id: str, reader: ReadScope) -> TaskRow:
         """Raises UnknownTask, which does not tell whether somebody else has it."""
         this = select(tasks).where(tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
         found = (await connection.execute(this)).one_or_none()
         if found is None:
-            raise unknown_task(task_id)
-        return task_row(found)
+            raise build_unknown_task_error(task_id)
+        return parse_task_row(found)
 
     @read_transaction
-    async def find_tasks(self, connection: AsyncConnection, prefix: str, reader: Reader) -> tuple[str, ...]:
+    async def find_task_ids(self, connection: AsyncConnection, prefix: str, reader: ReadScope) -> tuple[str, ...]:
         """Ids of the reader's tasks that start with the prefix, newest first."""
         starts = func.substr(tasks.c.task_id, 1, len(prefix)) == prefix
         found = select(tasks.c.task_id, tasks.c.terms).where(starts, build_owner_filter(tasks, reader))
         return tuple(await fetch_bodies(connection, found.order_by(tasks.c.ordinal.desc())))
 
     @read_transaction
-    async def tasks(
+    async def list_tasks(
         self,
         connection: AsyncConnection,
-        reader: Reader,
+        reader: ReadScope,
         limit: int = 50,
         *,
         ended_before: datetime | None = None,
@@ -199,23 +201,23 @@ class SqlTasks(StorePart):
         if since is not None:
             newest = newest.where(tasks.c.submitted_at >= since)
         rows = (await connection.execute(newest)).all()
-        return tuple(task_row(row) for row in rows)
+        return tuple(parse_task_row(row) for row in rows)
 
-    async def admit(self, task_id: str, title: str) -> None:
+    async def save_task_title(self, task_id: str, title: str) -> None:
         """Keep the redacted title. Raises UnknownTask."""
-        await self._set(task_id, Happening(kind="admitted"), title=bind_to_row(title, task_id))
+        await self._set(task_id, UnnumberedEvent(kind="admitted"), title=bind_to_row(title, task_id))
 
-    async def finish(self, task_id: str, progress: TaskProgress) -> None:
+    async def save_task_progress(self, task_id: str, progress: TaskProgress) -> None:
         """Keep how the task ended; what was kept before is replaced. Raises UnknownTask."""
         ended_at = self._clock() if progress.phase.over else None
         body = bind_to_row(progress.model_dump_json(), task_id)
-        await self._set(task_id, ended(progress.phase), progress=body, ended_at=ended_at)
+        await self._set(task_id, build_phase_event(progress.phase), progress=body, ended_at=ended_at)
 
     @write_transaction
-    async def _set(self, connection: AsyncConnection, task_id: str, told: Happening, **values: object) -> None:
+    async def _set(self, connection: AsyncConnection, task_id: str, told: UnnumberedEvent, **values: object) -> None:
         changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(**values))
         if changed.rowcount != 1:
-            raise unknown_task(task_id)
+            raise build_unknown_task_error(task_id)
         self._tell(connection, task_id, told)
 
 
@@ -223,7 +225,7 @@ async def require_task(connection: AsyncConnection, task_id: str) -> None:
     """Raises UnknownTask if the task is not there."""
     found = await connection.execute(select(tasks.c.ordinal).where(tasks.c.task_id == task_id))
     if found.one_or_none() is None:
-        raise unknown_task(task_id)
+        raise build_unknown_task_error(task_id)
 
 
 async def require_same_request(connection: AsyncConnection, row: TaskRow, digest: str) -> None:
@@ -240,7 +242,7 @@ async def require_same_request(connection: AsyncConnection, row: TaskRow, digest
         )
 
 
-def request_digest(request: TaskRequest, documents: Sequence[Document]) -> str:
+def compute_request_digest(request: TaskRequest, documents: Sequence[Document]) -> str:
     """Over what the person gave. Defaults and the task's terms are left out: they change with the software."""
     asked = request.model_dump(mode="json", exclude_defaults=True)
     if asked.get("session") == "default":  # which was left out while every task without a session had this one
@@ -249,7 +251,7 @@ def request_digest(request: TaskRequest, documents: Sequence[Document]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def task_columns(row: TaskRow) -> dict[str, object]:
+def build_task_columns(row: TaskRow) -> dict[str, object]:
     """The row as its table has it, digest and plan apart."""
     ref, task_id = row.ref, row.ref.task_id
     return {
@@ -264,12 +266,12 @@ def task_columns(row: TaskRow) -> dict[str, object]:
     }
 
 
-def task_row(row: Row[tuple[object, ...]]) -> TaskRow:
+def parse_task_row(row: Row[tuple[object, ...]]) -> TaskRow:
     """The task of a row of its table."""
     return TaskRow(
         ref=TaskRef(store_id=row.store_id, tenant=row.tenant, session=row.session, task_id=row.task_id),
         request=TaskRequest.model_validate_json(row.request),
-        terms=TaskTerms.model_validate_json(row.terms),
+        terms=TaskConfig.model_validate_json(row.terms),
         title=row.title,
         submitted_at=row.submitted_at,
         ended_at=row.ended_at,
@@ -277,16 +279,16 @@ def task_row(row: Row[tuple[object, ...]]) -> TaskRow:
     )
 
 
-def unknown_task(task_id: str) -> UnknownTask:
+def build_unknown_task_error(task_id: str) -> UnknownTask:
     """The error about a task that is not there."""
     return UnknownTask(f"no task {task_id} in this store: list the tasks to see which there are")
 
 
-class SqlBills(StorePart):
+class SqlCostRepository(SqlRepository):
     """What tasks have cost."""
 
     @read_transaction
-    async def payments(self, connection: AsyncConnection, task_id: str, reader: Reader) -> Payments:
+    async def list_task_charges(self, connection: AsyncConnection, task_id: str, reader: ReadScope) -> TaskCharges:
         """The task's calls so far; none for a task that has called no model, and one that is not the reader's."""
         own = await fetch_bodies(
             connection,
@@ -296,10 +298,10 @@ class SqlBills(StorePart):
         open_calls = select(intents).where(intents.c.run_id.in_(own))
         found = (await connection.execute(paid.order_by(charges.c.ordinal))).mappings()
         silent = (await connection.execute(open_calls.order_by(intents.c.ordinal))).mappings()
-        return Payments(paid=tuple(map(_paid, found)), unanswered=tuple(map(_unanswered, silent)))
+        return TaskCharges(paid=tuple(map(_paid, found)), unanswered=tuple(map(_unanswered, silent)))
 
     @read_transaction
-    async def spending(self, connection: AsyncConnection, days: Days, reader: Reader) -> Spending:
+    async def get_spending(self, connection: AsyncConnection, days: DayRange, reader: ReadScope) -> SpendingReport:
         """What all tasks of the reader's have spent in these days. Raises BadInput where that is too much to show."""
         kinds = [sum_or_zero(charges.c[kind]).label(kind) for kind in Usage.model_fields]
         priced = func.count(charges.c.cost_micro_usd).label("priced")
@@ -313,22 +315,22 @@ class SqlBills(StorePart):
             named = select(tasks.c.task_id, tasks.c.title, tasks.c.terms).where(tasks.c.task_id.in_(batch))
             rows = await connection.execute(named.where(build_owner_filter(tasks, reader)))
             titles.update({row.task_id: row.title for row in rows})
-        return spent_in(days, spent, titles)
+        return build_spending_report(days, spent, titles)
 
     @read_transaction
-    async def sessions(
-        self, connection: AsyncConnection, reader: Reader, first: int, count: int
-    ) -> tuple[KnownSession, ...]:
+    async def list_sessions(
+        self, connection: AsyncConnection, reader: ReadScope, first: int, count: int
+    ) -> tuple[SessionSummary, ...]:
         """So many of the reader's sessions from the `first` on, those with the newest tasks before others."""
         newest = func.max(tasks.c.ordinal)
         page = select(newest).where(build_owner_filter(tasks, reader)).group_by(tasks.c.session).order_by(newest.desc())
         ordinals = (await connection.execute(page.offset(first).limit(count))).scalars().all()
         named = select(tasks).where(tasks.c.ordinal.in_(ordinals), build_owner_filter(tasks, reader))
-        rows = [task_row(row) for row in (await connection.execute(named.order_by(tasks.c.ordinal.desc()))).all()]
+        rows = [parse_task_row(row) for row in (await connection.execute(named.order_by(tasks.c.ordinal.desc()))).all()]
         return tuple([await _session(connection, row, reader) for row in rows])
 
 
-async def _session(connection: AsyncConnection, newest: TaskRow, reader: Reader) -> KnownSession:
+async def _session(connection: AsyncConnection, newest: TaskRow, reader: ReadScope) -> SessionSummary:
     whole = SessionScope(tenant=newest.ref.tenant, session=newest.ref.session)
     of_tasks, of_runs = [
         (build_owner_filter(table, whole), build_owner_filter(table, reader)) for table in (tasks, runs)
@@ -348,14 +350,14 @@ async def _session(connection: AsyncConnection, newest: TaskRow, reader: Reader)
     sums = select(runs.c.run_id, runs.c.proof, fresh, sum_or_zero(charges.c.cost_micro_usd).label("cost"), unpriced)
     paid = sums.join(charges, charges.c.run_id == runs.c.run_id).where(*of_runs).group_by(runs.c.run_id)
     spent = (await connection.execute(paid)).all()
-    return KnownSession(
+    return SessionSummary(
         session=newest.request.session,
         id=newest.ref.session,
         tasks=len(known) - refused,
         refused=refused,
         last_at=newest.submitted_at,
         spent=Amount(tokens=sum(row.tokens for row in spent), micro_usd=sum(row.cost for row in spent)),
-        held=account.held,
+        held=account.total_reserved,
         limit=account.limit,
         unpriced_calls=sum(row.unpriced for row in spent),
     )
@@ -367,7 +369,7 @@ def _is_refused(progress: str) -> bool:
 
 
 def _by_day(
-    connection: AsyncConnection, table: Table, days: Days, reader: Reader, sums: Sequence[Label[int]]
+    connection: AsyncConnection, table: Table, days: DayRange, reader: ReadScope, sums: Sequence[Label[int]]
 ) -> Select[*tuple[Any, ...]]:
     """Of charges or intents, by agent run, model and day; proofs of whose they are are read, too. One more than can be
     shown at most.
@@ -377,15 +379,15 @@ def _by_day(
     # By the index of runs SQLite would fetch the rows of all days one by one; as they lie, they take a fifth of it.
     run = (table.c.run_id + literal("") if sqlite else table.c.run_id).label("of_run")
     chosen = select(run, table.c.model, func.date(moment).label("day"), *sums)
-    within = chosen.where(table.c.at >= days.begin, table.c.at < days.end)
+    within = chosen.where(table.c.at >= days.start_time, table.c.at < days.end_time)
     # Added up before it is known whose they are: a look at the run of each charge takes twice as long.
     added = within.group_by("of_run", table.c.model, "day").subquery()
     whose = select(runs.c.task_id, runs.c.role, runs.c.proof, added).join(added, added.c.of_run == runs.c.run_id)
-    return whose.where(build_owner_filter(runs, reader)).limit(MOST_SPENT_LINES + 1)
+    return whose.where(build_owner_filter(runs, reader)).limit(MAX_SPENDING_LINES + 1)
 
 
-def _spent(row: RowMapping) -> SpentLine:
-    named = SpentLine(
+def _spent(row: RowMapping) -> SpendingLine:
+    named = SpendingLine(
         day=date.fromisoformat(str(row["day"])), task_id=row["task_id"], role=row["role"], model=row["model"]
     )
     if "worst_case" in row:
@@ -399,26 +401,26 @@ def _spent(row: RowMapping) -> SpentLine:
     )
 
 
-def _paid(row: RowMapping) -> Paid:
-    return Paid(agent=_agent(row), charge=charge_of(row))
+def _paid(row: RowMapping) -> AgentCharge:
+    return AgentCharge(agent=_agent(row), charge=parse_charge_row(row))
 
 
-def charge_of(row: RowMapping) -> Charge:
+def parse_charge_row(row: RowMapping) -> Charge:
     """The charge of a row of its table."""
     return Charge.model_validate({**row, "usage": Usage.model_validate(row, extra="ignore")}, extra="ignore")
 
 
-def _unanswered(row: RowMapping) -> Unanswered:
+def _unanswered(row: RowMapping) -> UnansweredCall:
     worst_case = Amount(tokens=row["worst_case"], micro_usd=row["worst_case_micro_usd"])
-    intent = Intent.model_validate({**row, "worst_case": worst_case}, extra="ignore")
-    return Unanswered(agent=_agent(row), intent=intent)
+    intent = CallIntent.model_validate({**row, "worst_case": worst_case}, extra="ignore")
+    return UnansweredCall(agent=_agent(row), intent=intent)
 
 
 def _agent(row: RowMapping) -> str:
     return str(row["run_id"]).rpartition("/")[2]
 
 
-class SqlPlans(StorePart):
+class SqlPlanRepository(SqlRepository):
     """The port `Store`: plans."""
 
     @write_transaction
@@ -429,24 +431,26 @@ class SqlPlans(StorePart):
         if kept.rowcount != 1:
             await require_task(connection, task_id)
             return
-        self._tell(connection, task_id, Happening(kind="planned", reference="1"))
+        self._tell(connection, task_id, UnnumberedEvent(kind="planned", reference="1"))
 
     @write_transaction
-    async def save_revision(self, connection: AsyncConnection, task_id: str, version: PlanVersion) -> None:
+    async def save_plan_version(self, connection: AsyncConnection, task_id: str, version: PlanVersion) -> None:
         """Keep a plan that takes the place of the one before. Of each number the first stays. Raises UnknownTask."""
         await require_task(connection, task_id)
         body = bind_to_row(version.model_dump_json(), task_id, version.number)
         row = {"task_id": task_id, "number": version.number, "body": body}
-        if await add_once(connection, plan_revisions, {**row, "made_at": self._clock()}):
-            self._tell(connection, task_id, Happening(kind="planned", reference=str(version.number)))
+        if await insert_if_absent(connection, plan_revisions, {**row, "made_at": self._clock()}):
+            self._tell(connection, task_id, UnnumberedEvent(kind="planned", reference=str(version.number)))
 
-    async def plan(self, task_id: str, reader: Reader) -> Plan | None:
+    async def get_newest_plan(self, task_id: str, reader: ReadScope) -> Plan | None:
         """The newest plan, goals included."""
-        versions = await self.plan_versions(task_id, reader)
+        versions = await self.list_plan_versions(task_id, reader)
         return versions[-1].plan if versions else None
 
     @read_transaction
-    async def plan_versions(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[PlanVersion, ...]:
+    async def list_plan_versions(
+        self, connection: AsyncConnection, task_id: str, reader: ReadScope
+    ) -> tuple[PlanVersion, ...]:
         """All plans of the task, oldest first, each with its goals and why it was made."""
         own = (tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
         found = await fetch_bodies(
@@ -460,12 +464,12 @@ class SqlPlans(StorePart):
         return first, *(PlanVersion.model_validate_json(text) for text in later.scalars())
 
 
-class SqlForking(StorePart):
+class SqlForkRepository(SqlRepository):
     """The part of the port `Store` that adds forked tasks."""
 
     @write_transaction
     async def register_fork(
-        self, connection: AsyncConnection, row: TaskRow, plan: Plan, reused: Reused, state: str
+        self, connection: AsyncConnection, row: TaskRow, plan: Plan, reused: ReusedWork, state: str
     ) -> bool:
         """Store a new task with this plan and the documents of another one, and what these agents of it have done.
 
@@ -478,23 +482,23 @@ class SqlForking(StorePart):
         whose = (tasks.c.task_id == source, build_owner_filter(tasks, tenants), tasks.c.progress.is_not(None))
         ended = await fetch_bodies(connection, select(tasks.c.progress, tasks.c.terms).where(*whose).with_for_update())
         if not ended:
-            raise unknown_task(source)
+            raise build_unknown_task_error(source)
         if TaskProgress.model_validate_json(ended[0]).state != state:
             raise BadInput(f"{source} has gone on meanwhile: fork it when it has ended again")
-        digest = request_digest(row.request, await load_task_documents(connection, source, tenants))
+        digest = compute_request_digest(row.request, await load_task_documents(connection, source, tenants))
         planned = bind_to_row(plan.model_dump_json(), row.ref.task_id)
-        columns = {**task_columns(row), "plan": planned, "digest": digest}
-        if not await add_once(connection, tasks, columns):
+        columns = {**build_task_columns(row), "plan": planned, "digest": digest}
+        if not await insert_if_absent(connection, tasks, columns):
             await require_same_request(connection, row, digest)
             return False
-        own = row.ref.reader.model_dump()
+        own = row.ref.scope.model_dump()
         await _copy(connection, text_owners, text_owners.c.task_id == source, own)
         await _copy(connection, documents, documents.c.task_id == source, own)
-        for kind in (TOLD, UPDATED):
+        for kind in (TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX):
             await _copy(connection, audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(kind), own)
         for agent in reused.agents:
             await _copy_run(connection, f"{source}/{agent}", f"{row.ref.task_id}/{agent}", own)
-        self._tell(connection, row.ref.task_id, Happening(kind="submitted", reference=source, detail="fork"))
+        self._tell(connection, row.ref.task_id, UnnumberedEvent(kind="submitted", reference=source, detail="fork"))
         return True
 
 
@@ -523,5 +527,5 @@ async def _copy(connection: AsyncConnection, table: Table, where: ColumnElement[
     sealed = [(column.name, column.type.key) for column in columns if isinstance(column.type, EncryptedText)]
     for row in rows:
         row.update({name: bind_to_row(row[name], *(row[part] for part in key)) for name, key in sealed})
-    for first in range(0, len(rows), BATCH):
-        await connection.execute(insert(table), rows[first : first + BATCH])
+    for first in range(0, len(rows), MAX_VALUES_PER_STATEMENT):
+        await connection.execute(insert(table), rows[first : first + MAX_VALUES_PER_STATEMENT])

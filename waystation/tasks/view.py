@@ -7,19 +7,27 @@ from typing import Literal, NamedTuple
 from pydantic import JsonValue
 
 from waystation.agents.activity import AgentStatus
-from waystation.agents.decisions import Resolution
+from waystation.agents.decisions import PlaceholderResolution
 from waystation.agents.prompt_sections import PromptAllocation
-from waystation.context.audit import Audit
+from waystation.context.audit import CompactionAudit
 from waystation.documents.documents import SkippedItem
 from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.ports import Embedder, Memory
 from waystation.planning.plan import PlanVersion
-from waystation.tasks.approvals import Origin
-from waystation.tasks.task import Approval, AuditEntry, BudgetProgress, StepProgress, TaskPhase, TaskProgress, TaskRow
+from waystation.tasks.approvals import AnswerOrigin
+from waystation.tasks.task import (
+    ApprovalRequest,
+    AuditEntry,
+    BudgetProgress,
+    StepProgress,
+    TaskPhase,
+    TaskProgress,
+    TaskRow,
+)
 
 
-class Submitted(Value):
+class SubmittedTask(Value):
     """A task that was accepted."""
 
     task_id: str
@@ -31,7 +39,7 @@ class Submitted(Value):
     """What its agents follow beside the question and the instructions."""
 
 
-class SeenTelling(Value):
+class TaskMessageView(Value):
     """What a person told a task at work."""
 
     number: int
@@ -43,7 +51,7 @@ class SeenTelling(Value):
     """Agents, by the ids of their steps. Others hear it at their next turn, if they have one."""
 
 
-DELIVERED = frozenset({TaskPhase.DONE, TaskPhase.PARTIAL})
+DELIVERED_PHASES = frozenset({TaskPhase.DONE, TaskPhase.PARTIAL})
 """Phases that the store knows first."""
 
 
@@ -63,19 +71,19 @@ class TaskFilter(Value):
         """Whether all tasks that it lets through are meant, and not only the newest of a session or tenant."""
         return bool(self.phases or self.since or self.text)
 
-    def in_phase(self, phase: TaskPhase) -> bool:
+    def matches_phase(self, phase: TaskPhase) -> bool:
         """Whether it is one of those that are looked for."""
         return not self.phases or phase in self.phases
 
-    def may_hold(self, row: TaskRow) -> bool:
+    def may_match(self, row: TaskRow) -> bool:
         """As far as the store knows. Of a task that has not ended there the server says the phase: it may have been
         ended by force, but nothing was delivered.
         """
         if self.text.casefold() not in row.title.casefold():
             return False
         if row.progress is not None and row.progress.phase.over:
-            return self.in_phase(row.progress.phase)
-        return not self.phases or not self.phases <= DELIVERED
+            return self.matches_phase(row.progress.phase)
+        return not self.phases or not self.phases <= DELIVERED_PHASES
 
 
 class TaskView(Value):
@@ -93,7 +101,7 @@ class TaskView(Value):
     """Why work is tried again, where a server could be asked."""
     doing: tuple[AgentStatus, ...] = ()
     """What agents are at in this moment, where a server could be asked."""
-    origins: dict[str, Origin] = {}
+    origins: dict[str, AnswerOrigin] = {}
     """By request id: where its answer came from. Only where it was asked for, and the server still knows."""
     passages_waiting: int = 0
     """Passages that memory does not have yet. Only where it was asked for, as the next."""
@@ -103,8 +111,8 @@ class TaskView(Value):
     """Of its documents, beyond what its terms let into memory."""
     plans: tuple[PlanVersion, ...] = ()
     """The task's plans, oldest first."""
-    tellings: tuple[SeenTelling, ...] = ()
-    resolutions: tuple[Resolution, ...] = ()
+    tellings: tuple[TaskMessageView, ...] = ()
+    resolutions: tuple[PlaceholderResolution, ...] = ()
     """What its tools were given of the vault, by placeholder. Only where it was asked for."""
     procedures: tuple[ProcedureSource, ...] = ()
     """What its agents were told to follow."""
@@ -121,7 +129,7 @@ class TaskView(Value):
         return None if self.submitted_at is None or end is None else end - self.submitted_at
 
 
-class Draft(Value):
+class UnfinishedReport(Value):
     """What a task would deliver if it ended now."""
 
     phase: TaskPhase
@@ -133,7 +141,7 @@ class PendingApproval(Value):
 
     task_id: str
     title: str
-    approval: Approval
+    approval: ApprovalRequest
     task_budget: BudgetProgress | None = None
     """The task's account as it is now; None where no worker answers for the task."""
     then: Literal["partial", "wait"] | None = None
@@ -149,13 +157,15 @@ class PendingApproval(Value):
         return deadline, asked, self.task_id, self.approval.request_id
 
 
-class Waiting(Value):
+class PendingApprovals(Value):
     """What waits for an answer."""
 
     requests: tuple[PendingApproval, ...]
 
 
-def pending(progress: TaskProgress, then: Literal["partial", "wait"] | None = None) -> tuple[PendingApproval, ...]:
+def list_pending_approvals(
+    progress: TaskProgress, then: Literal["partial", "wait"] | None = None
+) -> tuple[PendingApproval, ...]:
     """A task's requests that can still be answered. `then`: what happens at their deadlines, where it is known."""
     return tuple(
         PendingApproval(
@@ -171,18 +181,18 @@ def pending(progress: TaskProgress, then: Literal["partial", "wait"] | None = No
     )
 
 
-def still_open(trail: Iterable[AuditEntry]) -> tuple[Approval, ...]:
+def list_open_requests(trail: Iterable[AuditEntry]) -> tuple[ApprovalRequest, ...]:
     """The requests of an audit trail that nobody has answered."""
-    newest = {entry.request_id: entry for entry in trail if isinstance(entry, Approval)}
+    newest = {entry.request_id: entry for entry in trail if isinstance(entry, ApprovalRequest)}
     return tuple(approval for approval in newest.values() if approval.decision == "pending")
 
 
 def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
     """What the store alone can say of a task that has not ended there."""
-    return row.progress_in(phase)
+    return row.build_stored_progress(phase)
 
 
-def with_known(view: TaskView, row: TaskRow) -> TaskView:
+def with_stored_details(view: TaskView, row: TaskRow) -> TaskView:
     """The view with what the store knows: the task's session, what its agents follow and may use, its times."""
     return view.replace(
         submitted_at=row.submitted_at,
@@ -193,20 +203,20 @@ def with_known(view: TaskView, row: TaskRow) -> TaskView:
     )
 
 
-def with_kept_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:
+def with_stored_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:
     """What a workflow says of itself, with the reports that the store has and it does not know: it has just begun anew
     after a rewind, or came to nothing before it read what it goes on from.
     """
-    kept = row.progress.versions if row.progress is not None else ()
-    return live.replace(reports=kept) if len(kept) > len(live.versions) else live
+    kept = row.progress.report_versions if row.progress is not None else ()
+    return live.replace(reports=kept) if len(kept) > len(live.report_versions) else live
 
 
-def given(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def without_empty(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The fields of an answer that say something."""
     return {name: value for name, value in answer.items() if value is not None and value != ""}
 
 
-class AgentContext(Value):
+class AgentPromptView(Value):
     """The next request of one agent, in layers."""
 
     agent: str
@@ -224,15 +234,15 @@ class AgentContext(Value):
     allocation: PromptAllocation
 
 
-class SearchedMemory(NamedTuple):
+class MemoryWithEmbedder(NamedTuple):
     """Memory, opened by whoever may hold it, and the embedder that it was made with."""
 
     memory: Memory
     embedder: Embedder
 
 
-class AgentAudits(Value):
+class AgentCompactionAudits(Value):
     """The compactions that stand in one agent's view."""
 
     agent: str
-    compactions: tuple[Audit, ...]
+    compactions: tuple[CompactionAudit, ...]

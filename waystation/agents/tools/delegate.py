@@ -69,7 +69,7 @@ class DelegateTool(TypedTool[DelegateInput]):
         back = next((back for back in at.handed_back if back.call_id == at.call_id), None)
         if back is None:
             raise ToolCallRejectedError("This subagent was not started. Do this part yourself.")
-        handed_in = await load_agent_result(self._store, at.run.reader, back.id)
+        handed_in = await load_agent_result(self._store, at.run.scope, back.id)
         return render_subagent_result(back, arguments, handed_in, at.page_characters // 2)
 
 
@@ -136,7 +136,7 @@ async def extract_subagent_orders(
     batch = _Batch(terms, left)
     for call, number in _numbered(transcript):
         if call.id in open_ids:
-            batch.take(call, make_subagent_id(run.step_id, number))
+            batch.add_call(call, make_subagent_id(run.step_id, number))
     titles = await redactor.redact([order.title for order in batch.orders], TextDestination.TITLE, run.tenant)
     orders = zip(batch.orders, titles, strict=True)
     return DelegationRequest(
@@ -153,14 +153,14 @@ class _Batch:
         self.orders: list[SubagentOrder] = []
         self.refused: dict[str, ToolResult] = {}
 
-    def take(self, call: ToolUse, step_id: str) -> None:
+    def add_call(self, call: ToolUse, step_id: str) -> None:
         """Order it, refuse it, or leave it for the next time."""
         try:
             wanted = DelegateInput.model_validate(call.input)
         except ValidationError:
             return  # the tool itself says what is wrong with the arguments
         percent, most = wanted.budget_percent, self._terms.share
-        limit = self._left.percent(percent)
+        limit = self._left.compute_percent(percent)
         if percent > most:
             self._refuse(call, f"Subagents may have at most {most} percent of what you have left together.")
         elif not _enough(limit):

@@ -17,14 +17,14 @@ from difflib import get_close_matches
 
 from pydantic import Field
 
-from waystation.agents.task_brief import as_procedure, parse_procedures
+from waystation.agents.task_brief import parse_procedures, render_procedure
 from waystation.agents.tool_visibility import FIRST, SOON, make_urgency
 from waystation.agents.tools.tool import (
     ToolCallRejectedError,
     ToolContext,
     ToolInput,
     TypedTool,
-    end_of_stretch,
+    find_slice_end,
     load_redacted_lines,
     render_text_slice,
     select_page_lines,
@@ -32,7 +32,7 @@ from waystation.agents.tools.tool import (
 from waystation.documents.documents import REMOVED_NAME, Document, DocumentMatch, ShownDocument, find_document_by_name
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.procedures import Procedure
-from waystation.documents.redacted import RedactedDocumentStore, document_names
+from waystation.documents.redacted import RedactedDocumentStore, build_document_names
 from waystation.kernel.errors import TextNotFoundError
 from waystation.privacy.policy import find_cut_position
 from waystation.privacy.ports import Redactor
@@ -61,7 +61,7 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
 
     async def run(self, arguments: ListDocumentsInput, at: ToolContext) -> str:
         """One line a document, and where to go on."""
-        documents = await self._store.documents(at.run.task_id, at.run.reader)
+        documents = await self._store.list_documents(at.run.task_id, at.run.scope)
         start = arguments.first - 1
         lines = [_line(document) for document in documents[start : start + arguments.count]]
         taken, _ = select_page_lines(lines, at.page_characters)
@@ -110,7 +110,7 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
 
     async def run(self, arguments: ReadDocumentInput, at: ToolContext) -> str:
         """A header, numbered lines, and where to go on."""
-        document = find(arguments.name, await self._store.documents(at.run.task_id, at.run.reader))
+        document = find_document(arguments.name, await self._store.list_documents(at.run.task_id, at.run.scope))
         if arguments.first_line > document.lines:
             raise ToolCallRejectedError(
                 f"{sanitize_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
@@ -134,11 +134,11 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
         return "\n".join([header, *taken, *([f"continues at line {shown + 1}"] if shown < wanted else [])])
 
 
-FILE_READERS = {ReadDocumentTool.name: "name"}
+FILE_READING_TOOLS = {ReadDocumentTool.name: "name"}
 """The tools that read files, each with the argument that names the file."""
 
 
-def find(name: str, documents: tuple[Document, ...]) -> Document:
+def find_document(name: str, documents: tuple[Document, ...]) -> Document:
     """The document of that name.
 
     Raises:
@@ -165,7 +165,7 @@ def _within_line(document: Document, arguments: ReadDocumentInput, line: str, at
         f"{sanitize_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from {first:,}"
     )
     start = find_cut_position(line, first - 1)
-    end = end_of_stretch(line, start, at)
+    end = find_slice_end(line, start, at)
     rest = [_GOES_ON.format(number=number, character=end + 1)] if end < len(line) else []
     return "\n".join([head, f"{number}| {escape_tags(line[start:end])}", *rest])
 
@@ -203,7 +203,7 @@ class ReadSkillTool(TypedTool[ReadSkillInput]):
 
     async def run(self, arguments: ReadSkillInput, at: ToolContext) -> str:
         """Its text, in its tag."""
-        return as_procedure(await _procedure(arguments.name, at.as_written("name"), self._store, at))
+        return render_procedure(await _procedure(arguments.name, at.get_raw_argument("name"), self._store, at))
 
 
 async def _procedure(name: str, written: str, store: Store, at: ToolContext) -> Procedure:
@@ -211,7 +211,7 @@ async def _procedure(name: str, written: str, store: Store, at: ToolContext) -> 
 
     As the model wrote it, too: where a document is called almost so, its name was put in the place of that.
     """
-    found = parse_procedures(await store.task(at.run.task_id, at.run.reader))
+    found = parse_procedures(await store.get_task(at.run.task_id, at.run.scope))
     known = [one for one in found if isinstance(one, Procedure)]
     for one in known:
         if {name, written} & {one.name, one.document}:
@@ -242,8 +242,8 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
 
     async def run(self, arguments: ReadSkillFileInput, at: ToolContext) -> str:
         """Its text, in its tag."""
-        skill = await _procedure(arguments.skill, at.as_written("skill"), self._store, at)
-        wanted = {name.removeprefix("./") for name in (arguments.file, at.as_written("file"))}
+        skill = await _procedure(arguments.skill, at.get_raw_argument("skill"), self._store, at)
+        wanted = {name.removeprefix("./") for name in (arguments.file, at.get_raw_argument("file"))}
         for file in skill.files:
             if file.name in wanted:
                 return wrap_untrusted(
@@ -326,7 +326,7 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         if not hits:
             return "No passage matches. Try other words, or list_documents."
         blocks = [
-            f"[{sanitize_line(hit.name)}:{hit.first_line}-{hit.last_line}]{hit.where}\n{escape_tags(hit.text)}\n"
+            f"[{sanitize_line(hit.name)}:{hit.first_line}-{hit.last_line}]{hit.citation_suffix}\n{escape_tags(hit.text)}\n"
             for hit in hits
         ]
         taken, whole = select_page_lines(blocks, at.page_characters)
@@ -340,23 +340,23 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         last = arguments.last_document
         among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
         # Originals have what placeholders stand for, and documents as they are shown have the placeholders.
-        query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.as_written("query")))))
-        hits = await self._search.search(at.run.reader, query, arguments.limit, among)
+        query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.get_raw_argument("query")))))
+        hits = await self._search.search(at.run.scope, query, arguments.limit, among)
         for _ in range(ROUNDS):
             if all(hit.shown for hit in hits):
                 break
-            await self._search.take(at.run.task_id, await self._shown(hits, at))
-            hits = await self._search.search(at.run.reader, query, arguments.limit, among)
+            await self._search.set_shown_documents(at.run.task_id, await self._shown(hits, at))
+            hits = await self._search.search(at.run.scope, query, arguments.limit, among)
         return [hit for hit in hits if hit.shown]
 
     async def _shown(self, hits: Sequence[DocumentMatch], at: ToolContext) -> Sequence[ShownDocument]:
-        documents = await self._store.documents(at.run.task_id, at.run.reader)
+        documents = await self._store.list_documents(at.run.task_id, at.run.scope)
         found = {hit.name for hit in hits}
         hit = [one for one in documents if one.name in found]
-        called = (await document_names(hit, self._redactor, at.run.tenant)).shown
+        called = (await build_document_names(hit, self._redactor, at.run.tenant)).shown
         shown: list[ShownDocument] = []
         for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.shown):
-            text = await self._redacted.text(blob, at.run.reader)
-            at.notices.extend(await self._redacted.notes(text, name, at.run.tenant))
+            text = await self._redacted.get_redacted_text(blob, at.run.scope)
+            at.notices.extend(await self._redacted.build_redaction_notes(text, name, at.run.tenant))
             shown.append(ShownDocument(blob=blob, name=name, called=called.get(name, name), text=text.text))
         return shown

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from waystation.agents.deliverables import Note
 from waystation.agents.tool_visibility import FIRST, LAST, LATER, SOON, make_urgency
-from waystation.agents.tools.documents import find
+from waystation.agents.tools.documents import find_document
 from waystation.agents.tools.tool import (
     ToolCallRejectedError,
     ToolContext,
@@ -27,7 +27,7 @@ from waystation.context.constraints import has_words, normalise_words
 from waystation.context.history import build_model_view, get_effective_transcript, with_record
 from waystation.context.summary import is_summary_or_marker, shorten_text
 from waystation.context.transcript import Message, PinRecord, Record, ToolUse, Transcript
-from waystation.context.units import pin, unpin
+from waystation.context.units import build_pin_record, build_unpin_record
 from waystation.documents.redacted import RedactedDocumentStore
 from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
 from waystation.kernel.errors import BadInput
@@ -66,7 +66,7 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
         found = arguments.replace(document=name)
         note = Note(id=f"{at.run.run_id}/{at.call_id}", run_id=at.run.run_id, **found.model_dump())
         await self._store.add_note(at.fence, at.run.task_id, note)
-        notes = await self._store.notes(at.run.task_id, at.run.reader, at.run.run_id)
+        notes = await self._store.list_notes(at.run.task_id, at.run.scope, at.run.run_id)
         return f"note {len(notes)} kept"
 
     async def _source(self, name: str, at: ToolContext) -> tuple[str, int]:
@@ -75,7 +75,7 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
         """
         if fetched := extract_stored_web_pages(at.transcript.messages).get(name):
             return name, len(split_page_lines(await load_redacted_lines(self._redacted, fetched.blob, name, at)))
-        document = find(name, await self._store.documents(at.run.task_id, at.run.reader))
+        document = find_document(name, await self._store.list_documents(at.run.task_id, at.run.scope))
         return document.name, document.lines
 
 
@@ -99,7 +99,7 @@ class ReadNotesTool(TypedTool[ReadNotesInput]):
 
     async def run(self, arguments: ReadNotesInput, at: ToolContext) -> str:
         """One line a note."""
-        notes = await self._store.notes(at.run.task_id, at.run.reader, at.run.run_id)
+        notes = await self._store.list_notes(at.run.task_id, at.run.scope, at.run.run_id)
         start = arguments.first - 1
         lines = [
             f"{number}. [{note.document}:{note.first_line}-{note.last_line}] {' '.join(note.text.split())}"
@@ -156,9 +156,9 @@ def _record(message_id: str, at: ToolContext, record_id: str, *, take_back: bool
         raise ToolCallRejectedError(f"This is no pin of yours.\nPins are: {_all_pins(at.transcript)}")
     try:
         if take_back:
-            record: Record = unpin(at.transcript, message_id, record_id)
+            record: Record = build_unpin_record(at.transcript, message_id, record_id)
         else:
-            record = pin(at.transcript, message_id, at.policy, at.measure, record_id)
+            record = build_pin_record(at.transcript, message_id, at.policy, at.measure, record_id)
     except BadInput as refused:
         raise ToolCallRejectedError(f"{refused}\nPins are: {_all_pins(at.transcript)}") from refused
     if build_model_view(with_record(at.transcript, record)) != build_model_view(at.transcript):

@@ -28,9 +28,9 @@ from waystation.documents.redacted import RedactedDocumentStore
 from waystation.kernel.errors import MemoryUnavailable, TextNotFoundError
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.scopes import TenantScope
-from waystation.memory.archive import FRAMED_TOKENS, RECALLED_TOKENS, MemoryRecall, as_records
+from waystation.memory.archive import FRAMED_TOKENS, RECALLED_TOKENS, MemoryRecall, render_recalled_excerpts
 from waystation.memory.memory import Passage
-from waystation.memory.passages import render, tool_names
+from waystation.memory.passages import map_tool_names, render_message
 from waystation.security.untrusted import escape_tags
 from waystation.store.ports import Store
 
@@ -71,7 +71,7 @@ class RecallTool(TypedTool[RecallInput]):
             at.notices.append("Memory did not answer a recall; the agent went on without it.")
             return "Memory does not answer now. Go on without it, or read the documents again."
         await record_restored_placeholders(self._store, at.run, at.call_id, found)
-        return as_records(found) if found else "Nothing like that is remembered."
+        return render_recalled_excerpts(found) if found else "Nothing like that is remembered."
 
 
 _MESSAGE = compile_bounded(r"m\d+")
@@ -127,13 +127,13 @@ class ExpandTool(TypedTool[ExpandInput]):
         return await self._passage(wanted, at)
 
     async def _handed_in(self, wanted: str, at: ToolContext) -> str:
-        lines = (await load_agent_result(self._store, at.run.reader, wanted)).lines
+        lines = (await load_agent_result(self._store, at.run.scope, wanted)).lines
         if not lines:
             raise ToolCallRejectedError(f"{wanted} has handed in nothing.")
         return "\n".join(lines)
 
     async def _report(self, task: str, at: ToolContext) -> str:
-        if (report := await self._earlier.report(at.run, task, at.memory)) is None:
+        if (report := await self._earlier.load_report(at.run, task, at.memory)) is None:
             raise ToolCallRejectedError(f"No earlier task that you may look into is called {task!r} and has a report.")
         return report
 
@@ -145,7 +145,7 @@ class ExpandTool(TypedTool[ExpandInput]):
 
     async def _passage(self, wanted: str, at: ToolContext) -> str:
         """Of another tenant, and of a session that is not recalled, it is as if there were none."""
-        reader, (passage, _, message) = at.run.reader.get_recall_scope(at.memory), wanted.partition("/")
+        reader, (passage, _, message) = at.run.scope.get_recall_scope(at.memory), wanted.partition("/")
         found = await self._store.find_passages(passage.removeprefix("p"), reader)
         if len(found) != 1:
             raise ToolCallRejectedError(f"No passage is called {wanted!r}. Use an id that recall or a summary gives.")
@@ -153,7 +153,7 @@ class ExpandTool(TypedTool[ExpandInput]):
             return await self._document(found[0], at, reader)
         if found[0].kind != "conversation":
             return await self._report(found[0].task_id, at)
-        said = (await self._store.load(found[0].run_id, reader)).messages
+        said = (await self._store.load_transcript(found[0].run_id, reader)).messages
         shown = _between(said, message, message) if message else _of(found[0], said)
         if message and not shown:
             raise ToolCallRejectedError(f"The conversation of {passage} has no message {message}.")
@@ -183,5 +183,5 @@ def _between(said: Sequence[Message], first: str, last: str) -> list[Message]:
 
 
 def _rendered(messages: Sequence[Message], said: Sequence[Message]) -> str:
-    names = tool_names(said)
-    return "\n".join(text for message in messages if (text := render(message, names)))
+    names = map_tool_names(said)
+    return "\n".join(text for message in messages if (text := render_message(message, names)))

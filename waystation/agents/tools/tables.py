@@ -18,7 +18,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, StringConstraints
 
 from waystation.agents.tool_visibility import LAST, SOON, make_urgency
-from waystation.agents.tools.documents import find
+from waystation.agents.tools.documents import find_document
 from waystation.agents.tools.tool import (
     ToolCallRejectedError,
     ToolContext,
@@ -31,7 +31,7 @@ from waystation.documents.columns import RedactedTable
 from waystation.documents.documents import Document, find_document_by_name, find_line_place, parse_place_marker
 from waystation.documents.ports import TableEngine
 from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
-from waystation.documents.tables import Rows, Table, TableText
+from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.kernel.errors import TableQueryError
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.refs import RunRef
@@ -137,13 +137,13 @@ class _Part(NamedTuple):
     last: int
 
 
-class TableSources:
+class TableSourceLoader:
     """The tables in a task's documents."""
 
     def __init__(self, store: Store, redacted: RedactedDocumentStore, tables: RedactedTableReader) -> None:
         self._store, self._redacted, self._tables = store, redacted, tables
 
-    async def read(
+    async def load_sources(
         self, at: ToolContext, wanted: Mapping[str, str], headless: Sequence[str]
     ) -> tuple[TableSource, ...]:
         """`wanted` maps each name to a document, or to lines of it: `q3.csv`, `book.xlsx:3-40`.
@@ -155,13 +155,13 @@ class TableSources:
             TableQueryError: it is no table.
             RedactionFailed: nobody may query it.
         """
-        documents = await self._store.documents(at.run.task_id, at.run.reader)
+        documents = await self._store.list_documents(at.run.task_id, at.run.scope)
         found: list[TableSource] = []
         room = _MOST_CHARACTERS
         for name, source in wanted.items():
             asked = None if find_document_by_name(source, documents) else _WITH_LINES.fullmatch(source)
-            document = find(asked["document"] if asked else source, documents)
-            lines = (await self._store.get_text(document.blob, at.run.reader)).splitlines() or [""]
+            document = find_document(asked["document"] if asked else source, documents)
+            lines = (await self._store.get_text(document.blob, at.run.scope)).splitlines() or [""]
             ends = (int(asked["first"]), int(asked["last"])) if asked else (1, len(lines))
             part = await self._part(document, lines, ends, at)
             room -= sum(map(len, lines[part.first - 1 : part.last]))
@@ -174,8 +174,11 @@ class TableSources:
             whole = await asyncio.to_thread(_whole, document.name, lines, part) if asked else part
             view = await asyncio.to_thread(_Lines, name, lines, shown.replaced)
             redacted = await self._read(view.texts(part, whole, heading=name not in headless), at.run)
-            table = redacted.table.within(part.first, part.last)
-            notes = (*redacted.notes, *await self._redacted.notes(redacted.put_aside, document.name, at.run.tenant))
+            table = redacted.table.slice_lines(part.first, part.last)
+            notes = (
+                *redacted.notes,
+                *await self._redacted.build_redaction_notes(redacted.put_aside, document.name, at.run.tenant),
+            )
             found.append(TableSource(table, document.name, part.first, part.last, notes))
         return tuple(found)
 
@@ -290,7 +293,7 @@ def _in_parts(document: str, parts: Sequence[_Part], shown: Sequence[str]) -> st
     )
 
 
-MOST_TABLES = 8
+MAX_TABLES = 8
 ROWS_SHOWN = 100
 SAMPLE_ROWS = 5
 """Of a table that is looked at before it is queried."""
@@ -303,7 +306,7 @@ class QueryTableInput(ToolInput):
 
     tables: dict[TableName, str] = Field(
         min_length=1,
-        max_length=MOST_TABLES,
+        max_length=MAX_TABLES,
         description="The name that sql uses for each table, and its document, or lines of it: "
         '{"sales": "q3.csv", "costs": "book.xlsx:3-40"}.',
     )
@@ -334,14 +337,14 @@ class QueryTableTool(TypedTool[QueryTableInput]):
         self, store: Store, redacted: RedactedDocumentStore, tables: RedactedTableReader, *, wanted: bool = False
     ) -> None:
         """`wanted`: the task has documents that are tables."""
-        self._sources, self._engine = TableSources(store, redacted, tables), tables.engine
+        self._sources, self._engine = TableSourceLoader(store, redacted, tables), tables.engine
         if wanted:
             self.urgency = make_urgency(SOON)
 
     async def run(self, arguments: QueryTableInput, at: ToolContext) -> str:
         """Where the tables stand, how many rows there are, and a Markdown table."""
         try:
-            sources = await self._sources.read(at, arguments.tables, arguments.without_heading)
+            sources = await self._sources.load_sources(at, arguments.tables, arguments.without_heading)
             at.notices.extend(dict.fromkeys(note for source in sources for note in source.notes))
             if arguments.sql is not None:
                 lines = await self._queried(arguments.sql, sources, at.page_characters)
@@ -367,7 +370,7 @@ class QueryTableTool(TypedTool[QueryTableInput]):
         return [f"{source.table.name} is {source.citation}", columns, *first.cautions, *_shown(first, characters // 2)]
 
 
-def _shown(result: Rows, characters: int) -> list[str]:
+def _shown(result: QueryResult, characters: int) -> list[str]:
     """How many rows there are, and those of them that fit, as a Markdown table."""
     heading = [_row([column.name for column in result.columns]), _row(["---"] * len(result.columns))]
     lines, _ = select_page_lines([*heading, *map(_row, result.rows)], characters)

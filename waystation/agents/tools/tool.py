@@ -13,7 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
 
 from waystation.agents.delegation import SubagentResult
-from waystation.agents.tool_visibility import LATER, SOON, Urgency, make_urgency
+from waystation.agents.tool_visibility import LATER, SOON, PhaseUrgency, make_urgency
 from waystation.context.policy import CompactionPolicy
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Fence, Record, Transcript
@@ -21,15 +21,20 @@ from waystation.documents.redacted import RedactedDocumentStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ToolServerFailed
 from waystation.kernel.refs import RunRef
-from waystation.kernel.roles import Permission
+from waystation.kernel.roles import ToolPermission
 from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
 from waystation.mcp.ports import ToolServers
 from waystation.memory.memory import MemoryScope
 from waystation.models.ports import ToolSpec
-from waystation.privacy.policy import RedactedText, TextDestination, find_cut_position, redaction_notes
+from waystation.privacy.policy import RedactedText, TextDestination, build_redaction_notes, find_cut_position
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import UntrustedToolSpec, question, truncate_tool_result, wrap_tool_result
+from waystation.security.untrusted import (
+    UntrustedToolSpec,
+    render_approval_question,
+    truncate_tool_result,
+    wrap_tool_result,
+)
 
 PAGE_CHARACTERS = 12_000
 """Most characters of one page of any tool; smaller in a small working window."""
@@ -79,7 +84,7 @@ class ToolContext:
     limit: Limit = field(default_factory=lambda: Limit(tokens=0, micro_usd=0))
     """What the run may spend in all, for tools whose calls cost. Nothing, unless it is said."""
 
-    def as_written(self, argument: str) -> str:
+    def get_raw_argument(self, argument: str) -> str:
         """An argument that is text, as the model wrote it, with its placeholders; empty where it did not."""
         asked = self.transcript.messages[-1].tool_uses if self.transcript.messages else ()
         written = next((call.input.get(argument) for call in asked if call.id == self.call_id), None)
@@ -107,9 +112,9 @@ class Tool(ABC):
     """Running it twice does no more than running it once. One that is not is never run again after a crash."""
     ends_run: ClassVar[bool] = False
     """A successful call hands in the agent's result."""
-    permission: ClassVar[Permission] = "read"
+    permission: ClassVar[ToolPermission] = "read"
     """What an agent must have for it. Tools of `hand_in` are always shown."""
-    urgency: Urgency = make_urgency(LATER)
+    urgency: PhaseUrgency = make_urgency(LATER)
     """In which phases it is shown, and how urgently, where definitions are more than their budget."""
 
     originals: ClassVar[frozenset[str]] = frozenset()
@@ -120,7 +125,7 @@ class Tool(ABC):
     definition: str = ""
     """Digest of what the tool is like, where others may change that while a task goes on."""
 
-    def asks(self, arguments: dict[str, JsonValue]) -> str | None:  # noqa: ARG002 (tools that ask look at them)
+    def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:  # noqa: ARG002 (tools that ask look at them)
         """What a person is asked before a call with these arguments is carried out; None: nobody has to be asked."""
         return None
 
@@ -186,8 +191,8 @@ async def load_redacted_text(
         ToolCallRejectedError: it could not be redacted, so that nothing of it is shown.
         TextNotFoundError: no task that the reader may see has it.
     """
-    shown = await redacted.text(blob, reader or at.run.reader)
-    at.notices.extend(await redacted.notes(shown, called, at.run.tenant))
+    shown = await redacted.get_redacted_text(blob, reader or at.run.scope)
+    at.notices.extend(await redacted.build_redaction_notes(shown, called, at.run.tenant))
     if shown.withheld:
         raise ToolCallRejectedError(
             f"{called} could not be redacted (it takes too long, or redaction fails at it), so nothing of it is shown. "
@@ -219,12 +224,12 @@ def select_page_lines(lines: list[str], characters: int) -> tuple[list[str], boo
 
 def render_text_slice(text: str, first: int, at: ToolContext) -> str:
     """Characters of a text from this number on, at most half a page of them, and where it goes on."""
-    end = end_of_stretch(text, first, at)
+    end = find_slice_end(text, first, at)
     rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
     return f"{text[first:end]}{rest}"
 
 
-def end_of_stretch(text: str, first: int, at: ToolContext) -> int:
+def find_slice_end(text: str, first: int, at: ToolContext) -> int:
     """Where a stretch that begins at this character ends: after at most half a page, and in no placeholder."""
     room = min(at.page_characters // 2, at.window // _WINDOW_SHARE)
     end = find_cut_position(text, min(len(text), first + room))
@@ -250,18 +255,18 @@ class UntrustedTool(Tool):
         """With the server's own schema."""
         return ToolSpec(name=self.name, description=self.description, input_schema=self._offered.input_schema)
 
-    def asks(self, arguments: dict[str, JsonValue]) -> str | None:
+    def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:
         """Everything that would be sent, where the config file wants a person to see it."""
-        return question(self._offered, arguments) if self._offered.asks else None
+        return render_approval_question(self._offered, arguments) if self._offered.asks else None
 
     async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
         """The server checks the arguments itself. Its result is redacted as it was returned, then cut and framed."""
         try:
-            result = await self._servers.call(self._offered, arguments)
+            result = await self._servers.call_tool(self._offered, arguments)
         except ToolServerFailed as failure:
             raise ToolCallRejectedError(f"{failure}. Go on without it, or try once more later.") from None
         (redacted,) = await self._redactor.redact([result.text], TextDestination.TOOL_RESULT, at.run.tenant)
-        at.notices.extend(redaction_notes(redacted))
+        at.notices.extend(build_redaction_notes(redacted))
         text = wrap_tool_result(self._offered, truncate_tool_result(result, redacted))
         if result.is_error:
             raise ToolCallRejectedError(text)

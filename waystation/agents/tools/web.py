@@ -24,10 +24,10 @@ from waystation.documents.ports import WebPageFetcher
 from waystation.documents.redacted import RedactedDocumentStore
 from waystation.documents.web_pages import (
     FETCH_PAGE,
-    LONGEST_ADDRESS,
+    MAX_ADDRESS_CHARACTERS,
     DomainPolicy,
     StoredWebPage,
-    WebAsks,
+    WebApprovalMode,
     WebSearchResult,
     extract_stored_web_pages,
     is_suspicious_address,
@@ -39,7 +39,7 @@ from waystation.documents.web_pages import (
 )
 from waystation.kernel.amount import format_amount
 from waystation.kernel.errors import BadInput, ModelError, WebFetchRejectedError, WebUnavailable
-from waystation.privacy.policy import PLACEHOLDER, TextDestination, redaction_notes, truncate_redacted
+from waystation.privacy.policy import PLACEHOLDER_PATTERN, TextDestination, build_redaction_notes, truncate_redacted
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import escape_tags, join_safe_markup, sanitize_line, wrap_untrusted
 from waystation.store.ports import Store
@@ -50,7 +50,7 @@ _LINES_A_PAGE = 200
 class FetchPageInput(ToolInput):
     """Which lines of which page."""
 
-    url: str = Field(max_length=LONGEST_ADDRESS, description="Its whole address, like https://example.org/page.")
+    url: str = Field(max_length=MAX_ADDRESS_CHARACTERS, description="Its whole address, like https://example.org/page.")
     first_line: int = Field(default=1, ge=1)
 
 
@@ -72,7 +72,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
     ) -> None:
         self._web, self._store, self._redacted, self._domains = web, store, redacted, domains
 
-    def asks(self, arguments: dict[str, JsonValue]) -> str | None:
+    def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:
         """A page of a domain that is not on the list is fetched only when a person agrees; of one that is, where its
         address looks as if it carried text out.
         """
@@ -91,7 +91,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
 
     async def run(self, arguments: FetchPageInput, at: ToolContext) -> str:
         """A header, numbered lines, and where to go on."""
-        if PLACEHOLDER.search(arguments.url):
+        if PLACEHOLDER_PATTERN.search(arguments.url):
             raise ToolCallRejectedError(
                 "The address has a placeholder in it. What that stands for is private and is not sent."
             )
@@ -121,10 +121,10 @@ class FetchPageTool(TypedTool[FetchPageInput]):
             raise ToolCallRejectedError(str(refused)) from refused
         except WebUnavailable as unavailable:
             raise ToolCallRejectedError(f"{unavailable}. Try again later, or use another source.") from unavailable
-        return make_stored_web_page(fetched, await self._store.put_text(fetched.text, at.run.reader))
+        return make_stored_web_page(fetched, await self._store.put_text(fetched.text, at.run.scope))
 
 
-MOST_EXCERPT = 600
+MAX_EXCERPT_CHARACTERS = 600
 """Characters."""
 _LINE_CHARACTERS = 2_000
 """Of a title, an address or an excerpt."""
@@ -150,13 +150,13 @@ class WebSearchTool(TypedTool[WebSearchInput]):
     urgency = {"executing": SOON, "reflecting": SOON}
     input_model = WebSearchInput
 
-    def __init__(self, search: MeteredSearch, redactor: Redactor, asks: WebAsks = "always") -> None:
+    def __init__(self, search: MeteredSearch, redactor: Redactor, asks: WebApprovalMode = "always") -> None:
         self._search, self._redactor, self._asks = search, redactor, asks
 
-    def asks(self, arguments: dict[str, JsonValue]) -> str | None:
+    def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:
         """What is searched for is sent to the provider, and to others by it: a person sees it before."""
         query = str(arguments.get("query"))
-        if self._asks == "never" or PLACEHOLDER.search(query):
+        if self._asks == "never" or PLACEHOLDER_PATTERN.search(query):
             return None
         if self._asks == "suspicious" and not is_suspicious_query(query):
             return None
@@ -164,7 +164,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
 
     async def run(self, arguments: WebSearchInput, at: ToolContext) -> str:
         """One block a page."""
-        if PLACEHOLDER.search(arguments.query):
+        if PLACEHOLDER_PATTERN.search(arguments.query):
             raise ToolCallRejectedError(
                 "The query has a placeholder in it. What that stands for is private: search without it."
             )
@@ -186,10 +186,10 @@ class WebSearchTool(TypedTool[WebSearchInput]):
         """Each part as it was found: on one line with others it would be read otherwise."""
         parts = [part for hit in hits for part in (hit.title, hit.excerpt)]
         redacted = await self._redactor.redact(parts, TextDestination.TOOL_RESULT, at.run.tenant)
-        at.notices.extend(redaction_notes(*redacted))
+        at.notices.extend(build_redaction_notes(*redacted))
         texts = [one.text for one in redacted]
         return [
-            hit.replace(title=title, excerpt=truncate_redacted(excerpt, MOST_EXCERPT))
+            hit.replace(title=title, excerpt=truncate_redacted(excerpt, MAX_EXCERPT_CHARACTERS))
             for hit, title, excerpt in zip(hits, texts[::2], texts[1::2], strict=True)
         ]
 

@@ -23,15 +23,15 @@ from typing import NamedTuple, Protocol, Self
 
 from pydantic import Field, JsonValue
 
-from waystation.agents.delegation import SEPARATOR, get_step_id
+from waystation.agents.delegation import SUBAGENT_ID_SEPARATOR, get_step_id
 from waystation.agents.deliverables import (
     Analysis,
     Deliverable,
     Finding,
     Note,
     ReportDraft,
+    ReportSection,
     ResearchFindings,
-    Section,
     build_findings_from_notes,
 )
 from waystation.agents.tool_visibility import FIRST, make_urgency
@@ -49,7 +49,7 @@ class SubmitAnalysisInput(ToolInput):
     contradictions: tuple[str, ...] = ()
     gaps: tuple[str, ...] = Field(default=(), description="What the findings do not cover.")
 
-    def handed_in(self, before: Deliverable | None) -> Analysis:  # noqa: ARG002
+    def build_deliverable(self, before: Deliverable | None) -> Analysis:  # noqa: ARG002
         """The analysis, whatever was handed in before."""
         return Analysis(conclusions=self.conclusions, contradictions=self.contradictions, gaps=self.gaps)
 
@@ -68,7 +68,7 @@ class SubmitAnalysisTool(TypedTool[SubmitAnalysisInput]):
 
     async def run(self, arguments: SubmitAnalysisInput, at: ToolContext) -> str:
         """Keep it."""
-        await self._store.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
+        await self._store.commit_deliverable(at.fence, at.run.task_id, arguments.build_deliverable(None))
         return f"analysis with {len(arguments.conclusions)} conclusions handed in"
 
 
@@ -78,7 +78,7 @@ class SubmitFindingsInput(ToolInput):
     findings: tuple[Finding, ...]
     open_questions: tuple[str, ...] = Field(default=(), description="What the documents do not answer.")
 
-    def handed_in(self, before: Deliverable | None) -> ResearchFindings:  # noqa: ARG002
+    def build_deliverable(self, before: Deliverable | None) -> ResearchFindings:  # noqa: ARG002
         """The findings, whatever was handed in before."""
         return ResearchFindings(findings=self.findings, open_questions=self.open_questions)
 
@@ -97,7 +97,7 @@ class SubmitFindingsTool(TypedTool[SubmitFindingsInput]):
 
     async def run(self, arguments: SubmitFindingsInput, at: ToolContext) -> str:
         """Keep them."""
-        await self._store.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
+        await self._store.commit_deliverable(at.fence, at.run.task_id, arguments.build_deliverable(None))
         return f"{len(arguments.findings)} findings handed in"
 
 
@@ -107,9 +107,9 @@ class WriteSectionInput(ToolInput):
     heading: str = Field(min_length=1, max_length=200)
     markdown: str = Field(min_length=1, max_length=60_000, description="Cite as [document:first-last].")
 
-    def handed_in(self, before: Deliverable | None) -> ReportDraft:
+    def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
         """The draft with this section added, or replaced in its place."""
-        return get_report_draft(before).with_section(Section(heading=self.heading, markdown=self.markdown))
+        return get_report_draft(before).with_section(ReportSection(heading=self.heading, markdown=self.markdown))
 
 
 class WriteSectionTool(TypedTool[WriteSectionInput]):
@@ -125,8 +125,8 @@ class WriteSectionTool(TypedTool[WriteSectionInput]):
 
     async def run(self, arguments: WriteSectionInput, at: ToolContext) -> str:
         """Keep the section."""
-        grown = arguments.handed_in(await self._store.get_deliverable(at.run.run_id, at.run.reader))
-        await self._store.hand_in(at.fence, at.run.task_id, grown)
+        grown = arguments.build_deliverable(await self._store.get_deliverable(at.run.run_id, at.run.scope))
+        await self._store.commit_deliverable(at.fence, at.run.task_id, grown)
         number = [section.heading for section in grown.sections].index(arguments.heading) + 1
         return f"section {number} kept: {arguments.heading}"
 
@@ -143,7 +143,7 @@ class SubmitReportInput(ToolInput):
     summary: str = Field(min_length=1, max_length=8_000, description="The answer in short, with citations.")
     criteria: tuple[str, ...] = Field(default=(), description="Of each: the heading that meets it, or why none does.")
 
-    def handed_in(self, before: Deliverable | None) -> ReportDraft:
+    def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
         """The sections written before, with this above them."""
         return get_report_draft(before).replace(title=self.title, summary=self.summary, criteria=self.criteria)
 
@@ -162,12 +162,12 @@ class SubmitReportTool(TypedTool[SubmitReportInput]):
 
     async def run(self, arguments: SubmitReportInput, at: ToolContext) -> str:
         """Keep it."""
-        whole = arguments.handed_in(await self._store.get_deliverable(at.run.run_id, at.run.reader))
+        whole = arguments.build_deliverable(await self._store.get_deliverable(at.run.run_id, at.run.scope))
         if not whole.sections:
             raise ToolCallRejectedError(
                 "The report has no section yet. Write them with write_section, then hand it in."
             )
-        await self._store.hand_in(at.fence, at.run.task_id, whole)
+        await self._store.commit_deliverable(at.fence, at.run.task_id, whole)
         return f"report with {len(whole.sections)} sections handed in"
 
 
@@ -179,12 +179,12 @@ class SubmissionInput(Protocol):
         """Read them. Raises ValidationError."""
         ...
 
-    def handed_in(self, before: Deliverable | None) -> Deliverable:
+    def build_deliverable(self, before: Deliverable | None) -> Deliverable:
         """What there is after the call."""
         ...
 
 
-HAND_INS: Mapping[str, type[SubmissionInput]] = {
+SUBMISSION_INPUTS: Mapping[str, type[SubmissionInput]] = {
     SubmitFindingsTool.name: SubmitFindingsInput,
     SubmitAnalysisTool.name: SubmitAnalysisInput,
     WriteSectionTool.name: WriteSectionInput,
@@ -198,8 +198,8 @@ def extract_deliverable(messages: Iterable[Message]) -> Deliverable | None:
     done = {result.tool_use_id for message in messages for result in message.tool_results if not result.is_error}
     handed_in: Deliverable | None = None
     for call in (call for message in messages for call in message.tool_uses if call.id in done):
-        if (arguments := HAND_INS.get(call.name)) is not None:
-            handed_in = arguments.model_validate(call.input).handed_in(handed_in)
+        if (arguments := SUBMISSION_INPUTS.get(call.name)) is not None:
+            handed_in = arguments.model_validate(call.input).build_deliverable(handed_in)
     return handed_in
 
 
@@ -215,18 +215,18 @@ class AgentResultSummary(NamedTuple):
         return [*self.claims, *self.left_open]
 
 
-def result_lines(deliverable: Deliverable | None, notes: Iterable[Note] = ()) -> AgentResultSummary:
+def summarise_result(deliverable: Deliverable | None, notes: Iterable[Note] = ()) -> AgentResultSummary:
     """Of what was handed in. Of an agent that was stopped there are its notes."""
     match deliverable:
         case None:
-            return AgentResultSummary([*map(claim_line, build_findings_from_notes(notes).findings)], [])
+            return AgentResultSummary([*map(render_claim, build_findings_from_notes(notes).findings)], [])
         case ResearchFindings():
-            claims = [*map(claim_line, deliverable.findings)]
+            claims = [*map(render_claim, deliverable.findings)]
             return AgentResultSummary(claims, [f"open: {text}" for text in deliverable.open_questions])
         case Analysis():
             contradictions = [f"contradiction: {text}" for text in deliverable.contradictions]
             return AgentResultSummary(
-                [f"conclusion: {claim_line(conclusion)}" for conclusion in deliverable.conclusions],
+                [f"conclusion: {render_claim(conclusion)}" for conclusion in deliverable.conclusions],
                 [*contradictions, *(f"gap: {text}" for text in deliverable.gaps)],
             )
         case ReportDraft():
@@ -236,10 +236,12 @@ def result_lines(deliverable: Deliverable | None, notes: Iterable[Note] = ()) ->
 async def load_agent_result(store: Store, task: TaskScope, agent: str) -> AgentResultSummary:
     """Of one agent of the task. Raises StoreError."""
     run_id = f"{task.task_id}/{agent}"
-    return result_lines(await store.get_deliverable(run_id, task), await store.notes(task.task_id, task, run_id))
+    return summarise_result(
+        await store.get_deliverable(run_id, task), await store.list_notes(task.task_id, task, run_id)
+    )
 
 
-def claim_line(finding: Finding) -> str:
+def render_claim(finding: Finding) -> str:
     """A claim with its citations."""
     return " ".join([finding.claim, *finding.citations])
 
@@ -276,12 +278,12 @@ class ReadFindingsTool(TypedTool[ReadFindingsInput]):
         return "\n".join([header, *taken])
 
     async def _texts(self, step_id: str, at: ToolContext) -> list[str]:
-        plan = await self._store.plan(at.run.task_id, at.run.reader)
+        plan = await self._store.get_newest_plan(at.run.task_id, at.run.scope)
         if plan is None or step_id not in {step.id for step in plan.steps}:
             raise ToolCallRejectedError(
                 f"There is no step {step_id!r}. Your contract names the steps that you build on."
             )
-        return (await load_agent_result(self._store, at.run.reader, step_id)).lines
+        return (await load_agent_result(self._store, at.run.scope, step_id)).lines
 
 
 def _line(number: int, text: str) -> str:
@@ -316,7 +318,7 @@ class TaskDeliverables:
 
 async def load_task_deliverables(task: TaskScope, store: Store) -> TaskDeliverables:
     """Raises StoreError."""
-    plan = await store.plan(task.task_id, task) or Plan(steps=())
+    plan = await store.get_newest_plan(task.task_id, task) or Plan(steps=())
     draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, ResearchFindings]()
     runs = await _runs(task, store)
     for step in plan.steps:
@@ -356,7 +358,7 @@ class _Runs:
 
 async def _runs(task: TaskScope, store: Store) -> _Runs:
     notes = dict[str, list[Note]]()
-    for note in await store.notes(task.task_id, task):
+    for note in await store.list_notes(task.task_id, task):
         notes.setdefault(_agent(note.run_id), []).append(note)
     return _Runs(
         {_agent(run_id): made for run_id, made in (await store.get_deliverables(task.task_id, task)).items()}, notes
@@ -365,7 +367,7 @@ async def _runs(task: TaskScope, store: Store) -> _Runs:
 
 def _numbers(agent: str) -> list[int]:
     """In the order in which they were started; the step's own agent first."""
-    return [int(number) for number in agent.split(SEPARATOR)[1:]]
+    return [int(number) for number in agent.split(SUBAGENT_ID_SEPARATOR)[1:]]
 
 
 def _agent(run_id: str) -> str:

@@ -19,15 +19,15 @@ from waystation.config.presets import (
     MOST_THRESHOLD,
     ConfigLayer,
     build_profile_layer,
-    find_profile,
+    find_compaction_profile,
 )
 from waystation.config.resolver import OUTPUT_RESERVE
 from waystation.config.settings import Settings
-from waystation.context.policy import CompactionPolicy, Strategy
+from waystation.context.policy import CompactionPolicy, StrategyName
 from waystation.context.tokens import TokenEstimator, estimate_fixed_tokens
 from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded
-from waystation.models.profiles import CONDENSE_MODEL, OFFLINE_MODEL, ModelProfile, get_model_profile
+from waystation.models.profiles import DEFAULT_SUMMARY_MODEL, OFFLINE_MODEL, ModelProfile, get_model_profile
 from waystation.plugins.request_files.request_body import RequestBody, read_request_body
 
 _STDIN = Path("-")
@@ -41,7 +41,7 @@ def read_bytes(path: Path) -> bytes:
         raise BadInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from error
 
 
-def read_body(path: Path) -> RequestBody:
+def read_request_file(path: Path) -> RequestBody:
     """The request body in the file. Raises BadInput, naming file and place."""
     raw = read_bytes(path)
     try:
@@ -75,7 +75,8 @@ ThresholdOption = Annotated[
     ),
 ]
 StrategyOption = Annotated[
-    Strategy | None, typer.Option("--strategy", help="What the summary stands for, and what stays; by default ends.")
+    StrategyName | None,
+    typer.Option("--strategy", help="What the summary stands for, and what stays; by default ends."),
 ]
 InstructionsOption = Annotated[str, typer.Option("--instructions", help="What the summary is to heed.")]
 PinOption = Annotated[
@@ -133,12 +134,12 @@ class CompactionOptions:
     window: str | None = None
     max_output: str | None = None
     threshold: str | None = None
-    strategy: Strategy = "ends"
+    strategy: StrategyName = "ends"
     instructions: str = ""
     notes: list[str] = field(default_factory=list[str])
     """What could not be had as it was wished."""
 
-    def policy(self, body: RequestBody, settings: Settings) -> CompactionPolicy:
+    def build_policy(self, body: RequestBody, settings: Settings) -> CompactionPolicy:
         """The numbers that hold. Raises BadInput for what is no number at all."""
         window, profile = self._window(body, settings), get_profile_layer(body, settings, self.strategy)
         given = settings.trigger_percent if "trigger_percent" in settings.model_fields_set else None
@@ -199,9 +200,9 @@ class CompactionOptions:
         return default
 
 
-def get_profile_layer(body: RequestBody, settings: Settings, strategy: Strategy) -> ConfigLayer:
+def get_profile_layer(body: RequestBody, settings: Settings, strategy: StrategyName) -> ConfigLayer:
     """What the profile of the body's model wants; nothing without one."""
-    found = find_profile(body.model or "", settings.profiles)
+    found = find_compaction_profile(body.model or "", settings.profiles)
     return build_profile_layer(found[1], body.model or "", keeps_ends=strategy == "ends") if found else ConfigLayer()
 
 
@@ -215,7 +216,11 @@ def select_summary_model(body: RequestBody, settings: Settings) -> str:
     if settings.uses_offline_model:
         return OFFLINE_MODEL
     by_profile = get_profile_layer(body, settings, settings.strategy).condense_model
-    return settings.condense_model if "condense_model" in settings.model_fields_set else by_profile or CONDENSE_MODEL
+    return (
+        settings.condense_model
+        if "condense_model" in settings.model_fields_set
+        else by_profile or DEFAULT_SUMMARY_MODEL
+    )
 
 
 def find_repeatable_tools(body: RequestBody) -> frozenset[str]:
@@ -224,7 +229,7 @@ def find_repeatable_tools(body: RequestBody) -> frozenset[str]:
     return frozenset(name for name in used if _only_reads(name))
 
 
-def file_readers(body: RequestBody) -> dict[str, str]:
+def find_file_reading_tools(body: RequestBody) -> dict[str, str]:
     """The tools that read files, as it seems, each with the argument that names the file."""
     tools = find_repeatable_tools(body)
     called = (call for message in body.transcript.messages for call in message.tool_uses if call.name in tools)

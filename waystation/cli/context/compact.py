@@ -43,9 +43,9 @@ from waystation.cli.context.arguments import (
     ThresholdOption,
     WindowOption,
     build_token_estimator,
-    file_readers,
+    find_file_reading_tools,
     find_repeatable_tools,
-    read_body,
+    read_request_file,
     read_text,
     select_summary_model,
 )
@@ -67,31 +67,37 @@ from waystation.context.policy import CompactionPolicy
 from waystation.context.summary_validator import check_summary
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import (
-    OPERATORS,
+    SYSTEM_MESSAGE_TYPE,
     Compaction,
     MaskRecord,
     Message,
-    Opaque,
+    OpaqueBlock,
     SummaryRecord,
     ToolResult,
     Transcript,
 )
-from waystation.context.units import pin
+from waystation.context.units import build_pin_record
 from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import ModelError
 from waystation.kernel.refs import RunRef
-from waystation.plugins.request_files.conversation import Conversation, Judge, NoSummary, StageAttempt, Verdict
+from waystation.plugins.request_files.conversation import (
+    Conversation,
+    MissingSummary,
+    StageAttempt,
+    SummaryVerdict,
+    SummaryWriter,
+)
 from waystation.plugins.request_files.offload import FileChangeDetector, ResultOffloader
 from waystation.plugins.request_files.request_body import (
     RequestBody,
-    message_id,
+    build_message_id,
     parse_message_index,
     serialize_messages,
 )
 from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import plain_json
+from waystation.security.untrusted import escape_control_characters_in_json
 
 
 class NoOpRedactor:
@@ -102,18 +108,18 @@ class NoOpRedactor:
         return tuple(RedactionResult(text=text) for text in texts)
 
 
-def make_fixed_summariser(text: str, policy: CompactionPolicy) -> Judge:
+def make_fixed_summariser(text: str, policy: CompactionPolicy) -> SummaryWriter:
     """The text is the summary. Nothing leaves this machine, so nothing is redacted."""
 
-    async def ask(transcript: Transcript, rung: SummariseDecision) -> Verdict:
-        middle, _ = await SummaryInput.redacted(rung.middle, transcript, NoOpRedactor(), "")
-        return check_summary(text, middle.replaced(rung, policy))
+    async def ask(transcript: Transcript, rung: SummariseDecision) -> SummaryVerdict:
+        middle, _ = await SummaryInput.build_redacted(rung.middle, transcript, NoOpRedactor(), "")
+        return check_summary(text, middle.to_check_input(rung, policy))
 
     return ask
 
 
 @dataclass(frozen=True)
-class ModelledSummary:
+class ModelSummariser:
     """The model that the settings name, asked as it is for agents: redacted, and in parts where it is much to read.
 
     Its calls are written down in a store that is thrown away afterwards.
@@ -125,7 +131,7 @@ class ModelledSummary:
     notes: list[str]
     """Gets what a person should know of the call."""
 
-    async def __call__(self, transcript: Transcript, rung: SummariseDecision) -> Verdict:
+    async def __call__(self, transcript: Transcript, rung: SummariseDecision) -> SummaryVerdict:
         """Ask once. Raises RedactionFailed: then nothing went anywhere."""
         # They take seconds to load, and most of these commands need no model.
         from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415
@@ -133,7 +139,7 @@ class ModelledSummary:
 
         redactor = create_redactor(self.settings, load_oldest_key(self.settings))
         try:
-            middle, spans = await SummaryInput.redacted(rung.middle, transcript, redactor, self.settings.tenant)
+            middle, spans = await SummaryInput.build_redacted(rung.middle, transcript, redactor, self.settings.tenant)
             self.notes.extend(middle.notes)
             self.notes.append(
                 f"{self.model} was asked for the summary; before, {format_count(spans, 'span')} were replaced."
@@ -141,13 +147,13 @@ class ModelledSummary:
             with TemporaryDirectory(prefix="waystation-") as folder:
                 return await self._summary(Path(folder), redactor, rung, middle)
         except ModelError as error:
-            return NoSummary(reason=str(error))
+            return MissingSummary(reason=str(error))
         finally:
             redactor.close()
 
     async def _summary(
         self, folder: Path, redactor: Redactor, rung: SummariseDecision, middle: SummaryInput
-    ) -> Verdict:
+    ) -> SummaryVerdict:
         from temporalio.common import MetricMeter  # noqa: PLC0415
 
         from waystation.runtime.sql_store import SqlStore  # noqa: PLC0415
@@ -159,17 +165,17 @@ class ModelledSummary:
             store = await stack.enter_async_context(aclosing(await SqlStore.open(url, utc_now)))
             model = create_model_router(self.settings)
             stack.push_async_callback(model.aclose)
-            request = self._request(await store.store_id(), rung)
+            request = self._request(await store.get_store_id(), rung)
             await store.open_run(request.run)
-            fence = await store.take_fence(request.run.run_id)
+            fence = await store.acquire_fence(request.run.run_id)
             metered = MeteredModel(model, store, utc_now, TemporalMeter(MetricMeter.noop))
             wishes = await redactor.redact([self.policy.instructions], TextDestination.WISH, self.settings.tenant)
             policy = self.policy.replace(instructions=wishes[0].text)
             asked = SummaryModel(metered, redactor, request, fence, policy)
-            result = await Summariser(asked, await store.load(request.run.run_id, request.run.reader)).summarise(
-                rung, middle
-            )
-        return result.verdict or NoSummary(reason=" ".join(result.notes))
+            result = await Summariser(
+                asked, await store.load_transcript(request.run.run_id, request.run.scope)
+            ).summarise(rung, middle)
+        return result.verdict or MissingSummary(reason=" ".join(result.notes))
 
     def _request(self, store_id: str, rung: SummariseDecision) -> CompactionRequest:
         return CompactionRequest(
@@ -198,14 +204,14 @@ SHOWN_FAULTS = 20
 
 
 @dataclass(frozen=True)
-class Result:
+class CompactionResult:
     """A conversation in which room was made, beside the file that it comes from."""
 
     body: RequestBody
     conversation: Conversation
     tokens_before: int
 
-    def json(self) -> dict[str, JsonValue]:
+    def to_json(self) -> dict[str, JsonValue]:
         """Everything, under stable keys; indices are those of the file's messages.
 
         Every other field of the request stands beside them as it was given, so that the result is a request again.
@@ -220,7 +226,7 @@ class Result:
             "window": done.policy.window,
             "compaction_id": self._records[-1].id if self._records else "",
             "messages": [*serialize_messages(self.body, self._shown)],
-            "hidden": [*self.hidden],
+            "hidden": [*self.hidden_indices],
             "kept": [*self._kept],
             "masked": [*self._masked],
             "pinned": [*_places(get_pinned_message_ids(done.transcript))],
@@ -230,7 +236,7 @@ class Result:
         }
         return found | {key: value for key, value in self.body.given.items() if key not in found}
 
-    def text(self) -> str:
+    def to_text(self) -> str:
         """The same, for people: without the messages."""
         done = self.conversation
         lines = [
@@ -239,7 +245,7 @@ class Result:
         ]
         lines += [_attempt_text(attempt) for attempt in done.attempts]
         shown = {
-            "hidden": self.hidden,
+            "hidden": self.hidden_indices,
             "masked": self._masked,
             "pinned": _places(get_pinned_message_ids(done.transcript)),
         }
@@ -250,7 +256,7 @@ class Result:
         return "\n".join([*lines, *self._notes])
 
     @cached_property
-    def hidden(self) -> list[int]:
+    def hidden_indices(self) -> list[int]:
         """Indices of the messages that a summary or a marker stands for."""
         covered = {name for record in self._records if not isinstance(record, MaskRecord) for name in record.covered}
         return [index for index in _places(covered | self._merged_into(covered)) if index not in set(self._kept)]
@@ -258,11 +264,11 @@ class Result:
     @property
     def _hidden_unread(self) -> Counter[str]:
         """Blocks by their type in which more is hidden than their words, which nobody was shown."""
-        hidden = {message_id(index) for index in self.hidden}
+        hidden = {build_message_id(index) for index in self.hidden_indices}
         blocks = [block for one in self.body.transcript.messages if one.id in hidden for block in one.blocks]
         attached = [part for block in blocks if isinstance(block, ToolResult) for part in block.attached]
-        opaque = [*(block for block in blocks if isinstance(block, Opaque)), *attached]
-        return Counter(block.kind for block in opaque if block.kind != OPERATORS and not block.is_readable)
+        opaque = [*(block for block in blocks if isinstance(block, OpaqueBlock)), *attached]
+        return Counter(block.kind for block in opaque if block.kind != SYSTEM_MESSAGE_TYPE and not block.is_readable)
 
     def _merged_into(self, covered: Set[str]) -> set[str]:
         """Ids of the file's messages whose results were brought together with others in these."""
@@ -318,18 +324,18 @@ class Result:
         return [line for message in made if message.id in shown for line in summary.parse_ledger_entries(message, "")]
 
 
-def print_result(result: Result, *, as_json: bool) -> None:
+def print_result(result: CompactionResult, *, as_json: bool) -> None:
     """The result on stdout: one JSON value, or a text that says where the messages are to be had."""
     if as_json:
-        print_object(result.json())
+        print_object(result.to_json())
         return
-    print_text(result.text())
+    print_text(result.to_text())
     print_text("The new messages come with --json: add `--json > compacted.json`. The file itself is as it was.")
 
 
 def print_object(value: Mapping[str, JsonValue]) -> None:
     """One JSON value. Not by way of the console, which takes minutes over a long conversation."""
-    sys.stdout.write(plain_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
+    sys.stdout.write(escape_control_characters_in_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
 def _attempt_text(attempt: StageAttempt) -> str:
@@ -375,29 +381,31 @@ def compact(
 
     Exit code 0 whatever the status, 2 for a file that cannot be used.
     """
-    body, settings = read_body(file), Settings()
+    body, settings = read_request_file(file), Settings()
     asked = CompactionOptions(window, max_output, threshold, strategy or settings.strategy, instructions)
-    policy, measure = asked.policy(body, settings), build_token_estimator(body)
+    policy, measure = asked.build_policy(body, settings), build_token_estimator(body)
     conversation = Conversation(
         transcript=_pinned(body, pins or [], policy, measure),
         measure=measure,
         policy=policy,
         rereadable=frozenset(rereadable or ()),
-        readers=file_readers(body),
+        readers=find_file_reading_tools(body),
         notes=asked.notes,
     )
     if files is not None:
         conversation.has_changed = FileChangeDetector(files).has_changed
     if summary_file is None:
-        ask: Judge = ModelledSummary(settings, select_summary_model(body, settings), policy, conversation.notes)
+        ask: SummaryWriter = ModelSummariser(settings, select_summary_model(body, settings), policy, conversation.notes)
     else:
         ask = make_fixed_summariser(read_text(summary_file, "--summary-file"), policy)
     before = conversation.tokens
     asyncio.run(_make_room(conversation, ask, ResultOffloader(originals), force=force))
-    print_result(Result(body, conversation, before), as_json=as_json)
+    print_result(CompactionResult(body, conversation, before), as_json=as_json)
 
 
-async def _make_room(conversation: Conversation, ask: Judge, offloading: ResultOffloader, *, force: bool) -> None:
+async def _make_room(
+    conversation: Conversation, ask: SummaryWriter, offloading: ResultOffloader, *, force: bool
+) -> None:
     if force and await conversation.force_summary(ask):
         return
     await conversation.make_room(
@@ -409,7 +417,9 @@ def _pinned(body: RequestBody, indices: Sequence[int], policy: CompactionPolicy,
     """The conversation with these messages pinned. Raises BadInput for unknown ones, and where they pass their cap."""
     transcript = body.transcript
     for index in dict.fromkeys(indices):
-        transcript = with_record(transcript, pin(transcript, message_id(index), policy, measure, f"pin-{index}"))
+        transcript = with_record(
+            transcript, build_pin_record(transcript, build_message_id(index), policy, measure, f"pin-{index}")
+        )
     return transcript
 
 
@@ -419,8 +429,8 @@ def mask(file: FileArgument, rereadable: ReadingOption = None, as_json: JsonOpti
 
     However full it is, and however little is saved. FILE itself stays as it is; what is masked once stays the same.
     """
-    body, asked = read_body(file), CompactionOptions()
-    policy = asked.policy(body, Settings())
+    body, asked = read_request_file(file), CompactionOptions()
+    policy = asked.build_policy(body, Settings())
     conversation = Conversation(
         transcript=body.transcript,
         measure=build_token_estimator(body),
@@ -431,4 +441,4 @@ def mask(file: FileArgument, rereadable: ReadingOption = None, as_json: JsonOpti
     )
     before = conversation.tokens
     conversation.force_masking()
-    print_result(Result(body, conversation, before), as_json=as_json)
+    print_result(CompactionResult(body, conversation, before), as_json=as_json)

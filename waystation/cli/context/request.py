@@ -23,22 +23,22 @@ from waystation.cli.context.arguments import (
     MaxOutputOption,
     ThresholdOption,
     WindowOption,
-    read_body,
     read_bytes,
+    read_request_file,
 )
 from waystation.cli.context.compact import print_object
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render_context import SHORT_ID
-from waystation.client import client_for
+from waystation.client import connect_client
 from waystation.config.settings import Settings
-from waystation.context.audit import KINDS, Audit, Item
+from waystation.context.audit import AUDIT_KINDS, AuditItem, CompactionAudit
 from waystation.context.policy import CompactionPolicy
 from waystation.context.tokens import MESSAGE_TOKENS, estimate_message, estimate_text
-from waystation.context.transcript import Message, Opaque, ToolResult
+from waystation.context.transcript import Message, OpaqueBlock, ToolResult
 from waystation.kernel.errors import BadInput, MemoryUnavailable
-from waystation.plugins.request_files.faults import request_faults
+from waystation.plugins.request_files.faults import find_request_faults
 from waystation.plugins.request_files.request_body import RequestBody
-from waystation.tasks.view import AgentAudits, SearchedMemory
+from waystation.tasks.view import AgentCompactionAudits, MemoryWithEmbedder
 
 app = typer.Typer()
 
@@ -52,8 +52,8 @@ def tokens(
     as_json: JsonOption = False,
 ) -> None:
     """Print the estimated tokens of the whole request: system prompt, tools, and each message by kind of content."""
-    body, asked = read_body(file), CompactionOptions(window, max_output, threshold)
-    policy = asked.policy(body, Settings())
+    body, asked = read_request_file(file), CompactionOptions(window, max_output, threshold)
+    policy = asked.build_policy(body, Settings())
     counts = [_by_kind(original.message) for original in body.originals]
     if as_json:
         print_object(_json(body, policy, counts, asked.notes))
@@ -72,7 +72,9 @@ def _by_kind(message: Message) -> Counter[str]:
         attached = block.attached if isinstance(block, ToolResult) else ()
         for part in attached:
             counts[part.kind] += part.tokens
-        counts[block.kind if isinstance(block, Opaque) else block.type] += whole - sum(part.tokens for part in attached)
+        counts[block.kind if isinstance(block, OpaqueBlock) else block.type] += whole - sum(
+            part.tokens for part in attached
+        )
     return counts
 
 
@@ -115,7 +117,7 @@ def check(file: FileArgument, as_json: JsonOption = False) -> None:
     Exit code 0 for a legal one, 1 for one with faults, 2 for a file that cannot be read.
     """
     try:
-        found = request_faults(read_bytes(file))
+        found = find_request_faults(read_bytes(file))
     except BadInput as error:
         raise BadInput(f"{file}: {error}") from None
     if as_json:
@@ -161,23 +163,25 @@ def audit(
         print_message(note)
 
 
-async def _audited(task: str, agent: str | None, settings: Settings) -> tuple[Sequence[AgentAudits], str, str]:
+async def _audited(
+    task: str, agent: str | None, settings: Settings
+) -> tuple[Sequence[AgentCompactionAudits], str, str]:
     """What was found, where recall was tried, and a note on that."""
-    async with await client_for(settings) as client:
-        task_id = await client.resolve(task)
+    async with await connect_client(settings) as client:
+        task_id = await client.resolve_task_id(task)
         try:
             async with _memory(settings) as memory:
-                return await client.audits(task_id, agent, memory), BY_MEMORY, ""
+                return await client.audit_compactions(task_id, agent, memory), BY_MEMORY, ""
         except MemoryUnavailable as error:
             note = (
                 f"Memory cannot be searched ({error}). `recallable` says instead what the passages in the store have "
                 "by exact text: they are what recall searches."
             )
-            return await client.audits(task_id, agent), BY_PASSAGES, note
+            return await client.audit_compactions(task_id, agent), BY_PASSAGES, note
 
 
 @asynccontextmanager
-async def _memory(settings: Settings) -> AsyncGenerator[SearchedMemory]:
+async def _memory(settings: Settings) -> AsyncGenerator[MemoryWithEmbedder]:
     """Memory as a worker has it. Raises MemoryUnavailable, also where a worker has embedded memory to itself."""
     if settings.qdrant_url is None and not settings.memory_folder.exists():
         raise MemoryUnavailable("there is none in this home folder")
@@ -191,31 +195,31 @@ async def _memory(settings: Settings) -> AsyncGenerator[SearchedMemory]:
             memory = await stack.enter_async_context(open_memory(settings, embedder))
         except BadInput as error:
             raise MemoryUnavailable("a worker has it open" if settings.qdrant_url is None else str(error)) from error
-        yield SearchedMemory(memory, embedder)
+        yield MemoryWithEmbedder(memory, embedder)
 
 
-def _audit_by_kind(one: Audit) -> dict[str, list[Item]]:
+def _audit_by_kind(one: CompactionAudit) -> dict[str, list[AuditItem]]:
     """The items of each kind that there is."""
-    kinds = {kind: [item for item in one.items if item.kind == kind] for kind in KINDS}
+    kinds = {kind: [item for item in one.items if item.kind == kind] for kind in AUDIT_KINDS}
     return {kind: items for kind, items in kinds.items() if items}
 
 
-def _counts(items: Sequence[Item]) -> dict[str, int]:
+def _counts(items: Sequence[AuditItem]) -> dict[str, int]:
     places = {place: sum(item.kept == place for item in items) for place in _PLACES}
     lost = sum(item.kept is None for item in items)
     return {"found": len(items), **places, "lost": lost, "recallable": sum(item.recallable for item in items)}
 
 
-def _examples(items: Sequence[Item], sample: int) -> list[Item]:
+def _examples(items: Sequence[AuditItem], sample: int) -> list[AuditItem]:
     """What cannot be recalled comes first."""
     return sorted((item for item in items if item.kept is None), key=lambda item: item.recallable)[:sample]
 
 
-def _audits_json(one: AgentAudits, sample: int) -> dict[str, JsonValue]:
+def _audits_json(one: AgentCompactionAudits, sample: int) -> dict[str, JsonValue]:
     return {"agent": one.agent, "compactions": [_audit_json(compaction, sample) for compaction in one.compactions]}
 
 
-def _audit_json(one: Audit, sample: int) -> dict[str, JsonValue]:
+def _audit_json(one: CompactionAudit, sample: int) -> dict[str, JsonValue]:
     kinds: dict[str, JsonValue] = {}
     for kind, items in _audit_by_kind(one).items():
         examples: list[JsonValue] = [
@@ -232,7 +236,7 @@ def _audit_json(one: Audit, sample: int) -> dict[str, JsonValue]:
     }
 
 
-def _audit_lines(one: AgentAudits, sample: int) -> Iterator[str]:
+def _audit_lines(one: AgentCompactionAudits, sample: int) -> Iterator[str]:
     for compaction in one.compactions:
         what = f"summary ({compaction.strategy})" if compaction.type == "summarised" else "marker"
         ends = f"{compaction.hidden[0]} to {compaction.hidden[-1]}" if compaction.hidden else "none"
@@ -244,7 +248,7 @@ def _audit_lines(one: AgentAudits, sample: int) -> Iterator[str]:
         yield ""
 
 
-def _table(kinds: dict[str, list[Item]], sample: int) -> Iterator[str]:
+def _table(kinds: dict[str, list[AuditItem]], sample: int) -> Iterator[str]:
     if not kinds:
         yield "  nothing in them that a summary could lose"
         return

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from waystation.documents.readers.looks import ERRORS, MOST_COLUMNS, SheetInfo, TextFormat, make_text_format
-from waystation.documents.readers.marks import Run, with_marks
+from waystation.documents.readers.looks import ERRORS, MAX_COLUMNS, SheetInfo, TextFormat, make_text_format
+from waystation.documents.readers.marks import TextRun, render_text_runs
 
 _ROW_HEADER, _CELL_ERROR, _CELL_STRING, _FORMULA_ERROR, _COLUMN_INFO, _MERGED = 0, 3, 7, 11, 60, 176
 _RICH_CELL = 62
@@ -63,7 +63,7 @@ def _decoded(text: bytes) -> str:
     return text.decode("utf-16-le", "replace")
 
 
-def binary_sheets(content: bytes) -> dict[str, str]:
+def read_binary_sheet_ids(content: bytes) -> dict[str, str]:
     """The sheets that a workbook lists: by name, the id of the link to each."""
     found: dict[str, str] = {}
     for kind, record in _records(content):
@@ -76,10 +76,12 @@ def binary_sheets(content: bytes) -> dict[str, str]:
     return found
 
 
-def without_binary_sheets(content: bytes, names: Set[str]) -> bytes:
+def remove_binary_sheets(content: bytes, names: Set[str]) -> bytes:
     """A workbook that does not list the sheets of these names."""
     records = ((kind, content[start:end]) for kind, start, _, end in _places(content))
-    return b"".join(record for kind, record in records if kind != _SHEET or names.isdisjoint(binary_sheets(record)))
+    return b"".join(
+        record for kind, record in records if kind != _SHEET or names.isdisjoint(read_binary_sheet_ids(record))
+    )
 
 
 class BinaryStyleTable(NamedTuple):
@@ -89,7 +91,7 @@ class BinaryStyleTable(NamedTuple):
     cells: Sequence[TextFormat] = ()
 
 
-def binary_styles(content: bytes) -> BinaryStyleTable:
+def read_binary_styles(content: bytes) -> BinaryStyleTable:
     """Of the member with styles."""
     fonts: list[TextFormat] = []
     looks: list[TextFormat] = []
@@ -105,7 +107,7 @@ def binary_styles(content: bytes) -> BinaryStyleTable:
     return BinaryStyleTable(fonts, looks)
 
 
-def binary_strings(content: bytes, fonts: Sequence[TextFormat]) -> dict[int, str]:
+def read_binary_strings(content: bytes, fonts: Sequence[TextFormat]) -> dict[int, str]:
     """Texts of which a part is marked, by their numbers."""
     if all(font == TextFormat() for font in fonts):
         return {}
@@ -129,13 +131,15 @@ def _marked(record: bytes, fonts: Sequence[TextFormat]) -> str:
         *((begin, fonts[font] if font < len(fonts) else TextFormat()) for begin, font in changes),
     ]
     ends = [*(begin for begin, _ in begins[1:]), len(text) // 2]
-    runs = [Run(_decoded(text[2 * begin : 2 * end]), *look) for (begin, look), end in zip(begins, ends, strict=True)]
+    runs = [
+        TextRun(_decoded(text[2 * begin : 2 * end]), *look) for (begin, look), end in zip(begins, ends, strict=True)
+    ]
     if all(run.height == "" and not run.struck for run in runs):
         return ""
-    return " ".join(with_marks(runs).split())
+    return " ".join(render_text_runs(runs).split())
 
 
-def binary_comments(content: bytes) -> int:
+def count_binary_comments(content: bytes) -> int:
     """How many there are."""
     return sum(kind == _COMMENT for kind, _ in _records(content))
 
@@ -161,12 +165,12 @@ def read_binary_sheet_info(
                     found.hidden_rows.add(row)
             elif kind <= _LAST_CELL or kind == _RICH_CELL:
                 column, look = struct.unpack_from("<II", record)
-                found.mark((row, column), styles.get(look & 0xFFFFFF, TextFormat()))
+                found.set_format((row, column), styles.get(look & 0xFFFFFF, TextFormat()))
                 if text := _shown(kind, record, strings, fonts):
                     found.shown[row, column] = text
             elif kind == _COLUMN_INFO:
                 first, last, flags = struct.unpack_from("<II8xH", record)
-                if flags & 1 and last < MOST_COLUMNS:
+                if flags & 1 and last < MAX_COLUMNS:
                     found.hidden_columns.update(range(first, last + 1))
             elif kind == _MERGED:
                 first, last, left, right = struct.unpack_from("<4I", record)

@@ -61,11 +61,11 @@ class CompoundFile:
         self._root = {entry.name: entry for entry in self._siblings(self._entries[0].child)}
 
     @property
-    def names(self) -> list[str]:
+    def stream_names(self) -> list[str]:
         """What stands at the root, not in a folder of it, as embedded files do."""
         return [*self._root]
 
-    def stream(self, name: str) -> bytes:
+    def read_stream(self, name: str) -> bytes:
         """The bytes of a stream at the root; empty: there is none that can be read."""
         entry = self._root.get(name)
         if entry is None or entry.kind != _STREAM:
@@ -113,7 +113,7 @@ _BOOKS = ("Workbook", "Book")
 
 def get_workbook_stream(file: CompoundFile) -> bytes:
     """The workbook in it; empty: there is none."""
-    return next((found for name in _BOOKS if (found := file.stream(name))), b"")
+    return next((found for name in _BOOKS if (found := file.read_stream(name))), b"")
 
 
 _OLD_FILES = (
@@ -125,10 +125,10 @@ _OLD_FILES = (
 """The stream at the root that tells what a compound file is, and what to do about it."""
 
 
-def check_old_file(content: bytes) -> None:
+def require_excel_file(content: bytes) -> None:
     """Raises Unreadable, with what to do: a compound file that is no Excel file. What is embedded does not count."""
     try:
-        names = CompoundFile(content).names
+        names = CompoundFile(content).stream_names
     except ValueError:
         names = [name for name, _ in _OLD_FILES if name.encode("utf-16-le") in content]
     if not any(name in _BOOKS for name in names):
@@ -235,7 +235,7 @@ def _old_record(found: SheetInfo, kind: int, record: bytes, looks: list[TextForm
             found.hidden_columns.update(range(first, last + 1))
     elif kind in _CELLS:
         row, column, look = struct.unpack_from("<3H", record)
-        found.mark((row, column), looks[look] if look < len(looks) else TextFormat())
+        found.set_format((row, column), looks[look] if look < len(looks) else TextFormat())
         if kind == _BOOLERR and record[7:8] == b"\1":
             found.shown[row, column] = ERRORS.get(record[6], ERRORS[0])
         elif kind == _FORMULA and record[12:14] == b"\xff\xff" and record[6:7] == b"\2":
@@ -244,4 +244,4 @@ def _old_record(found: SheetInfo, kind: int, record: bytes, looks: list[TextForm
         row, column = struct.unpack_from("<HH", record)
         for at in range((len(record) - 6) // 6):
             look = struct.unpack_from("<H", record, 4 + 6 * at)[0]
-            found.mark((row, column + at), looks[look] if look < len(looks) else TextFormat())
+            found.set_format((row, column + at), looks[look] if look < len(looks) else TextFormat())

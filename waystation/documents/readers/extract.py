@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from waystation.documents.documents import SkippedItem, with_places
+from waystation.documents.documents import SkippedItem, join_with_place_markers
 from waystation.kernel.patterns import compile_bounded, compile_linear
 from waystation.kernel.value import Value
 
@@ -20,11 +20,11 @@ _CONTROLS = compile_bounded(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff\ufffe\uffff]"
 """Characters that no text has, and lone halves of pairs, which no file can hold."""
 
 
-LARGEST_TEXT = 20_000_000
+MAX_TEXT_BYTES = 20_000_000
 """Bytes of a file. A text of that size has over a hundred thousand lines; more is a data set, not a document."""
-LARGEST_FILE = 200_000_000
+MAX_FILE_BYTES = 200_000_000
 """Bytes of a file of any other kind: most of a large PDF is pictures."""
-MEMORY = 2_000_000_000
+READER_MEMORY_BYTES = 2_000_000_000
 """Bytes of address space that reading one file may take."""
 BREAKS = "breaks its parser"
 
@@ -47,7 +47,7 @@ class ExtractionResult(NamedTuple):
     left_out: Sequence[SkippedItem] = ()
 
 
-class FileGiven(Value):
+class FileReadRequest(Value):
     """How an open file is to be read."""
 
     name: str
@@ -75,7 +75,7 @@ class ExtractionFailure(Value):
 
 def join_extracted_parts(extract: ExtractionResult) -> ExtractedText:
     """The parts as one text under the markers of their places. Raises Unreadable: nothing is left, or too much."""
-    text = _CONTROLS.sub(" ", with_places(extract.parts))
+    text = _CONTROLS.sub(" ", join_with_place_markers(extract.parts))
     if not text.strip():
         first = next((f"nothing in it can be read ({item.name}: {item.reason})" for item in extract.left_out), "empty")
         raise UnreadableFileError(first)
@@ -87,7 +87,7 @@ def join_extracted_parts(extract: ExtractionResult) -> ExtractedText:
     return ExtractedText(text=text, left_out=tuple(extract.left_out))
 
 
-HEAD = 8_192
+HEAD_BYTES = 8_192
 """Bytes that are looked at. Text has no NUL there, as git finds too; nearly every binary format has one."""
 
 _PDF, _ZIP, _OLE, _RTF = b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf"
@@ -133,7 +133,7 @@ _MAIL_SUFFIXES = frozenset({".eml", ".mbox", ".mht", ".mhtml"})
 """Browsers save a page with its pictures as an e-mail to nobody."""
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """How a file is read."""
 
     TEXT = auto()
@@ -145,22 +145,22 @@ class Kind(Enum):
     OLD_SHEETS = auto()
 
 
-def detect_file_kind(head: bytes, suffix: str) -> Kind:
+def detect_file_kind(head: bytes, suffix: str) -> FileKind:
     """The kind of a file by its first bytes and its suffix (lower case, with the dot).
 
     Raises:
         Unreadable: of a kind that cannot be read.
     """
     if head.lstrip().startswith(_PDF) or (suffix == ".pdf" and _PDF in head[:_PDF_WITHIN]):
-        return Kind.PDF
+        return FileKind.PDF
     if head.startswith(_ZIP):
-        return Kind.CONTAINER
+        return FileKind.CONTAINER
     if head.startswith(_OLE):
-        return Kind.OLD_SHEETS
+        return FileKind.OLD_SHEETS
     if head.startswith(_RTF):
         raise UnreadableFileError("an RTF file; save it as .docx or as text")
     if _is_mail(head, suffix):
-        return Kind.MAIL
+        return FileKind.MAIL
     if b"\x00" in head and not head.startswith(_BYTE_ORDER_MARKS):
         raise UnreadableFileError("binary, not text")
     is_page = suffix in _HTML_SUFFIXES or (suffix in _SAVED_WRONG and _HTML.match(head.decode("latin-1")))
@@ -168,7 +168,7 @@ def detect_file_kind(head: bytes, suffix: str) -> Kind:
         raise UnreadableFileError(
             f"plain text that is called {suffix}: no such file is in it; call it .txt if it is a document"
         )
-    return Kind.HTML if is_page else Kind.TEXT
+    return FileKind.HTML if is_page else FileKind.TEXT
 
 
 def _is_mail(head: bytes, suffix: str) -> bool:
@@ -196,7 +196,7 @@ def is_utf8(content: bytes) -> bool:
     return True
 
 
-NAMED_RANGES = 20
+MAX_NAMED_RANGES = 20
 """Of pages, or slides, that lack something."""
 
 
@@ -204,8 +204,8 @@ def build_skipped_ranges(noun: str, pages: Sequence[int], reason: str) -> Iterat
     """What all pages, or slides, of these numbers lack; nothing where there are none."""
     if pages:
         ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in group_consecutive(pages)]
-        more = [f"and {len(ranges) - NAMED_RANGES} more ranges"] if len(ranges) > NAMED_RANGES else []
-        numbers = ", ".join([*ranges[:NAMED_RANGES], *more])
+        more = [f"and {len(ranges) - MAX_NAMED_RANGES} more ranges"] if len(ranges) > MAX_NAMED_RANGES else []
+        numbers = ", ".join([*ranges[:MAX_NAMED_RANGES], *more])
         yield SkippedItem(name=f"{noun} {numbers}" if len(pages) == 1 else f"{noun}s {numbers}", reason=reason)
 
 

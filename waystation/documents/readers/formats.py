@@ -19,12 +19,12 @@ from bs4.dammit import EncodingDetector
 from charset_normalizer import from_bytes
 
 from waystation.documents.documents import SkippedItem
-from waystation.documents.readers.compound import check_old_file
+from waystation.documents.readers.compound import require_excel_file
 from waystation.documents.readers.extract import (
-    HEAD,
+    HEAD_BYTES,
     DocumentPart,
     ExtractionResult,
-    Kind,
+    FileKind,
     UnreadableFileError,
     detect_file_kind,
 )
@@ -32,7 +32,7 @@ from waystation.documents.readers.html import read_html
 from waystation.documents.readers.mail import MailReaderDeps, ReadAttached, extract_email
 from waystation.documents.readers.office import (
     detect_office_file,
-    local,
+    get_local_name,
     open_archive,
     read_member,
     read_xml_member,
@@ -141,9 +141,9 @@ def _package(archive: ZipFile) -> tuple[dict[str, _Item], list[_Item]]:
             resolve_relationship_target(package, unquote(item.get("href", ""))), item.get("media-type", "")
         )
         for item in root
-        if local(item) == "item"
+        if get_local_name(item) == "item"
     }
-    spine = [items.get(item.get("idref", "")) for item in root if local(item) == "itemref"]
+    spine = [items.get(item.get("idref", "")) for item in root if get_local_name(item) == "itemref"]
     contents = {item.get("id", "") for item in root if "nav" in item.get("properties", "").split()}
     return (
         {key: item for key, item in items.items() if key not in contents},
@@ -156,7 +156,7 @@ def _package_name(archive: ZipFile) -> str:
         listed = [
             found.get("full-path", "")
             for found in read_xml_member(archive, _CONTAINER).iter()
-            if local(found) == "rootfile"
+            if get_local_name(found) == "rootfile"
         ]
     except UnreadableFileError:
         listed = []
@@ -181,14 +181,14 @@ def _protected(archive: ZipFile) -> set[str]:
     return {
         unquote(found.get("URI", ""))
         for found in read_xml_member(archive, _ENCRYPTION).iter()
-        if local(found) == "CipherReference"
+        if get_local_name(found) == "CipherReference"
     }
 
 
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
 
 
-def extract(content: bytes, name: str, depth: int = 0, attached: ReadAttached | None = None) -> ExtractionResult:
+def extract_file(content: bytes, name: str, depth: int = 0, attached: ReadAttached | None = None) -> ExtractionResult:
     """The parts of a file, whose name only helps where its bytes do not say what it is.
 
     Args:
@@ -200,19 +200,19 @@ def extract(content: bytes, name: str, depth: int = 0, attached: ReadAttached | 
     Raises:
         Unreadable: it gives no text.
     """
-    match detect_file_kind(content[:HEAD], PurePath(name).suffix.lower()):
-        case Kind.TEXT:
+    match detect_file_kind(content[:HEAD_BYTES], PurePath(name).suffix.lower()):
+        case FileKind.TEXT:
             return ExtractionResult([DocumentPart("", decode_text(content))])
-        case Kind.HTML:
+        case FileKind.HTML:
             return extract_html(content)
-        case Kind.MAIL:
-            return extract_email(content, MailReaderDeps(_inline, attached or extract), depth)
-        case Kind.PDF:
+        case FileKind.MAIL:
+            return extract_email(content, MailReaderDeps(_inline, attached or extract_file), depth)
+        case FileKind.PDF:
             return extract_pdf(content)
-        case Kind.CONTAINER:
+        case FileKind.CONTAINER:
             return _contained(content)
-        case Kind.OLD_SHEETS:
-            check_old_file(content)
+        case FileKind.OLD_SHEETS:
+            require_excel_file(content)
             return extract_spreadsheet(content)
 
 

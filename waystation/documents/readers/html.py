@@ -290,7 +290,7 @@ class _Walk:
     def _enter(self, tag: Tag, around: _Around) -> None:
         if tag.name in _DROPPED and not tag.has_attr("shadowrootmode"):
             return
-        look = self._styles.look(tag)
+        look = self._styles.compute_style(tag)
         if _is_hidden(tag, look) or (around.drawing and self._is_unused(tag, around)):
             self._hide(tag)
             return
@@ -406,7 +406,11 @@ class _Walk:
             return
         any_cell = False
         for child in children:
-            if isinstance(child, Tag) and child.name in _CELLS and not _is_hidden(child, self._styles.look(child)):
+            if (
+                isinstance(child, Tag)
+                and child.name in _CELLS
+                and not _is_hidden(child, self._styles.compute_style(child))
+            ):
                 slot = self._slots.get(id(child), _Slot([], []))
                 for above in slot.before:
                     yield from (_CELL if any_cell else "", _Again(above))
@@ -438,7 +442,7 @@ class _Walk:
                 first is not None
                 and child is first
                 and first.name == "p"
-                and not _is_hidden(first, self._styles.look(first))
+                and not _is_hidden(first, self._styles.compute_style(first))
             ):
                 yield from ((inner, around) for inner in first.contents)
                 yield " "
@@ -733,7 +737,7 @@ def _row_groups(table: Tag, styles: StyleSheet) -> Iterator[list[list[Tag]]]:
 
 def _cells_of(row: Tag, styles: StyleSheet) -> list[Tag]:
     cells = (child for child in row.contents if isinstance(child, Tag) and child.name in _CELLS)
-    return [cell for cell in cells if not _is_hidden(cell, styles.look(cell))]
+    return [cell for cell in cells if not _is_hidden(cell, styles.compute_style(cell))]
 
 
 def _placed(rows: Sequence[Sequence[Tag]]) -> Iterator[_Placed]:

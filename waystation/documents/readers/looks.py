@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from waystation.documents.readers.marks import Height
 
-MOST_COLUMNS = 16_384
+MAX_COLUMNS = 16_384
 """Of a sheet of any program."""
 ERRORS = {0: "#NULL!", 7: "#DIV/0!", 15: "#VALUE!", 23: "#REF!", 29: "#NAME?", 36: "#NUM!", 42: "#N/A", 43: "#DATA!"}
 """By the codes that files have for them."""
 
-Place = tuple[int, int]
+CellPosition = tuple[int, int]
 """Row and column of a cell, from 0."""
 
 
@@ -30,11 +30,11 @@ def make_text_format(*, struck: bool, height: int) -> TextFormat:
 class SheetInfo:
     """What is collected of one sheet."""
 
-    shown: dict[Place, str] = field(default_factory=dict[Place, str])
+    shown: dict[CellPosition, str] = field(default_factory=dict[CellPosition, str])
     """Texts in place of those that the library has: errors, and texts of which a part is marked."""
-    looks: dict[Place, TextFormat] = field(default_factory=dict[Place, TextFormat])
+    looks: dict[CellPosition, TextFormat] = field(default_factory=dict[CellPosition, TextFormat])
     """Of cells that are marked as a whole."""
-    merged: list[tuple[Place, Place]] = field(default_factory=list[tuple[Place, Place]])
+    merged: list[tuple[CellPosition, CellPosition]] = field(default_factory=list[tuple[CellPosition, CellPosition]])
     """First and last cell of each that is merged of several."""
     hidden_rows: set[int] = field(default_factory=set[int])
     hidden_columns: set[int] = field(default_factory=set[int])
@@ -47,7 +47,7 @@ class SheetInfo:
     boxes: list[str] = field(default_factory=list[str])
     """Texts of those that are."""
 
-    def mark(self, place: Place, look: TextFormat) -> None:
+    def set_format(self, place: CellPosition, look: TextFormat) -> None:
         """Keep the look of a cell, if it has any."""
         if look != TextFormat():
             self.looks[place] = look

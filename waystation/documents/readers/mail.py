@@ -19,7 +19,7 @@ from typing import NamedTuple, cast
 from waystation.documents.documents import SkippedItem
 from waystation.documents.readers.extract import (
     FROM_LINE,
-    HEAD,
+    HEAD_BYTES,
     DocumentPart,
     ExtractionResult,
     UnreadableFileError,
@@ -27,9 +27,9 @@ from waystation.documents.readers.extract import (
 )
 from waystation.kernel.patterns import compile_bounded
 
-MOST_NESTED = 3
+MAX_NESTED_EMAILS = 3
 """E-mails within e-mails."""
-LONGEST_ATTACHMENT_NAME = 60
+MAX_ATTACHMENT_NAME_CHARACTERS = 60
 """Characters."""
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
 _LONGEST_PARSED_HEADER = 20_000
@@ -103,8 +103,8 @@ def extract_email(content: bytes, readers: MailReaderDeps, depth: int = 0) -> Ex
     Raises:
         Unreadable: in too many e-mails.
     """
-    if depth > MOST_NESTED:
-        raise UnreadableFileError(f"more than {MOST_NESTED} e-mails deep; give it by itself")
+    if depth > MAX_NESTED_EMAILS:
+        raise UnreadableFileError(f"more than {MAX_NESTED_EMAILS} e-mails deep; give it by itself")
     content = content.removeprefix(b"\xef\xbb\xbf").lstrip()
     messages = [*_messages(content)] if FROM_LINE.match(content) else []
     return _mailbox(messages, readers, depth) if len(messages) > 1 else _message(content, readers, depth)
@@ -209,8 +209,8 @@ def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -
     inner = _inner(file)
     if inner is None:
         return extract_email(content, readers, depth)
-    if depth > MOST_NESTED:
-        raise UnreadableFileError(f"more than {MOST_NESTED} e-mails deep; give it by itself")
+    if depth > MAX_NESTED_EMAILS:
+        raise UnreadableFileError(f"more than {MAX_NESTED_EMAILS} e-mails deep; give it by itself")
     return _extract(inner, readers, depth)
 
 
@@ -329,7 +329,7 @@ def _is_inline(part: _Part, kind: str) -> bool:
         return False
     if kind not in {"text/plain", "text/html"} and _file_name(part):
         return False
-    return b"\0" not in _content(part)[:HEAD] or "16" in (charset := _charset(part) or "") or "32" in charset
+    return b"\0" not in _content(part)[:HEAD_BYTES] or "16" in (charset := _charset(part) or "") or "32" in charset
 
 
 def _says(form: str, other: str) -> bool:
@@ -419,7 +419,7 @@ def _name(file: _Part, number: int) -> str:
     name = _file_name(file) or f"number {number}"
     if file.get_content_type() in _MESSAGES and not name.endswith(".eml"):
         name += ".eml"
-    return name if len(name) <= LONGEST_ATTACHMENT_NAME else f"…{name[1 - LONGEST_ATTACHMENT_NAME :]}"
+    return name if len(name) <= MAX_ATTACHMENT_NAME_CHARACTERS else f"…{name[1 - MAX_ATTACHMENT_NAME_CHARACTERS :]}"
 
 
 def _file_name(part: _Part) -> str:

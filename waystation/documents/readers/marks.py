@@ -9,7 +9,7 @@ from waystation.documents.readers.html import format_strikethrough, format_subsc
 Height = Literal["", "raised", "lowered"]
 
 
-class Run(NamedTuple):
+class TextRun(NamedTuple):
     """A stretch of text of one look."""
 
     text: str
@@ -17,10 +17,10 @@ class Run(NamedTuple):
     struck: bool = False
 
 
-def with_marks(runs: Iterable[Run]) -> str:
+def render_text_runs(runs: Iterable[TextRun]) -> str:
     """The text of all runs, with `^` and `_` before what is raised and lowered, and `~~` around what is struck out."""
     joined = [
-        Run("".join(run.text for run in alike), height, struck)
+        TextRun("".join(run.text for run in alike), height, struck)
         for (height, struck), alike in groupby((run for run in runs if run.text), lambda run: run[1:])
     ]
     texts = [_placed(joined, place) for place in range(len(joined))]
@@ -31,7 +31,7 @@ def with_marks(runs: Iterable[Run]) -> str:
     return "".join(lines)
 
 
-def _placed(runs: list[Run], place: int) -> str:
+def _placed(runs: list[TextRun], place: int) -> str:
     text, height, _ = runs[place]
     core = text.strip()
     if not height or not core:

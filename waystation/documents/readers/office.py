@@ -14,8 +14,8 @@ from defusedxml.ElementTree import fromstring
 
 from waystation.documents.readers.extract import UnreadableFileError
 
-MOST_MEMBERS = 10_000
-MOST_UNPACKED = 500_000_000
+MAX_MEMBERS = 10_000
+MAX_UNPACKED_BYTES = 500_000_000
 """Bytes of all members together."""
 _ENCRYPTED = 0x1
 """The bit of a member's flags."""
@@ -28,11 +28,11 @@ def open_archive(content: bytes) -> ZipFile:
     except (BadZipFile, ValueError, NotImplementedError) as error:
         raise UnreadableFileError("damaged: no whole zip archive") from error
     members = archive.infolist()
-    if len(members) > MOST_MEMBERS:
-        raise UnreadableFileError(f"an archive of {len(members):,} members, and {MOST_MEMBERS:,} is the most")
+    if len(members) > MAX_MEMBERS:
+        raise UnreadableFileError(f"an archive of {len(members):,} members, and {MAX_MEMBERS:,} is the most")
     unpacked = sum(member.file_size for member in members)
-    if unpacked > MOST_UNPACKED:
-        limit = MOST_UNPACKED // 1_000_000
+    if unpacked > MAX_UNPACKED_BYTES:
+        limit = MAX_UNPACKED_BYTES // 1_000_000
         raise UnreadableFileError(f"unpacks to {unpacked / 1e6:,.0f} MB, and {limit} MB is the most")
     if any(member.flag_bits & _ENCRYPTED for member in members):
         raise UnreadableFileError("protected by a password; save it without one")
@@ -82,7 +82,7 @@ def parse_whole_number(value: str | None, otherwise: int) -> int:
     return int(value) if value and value.isdecimal() and len(value) < 10 else otherwise
 
 
-def local(element: Element) -> str:
+def get_local_name(element: Element) -> str:
     """The element's name without its namespace: the strict and the usual kind of office files differ only there."""
     return element.tag.rpartition("}")[2]
 
@@ -151,17 +151,17 @@ def _kind(archive: ZipFile, main: str) -> _OfficeKind | None:
     if file.endswith(".bin"):
         return "workbook"
     try:
-        found = local(read_xml_member(archive, main))
+        found = get_local_name(read_xml_member(archive, main))
     except UnreadableFileError:
         return _MAIN_NAMES.get(file)
     return next((kind for kind in _KINDS.values() if kind == found), None)
 
 
-def link_id(entry: Element) -> str:
+def get_relationship_id(entry: Element) -> str:
     """The id of the link that an element of a list stands for."""
     return next((value for key, value in entry.items() if key.endswith("relationships}id")), "")
 
 
 def find_elements_by_name(element: Element, name: str) -> Iterator[Element]:
     """Every element below, by its name without the namespace."""
-    return (found for found in element.iter() if local(found) == name)
+    return (found for found in element.iter() if get_local_name(found) == name)

@@ -21,8 +21,8 @@ from waystation.documents.readers.extract import (
 )
 from waystation.documents.readers.pdf_notes import (
     PageAnnotationSummary,
-    form_of,
     list_attachments,
+    load_form,
     read_page_annotations,
 )
 from waystation.kernel.patterns import compile_bounded
@@ -115,7 +115,7 @@ class _Page(NamedTuple):
 def extract_pdf(content: bytes) -> ExtractionResult:
     """One part for each page with text. Raises Unreadable: damaged, with a password, too long, without any text."""
     document = _opened(content)
-    form = form_of(document)
+    form = load_form(document)
     if len(document) > _MOST_PAGES:
         raise UnreadableFileError(f"has {len(document):,} pages, and {_MOST_PAGES:,} is the most; split it")
     parts: list[DocumentPart] = []

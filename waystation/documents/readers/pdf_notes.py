@@ -74,7 +74,7 @@ class _Document(Protocol):
     def init_forms(self) -> None: ...
 
 
-def form_of(document: object) -> object:
+def load_form(document: object) -> object:
     """What its form fields are read with; None: it has none. To be asked for before a page is loaded."""
     opened = cast("_Document", document)
     if _PDFIUM.FPDF_GetFormType(opened.raw) == raw.FORMTYPE_NONE:

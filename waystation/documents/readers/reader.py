@@ -23,18 +23,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from waystation.documents.readers.extract import (
     BREAKS,
-    LARGEST_FILE,
-    MEMORY,
+    MAX_FILE_BYTES,
+    READER_MEMORY_BYTES,
     ExtractedText,
     ExtractionFailure,
-    FileGiven,
+    FileReadRequest,
     UnreadableFileError,
 )
 from waystation.kernel.errors import WebFetchRejectedError
-from waystation.security.children import ChildFailed, ChildTimeoutError, ConfinedProcess
+from waystation.security.children import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
 
-SECONDS_A_FILE = 60.0
-READER = "waystation.documents.readers.reader_child"
+FILE_TIMEOUT_S = 60.0
+READER_MODULE = "waystation.documents.readers.reader_child"
 _ANSWER = TypeAdapter[ExtractedText | ExtractionFailure](ExtractedText | ExtractionFailure)
 
 
@@ -69,13 +69,13 @@ class _Announced:
         return int(number) if number.isdigit() else None
 
 
-class ChildReader:
+class SubprocessFileReader:
     """Reads files one after another in one child, which is started for the first and again after each that broke it.
 
     A context manager: the child ends with it, and with this program however that ends.
     """
 
-    def __init__(self, seconds_a_file: float = SECONDS_A_FILE) -> None:
+    def __init__(self, seconds_a_file: float = FILE_TIMEOUT_S) -> None:
         self._seconds = seconds_a_file
         self._child: ConfinedProcess | None = None
 
@@ -90,7 +90,7 @@ class ChildReader:
         """Of the child, while there is one."""
         return self._child.pid if self._child else None
 
-    def read(self, file: int, given: FileGiven) -> ExtractedText:
+    def read(self, file: int, given: FileReadRequest) -> ExtractedText:
         """The text of an open file, of which nothing is looked at here.
 
         Raises:
@@ -109,17 +109,19 @@ class ChildReader:
                         return self._without_attachments(file, given, begun.entrance, broke)
                     broken.append(last)
 
-    def _without_attachments(self, file: int, given: FileGiven, begun: int, broke: ParserCrashError) -> ExtractedText:
+    def _without_attachments(
+        self, file: int, given: FileReadRequest, begun: int, broke: ParserCrashError
+    ) -> ExtractedText:
         try:
             return self._read_once(file, given.replace(attachments=False), begun)
         except UnreadableFileError as unreadable:
             raise (broke if str(unreadable) == BREAKS else unreadable) from None
 
-    def _read_once(self, file: int, given: FileGiven, begun: int) -> ExtractedText:
+    def _read_once(self, file: int, given: FileReadRequest, begun: int) -> ExtractedText:
         try:
-            said = self._running().ask(given.model_dump_json().encode(), self._seconds, [file, begun])
+            said = self._running().send_request(given.model_dump_json().encode(), self._seconds, [file, begun])
             answer = _ANSWER.validate_json(said)
-        except (ChildFailed, ValidationError) as failed:
+        except (ChildProcessFailedError, ValidationError) as failed:
             self._end()
             hung = isinstance(failed, ChildTimeoutError)
             why = f"took longer than {self._seconds:g} s" if hung else "its parser crashed; the file may be damaged"
@@ -129,32 +131,32 @@ class ChildReader:
         return answer
 
     def _running(self) -> ConfinedProcess:
-        if self._child is None or not self._child.alive:
+        if self._child is None or not self._child.is_alive:
             self._end()
-            self._child = ConfinedProcess(READER, MEMORY)
+            self._child = ConfinedProcess(READER_MODULE, READER_MEMORY_BYTES)
         return self._child
 
     def _end(self) -> None:
         if self._child is not None:
             child, self._child = self._child, None
-            child.end()
+            child.kill()
 
 
-def read_file(path: Path, child: ChildReader) -> ExtractedText:
+def read_file(path: Path, child: SubprocessFileReader) -> ExtractedText:
     r"""The text of a file with every line end as `\n` and no blank lines at its end, so that all count lines alike.
 
     Raises:
         Unreadable: missing, no file, too large, empty, damaged, protected, or of a kind that cannot be read.
     """
     with _opened(path) as file:
-        return child.read(file, FileGiven(name=os.fsencode(path.name).decode("utf-8", "replace")))
+        return child.read(file, FileReadRequest(name=os.fsencode(path.name).decode("utf-8", "replace")))
 
 
-def file_fingerprint(path: Path) -> str:
+def compute_file_hash(path: Path) -> str:
     """Content hash of a file as it is, to tell whether it has changed; empty where it cannot be read."""
     try:
         with _opened(path) as number, os.fdopen(number, "rb", closefd=False) as file:
-            if os.fstat(number).st_size > LARGEST_FILE:
+            if os.fstat(number).st_size > MAX_FILE_BYTES:
                 return ""
             return hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, UnreadableFileError):
@@ -179,16 +181,16 @@ def _opened(path: Path) -> Generator[int]:
         os.close(file)
 
 
-SECONDS_A_PAGE = 20.0
+PAGE_TIMEOUT_S = 20.0
 _TEXTS = frozenset({".html", ".json", ".txt", ".xhtml", ".xml"})
 
 
-class BytesReader:
+class SubprocessPageReader:
     """A `PageReader`. Pages are read one after another, off the event loop; one that breaks its parser is refused."""
 
-    def __init__(self, seconds_a_page: float = SECONDS_A_PAGE) -> None:
+    def __init__(self, seconds_a_page: float = PAGE_TIMEOUT_S) -> None:
         self._stack = ExitStack()
-        self._child = self._stack.enter_context(ChildReader(seconds_a_page))
+        self._child = self._stack.enter_context(SubprocessFileReader(seconds_a_page))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-reader")
 
     async def read(self, content: bytes, suffix: str, charset: str | None) -> str:
@@ -201,7 +203,7 @@ class BytesReader:
         self._thread.shutdown()
 
     def _read(self, content: bytes, suffix: str, charset: str | None) -> str:
-        given = FileGiven(name=f"page{suffix}", charset=charset if suffix in _TEXTS else None)
+        given = FileReadRequest(name=f"page{suffix}", charset=charset if suffix in _TEXTS else None)
         with TemporaryFile() as file:
             file.write(content)
             file.flush()

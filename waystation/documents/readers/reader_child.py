@@ -14,21 +14,21 @@ from charset_normalizer.utils import iana_name
 
 from waystation.documents.readers.extract import (
     BREAKS,
-    HEAD,
-    LARGEST_FILE,
-    LARGEST_TEXT,
-    MEMORY,
+    HEAD_BYTES,
+    MAX_FILE_BYTES,
+    MAX_TEXT_BYTES,
+    READER_MEMORY_BYTES,
     ExtractedText,
     ExtractionFailure,
     ExtractionResult,
-    FileGiven,
-    Kind,
+    FileKind,
+    FileReadRequest,
     UnreadableFileError,
     detect_file_kind,
     is_utf8,
     join_extracted_parts,
 )
-from waystation.documents.readers.formats import decode_text, extract
+from waystation.documents.readers.formats import decode_text, extract_file
 
 
 def prepare() -> None:
@@ -36,14 +36,15 @@ def prepare() -> None:
 
 
 def answer(request: bytes, files: Sequence[int]) -> bytes:
-    """An `ExtractedText` or an `ExtractionFailure` as JSON, for a `FileGiven`, the open file, and where attachments
+    """An `ExtractedText` or an `ExtractionFailure` as JSON, for a `FileReadRequest`, the open file, and where
+    attachments
     are announced.
     """
     file, begun = files
     # Trees of large documents are alive to the end: looking for garbage among them takes as long as reading.
     gc.disable()
     try:
-        return _read(FileGiven.model_validate_json(request), file, begun).model_dump_json().encode()
+        return _read(FileReadRequest.model_validate_json(request), file, begun).model_dump_json().encode()
     finally:
         gc.enable()
         for one in files:
@@ -53,7 +54,7 @@ def answer(request: bytes, files: Sequence[int]) -> bytes:
 class _Attachments:
     """Reads the attachments of an e-mail, and tells the parent of each before: the one told last may end this child."""
 
-    def __init__(self, given: FileGiven, begun: int) -> None:
+    def __init__(self, given: FileReadRequest, begun: int) -> None:
         self._given = given
         self._begun = begun
         self._count = 0
@@ -69,39 +70,41 @@ class _Attachments:
             raise UnreadableFileError("broke its reader; it may be damaged")
         with suppress(BlockingIOError):
             os.write(self._begun, b"%d\n" % self._count)
-        return extract(content, name, depth, self.read)
+        return extract_file(content, name, depth, self.read)
 
 
-def _read(given: FileGiven, file: int, begun: int) -> ExtractedText | ExtractionFailure:
+def _read(given: FileReadRequest, file: int, begun: int) -> ExtractedText | ExtractionFailure:
     try:
         return _extracted(given, file, begun)
     except UnreadableFileError as unreadable:
         return ExtractionFailure(reason=str(unreadable))
     except MemoryError:
-        return ExtractionFailure(reason=f"could not be read (needs more than {MEMORY // 1_000_000_000} GB of memory)")
+        return ExtractionFailure(
+            reason=f"could not be read (needs more than {READER_MEMORY_BYTES // 1_000_000_000} GB of memory)"
+        )
     except OSError as error:
         return ExtractionFailure(reason=f"cannot be read ({error.strerror})")
 
 
-def _extracted(given: FileGiven, file: int, begun: int) -> ExtractedText:
+def _extracted(given: FileReadRequest, file: int, begun: int) -> ExtractedText:
     size = os.fstat(file).st_size
     # What it says of its charset decides what its first bytes are, too.
     content = _in_utf8(_content(file), given.charset) if given.charset else b""
-    kind = detect_file_kind(content[:HEAD] or os.pread(file, HEAD, 0), PurePath(given.name).suffix.lower())
-    _check_size(size, LARGEST_TEXT if kind in {Kind.TEXT, Kind.HTML} else LARGEST_FILE)
+    kind = detect_file_kind(content[:HEAD_BYTES] or os.pread(file, HEAD_BYTES, 0), PurePath(given.name).suffix.lower())
+    _check_size(size, MAX_TEXT_BYTES if kind in {FileKind.TEXT, FileKind.HTML} else MAX_FILE_BYTES)
     content = content or _content(file)
-    if kind is not Kind.TEXT:
+    if kind is not FileKind.TEXT:
         _check_again(given, kind)
-        return join_extracted_parts(extract(content, given.name, attached=_Attachments(given, begun).read))
+        return join_extracted_parts(extract_file(content, given.name, attached=_Attachments(given, begun).read))
     text = "\n".join(decode_text(content).splitlines()).rstrip()
     if not text.strip():
         raise UnreadableFileError("empty")
     return ExtractedText(text=text)
 
 
-def _check_again(given: FileGiven, kind: Kind) -> None:
+def _check_again(given: FileReadRequest, kind: FileKind) -> None:
     """What broke a parser is read again only where there is something to leave out: an e-mail's attachments."""
-    if (given.broken or not given.attachments) and kind is not Kind.MAIL:
+    if (given.broken or not given.attachments) and kind is not FileKind.MAIL:
         raise UnreadableFileError(BREAKS)
 
 
@@ -109,7 +112,7 @@ def _content(file: int) -> bytes:
     with os.fdopen(file, "rb", closefd=False) as opened:
         opened.seek(0)
         # It may grow while it is read.
-        return opened.read(LARGEST_FILE)
+        return opened.read(MAX_FILE_BYTES)
 
 
 def _check_size(size: int, limit: int) -> None:

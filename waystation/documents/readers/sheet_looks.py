@@ -11,18 +11,18 @@ from defusedxml.ElementTree import iterparse
 
 from waystation.documents.readers.binary_sheets import (
     BinaryStyleTable,
-    binary_comments,
-    binary_strings,
-    binary_styles,
+    count_binary_comments,
     read_binary_sheet_info,
+    read_binary_strings,
+    read_binary_styles,
 )
 from waystation.documents.readers.extract import UnreadableFileError
-from waystation.documents.readers.looks import MOST_COLUMNS, Place, SheetInfo, TextFormat
-from waystation.documents.readers.marks import Height, Run, with_marks
+from waystation.documents.readers.looks import MAX_COLUMNS, CellPosition, SheetInfo, TextFormat
+from waystation.documents.readers.marks import Height, TextRun, render_text_runs
 from waystation.documents.readers.office import (
     OFF,
     find_elements_by_name,
-    local,
+    get_local_name,
     parse_whole_number,
     read_member,
     read_relationships,
@@ -45,7 +45,7 @@ class OfficeSheetInfoReader:
     def __init__(self, archive: ZipFile, main: str) -> None:
         self._archive, self._main = archive, main
 
-    def of(self, name: str) -> SheetInfo:
+    def read_sheet_info(self, name: str) -> SheetInfo:
         """Of the sheet in a member. Raises Unreadable."""
         content = read_member(self._archive, name)
         if name.endswith(".bin"):
@@ -85,7 +85,7 @@ class OfficeSheetInfoReader:
     @cached_property
     def _binary_styles(self) -> BinaryStyleTable:
         try:
-            return binary_styles(read_member(self._archive, self._parts.get("styles", "")))
+            return read_binary_styles(read_member(self._archive, self._parts.get("styles", "")))
         except UnreadableFileError:
             return BinaryStyleTable()
 
@@ -95,7 +95,7 @@ class OfficeSheetInfoReader:
             content = read_member(self._archive, self._parts.get("sharedStrings", ""))
         except UnreadableFileError:
             return {}
-        return binary_strings(content, self._binary_styles.fonts)
+        return read_binary_strings(content, self._binary_styles.fonts)
 
     @cached_property
     def _strings(self) -> Mapping[str, str]:
@@ -118,10 +118,10 @@ class OfficeSheetInfoReader:
         row = -1
         shapes: set[str] = set()
         for element in _streamed(content, "row", "col", "oleObject"):
-            if local(element) == "col":
+            if get_local_name(element) == "col":
                 _column(element, found)
                 continue
-            if local(element) == "oleObject":
+            if get_local_name(element) == "oleObject":
                 # Those of the same shape are one in several forms.
                 shapes.add(element.get("shapeId", ""))
                 continue
@@ -138,16 +138,16 @@ class OfficeSheetInfoReader:
         for cell in row:
             column = _column_number(cell.get("r", ""), column + 1)
             place = number, column
-            found.mark(place, self._styles.get(parse_whole_number(cell.get("s"), 0), TextFormat()))
+            found.set_format(place, self._styles.get(parse_whole_number(cell.get("s"), 0), TextFormat()))
             match cell.get("t"):
                 case "e":
                     found.shown[place] = next((value.text or "" for value in find_elements_by_name(cell, "v")), "")
                 case "s":
-                    text = next((value.text or "" for value in cell if local(value) == "v"), "")
+                    text = next((value.text or "" for value in cell if get_local_name(value) == "v"), "")
                     if text in self._strings:
                         found.shown[place] = self._strings[text]
                 case "inlineStr":
-                    inline = next((one for one in cell if local(one) == "is"), None)
+                    inline = next((one for one in cell if get_local_name(one) == "is"), None)
                     if inline is not None and (text := _marked(inline)):
                         found.shown[place] = text
                 case _:
@@ -168,7 +168,7 @@ class OfficeSheetInfoReader:
     def _comments(self, name: str) -> int:
         try:
             if name.endswith(".bin"):
-                return binary_comments(read_member(self._archive, name))
+                return count_binary_comments(read_member(self._archive, name))
             return sum(1 for _ in find_elements_by_name(read_xml_member(self._archive, name), "comment"))
         except UnreadableFileError:
             return 1
@@ -179,7 +179,7 @@ class OfficeSheetInfoReader:
         except UnreadableFileError:
             return
         for one in root.iter():
-            match local(one):
+            match get_local_name(one):
                 case "sp":
                     text = "\n".join(_paragraphs(one))
                     found.boxes += [text] if text else []
@@ -202,13 +202,13 @@ def _linked(archive: ZipFile, name: str) -> Iterator[tuple[str, str]]:
 def _paragraphs(shape: Element) -> Iterator[str]:
     for paragraph in find_elements_by_name(shape, "p"):
         runs = [
-            Run(text.text or "")
+            TextRun(text.text or "")
             for one in paragraph
-            if local(one) in {"r", "fld"}
+            if get_local_name(one) in {"r", "fld"}
             for text in one
-            if local(text) == "t"
+            if get_local_name(text) == "t"
         ]
-        if text := with_marks(runs).strip():
+        if text := render_text_runs(runs).strip():
             yield text
 
 
@@ -216,7 +216,7 @@ def _streamed(content: bytes, *names: str) -> Iterator[Element]:
     """Elements of these names, one after another: no more of a large sheet is kept. Raises Unreadable."""
     try:
         for _, element in iterparse(BytesIO(content)):
-            if local(element) in names:
+            if get_local_name(element) in names:
                 yield element
     except (ParseError, DefusedXmlException, ValueError) as error:
         raise UnreadableFileError("damaged: a part of it is no XML that can be read") from error
@@ -224,7 +224,7 @@ def _streamed(content: bytes, *names: str) -> Iterator[Element]:
 
 def _column(element: Element, found: SheetInfo) -> None:
     first, last = parse_whole_number(element.get("min"), 0), parse_whole_number(element.get("max"), 0)
-    if (_is_on(element, "hidden") or element.get("width") == "0") and 0 < first <= last <= MOST_COLUMNS:
+    if (_is_on(element, "hidden") or element.get("width") == "0") and 0 < first <= last <= MAX_COLUMNS:
         found.hidden_columns.update(range(first - 1, last))
 
 
@@ -243,8 +243,8 @@ def _column_number(reference: str, otherwise: int) -> int:
 
 
 def _cell_looks(styles: Element) -> list[TextFormat]:
-    fonts = [_font(font) for part in styles if local(part) == "fonts" for font in part]
-    formats = [one for part in styles if local(part) == "cellXfs" for one in part]
+    fonts = [_font(font) for part in styles if get_local_name(part) == "fonts" for font in part]
+    formats = [one for part in styles if get_local_name(part) == "cellXfs" for one in part]
     numbers = [parse_whole_number(one.get("fontId"), 0) for one in formats]
     return [fonts[number] if number < len(fonts) else TextFormat() for number in numbers]
 
@@ -256,25 +256,25 @@ def _font(properties: Element | None) -> TextFormat:
     height: Height = ""
     struck = False
     for one in properties if properties is not None else ():
-        if local(one) == "strike":
+        if get_local_name(one) == "strike":
             struck = one.get("val", "1") not in OFF
-        elif local(one) == "vertAlign":
+        elif get_local_name(one) == "vertAlign":
             height = _HEIGHTS.get(one.get("val", ""), "")
     return TextFormat(height, struck)
 
 
 def _marked(item: Element) -> str:
     """A text of several looks with its marks; empty: it has none."""
-    runs: list[Run] = []
+    runs: list[TextRun] = []
     for one in item:
-        text = "".join(part.text or "" for part in one if local(part) == "t")
-        if local(one) == "r":
-            runs.append(Run(text, *_font(next((part for part in one if local(part) == "rPr"), None))))
-        elif local(one) == "t":
-            runs.append(Run(one.text or ""))
+        text = "".join(part.text or "" for part in one if get_local_name(part) == "t")
+        if get_local_name(one) == "r":
+            runs.append(TextRun(text, *_font(next((part for part in one if get_local_name(part) == "rPr"), None))))
+        elif get_local_name(one) == "t":
+            runs.append(TextRun(one.text or ""))
     if all(run.height == "" and not run.struck for run in runs):
         return ""
-    return " ".join(with_marks(runs).split())
+    return " ".join(render_text_runs(runs).split())
 
 
 _OPEN_CONTENT = "content.xml"
@@ -297,7 +297,10 @@ def read_opendocument_sheet_infos(archive: ZipFile) -> dict[str, SheetInfo]:
         if (look := _open_style(style)) != TextFormat()
     }
     tables = (
-        table for sheet in find_elements_by_name(root, "spreadsheet") for table in sheet if local(table) == "table"
+        table
+        for sheet in find_elements_by_name(root, "spreadsheet")
+        for table in sheet
+        if get_local_name(table) == "table"
     )
     return {_said(table, "name"): _OpenTable(styles).read(table) for table in tables}
 
@@ -333,13 +336,13 @@ class _OpenTable:
 
     def _below(self, element: Element) -> None:
         for child in element:
-            match local(child):
+            match get_local_name(child):
                 case "table-row":
                     self._cells(child)
                 case "table-column":
                     times = _times(child, "number-columns-repeated")
                     if _said(child, "visibility") in _HIDDEN:
-                        self._found.hidden_columns.update(range(self._column, min(self._column + times, MOST_COLUMNS)))
+                        self._found.hidden_columns.update(range(self._column, min(self._column + times, MAX_COLUMNS)))
                     self._column += times
                 case "shapes":
                     self._shapes(child)
@@ -356,49 +359,55 @@ class _OpenTable:
             self._found.hidden_rows.update(range(self._row, self._row + times))
         for cell in row:
             wide = _times(cell, "number-columns-repeated")
-            if local(cell) == "table-cell":
+            if get_local_name(cell) == "table-cell":
                 self._cell(cell, (self._row, column))
             column += wide
         self._row += times
 
-    def _cell(self, cell: Element, place: Place) -> None:
+    def _cell(self, cell: Element, place: CellPosition) -> None:
         found = self._found
         last = place[0] + _times(cell, "number-rows-spanned") - 1, place[1] + _times(cell, "number-columns-spanned") - 1
         if last != place:
             found.merged.append((place, last))
-        found.mark(place, self._styles.get(_said(cell, "style-name"), TextFormat()))
-        found.comments += sum(1 for one in cell if local(one) == "annotation")
+        found.set_format(place, self._styles.get(_said(cell, "style-name"), TextFormat()))
+        found.comments += sum(1 for one in cell if get_local_name(one) == "annotation")
         boxes = len(found.boxes)
         self._shapes(cell)
-        runs = [run for one in cell if local(one) == "p" for run in (*self._runs(one, TextFormat()), Run(" "))]
-        text = " ".join(with_marks(runs).split())
+        runs = [
+            run for one in cell if get_local_name(one) == "p" for run in (*self._runs(one, TextFormat()), TextRun(" "))
+        ]
+        text = " ".join(render_text_runs(runs).split())
         is_marked = any(run.height or run.struck for run in runs)
         has_error = any(value == "error" for value in cell.attrib.values())
         # The library takes a box that stands in a cell for the text of that.
         if (text and (is_marked or has_error)) or len(found.boxes) > boxes:
             found.shown[place] = text
 
-    def _runs(self, element: Element, look: TextFormat) -> Iterator[Run]:
-        yield Run(element.text or "", *look)
+    def _runs(self, element: Element, look: TextFormat) -> Iterator[TextRun]:
+        yield TextRun(element.text or "", *look)
         for child in element:
-            own = self._styles.get(_said(child, "style-name"), TextFormat()) if local(child) == "span" else TextFormat()
+            own = (
+                self._styles.get(_said(child, "style-name"), TextFormat())
+                if get_local_name(child) == "span"
+                else TextFormat()
+            )
             within = TextFormat(own.height or look.height, own.struck or look.struck)
-            if local(child) in {"s", "tab", "line-break"}:
-                yield Run(" ", *look)
-            elif local(child) not in {"annotation", "note"}:
+            if get_local_name(child) in {"s", "tab", "line-break"}:
+                yield TextRun(" ", *look)
+            elif get_local_name(child) not in {"annotation", "note"}:
                 yield from self._runs(child, within)
-            yield Run(child.tail or "", *look)
+            yield TextRun(child.tail or "", *look)
 
     def _shapes(self, element: Element) -> None:
         for one in element.iter():
-            if local(one) in {"text-box", "custom-shape"}:
+            if get_local_name(one) in {"text-box", "custom-shape"}:
                 lines: Sequence[str] = [
                     " ".join("".join(line.itertext()).split()) for line in find_elements_by_name(one, "p")
                 ]
                 text = "\n".join(filter(None, lines))
                 self._found.boxes += [text] if text else []
-            self._found.objects += local(one) == "object"
-            self._found.pictures += local(one) == "image"
+            self._found.objects += get_local_name(one) == "object"
+            self._found.pictures += get_local_name(one) == "image"
 
 
 def _times(element: Element, name: str) -> int:

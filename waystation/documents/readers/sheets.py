@@ -19,7 +19,7 @@ from python_calamine import (
 )
 
 from waystation.documents.documents import SkippedItem
-from waystation.documents.readers.binary_sheets import binary_sheets, without_binary_sheets
+from waystation.documents.readers.binary_sheets import read_binary_sheet_ids, remove_binary_sheets
 from waystation.documents.readers.compound import CompoundFile, get_workbook_stream, has_password, read_xls_sheet_infos
 from waystation.documents.readers.extract import (
     DocumentPart,
@@ -28,12 +28,12 @@ from waystation.documents.readers.extract import (
     build_skipped_ranges,
     group_consecutive,
 )
-from waystation.documents.readers.looks import Place, SheetInfo
-from waystation.documents.readers.marks import Run, with_marks
+from waystation.documents.readers.looks import CellPosition, SheetInfo
+from waystation.documents.readers.marks import TextRun, render_text_runs
 from waystation.documents.readers.office import (
     find_elements_by_name,
-    link_id,
-    local,
+    get_local_name,
+    get_relationship_id,
     read_member,
     read_relationships,
     read_xml_member,
@@ -123,7 +123,9 @@ class _Book:
             raise UnreadableFileError(_PASSWORD)
         found = read_xls_sheet_infos(stream)
         # Sheets of Excel 5 say of their objects what is not read here.
-        stored = sum(name.startswith(_STORED_OBJECT) for name in file.names) - sum(look.objects for look in found)
+        stored = sum(name.startswith(_STORED_OBJECT) for name in file.stream_names) - sum(
+            look.objects for look in found
+        )
         self.lost += [SkippedItem(name=f"embedded objects ({stored:,})", reason="not read")] if stored > 0 else []
         return found
 
@@ -159,18 +161,18 @@ class _Book:
     def _list(self, archive: ZipFile, main: str, targets: Mapping[str, tuple[str, str]]) -> bytes:
         root = read_xml_member(archive, main)
         for parent in [*root.iter()]:
-            for sheet in [child for child in parent if local(child) == "sheet"]:
-                if self._is_unknown(sheet.get("name", ""), targets.get(link_id(sheet), ("", ""))[0]):
+            for sheet in [child for child in parent if get_local_name(child) == "sheet"]:
+                if self._is_unknown(sheet.get("name", ""), targets.get(get_relationship_id(sheet), ("", ""))[0]):
                     parent.remove(sheet)
         return tostring(root)
 
     def _usual_binary(self, archive: ZipFile, main: str, targets: Mapping[str, tuple[str, str]]) -> bytes:
         content = read_member(archive, main)
-        listed = binary_sheets(content).items()
+        listed = read_binary_sheet_ids(content).items()
         unknown = {name for name, link in listed if self._is_unknown(name, targets.get(link, ("", ""))[0])}
         folder = f"{main.rpartition('/')[0]}/"
         linked = Element("Relationships", xmlns="http://schemas.openxmlformats.org/package/2006/relationships")
-        moved: dict[str, bytes] = {"xl/workbook.bin": without_binary_sheets(content, unknown)}
+        moved: dict[str, bytes] = {"xl/workbook.bin": remove_binary_sheets(content, unknown)}
         for link, (kind, name) in targets.items():
             short = name.removeprefix(folder)
             SubElement(linked, "Relationship", Id=link, Type=kind, Target=short)
@@ -199,7 +201,7 @@ class _Book:
         """Of the sheet at this place in the list. Raises Unreadable."""
         if self._office:
             member = self._members.get(name, "")
-            return self._office.of(member) if member else SheetInfo()
+            return self._office.read_sheet_info(member) if member else SheetInfo()
         if self._in_order:
             return self._in_order[at] if at < len(self._in_order) else SheetInfo()
         return self._looks.get(name, SheetInfo())
@@ -210,17 +212,17 @@ def _sheet_members(archive: ZipFile, main: str) -> dict[str, str]:
     try:
         targets = {key: name for key, (_, name) in read_relationships(archive, main).items()}
         if main.endswith(".bin"):
-            listed = binary_sheets(read_member(archive, main))
+            listed = read_binary_sheet_ids(read_member(archive, main))
             return {name: targets.get(link, "") for name, link in listed.items()}
         sheets = [*find_elements_by_name(read_xml_member(archive, main), "sheet")]
     except UnreadableFileError:
         return {}
-    return {sheet.get("name", ""): targets.get(link_id(sheet), "") for sheet in sheets}
+    return {sheet.get("name", ""): targets.get(get_relationship_id(sheet), "") for sheet in sheets}
 
 
 class _Merged(NamedTuple):
-    first: Place
-    last: Place
+    first: CellPosition
+    last: CellPosition
     text: str = ""
 
 
@@ -262,12 +264,12 @@ class _Rows:
         self._hidden_columns |= {self._first_column + at for at in hidden if cells[at]}
         return [cell for at, cell in enumerate(cells) if at not in hidden] if hidden else cells
 
-    def _shown(self, place: Place, cell: _Cell) -> str:
+    def _shown(self, place: CellPosition, cell: _Cell) -> str:
         if not self.look.shown and not self.look.looks:
             return _shown(cell)
         text = self.look.shown[place] if place in self.look.shown else _shown(cell)
         look = self.look.looks.get(place)
-        return with_marks([Run(text, look.height, look.struck)]) if look and text else text
+        return render_text_runs([TextRun(text, look.height, look.struck)]) if look and text else text
 
     def left_out(self, place: str) -> Iterator[SkippedItem]:
         """What is not in the lines, once they were read."""

@@ -17,12 +17,12 @@ from waystation.documents.readers.extract import (
     UnreadableFileError,
     build_skipped_ranges,
 )
-from waystation.documents.readers.marks import Run, with_marks
+from waystation.documents.readers.marks import TextRun, render_text_runs
 from waystation.documents.readers.numbers import format_number
 from waystation.documents.readers.office import (
     find_elements_by_name,
-    link_id,
-    local,
+    get_local_name,
+    get_relationship_id,
     parse_whole_number,
     read_relationships,
     read_xml_member,
@@ -47,7 +47,7 @@ def extract_pptx(archive: ZipFile, main: str = _PRESENTATION) -> ExtractionResul
     left_out: list[SkippedItem] = []
     not_read = _NotRead()
     for number, entry in enumerate(find_elements_by_name(read_xml_member(archive, main), "sldId"), 1):
-        _, name = targets.get(link_id(entry), ("", ""))
+        _, name = targets.get(get_relationship_id(entry), ("", ""))
         try:
             slide = read_xml_member(archive, name)
         except UnreadableFileError as unreadable:
@@ -63,7 +63,7 @@ def extract_pptx(archive: ZipFile, main: str = _PRESENTATION) -> ExtractionResul
         except UnreadableFileError as unreadable:
             notes = []
             left_out.append(SkippedItem(name=f"notes of slide {number}", reason=str(unreadable)))
-        if not texts and any(local(one) in {"pic", "blip"} for one in slide.iter()):
+        if not texts and any(get_local_name(one) in {"pic", "blip"} for one in slide.iter()):
             not_read.found["no text, only pictures", number] += 1
         parts.append(DocumentPart(f"slide {number}", "\n\n".join([*texts, *notes])))
     if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
@@ -82,7 +82,11 @@ class _NotRead:
         """Count the words that others have written about a slide."""
         for kind, name in read_relationships(archive, slide).values():
             if kind.rpartition("/")[2] == "comments":
-                texts = (one.text or "" for one in read_xml_member(archive, name).iter() if local(one) in {"t", "text"})
+                texts = (
+                    one.text or ""
+                    for one in read_xml_member(archive, name).iter()
+                    if get_local_name(one) in {"t", "text"}
+                )
                 self.found["comments", number] += sum(len(text.split()) for text in texts)
 
     def left_out(self) -> Iterator[SkippedItem]:
@@ -127,7 +131,7 @@ class _Slide:
                 words = sum(len((one.text or "").split()) for one in find_elements_by_name(child, "t"))
                 self._not_read.found["hidden text", self._number] += words
                 continue
-            match local(child):
+            match get_local_name(child):
                 case "sp":
                     yield from filter(None, [self._shape(child)])
                 case "tbl":
@@ -171,17 +175,17 @@ class _Slide:
 
 def _is_hidden(element: Element) -> bool:
     """A shape that the list of shapes hides."""
-    named = next((one for child in element if local(child).startswith("nv") for one in child), None)
-    return named is not None and local(named) == "cNvPr" and named.get("hidden") in _ON
+    named = next((one for child in element if get_local_name(child).startswith("nv") for one in child), None)
+    return named is not None and get_local_name(named) == "cNvPr" and named.get("hidden") in _ON
 
 
 def _shown(element: Element) -> Iterator[Element]:
     """The children; of what is there in several ways, for older and newer programs, the newest that has a text."""
     for child in element:
-        if local(child) != "AlternateContent":
+        if get_local_name(child) != "AlternateContent":
             yield child
             continue
-        ways = [one for one in child if local(one) in {"Choice", "Fallback"}]
+        ways = [one for one in child if get_local_name(one) in {"Choice", "Fallback"}]
         texts = [one for one in ways if next(find_elements_by_name(one, "t"), None) is not None]
         yield from (texts or ways or [child])[0]
 
@@ -206,13 +210,13 @@ _AROUND = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}",
 
 def _lines(shape: Element) -> list[str]:
     """Its paragraphs: as a list if there are several, and with the numbers that they are shown with."""
-    levels = {local(one)[:4]: one for style in find_elements_by_name(shape, "lstStyle") for one in style}
+    levels = {get_local_name(one)[:4]: one for style in find_elements_by_name(shape, "lstStyle") for one in style}
     counts: dict[int, _Numbered] = {}
     found: list[tuple[str, str]] = []
     for paragraph in find_elements_by_name(shape, "p"):
         if not (text := _text(paragraph)):
             continue
-        properties = next((one for one in paragraph if local(one) == "pPr"), None)
+        properties = next((one for one in paragraph if get_local_name(one) == "pPr"), None)
         level = parse_whole_number(properties.get("lvl") if properties is not None else None, 0)
         number = _list_number(properties, levels.get(f"lvl{level + 1}"), counts.get(level))
         counts = {at: one for at, one in counts.items() if at < level} | ({level: number} if number else {})
@@ -225,9 +229,9 @@ def _list_number(own: Element | None, inherited: Element | None, last: _Numbered
     """The number of a paragraph: its own properties say whether it has one, or else those of its level."""
     for properties in (own, inherited):
         for one in properties if properties is not None else ():
-            if local(one) in {"buNone", "buChar", "buBlip"}:
+            if get_local_name(one) in {"buNone", "buChar", "buBlip"}:
                 return None
-            if local(one) == "buAutoNum":
+            if get_local_name(one) == "buAutoNum":
                 style = one.get("type", "")
                 goes_on = last is not None and last.style == style
                 return _Numbered(style, last.at + 1 if last and goes_on else parse_whole_number(one.get("startAt"), 1))
@@ -244,9 +248,9 @@ def _table(table: Element) -> str:
     """A cell over several rows or columns is repeated in each."""
     above: Sequence[str] = ()
     rows: list[str] = []
-    for row in (child for child in table if local(child) == "tr"):
+    for row in (child for child in table if get_local_name(child) == "tr"):
         cells: list[str] = []
-        for cell in (child for child in row if local(child) == "tc"):
+        for cell in (child for child in row if get_local_name(child) == "tc"):
             if cell.get("vMerge") in _ON and len(cells) < len(above):
                 cells.append(above[len(cells)])
             elif cell.get("hMerge") in _ON and cells:
@@ -259,30 +263,30 @@ def _table(table: Element) -> str:
 
 
 def _text(paragraph: Element) -> str:
-    return with_marks(_runs(paragraph)).strip()
+    return render_text_runs(_runs(paragraph)).strip()
 
 
-def _runs(element: Element) -> Iterator[Run]:
+def _runs(element: Element) -> Iterator[TextRun]:
     for child in _shown(element):
-        match local(child):
+        match get_local_name(child):
             case "r" | "fld":
-                text = "".join(one.text or "" for one in child if local(one) == "t")
-                yield _run(text, next((one for one in child if local(one) == "rPr"), child))
+                text = "".join(one.text or "" for one in child if get_local_name(one) == "t")
+                yield _run(text, next((one for one in child if get_local_name(one) == "rPr"), child))
             case "br":
-                yield Run("\n")
+                yield TextRun("\n")
             case "oMathPara":
                 for number, formula in enumerate(find_elements_by_name(child, "oMath")):
-                    yield Run(f"{chr(10) if number else ''}{render_formula(formula)}")
+                    yield TextRun(f"{chr(10) if number else ''}{render_formula(formula)}")
             case "oMath":
-                yield Run(render_formula(child))
+                yield TextRun(render_formula(child))
             case "t":
-                yield Run(child.text or "")
+                yield TextRun(child.text or "")
             case _:
                 yield from _runs(child)
 
 
-def _run(text: str, look: Element) -> Run:
+def _run(text: str, look: Element) -> TextRun:
     baseline = look.get("baseline", "").removesuffix("%")
     lifted = int(baseline) if baseline.removeprefix("-").isdecimal() and len(baseline) < 10 else 0
     height = "raised" if lifted > 0 else "lowered" if lifted < 0 else ""
-    return Run(text, height, look.get("strike") in {"sngStrike", "dblStrike"})
+    return TextRun(text, height, look.get("strike") in {"sngStrike", "dblStrike"})

@@ -72,7 +72,7 @@ class StyleSheet:
                     _Rule(compounds, (*_specificity(compounds), count), said)
                 )
 
-    def look(self, tag: Tag) -> ElementStyle:
+    def compute_style(self, tag: Tag) -> ElementStyle:
         """What is said of an element, the strongest saying last."""
         written = tag.get("style")
         if not self._by_key and not written:

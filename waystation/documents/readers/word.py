@@ -21,7 +21,7 @@ from waystation.documents.documents import SkippedItem
 from waystation.documents.readers.extract import DocumentPart, ExtractionResult, UnreadableFileError
 from waystation.documents.readers.html import LABEL, LABEL_END, format_subscript, format_superscript, read_html
 from waystation.documents.readers.numbers import format_number
-from waystation.documents.readers.office import OFF, local, read_relationships, read_xml_member
+from waystation.documents.readers.office import OFF, get_local_name, read_relationships, read_xml_member
 from waystation.kernel.patterns import compile_bounded
 
 _MAIN = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -198,7 +198,11 @@ class _Package:
         for name, kind in linked.items():
             try:
                 texts = (
-                    [text.text or "" for text in read_xml_member(self._archive, name).iter() if local(text) == "t"]
+                    [
+                        text.text or ""
+                        for text in read_xml_member(self._archive, name).iter()
+                        if get_local_name(text) == "t"
+                    ]
                     if (kind in _BESIDE)
                     else []
                 )
@@ -227,7 +231,7 @@ def _relations(targets: Mapping[str, str]) -> bytes:
 
 def _join_bodies(document: Element) -> None:
     """Move what is in further bodies to the first, which is the only one that the library reads."""
-    first, *others = [child for child in document if local(child) == "body"] or [None]
+    first, *others = [child for child in document if get_local_name(child) == "body"] or [None]
     for body in others:
         if first is not None and body is not None:
             first.extend(list(body))
@@ -237,11 +241,11 @@ def _join_bodies(document: Element) -> None:
 def _without_broken(root: Element) -> None:
     """Without definitions that lack what the library takes for granted."""
     for child in list(root):
-        is_style, is_number = local(child) == "style", local(child) == "num"
+        is_style, is_number = get_local_name(child) == "style", get_local_name(child) == "num"
         if (
             (is_style and not (_said(child, "type") and _said(child, "styleId")))
             or (is_number and not (_said(child, "numId") and _value(child, "abstractNumId")))
-            or (local(child) == "abstractNum" and not _said(child, "abstractNumId"))
+            or (get_local_name(child) == "abstractNum" and not _said(child, "abstractNumId"))
         ):
             root.remove(child)
 
@@ -256,7 +260,7 @@ def _said(element: Element | None, name: str) -> str | None:
 
 
 def _child(element: Element | None, name: str) -> Element | None:
-    return None if element is None else next((child for child in element if local(child) == name), None)
+    return None if element is None else next((child for child in element if get_local_name(child) == name), None)
 
 
 def _value(element: Element | None, *path: str) -> str | None:
@@ -302,7 +306,7 @@ def _half_points(measure: str) -> int:
 def _run_look(properties: Element | None) -> _RunLook:
     if properties is None:
         return _PLAIN
-    said = {local(child): _said(child, "val") for child in properties}
+    said = {get_local_name(child): _said(child, "val") for child in properties}
     raised_by = _half_points(said.get("position") or "")
     height = said.get("vertAlign") or (
         None if abs(raised_by) < _RAISED_HALF_POINTS else "superscript" if raised_by > 0 else "subscript"
@@ -326,9 +330,9 @@ class _Styles:
         self._default = ""
         self._defaults = _PLAIN
         for style in root if root is not None else ():
-            if local(style) == "docDefaults":
+            if get_local_name(style) == "docDefaults":
                 self._defaults = _run_look(_child(_child(style, "rPrDefault"), "rPr"))
-            if local(style) != "style":
+            if get_local_name(style) != "style":
                 continue
             key, numbers = _said(style, "styleId") or "", _child(_child(style, "pPr"), "numPr")
             self._styles.setdefault(
@@ -389,8 +393,8 @@ class _Numbering:
     def __init__(self, root: Element | None, styles: _Styles) -> None:
         self._styles = styles
         elements = list(root) if root is not None else []
-        abstract = {_said(one, "abstractNumId") or "": one for one in elements if local(one) == "abstractNum"}
-        nums = {_said(one, "numId") or "": one for one in elements if local(one) == "num"}
+        abstract = {_said(one, "abstractNumId") or "": one for one in elements if get_local_name(one) == "abstractNum"}
+        nums = {_said(one, "numId") or "": one for one in elements if get_local_name(one) == "num"}
         self._lists = {key: self._list(key, nums, abstract) for key in nums}
         self._counts: dict[str, dict[int, int]] = {}
         self._begun: set[tuple[str, int]] = set()
@@ -408,7 +412,7 @@ class _Numbering:
             kept = abstract.get(counters)
         levels = dict(_levels(kept if kept is not None else ()))
         starts: dict[int, int] = {}
-        for override in (one for one in num if local(one) == "lvlOverride"):
+        for override in (one for one in num if get_local_name(one) == "lvlOverride"):
             levels |= dict(_levels(override))
             level, start = _number(_said(override, "ilvl")), _number(_value(override, "startOverride"))
             if level is not None and start is not None:
@@ -459,7 +463,7 @@ class _Numbering:
 
 def _levels(elements: Iterable[Element]) -> Iterator[tuple[int, _Level]]:
     for element in elements:
-        if local(element) == "lvl":
+        if get_local_name(element) == "lvl":
             start = _number(_value(element, "start"))
             yield (
                 _number(_said(element, "ilvl")) or 0,
@@ -547,14 +551,14 @@ class _Cleaner:
             yield SkippedItem(name=_counted(self._lost_notes, "note"), reason="damaged: missing in the file")
 
     def _clean(self, element: Element, paragraph_style: str | None) -> None:
-        children = _with_initials(element) if any(local(child) == "p" for child in element) else list(element)
+        children = _with_initials(element) if any(get_local_name(child) == "p" for child in element) else list(element)
         element[:] = [kept for child in children for kept in self._kept(child, paragraph_style)]
-        if local(element) in _TEXTS and element.text:
+        if get_local_name(element) in _TEXTS and element.text:
             element.text = element.text.translate(_MARKS_OF_OURS)
 
     def _kept(self, element: Element, paragraph_style: str | None) -> Iterator[Element]:
         """What is in the place of an element."""
-        name = local(element)
+        name = get_local_name(element)
         element.tag = _USUAL.get(name, element.tag)
         match name:
             case "p":
@@ -584,9 +588,9 @@ class _Cleaner:
 
     def _leaf(self, element: Element) -> Iterator[Element]:
         """What is in the place of an element in which nothing is to be changed."""
-        match local(element):
+        match get_local_name(element):
             case "del":
-                texts = (text.text or "" for text in element.iter() if local(text) in {"delText", "t"})
+                texts = (text.text or "" for text in element.iter() if get_local_name(text) in {"delText", "t"})
                 self._deleted += sum(len(text.split()) for text in texts)
             case "moveFrom":  # it stands where it was moved to
                 pass
@@ -601,7 +605,7 @@ class _Cleaner:
                 if element in self._form_texts:
                     yield _text(self._form_texts[element])
             case "oMathPara":
-                for number, formula in enumerate(one for one in element.iter() if local(one) == "oMath"):
+                for number, formula in enumerate(one for one in element.iter() if get_local_name(one) == "oMath"):
                     yield from [_run_of(Element(f"{_W}br"))] if number else []
                     yield _text_run(render_formula(formula))
             case _:
@@ -616,38 +620,40 @@ class _Cleaner:
 
     def _unknown(self, element: Element, paragraph_style: str | None) -> Iterator[Element]:
         """Of what the library would pass over: what is in it, or a message of its own."""
-        if local(element) in _KNOWN:
-            self._unread[local(element)] += 1
-        if local(element) in {"rt", "imagedata", "comment"}:
+        if get_local_name(element) in _KNOWN:
+            self._unread[get_local_name(element)] += 1
+        if get_local_name(element) in {"rt", "imagedata", "comment"}:
             return
-        if local(element) == "fldSimple" and (link := _hyperlink(_said(element, "instr") or "")) is not None:
+        if get_local_name(element) == "fldSimple" and (link := _hyperlink(_said(element, "instr") or "")) is not None:
             yield self._link(element, link, paragraph_style)
             return
         for child in list(element):
-            if any(local(one) in _HOLDERS or local(one) in _KNOWN for one in child.iter()):
+            if any(get_local_name(one) in _HOLDERS or get_local_name(one) in _KNOWN for one in child.iter()):
                 yield from self._kept(child, paragraph_style)
 
     def _check(self, element: Element) -> None:
         """Take away what the library would end at."""
         key = _attribute(element, "id")
-        if local(element) == "hyperlink" and element.get(key) not in {None, *self._targets}:
+        if get_local_name(element) == "hyperlink" and element.get(key) not in {None, *self._targets}:
             del element.attrib[key]
-        for cell in (child for child in element if local(child) == "tcPr"):
-            cell[:] = [one for one in cell if local(one) != "gridSpan" or (_number(_said(one, "val")) or 0) > 0]
-        element[:] = [one for one in element if local(one) != "sym" or _is_sign(_said(one, "char"))]
+        for cell in (child for child in element if get_local_name(child) == "tcPr"):
+            cell[:] = [
+                one for one in cell if get_local_name(one) != "gridSpan" or (_number(_said(one, "val")) or 0) > 0
+            ]
+        element[:] = [one for one in element if get_local_name(one) != "sym" or _is_sign(_said(one, "char"))]
 
     def _drawing(self, element: Element, paragraph_style: str | None) -> Iterator[Element]:
-        self._charts += sum(local(one) in _CHARTS for one in element.iter())
+        self._charts += sum(get_local_name(one) in _CHARTS for one in element.iter())
         picture = Element(f"{_W}pict")
         for box in _boxes(element):
-            if local(box) == "p":
+            if get_local_name(box) == "p":
                 picture.extend(self._kept(_shape_paragraph(box), paragraph_style))
             else:
                 self._clean(box, paragraph_style)
                 picture.extend(list(box))
         yield from [picture] if len(picture) else []
-        if local(element) == "object":
-            self._unread.update(local(one) for one in element.iter() if local(one) in _KNOWN)
+        if get_local_name(element) == "object":
+            self._unread.update(get_local_name(one) for one in element.iter() if get_local_name(one) in _KNOWN)
 
     def _link(self, field: Element, link: "_Link", paragraph_style: str | None) -> Element:
         """A field that is a link, in the form of other links."""
@@ -666,15 +672,15 @@ class _Cleaner:
         properties = _child(paragraph, "pPr")
         style = _value(properties, "pStyle")
         place = self._numbering.place(properties)
-        had = any(local(one) == "t" for one in paragraph.iter())
+        had = any(get_local_name(one) == "t" for one in paragraph.iter())
         self._clean(paragraph, style)
-        is_gone = had and not any(local(one) in {"t", "sym", "pict"} for one in paragraph.iter())
+        is_gone = had and not any(get_local_name(one) in {"t", "sym", "pict"} for one in paragraph.iter())
         is_deleted = _child(_child(properties, "rPr"), "del") is not None
         if place and not is_gone and not is_deleted:
             label = self._numbering.label(*place)
             _set_place(paragraph, place)
             if label is not None:
-                after = 1 if len(paragraph) and local(paragraph[0]) == "pPr" else 0
+                after = 1 if len(paragraph) and get_local_name(paragraph[0]) == "pPr" else 0
                 paragraph.insert(after, _text_run(f"{LABEL}{label.translate(_MARKS_OF_OURS)}{LABEL_END}"))
         yield paragraph
 
@@ -684,7 +690,7 @@ class _Cleaner:
         if look.hidden:
             self._hide(run)
             # A field would never end.
-            run[:] = [child for child in run if local(child) in {"fldChar", "instrText"}]
+            run[:] = [child for child in run if get_local_name(child) in {"fldChar", "instrText"}]
             yield from [run] if len(run) else []
             return
         self._check(run)
@@ -692,7 +698,7 @@ class _Cleaner:
         if properties is None:
             properties = Element(f"{_W}rPr")
             run.insert(0, properties)
-        properties[:] = [one for one in properties if local(one) not in {"strike", "dstrike", "vertAlign"}]
+        properties[:] = [one for one in properties if get_local_name(one) not in {"strike", "dstrike", "vertAlign"}]
         if look.struck:
             SubElement(properties, f"{_W}strike")
         if look.height in {"superscript", "subscript"}:
@@ -700,12 +706,14 @@ class _Cleaner:
         yield run
 
     def _hide(self, element: Element) -> None:
-        self._hidden.append(sum(len((text.text or "").split()) for text in element.iter() if local(text) == "t"))
+        self._hidden.append(
+            sum(len((text.text or "").split()) for text in element.iter() if get_local_name(text) == "t")
+        )
 
 
 def _usual_sign(element: Element) -> Iterator[Element]:
     """What the library knows, in place of a sign that it does not."""
-    match local(element):
+    match get_local_name(element):
         case "cr":
             yield Element(f"{_W}br")
         case "br":
@@ -798,7 +806,7 @@ def _read_fields(root: Element) -> Mapping[Element, str]:
     texts: dict[Element, str] = {}
     fields: list[_Field] = []
     for element in root.iter():
-        match local(element):
+        match get_local_name(element):
             case "fldChar":
                 kind = _said(element, "fldCharType")
                 if kind == "begin":
@@ -846,7 +854,7 @@ def _write_link(instruction: Sequence[Element]) -> None:
 def _form_text(field: _Field) -> str:
     """The entry of a list that is chosen, or the text that a field has before somebody types."""
     form = _child(field.begin, "ffData")
-    entries = [_said(one, "val") or "" for one in _child(form, "ddList") or () if local(one) == "listEntry"]
+    entries = [_said(one, "val") or "" for one in _child(form, "ddList") or () if get_local_name(one) == "listEntry"]
     if entries and not any(field.results):
         said = _value(form, "ddList", "result") or _value(form, "ddList", "default")
         at = _number(said) or 0
@@ -862,8 +870,10 @@ _DRAWING = frozenset({
 
 def _boxes(element: Element) -> Iterator[Element]:
     """The texts of a drawing, in its order: contents of text boxes, and paragraphs of shapes of DrawingML's own."""
-    for child in _alternative(element) if local(element) == "AlternateContent" else element:
-        if local(child) == "txbxContent" or (local(child) == "p" and child.tag[1:].partition("}")[0] in _DRAWING):
+    for child in _alternative(element) if get_local_name(element) == "AlternateContent" else element:
+        if get_local_name(child) == "txbxContent" or (
+            get_local_name(child) == "p" and child.tag[1:].partition("}")[0] in _DRAWING
+        ):
             yield child
         else:
             yield from _boxes(child)
@@ -873,7 +883,7 @@ def _shape_paragraph(paragraph: Element) -> Element:
     """A paragraph of DrawingML as one of Word's."""
     written = Element(f"{_W}p")
     for one in paragraph.iter():
-        match local(one):
+        match get_local_name(one):
             case "r" | "fld":
                 properties = Element(f"{_W}rPr")
                 look = _child(one, "rPr")
@@ -884,7 +894,7 @@ def _shape_paragraph(paragraph: Element) -> Element:
                 if raised_by:
                     height = "superscript" if raised_by > 0 else "subscript"
                     SubElement(properties, f"{_W}vertAlign", {f"{_W}val": height})
-                text = "".join(text.text or "" for text in one if local(text) == "t")
+                text = "".join(text.text or "" for text in one if get_local_name(text) == "t")
                 # What is in formulas is in their elements.
                 if text and one.tag[1:].partition("}")[0] in _DRAWING:
                     written.append(_run_of(properties, _text(text)))
@@ -903,11 +913,11 @@ _PROPERTIES_OF_TABLES = frozenset({"tblPr", "tblPrEx", "tblGrid", "trPr", "sdtPr
 def _take_loose(table: Element) -> Iterator[Element]:
     """Take what stands between the rows and cells of a table out of it."""
     for child in list(table):
-        if local(child) == "tc" or local(child) in _PROPERTIES_OF_TABLES:
+        if get_local_name(child) == "tc" or get_local_name(child) in _PROPERTIES_OF_TABLES:
             continue
-        if any(local(one) == "tc" for one in child.iter()):
+        if any(get_local_name(one) == "tc" for one in child.iter()):
             yield from _take_loose(child)
-        elif local(child) != "tr":
+        elif get_local_name(child) != "tr":
             table.remove(child)
             yield child
 
@@ -918,7 +928,7 @@ def _set_place(paragraph: Element, place: tuple[str, int]) -> None:
     if properties is None:
         properties = Element(f"{_W}pPr")
         paragraph.insert(0, properties)
-    properties[:] = [one for one in properties if local(one) != "numPr"]
+    properties[:] = [one for one in properties if get_local_name(one) != "numPr"]
     numbers = SubElement(properties, f"{_W}numPr")
     SubElement(numbers, f"{_W}ilvl", {f"{_W}val": str(place[1])})
     SubElement(numbers, f"{_W}numId", {f"{_W}val": place[0]})
@@ -929,15 +939,15 @@ def _with_initials(element: Element) -> list[Element]:
     children: list[Element] = []
     initial: list[Element] = []
     for child in element:
-        if local(child) == "p" and initial:
-            at = next((at for at, one in enumerate(child) if local(one) != "pPr"), len(child))
+        if get_local_name(child) == "p" and initial:
+            at = next((at for at, one in enumerate(child) if get_local_name(one) != "pPr"), len(child))
             child[at:at] = initial
             initial = []
         frame = _child(_child(child, "pPr"), "framePr")
         if frame is not None and _said(frame, "dropCap") not in {None, "none"}:
-            initial = [one for one in child if local(one) != "pPr"]
-            for properties in (one for run in initial for one in run if local(one) == "rPr"):
-                properties[:] = [one for one in properties if local(one) != "position"]
+            initial = [one for one in child if get_local_name(one) != "pPr"]
+            for properties in (one for run in initial for one in run if get_local_name(one) == "rPr"):
+                properties[:] = [one for one in properties if get_local_name(one) != "position"]
         else:
             children.append(child)
     if initial:
@@ -952,7 +962,7 @@ def _with_gap(row: Element) -> Iterator[Element]:
     if columns and 0 < columns < 100:
         cell = Element(f"{_W}tc")
         SubElement(SubElement(cell, f"{_W}tcPr"), f"{_W}gridSpan", {f"{_W}val": str(columns)})
-        row.insert(next((at for at, child in enumerate(row) if local(child) == "tc"), 0), cell)
+        row.insert(next((at for at, child in enumerate(row) if get_local_name(child) == "tc"), 0), cell)
     yield row
 
 
@@ -961,18 +971,18 @@ def _alternative(element: Element) -> Sequence[Element]:
 
     Where none has one, a chart: the picture that older programs show of it would not be named.
     """
-    fallback = [child for child in element if local(child) == "Fallback"]
-    options = (*fallback, *(child for child in element if local(child) == "Choice"))
+    fallback = [child for child in element if get_local_name(child) == "Fallback"]
+    options = (*fallback, *(child for child in element if get_local_name(child) == "Choice"))
     for telling in ({"t"}, _CHARTS):
         for option in options:
-            if any(local(one) in telling for one in option.iter()):
+            if any(get_local_name(one) in telling for one in option.iter()):
                 return list(option)
     return list(fallback[0]) if fallback else [one for choice in element for one in choice]
 
 
 def render_formula(element: Element) -> str:
     """A formula of Word's on one line: `(a+b)/2`, `x^2`."""
-    match local(element):
+    match get_local_name(element):
         case "t":
             return element.text or ""
         case "br" | "tab":
@@ -992,13 +1002,13 @@ def render_formula(element: Element) -> str:
 
 
 def _part(element: Element, *names: str) -> str:
-    return "".join(render_formula(child) for child in element if local(child) in names)
+    return "".join(render_formula(child) for child in element if get_local_name(child) in names)
 
 
 def _with_scripts(element: Element) -> str:
     """A base with what is above and below it."""
     base, scripts = _part(element, "e"), _placed(_part(element, "sub"), _part(element, "sup"))
-    match local(element):
+    match get_local_name(element):
         case "nary":
             sign = _value(element, "naryPr", "chr")
             return _joined([("∫" if sign is None else sign) + scripts, base])
@@ -1014,7 +1024,7 @@ def _with_scripts(element: Element) -> str:
 
 def _composed(element: Element) -> str:
     """A fraction, a root or a function of something."""
-    match local(element):
+    match get_local_name(element):
         case "f":
             # Without a bar it is one above the other: a binomial coefficient.
             bar = " choose " if _value(element, "fPr", "type") == "noBar" else "/"
@@ -1029,7 +1039,7 @@ def _composed(element: Element) -> str:
 
 def _marked(element: Element) -> str:
     """A base with a line, an accent, a brace or an arrow over or under it."""
-    kind, base = local(element), _part(element, "e")
+    kind, base = get_local_name(element), _part(element, "e")
     sign, place = (_value(element, f"{kind}Pr", name) for name in ("chr", "pos"))
     if kind == "groupChr":
         sign = "⏟" if sign is None else sign
@@ -1060,8 +1070,8 @@ def _joined(parts: Iterable[str]) -> str:
 
 def _fenced(element: Element) -> str:
     """What stands in brackets, in the rows and columns of a matrix, or in equations below one another."""
-    inner = [render_formula(child) for child in element if local(child) in {"e", "mr"}]
-    match local(element):
+    inner = [render_formula(child) for child in element if get_local_name(child) in {"e", "mr"}]
+    match get_local_name(element):
         case "m":
             return f"[{'; '.join(inner)}]"
         case "mr":

@@ -14,7 +14,7 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation, StatementType
 
 from waystation.documents.table_engine.engine import EngineRequest, TableEngineError
 from waystation.documents.table_engine.grid import ERROR, ERROR_PATTERN, QueryableTable, build_queryable_table
-from waystation.documents.tables import LINE_COLUMN, Column, DictionaryColumn, Rows
+from waystation.documents.tables import LINE_COLUMN, Column, DictionaryColumn, QueryResult
 from waystation.kernel.patterns import LinearPattern, compile_linear
 
 TEXT = "VARCHAR"
@@ -82,7 +82,7 @@ CELL_CHARACTERS = 300
 """Longer values of a result are cut."""
 ROWS_CHARACTERS = 200_000
 """Rows beyond are counted only."""
-MOST_COUNTED = 1_000_000
+MAX_COUNTED_ROWS = 1_000_000
 """Rows of a result."""
 _REASON_CHARACTERS = 600
 """Of what DuckDB says of an error: it quotes the query."""
@@ -104,7 +104,7 @@ _TEXT, _GIVEN, _WITHOUT_ERRORS = "_text", "_given", "_without_errors"
 """Tables on the way; no name of an agent's begins like that."""
 
 
-def answer_query(asked: EngineRequest) -> Rows:
+def answer_query(asked: EngineRequest) -> QueryResult:
     """Load the tables and run the query. Raises Unusable."""
     with duckdb.connect(":memory:", config=_CONFIGURATION) as connection:
         try:
@@ -155,13 +155,15 @@ def _selected(connection: DuckDBPyConnection, sql: str) -> DuckDBPyRelation:
     return connection.sql(statements[0])
 
 
-def _rows(selected: DuckDBPyRelation, most_rows: int, cautions: tuple[str, ...]) -> Rows:
+def _rows(selected: DuckDBPyRelation, most_rows: int, cautions: tuple[str, ...]) -> QueryResult:
     columns = [Column(name=name, type=str(kind)) for name, kind in zip(selected.columns, selected.types, strict=True)]
     # As text by DuckDB itself: exact, and a value of many megabytes is cut before it is a Python object.
     text = selected.project(f"left(CAST(COLUMNS(*) AS VARCHAR), {CELL_CHARACTERS + 1})")
     first = text.limit(most_rows + 1).fetchall()
     count = len(first) if len(first) <= most_rows else _count(selected)
-    return Rows(columns=tuple(columns), rows=tuple(_within(first[:most_rows])), row_count=count, cautions=cautions)
+    return QueryResult(
+        columns=tuple(columns), rows=tuple(_within(first[:most_rows])), row_count=count, cautions=cautions
+    )
 
 
 def _within(rows: Iterable[Sequence[str | None]]) -> Iterator[tuple[str | None, ...]]:
@@ -179,11 +181,11 @@ def _cut(cell: str | None) -> str | None:
 
 def _count(selected: DuckDBPyRelation) -> int | None:
     try:
-        ((count,),) = selected.limit(MOST_COUNTED + 1).count("*").fetchall()
+        ((count,),) = selected.limit(MAX_COUNTED_ROWS + 1).count("*").fetchall()
     except duckdb.OutOfMemoryException:
         # Sorting that many rows takes more memory than finding the first of them.
         return None
-    return int(count) if count <= MOST_COUNTED else None
+    return int(count) if count <= MAX_COUNTED_ROWS else None
 
 
 def _taken(column: DictionaryColumn) -> "np.ndarray[tuple[int], np.dtype[np.object_]]":

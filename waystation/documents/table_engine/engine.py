@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from waystation.documents.tables import Rows, Table, TableText
+from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.kernel.errors import TableQueryError
 from waystation.kernel.value import Value
-from waystation.security.children import ChildFailed, ChildTimeoutError, ConfinedProcess
+from waystation.security.children import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
 
-ENGINE_MEMORY = 2_000_000_000
+ENGINE_MEMORY_BYTES = 2_000_000_000
 """Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""
 
 
@@ -30,7 +30,7 @@ class EngineResponse(Value):
     """The table, or the result, or why there is none."""
 
     table: Table | None = None
-    rows: Rows | None = None
+    rows: QueryResult | None = None
     refused: str = ""
 
 
@@ -38,7 +38,7 @@ class TableEngineError(Exception):
     """A text that is no table, or a query that cannot be run. The message says why."""
 
 
-SECONDS = 30.0
+ENGINE_TIMEOUT_S = 30.0
 """From the child's start, with the engine loaded, to its answer."""
 _AT_ONCE = 2
 """Children; further queries wait. Each may take two gigabytes."""
@@ -48,7 +48,7 @@ _PROGRAM = "waystation.documents.table_engine.engine_child"
 class DuckDbTableEngine:
     """A `TableEngine`. Tables are given to the child through a pipe: no document is written to a file."""
 
-    def __init__(self, seconds: float = SECONDS, at_once: int = _AT_ONCE) -> None:
+    def __init__(self, seconds: float = ENGINE_TIMEOUT_S, at_once: int = _AT_ONCE) -> None:
         self._seconds = seconds
         self._free = asyncio.Semaphore(at_once)
 
@@ -59,7 +59,7 @@ class DuckDbTableEngine:
             raise TableQueryError(answered.refused)
         return answered.table
 
-    async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> Rows:
+    async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> QueryResult:
         """See `TableEngine`."""
         answered = await self._asked(EngineRequest(sql=_encodable(sql), tables=tuple(tables), most_rows=most_rows))
         if answered.rows is None:
@@ -74,22 +74,22 @@ class DuckDbTableEngine:
         # Started by the thread of the event loop, with which it ends.
         child = self._started()
         try:
-            said = await asyncio.to_thread(child.ask, asked, self._seconds)
+            said = await asyncio.to_thread(child.send_request, asked, self._seconds)
             return await asyncio.to_thread(EngineResponse.model_validate_json, said)
         except ChildTimeoutError:
             raise TableQueryError(
                 f"This took longer than {self._seconds:g} s. Query less at once, and end every recursion."
             ) from None
-        except (ChildFailed, ValidationError):
+        except (ChildProcessFailedError, ValidationError):
             raise TableQueryError(
                 "The engine broke down on this. Ask for it in another way, or go on without it."
             ) from None
         finally:
-            child.end()
+            child.kill()
 
     def _started(self) -> ConfinedProcess:
         try:
-            return ConfinedProcess(_PROGRAM, ENGINE_MEMORY)
+            return ConfinedProcess(_PROGRAM, ENGINE_MEMORY_BYTES)
         except OSError as error:
             raise TableQueryError(
                 f"The engine could not be started ({type(error).__name__}). Try again later, or go on without it."

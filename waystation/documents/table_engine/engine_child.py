@@ -6,7 +6,12 @@ It protects its parent from what it runs: whatever DuckDB does that nobody fores
 
 from collections.abc import Sequence
 
-from waystation.documents.table_engine.engine import ENGINE_MEMORY, EngineRequest, EngineResponse, TableEngineError
+from waystation.documents.table_engine.engine import (
+    ENGINE_MEMORY_BYTES,
+    EngineRequest,
+    EngineResponse,
+    TableEngineError,
+)
 from waystation.documents.table_engine.grid import read_grid
 
 
@@ -31,5 +36,5 @@ def _answered(asked: EngineRequest) -> EngineResponse:
         return EngineResponse(refused=str(unusable))
     except MemoryError:
         return EngineResponse(
-            refused=f"This needs more than {ENGINE_MEMORY // 1_000_000_000} GB of memory. Query less at once."
+            refused=f"This needs more than {ENGINE_MEMORY_BYTES // 1_000_000_000} GB of memory. Query less at once."
         )

@@ -19,11 +19,11 @@ from waystation.privacy.policy import ReplacedRange, select_replaced_ranges
 if TYPE_CHECKING:
     import _csv
 
-MOST_COLUMNS = 500
-MOST_CELLS = 20_000_000
+MAX_COLUMNS = 500
+MAX_CELLS = 20_000_000
 _NAME_CHARACTERS = 100
 """Longer names of columns are cut."""
-LINES_NAMED = 5
+MAX_NAMED_LINES = 5
 """Lines that a caution names."""
 
 _SAMPLE_ROWS = 20
@@ -94,12 +94,10 @@ def read_grid(text: TableText) -> Table:
         raise TableEngineError(f"{text.name} has no rows.")
     widest = max(rows, key=lambda row: len(row.cells))
     width = len(widest.cells)
-    if width > MOST_COLUMNS:
-        raise TableEngineError(
-            f"Line {widest.line} of {text.name} has {width:,} cells, and {MOST_COLUMNS} is the most."
-        )
-    if width * len(rows) > MOST_CELLS:
-        raise TableEngineError(f"{text.name} has more than {MOST_CELLS:,} cells. Query fewer lines of it at once.")
+    if width > MAX_COLUMNS:
+        raise TableEngineError(f"Line {widest.line} of {text.name} has {width:,} cells, and {MAX_COLUMNS} is the most.")
+    if width * len(rows) > MAX_CELLS:
+        raise TableEngineError(f"{text.name} has more than {MAX_CELLS:,} cells. Query fewer lines of it at once.")
     return Table(
         name=text.name,
         columns=tuple(_columns(rows)),
@@ -401,5 +399,5 @@ def _column_name(heading: str, number: int) -> str:
 
 
 def _counted(lines: Sequence[int]) -> str:
-    named = ", ".join(str(line) for line in lines[:LINES_NAMED]) + (", …" if len(lines) > LINES_NAMED else "")
+    named = ", ".join(str(line) for line in lines[:MAX_NAMED_LINES]) + (", …" if len(lines) > MAX_NAMED_LINES else "")
     return f"{len(lines):,} row{'s' * (len(lines) > 1)} (line {named})"

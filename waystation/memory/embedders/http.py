@@ -20,13 +20,13 @@ from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import Value
 from waystation.memory.embedders.local import LexicalSimilarityMixin, Vector, normalise_vector
-from waystation.memory.ports import Use
+from waystation.memory.ports import EmbeddingUse
 
-Vendor = Literal["voyage", "openai"]
+EmbeddingVendor = Literal["voyage", "openai"]
 
-_URLS: Mapping[Vendor, str] = {"voyage": "https://api.voyageai.com/v1", "openai": "https://api.openai.com/v1"}
-_MODELS: Mapping[Vendor, str] = {"voyage": "voyage-4", "openai": "text-embedding-3-small"}
-_DIMENSION_FIELDS: Mapping[Vendor, str] = {"voyage": "output_dimension", "openai": "dimensions"}
+_URLS: Mapping[EmbeddingVendor, str] = {"voyage": "https://api.voyageai.com/v1", "openai": "https://api.openai.com/v1"}
+_MODELS: Mapping[EmbeddingVendor, str] = {"voyage": "voyage-4", "openai": "text-embedding-3-small"}
+_DIMENSION_FIELDS: Mapping[EmbeddingVendor, str] = {"voyage": "output_dimension", "openai": "dimensions"}
 _DIMENSIONS = {
     "voyage-4-large": 1024,
     "voyage-4": 1024,
@@ -42,10 +42,10 @@ _DIMENSIONS = {
 October 2026). Of other models the dimension must be set, and is not asked for: not every server knows how to."""
 
 
-class Endpoint(Value):
+class EmbeddingEndpoint(Value):
     """A model on a server. Made by `resolve_embedding_endpoint`."""
 
-    vendor: Vendor
+    vendor: EmbeddingVendor
     url: str
     """Without the path of the one request."""
     model: str
@@ -67,7 +67,7 @@ class Endpoint(Value):
         """With the key, if there is one."""
         return {} if self.key is None else {"Authorization": f"Bearer {self.key.get_secret_value()}"}
 
-    def body(self, texts: Sequence[str], use: Use) -> dict[str, JsonValue]:
+    def build_request_body(self, texts: Sequence[str], use: EmbeddingUse) -> dict[str, JsonValue]:
         """The request for the vectors of these texts."""
         body: dict[str, JsonValue] = {"model": self.model, "input": [*texts]}
         if self.vendor == "voyage":
@@ -78,8 +78,8 @@ class Endpoint(Value):
 
 
 def resolve_embedding_endpoint(
-    vendor: Vendor, url: str | None, model: str | None, dimension: int | None, key: SecretStr | None
-) -> Endpoint:
+    vendor: EmbeddingVendor, url: str | None, model: str | None, dimension: int | None, key: SecretStr | None
+) -> EmbeddingEndpoint:
     """The endpoint that these settings mean; what is not given is the vendor's own. Raises BadInput."""
     chosen = model or _MODELS[vendor]
     length = dimension or _DIMENSIONS.get(chosen)
@@ -89,7 +89,7 @@ def resolve_embedding_endpoint(
         variable = "VOYAGE_API_KEY" if vendor == "voyage" else "WAYSTATION_EMBEDDER_KEY"
         raise BadInput(f"the embedder {vendor} needs a key: set {variable}")
     address = _checked(url or _URLS[vendor])
-    return Endpoint(vendor=vendor, url=address, model=chosen, dimension=length, key=key)
+    return EmbeddingEndpoint(vendor=vendor, url=address, model=chosen, dimension=length, key=key)
 
 
 def _checked(url: str) -> str:
@@ -121,7 +121,7 @@ class _Failure:
     """So many seconds the server asks to wait for."""
 
 
-SLOW = _Failure("did not answer in time", passes=True)
+TIMEOUT_FAILURE = _Failure("did not answer in time", passes=True)
 _UNREADABLE = _Failure("gave an answer that cannot be used", passes=False)
 
 
@@ -187,7 +187,7 @@ class _Answer(Value):
 class HttpEmbedder(LexicalSimilarityMixin):
     """Implements the port `Embedder`. No request is made before the first text."""
 
-    def __init__(self, endpoint: Endpoint, patience: EmbeddingRetryPolicy = _PATIENCE) -> None:
+    def __init__(self, endpoint: EmbeddingEndpoint, patience: EmbeddingRetryPolicy = _PATIENCE) -> None:
         self.name = endpoint.name
         self.dimension: int | None = endpoint.dimension
         self._endpoint = endpoint
@@ -195,7 +195,7 @@ class HttpEmbedder(LexicalSimilarityMixin):
         # The time limit is one for the whole request; a redirect would take key and texts elsewhere.
         self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False, headers=endpoint.headers)
 
-    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[Vector | None, ...]:
+    async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[Vector | None, ...]:
         """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
 
         Raises MemoryUnavailable.
@@ -211,7 +211,7 @@ class HttpEmbedder(LexicalSimilarityMixin):
         """Close the connections."""
         await self._client.aclose()
 
-    async def _patiently(self, texts: Sequence[str], use: Use) -> tuple[Vector | None, ...]:
+    async def _patiently(self, texts: Sequence[str], use: EmbeddingUse) -> tuple[Vector | None, ...]:
         pauses = iter(self._patience.pauses_s)
         while True:
             answer = await self._ask(texts, use)
@@ -224,13 +224,13 @@ class HttpEmbedder(LexicalSimilarityMixin):
                 )
             await asyncio.sleep(max(answer.wait_s, pause_s * random.uniform(0.5, 1.5)))
 
-    async def _ask(self, texts: Sequence[str], use: Use) -> tuple[Vector | None, ...] | _Failure:
-        body = self._endpoint.body(texts, use)
+    async def _ask(self, texts: Sequence[str], use: EmbeddingUse) -> tuple[Vector | None, ...] | _Failure:
+        body = self._endpoint.build_request_body(texts, use)
         try:
             async with asyncio.timeout(self._patience.timeout_s):
                 response = await self._client.post(f"{self._endpoint.url}/embeddings", json=body)
         except TimeoutError:
-            return SLOW
+            return TIMEOUT_FAILURE
         except httpx2.HTTPError as error:
             return make_unreachable_failure(error)
         return self._read(response, len(texts)) if response.status_code == 200 else _failure_of(response)

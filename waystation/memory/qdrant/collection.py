@@ -29,10 +29,10 @@ from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import Value
 from waystation.memory.qdrant.points import (
-    CREATED,
-    KEYWORDS,
-    MEANING,
-    WORDS,
+    CREATED_FIELD,
+    DENSE_VECTOR_NAME,
+    KEYWORD_FIELDS,
+    SPARSE_VECTOR_NAME,
     EmbeddingSpec,
     MemoryMetadata,
     build_draft_metadata,
@@ -66,7 +66,7 @@ class QdrantErrorKind(Enum):
     UNFIT = "does not take what it was sent"
 
     @property
-    def passes(self) -> bool:
+    def is_retryable(self) -> bool:
         """Whether trying again may help. A missing collection is made again."""
         return self not in {
             QdrantErrorKind.TAKEN,
@@ -92,7 +92,7 @@ class _Failure:
         return f"{self.trouble.value} ({self.kind})"
 
 
-def failure_of(error: Exception) -> _Failure:
+def classify_failure(error: Exception) -> _Failure:
     """How the call failed that raised this one of CLIENT_ERRORS."""
     match error:
         case UnexpectedResponse():
@@ -186,7 +186,7 @@ _LONGEST_RECONNECT_MS = 5_000
 """gRPC would wait up to two minutes, and answer nothing in between, after a server was away for long."""
 
 
-class QdrantServer(Value):
+class QdrantServerConfig(Value):
     """A collection on a server, as the settings name it."""
 
     url: str
@@ -204,7 +204,7 @@ class QdrantServer(Value):
             return f"the Qdrant server at {host}, gRPC port {self.grpc_port},"
         return f"the Qdrant server at {scheme}://{host}:{port}"
 
-    def client(self, timeout_s: float) -> AsyncQdrantClient:
+    def create_client(self, timeout_s: float) -> AsyncQdrantClient:
         """A client that has made no request yet.
 
         Raises:
@@ -239,14 +239,16 @@ class QdrantServer(Value):
 
 _INDEXES = {
     **{
-        field: models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=field == KEYWORDS[0] or None)
-        for field in KEYWORDS
+        field: models.KeywordIndexParams(
+            type=models.KeywordIndexType.KEYWORD, is_tenant=field == KEYWORD_FIELDS[0] or None
+        )
+        for field in KEYWORD_FIELDS
     },
-    CREATED: models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME),
+    CREATED_FIELD: models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME),
 }
 
 
-async def ensure_collection(client: AsyncQdrantClient, server: QdrantServer, embedding: EmbeddingSpec) -> str:
+async def ensure_collection(client: AsyncQdrantClient, server: QdrantServerConfig, embedding: EmbeddingSpec) -> str:
     """Make the collection and its indexes where they are missing. Several workers may do so at once.
 
     Its name behind the alias, where there is one: who goes on with that after the alias was given away is told so.
@@ -261,12 +263,14 @@ async def ensure_collection(client: AsyncQdrantClient, server: QdrantServer, emb
         await _create(client, name, MemoryMetadata(**embedding.model_dump()), server.layout)
     found = await client.get_collection(name)
     made = _made_with(name, found.config.metadata)
-    made.check(embedding, f"the collection {name}")
+    made.require_same_embedding(embedding, f"the collection {name}")
     await _index(client, name, found.payload_schema)
     return made.kept_in or name
 
 
-async def ensure_draft(client: AsyncQdrantClient, server: QdrantServer, embedding: EmbeddingSpec, *, anew: bool) -> str:
+async def ensure_draft(
+    client: AsyncQdrantClient, server: QdrantServerConfig, embedding: EmbeddingSpec, *, anew: bool
+) -> str:
     """The collection that is to be known by this name: one beside that which is, as a run before this has left it, or
     new. The one that is known by it, where it was made with this embedding and need not be made anew.
 
@@ -316,13 +320,13 @@ async def _create(client: AsyncQdrantClient, name: str, made: MemoryMetadata, la
     dense = (
         {}
         if made.dimension is None
-        else {MEANING: models.VectorParams(size=made.dimension, distance=cosine, on_disk=on_disk)}
+        else {DENSE_VECTOR_NAME: models.VectorParams(size=made.dimension, distance=cosine, on_disk=on_disk)}
     )
     try:
         await client.create_collection(
             name,
             vectors_config=dense,
-            sparse_vectors_config={WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+            sparse_vectors_config={SPARSE_VECTOR_NAME: models.SparseVectorParams(modifier=models.Modifier.IDF)},
             quantization_config=layout.quantization_config,
             shard_number=layout.shards,
             replication_factor=layout.replicas,
@@ -330,7 +334,7 @@ async def _create(client: AsyncQdrantClient, name: str, made: MemoryMetadata, la
             metadata=made.model_dump(exclude_unset=True),
         )
     except CLIENT_ERRORS as error:
-        if failure_of(error).trouble is not QdrantErrorKind.TAKEN:  # then another worker was first
+        if classify_failure(error).trouble is not QdrantErrorKind.TAKEN:  # then another worker was first
             raise
 
 

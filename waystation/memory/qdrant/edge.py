@@ -26,14 +26,14 @@ import qdrant_edge as qe
 from pydantic import ValidationError
 
 from waystation.kernel.errors import MemoryUnavailable, PassagesRejectedError
-from waystation.kernel.files import close_to_others, ensure_private_folder
+from waystation.kernel.files import ensure_private_folder, make_path_private
 from waystation.memory.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, ScoredPassage
 from waystation.memory.qdrant.points import (
-    CREATED,
-    DOCUMENT,
-    KEYWORDS,
-    MEANING,
-    WORDS,
+    CREATED_FIELD,
+    DENSE_VECTOR_NAME,
+    DOCUMENT_HASH_FIELD,
+    KEYWORD_FIELDS,
+    SPARSE_VECTOR_NAME,
     Bm25Encoder,
     EmbeddingSpec,
     MemoryMetadata,
@@ -41,9 +41,9 @@ from waystation.memory.qdrant.points import (
     build_scored_passages,
     fuse_rankings,
 )
-from waystation.security.children import environment, python
+from waystation.security.children import build_child_environment, build_module_command
 
-FIRST = "shard"
+FIRST_SHARD_NAME = "shard"
 _RECORD = "embedder.json"
 
 
@@ -51,10 +51,10 @@ def open_shard(path: Path, embedding: EmbeddingSpec) -> qe.EdgeShard:
     """The shard that counts, made with its folder where there is none. Raises OtherEmbedder."""
     if not path.exists():
         _create_folder(path, embedding)
-    close_to_others(path)
+    make_path_private(path)
     made = read_memory_metadata(path)
-    made.check(embedding, f"the memory in {path}")
-    shard = load(path / (made.kept_in or FIRST))
+    made.require_same_embedding(embedding, f"the memory in {path}")
+    shard = load_shard(path / (made.kept_in or FIRST_SHARD_NAME))
     try:  # files that are damaged can be opened all the same: then what is read of them raises
         shard.scroll(qe.ScrollRequest(limit=1, with_payload=True, with_vector=True))
     except BaseException:
@@ -74,42 +74,44 @@ def open_draft(path: Path, embedding: EmbeddingSpec, *, anew: bool) -> tuple[qe.
     made = _readable(path) if anew else read_memory_metadata(path)
     if made is not None and made.embedding == embedding and not anew:
         return open_shard(path, embedding), made
-    draft = build_draft_metadata(made, embedding, FIRST)
-    place = path / (draft.kept_in or FIRST)
+    draft = build_draft_metadata(made, embedding, FIRST_SHARD_NAME)
+    place = path / (draft.kept_in or FIRST_SHARD_NAME)
     if not place.exists():
         aside = path / f".{uuid.uuid4().hex}"
         create_shard(aside, embedding)
         aside.rename(place)
-    return load(place), draft
+    return load_shard(place), draft
 
 
-def new_place(path: Path) -> Path:
+def make_shard_path(path: Path) -> Path:
     """Where a shard can be made beside the one that counts."""
-    return path / f"{FIRST}-{uuid.uuid4().hex}"
+    return path / f"{FIRST_SHARD_NAME}-{uuid.uuid4().hex}"
 
 
-def publish(path: Path, made: MemoryMetadata) -> None:
+def publish_shard(path: Path, made: MemoryMetadata) -> None:
     """The shard that it names counts from now on; every other one goes. May be done again."""
     record = path / f".{_RECORD}"
     record.write_text(made.model_dump_json())
     record.replace(path / _RECORD)
     for entry in path.iterdir():
-        if entry.name not in {_RECORD, made.kept_in or FIRST}:
+        if entry.name not in {_RECORD, made.kept_in or FIRST_SHARD_NAME}:
             shutil.rmtree(entry)
 
 
 def create_shard(place: Path, embedding: EmbeddingSpec) -> None:
     """One without points."""
     vectors = (
-        {} if embedding.dimension is None else {MEANING: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
+        {}
+        if embedding.dimension is None
+        else {DENSE_VECTOR_NAME: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
     )
-    sparse = {WORDS: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)}
+    sparse = {SPARSE_VECTOR_NAME: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)}
     shard = qe.EdgeShard.create(str(place), qe.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
     _index(shard)
     shard.close()
 
 
-def load(place: Path) -> qe.EdgeShard:
+def load_shard(place: Path) -> qe.EdgeShard:
     """The shard in this folder, open."""
     shard = qe.EdgeShard.load(str(place))
     _index(shard)
@@ -131,7 +133,7 @@ def _create_folder(path: Path, embedding: EmbeddingSpec) -> None:
     """Made aside and then renamed, so that a crash leaves no half of it, and of two processes one is first."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     ensure_private_folder(draft)
-    create_shard(draft / FIRST, embedding)
+    create_shard(draft / FIRST_SHARD_NAME, embedding)
     (draft / _RECORD).write_text(MemoryMetadata(**embedding.model_dump()).model_dump_json())
     try:
         draft.rename(path)
@@ -143,24 +145,24 @@ def _create_folder(path: Path, embedding: EmbeddingSpec) -> None:
 
 def _index(shard: qe.EdgeShard) -> None:
     """By everything that queries filter by, as far as it is not indexed yet."""
-    keywords = {field: qe.KeywordIndexParams(is_tenant=field == KEYWORDS[0]) for field in KEYWORDS}
+    keywords = {field: qe.KeywordIndexParams(is_tenant=field == KEYWORD_FIELDS[0]) for field in KEYWORD_FIELDS}
     there = shard.info().payload_schema
-    for field, index in {**keywords, CREATED: qe.DatetimeIndexParams()}.items():
+    for field, index in {**keywords, CREATED_FIELD: qe.DatetimeIndexParams()}.items():
         if field not in there:
             shard.update(qe.UpdateOperation.create_field_index(field, index))
 
 
 _PAGE_POINTS = 1_000
 """Read at once."""
-OPTIMISER = "waystation.memory.qdrant.optimiser"
+OPTIMISER_MODULE = "waystation.memory.qdrant.optimiser"
 
 _logger = logging.getLogger(__name__)
 
 
-def copy(shard: qe.EdgeShard, place: Path, embedding: EmbeddingSpec) -> int:
+def copy_shard(shard: qe.EdgeShard, place: Path, embedding: EmbeddingSpec) -> int:
     """Write the shard's points into a new one in this folder; how many. Points may come and go meanwhile."""
     create_shard(place, embedding)
-    fresh = load(place)
+    fresh = load_shard(place)
     try:
         count = sum(_copied(shard, fresh))
     except BaseException:
@@ -190,11 +192,11 @@ async def build_shard_index(place: Path) -> None:
     Without it a search looks at every point: where it cannot be made, that is no reason to give the shard up.
     """
     child = await asyncio.create_subprocess_exec(
-        *python(OPTIMISER, str(os.getpid()), str(place)),
+        *build_module_command(OPTIMISER_MODULE, str(os.getpid()), str(place)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
-        env=environment(),
+        env=build_child_environment(),
     )
     try:
         if code := await child.wait():
@@ -205,7 +207,7 @@ async def build_shard_index(place: Path) -> None:
         raise
 
 
-NOT_INDEXED = 20_000
+MAX_UNINDEXED_POINTS = 20_000
 """So many points, and half as many as there are in the index, are searched one by one before they come into it."""
 _T = TypeVar("_T")
 
@@ -258,18 +260,18 @@ class QdrantEdgeVectorStore:
 
     def _point(self, embedded: EmbeddedPassage) -> qe.Point:
         passage = embedded.passage
-        vectors: dict[str, qe.NamedVector] = {WORDS: self._words.encode_passage(passage.indexed)}
+        vectors: dict[str, qe.NamedVector] = {SPARSE_VECTOR_NAME: self._words.encode_passage(passage.index_text)}
         if embedded.dense is not None:
-            vectors[MEANING] = list(embedded.dense)
+            vectors[DENSE_VECTOR_NAME] = list(embedded.dense)
         return qe.Point(uuid.UUID(passage.id), vectors, passage.model_dump(mode="json"))
 
     def _search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
         where = _admitted(query)
         nearest: list[qe.Query] = []
         if (words := self._words.encode_query(query.text)).indices:
-            nearest.append(qe.Query.Nearest(words, WORDS))
+            nearest.append(qe.Query.Nearest(words, SPARSE_VECTOR_NAME))
         if query.dense is not None:
-            nearest.append(qe.Query.Nearest(list(query.dense), MEANING))
+            nearest.append(qe.Query.Nearest(list(query.dense), DENSE_VECTOR_NAME))
         limit = max(CANDIDATES, query.limit)
         sides = [self._shard.query(qe.QueryRequest(limit, query=one, filter=where)) for one in nearest]
         scores = fuse_rankings(sides, limit)
@@ -309,13 +311,13 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
         await super().upsert(passages)
         if self._growing is None or self._growing.done():
             points = await _in_thread(lambda: self._shard.info().points_count, "count the passages in memory")
-            if points - self._indexed >= max(NOT_INDEXED, self._indexed // 2):
+            if points - self._indexed >= max(MAX_UNINDEXED_POINTS, self._indexed // 2):
                 self._growing = asyncio.create_task(self._grow(points))
 
     async def erase_deleted_points(self) -> None:
         """Write all of it anew: what was deleted lies in no file afterwards. Raises MemoryUnavailable."""
         async with self._renewing:
-            place = new_place(self._path)
+            place = make_shard_path(self._path)
             try:
                 count = await _in_thread(lambda: self._copy(place), "write the memory anew")
                 await build_shard_index(place)
@@ -350,15 +352,15 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
     def _copy(self, place: Path) -> int:
         with self._writing:
             self._since = []
-        return copy(self._shard, place, self._embedding)
+        return copy_shard(self._shard, place, self._embedding)
 
     def _go_on_in(self, place: Path, count: int) -> None:
         with self._writing:
-            fresh = load(place)
+            fresh = load_shard(place)
             for operation in self._since or ():
                 fresh.update(operation)
             made = read_memory_metadata(self._path).replace(kept_in=place.name, indexed=count)
-            publish(self._path, made)
+            publish_shard(self._path, made)
             # Not closed: a search may be at work in it. It goes with the last of them, and its files are gone.
             self._shard, self._indexed = fresh, count
 
@@ -383,13 +385,13 @@ class QdrantEdgeDraft(QdrantEdgeVectorStore):
         shard, made = await opening
         return cls(shard, path, made)
 
-    async def ids(self) -> frozenset[str]:
+    async def list_point_ids(self) -> frozenset[str]:
         """Of all points, of all tenants. Raises MemoryUnavailable."""
         return await _in_thread(lambda: frozenset(self._ids()), "list the passages in memory")
 
     async def publish(self) -> None:
         """It is the memory from now on, and what was there before is gone. Raises MemoryUnavailable."""
-        publishing = _in_thread(lambda: publish(self._path, self._made), f"replace the memory {self._path}")
+        publishing = _in_thread(lambda: publish_shard(self._path, self._made), f"replace the memory {self._path}")
         await publishing
 
     def _ids(self) -> Iterator[str]:
@@ -403,16 +405,16 @@ class QdrantEdgeDraft(QdrantEdgeVectorStore):
 
 
 def _admitted(query: MemoryQuery) -> qe.Filter:
-    must = [qe.FieldCondition(key, match=qe.MatchAny([*values])) for key, values in query.only.items()]
+    must = [qe.FieldCondition(key, match=qe.MatchAny([*values])) for key, values in query.field_filters.items()]
     if query.since is not None or query.until is not None:
         since, until = (None if time is None else time.isoformat() for time in (query.since, query.until))
-        must.append(qe.FieldCondition(CREATED, range=qe.RangeDateTime(gte=since, lt=until)))
-    without = [qe.FieldCondition(DOCUMENT, match=qe.MatchAny([*query.without]))] if query.without else []
+        must.append(qe.FieldCondition(CREATED_FIELD, range=qe.RangeDateTime(gte=since, lt=until)))
+    without = [qe.FieldCondition(DOCUMENT_HASH_FIELD, match=qe.MatchAny([*query.without]))] if query.without else []
     return qe.Filter(must=[*must], must_not=[*without])
 
 
 def _of_tenant(tenant: str) -> qe.Filter:
-    return qe.Filter(must=[qe.FieldCondition(KEYWORDS[0], match=qe.MatchValue(tenant))])
+    return qe.Filter(must=[qe.FieldCondition(KEYWORD_FIELDS[0], match=qe.MatchValue(tenant))])
 
 
 def _kind(error: BaseException) -> str:

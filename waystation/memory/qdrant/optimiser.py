@@ -5,14 +5,14 @@ import sys
 
 import qdrant_edge as qe
 
-from waystation.security.confinement import end_with
+from waystation.security.confinement import exit_with_parent
 
-OTHERS_FIRST = 10
+PROCESS_NICENESS = 10
 """So nice it is to whatever else wants the processor."""
 
 if __name__ == "__main__":
-    end_with(int(sys.argv[1]))
-    os.nice(OTHERS_FIRST)
+    exit_with_parent(int(sys.argv[1]))
+    os.nice(PROCESS_NICENESS)
     shard = qe.EdgeShard.load(sys.argv[2])
     shard.optimize()
     shard.close()

@@ -32,21 +32,21 @@ def _pairs(run: str) -> list[str]:
     return [run[index : index + 2] for index in range(max(1, len(run) - 1))]
 
 
-WORDS, MEANING = "bm25", "dense"
+SPARSE_VECTOR_NAME, DENSE_VECTOR_NAME = "bm25", "dense"
 """The names of a point's vectors."""
-DOCUMENT = "blob"
+DOCUMENT_HASH_FIELD = "blob"
 """The field of the payload that names a document's content."""
-KEYWORDS = ("tenant", "session", "task_id", "step_id", "kind", DOCUMENT)
+KEYWORD_FIELDS = ("tenant", "session", "task_id", "step_id", "kind", DOCUMENT_HASH_FIELD)
 """The fields of the payload that queries filter by, the tenant first."""
-CREATED = "created"
+CREATED_FIELD = "created"
 """Filtered by time."""
 RANK_CONSTANT = 10
 """Of reciprocal rank fusion, which needs no common scale: embedders have scales of their own. Which turns of the
 passages are shown is decided by their own words, too (`domain.memory.excerpts`)."""
 
 
-INDEXING = 1
-"""1: passages are found by `Passage.indexed`. Another way to index them gets another number."""
+INDEXING_VERSION = 1
+"""1: passages are found by `Passage.index_text`. Another way to index them gets another number."""
 
 
 class EmbeddingSpec(Value):
@@ -55,7 +55,7 @@ class EmbeddingSpec(Value):
     embedder: str
     dimension: int | None
     """None: there is no dense vector, memory works by BM25 alone."""
-    indexing: int = INDEXING
+    indexing: int = INDEXING_VERSION
     """Of what they were made. Vectors of several can be compared; `memory reindex` makes all by the newest."""
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class MemoryMetadata(Value):
         """What all of its vectors were made with, but for those that a later release has added."""
         return EmbeddingSpec(embedder=self.embedder, dimension=self.dimension, indexing=self.indexing)
 
-    def check(self, wanted: EmbeddingSpec, what: str) -> None:
+    def require_same_embedding(self, wanted: EmbeddingSpec, what: str) -> None:
         """Raises OtherEmbedder where vectors of the wanted embedding cannot be compared with those of `what`."""
         if (self.embedder, self.dimension) != (wanted.embedder, wanted.dimension):
             raise OtherEmbedder(

@@ -17,25 +17,25 @@ from waystation.memory.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, S
 from waystation.memory.qdrant.collection import (
     CLIENT_ERRORS,
     QdrantErrorKind,
-    QdrantServer,
+    QdrantServerConfig,
+    classify_failure,
     ensure_collection,
     ensure_draft,
-    failure_of,
     publish_draft,
 )
 from waystation.memory.qdrant.points import (
-    CREATED,
-    DOCUMENT,
-    KEYWORDS,
-    MEANING,
-    WORDS,
+    CREATED_FIELD,
+    DENSE_VECTOR_NAME,
+    DOCUMENT_HASH_FIELD,
+    KEYWORD_FIELDS,
+    SPARSE_VECTOR_NAME,
     Bm25Encoder,
     EmbeddingSpec,
     build_scored_passages,
     fuse_rankings,
 )
 
-LONGEST_WAIT_S = 2.0
+MAX_WAIT_S = 2.0
 """A server that asks for more is given up: what could not be written waits in the outbox."""
 _T = TypeVar("_T")
 
@@ -66,9 +66,9 @@ async def run_with_retries(
             async with asyncio.timeout(patience.timeout_s):
                 return await work()
         except CLIENT_ERRORS as error:
-            failure = failure_of(error)
+            failure = classify_failure(error)
         pause_s = next(pauses, None)
-        if pause_s is None or not failure.trouble.passes or failure.wait_s > LONGEST_WAIT_S:
+        if pause_s is None or not failure.trouble.is_retryable or failure.wait_s > MAX_WAIT_S:
             # Out here the client's error, which may quote a payload, is no context of ours.
             refused = failure.trouble is QdrantErrorKind.UNFIT
             raise (PassagesRejectedError if refused else MemoryUnavailable)(f"cannot {purpose}: {server} {failure}")
@@ -91,7 +91,7 @@ class QdrantServerVectorStore:
     def __init__(
         self,
         client: AsyncQdrantClient,
-        server: QdrantServer,
+        server: QdrantServerConfig,
         embedding: EmbeddingSpec,
         patience: QdrantRetryPolicy = _PATIENCE,
     ) -> None:
@@ -105,7 +105,11 @@ class QdrantServerVectorStore:
 
     @classmethod
     def open(
-        cls, server: QdrantServer, embedder_name: str, dimension: int | None, patience: QdrantRetryPolicy = _PATIENCE
+        cls,
+        server: QdrantServerConfig,
+        embedder_name: str,
+        dimension: int | None,
+        patience: QdrantRetryPolicy = _PATIENCE,
     ) -> Self:
         """Memory on this server. No request is made yet.
 
@@ -113,7 +117,7 @@ class QdrantServerVectorStore:
             BadInput: the server's address cannot be one.
         """
         embedding = EmbeddingSpec(embedder=embedder_name, dimension=dimension)
-        return cls(server.client(patience.timeout_s), server, embedding, patience)
+        return cls(server.create_client(patience.timeout_s), server, embedding, patience)
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
         """Write points; the same passage id twice is one point. Raises MemoryUnavailable, PassagesRejectedError."""
@@ -167,9 +171,9 @@ class QdrantServerVectorStore:
     async def _search(self, collection: str, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
         nearest: dict[str, models.SparseVector | list[float]] = {}
         if (words := self._words.encode_query(query.text)).indices:
-            nearest[WORDS] = models.SparseVector(indices=words.indices, values=words.values)
+            nearest[SPARSE_VECTOR_NAME] = models.SparseVector(indices=words.indices, values=words.values)
         if query.dense is not None:
-            nearest[MEANING] = list(query.dense)
+            nearest[DENSE_VECTOR_NAME] = list(query.dense)
         if not nearest:
             return ()
         where, limit = _admitted(query), max(CANDIDATES, query.limit)
@@ -188,10 +192,10 @@ class QdrantServerVectorStore:
     def _point(self, embedded: EmbeddedPassage) -> models.PointStruct:
         passage = embedded.passage
         vectors: dict[str, models.Vector] = {}
-        if (words := self._words.encode_passage(passage.indexed)).indices:
-            vectors[WORDS] = models.SparseVector(indices=words.indices, values=words.values)
+        if (words := self._words.encode_passage(passage.index_text)).indices:
+            vectors[SPARSE_VECTOR_NAME] = models.SparseVector(indices=words.indices, values=words.values)
         if embedded.dense is not None:
-            vectors[MEANING] = list(embedded.dense)
+            vectors[DENSE_VECTOR_NAME] = list(embedded.dense)
         return models.PointStruct(id=passage.id, vector=vectors, payload=passage.model_dump(mode="json"))
 
 
@@ -210,7 +214,7 @@ class QdrantServerDraft(QdrantServerVectorStore):
     _draft: str | None = None
     """Once it is known: when it is the memory, another one would be beside it."""
 
-    async def ids(self) -> frozenset[str]:
+    async def list_point_ids(self) -> frozenset[str]:
         """Of all points, of all tenants. Raises MemoryUnavailable."""
         found: set[str] = set()
         start: PointId | None = None
@@ -253,13 +257,16 @@ def iter_point_batches(points: Sequence[models.PointStruct]) -> Iterator[list[mo
 
 
 def _admitted(query: MemoryQuery) -> models.Filter:
-    must = [models.FieldCondition(key=key, match=models.MatchAny(any=[*values])) for key, values in query.only.items()]
+    must = [
+        models.FieldCondition(key=key, match=models.MatchAny(any=[*values]))
+        for key, values in query.field_filters.items()
+    ]
     if query.since is not None or query.until is not None:
         times = models.DatetimeRange(gte=query.since, lt=query.until)
-        must.append(models.FieldCondition(key=CREATED, range=times))
-    without = [models.FieldCondition(key=DOCUMENT, match=models.MatchAny(any=[*query.without]))]
+        must.append(models.FieldCondition(key=CREATED_FIELD, range=times))
+    without = [models.FieldCondition(key=DOCUMENT_HASH_FIELD, match=models.MatchAny(any=[*query.without]))]
     return models.Filter(must=[*must], must_not=[*without] if query.without else None)
 
 
 def _of_tenant(tenant: str) -> models.Filter:
-    return models.Filter(must=[models.FieldCondition(key=KEYWORDS[0], match=models.MatchValue(value=tenant))])
+    return models.Filter(must=[models.FieldCondition(key=KEYWORD_FIELDS[0], match=models.MatchValue(value=tenant))])

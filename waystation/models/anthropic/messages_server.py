@@ -27,10 +27,10 @@ from pydantic import JsonValue, TypeAdapter
 
 from waystation.context.transcript import STATUS_CLOSE, STATUS_OPEN, Block, RedactedThinking, Thinking
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.sse import StreamEvent, error_event, events
+from waystation.models.anthropic.sse import StreamEvent, encode_error_event, iter_message_events
 from waystation.models.ports import ModelResponse
 
-LIFE = timedelta(minutes=5)
+CACHE_LIFETIME = timedelta(minutes=5)
 _LEAST_TOKENS = 1_024
 """Of a prefix; more for some models."""
 LOOK_BACK = 20
@@ -39,7 +39,7 @@ BYTES_PER_TOKEN = 4
 _MARK = "cache_control"
 
 _Part = Literal["tools", "system", "messages"]
-Cause = Literal["tools changed", "system changed", "messages changed", "expired", "too far back"]
+CacheMissCause = Literal["tools changed", "system changed", "messages changed", "expired", "too far back"]
 
 
 class CacheMissEvent(NamedTuple):
@@ -48,7 +48,7 @@ class CacheMissEvent(NamedTuple):
     model: str
     request: int
     """Which one of this model, from 1."""
-    cause: Cause
+    cause: CacheMissCause
     lost: int
     """Tokens that were to be read, and were not."""
 
@@ -81,7 +81,7 @@ class PrefixCache:
     _dies: dict[str, datetime] = field(default_factory=dict[str, datetime])
     _requests: dict[str, list[_Request]] = field(default_factory=dict[str, list[_Request]])
 
-    def charge(self, body: Mapping[str, JsonValue], now: datetime) -> Usage:
+    def record_request(self, body: Mapping[str, JsonValue], now: datetime) -> Usage:
         """The input of a request by kind, output 0. What it marks is known from then on."""
         request = _Request([*_blocks(body)], now)
         hit = max(
@@ -91,7 +91,7 @@ class PrefixCache:
         read = 0 if hit is None else request.blocks[hit].tokens
         marked = [block for block in request.blocks if block.marked and block.tokens >= self.least]
         known = marked if hit is None else [*marked, request.blocks[hit]]
-        self._dies |= {block.digest: now + LIFE for block in known}
+        self._dies |= {block.digest: now + CACHE_LIFETIME for block in known}
         self._compare(str(body["model"]), request, read)
         written = max((block.tokens for block in marked), default=0)
         end = max(written, read)
@@ -115,7 +115,7 @@ class PrefixCache:
         earlier.append(request)
 
 
-def _cause(before: _Request, now: _Request) -> Cause:
+def _cause(before: _Request, now: _Request) -> CacheMissCause:
     """What comes first of what is another one now, or is there or gone."""
     marked = before.blocks[: before.written]
     pairs = list(zip(marked, now.blocks, strict=False))
@@ -126,7 +126,7 @@ def _cause(before: _Request, now: _Request) -> Cause:
         return "system changed"
     if changed or len(pairs) < len(marked):
         return "messages changed"
-    return "expired" if now.at - before.at >= LIFE else "too far back"
+    return "expired" if now.at - before.at >= CACHE_LIFETIME else "too far back"
 
 
 def _blocks(body: Mapping[str, JsonValue]) -> Iterator[_Block]:
@@ -179,7 +179,7 @@ class TurnCounter:
     tasks may have the same name."""
     _lock: Lock = field(default_factory=Lock)
 
-    def of(self, agent: str, body: Mapping[str, JsonValue]) -> int:
+    def get_turn(self, agent: str, body: Mapping[str, JsonValue]) -> int:
         """The number of this request's turn, from 1."""
         blocks = [block for message in _objects(body["messages"]) for block in _objects(message["content"])]
         said = [block for block in blocks if not is_status(block)]
@@ -222,15 +222,15 @@ class PrefixBinding:
     dropped: list[str] = field(default_factory=list[str])
     """Of these, where each was that did not fit: `messages.4.content.0`."""
 
-    def check(self, body: Mapping[str, JsonValue]) -> list[JsonValue]:
+    def find_dropped_thinking(self, body: Mapping[str, JsonValue]) -> list[JsonValue]:
         """What of the request's thinking is left out, as `input_transformations` report it. Counts it."""
-        found = [*self.thinking(body)]
+        found = [*self.iter_thinking_blocks(body)]
         self.sent_back += len(found)
         left_out = [path for path, fits in found if not fits]
         self.dropped += left_out
         return [{"type": "thinking_dropped", "reason": "prefix_binding_mismatch", "path": path} for path in left_out]
 
-    def thinking(self, body: Mapping[str, JsonValue]) -> Iterator[tuple[str, bool]]:
+    def iter_thinking_blocks(self, body: Mapping[str, JsonValue]) -> Iterator[tuple[str, bool]]:
         """Where each thinking block of the request is, and whether it fits what stands before it."""
         prefix = _Prefix(body)
         for index, message in enumerate(_objects(body["messages"])):
@@ -241,7 +241,7 @@ class PrefixBinding:
                     yield f"messages.{index}.content.{place}", not broken
                 prefix.add(message["role"], block)
 
-    def signed(self, reply: ModelResponse, body: Mapping[str, JsonValue]) -> ModelResponse:
+    def sign_reply(self, reply: ModelResponse, body: Mapping[str, JsonValue]) -> ModelResponse:
         """The reply to this request, with its thinking signed."""
         prefix = _Prefix(body)
         for message in _objects(body["messages"]):
@@ -290,7 +290,7 @@ def _sealed(block: Mapping[str, JsonValue]) -> JsonValue:
     return block.get("signature") if block.get("type") == "thinking" else block.get("data")
 
 
-Scripted = httpx2.Response | httpx2.TransportError
+ScriptedAnswer = httpx2.Response | httpx2.TransportError
 """One item of a script: a response, or what the connection does instead."""
 
 
@@ -302,17 +302,17 @@ _BODY: TypeAdapter[StreamEvent] = TypeAdapter(dict[str, JsonValue])
 class ScriptedServer:
     """Answers `POST /v1/messages` from its script, in order, and counts tokens as a quarter of the bytes."""
 
-    def __init__(self, script: Sequence[Scripted]) -> None:
+    def __init__(self, script: Sequence[ScriptedAnswer]) -> None:
         self._script = iter(script)
         self.requests: list[httpx2.Request] = []
         """Every request, oldest first."""
 
     @property
-    def bodies(self) -> list[StreamEvent]:
+    def request_bodies(self) -> list[StreamEvent]:
         """What the requests for a reply carried, oldest first."""
         return [_BODY.validate_json(request.content) for request in self.requests if not _counts(request)]
 
-    def http_client(self) -> httpx2.AsyncClient:
+    def build_http_client(self) -> httpx2.AsyncClient:
         """A client whose every request comes here."""
         return httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
 
@@ -349,10 +349,10 @@ def build_message_body(reply: ModelResponse) -> StreamEvent:
 
 def build_stream_response(message: Mapping[str, JsonValue]) -> httpx2.Response:
     """The whole message as an event stream."""
-    return _stream(events(message))
+    return _stream(iter_message_events(message))
 
 
-Gap = Literal[
+EndpointGap = Literal[
     "no count",
     "no usage",
     "no cache fields",
@@ -371,25 +371,25 @@ _SMALL = 12_000
 _CACHE_FIELDS = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-def build_response_with_gaps(message: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2.Response:
+def build_response_with_gaps(message: Mapping[str, JsonValue], gaps: Collection[EndpointGap]) -> httpx2.Response:
     """The message as an endpoint with these gaps streams it."""
     said = {**message, "model": "another-model"} if "another model" in gaps else {**message}
     if "no cache fields" in gaps and isinstance(used := said["usage"], dict):
         left = {name: tokens for name, tokens in used.items() if name not in _CACHE_FIELDS}
         whole = (used.get(name) for name in ("input_tokens", *_CACHE_FIELDS))
         said["usage"] = {**left, "input_tokens": sum(tokens for tokens in whole if isinstance(tokens, int))}
-    whole = events(said)
+    whole = iter_message_events(said)
     sent = (event for event in whole if "no stop reason" not in gaps or not event.startswith(b"event: message_delta"))
     return _stream(_without_usage(event) if "no usage" in gaps else event for event in sent)
 
 
-def build_gap_error_response(body: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2.Response | None:
+def build_gap_error_response(body: Mapping[str, JsonValue], gaps: Collection[EndpointGap]) -> httpx2.Response | None:
     """What an endpoint with these gaps answers at once, in the place of a reply."""
     if "a page" in gaps:
         return build_html_response("text/html", "<html>Sign in</html>")
     choice = body.get("tool_choice")
     forced = isinstance(choice, dict) and choice.get("type") in ("any", "tool")
-    refuses: Mapping[Gap, str] = {
+    refuses: Mapping[EndpointGap, str] = {
         "no cache marks": "cache_control: extra inputs are not permitted" if _MARK in json.dumps(body) else "",
         "no tools": "this model does not support tools" if body.get("tools") else "",
         "no forced choice": "tool_choice: only auto is supported" if forced else "",
@@ -412,17 +412,17 @@ def build_failing_stream(
     message: Mapping[str, JsonValue], kind: str, words: str = "", after: int = 2
 ) -> httpx2.Response:
     """A stream that ends with an error of this kind after so many events."""
-    return _stream([*islice(events(message), after), error_event(kind, words, REQUEST_ID)])
+    return _stream([*islice(iter_message_events(message), after), encode_error_event(kind, words, REQUEST_ID)])
 
 
 def build_truncated_stream(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
     """A stream that ends as if it were whole after so many events."""
-    return _stream(islice(events(message), after))
+    return _stream(islice(iter_message_events(message), after))
 
 
 def build_dropped_stream(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
     """A stream whose connection breaks after so many events."""
-    return _stream(islice(events(message), after), breaks=True)
+    return _stream(islice(iter_message_events(message), after), breaks=True)
 
 
 def build_error_response(
@@ -470,7 +470,7 @@ class CachingServer:
     binding: PrefixBinding = field(default_factory=PrefixBinding)
     """Signs the thinking of its replies."""
 
-    def http_client(self) -> httpx2.AsyncClient:
+    def build_http_client(self) -> httpx2.AsyncClient:
         """A client whose every request comes here."""
         return httpx2.AsyncClient(transport=httpx2.MockTransport(self._respond))
 
@@ -478,9 +478,9 @@ class CachingServer:
         if request.url.path.endswith("/count_tokens"):
             return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
         body = _REQUEST.validate_json(request.content)
-        dropped = self.binding.check(body)
-        reply = self.binding.signed(self.answer(body), body)
-        usage = self.cache.charge(body, self.now()) + Usage(output=reply.usage.output)
+        dropped = self.binding.find_dropped_thinking(body)
+        reply = self.binding.sign_reply(self.answer(body), body)
+        usage = self.cache.record_request(body, self.now()) + Usage(output=reply.usage.output)
         self.usages.append(usage)
         whole = build_message_body(reply.replace(usage=usage))
         return build_stream_response({**whole, "input_transformations": dropped} if dropped else whole)

@@ -25,7 +25,7 @@ from anthropic.types import (
 from anthropic.types import Message as WireMessage
 
 from waystation.documents.web_pages import (
-    EVERYTHING,
+    ANY_DOMAIN,
     SEARCH_OUTPUT_TOKENS,
     DomainPolicy,
     WebSearchResponse,
@@ -35,19 +35,19 @@ from waystation.kernel.errors import InvalidReplyError, ModelAuthenticationError
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic import wire
 from waystation.models.anthropic.partial import StreamUsageTracker
-from waystation.models.anthropic.platforms import MessagesClient, sdk_client
-from waystation.models.anthropic.wire import usage_of
+from waystation.models.anthropic.platforms import MessagesClient, create_sdk_client
+from waystation.models.anthropic.wire import parse_usage
 from waystation.models.connections import (
     COUNT_SECONDS,
     CUT_OFF,
-    USUAL_PATIENCE,
+    DEFAULT_TIMEOUTS,
     ModelTimeouts,
     VendorErrorResponse,
+    build_no_stream_error,
     build_read_timeout,
     convert_connection_error,
-    no_stream,
     parse_vendor_error,
-    token_count,
+    sanitize_token_count,
 )
 from waystation.models.endpoints import ModelEndpoint
 from waystation.models.ports import ModelRequest, ModelResponse
@@ -63,7 +63,7 @@ class AnthropicModel:
     def __init__(
         self,
         client: MessagesClient,
-        patience: ModelTimeouts = USUAL_PATIENCE,
+        patience: ModelTimeouts = DEFAULT_TIMEOUTS,
         endpoint: ModelEndpoint | None = None,
         no_credentials: tuple[type[Exception], ...] = (),
     ) -> None:
@@ -79,7 +79,7 @@ class AnthropicModel:
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask once; see `ChatModel`."""
-        prompt = wire.request_parameters(request, self._endpoint.of(request.model))
+        prompt = wire.build_request_parameters(request, self._endpoint.get_capabilities(request.model))
         # Others may refuse what they do not know.
         previous = request.previous_reply if self._endpoint.is_provider else ""
         # Behind a server of others any model may answer to a name.
@@ -90,10 +90,10 @@ class AnthropicModel:
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """The provider's count of the input; see `ChatModel`. An endpoint that has none is asked once for a model."""
-        capable = self._endpoint.of(request.model)
+        capable = self._endpoint.get_capabilities(request.model)
         if capable.counts is False or request.model in self._uncounted:
             return None
-        prompt = wire.request_parameters(request, capable)
+        prompt = wire.build_request_parameters(request, capable)
         with _vendor_errors(self._no_credentials):
             try:
                 answer = await self._client.messages.count_tokens(**prompt, timeout=build_read_timeout(COUNT_SECONDS))
@@ -101,7 +101,7 @@ class AnthropicModel:
                 if not _is_missing(error):
                     raise
             else:
-                if (counted := wire.count_of(answer)) is not None:
+                if (counted := wire.parse_token_count(answer)) is not None:
                     return counted
         self._uncounted.add(request.model)
         return None
@@ -111,10 +111,10 @@ class AnthropicModel:
         await self._client.close()
 
     async def _streamed(
-        self, prompt: wire.Prompt, max_output: int, previous: str, partial: StreamUsageTracker
+        self, prompt: wire.PromptParameters, max_output: int, previous: str, partial: StreamUsageTracker
     ) -> WireMessage:
         """The message as it stands at `message_stop`. Raises InvalidReplyError where the stream ends before that."""
-        timeout = build_read_timeout(self._patience.before(thinks=wire.is_thinking_enabled(prompt)))
+        timeout = build_read_timeout(self._patience.get_first_byte_timeout(thinks=wire.is_thinking_enabled(prompt)))
         asked = DiagnosticsParam(previous_message_id=previous) if previous else omit
         raw = await self._client.messages.create(
             max_tokens=max_output, timeout=timeout, stream=True, diagnostics=asked, **prompt
@@ -130,7 +130,7 @@ class AnthropicModel:
             if message is not None:
                 return message
             if not (answered := stream.response.headers.get("content-type", "")).startswith(_STREAMS):
-                raise no_stream(answered)
+                raise build_no_stream_error(answered)
             raise InvalidReplyError(CUT_OFF)
 
 
@@ -144,7 +144,7 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
         """Its events, each noted before it is passed on."""
         async for event in self._raw:
             told = wire.with_usage(event)
-            self._partial.take(told, time.monotonic())
+            self._partial.add_event(told, time.monotonic())
             yield told
 
     async def close(self) -> None:
@@ -158,20 +158,20 @@ def _reporting(partial: StreamUsageTracker, max_output: int) -> Generator[None]:
     try:
         yield
     except ModelError as error:
-        if (reported := partial.usage(time.monotonic(), max_output)) is not None:
+        if (reported := partial.estimate_max_usage(time.monotonic(), max_output)) is not None:
             error.reported = reported
         raise
 
 
-def anthropic_model(
+def create_anthropic_model(
     api_key: str,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: ModelTimeouts = USUAL_PATIENCE,
+    patience: ModelTimeouts = DEFAULT_TIMEOUTS,
     endpoint: ModelEndpoint | None = None,
 ) -> AnthropicModel:
     """A model behind `base_url` (by default the provider's public API)."""
-    return AnthropicModel(sdk_client(api_key, base_url, http_client, patience), patience, endpoint)
+    return AnthropicModel(create_sdk_client(api_key, base_url, http_client, patience), patience, endpoint)
 
 
 class AnthropicSearch:
@@ -205,16 +205,16 @@ class AnthropicSearch:
         await self._client.close()
 
 
-def anthropic_search(
+def create_anthropic_search(
     api_key: str,
     model: str,
     domains: DomainPolicy,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: ModelTimeouts = USUAL_PATIENCE,
+    patience: ModelTimeouts = DEFAULT_TIMEOUTS,
 ) -> AnthropicSearch:
     """Search behind `base_url` (by default the provider's public API)."""
-    return AnthropicSearch(sdk_client(api_key, base_url, http_client, patience), model, domains)
+    return AnthropicSearch(create_sdk_client(api_key, base_url, http_client, patience), model, domains)
 
 
 def _tool(domains: DomainPolicy) -> WebSearchTool20260318Param:
@@ -225,7 +225,7 @@ def _tool(domains: DomainPolicy) -> WebSearchTool20260318Param:
         "max_uses": 1,
         "allowed_callers": ["direct"],
     }
-    if domains.allow and EVERYTHING not in domains.allow:
+    if domains.allow and ANY_DOMAIN not in domains.allow:
         tool["allowed_domains"] = domains.allow
     elif domains.deny:
         tool["blocked_domains"] = domains.deny
@@ -272,8 +272,8 @@ def _usage(answer: WireMessage) -> Usage:
     counted: object = getattr(by_server, "web_search_requests", None)
     results = [block for block in answer.content if isinstance(block, WebSearchToolResultBlock)]
     made = sum(isinstance(block.content, Sequence) for block in results)  # those that failed are not billed
-    searches = token_count(counted) or made
-    return usage_of(answer).replace(searches=searches)
+    searches = sanitize_token_count(counted) or made
+    return parse_usage(answer).replace(searches=searches)
 
 
 _NO_SUCH_CALL = (404, 405, 501)
@@ -308,7 +308,7 @@ def _ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
     """Our error for one of the SDK's or of its HTTP client's."""
     match error:
         case APIStatusError():
-            return _refusal(error).error
+            return _refusal(error).model_error
         case APIConnectionError() | httpx2.HTTPError():
             return convert_connection_error(error.__cause__ or error)
         case _:
@@ -317,7 +317,7 @@ def _ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
 
 def _is_missing(error: APIStatusError) -> bool:
     """Whether the endpoint does not have such a call: by its status, or by its words with one that says less."""
-    words = parse_vendor_error(error.body).words.lower()
+    words = parse_vendor_error(error.body).description.lower()
     return error.status_code in _NO_SUCH_CALL or (
         error.status_code == 400 and any(sign in words for sign in _UNSUPPORTED)
     )
@@ -326,7 +326,7 @@ def _is_missing(error: APIStatusError) -> bool:
 def _refusal(error: APIStatusError) -> VendorErrorResponse:
     """Nothing that comes from there was validated: kinds and words may be anything, and in any server's shape."""
     fault = parse_vendor_error(error.body)
-    kind = error.type if error.status_code < 400 else error.error_code or fault.kind
+    kind = error.type if error.status_code < 400 else error.error_code or fault.error_kind
     return VendorErrorResponse(
-        error.status_code, str(kind or ""), fault.words, error.request_id or "", error.response.headers
+        error.status_code, str(kind or ""), fault.description, error.request_id or "", error.response.headers
     )

@@ -13,7 +13,7 @@ from anthropic.types import RawContentBlockDeltaEvent, RawContentBlockStartEvent
 
 from waystation.context.tokens import PART_OVERHEAD, compute_max_utf8_bytes
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.wire import usage_of
+from waystation.models.anthropic.wire import parse_usage
 
 TOKENS_PER_SECOND = 400
 """No model of the provider's produces more; the fastest ones stream some 250 tokens a second."""
@@ -37,12 +37,12 @@ class StreamUsageTracker:
     _hidden_since: float | None = None
     _last: float = 0.0
 
-    def take(self, event: RawMessageStreamEvent, at: float) -> None:
+    def add_event(self, event: RawMessageStreamEvent, at: float) -> None:
         """The next event, and when it arrived."""
         self._last = at
         match event.type:
             case "message_start":
-                self._input = usage_of(event.message).replace(output=0)
+                self._input = parse_usage(event.message).replace(output=0)
                 self._hidden_since = at
             case "content_block_start":
                 self._show(at)
@@ -56,9 +56,9 @@ class StreamUsageTracker:
             case _:
                 pass
 
-    def usage(self, now: float, max_output: int) -> Usage | None:
+    def estimate_max_usage(self, now: float, max_output: int) -> Usage | None:
         """What may have been billed at most; None if the input was not reported."""
-        if self._input is None or not self._input.prompt:
+        if self._input is None or not self._input.prompt_tokens:
             return None
         return self._input + Usage(output=min(max_output, self._most_output(now, max_output)))
 

@@ -18,7 +18,7 @@ from anthropic.lib.bedrock import AsyncAnthropicBedrock, AsyncAnthropicBedrockMa
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from waystation.kernel.errors import BadInput
-from waystation.models.connections import USUAL_PATIENCE, ModelTimeouts, build_read_timeout, install_stream_watchdog
+from waystation.models.connections import DEFAULT_TIMEOUTS, ModelTimeouts, build_read_timeout, install_stream_watchdog
 from waystation.models.endpoints import EndpointKind, NamedEndpoint
 
 MessagesClient = (
@@ -26,7 +26,7 @@ MessagesClient = (
 )
 NO_KEY = "none"
 """In the place of a key that an endpoint does not ask for."""
-MORE_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
+CUSTOM_HEADERS_VARIABLE = "ANTHROPIC_CUSTOM_HEADERS"
 ENTRA_SCOPE = "https://ai.azure.com/.default"
 """What a token of Entra's is for at Foundry."""
 
@@ -47,11 +47,11 @@ class _Open(NamedTuple):
     timeout: httpx2.Timeout
 
 
-def sdk_client(
+def create_sdk_client(
     api_key: str,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: ModelTimeouts = USUAL_PATIENCE,
+    patience: ModelTimeouts = DEFAULT_TIMEOUTS,
 ) -> AsyncAnthropic:
     """The SDK's client of the provider's API, or of another server that takes its key in the same way."""
     _quiet()
@@ -64,11 +64,11 @@ def sdk_client(
     )
 
 
-def platform_client(
+def create_platform_client(
     endpoint: NamedEndpoint,
     key: str | None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: ModelTimeouts = USUAL_PATIENCE,
+    patience: ModelTimeouts = DEFAULT_TIMEOUTS,
 ) -> PlatformClient:
     """The client of a named endpoint. Raises BadInput where it finds neither packages nor a key.
 
@@ -90,7 +90,7 @@ def _without_headers_of_others(client: MessagesClient) -> MessagesClient:
     """The SDK sends to every server what this variable says, and in the place of a key. Who set it meant the provider's
     own, or what `ANTHROPIC_BASE_URL` names.
     """
-    written = [line.partition(":") for line in os.environ.get(MORE_HEADERS, "").split("\n")]
+    written = [line.partition(":") for line in os.environ.get(CUSTOM_HEADERS_VARIABLE, "").split("\n")]
     own = {name.lower(): value for name, value in client.auth_headers.items()}
     headers = {name.strip(): own.get(name.strip().lower(), omit) for name, colon, _ in written if colon}
     return client.copy(default_headers=headers) if headers else client  # pyright: ignore[reportArgumentType]
@@ -164,7 +164,9 @@ def _foundry(given: _Open) -> PlatformClient:
     no_credentials: tuple[type[Exception], ...] = ()
     if given.key is None:
         if find_spec("azure") is None or _absent("azure.identity"):
-            raise BadInput(f"{given.endpoint.keyless}, or `pip install 'waystation[foundry]'` for Entra's tokens")
+            raise BadInput(
+                f"{given.endpoint.missing_key_message}, or `pip install 'waystation[foundry]'` for Entra's tokens"
+            )
         no_credentials = _errors("azure.core.exceptions", "AzureError", "foundry")
     client = AsyncAnthropicFoundry(
         base_url=given.endpoint.url,

@@ -120,7 +120,7 @@ class ThinkingChoice(Value):
     budget_tokens: int | None = None
 
 
-class CountRequest(CacheControlMixin):
+class CountTokensRequest(CacheControlMixin):
     """What the input tokens are counted of."""
 
     model: str
@@ -131,7 +131,7 @@ class CountRequest(CacheControlMixin):
     thinking: ThinkingChoice | None = None
 
     @property
-    def forces(self) -> bool:
+    def forces_any_tool(self) -> bool:
         """Whether the reply must call a tool, whichever."""
         return self.tool_choice is not None and self.tool_choice.type in ("any", "tool")
 
@@ -141,14 +141,14 @@ class CountRequest(CacheControlMixin):
         return self.tool_choice.name if self.tool_choice is not None else None
 
 
-class MessagesRequest(CountRequest):
+class MessagesRequest(CountTokensRequest):
     """One call of the model."""
 
     max_tokens: int = Field(ge=1)
     stream: bool = False
 
 
-_Request = TypeVar("_Request", bound=CountRequest)
+_Request = TypeVar("_Request", bound=CountTokensRequest)
 
 
 def parse_request(kind: type[_Request], body: bytes) -> _Request:
@@ -168,13 +168,13 @@ def _refusal(error: ValidationError) -> MessagesApiError:
     return MessagesApiError(f"{place}: {fault['msg']}" if place else fault["msg"])
 
 
-def find_request_errors(request: CountRequest) -> Iterator[str]:
+def find_request_errors(request: CountTokensRequest) -> Iterator[str]:
     """Errors that the protocol documents for a request whose parts have the right shape, but none about thinking."""
     yield from _message_faults(request)
     yield from _tool_faults(request)
 
 
-def _message_faults(request: CountRequest) -> Iterator[str]:
+def _message_faults(request: CountTokensRequest) -> Iterator[str]:
     if request.messages[0].role != "user":
         yield "messages: first message must use the user role"
     if request.messages[-1].role != "user":
@@ -219,7 +219,7 @@ def merge_same_role_messages(messages: tuple[WireMessage, ...]) -> Iterator[Wire
     yield current
 
 
-def _tool_faults(request: CountRequest) -> Iterator[str]:
+def _tool_faults(request: CountTokensRequest) -> Iterator[str]:
     names = [tool.name for tool in request.tools]
     if len(names) != len(set(names)):
         yield "tools: tool names must be unique"

@@ -11,7 +11,7 @@ PIECE = 200
 """Characters of one delta: small enough that a message of any size arrives in several."""
 
 
-def events(message: Mapping[str, JsonValue]) -> Iterator[bytes]:
+def iter_message_events(message: Mapping[str, JsonValue]) -> Iterator[bytes]:
     """The stream of a message, from `message_start` to `message_stop`, one event at a time.
 
     `message` has the shape of an unstreamed response: `content` (blocks of text, thinking, redacted thinking and tool
@@ -32,7 +32,7 @@ def events(message: Mapping[str, JsonValue]) -> Iterator[bytes]:
     yield encode_event({"type": "message_stop"})
 
 
-def error_event(kind: str, message: str, request_id: str | None = None) -> bytes:
+def encode_error_event(kind: str, message: str, request_id: str | None = None) -> bytes:
     """An error in the middle of a stream; `kind` is the protocol's name for it, such as `overloaded_error`."""
     error: StreamEvent = {"type": kind, "message": message}
     return encode_event({"type": "error", "error": error, "request_id": request_id}, name="error")

@@ -23,18 +23,27 @@ from anthropic.types import Message as WireMessage
 from anthropic.types import Usage as WireUsage
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from waystation.context.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.context.transcript import (
+    Block,
+    Message,
+    OpaqueBlock,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
 from waystation.kernel.errors import InvalidReplyError, ModelRejected
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import replace_surrogates, sanitize_json_object
-from waystation.models.connections import token_count
-from waystation.models.endpoints import UNKNOWN, Capabilities
+from waystation.models.connections import sanitize_token_count
+from waystation.models.endpoints import UNKNOWN_CAPABILITIES, ModelCapabilities
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason, ToolSpec
 from waystation.models.profiles import ModelProfile, get_model_profile
 from waystation.models.profiles import ThinkingSetting as WayOfThinking
 
-CACHED: CacheControlEphemeralParam = {"type": "ephemeral"}
+CACHE_CONTROL: CacheControlEphemeralParam = {"type": "ephemeral"}
 """Marks the end of a prefix to keep for five minutes. A request may have four of them."""
 
 THINKING_BETA = "thinking-binding-controls-2026-08-01"
@@ -60,7 +69,7 @@ UserBlockParam = TextBlockParam | ToolResultBlockParam
 AssistantBlockParam = TextBlockParam | ThinkingBlockParam | RedactedThinkingBlockParam | ToolUseBlockParam
 
 
-class Prompt(TypedDict):
+class PromptParameters(TypedDict):
     """What a call and the counting of its tokens have in common."""
 
     model: str
@@ -74,7 +83,9 @@ class Prompt(TypedDict):
     extra_body: NotRequired[dict[str, JsonValue]]
 
 
-def request_parameters(request: ModelRequest, capable: Capabilities = UNKNOWN) -> Prompt:
+def build_request_parameters(
+    request: ModelRequest, capable: ModelCapabilities = UNKNOWN_CAPABILITIES
+) -> PromptParameters:
     """The request's parameters without `max_tokens`, as the endpoint takes them.
 
     Raises ModelRejected for a block in a message of the wrong role.
@@ -83,7 +94,7 @@ def request_parameters(request: ModelRequest, capable: Capabilities = UNKNOWN) -
     prompt, the end of the last request (the last user message before the newest reply) and the end of this one.
     """
     facts, marks = _facts(request.model, capable), capable.caches is not False and not request.one_shot
-    wire = Prompt(model=request.model, messages=_messages(request.messages, marks=marks))
+    wire = PromptParameters(model=request.model, messages=_messages(request.messages, marks=marks))
     system = _system(request, facts, marks=marks)
     if system:
         wire["system"] = system
@@ -98,7 +109,7 @@ def request_parameters(request: ModelRequest, capable: Capabilities = UNKNOWN) -
     return wire
 
 
-def _facts(model: str, capable: Capabilities) -> ModelProfile:
+def _facts(model: str, capable: ModelCapabilities) -> ModelProfile:
     """What is known of the model by its name, and over it what its endpoint was found to do."""
     facts, forces, binds = get_model_profile(model), capable.forces_tools, capable.binds_thinking
     return facts.replace(
@@ -107,13 +118,13 @@ def _facts(model: str, capable: Capabilities) -> ModelProfile:
     )
 
 
-def is_thinking_enabled(wire: Prompt) -> bool:
+def is_thinking_enabled(wire: PromptParameters) -> bool:
     """Whether the model is asked to think before it says anything."""
     thinking = wire.get("thinking")
     return thinking["type"] != "disabled" if thinking is not None else "thinking" in wire.get("extra_body", {})
 
 
-def _think(wire: Prompt, facts: ModelProfile, thinking: WayOfThinking | None) -> None:
+def _think(wire: PromptParameters, facts: ModelProfile, thinking: WayOfThinking | None) -> None:
     match thinking:
         case None | "adaptive" if facts.binds_thinking:
             wire["extra_headers"] = {"anthropic-beta": THINKING_BETA}
@@ -148,7 +159,7 @@ def parse_model_response(message: WireMessage) -> ModelResponse:
         return ModelResponse(
             blocks=blocks,
             stop=_stop(message.stop_reason),
-            usage=usage_of(message),
+            usage=parse_usage(message),
             model=message.model,
             id=_id(message),
             dropped_thinking=_dropped_thinking(message),
@@ -184,7 +195,7 @@ def _id(message: WireMessage) -> str:
     return told if isinstance(told, str) else ""
 
 
-def usage_of(message: WireMessage) -> Usage:
+def parse_usage(message: WireMessage) -> Usage:
     """Tokens by kind, 0 where the endpoint reports none; searches are not among them."""
     used: object = getattr(message, "usage", None)
     return Usage(
@@ -209,15 +220,15 @@ def with_usage(event: RawMessageStreamEvent) -> RawMessageStreamEvent:
 
 def _reported(used: object, name: str) -> int:
     tokens: object = getattr(used, name, None)
-    return token_count(tokens)
+    return sanitize_token_count(tokens)
 
 
-def count_of(answer: object) -> int | None:
+def parse_token_count(answer: object) -> int | None:
     """The tokens of a count. None where it is none: the SDK validates nothing that it receives, and a page or a zero
     would let a call of any size pass.
     """
     counted: object = getattr(answer, "input_tokens", None)
-    return token_count(counted) or None
+    return sanitize_token_count(counted) or None
 
 
 def _system(request: ModelRequest, facts: ModelProfile, *, marks: bool) -> list[TextBlockParam]:
@@ -225,7 +236,7 @@ def _system(request: ModelRequest, facts: ModelProfile, *, marks: bool) -> list[
     if request.system:
         system.append({"type": "text", "text": request.system})
         if marks:
-            system[-1]["cache_control"] = CACHED
+            system[-1]["cache_control"] = CACHE_CONTROL
     if request.require_tool is not None and not facts.forces_tools:
         system.append({"type": "text", "text": f"Reply with exactly one call of the tool `{request.require_tool}`."})
     return system
@@ -236,7 +247,7 @@ def _tools(specs: Sequence[ToolSpec], *, marks: bool) -> list[ToolParam]:
         {"name": spec.name, "description": spec.description, "input_schema": {**spec.input_schema}} for spec in specs
     ]
     if marks:
-        tools[-1]["cache_control"] = CACHED
+        tools[-1]["cache_control"] = CACHE_CONTROL
     return tools
 
 
@@ -262,7 +273,7 @@ def _message(message: Message, *, mark: bool) -> MessageParam:
         case "user":
             content = [_user_block(block) for block in message.blocks]
             if mark:
-                content[-1]["cache_control"] = CACHED
+                content[-1]["cache_control"] = CACHE_CONTROL
             return {"role": "user", "content": content}
         case "assistant":
             return {"role": "assistant", "content": [_assistant_block(block) for block in message.blocks]}
@@ -279,7 +290,7 @@ def _user_block(block: Block) -> UserBlockParam:
                 "content": block.content,
                 "is_error": block.is_error,
             }
-        case Thinking() | RedactedThinking() | ToolUse() | Opaque():
+        case Thinking() | RedactedThinking() | ToolUse() | OpaqueBlock():
             raise _misplaced(block, "user")
 
 
@@ -293,7 +304,7 @@ def _assistant_block(block: Block) -> AssistantBlockParam:
             return {"type": "redacted_thinking", "data": block.data}
         case ToolUse():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": {**block.input}}
-        case ToolResult() | Opaque():
+        case ToolResult() | OpaqueBlock():
             raise _misplaced(block, "assistant")
 
 

@@ -12,14 +12,14 @@ from pydantic import ValidationError
 
 from waystation.kernel.errors import InvalidReplyError
 from waystation.models.connections import (
-    USUAL_PATIENCE,
+    DEFAULT_TIMEOUTS,
     ModelTimeouts,
     VendorErrorBody,
     VendorErrorResponse,
+    build_no_stream_error,
     build_read_timeout,
     convert_connection_error,
     install_stream_watchdog,
-    no_stream,
     parse_vendor_error,
 )
 from waystation.models.endpoints import OPENAI_URL, ModelEndpoint
@@ -41,20 +41,20 @@ class OpenAIModel:
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Ask once; see `ChatModel`."""
         of_maker = self._url.startswith(OPENAI_URL)
-        body = wire.request_body(request, self._endpoint.of(request.model), of_maker=of_maker)
-        timeout = build_read_timeout(self._patience.before(thinks=request.effort is not None))
+        body = wire.build_request_body(request, self._endpoint.get_capabilities(request.model), of_maker=of_maker)
+        timeout = build_read_timeout(self._patience.get_first_byte_timeout(thinks=request.effort is not None))
         reply = wire.ChatStreamAccumulator(thought=request.effort is not None)
         async with _errors(), self._client.stream("POST", self._url, json=body, timeout=timeout) as response:
             if not response.is_success:
-                raise _refusal(response, parse_vendor_error(await response.aread())).error
+                raise _refusal(response, parse_vendor_error(await response.aread())).model_error
             if not (answered := response.headers.get("content-type", "")).startswith("text/event-stream"):
-                raise no_stream(answered)
+                raise build_no_stream_error(answered)
             async for data in _events(response):
                 chunk = wire.ChatChunk.model_validate_json(data)
                 if chunk.error is not None:
-                    raise _refusal(response, parse_vendor_error(data)).error
-                reply.take(chunk)
-        return reply.whole()
+                    raise _refusal(response, parse_vendor_error(data)).model_error
+                reply.add_chunk(chunk)
+        return reply.build_response()
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """See `ChatModel`: the protocol has no count."""
@@ -65,11 +65,11 @@ class OpenAIModel:
         await self._client.aclose()
 
 
-def openai_model(
+def create_openai_model(
     key: str | None,
     url: str = OPENAI_URL,
     http_client: httpx2.AsyncClient | None = None,
-    patience: ModelTimeouts = USUAL_PATIENCE,
+    patience: ModelTimeouts = DEFAULT_TIMEOUTS,
     endpoint: ModelEndpoint | None = None,
 ) -> OpenAIModel:
     """A model behind `url`; without a key none is sent."""
@@ -93,7 +93,7 @@ async def _events(response: httpx2.Response) -> AsyncIterator[str]:
 
 def _refusal(response: httpx2.Response, fault: VendorErrorBody) -> VendorErrorResponse:
     request = response.headers.get(_REQUEST_ID, "")
-    return VendorErrorResponse(response.status_code, fault.kind, fault.words, request, response.headers)
+    return VendorErrorResponse(response.status_code, fault.error_kind, fault.description, request, response.headers)
 
 
 @asynccontextmanager

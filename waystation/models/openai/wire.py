@@ -13,8 +13,8 @@ from waystation.context.transcript import Message, Text, ToolResult, ToolUse
 from waystation.kernel.errors import InvalidReplyError, ModelRejected
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import replace_surrogates, sanitize_json
-from waystation.models.connections import CUT_OFF, token_count
-from waystation.models.endpoints import UNKNOWN, Capabilities
+from waystation.models.connections import CUT_OFF, sanitize_token_count
+from waystation.models.endpoints import UNKNOWN_CAPABILITIES, ModelCapabilities
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason, ToolSpec
 from waystation.models.profiles import Effort, get_model_profile
 
@@ -30,7 +30,9 @@ _STOPS: Mapping[str, StopReason] = {
 _Object = dict[str, JsonValue]
 
 
-def request_body(request: ModelRequest, capable: Capabilities = UNKNOWN, *, of_maker: bool = False) -> _Object:
+def build_request_body(
+    request: ModelRequest, capable: ModelCapabilities = UNKNOWN_CAPABILITIES, *, of_maker: bool = False
+) -> _Object:
     """The request, always streamed. `of_maker`: at OpenAI itself, whose newer models know one name of the longest reply
     and refuse the other, which is the only one that many servers know.
 
@@ -52,7 +54,7 @@ def request_body(request: ModelRequest, capable: Capabilities = UNKNOWN, *, of_m
     return body
 
 
-def _forces(request: ModelRequest, capable: Capabilities) -> bool:
+def _forces(request: ModelRequest, capable: ModelCapabilities) -> bool:
     return get_model_profile(request.model).forces_tools if capable.forces_tools is None else capable.forces_tools
 
 
@@ -61,7 +63,7 @@ def _tool(spec: ToolSpec) -> JsonValue:
     return {"type": "function", "function": function}
 
 
-def _messages(request: ModelRequest, capable: Capabilities) -> Iterator[JsonValue]:
+def _messages(request: ModelRequest, capable: ModelCapabilities) -> Iterator[JsonValue]:
     told = [request.system] if request.system else []
     if request.require_tool is not None and not _forces(request, capable):
         told.append(f"Reply with exactly one call of the tool `{request.require_tool}`.")
@@ -184,7 +186,7 @@ class ChatStreamAccumulator(BaseModel):
     thought: bool = False
     """It was asked to think, or shows that it did: that stays behind, and how much it was nobody says but the usage."""
 
-    def take(self, chunk: ChatChunk) -> None:
+    def add_chunk(self, chunk: ChatChunk) -> None:
         """Add a piece. Usage comes with the last one, or alone behind it, or never."""
         self.model = chunk.model or self.model
         self.used = chunk.usage or self.used
@@ -207,7 +209,7 @@ class ChatStreamAccumulator(BaseModel):
         call.name += piece.function.name or ""
         call.arguments += piece.function.arguments or ""
 
-    def whole(self) -> ModelResponse:
+    def build_response(self) -> ModelResponse:
         """The reply when its stream has ended.
 
         Raises InvalidReplyError, billed by then, where there is no stop reason or an unknown one, where arguments of a
@@ -250,7 +252,7 @@ def _usage(used: _Used | None) -> Usage:
     """Tokens by kind, 0 where none are reported: the cache's are among those of the prompt."""
     if used is None:
         return Usage()
-    prompt, output = token_count(used.prompt_tokens), token_count(used.completion_tokens)
+    prompt, output = sanitize_token_count(used.prompt_tokens), sanitize_token_count(used.completion_tokens)
     cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details else None
-    read = min(token_count(cached), prompt)
+    read = min(sanitize_token_count(cached), prompt)
     return Usage(input=prompt - read, cache_read=read, output=output)

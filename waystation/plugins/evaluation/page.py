@@ -104,7 +104,7 @@ def _plot(measure: Metric, found: Sequence[Evaluation]) -> str:
     drawn += [_words(_LEFT - 10, row * _ROW + 13, name, "end") for name, row in rows.items()]
     for one, colour in zip(found, _COLOURS, strict=False):
         for answer in one.answers:
-            if (score := answer.scores.of(measure)) is not None and answer.id in rows:
+            if (score := answer.scores.get(measure)) is not None and answer.id in rows:
                 title = f"{answer.id}, {one.label}: {score:.2f}"
                 drawn.append(_dot(_x(score), rows[answer.id] * _ROW + _ROW / 2, colour, title))
     return f"<h2>{escape(measure)}: {escape(MEANS[measure])}</h2>{_svg(bottom + 20, drawn)}"
@@ -135,7 +135,7 @@ def _answers(one: Evaluation) -> str:
     rows = [
         [
             escape(answer.id),
-            *[_number(answer.scores.of(measure)) for measure in MEASURES],
+            *[_number(answer.scores.get(measure)) for measure in MEASURES],
             f"{answer.tokens:,}",
             f"{answer.seconds:,.0f}",
             str(answer.compactions),

@@ -8,7 +8,7 @@ import yaml
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import load_documents, sanitize_document_name, write_installed
+from waystation.documents.sources import load_documents, sanitize_document_name, write_package_documents
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import extract_validation_faults
 from waystation.plugins.evaluation.scores import GoldQuestion, QuestionSet
@@ -18,7 +18,7 @@ _MOST_BYTES = 4_000_000
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
-def find_set(name: str) -> Path:
+def find_question_set(name: str) -> Path:
     """The file of that path, or the set of that name that ships with Waystation. Raises BadInput."""
     if Path(name).is_file():
         return Path(name)
@@ -34,7 +34,7 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-def load_set(path: Path) -> QuestionSet:
+def load_question_set(path: Path) -> QuestionSet:
     """The set of questions in a file. Every scalar is text, so that `3.10` stays what it is. Raises BadInput."""
     node = _composed(path, _text(path))
     if twice := next(_twice(node), None):
@@ -179,7 +179,7 @@ class _Shelf:
         """Raises BadInput, naming the question, for what is missing."""
         self._folders: dict[str, tuple[SourceDocument, ...]] = {}
         self._files: dict[str, Path] = {}
-        installed = {path.stem: path for path in write_installed(scratch)}
+        installed = {path.stem: path for path in write_package_documents(scratch)}
         for gold in asked.questions:
             own = _own(asked, gold)
             for package in own.packages:

@@ -13,12 +13,19 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from waystation.documents.citations import CITATION, Citation, CitedDocument, Claim, check_citations, extract_claims
+from waystation.documents.citations import (
+    CITATION_PATTERN,
+    Citation,
+    CitedDocument,
+    Claim,
+    check_citations,
+    extract_claims,
+)
 from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-from waystation.privacy.policy import PLACEHOLDER
-from waystation.reports.report import SAY_NOTHING, STEM_CHARACTERS, answer_part
+from waystation.privacy.policy import PLACEHOLDER_PATTERN
+from waystation.reports.report import STEM_CHARACTERS, STOP_WORDS, extract_answer
 from waystation.tasks.task import TaskPhase
 
 _WORD = compile_bounded(r"\d[\d.,/-]*+|[^\W\d_]++|[%$€£]")
@@ -143,7 +150,7 @@ def _several(written: object) -> object:
 _Phrase = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
 Fact = Annotated[tuple[_Phrase, ...], BeforeValidator(_several), Field(min_length=1)]
 """One thing that an answer must hold, in any of these wordings."""
-MOST_QUESTIONS = 1_000
+MAX_QUESTIONS = 1_000
 
 
 class GoldQuestion(Value):
@@ -183,7 +190,7 @@ class QuestionSet(Value):
     name: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
     documents: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
-    questions: tuple[GoldQuestion, ...] = Field(min_length=1, max_length=MOST_QUESTIONS)
+    questions: tuple[GoldQuestion, ...] = Field(min_length=1, max_length=MAX_QUESTIONS)
 
     @model_validator(mode="after")
     def _each_once(self) -> "QuestionSet":
@@ -221,7 +228,7 @@ class ReportScore(Value):
     contradictions: tuple[str, ...] = ()
     """What must not be said, and was."""
 
-    def of(self, measure: Metric) -> float | None:
+    def get(self, measure: Metric) -> float | None:
         """The score of that name."""
         match measure:
             case "facts":
@@ -266,7 +273,7 @@ class Evaluation(Value):
 
     def mean(self, measure: Metric) -> float | None:
         """Over the questions that ask for it."""
-        found = [score for answer in self.answers if (score := answer.scores.of(measure)) is not None]
+        found = [score for answer in self.answers if (score := answer.scores.get(measure)) is not None]
         return sum(found) / len(found) if found else None
 
     @property
@@ -287,14 +294,14 @@ def score_report(
     """The report against what is known. `documents`: their lines, by name. `judged`: facts, in their first wording,
     that a model has found where code did not.
     """
-    answer = answer_part(report)
+    answer = extract_answer(report)
     # What a document is called is not said by the report.
-    words, by_judge = normalize_words(CITATION.sub(" ", answer)), set(judged)
+    words, by_judge = normalize_words(CITATION_PATTERN.sub(" ", answer)), set(judged)
     missed = [
         wordings[0] for wordings in gold.facts if not any(contains_phrase(words, wording) for wording in wordings)
     ]
     pointing = [claim for claim in extract_claims(answer) if claim.citations]
-    cited = [claim for claim in pointing if not claim.only_points]
+    cited = [claim for claim in pointing if not claim.is_pointer_only]
     there, unheld = _held(pointing, cited, documents)
     uncited = [name for name in gold.cites if name not in there]
     said = [phrase for phrase in gold.never if contains_phrase(words, phrase)]
@@ -347,10 +354,10 @@ def is_claim_supported(claim: Claim, documents: Mapping[str, Sequence[str]]) -> 
     """Whether the cited lines, together, have every figure of the sentence and half of its telling words. A quotation
     that is most of a sentence stands for it: what leads to it is often the writer's own count.
     """
-    text = PLACEHOLDER.sub(" ", claim.text)
+    text = PLACEHOLDER_PATTERN.sub(" ", claim.text)
     said = normalize_words(text)
     quoted = claim.citations[0].quotation or ""
-    if 2 * len(words := normalize_words(PLACEHOLDER.sub(" ", quoted))) >= len(said):
+    if 2 * len(words := normalize_words(PLACEHOLDER_PATTERN.sub(" ", quoted))) >= len(said):
         text, said = quoted, words
     lines = normalize_words("\n".join(line for citation in claim.citations for line in _lines(citation, documents)))
     # A small number in words may be none: `one of them`.
@@ -365,7 +372,7 @@ def _lines(citation: Citation, documents: Mapping[str, Sequence[str]]) -> Sequen
 
 
 def _stems(words: Iterable[str]) -> set[str]:
-    return {word[:STEM_CHARACTERS] for word in words if len(word) >= TELLING_LETTERS and word not in SAY_NOTHING}
+    return {word[:STEM_CHARACTERS] for word in words if len(word) >= TELLING_LETTERS and word not in STOP_WORDS}
 
 
 class MetricComparison(Value):
@@ -396,8 +403,8 @@ def compare_evaluations(first: Evaluation, second: Evaluation) -> tuple[MetricCo
 def _compared(
     measure: Metric, ours: Mapping[str, ReportScore], theirs: Mapping[str, ReportScore]
 ) -> MetricComparison | None:
-    each = [(one, other) for key in ours if (one := ours[key].of(measure)) is not None
-            and (other := theirs[key].of(measure)) is not None]  # fmt: skip
+    each = [(one, other) for key in ours if (one := ours[key].get(measure)) is not None
+            and (other := theirs[key].get(measure)) is not None]  # fmt: skip
     if not each:
         return None
     better, worse = sum(other > one for one, other in each), sum(other < one for one, other in each)

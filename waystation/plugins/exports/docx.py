@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import iter_strings
 from waystation.reports.blocks import (
-    RIGHT_TO_LEFT,
+    RIGHT_TO_LEFT_CLASSES,
     CodeBlock,
     ExportedReport,
     HeadingBlock,
@@ -31,8 +31,8 @@ from waystation.reports.blocks import (
     ReportBlock,
     RuleBlock,
     TableBlock,
-    right_to_left,
-    shown_citation,
+    is_right_to_left,
+    render_citation_number,
 )
 
 _STYLES = Path(__file__).with_name("styles.xml")
@@ -73,7 +73,7 @@ _SEPARATORS = (
 )
 
 
-def report_docx(report: ExportedReport) -> bytes:
+def render_docx(report: ExportedReport) -> bytes:
     """The file. Raises BadInput where the package that makes it is not installed."""
     if find_spec("docx") is None:
         raise BadInput("a report as DOCX needs the package python-docx: `pip install 'waystation[reports]'`")
@@ -83,7 +83,7 @@ def report_docx(report: ExportedReport) -> bytes:
     from docx.package import Package  # noqa: PLC0415
 
     writer = _Writer(report.sources)
-    body = _root("document", f"<w:body>{writer.whole(report)}{_SECTION.format(1)}</w:body>")
+    body = _root("document", f"<w:body>{writer.render(report)}{_SECTION.format(1)}</w:body>")
     package = Package()
     main = Part(PackURI("/word/document.xml"), f"{_WORD}.document.main+xml", body, package)
     package.relate_to(main, KIND.OFFICE_DOCUMENT)
@@ -174,7 +174,7 @@ class _Writer:
         self.firsts: list[tuple[int, int]] = []
         """Level and first number of each list with numbers."""
 
-    def whole(self, report: ExportedReport) -> str:
+    def render(self, report: ExportedReport) -> str:
         text = sum(len(said) for _, said in iter_strings([block.model_dump(mode="json") for block in report.blocks]))
         self._notes = len(report.sources) <= _MANY or text >= _ROOM * len(report.sources)
         parts = [
@@ -255,7 +255,7 @@ class _Writer:
 
     def _paragraph(self, style: str, inlines: Iterable[Inline], *, numbered: str = "", indent: str = "") -> str:
         parts = tuple(inlines)
-        backwards = right_to_left(parts)
+        backwards = is_right_to_left(parts)
         said = f'<w:pStyle w:val="{style}"/>' if style else ""
         said = f"{said}{numbered}{'<w:bidi/>' if backwards else ''}{indent}"
         around = _runs(_LEFT_TO_RIGHT) if backwards or any(_has_right_to_left(part.text) for part in parts) else ""
@@ -325,7 +325,7 @@ def _link(leads: str, source: NumberedSource, mark: str = "", *, follows: bool =
     """`[12]`, or `[12?]` where it does not hold. `mark`: what stands for the number."""
     style = "Fault" if source.fault else "Citation"
     look = f'<w:rPr><w:rStyle w:val="{style}"/><w:u w:val="none"/><w:vertAlign w:val="baseline"/></w:rPr>'
-    begin, _, end = shown_citation(source).partition(str(source.number))
+    begin, _, end = render_citation_number(source).partition(str(source.number))
     number = f"<w:r>{look}{mark or f'<w:t>{source.number}</w:t>'}</w:r>"
     if follows:
         number = f'<w:fldSimple w:instr=" NOTEREF cite_{source.number} \\h ">{number}</w:fldSimple>'
@@ -372,13 +372,13 @@ def _stretches(text: str, backwards: bool) -> Iterator[tuple[bool, str]]:
 
 
 def _has_right_to_left(text: str) -> bool:
-    return not text.isascii() and not RIGHT_TO_LEFT.isdisjoint(map(unicodedata.bidirectional, set(text)))
+    return not text.isascii() and not RIGHT_TO_LEFT_CLASSES.isdisjoint(map(unicodedata.bidirectional, set(text)))
 
 
 def _direction(sign: str) -> bool | None:
     """Whether it is written from right to left; None: as its neighbours."""
     direction = unicodedata.bidirectional(sign)
-    return True if direction in RIGHT_TO_LEFT else False if direction == "L" else None
+    return True if direction in RIGHT_TO_LEFT_CLASSES else False if direction == "L" else None
 
 
 def _clean(text: str) -> str:

@@ -17,7 +17,7 @@ from waystation.reports.blocks import (
     ReportBlock,
     RuleBlock,
     TableBlock,
-    shown_citation,
+    render_citation_number,
 )
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -62,7 +62,7 @@ li,blockquote,tr{break-inside:avoid}p{orphans:3;widows:3}}
 """
 
 
-def report_page(report: ExportedReport) -> str:
+def render_html_page(report: ExportedReport) -> str:
     """The page. Each citation leads to its place in the list of sources, and each source back to its first citation."""
     return "\n".join([
         '<!doctype html>\n<html lang="en">\n<head>',
@@ -70,14 +70,14 @@ def report_page(report: ExportedReport) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">',
         f"<title>{escape(report.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>",
-        _Writer(report.sources).whole(report),
+        _Writer(report.sources).render(report),
         "</main>\n</body>\n</html>\n",
     ])  # fmt: skip
 
 
-def report_body(report: ExportedReport, page: str) -> str:
+def render_html_body(report: ExportedReport, page: str) -> str:
     """What the page has of a report, for another page, whose citations lead to `page` with the number of the source."""
-    return _Writer(report.sources, page).whole(report)
+    return _Writer(report.sources, page).render(report)
 
 
 class _Writer:
@@ -88,7 +88,7 @@ class _Writer:
         self._cited: set[int] = set()
         self._page = page
 
-    def whole(self, report: ExportedReport) -> str:
+    def render(self, report: ExportedReport) -> str:
         parts = [
             f'<h1 dir="auto">{escape(report.title)}</h1>\n<p class="imprint">{escape(str(report.imprint))}</p>',
             self._blocks(report.blocks),
@@ -108,7 +108,7 @@ class _Writer:
     @staticmethod
     def _source(source: NumberedSource) -> str:
         fault = f'. <span class="fault">Does not hold: {escape(source.fault)}.</span>' if source.fault else ""
-        number = f'<a class="cite number" href="#cite-{source.number}">{shown_citation(source)}</a>'
+        number = f'<a class="cite number" href="#cite-{source.number}">{render_citation_number(source)}</a>'
         name = f'<bdi title="{escape(source.document)}">{escape(source.name)}</bdi>'
         return f'<li id="source-{source.number}">{number}<span>{name}, {escape(source.where)}{fault}</span></li>'
 
@@ -157,7 +157,7 @@ class _Writer:
         kind = "cite fault" if source.fault else "cite"
         title = escape(f"{source.name}, {source.where}")
         href = f"{escape(self._page)}?source={source.number}#source" if self._page else f"#source-{source.number}"
-        return f'<a class="{kind}"{place} href="{href}" title="{title}">{shown_citation(source)}</a>'
+        return f'<a class="{kind}"{place} href="{href}" title="{title}">{render_citation_number(source)}</a>'
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:

@@ -32,8 +32,8 @@ from waystation.reports.blocks import (
     ReportBlock,
     RuleBlock,
     TableBlock,
-    right_to_left,
-    shown_citation,
+    is_right_to_left,
+    render_citation_number,
 )
 
 _TEMPLATE = Path(__file__).with_name("report.typ")
@@ -60,14 +60,14 @@ class PdfResult(NamedTuple):
     lacking: str
 
 
-def report_pdf(report: ExportedReport) -> PdfResult:
+def render_pdf(report: ExportedReport) -> PdfResult:
     """Raises BadInput where the typesetter is not installed."""
     if find_spec("typst") is None:
         raise BadInput("a report as PDF needs the package typst: `pip install 'waystation[reports]'`")
-    written = _Writer(report.sources, str).whole(report)
+    written = _Writer(report.sources, str).build_data(report)
     missing = _missing({sign for _, text in iter_strings(written) for sign in text} - _EVERYWHERE)
     lacking = _lacking(missing)
-    shown = _Writer(report.sources, lambda text: _breakable(_described(text, missing))).whole(report)
+    shown = _Writer(report.sources, lambda text: _breakable(_described(text, missing))).build_data(report)
     inputs: dict[str, JsonValue] = {"report": shown, "lacking": lacking}
     stored_at = report.imprint.stored_at
     # The typesetter takes whole seconds.
@@ -154,10 +154,10 @@ class _Writer:
         self._sources = {source.number: source for source in sources}
         self._shown = shown
 
-    def whole(self, report: ExportedReport) -> dict[str, JsonValue]:
+    def build_data(self, report: ExportedReport) -> dict[str, JsonValue]:
         return {
             "title": self._shown(report.title),
-            "rtl": right_to_left([Inline(text=report.title)]),
+            "rtl": is_right_to_left([Inline(text=report.title)]),
             "task": report.imprint.task_id,
             "imprint": self._shown(str(report.imprint)),
             "blocks": self._blocks(report.blocks),
@@ -169,7 +169,7 @@ class _Writer:
     def _source(self, source: NumberedSource) -> JsonValue:
         return {
             "number": source.number,
-            "shown": shown_citation(source),
+            "shown": render_citation_number(source),
             "where": self._shown(f"{source.name}, {source.where}"),
             "fault": self._shown(source.fault),
         }
@@ -180,10 +180,10 @@ class _Writer:
     def _block(self, block: ReportBlock) -> dict[str, JsonValue]:
         match block:
             case ParagraphBlock(inlines=inlines):
-                return {"inlines": self._inlines(inlines), "rtl": right_to_left(inlines)}
+                return {"inlines": self._inlines(inlines), "rtl": is_right_to_left(inlines)}
             case HeadingBlock(level=level, inlines=inlines):
                 level = min(max(1, level - 1), _LOWEST_HEADING)
-                return {"level": level, "inlines": self._inlines(inlines), "rtl": right_to_left(inlines)}
+                return {"level": level, "inlines": self._inlines(inlines), "rtl": is_right_to_left(inlines)}
             case CodeBlock(text=text):
                 return {"text": self._shown(text)}
             case RuleBlock():
@@ -202,5 +202,5 @@ class _Writer:
     def _inline(self, inline: Inline) -> JsonValue:
         if inline.source:
             source = self._sources[inline.source]
-            return {"source": source.number, "text": shown_citation(source), "fault": bool(source.fault)}
+            return {"source": source.number, "text": render_citation_number(source), "fault": bool(source.fault)}
         return {**inline.model_dump(), "text": self._shown(inline.text)}

@@ -276,7 +276,7 @@ def apply_idf_weights(looked_for: Sequence[QueryTerm], texts: Sequence[str]) -> 
     )
 
 
-def is_of_every_document(text: str) -> bool:
+def is_about_every_document(text: str) -> bool:
     """Whether a question or goal is about all documents alike: "which licences do these packages carry"."""
     return _COLLECTION.search(text) is not None
 
@@ -298,7 +298,7 @@ def find_sentence_spans(text: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in zip(starts, ends, strict=True) if text[start:end].strip()]
 
 
-def first_words(text: str, characters: int) -> str:
+def truncate_at_word(text: str, characters: int) -> str:
     """The beginning of a text, cut between words where it has any."""
     if len(text) <= characters:
         return text

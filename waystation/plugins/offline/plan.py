@@ -9,12 +9,12 @@ import re
 from pydantic import JsonValue
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.offline.language import first_words, is_figure_question, strip_answer_instructions
-from waystation.plugins.offline.replies import OfflineResponse, call
+from waystation.plugins.offline.language import is_figure_question, strip_answer_instructions, truncate_at_word
+from waystation.plugins.offline.replies import OfflineResponse, build_call
 from waystation.plugins.offline.research import EXCEPTIONS_TITLE
 from waystation.plugins.offline.view import AgentRequestView
 
-MOST_CLAUSES = 3
+MAX_CLAUSES = 3
 TITLE_WORDS = 16
 _TITLE_CHARACTERS = 100
 ANALYSIS_TITLE = "Weigh the findings"
@@ -37,12 +37,12 @@ def split_clauses(question: str) -> tuple[str, ...]:
         for piece in _CUT.split(strip_answer_instructions(question))
         if _WORD.search(part := " ".join(piece.split()).strip(" ,"))
     ]
-    if len(parts) > MOST_CLAUSES:
-        parts = [*parts[: MOST_CLAUSES - 1], "; ".join(parts[MOST_CLAUSES - 1 :])]
+    if len(parts) > MAX_CLAUSES:
+        parts = [*parts[: MAX_CLAUSES - 1], "; ".join(parts[MAX_CLAUSES - 1 :])]
     return tuple(part[0].upper() + part[1:] for part in parts)
 
 
-def plan(view: AgentRequestView) -> OfflineResponse:
+def build_plan_turn(view: AgentRequestView) -> OfflineResponse:
     """The plan of a question; one research step only where a plan was refused before."""
     question = view.contract.question
     research = [("Find what answers it", question)] if view.calls("submit_plan") or view.gap else _research(question)
@@ -56,7 +56,7 @@ def plan(view: AgentRequestView) -> OfflineResponse:
     steps.append(
         _step("writing", "writing", "Write the report", f"Write the report on: {question}", [*ids, "analysis"])
     )
-    return OfflineResponse(calls=(call("submit_plan", steps=steps),))
+    return OfflineResponse(calls=(build_call("submit_plan", steps=steps),))
 
 
 def _research(question: str) -> list[tuple[str, str]]:
@@ -69,7 +69,7 @@ def _research(question: str) -> list[tuple[str, str]]:
 
 
 def _title(clause: str) -> str:
-    return first_words(" ".join(clause.split()[:TITLE_WORDS]), _TITLE_CHARACTERS).rstrip(" ,;:")
+    return truncate_at_word(" ".join(clause.split()[:TITLE_WORDS]), _TITLE_CHARACTERS).rstrip(" ,;:")
 
 
 def _step(step_id: str, role: str, title: str, goal: str, needs: list[str]) -> JsonValue:
@@ -85,9 +85,9 @@ KEPT = (
 )
 
 
-def revision(_: AgentRequestView) -> OfflineResponse:
+def build_revision_turn(_: AgentRequestView) -> OfflineResponse:
     """Keeps the plan."""
-    return OfflineResponse(calls=(call("revise_plan", reason=KEPT),))
+    return OfflineResponse(calls=(build_call("revise_plan", reason=KEPT),))
 
 
 def build_review_turn(view: AgentRequestView) -> OfflineResponse:
@@ -95,4 +95,4 @@ def build_review_turn(view: AgentRequestView) -> OfflineResponse:
     draft = view.opening.rpartition("<draft>")[2].splitlines()
     said = [line for line in draft if line == NOTHING_ANSWERS or line.endswith(PERHAPS_NOTHING)]
     faults: list[JsonValue] = [{"kind": "uncovered", "text": line} for line in said[:1]]
-    return OfflineResponse(calls=(call("review_report", faults=faults),))
+    return OfflineResponse(calls=(build_call("review_report", faults=faults),))

@@ -19,16 +19,16 @@ from waystation.plugins.offline.language import (
     compute_stem,
     extract_stems,
     find_sentence_spans,
-    first_words,
     iter_words,
     split_sentences,
+    truncate_at_word,
 )
 from waystation.plugins.offline.view import ToolCallRecord
-from waystation.reports.blocks import SAY_NOTHING_ALONE
+from waystation.reports.blocks import AMBIGUOUS_FILE_STEMS
 
 QUOTE_CHARACTERS = 1_000
 """A longer sentence is quoted up to here."""
-MOST_QUOTES = 2
+MAX_QUOTES = 2
 LACKING = 0.5
 """What a quotation counts without the figure that is asked for."""
 TOGETHER = 1.0
@@ -48,7 +48,7 @@ DIRECT_WORDS = 6
 NAMED_SHARE = 0.5
 """Share of a key's words that name what is looked for, from which on its line is an answer."""
 
-LEAST_WORDS = 3
+MIN_WORDS = 3
 """Fewer words are a heading or a fragment, unless they are a header line."""
 
 _HEADER = compile_bounded(r"^\s*(?:[-*+•] )?([A-Za-z][\w .-]{1,39}?)\s*:\s+(\S.*)$")
@@ -57,9 +57,9 @@ _BULLET = compile_bounded(r"^\s*(?:[-*+•] |\d+[.)] |#+ |> )\s*")
 _RULE = compile_bounded(r"^\s*([=~^*+#\-_.])\1{2,}\s*$")
 _MARKUP = compile_bounded(r"^\s*(?:!?\[!|\[[^\]]*\]:|<|\.\.|>>>|\||,)|\w::\s|::$")
 _SYMBOL = compile_bounded(r"[^\w\s.,;:'’!?|$€£%-]")
-MOST_SYMBOLS = 0.1
+MAX_SYMBOL_SHARE = 0.1
 """Of the characters of a quotation: with more it is code or markup rather than words."""
-MOST_IDENTIFIERS = 0.5
+MAX_IDENTIFIER_SHARE = 0.5
 _URL = compile_bounded(r"https?://\S+")
 _POINTERS = frozenset({"file", "url", "urls", "link", "links", "dynamic"})
 """A header line of these only points at where something is said."""
@@ -111,16 +111,16 @@ class Quote(Value):
     """Of JSON, the member that this is the value of; of a row of a table, the headings of its columns."""
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """The words with their key; a row says what it is about itself."""
         return (
-            strip_column_headings(self.noted)
-            if _CELL_SIGN in self.noted
+            strip_column_headings(self.note_text)
+            if _CELL_SIGN in self.note_text
             else f"{self.key}: {self.text}".removeprefix(": ")
         )
 
     @property
-    def noted(self) -> str:
+    def note_text(self) -> str:
         """As a note has it: quotation marks part the key, which stands elsewhere, from the words."""
         return f'{self.key}: "{self.text}"' if self.key else self.text
 
@@ -132,7 +132,7 @@ class _Scored(Value):
     unlike_prose: bool
 
 
-def best_quotes(lines: Sequence[_Line], looked_for: Sequence[QueryTerm], several: int = 0) -> tuple[Quote, ...]:
+def select_best_quotes(lines: Sequence[_Line], looked_for: Sequence[QueryTerm], several: int = 0) -> tuple[Quote, ...]:
     """The quotations that say most about what is looked for, best first.
 
     `several`: so many at most, which may say the same of different things, as the rows of tables do.
@@ -141,7 +141,9 @@ def best_quotes(lines: Sequence[_Line], looked_for: Sequence[QueryTerm], several
     they, code and header lines are quoted only where nothing else says as much.
     """
     candidates = [
-        one for one in _quotes(lines) if header_of(one.said)[0] or row_cells(one.said) or _has_words(one.text)
+        one
+        for one in _quotes(lines)
+        if parse_header_line(one.sentence)[0] or split_row_cells(one.sentence) or _has_words(one.text)
     ]
     code = _code(lines) | _feet(lines)
     scored = sorted(_scored(candidates, looked_for, code), key=lambda item: (-item.score, item.unlike_prose))
@@ -151,7 +153,7 @@ def best_quotes(lines: Sequence[_Line], looked_for: Sequence[QueryTerm], several
     for item in scored[1:]:
         said = frozenset[str]().union(*(before.matched for before in chosen))
         if (
-            len(chosen) < (several or MOST_QUOTES)
+            len(chosen) < (several or MAX_QUOTES)
             and item.score >= SECOND_BEST * scored[0].score > 0
             and (several or item.matched - said)
         ):
@@ -167,7 +169,7 @@ def score_quotation(text: str, looked_for: Sequence[QueryTerm]) -> float:
     present, said = build_stem_set(text), extract_stems(text)
     headed = present | {shown for shown in build_stem_set(noted) if shown.strip("0")}
     telling = [concept for concept in looked_for if concept.words and not concept.aside]
-    named = _named(header_of(text)[0], looked_for) >= NAMED_SHARE
+    named = _named(parse_header_line(text)[0], looked_for) >= NAMED_SHARE
     if telling and not named and all(concept.stems.isdisjoint(headed) for concept in telling):
         return 0.0
     pairs = [*pairwise(said)]
@@ -186,11 +188,11 @@ def _of_period(noted: str, looked_for: Sequence[QueryTerm]) -> float:
     than those that part a whole.
     """
     headings, mark, row = noted.partition(': "')
-    if not mark or not row_cells(row.removesuffix('"')):
+    if not mark or not split_row_cells(row.removesuffix('"')):
         return 1.0
     asked = frozenset[str]().union(*(concept.stems for concept in looked_for if concept.aside))
     of_columns = headings.rpartition("; ")[2]
-    years = {*_YEARS.findall(of_columns)} if _CELL_SIGN in of_columns or len(row_cells(row)) == 2 else None
+    years = {*_YEARS.findall(of_columns)} if _CELL_SIGN in of_columns or len(split_row_cells(row)) == 2 else None
     if not years or not any(map(_A_YEAR.match, asked)):
         return 1.0 if years else PARTED
     return OF_YEAR if years & asked else 1.0 if "fiscal" in asked else OF_OTHER_YEAR
@@ -202,18 +204,18 @@ PARTED, OF_YEAR, OF_OTHER_YEAR, ALL_SHARES = 0.9, 1.05, 0.8, 0.5
 def strip_column_headings(noted: str) -> str:
     """Of a row that was noted with the headings of its columns, the row."""
     key, headed, row = noted.removesuffix('"').partition(': "')
-    if headed and row_cells(row):
+    if headed and split_row_cells(row):
         return row
     return f"{key.partition(_CELL_SIGN)[0]}{_CELL_SIGN}{row}" if headed and _CELL_SIGN in key else noted
 
 
-def entry_value(text: str, looked_for: Sequence[QueryTerm]) -> str:
+def extract_entry_value(text: str, looked_for: Sequence[QueryTerm]) -> str:
     """What a header line says of what its key names; empty where that is not looked for, or the text is none."""
-    key, value = header_of(text)
+    key, value = parse_header_line(text)
     return value if _named(key, looked_for) >= NAMED_SHARE else ""
 
 
-def header_of(text: str) -> tuple[str, str]:
+def parse_header_line(text: str) -> tuple[str, str]:
     """Key and value of a header line such as `License: MIT` (all but the last `::` part are key); else `("", text)`."""
     match = _HEADER.match(text)
     if match is None:
@@ -223,7 +225,7 @@ def header_of(text: str) -> tuple[str, str]:
 
 
 def _has_words(text: str) -> bool:
-    return len(list(islice(iter_words(text), LEAST_WORDS))) == LEAST_WORDS
+    return len(list(islice(iter_words(text), MIN_WORDS))) == MIN_WORDS
 
 
 def _strength(concept: QueryTerm, present: Set[str]) -> float:
@@ -232,18 +234,20 @@ def _strength(concept: QueryTerm, present: Set[str]) -> float:
 
 
 def _scored(candidates: Sequence[Quote], looked_for: Sequence[QueryTerm], code: Set[int]) -> Iterator[_Scored]:
-    rare = apply_idf_weights(looked_for, [quote.said for quote in candidates])
+    rare = apply_idf_weights(looked_for, [quote.sentence for quote in candidates])
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
     for quote in candidates:
         asks = quote.text.rstrip("*_ ").endswith(("?", "？"))
         answers = not asks and quote.first_line not in code
         yield _Scored(
             quote=quote,
-            score=score_quotation(quote.noted if quote.key and row_cells(quote.said) else quote.said, rare)
+            score=score_quotation(
+                quote.note_text if quote.key and split_row_cells(quote.sentence) else quote.sentence, rare
+            )
             if answers
             else 0.0,
-            matched=wanted & build_stem_set(quote.said),
-            unlike_prose=not answers or bool(header_of(quote.said)[0]),
+            matched=wanted & build_stem_set(quote.sentence),
+            unlike_prose=not answers or bool(parse_header_line(quote.sentence)[0]),
         )
 
 
@@ -263,13 +267,13 @@ def _form(text: str, looked_for: Sequence[QueryTerm]) -> float:
     """What the form of a line makes of its score: header lines that name what is looked for tell most, those of
     something else nothing, markup and links little.
     """
-    key, value = header_of(text)
+    key, value = parse_header_line(text)
     named = _named(key, looked_for)
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
     keys, said = list(iter_words(key)), list(iter_words(value))
     own = [word for word in said if word not in _POINTERS and compute_stem(word) not in wanted]
     short = len(own) <= DIRECT_WORDS and not (named and _has_figure(value, looked_for))
-    row = [] if key else row_cells(text)
+    row = [] if key else split_row_cells(text)
     factor = 1 / (1 + len(row[0] if row else text) / 400)
     if named >= NAMED_SHARE:
         factor *= 1 + 2 * named
@@ -284,10 +288,10 @@ def _form(text: str, looked_for: Sequence[QueryTerm]) -> float:
         factor *= 0.2
     plain = _URL.sub("", text)
     named_things = sum(len(word) for word in plain.split() if _is_identifier(word.strip(".,;:!?()[]*'")))
-    symbols = len(_SYMBOL.findall(plain)) > len(plain) * MOST_SYMBOLS
+    symbols = len(_SYMBOL.findall(plain)) > len(plain) * MAX_SYMBOL_SHARE
     if len(text) > LONG and not (key or row) and (text[0].islower() or not text.endswith(_CLOSING_SIGNS)):
         factor *= TORN
-    if not row and (_MARKUP.search(text) or symbols or named_things > len(plain) * MOST_IDENTIFIERS):
+    if not row and (_MARKUP.search(text) or symbols or named_things > len(plain) * MAX_IDENTIFIER_SHARE):
         factor *= 0.2
     return factor
 
@@ -324,7 +328,7 @@ def _quotes(lines: Sequence[_Line]) -> Iterator[Quote]:
             line = _line_at(starts, member.start())
             for sentence in split_sentences(kept):
                 yield Quote(text=sentence[:QUOTE_CHARACTERS], first_line=line, last_line=line, key=member["key"])
-        row = row_cells(text) if len(paragraph) == 1 else []
+        row = split_row_cells(text) if len(paragraph) == 1 else []
         if row:
             yield from _row_quotes(row, paragraph[0], lines)
         for start, end in () if members or row else find_sentence_spans(text):
@@ -336,7 +340,7 @@ def _row_quotes(row: Sequence[str], at: _Line, lines: Sequence[_Line]) -> Iterat
     it, each figure, with label and heading as its key.
     """
     number, line = at
-    headings = _headings(line, [above for above in lines if above[0] < number][-MOST_ABOVE:])
+    headings = _headings(line, [above for above in lines if above[0] < number][-MAX_LINES_ABOVE:])
     if '"' in line:
         for figure, heading in zip_longest(filter(_FIGURE_CELL.match, row[1:]), headings, fillvalue=""):
             key = _CELL_SIGN.join(filter(None, [row[0], heading]))
@@ -355,15 +359,15 @@ def _headings(row: str, above: Sequence[_Line]) -> list[str]:
     """
     cells = _parted(row)
     columns = [at for at, cell in enumerate(cells) if at and cell.strip("-—–") and cell != cells[0]]
-    count, period, headings = len(columns) or len(row_cells(row)) - 1, "", list[str]()
+    count, period, headings = len(columns) or len(split_row_cells(row)) - 1, "", list[str]()
     for number, line in reversed(above):
         others = _parted(line)
         if not cells and len(years := _YEARS.findall(line)) == count:
             return years
-        if cells and (not others or number < above[-1][0] - MOST_ABOVE):
+        if cells and (not others or number < above[-1][0] - MAX_LINES_ABOVE):
             break
         own = [others[at] if at < len(others) else "" for at in columns]
-        if others and row_cells(line):
+        if others and split_row_cells(line):
             if headings:
                 break
         elif all(own):
@@ -377,7 +381,7 @@ def _pieces(text: str, start: int, end: int, starts: Sequence[tuple[int, int]]) 
     """A sentence, without its bullet; of one that quotes something itself, its longest part without quotation marks."""
     bullet = _BULLET.match(text[start:end]) if start == 0 else None
     begin = start + (bullet.end() if bullet else 0)
-    sentence = first_words(text[begin:end], QUOTE_CHARACTERS)
+    sentence = truncate_at_word(text[begin:end], QUOTE_CHARACTERS)
     part = max(_QUOTE_MARKS.split(sentence), key=len)
     if kept := part.strip():
         at = begin + sentence.index(part) + len(part) - len(part.lstrip())
@@ -421,10 +425,10 @@ def _begins_anew(above: str, line: str, widest: int) -> bool:
         return False
     next_word = begin.split(None, 1)[0]
     fits = len(above) + 1 + len(next_word) <= WRAPPED * widest
-    return fits or bool(row_cells(above) or row_cells(begin))
+    return fits or bool(split_row_cells(above) or split_row_cells(begin))
 
 
-def row_cells(line: str) -> list[str]:
+def split_row_cells(line: str) -> list[str]:
     """The cells of a row that has figures, with its label first; none of any other line.
 
     Of text alone a row is a label, then two figures or more; where cells are parted, one will do.
@@ -456,7 +460,7 @@ def _parted(line: str) -> list[str]:
         return [cell.strip() for cell in line.split("\t")]
     if "," not in line or ", " in _IN_MARKS.sub("", line):
         return []
-    cells = [cell.strip() for cell in next(csv.reader([line[:MOST_OF_CSV]]))]
+    cells = [cell.strip() for cell in next(csv.reader([line[:MAX_CSV_CHARACTERS]]))]
     return [] if cells[0][-1:].isdigit() else cells
 
 
@@ -464,9 +468,9 @@ _EDGE = compile_bounded(r"^\|(?= *[^ |])|\|\s*$")
 _CELL_SIGN = " | "
 _YEARS = compile_bounded(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,.]\d)")
 _LETTER, _A_YEAR = compile_bounded(r"[^\W\d_]"), compile_bounded(r"^(?:19|20)\d\d$")
-MOST_OF_CSV = 100_000
+MAX_CSV_CHARACTERS = 100_000
 """Characters of a line: fewer than a cell may have for the library."""
-MOST_ABOVE = 40
+MAX_LINES_ABOVE = 40
 """Lines above a row in which the headings of its table are looked for."""
 
 
@@ -488,7 +492,10 @@ def _feet(lines: Sequence[_Line]) -> frozenset[int]:
         for number, line in lines
         if _is_of_contents(line)
         or (
-            (_ALONE_WITH_NUMBER.match(" ".join(line.replace("|", " ").split())) and len(row_cells(line)) < MANY_CELLS)
+            (
+                _ALONE_WITH_NUMBER.match(" ".join(line.replace("|", " ").split()))
+                and len(split_row_cells(line)) < MANY_CELLS
+            )
             and ends(number - 1)
             and ends(number + 1)
         )
@@ -550,7 +557,7 @@ def format_document_label(document: str) -> str:
     """A document's name as a reader would say it: without ending, and without folder where its name says something."""
     name = document.rsplit("/", 1)[-1]
     stem, dot, ending = name.rpartition(".")
-    if stem.strip("_").lower() in SAY_NOTHING_ALONE:
+    if stem.strip("_").lower() in AMBIGUOUS_FILE_STEMS:
         return "/".join(document.rsplit("/", 2)[-2:])
     return stem if dot and stem and ending.isalpha() and len(ending) <= 8 else name
 

@@ -12,24 +12,24 @@ from pydantic import JsonValue
 
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
-from waystation.models.anthropic.requests import CacheControlMixin, CountRequest, WireBlock
+from waystation.models.anthropic.requests import CacheControlMixin, CountTokensRequest, WireBlock
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.offline.language import first_words
+from waystation.plugins.offline.language import truncate_at_word
 
 CHARACTERS_A_TOKEN = 4
-LEAST_CACHED = 256
+MIN_CACHED_TOKENS = 256
 """Tokens: a shorter prefix is never cached."""
 KEPT_PREFIXES = 1_024
 
 
-def tokens_of(characters: int) -> int:
+def characters_to_tokens(characters: int) -> int:
     """Tokens of so many characters, rounded up."""
     return -(-characters // CHARACTERS_A_TOKEN)
 
 
-def input_tokens(request: CountRequest) -> int:
+def count_input_tokens(request: CountTokensRequest) -> int:
     """The tokens of system prompt, tools and messages."""
-    return tokens_of(sum(len(text) for text, _ in _parts(request)))
+    return characters_to_tokens(sum(len(text) for text, _ in _parts(request)))
 
 
 class PromptCache:
@@ -38,11 +38,11 @@ class PromptCache:
     def __init__(self) -> None:
         self._known: OrderedDict[str, None] = OrderedDict()
 
-    def charge(self, request: CountRequest) -> Usage:
+    def charge(self, request: CountTokensRequest) -> Usage:
         """The input of this request by kind, output 0; its marked prefixes are known from here on."""
         boundaries = _boundaries(request)
         total = boundaries[-1][1]
-        marked = [(digest, tokens) for digest, tokens, mark in boundaries if mark and tokens >= LEAST_CACHED]
+        marked = [(digest, tokens) for digest, tokens, mark in boundaries if mark and tokens >= MIN_CACHED_TOKENS]
         end = marked[-1][1] if marked else 0
         read = max((tokens for digest, tokens, _ in boundaries if tokens <= end and digest in self._known), default=0)
         for digest, _ in marked:
@@ -56,7 +56,7 @@ class PromptCache:
             self._known.popitem(last=False)
 
 
-def _boundaries(request: CountRequest) -> list[tuple[str, int, bool]]:
+def _boundaries(request: CountTokensRequest) -> list[tuple[str, int, bool]]:
     """After each part of the prompt: the digest and the tokens of everything so far, and whether it ends a stretch."""
     digest = hashlib.sha256()
     characters = 0
@@ -64,13 +64,13 @@ def _boundaries(request: CountRequest) -> list[tuple[str, int, bool]]:
     for text, marked in _parts(request):
         digest.update(f"{len(text)}:{text}".encode("utf-8", "surrogatepass"))
         characters += len(text)
-        boundaries.append((digest.hexdigest(), tokens_of(characters), marked))
+        boundaries.append((digest.hexdigest(), characters_to_tokens(characters), marked))
     if request.cache_control is not None:
         boundaries[-1] = (*boundaries[-1][:2], True)
     return boundaries
 
 
-def _parts(request: CountRequest) -> Iterator[tuple[str, bool]]:
+def _parts(request: CountTokensRequest) -> Iterator[tuple[str, bool]]:
     """The prompt in the order in which it is cached; marks are no part of the text."""
     for tool in request.tools:
         yield _text(tool), tool.cache_control is not None
@@ -93,7 +93,7 @@ CALL_OVERHEAD = 24
 """Characters counted for a call besides its name and arguments."""
 
 
-class Call(Value):
+class OfflineToolCall(Value):
     """One tool call."""
 
     name: str
@@ -109,14 +109,14 @@ class OfflineResponse(Value):
     """Some text, then calls; either may be missing."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[OfflineToolCall, ...] = ()
     cut: bool = False
     """The text ends early because the reply's maximum was reached."""
 
     @property
     def tokens(self) -> int:
         """Output tokens of the reply, 1 at least."""
-        return max(1, tokens_of(len(self.text) + sum(call.characters for call in self.calls)))
+        return max(1, characters_to_tokens(len(self.text) + sum(call.characters for call in self.calls)))
 
     @property
     def stop_reason(self) -> str:
@@ -126,9 +126,9 @@ class OfflineResponse(Value):
         return "max_tokens" if self.cut else "end_turn"
 
 
-def call(tool: str, /, **arguments: JsonValue) -> Call:
+def build_call(tool: str, /, **arguments: JsonValue) -> OfflineToolCall:
     """One call of a tool with these arguments."""
-    return Call(name=tool, input=arguments)
+    return OfflineToolCall(name=tool, input=arguments)
 
 
 def build_finding(claim: str, citations: Sequence[str]) -> JsonValue:
@@ -141,7 +141,7 @@ def fit_to_max_tokens(reply: OfflineResponse, max_tokens: int) -> OfflineRespons
     if reply.tokens <= max_tokens:
         return reply
     if not reply.calls:
-        return reply.replace(text=first_words(reply.text, max_tokens * CHARACTERS_A_TOKEN), cut=True)
+        return reply.replace(text=truncate_at_word(reply.text, max_tokens * CHARACTERS_A_TOKEN), cut=True)
     bare = reply.replace(text="")
     while bare.tokens > max_tokens and bare.calls:
         bare = bare.replace(calls=_with_less(bare.calls))
@@ -152,7 +152,7 @@ def fit_to_max_tokens(reply: OfflineResponse, max_tokens: int) -> OfflineRespons
     )
 
 
-def _with_less(calls: Sequence[Call]) -> tuple[Call, ...]:
+def _with_less(calls: Sequence[OfflineToolCall]) -> tuple[OfflineToolCall, ...]:
     """One call less; of a single call, one item less in its longest list or the last line less of its longest text."""
     if len(calls) > 1:
         return tuple(calls[:-1])
@@ -173,7 +173,7 @@ def _smaller(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
     return {**arguments, key: texts[key].rstrip().rpartition("\n")[0].rstrip()}
 
 
-def message(reply: OfflineResponse, prompt: Usage, digest: str) -> dict[str, JsonValue]:
+def build_message(reply: OfflineResponse, prompt: Usage, digest: str) -> dict[str, JsonValue]:
     """The reply as the protocol's message; `digest` of the request makes the ids."""
     content: list[JsonValue] = [{"type": "text", "text": reply.text}] if reply.text else []
     for index, made in enumerate(reply.calls):

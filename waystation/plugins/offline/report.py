@@ -24,8 +24,8 @@ from waystation.plugins.offline.language import (
     compute_stem,
     extract_proper_names,
     extract_query_terms,
-    first_words,
     iter_words,
+    truncate_at_word,
 )
 from waystation.plugins.offline.plan import ANALYSIS_TITLE, NOTHING_ANSWERS, PERHAPS_NOTHING
 from waystation.plugins.offline.quotes import (
@@ -33,24 +33,24 @@ from waystation.plugins.offline.quotes import (
     QUOTED,
     TOPIC,
     LineRange,
-    entry_value,
     extract_citations,
+    extract_entry_value,
     format_document_label,
     score_quotation,
 )
 from waystation.plugins.offline.replies import (
     CALL_OVERHEAD,
     CHARACTERS_A_TOKEN,
-    Call,
     OfflineResponse,
+    OfflineToolCall,
+    build_call,
     build_finding,
-    call,
 )
-from waystation.plugins.offline.research import EXCEPTIONS_TITLE, names_in
+from waystation.plugins.offline.research import EXCEPTIONS_TITLE, match_document_names
 from waystation.plugins.offline.view import AgentRequestView, UpstreamStep
 
 PAGE = 40
-MOST_TRIES = 2
+MAX_PAGE_TRIES = 2
 """A page that was asked for this often and does not show is given up."""
 
 _HEADER = compile_bounded(r"^findings \d+-\d+ of (\d{1,9}) of step (.+)$", re.MULTILINE)
@@ -60,7 +60,7 @@ _LINE = compile_bounded(r"^(\d{1,9})\. (?:(open|conclusion|contradiction|gap): )
 _Kind = Literal["claim", "open", "conclusion", "contradiction", "gap"]
 
 
-class Entry(Value):
+class StepResultEntry(Value):
     """One line of what a step handed in."""
 
     kind: _Kind
@@ -79,10 +79,10 @@ class Entry(Value):
         return tuple(place.citation for place in self.places)
 
 
-class KnownStepResult(Value):
+class StepResultState(Value):
     """What is known of a step's result: its entries by number, and how many there are (None: not read yet)."""
 
-    entries: dict[int, Entry]
+    entries: dict[int, StepResultEntry]
     total: int | None
 
     @property
@@ -90,14 +90,14 @@ class KnownStepResult(Value):
         """Entries that are there and were not seen."""
         return (self.total or 0) - len(self.entries)
 
-    def of(self, *kinds: _Kind) -> tuple[Entry, ...]:
+    def select(self, *kinds: _Kind) -> tuple[StepResultEntry, ...]:
         """The entries of these kinds, in order."""
         return tuple(entry for _, entry in sorted(self.entries.items()) if entry.kind in kinds)
 
 
-def _handed_in(view: AgentRequestView, step: str) -> KnownStepResult:
+def _handed_in(view: AgentRequestView, step: str) -> StepResultState:
     """What the view shows of a step's result."""
-    entries: dict[int, Entry] = {}
+    entries: dict[int, StepResultEntry] = {}
     total: int | None = None
     for exchange in view.calls("read_findings"):
         if exchange.text("step") != step:
@@ -109,27 +109,27 @@ def _handed_in(view: AgentRequestView, step: str) -> KnownStepResult:
         if header and header.group(2) == step:
             total = int(header.group(1))
             entries.update(_entries(exchange.result[header.end() :]))
-    return KnownStepResult(entries=entries, total=total)
+    return StepResultState(entries=entries, total=total)
 
 
-def next_page(view: AgentRequestView, step: str) -> Call | None:
+def build_next_page_call(view: AgentRequestView, step: str) -> OfflineToolCall | None:
     """The call that shows what is missing of a step's result; None where everything that can be read was read."""
     known = _handed_in(view, step)
     total = 1 if known.total is None else known.total
     first = next((number for number in range(1, total + 1) if number not in known.entries), None)
     if first is None:
         return None
-    page = call("read_findings", step=step, first=first, count=PAGE)
+    page = build_call("read_findings", step=step, first=first, count=PAGE)
     tries = sum(exchange.input == page.input for exchange in view.calls("read_findings"))
-    return page if tries < MOST_TRIES else None
+    return page if tries < MAX_PAGE_TRIES else None
 
 
-def _entries(text: str) -> dict[int, Entry]:
-    entries: dict[int, Entry] = {}
+def _entries(text: str) -> dict[int, StepResultEntry]:
+    entries: dict[int, StepResultEntry] = {}
     for number, kind, body in _LINE.findall(text):
         cited = extract_citations(body)
         claim = _without_citations(body) if cited else body
-        entries[int(number)] = Entry(kind=_kind(kind), text=claim, places=cited)
+        entries[int(number)] = StepResultEntry(kind=_kind(kind), text=claim, places=cited)
     return entries
 
 
@@ -173,20 +173,20 @@ def build_writing_turn(view: AgentRequestView) -> OfflineResponse:
     """The next turn of a writing agent. What is written is known from the results of `write_section`."""
     kept = {heading.rstrip() for text in _told(view) for heading in _KEPT.findall(text)}
     tried = kept | {made.text("heading") for made in view.calls("write_section") if made.failed}
-    if not (view.must_hand_in and kept):
+    if not (view.must_finish and kept):
         for need in _sections(view):
             if _heading(view, need) not in tried:
                 return _next_section(view, need)
         if not tried:
             return _section(view, CONCLUSIONS, ())
-        for need in () if view.must_hand_in else _summarised(view):
-            if (page := next_page(view, need.step)) is not None:
+        for need in () if view.must_finish else _summarised(view):
+            if (page := build_next_page_call(view, need.step)) is not None:
                 return OfflineResponse(text=f"I read what {need.step} handed in.", calls=(page,))
     if any(made.failed for made in view.calls("submit_report")):
         return OfflineResponse(text="I could not hand in: the report was refused.")
-    title = first_words(" ".join(view.contract.question.split()), _TITLE_CHARACTERS) or "Report"
+    title = truncate_at_word(" ".join(view.contract.question.split()), _TITLE_CHARACTERS) or "Report"
     return OfflineResponse(
-        calls=(call("submit_report", title=title, summary="\n".join(_summary(view, kept)) or IN_THE_SECTIONS),)
+        calls=(build_call("submit_report", title=title, summary="\n".join(_summary(view, kept)) or IN_THE_SECTIONS),)
     )
 
 
@@ -202,7 +202,7 @@ def _summarised(view: AgentRequestView) -> list[UpstreamStep]:
 
 def _next_section(view: AgentRequestView, need: UpstreamStep) -> OfflineResponse:
     """Reads what the step handed in, then writes its section; right away where there is no budget for reading."""
-    if not view.must_hand_in and (page := next_page(view, need.step)) is not None:
+    if not view.must_finish and (page := build_next_page_call(view, need.step)) is not None:
         return OfflineResponse(text=f"I read what {need.step} handed in.", calls=(page,))
     looked_for = extract_query_terms(need.title) or extract_query_terms(view.contract.question)
     lines = _lines(_handed_in(view, need.step), _above(view, need), looked_for)
@@ -213,7 +213,7 @@ def _above(view: AgentRequestView, need: UpstreamStep) -> frozenset[_Said]:
     """What the sections above this one quote, as far as it is in view."""
     sections = _sections(view)
     above = sections[: sections.index(need)]
-    return frozenset(_said(entry) for other in above for entry in _handed_in(view, other.step).of("claim"))
+    return frozenset(_said(entry) for other in above for entry in _handed_in(view, other.step).select("claim"))
 
 
 def _told(view: AgentRequestView) -> Iterator[str]:
@@ -245,21 +245,21 @@ def _section(view: AgentRequestView, heading: str, said: Iterable[str]) -> Offli
         taken.append(line)
     if len(taken) < len(lines):
         taken.append(f"- {len(lines) - len(taken)} more lines did not fit here; the step's findings have them.")
-    return OfflineResponse(calls=(call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
+    return OfflineResponse(calls=(build_call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
 
 
-def _lines(result: KnownStepResult, above: frozenset[_Said], looked_for: Sequence[QueryTerm]) -> Iterator[str]:
-    new = [entry for entry in result.of("claim") if _said(entry) not in above]
+def _lines(result: StepResultState, above: frozenset[_Said], looked_for: Sequence[QueryTerm]) -> Iterator[str]:
+    new = [entry for entry in result.select("claim") if _said(entry) not in above]
     for group in _alike(new, looked_for):
         yield _shared_bullet(group, looked_for) if len(group) > 1 else _bullet(group[0], looked_for)
-    again = [entry for entry in result.of("claim") if _said(entry) in above]
+    again = [entry for entry in result.select("claim") if _said(entry) in above]
     if again:
         yield f"- {QUOTED_ALREADY}: {', '.join(map(_named, again))}"
-    for topic, entries in _by_topic(result.of("conclusion")).items():
+    for topic, entries in _by_topic(result.select("conclusion")).items():
         yield from [f"\n**{topic}**\n"] if topic else []
         yield from (_bullet(entry, looked_for) for entry in entries)
     for heading, kind in _REMARKS:
-        if entries := result.of(kind):
+        if entries := result.select(kind):
             yield f"\n**{heading}**\n"
             yield from (_bullet(entry, looked_for) for entry in entries)
     if result.total is None:
@@ -268,21 +268,21 @@ def _lines(result: KnownStepResult, above: frozenset[_Said], looked_for: Sequenc
         yield f"- {result.missing} more findings of this step were not read before the report had to be finished."
 
 
-def _alike(entries: Iterable[Entry], looked_for: Sequence[QueryTerm]) -> list[list[Entry]]:
+def _alike(entries: Iterable[StepResultEntry], looked_for: Sequence[QueryTerm]) -> list[list[StepResultEntry]]:
     """Those of several documents that say the same, the most first, then the others in their order.
 
     `License: MIT` and `License :: MIT License` say the same where the licence is asked for.
     """
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
-    groups: dict[object, list[Entry]] = {}
+    groups: dict[object, list[StepResultEntry]] = {}
     for entry in entries:
-        value = entry_value(entry.quote, looked_for)
+        value = extract_entry_value(entry.quote, looked_for)
         alike = tuple(word for word in iter_words(value) if compute_stem(word) not in wanted) if value else ()
         groups.setdefault(alike or " ".join((entry.quote or entry.text).casefold().split()), []).append(entry)
     return sorted(groups.values(), key=lambda group: -len({_name(entry) for entry in group}))
 
 
-def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[QueryTerm]) -> str:
+def _shared_bullet(group: Sequence[StepResultEntry], looked_for: Sequence[QueryTerm]) -> str:
     """What they say in the words of the most, then who says it, with their own words where these differ; of one
     document, its words with their places.
     """
@@ -299,30 +299,30 @@ def _shared_bullet(group: Sequence[Entry], looked_for: Sequence[QueryTerm]) -> s
     return f'- "{said}": {", ".join(named)}'
 
 
-def _most_say(group: Sequence[Entry], looked_for: Sequence[QueryTerm]) -> str:
+def _most_say(group: Sequence[StepResultEntry], looked_for: Sequence[QueryTerm]) -> str:
     return Counter(_shown(entry, looked_for) for entry in group).most_common(1)[0][0]
 
 
-def _shown(entry: Entry, looked_for: Sequence[QueryTerm]) -> str:
+def _shown(entry: StepResultEntry, looked_for: Sequence[QueryTerm]) -> str:
     """The quoted words; of a header line that names what is asked for, what it says."""
-    return entry_value(entry.quote, looked_for) or entry.quote or entry.text
+    return extract_entry_value(entry.quote, looked_for) or entry.quote or entry.text
 
 
-def _named(entry: Entry) -> str:
+def _named(entry: StepResultEntry) -> str:
     return f"{_name(entry)} {' '.join(entry.citations)}".strip()
 
 
-def _said(entry: Entry) -> _Said:
+def _said(entry: StepResultEntry) -> _Said:
     return entry.text, entry.citations
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: StepResultEntry) -> str:
     return format_document_label(entry.places[0].document) if entry.places else ""
 
 
-def _by_topic(conclusions: Sequence[Entry]) -> dict[str, list[Entry]]:
+def _by_topic(conclusions: Sequence[StepResultEntry]) -> dict[str, list[StepResultEntry]]:
     """The conclusions without their topics, by topic, in order."""
-    topics: dict[str, list[Entry]] = {}
+    topics: dict[str, list[StepResultEntry]] = {}
     for entry in conclusions:
         topic, said = _topic(entry.text)
         topics.setdefault(topic, []).append(entry.replace(text=said))
@@ -335,7 +335,7 @@ def _topic(text: str) -> tuple[str, str]:
     return (topic, said) if mark and '"' not in topic else ("", text)
 
 
-def _bullet(entry: Entry, looked_for: Sequence[QueryTerm] = ()) -> str:
+def _bullet(entry: StepResultEntry, looked_for: Sequence[QueryTerm] = ()) -> str:
     """A quotation stands directly before its citation, after the document's name."""
     name = _name(entry)
     cited = " ".join(entry.citations)
@@ -348,22 +348,22 @@ def _bullet(entry: Entry, looked_for: Sequence[QueryTerm] = ()) -> str:
 def _summary(view: AgentRequestView, kept: set[str]) -> Iterator[str]:
     """Where the quotations are from, then of each topic what its section cannot show at a glance."""
     found = {need: _handed_in(view, need.step) for need in _sections(view)}
-    claims = {_said(entry): entry for result in found.values() for entry in result.of("claim")}
+    claims = {_said(entry): entry for result in found.values() for entry in result.select("claim")}
     unread = any(result.total is None or result.missing for result in found.values())
-    if not (unread or claims or any(result.of("conclusion") for result in found.values())):
+    if not (unread or claims or any(result.select("conclusion") for result in found.values())):
         yield NOTHING_ANSWERS
-    shares = [_share(view, need, entry) for need, result in found.items() for entry in result.of("claim")]
+    shares = [_share(view, need, entry) for need, result in found.items() for entry in result.select("claim")]
     if shares and max(shares) < HALF:
         yield NOTHING_CLOSE
     elif claims and (
-        unsaid := _unsaid_names(view, [one for result in found.values() for one in result.of("claim", "open")])
+        unsaid := _unsaid_names(view, [one for result in found.values() for one in result.select("claim", "open")])
     ):
         yield f"No quotation says {' or '.join(unsaid)}: see whether they are about that."
     if claims and not unread:
         documents = {place.document for entry in claims.values() for place in entry.places}
         quotations, sources = format_count(len(claims), "quotation"), format_count(len(documents), "document")
         yield f"In the sections below: {quotations} from {sources}."
-    concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).of("conclusion")]
+    concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).select("conclusion")]
     for topic, entries in _by_topic(concluded).items():
         if topic == EXCEPTIONS_TITLE or not any(_QUOTED in entry.text for entry in entries):
             continue  # its section says all of it
@@ -375,17 +375,17 @@ def _summary(view: AgentRequestView, kept: set[str]) -> Iterator[str]:
         yield f"\n{NOT_JUDGED}"
 
 
-def _share(view: AgentRequestView, need: UpstreamStep, entry: Entry) -> float:
+def _share(view: AgentRequestView, need: UpstreamStep, entry: StepResultEntry) -> float:
     """Of what its step looks for, how much a quotation shows, with the name of its document."""
     said = build_stem_set(f"{entry.text} {_name(entry)}")
-    named = names_in(view.contract.question, [place.document for place in entry.places])
+    named = match_document_names(view.contract.question, [place.document for place in entry.places])
     names = {compute_stem(word) for words_of in named.values() for word in words_of}
     every = extract_query_terms(need.title) or extract_query_terms(view.contract.question)
     looked_for = [one for one in every if not one.aside and names.isdisjoint(one.stems)]
     return sum(not one.stems.isdisjoint(said) for one in looked_for) / max(1, len(looked_for)) if looked_for else 1.0
 
 
-def _unsaid_names(view: AgentRequestView, claims: Iterable[Entry]) -> list[str]:
+def _unsaid_names(view: AgentRequestView, claims: Iterable[StepResultEntry]) -> list[str]:
     """The names in an English question, where no quotation says any of them, nor the name of any document."""
     told = " ".join(
         [*(entry.text for entry in claims), *map(format_document_label, view.contract.documents)]
@@ -398,18 +398,18 @@ HALF = 0.5
 NOTHING_CLOSE = f"No quotation has half of the words that were looked for: {PERHAPS_NOTHING}"
 IN_THE_SECTIONS = "What was found, and what is missing, stands in the sections below."
 _QUOTED = "quoted documents"
-MOST_GROUPS = 6
-MOST_SINGLES = 5
+MAX_GROUPS = 6
+MAX_SINGLE_FINDINGS = 5
 """Findings that no other document shares, beside what was counted."""
-MOST_NEAREST = 3
-MOST_CITATIONS = 5
+MAX_NEAREST_FINDINGS = 3
+MAX_CITATIONS = 5
 
 
 def build_analysis_turn(view: AgentRequestView) -> OfflineResponse:
     """The next turn of an analysis agent: read every needed step, then hand in."""
-    if not view.must_hand_in:
+    if not view.must_finish:
         for need in view.contract.needs:
-            if (page := next_page(view, need.step)) is not None:
+            if (page := build_next_page_call(view, need.step)) is not None:
                 return OfflineResponse(text=f"I read the findings of {need.step}.", calls=(page,))
     results = [(need, _handed_in(view, need.step)) for need in view.contract.needs]
     refused = sum(made.failed for made in view.calls("submit_analysis"))
@@ -420,36 +420,36 @@ def build_analysis_turn(view: AgentRequestView) -> OfflineResponse:
         return OfflineResponse(text="I could not hand in: every attempt was refused.")
     gaps: list[JsonValue] = [gap for need, result in results for gap in _gaps(need, result)]
     kept: list[JsonValue] = [*conclusions[: len(conclusions) >> refused]]
-    return OfflineResponse(calls=(call("submit_analysis", conclusions=kept, contradictions=[], gaps=gaps),))
+    return OfflineResponse(calls=(build_call("submit_analysis", conclusions=kept, contradictions=[], gaps=gaps),))
 
 
 def _conclusions(
-    view: AgentRequestView, need: UpstreamStep, result: KnownStepResult
+    view: AgentRequestView, need: UpstreamStep, result: StepResultState
 ) -> Iterator[tuple[str, Sequence[str]]]:
     """What most documents say in the same words, counted; then the findings nearest to the question."""
-    claims = [entry for entry in result.of("claim") if entry.places]
+    claims = [entry for entry in result.select("claim") if entry.places]
     documents = {place.document for entry in claims for place in entry.places}
     looked_for = extract_query_terms(need.title) or extract_query_terms(view.contract.question)
     groups = _alike(claims, looked_for)
     shared = [group for group in groups if len(group) > 1]
     counts = sum(map(len, shared)) * 2 >= len(claims) > _FEW
-    for group in shared[:MOST_GROUPS] if counts else ():
+    for group in shared[:MAX_GROUPS] if counts else ():
         said = _most_say(group, looked_for)
         cited = list(dict.fromkeys(one for e in group if _shown(e, looked_for) == said for one in e.citations))
         saying = len({place.document for entry in group for place in entry.places})
-        more = "" if len(cited) <= MOST_CITATIONS else f" ({MOST_CITATIONS} cited here)"
+        more = "" if len(cited) <= MAX_CITATIONS else f" ({MAX_CITATIONS} cited here)"
         yield (
             f'{need.title}{TOPIC}{saying} of {len(documents)} {_QUOTED}{more} say "{said}"',
-            cited[:MOST_CITATIONS],
+            cited[:MAX_CITATIONS],
         )
     singles = [group[0] for group in groups if len(group) == 1 or not counts]
     rare = apply_idf_weights(looked_for, [entry.quote or entry.text for entry in singles])
     nearest = sorted(singles, key=lambda entry: -score_quotation(entry.quote or entry.text, rare))
-    for entry in nearest[: MOST_SINGLES if counts else MOST_NEAREST]:
+    for entry in nearest[: MAX_SINGLE_FINDINGS if counts else MAX_NEAREST_FINDINGS]:
         yield f"{need.title}{TOPIC}{entry.text}", entry.citations
 
 
-def _gaps(need: UpstreamStep, result: KnownStepResult) -> Iterator[str]:
-    yield from (f"{need.title}{TOPIC}{entry.text}" for entry in result.of("open"))
+def _gaps(need: UpstreamStep, result: StepResultState) -> Iterator[str]:
+    yield from (f"{need.title}{TOPIC}{entry.text}" for entry in result.select("open"))
     if result.total is None or result.missing:
         yield f"{need.title}{TOPIC}not all findings of this step were in view when this was handed in."

@@ -21,17 +21,16 @@ from waystation.plugins.offline.language import (
     compute_stem,
     extract_proper_names,
     extract_query_terms,
-    first_words,
+    is_about_every_document,
     is_figure_question,
-    is_of_every_document,
     iter_words,
     normalize_question,
+    truncate_at_word,
 )
 from waystation.plugins.offline.quotes import (
     QUOTED,
     LineRange,
     NoteRecord,
-    best_quotes,
     format_document_label,
     parse_note_list,
     parse_search_hits,
@@ -40,16 +39,24 @@ from waystation.plugins.offline.quotes import (
     parse_taken_note,
     read_lines,
     score_quotation,
+    select_best_quotes,
 )
-from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, Call, OfflineResponse, build_finding, call, tokens_of
-from waystation.plugins.offline.view import AgentRequestView, ToolCallRecord, part_text
+from waystation.plugins.offline.replies import (
+    CHARACTERS_A_TOKEN,
+    OfflineResponse,
+    OfflineToolCall,
+    build_call,
+    build_finding,
+    characters_to_tokens,
+)
+from waystation.plugins.offline.view import AgentRequestView, ToolCallRecord, format_document_range
 
 MANY_DOCUMENTS = 200
 """From so many on a research agent may have subagents read them."""
 PARTS = 4
 PERCENT = 20
 """Of the budget, for each of them: what is left is for handing in."""
-LEAST_PART = 12_000
+MIN_PART_TOKENS = 12_000
 """Tokens, of budget and of text for each of them: with less budget they would hand in, or ask for more, before they
 have read anything; with less to read, what they are told and say costs more than what they read.
 """
@@ -87,32 +94,32 @@ def build_delegation_turn(view: AgentRequestView) -> OfflineResponse | None:
         return _expansion(view)
     listed = view.calls("list_documents")
     many = view.contract.last_document is None and view.contract.document_count >= MANY_DOCUMENTS
-    rich = view.budget_now is None or view.budget_now * PERCENT // 100 >= LEAST_PART
+    rich = view.budget_now is None or view.budget_now * PERCENT // 100 >= MIN_PART_TOKENS
     begins = len(view.exchanges) == len(listed) and not view.gap
     if not (many and rich and begins and {"delegate", "list_documents"} <= view.tools):
         return None
     if not listed:
-        sizes = call("list_documents", first=1, count=LISTED)
+        sizes = build_call("list_documents", first=1, count=LISTED)
         return OfflineResponse(text="There are many documents: I look how long they are.", calls=(sizes,))
-    return _delegation(view) if _to_read(view, listed[0].result) >= PARTS * LEAST_PART else None
+    return _delegation(view) if _to_read(view, listed[0].result) >= PARTS * MIN_PART_TOKENS else None
 
 
 def _to_read(view: AgentRequestView, page: str) -> int:
     """Tokens that reading all documents takes, judged by those on a page of the list."""
     read = [min(int(size.replace(",", "")), READ_CHARACTERS) for size in _SIZE.findall(page)]
-    return tokens_of(sum(read) * view.contract.document_count // max(1, len(read)))
+    return characters_to_tokens(sum(read) * view.contract.document_count // max(1, len(read)))
 
 
 def _delegation(view: AgentRequestView) -> OfflineResponse:
     count = view.contract.document_count
     bounds = [count * part // PARTS for part in range(PARTS + 1)]
     calls = tuple(
-        call(
+        build_call(
             "delegate",
             role="research",
             title=f"Documents {first + 1} to {last}",
-            goal=first_words(view.contract.goal or view.contract.question, GOAL_CHARACTERS),
-            context=part_text(first + 1, last),
+            goal=truncate_at_word(view.contract.goal or view.contract.question, GOAL_CHARACTERS),
+            context=format_document_range(first + 1, last),
             budget_percent=PERCENT,
         )
         for first, last in pairwise(bounds)
@@ -123,14 +130,14 @@ def _delegation(view: AgentRequestView) -> OfflineResponse:
 def _expansion(view: AgentRequestView) -> OfflineResponse | None:
     """The rest of the results that were too long to be shown, side by side."""
     seen = {(made.text("id"), made.number("first")): made.result for made in view.calls("expand")}
-    calls: list[Call] = []
+    calls: list[OfflineToolCall] = []
     for name in (found[1] for made in view.calls("delegate") if (found := _MORE.search(made.result))):
         first = 0
         # Words of others in a result may say that it continues where it began.
         while (after := _continues(seen.get((name, first), ""))) > first:
             first = after
         if (name, first) not in seen:
-            calls.append(call("expand", id=name, first=first))
+            calls.append(build_call("expand", id=name, first=first))
     return OfflineResponse(text="I read what was left out.", calls=tuple(calls)) if calls else None
 
 
@@ -147,17 +154,17 @@ READS_A_TURN = 3
 LINES_BEFORE, LINES_AFTER = 4, 16
 HEAD_LINES = 30
 SEARCH_LIMIT, FRUGAL_SEARCH_LIMIT = 40, 10
-MOST_SEARCHES = 4
+MAX_SEARCHES = 4
 WORDS_A_QUERY = 8
 NOTES_A_PAGE = 50
-FEW = 5
+MAX_UNQUOTED_NAMES = 5
 """Documents that are named as not quoted."""
 OPEN_QUESTIONS_CHARACTERS = 400
 """Room that a hand-in keeps for them."""
 EXCEPTIONS_TITLE = "Exceptions, limits and gaps"
-MOST_PLACES, MOST_OF_NAMED = 32, 4
+MAX_PLACES, MAX_QUOTES_PER_NAMED = 32, 4
 """Read of a document that the question names, and quoted of it."""
-MOST_NAMED = 3
+MAX_NAMED_DOCUMENTS = 3
 """So many of the documents that the question names are searched by themselves."""
 TABLE_WORDS = (("consolidated", "statements", "millions"), ("total",))
 _OF_PART = "first_document", "last_document"
@@ -170,7 +177,7 @@ FRUGAL_BELOW = 12_000
 """Tokens of budget left: below, read one document at a time, and search for few passages."""
 
 
-def names_in(text: str, documents: Sequence[str]) -> dict[str, frozenset[str]]:
+def match_document_names(text: str, documents: Sequence[str]) -> dict[str, frozenset[str]]:
     """The documents whose names a text says, the nearest first, each with those words: of `EBAY_2022_10K.pdf`, "eBay".
 
     A name may stand there in several words ("Best Buy"). What most documents are called tells none of them apart.
@@ -202,13 +209,13 @@ class ResearchTurnBuilder:
         goal = extract_query_terms(view.contract.goal)
         self._looked_for: Sequence[QueryTerm] = goal or extract_query_terms(view.contract.question)
         asked = f"{view.contract.goal} {view.contract.question}"
-        self._named = {**names_in(asked, view.contract.documents), **self._told_of()}
+        self._named = {**match_document_names(asked, view.contract.documents), **self._told_of()}
         self._names = frozenset[str]().union(*self._named.values())
         self._own = (
             extract_query_terms(view.contract.question) if view.contract.goal.startswith(EXCEPTIONS_TITLE) else ()
         )
-        self._every_document = is_of_every_document(view.contract.goal)
-        self._beginnings = self._every_document or is_of_every_document(view.contract.question)
+        self._every_document = is_about_every_document(view.contract.goal)
+        self._beginnings = self._every_document or is_about_every_document(view.contract.question)
         self._enough = ENOUGH_OF_EVERY if self._beginnings else ENOUGH_DOCUMENTS
         self._notes = tuple(dict.fromkeys(_visible_notes(view)))
         self._noted = frozenset(note.place.document for note in self._notes)
@@ -219,7 +226,7 @@ class ResearchTurnBuilder:
         """
         if (page := self._hidden_notes()) is not None:
             return OfflineResponse(text="I look up my notes.", calls=(page,))
-        must_hand_in = self._view.must_hand_in
+        must_hand_in = self._view.must_finish
         if not must_hand_in and (shared := build_delegation_turn(self._view)) is not None:
             return shared
         if must_hand_in or has_delegated(self._view):
@@ -239,22 +246,22 @@ class ResearchTurnBuilder:
             return OfflineResponse(text="I search the documents.", calls=(search,))
         return self._hand_in()
 
-    def _hidden_notes(self) -> Call | None:
+    def _hidden_notes(self) -> OfflineToolCall | None:
         """The next page of notes to read after a stretch that may hide some."""
-        if not self._view.gap or self._view.stalled:
+        if not self._view.gap or self._view.is_stalled:
             return None
         pages = [made for made in self._view.exchanges[self._view.after_gap :] if made.name == "read_notes"]
         if not pages:
-            return call("read_notes", first=1, count=NOTES_A_PAGE)
+            return build_call("read_notes", first=1, count=NOTES_A_PAGE)
         listed = sum(1 for _ in parse_note_list(pages[-1].result))
         more = listed == NOTES_A_PAGE or "continues at note" in pages[-1].result
         return (
-            call("read_notes", first=pages[-1].number("first") + listed, count=NOTES_A_PAGE)
+            build_call("read_notes", first=pages[-1].number("first") + listed, count=NOTES_A_PAGE)
             if more and listed
             else None
         )
 
-    def _quoting(self) -> tuple[Call, ...]:
+    def _quoting(self) -> tuple[OfflineToolCall, ...]:
         """Notes for the documents that were read and have none yet."""
         tried = self._noted | {made.text("document") for made in self._view.calls("take_note")}
         lines: dict[str, dict[int, str]] = {}
@@ -263,19 +270,21 @@ class ResearchTurnBuilder:
                 lines.setdefault(read.text("name"), {}).update(read_lines(read.result))
         rare = apply_idf_weights(self._told_by_text, ["\n".join(known.values()) for known in lines.values()])
         return tuple(
-            call(
+            build_call(
                 "take_note",
-                text=quote.noted,
+                text=quote.note_text,
                 document=name,
                 first_line=quote.first_line,
                 last_line=quote.last_line,
             )
             for name, known in lines.items()
             if name not in tried
-            for quote in best_quotes(sorted(known.items()), rare, MOST_OF_NAMED if name in self._named else 0)
+            for quote in select_best_quotes(
+                sorted(known.items()), rare, MAX_QUOTES_PER_NAMED if name in self._named else 0
+            )
         )
 
-    def _reading(self) -> tuple[Call, ...]:
+    def _reading(self) -> tuple[OfflineToolCall, ...]:
         """The next places to read: all those of one document, and of more as long as the reads are few."""
         seen = self._noted | {made.text("name") for made in self._view.calls("read_document")}
         unread = (place for place in self._places() if place.document not in seen)
@@ -286,7 +295,7 @@ class ResearchTurnBuilder:
                 break
             chosen += places
         return tuple(
-            call("read_document", name=place.document, first_line=place.first_line, last_line=place.last_line)
+            build_call("read_document", name=place.document, first_line=place.first_line, last_line=place.last_line)
             for place in chosen
         )
 
@@ -301,7 +310,7 @@ class ResearchTurnBuilder:
         searches = [parse_search_hits(search.result) for search in self._view.calls("search_documents")]
         # The best hits of each search come before the next ones of any.
         for hit in (hit for rank in zip_longest(*searches) for hit in rank if hit is not None):
-            if len(known := named.get(hit.document, [])) < MOST_PLACES and hit not in known:
+            if len(known := named.get(hit.document, [])) < MAX_PLACES and hit not in known:
                 known.append(hit)
             if hit.document not in named:
                 found.setdefault(hit.document, hit)
@@ -333,7 +342,7 @@ class ResearchTurnBuilder:
             contract.document_count > 1 and contract.last_document is None and is_figure_question(contract.question)
         )
         names = extract_proper_names(contract.question) if several else []
-        return [name for name in names if not any(word in called for word in iter_words(name))][:MOST_NAMED]
+        return [name for name in names if not any(word in called for word in iter_words(name))][:MAX_NAMED_DOCUMENTS]
 
     def _told_of(self) -> dict[str, frozenset[str]]:
         """The documents that say a name most often, with its words."""
@@ -345,7 +354,7 @@ class ResearchTurnBuilder:
                 said |= {one: frozenset(iter_words(name)) for one, count in counts.items() if 2 * count >= most}
         return said
 
-    def _named_searches(self) -> tuple[Call, ...]:
+    def _named_searches(self) -> tuple[OfflineToolCall, ...]:
         """Searches in each of the documents that are named: among all, the others would have most of the passages.
 
         Figures stand in tables, so where one is asked for the words around tables are searched for, too.
@@ -354,13 +363,13 @@ class ResearchTurnBuilder:
         own, related = self._search_words()
         tables = TABLE_WORDS if any(not one.words for one in self._looked_for) else ()
         return tuple(
-            call("search_documents", query=" ".join(query), limit=MOST_PLACES, first_document=at, last_document=at)
-            for at in [documents.index(name) + 1 for name in self._named][:MOST_NAMED]
+            build_call("search_documents", query=" ".join(query), limit=MAX_PLACES, first_document=at, last_document=at)
+            for at in [documents.index(name) + 1 for name in self._named][:MAX_NAMED_DOCUMENTS]
             for query in (own, *([*own, *more] for more in tables), related[:WORDS_A_QUERY])
             if query
         )
 
-    def _searching(self) -> Call | None:
+    def _searching(self) -> OfflineToolCall | None:
         """The next search that was not made yet."""
         made = [search.input for search in self._view.calls("search_documents")]
         contract = self._view.contract
@@ -374,7 +383,7 @@ class ResearchTurnBuilder:
         # What is noted comes up again, so a search that is to bring something new has to look beyond that.
         frugal = min(SEARCH_LIMIT, FRUGAL_SEARCH_LIMIT + len(self._noted))
         limit = frugal if self._frugal else SEARCH_LIMIT
-        return call("search_documents", query=query, limit=limit, **own)
+        return build_call("search_documents", query=query, limit=limit, **own)
 
     def _queries(self) -> list[str]:
         """What is looked for in its own words, then in related words, then in the words of title and question."""
@@ -383,7 +392,7 @@ class ResearchTurnBuilder:
         pool = list(dict.fromkeys([*own, *related]))
         context = [word for word in dict.fromkeys(context) if word not in STOP_WORDS and word not in pool]
         lots = [pool[at : at + WORDS_A_QUERY] for at in range(0, len(pool), WORDS_A_QUERY)]
-        return [" ".join(lot) for lot in [*lots[:MOST_SEARCHES], context[:WORDS_A_QUERY]] if lot]
+        return [" ".join(lot) for lot in [*lots[:MAX_SEARCHES], context[:WORDS_A_QUERY]] if lot]
 
     def _search_words(self) -> tuple[list[str], list[str]]:
         """What is looked for, and the words that stand for the same."""
@@ -424,7 +433,7 @@ class ResearchTurnBuilder:
                 findings.pop()
                 break
         open_questions: list[JsonValue] = [*self._open_questions(kept[: len(findings)], len(kept) - len(findings))]
-        return OfflineResponse(calls=(call("submit_findings", findings=findings, open_questions=open_questions),))
+        return OfflineResponse(calls=(build_call("submit_findings", findings=findings, open_questions=open_questions),))
 
     @property
     def _told_by_text(self) -> Sequence[QueryTerm]:
@@ -456,7 +465,9 @@ class ResearchTurnBuilder:
         if untold:
             yield f"{untold} more quotations did not fit into the reply; they are among the notes of this step."
         elif not told and not unfinished:
-            goal = first_words(self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2)
+            goal = truncate_at_word(
+                self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2
+            )
             yield f"Nothing in the documents matched: {goal}"
         if unfinished:
             yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."
@@ -467,7 +478,10 @@ class ResearchTurnBuilder:
                 if said == frozenset(iter_words(name))
             ]
             if subject:
-                yield f"Taken to be about {name}, because it is said most often there: {', '.join(subject[:FEW])}."
+                yield (
+                    f"Taken to be about {name}, because it is said most often there: "
+                    f"{', '.join(subject[:MAX_UNQUOTED_NAMES])}."
+                )
         if told and quoted < total:
             others = self._others({note.place.document for note in told})
             yield (
@@ -479,19 +493,22 @@ class ResearchTurnBuilder:
         """By name where they are few."""
         contract = self._view.contract
         names = [format_document_label(name) for name in contract.documents if name not in quoted]
-        if contract.last_document is not None or not 0 < contract.document_count - len(quoted) == len(names) <= FEW:
+        if (
+            contract.last_document is not None
+            or not 0 < contract.document_count - len(quoted) == len(names) <= MAX_UNQUOTED_NAMES
+        ):
             return "the others were"
         return (
             f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} {'was' if len(names) == 1 else 'were'}"
         )
 
 
-def _search_of_name(name: str) -> Call:
-    return call("search_documents", query=name, limit=SEARCH_LIMIT)
+def _search_of_name(name: str) -> OfflineToolCall:
+    return build_call("search_documents", query=name, limit=SEARCH_LIMIT)
 
 
 def _visible_notes(view: AgentRequestView) -> Iterator[NoteRecord]:
-    if view.stalled:
+    if view.is_stalled:
         yield from parse_summary_notes(view.earlier)
     exchanges: Sequence[ToolCallRecord] = view.exchanges
     for exchange in exchanges:

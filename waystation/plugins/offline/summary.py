@@ -9,13 +9,13 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from waystation.documents.documents import parse_place_marker
 from waystation.kernel.patterns import DelimitedPattern, compile_bounded
 from waystation.kernel.value import Value
-from waystation.plugins.offline.language import extract_stems, first_words, split_sentences
+from waystation.plugins.offline.language import extract_stems, split_sentences, truncate_at_word
 from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, OfflineResponse
 from waystation.plugins.offline.view import NOTHING_NEW, STALLED
 
-LEAST_TOKENS, MOST_TOKENS = 400, 2_000
+MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS = 400, 2_000
 KEY_SENTENCE_CHARACTERS = 300
-LEAST_STEMS = 4
+MIN_STEMS = 4
 """A key sentence has as many telling words at least."""
 BULLET = "- "
 NOTE_CHARACTERS = 100
@@ -57,8 +57,8 @@ class _Part(Value):
 def build_summary_response(prompt: str, max_tokens: int, *, snapshot: bool = False) -> OfflineResponse:
     """The summary that `prompt` asks for, on request in the parts of a snapshot."""
     asked = _RANGE.findall(prompt)
-    most = int(asked[-1][1].replace(",", "")) if asked else MOST_TOKENS
-    least = int(asked[-1][0].replace(",", "")) if asked else LEAST_TOKENS
+    most = int(asked[-1][1].replace(",", "")) if asked else MAX_SUMMARY_TOKENS
+    least = int(asked[-1][0].replace(",", "")) if asked else MIN_SUMMARY_TOKENS
     conversation = _conversation(prompt)
     # Less than half of what it stands for: a summary that saves little is refused.
     room = min(most, max_tokens, max(len(conversation) // 2 // CHARACTERS_A_TOKEN, 40)) * CHARACTERS_A_TOKEN
@@ -74,7 +74,7 @@ def build_summary_response(prompt: str, max_tokens: int, *, snapshot: bool = Fal
         lines.append(STALLED if again else NOTHING_NEW)
     left = min(room, (least + most) // 2 * CHARACTERS_A_TOKEN) - sum(len(line) + 1 for line in lines)
     lines += _key_sentences(parts, earlier, left)
-    return OfflineResponse(text=_snapshot(lines, room) if snapshot else first_words("\n".join(lines), room))
+    return OfflineResponse(text=_snapshot(lines, room) if snapshot else truncate_at_word("\n".join(lines), room))
 
 
 def _conversation(prompt: str) -> str:
@@ -88,7 +88,7 @@ def _snapshot(lines: Sequence[str], room: int) -> str:
     """The lines in the parts of a snapshot; each stays a line of its own, so that the next summary can carry it on."""
     labels = {label: name for name, labels in SECTIONS.items() for label in labels}
     parts: dict[str, list[str]] = {name: [] for name in SECTIONS}
-    for line in first_words("\n".join(lines), room).splitlines():
+    for line in truncate_at_word("\n".join(lines), room).splitlines():
         label = line.partition(": ")[0]
         if line in {NOTHING_NEW, STALLED}:
             parts["current_plan"].append(line)
@@ -122,7 +122,7 @@ def _lists(parts: Sequence[_Part], earlier: Sequence[str]) -> dict[str, list[str
     for part in parts:
         for label, item in _happened(part):
             lists[label].append(" ".join(item.split()).replace("; ", ", "))
-    actions = [f"{part.tool} {first_words(part.text, 120)}" for part in parts if part.who == "assistant calls"]
+    actions = [f"{part.tool} {truncate_at_word(part.text, 120)}" for part in parts if part.who == "assistant calls"]
     lists["Last actions"] = [" ".join(action.split()).replace("; ", ", ") for action in actions[-4:]]
     return {label: list(dict.fromkeys(items)) for label, items in lists.items()}
 
@@ -131,7 +131,7 @@ def _happened(part: _Part) -> Iterator[tuple[str, str]]:
     match part.who:
         case "user":
             for sentence in split_sentences(part.text)[:20]:
-                yield "Asked", first_words(sentence, KEY_SENTENCE_CHARACTERS)
+                yield "Asked", truncate_at_word(sentence, KEY_SENTENCE_CHARACTERS)
         case "assistant calls":
             yield from _called(part)
         case "result of":
@@ -154,7 +154,7 @@ def _called(part: _Part) -> Iterator[tuple[str, str]]:
         case {"query": str(query)}:
             yield "Searches", query
         case {"document": str(document), "first_line": int(first), "last_line": int(last), "text": str(text)}:
-            yield "Kept", f"note [{document}:{first}-{last}] {first_words(text, NOTE_CHARACTERS)}"
+            yield "Kept", f"note [{document}:{first}-{last}] {truncate_at_word(text, NOTE_CHARACTERS)}"
         case _:
             pass
 
@@ -182,7 +182,7 @@ def _key_sentences(parts: Sequence[_Part], earlier: Sequence[str], room: int) ->
         for sentence in dict.fromkeys([*told, *said])
         if len(sentence) <= KEY_SENTENCE_CHARACTERS
     }
-    candidates = {sentence: own for sentence, own in candidates.items() if len(own) >= LEAST_STEMS}
+    candidates = {sentence: own for sentence, own in candidates.items() if len(own) >= MIN_STEMS}
     frequency = Counter(stem for own in candidates.values() for stem in own)
     chosen: set[str] = set()
     covered: set[str] = set()

@@ -13,28 +13,34 @@ import httpx2
 from pydantic import JsonValue
 
 from waystation.models.anthropic.requests import (
-    CountRequest,
+    CountTokensRequest,
     MessagesApiError,
     MessagesRequest,
     TextBlock,
     parse_request,
 )
-from waystation.models.anthropic.sse import events
+from waystation.models.anthropic.sse import iter_message_events
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.offline.plan import build_review_turn, plan, revision
-from waystation.plugins.offline.replies import OfflineResponse, PromptCache, fit_to_max_tokens, input_tokens, message
+from waystation.plugins.offline.plan import build_plan_turn, build_review_turn, build_revision_turn
+from waystation.plugins.offline.replies import (
+    OfflineResponse,
+    PromptCache,
+    build_message,
+    count_input_tokens,
+    fit_to_max_tokens,
+)
 from waystation.plugins.offline.report import build_analysis_turn, build_writing_turn
 from waystation.plugins.offline.research import build_research_turn
 from waystation.plugins.offline.summary import build_summary_response
-from waystation.plugins.offline.view import view_of
+from waystation.plugins.offline.view import parse_agent_request
 
 WINDOW = 200_000
 MAX_OUTPUT = 8_192
 WITHOUT_WORK = "No LLM is configured, and the built-in model has nothing to say without the tools of an agent."
 
 _WORK = {
-    "submit_plan": plan,
-    "revise_plan": revision,
+    "submit_plan": build_plan_turn,
+    "revise_plan": build_revision_turn,
     "submit_findings": build_research_turn,
     "submit_analysis": build_analysis_turn,
     "submit_report": build_writing_turn,
@@ -60,7 +66,7 @@ def _reply(request: MessagesRequest) -> OfflineResponse:
     offered = [forced] if forced else [tool.name for tool in request.tools]
     for name, work in _WORK.items():
         if name in offered:
-            return work(view_of(request))
+            return work(parse_agent_request(request))
     told = "\n".join(block.text for block in request.system)
     if _CONDENSING in told:
         prompt = "\n".join(block.text for block in request.messages[-1].content if isinstance(block, TextBlock))
@@ -68,7 +74,7 @@ def _reply(request: MessagesRequest) -> OfflineResponse:
     return OfflineResponse(text=WITHOUT_WORK)
 
 
-_Request = TypeVar("_Request", bound=CountRequest)
+_Request = TypeVar("_Request", bound=CountTokensRequest)
 _MODEL: dict[str, JsonValue] = {
     "type": "model",
     "id": OFFLINE_MODEL,
@@ -114,7 +120,7 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
             case "POST", "/v1/messages":
                 return self._message(_taken(MessagesRequest, body), digest)
             case "POST", "/v1/messages/count_tokens":
-                return httpx2.Response(200, json={"input_tokens": input_tokens(_taken(CountRequest, body))})
+                return httpx2.Response(200, json={"input_tokens": count_input_tokens(_taken(CountTokensRequest, body))})
             case "GET", "/v1/models":
                 page = {"data": [_MODEL], "has_more": False, "first_id": OFFLINE_MODEL, "last_id": OFFLINE_MODEL}
                 return httpx2.Response(200, json=page)
@@ -126,13 +132,13 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
     def _message(self, request: MessagesRequest, digest: str) -> httpx2.Response:
         if request.max_tokens > MAX_OUTPUT:
             raise MessagesApiError(f"max_tokens: Input should be less than or equal to {MAX_OUTPUT}")
-        length = input_tokens(request)
+        length = count_input_tokens(request)
         if length + request.max_tokens > WINDOW:
             raise MessagesApiError(f"prompt is too long: {length} tokens > {WINDOW - request.max_tokens} maximum")
         reply = build_offline_response(request)
         with self._cache_lock:
             prompt = self._cache.charge(request)
-        whole = message(reply, prompt, digest)
+        whole = build_message(reply, prompt, digest)
         if not request.stream:
             return httpx2.Response(200, json=whole)
         return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_stream(whole))
@@ -146,5 +152,5 @@ def _taken(kind: type[_Request], body: bytes) -> _Request:
 
 
 async def _stream(whole: dict[str, JsonValue]) -> AsyncIterator[bytes]:
-    for event in events(whole):
+    for event in iter_message_events(whole):
         yield event

@@ -10,7 +10,7 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.models.anthropic.requests import MessagesRequest, TextBlock, ToolResultBlock, ToolUseBlock
 
-HAND_IN_BELOW = 4_000
+FINISH_BELOW_TOKENS = 4_000
 """Tokens: with less budget left than this, an agent hands in what it has."""
 NOTHING_NEW = "Nothing new was kept in this part."
 """What a summary of ours says when it follows another one and no note or section came between."""
@@ -105,14 +105,14 @@ class AgentRequestView(Value):
         return None if self.can_ask else self.budget_now
 
     @property
-    def stalled(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether whole stretches between compactions brought nothing."""
         return STALLED in self.earlier
 
     @property
-    def must_hand_in(self) -> bool:
+    def must_finish(self) -> bool:
         """Whether going on is pointless: hardly any budget left, or no progress."""
-        return self.stalled or (self.budget_left is not None and self.budget_left < HAND_IN_BELOW)
+        return self.is_stalled or (self.budget_left is not None and self.budget_left < FINISH_BELOW_TOKENS)
 
 
 def parse_task_brief(text: str) -> TaskBrief:
@@ -151,7 +151,7 @@ def _is_status(text: str) -> bool:
     return said.startswith("<status>") and said.endswith("</status>")
 
 
-def part_text(first: int, last: int) -> str:
+def format_document_range(first: int, last: int) -> str:
     """How a subagent is told which documents are its own."""
     return f"Keep to the documents {first} to {last} of the list."
 
@@ -161,7 +161,7 @@ def _part(context: str) -> dict[str, int]:
     return {"first_document": int(found[1]), "last_document": int(found[2])} if found else {}
 
 
-def view_of(request: MessagesRequest) -> AgentRequestView:
+def parse_agent_request(request: MessagesRequest) -> AgentRequestView:
     """The request as an agent sees it."""
     blocks = [block for message in request.messages for block in message.content]
     first = blocks[0].text if isinstance(blocks[0], TextBlock) else ""

@@ -83,7 +83,7 @@ _EXPRESSION_GOES_ON = compile_bounded(r"[(\[{]|\s?(?:==|!=|\?\?|\|\||&&|\+)|\.\w
 
 
 @lru_cache(1_024)
-def is_stand_in(value: str) -> bool:
+def is_dummy_value(value: str) -> bool:
     """Whether a reader knows that this is no secret."""
     return value.lower() in NO_SECRETS or _STAND_IN.match(value) is not None or _TYPE_NAME.match(value) is not None
 
@@ -100,14 +100,14 @@ def _is_of_mixed_letters(value: str) -> bool:
     return len(_CAPITALS.findall(value)) > 1 and 4 * len(_CASE_CHANGES.findall(value)) >= len(value)
 
 
-def is_drawn(value: str) -> bool:
+def looks_random(value: str) -> bool:
     """Whether nobody takes it for a word: digits between letters, and capitals and small ones or a sign beside them."""
     if not _DRAWN.match(value) or _OF_CRYPTOGRAPHY.search(value):
         return False
     return _SIGN.search(value) is not None or len(_DIGITS_INSIDE.findall(value)) > 1
 
 
-def is_code(text: str, start: int, end: int) -> bool:
+def is_code_expression(text: str, start: int, end: int) -> bool:
     """Whether this stretch is an expression, or begins one, that gives a value only when it is run."""
     value = text[start:end]
     if value[0] in ":=" or "[" in value or _DOTTED.match(value):
@@ -115,7 +115,7 @@ def is_code(text: str, start: int, end: int) -> bool:
     return _NAME.match(value) is not None and _EXPRESSION_GOES_ON.match(text, end) is not None
 
 
-def in_code(text: str, start: int) -> bool:
+def is_inside_code(text: str, start: int) -> bool:
     """Whether a call or a block that is open on this line holds what stands at `start`."""
     line = text.rfind("\n", 0, start) + 1
     if text.count("{", line, start) > text.count("}", line, start):
@@ -277,7 +277,7 @@ def _of_programs(text: str) -> Iterator[RecognizerMatch]:
             yield RecognizerMatch("SECRET", *key.span("secret"), 0.9)
     for pattern in (_SONAR_LOGIN, _GEM_SERVER):
         for match in pattern.matches(text, lowered):
-            if not is_stand_in(match["secret"]):
+            if not is_dummy_value(match["secret"]):
                 yield RecognizerMatch("SECRET", *match.span("secret"), 0.9)
 
 
@@ -285,7 +285,7 @@ def _own(text: str) -> Iterator[RecognizerMatch]:
     for own in _OWN.finditer(to_lower_same_length(text)):
         start = own.start("secret")
         value = text[start : own.end("secret")].rstrip(_NOT_ITS_END)
-        if value.rstrip("!?").lower() not in SAID_OF_SECRETS and not is_stand_in(value):
+        if value.rstrip("!?").lower() not in SAID_OF_SECRETS and not is_dummy_value(value):
             yield RecognizerMatch("SECRET", start, start + len(value), 0.9)
 
 
@@ -293,8 +293,10 @@ def _on_lines(text: str) -> Iterator[RecognizerMatch]:
     for pattern in (_FILE_LINE, _PROPERTY_LINE, _ENVIRONMENT):
         for match in pattern.finditer(text):
             start, end = match.span("secret")
-            code = is_code(text, start, end) and not (pattern is _ENVIRONMENT and _NEXT_COMMAND.match(text, end))
-            if not (code or is_stand_in(text[start:end]) or _PATH.match(text[start:end])):
+            code = is_code_expression(text, start, end) and not (
+                pattern is _ENVIRONMENT and _NEXT_COMMAND.match(text, end)
+            )
+            if not (code or is_dummy_value(text[start:end]) or _PATH.match(text[start:end])):
                 yield RecognizerMatch("SECRET", start, end, 0.9)
 
 
@@ -336,17 +338,17 @@ def _end_of_long(text: str, found: _Value) -> int:
 
 def _counts(text: str, found: _Value) -> bool:
     value = text[found.start : found.end]
-    if is_stand_in(value):
+    if is_dummy_value(value):
         return False
     if found.quoted:
         return _quoted_counts(value, found)
-    return _bare_counts(text, value, found) and not is_code(text, found.start, found.end)
+    return _bare_counts(text, value, found) and not is_code_expression(text, found.start, found.end)
 
 
 def _bare_counts(text: str, value: str, found: _Value) -> bool:
     if found.operator == "beside":
         if found.kind == "password" or found.label in {"pw", "mdp"}:
-            return is_drawn(value) or (_LONE.match(value) is not None and _is_mixed(value))
+            return looks_random(value) or (_LONE.match(value) is not None and _is_mixed(value))
         return _LONE.match(value) is not None and _is_mixed(value)
     if found.kind == "password":
         return _password_counts(text, value, found)
@@ -375,21 +377,21 @@ def _password_counts(text: str, value: str, found: _Value) -> bool:
     if not _is_password_at_all(value, found):
         return False
     if _DIGIT.search(value):
-        return len(value) >= 6 or not in_code(text, found.start)
+        return len(value) >= 6 or not is_inside_code(text, found.start)
     if _SYMBOL.search(value):
         return bool(found.operator) and not _PATH.match(value)
     return "_" not in value and _is_bare_word_a_password(text, found)
 
 
 def _weak_counts(text: str, value: str, found: _Value) -> bool:
-    if found.operator in {"", ":", "="} and is_drawn(value) and not in_code(text, found.start):
+    if found.operator in {"", ":", "="} and looks_random(value) and not is_inside_code(text, found.start):
         return True
     if found.operator in {"", ":", "="} and found.label != "clave" and _is_unlike_prose(value):
-        return not (_PATH.match(value) or in_code(text, found.start))
+        return not (_PATH.match(value) or is_inside_code(text, found.start))
     if found.operator == "=" and found.label != "pass" and value.isalpha():
         return len(value) >= _SHORTEST_PASSWORD and _is_bare_word_a_password(text, found)
     if found.operator in {":", "="} and _WITH_DIGITS_INSIDE.match(value):
-        return _LAST_ON_LINE.match(text, found.end) is not None and not in_code(text, found.start)
+        return _LAST_ON_LINE.match(text, found.end) is not None and not is_inside_code(text, found.start)
     return len(value) >= 6 and value.isalnum() and _is_mixed(value) and found.operator != "|"
 
 
@@ -404,7 +406,7 @@ def _is_unlike_prose(value: str) -> bool:
 
 def _is_bare_word_a_password(text: str, found: _Value) -> bool:
     """Whether letters alone are meant as they stand: `pwd=letmein`, and not `connect(password=entered)`."""
-    if found.operator not in {"=", ":", "|"} or in_code(text, found.start):
+    if found.operator not in {"=", ":", "|"} or is_inside_code(text, found.start):
         return False
     if found.operator == "=":
         return not _ARGUMENT_LINE.match(text, found.end)

@@ -25,7 +25,7 @@ from waystation.plugins.redaction.stretches import (
     decode_search_answer,
     encode_search_request,
 )
-from waystation.security.children import ChildFailed, ChildTimeoutError, ConfinedProcess
+from waystation.security.children import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
 
 STUCK_SECONDS = 5.0
 """Where every child is at one stretch for so long and others wait, one more is begun for them."""
@@ -33,7 +33,7 @@ IDLE_SECONDS = 300.0
 """After so long without a text all children are ended, since each holds a quarter of a gigabyte; the next text begins
 one again.
 """
-MOST_SPARES = 2
+MAX_SPARE_PROCESSES = 2
 """That there may be at once, beside those that are wanted."""
 LONG = 50_000
 """Characters from which on a text is not sent where the child may have it from before."""
@@ -51,7 +51,7 @@ class SearchProcessPool:
     def __init__(self, rules: DetectionConfig, count: int) -> None:
         self._begun: Callable[[], _Searching] = lambda: _Searching(rules, self._threads)
         self._count = count
-        self._threads = ThreadPoolExecutor(count + MOST_SPARES, "redaction")
+        self._threads = ThreadPoolExecutor(count + MAX_SPARE_PROCESSES, "redaction")
         self._all = {self._begun() for _ in range(count)}
         self._idle = list(self._all)
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -128,7 +128,7 @@ class SearchProcessPool:
 
     def _all_are_stuck(self) -> bool:
         since = time.monotonic() - STUCK_SECONDS
-        return len(self._all) < self._count + MOST_SPARES and all(child.asked_at < since for child in self._all)
+        return len(self._all) < self._count + MAX_SPARE_PROCESSES and all(child.asked_at < since for child in self._all)
 
     def _add(self) -> None:
         child = self._begun()
@@ -199,9 +199,9 @@ class _Searching:
                 # By the thread of the event loop: on Linux it ends with the one that starts it.
                 self._child = self._child or ConfinedProcess(_PROGRAM)
                 await self._ask(
-                    self._child, encode_search_request(LoadRulesRequest.of(self._rules)), "", LOADING_SECONDS
+                    self._child, encode_search_request(LoadRulesRequest.from_rules(self._rules)), "", LOADING_SECONDS
                 )
-            except (ChildFailed, OSError):
+            except (ChildProcessFailedError, OSError):
                 self.end()
                 raise RedactionFailed("a process of redaction could not be started") from None
             loaded.set()
@@ -214,7 +214,7 @@ class _Searching:
             return await self._found(text, stretch, limit)
         except ChildTimeoutError:
             raise limit.make_timeout_error() from None
-        except ChildFailed:
+        except ChildProcessFailedError:
             raise _Gone("a process of redaction ended while it searched this text") from None
         finally:
             limit.charge(time.monotonic() - self.asked_at)
@@ -224,7 +224,7 @@ class _Searching:
         assert self._child is not None
         is_there = len(text) > LONG and (stretch.first, stretch.view) != (0, 0)
         for given in (None, text) if is_there else (text,):
-            answer = await self._ask(self._child, encode_search_request(stretch, given), text, limit.left)
+            answer = await self._ask(self._child, encode_search_request(stretch, given), text, limit.seconds_left)
             if isinstance(answer, ChunkSearchResult):
                 return answer
         raise _Gone("a process of redaction lost this text")
@@ -232,19 +232,19 @@ class _Searching:
     async def _ask(
         self, child: ConfinedProcess, request: bytes, text: str, seconds: float
     ) -> ChunkSearchResult | TextRequiredResponse:
-        """Raises ChildFailed: it has ended; RedactionFailed: it says so."""
+        """Raises ChildProcessFailedError: it has ended; RedactionFailed: it says so."""
         if self.ended:
-            raise ChildFailed
+            raise ChildProcessFailedError
         loop = asyncio.get_running_loop()
         try:
-            said = await loop.run_in_executor(self._threads, child.ask, request, seconds)
+            said = await loop.run_in_executor(self._threads, child.send_request, request, seconds)
             answer = decode_search_answer(said, text)
-        except ChildFailed:
+        except ChildProcessFailedError:
             self.end()
             raise
         except (ValueError, RuntimeError):  # it says what makes no sense, or the threads are closed
             self.end()
-            raise ChildFailed from None
+            raise ChildProcessFailedError from None
         if isinstance(answer, SearchFailure):
             raise answer.error
         return answer
@@ -253,7 +253,7 @@ class _Searching:
         """Kill it, whatever it does."""
         self.ended = True
         if self._child is not None:
-            self._child.end()
+            self._child.kill()
 
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ class LocalSearch:
 
     async def search(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
         """See `SearchBackend`."""
-        searched = await self._lane.run(lambda: self._search.searched(stretch, text), limit)
+        searched = await self._lane.run(lambda: self._search.search(stretch, text), limit)
         assert not isinstance(searched, TextRequiredResponse)
         return searched
 

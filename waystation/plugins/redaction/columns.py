@@ -23,7 +23,7 @@ from waystation.plugins.redaction.assignments import (
     PASSWORD,
     PHONE,
     UNLIKE_A_WORD,
-    is_stand_in,
+    is_dummy_value,
     to_lower_same_length,
 )
 from waystation.plugins.redaction.finds import Detection
@@ -207,7 +207,7 @@ def _cells(
 ) -> Iterator[RecognizerMatch]:
     for number, type_, fits in columns:
         value = row[slice(*cells[number])].strip().strip("\"'`")
-        if fits.match(value) and not is_stand_in(value):
+        if fits.match(value) and not is_dummy_value(value):
             start = position + row.index(value, cells[number][0])
             yield RecognizerMatch(type_, start, start + len(value), 0.9)
 
@@ -302,7 +302,7 @@ _NAMES_A_FILE = compile_bounded(
 def find_speaker_names(text: str, start: int, end: int) -> Iterator[Detection]:
     """Single names before what people do, or before an address, in this stretch of the text."""
     for match in _SAYING.finditer(text, start, end):
-        word = NameWord.of(text, *match.span("name"))
+        word = NameWord.from_span(text, *match.span("name"))
         if word.is_listed:
             yield Detection("PERSON", word.start, word.end, _SCORE)
 
@@ -322,12 +322,12 @@ def find_people_by_context(text: str, start: int, end: int) -> Iterator[Detectio
 def _single(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     for pattern in _AROUND_ONE:
         for match in pattern.finditer(text, start, end):
-            word = NameWord.of(text, *match.span("name"))
+            word = NameWord.from_span(text, *match.span("name"))
             if word.is_listed and len(word.part) >= _SHORTEST:
                 yield word.start, word.end
     for match in _CELL_BEFORE_AN_ADDRESS.finditer(text, start, end):
-        word = NameWord.of(text, *match.span("name"))
-        is_of_address = word.part and word.is_only_a_name and (match["local"] or "").lower().startswith(word.part)
+        word = NameWord.from_span(text, *match.span("name"))
+        is_of_address = word.part and word.is_unambiguous_name and (match["local"] or "").lower().startswith(word.part)
         if word.is_listed or is_of_address:
             yield word.start, word.end
 
@@ -335,8 +335,8 @@ def _single(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 def _beside_each_other(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Each of two cells."""
     for match in _SIDE_BY_SIDE.finditer(text, start, end):
-        words = [NameWord.of(text, *match.span(group)) for group in ("name", "last")]
-        if _given_and_family(text, words) and all(word.is_listed and word.may_follow for word in words):
+        words = [NameWord.from_span(text, *match.span(group)) for group in ("name", "last")]
+        if _given_and_family(text, words) and all(word.is_listed and word.may_continue_name for word in words):
             yield from ((word.start, word.end) for word in words)
 
 
@@ -349,19 +349,19 @@ def _given_and_family(text: str, words: Sequence[NameWord]) -> bool:
 
 def _family_behind(match: re.Match[str]) -> bool:
     """Whether a list has the last word for a family name, and nothing speaks against the first."""
-    first, last = (NameWord.of(match.string, *match.span(group)) for group in ("name", "last"))
-    if not first.may_begin or first.owns or last.part in CALLED_AFTER_PEOPLE or last.part.title() in CITIES:
+    first, last = (NameWord.from_span(match.string, *match.span(group)) for group in ("name", "last"))
+    if not first.may_start_name or first.owns or last.part in CALLED_AFTER_PEOPLE or last.part.title() in CITIES:
         return False
-    return last.part in FAMILY_NAMES and last.may_follow
+    return last.part in FAMILY_NAMES and last.may_continue_name
 
 
 def _in_capitals(match: re.Match[str]) -> bool:
     """`JOHN SMITH`, `SMITH, JOHN`; where nothing else is on the line, a list need not have the given name."""
-    first, last = (NameWord.of(match[group].title(), 0, len(match[group])) for group in ("name", "last"))
+    first, last = (NameWord.from_span(match[group].title(), 0, len(match[group])) for group in ("name", "last"))
     given, family = (last, first) if match["comma"] else (first, last)
-    if family.part not in FAMILY_NAMES or not family.may_follow or family.part.title() in CITIES:
+    if family.part not in FAMILY_NAMES or not family.may_continue_name or family.part.title() in CITIES:
         return False
-    if family.part in CALLED_AFTER_PEOPLE or not given.is_only_a_name or not given.may_follow:
+    if family.part in CALLED_AFTER_PEOPLE or not given.is_unambiguous_name or not given.may_continue_name:
         return False
     is_line = match.string[match.start() - 1 : match.start()] in {"", "\n"} and (
         match.string[match.end() : match.end() + 1] in {"", "\n", "\r"}

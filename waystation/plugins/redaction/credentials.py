@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.redaction.assignments import is_drawn, is_stand_in, to_lower_same_length
+from waystation.plugins.redaction.assignments import is_dummy_value, looks_random, to_lower_same_length
 from waystation.plugins.redaction.formats import PrefilteredPattern, RecognizerMatch
 
 _Span = tuple[int, int]
@@ -335,11 +335,11 @@ def find_field_secrets(text: str, lowered: str) -> Iterator[RecognizerMatch]:
     """What is a password by the field that it is in; what nobody takes for a word, beside an address or a network."""
     for pattern in _IN_FIELDS:
         for match in pattern.matches(text, lowered):
-            if not is_stand_in(match["secret"]):
+            if not is_dummy_value(match["secret"]):
                 yield RecognizerMatch("SECRET", *match.span("secret"), 0.9)
     for pattern in _BESIDE:
         for match in pattern.matches(text, lowered):
             start = match.start("secret")
             value = match["secret"].rstrip(".:")
-            if is_drawn(value):
+            if looks_random(value):
                 yield RecognizerMatch("SECRET", start, start + len(value), 0.9)

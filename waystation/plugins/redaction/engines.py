@@ -52,7 +52,7 @@ class CustomRecognizer(FormatRecognizer):
         written = [(pattern.regex, pattern.score) for pattern in kind.patterns]
         self._patterns = [(CustomPatternMatcher(pattern), score) for pattern, score in (*written, *listed)]
 
-    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+    def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
         """Every find in the text. Raises TextRedactionError for a pattern that takes too long."""
         for pattern, score in self._patterns:
             for start, end in self._spans(pattern, text):
@@ -61,7 +61,7 @@ class CustomRecognizer(FormatRecognizer):
 
     def _spans(self, pattern: CustomPatternMatcher, text: str) -> list[tuple[int, int]]:
         try:
-            return pattern.spans(text)
+            return pattern.find_spans(text)
         except TimeoutError:
             raise TextRedactionError(
                 f"the recogniser {self._kind.name!r} of your own took over {rules.SECONDS_PER_CHUNK:g} s for one "
@@ -84,7 +84,7 @@ _UNUSED_PIPES = ("tagger", "morphologizer", "parser", "senter", "attribute_ruler
 _NAME_LABELS = {"PERSON": "PERSON", "PER": "PERSON", "GPE": "LOCATION", "LOC": "LOCATION"}
 
 
-def format_recognisers(rules: DetectionConfig) -> list[Recogniser]:
+def build_format_recognizers(rules: DetectionConfig) -> list[Recogniser]:
     """What finds secrets, direct identifiers, and what the rules add.
 
     They are asked one by one: the engine would look for words around each find, for every recogniser anew, and ours
@@ -110,7 +110,7 @@ def format_recognisers(rules: DetectionConfig) -> list[Recogniser]:
     ]
 
 
-def name_engine(model: str) -> AnalyzerEngine:
+def build_name_engine(model: str) -> AnalyzerEngine:
     """Finds PERSON and LOCATION. Raises OSError if the model is not installed: nothing is ever downloaded."""
     logging.getLogger("presidio-analyzer").setLevel(logging.WARNING)  # it writes two lines for every text
     recognizer = SpacyRecognizer(supported_entities=["PERSON", "LOCATION"])
@@ -134,7 +134,7 @@ class _NerOnlyEngine(SpacyNlpEngine):
         self.nlp = {LANGUAGE: pipe}
 
 
-LEAST_CONFIDENCE = 0.5
+MIN_CONFIDENCE = 0.5
 """Of code, logs and figures the identifier is never surer than 0.3; of two sentences of prose it is nearly certain."""
 
 
@@ -150,7 +150,7 @@ def detect_language(text: str) -> str | None:
     Codes of three letters are no language (`zxx`), or one without a model, like Nigerian Pidgin for short English.
     """
     language, confidence = cast("tuple[str, float]", _identifier().classify(text))  # pyright: ignore[reportUnknownMemberType]
-    return language if confidence >= LEAST_CONFIDENCE and len(language) == 2 else None
+    return language if confidence >= MIN_CONFIDENCE and len(language) == 2 else None
 
 
 Chunk = tuple[int, int]
@@ -160,7 +160,7 @@ _SENTENCE_END = compile_bounded(r"(?<=[.!?])\s")
 _SPACE = compile_bounded(r"\s")
 
 
-def chunk_spans(text: str) -> Iterator[tuple[int, int]]:
+def iter_chunk_spans(text: str) -> Iterator[tuple[int, int]]:
     """(start, end) of each chunk, covering the text in order.
 
     A chunk ends at the last line end that it can hold. Without one it ends at a sentence, a space or anywhere, and the

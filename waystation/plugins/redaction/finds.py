@@ -38,7 +38,7 @@ class Detection(NamedTuple):
         return severity, self.end - self.start, self.score
 
 
-def without_overlaps(text: str, finds: Iterable[Detection]) -> tuple[Detection, ...]:
+def resolve_overlaps(text: str, finds: Iterable[Detection]) -> tuple[Detection, ...]:
     """Finds in the order of the text, none touching another's characters.
 
     Secrets that reach into each other are one: each is a part of what stands there. A name that reaches into a stronger
@@ -351,6 +351,6 @@ def _hyphened(groups: re.Match[str]) -> str:
     return groups[0].replace("_", "-")
 
 
-def without_unseen(value: str) -> str:
+def strip_invisible_characters(value: str) -> str:
     """The value without characters that cannot be seen, and else as it is."""
     return value if value.isascii() else value.translate(_UNSEEN)

@@ -15,7 +15,7 @@ from presidio_analyzer.nlp_engine import NlpArtifacts
 
 from waystation.kernel.patterns import compile_bounded, compile_dynamic
 from waystation.plugins.redaction.finds import SECRET, Detection
-from waystation.privacy.policy import NAME_TYPES, PLACEHOLDER
+from waystation.privacy.policy import NAME_TYPES, PLACEHOLDER_PATTERN
 
 LABEL_REACH = 60
 """Characters before an id in which its label is looked for."""
@@ -64,7 +64,7 @@ class FormatRecognizer(LocalRecognizer):
         """Nothing to load."""
 
     @abstractmethod
-    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+    def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
         """Every find in the text."""
 
     def analyze(
@@ -76,7 +76,7 @@ class FormatRecognizer(LocalRecognizer):
         """The finds of the wanted types, as Presidio takes them."""
         return [
             RecognizerResult(entity_type=hit.type, start=hit.start, end=hit.end, score=hit.score)
-            for hit in self.hits(text)
+            for hit in self.find_matches(text)
             if hit.type in entities
         ]
 
@@ -111,7 +111,7 @@ class ProtectedSpanIndex:
     """
 
     def __init__(self, text: str) -> None:
-        self._placeholders = _Stretches(match.span() for match in PLACEHOLDER.finditer(text))
+        self._placeholders = _Stretches(match.span() for match in PLACEHOLDER_PATTERN.finditer(text))
         references = list(_REFERENCES.finditer(text))
         self._references = _Stretches(match.span() for match in references)
         others = [match for match in references if match["id"] is None]
@@ -123,7 +123,7 @@ class ProtectedSpanIndex:
     def _code(self) -> "_Stretches":
         return _Stretches(match.span() for match in _CODE.finditer(self._text))
 
-    def between(self, start: int, end: int) -> Iterator[Detection]:
+    def iter_gaps_as_secrets(self, start: int, end: int) -> Iterator[Detection]:
         """What is no placeholder of this stretch, as secrets."""
         for first, last in (*self._placeholders.within(start, end), (end, end)):
             if start < first:

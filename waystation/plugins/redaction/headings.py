@@ -16,10 +16,10 @@ from waystation.plugins.redaction.assignments import (
     ACCESS,
     KEY,
     PASSWORD,
-    is_code,
-    is_drawn,
-    is_stand_in,
+    is_code_expression,
+    is_dummy_value,
     is_unlike_a_word,
+    looks_random,
     to_lower_same_length,
 )
 from waystation.plugins.redaction.formats import RecognizerMatch
@@ -197,7 +197,7 @@ def _last_word(key: str) -> str:
 
 def _is_secret(value: str, key: str, kind: _Kind, *, quoted: bool, strict: bool = False) -> bool:
     """Whether a value under a heading is a secret. `strict`: only if a generator may have drawn it."""
-    if kind is _Kind.NONE or is_stand_in(value) or _EXPRESSION.search(value):
+    if kind is _Kind.NONE or is_dummy_value(value) or _EXPRESSION.search(value):
         return False
     word = _last_word(key)
     if kind is _Kind.PASSWORDS and quoted and not strict and _LONE_NUMBER.match(value):
@@ -213,7 +213,7 @@ def _is_secret(value: str, key: str, kind: _Kind, *, quoted: bool, strict: bool 
 
 def _looks_drawn(value: str, kind: _Kind) -> bool:
     """Whether letters and digits change as in no word, name or version, or letters alone are no word."""
-    if is_drawn(value) or _UUID.match(value):
+    if looks_random(value) or _UUID.match(value):
         return True
     if _BASE64.match(value) and len(_DIGITS_INSIDE.findall(value)) > 1:
         return True
@@ -246,10 +246,10 @@ def _secrets_in(
     start, value = start + len(value) - len(value.lstrip(_AROUND_VALUE)), value.strip(_AROUND_VALUE)
     words = value.split(None, _MOST_WORDS)
     if len(words) == 1:
-        is_name = not quoted and bool(value) and is_code(text, start, start + len(value))
+        is_name = not quoted and bool(value) and is_code_expression(text, start, start + len(value))
         if not is_name and _is_secret(value, key, kind, quoted=quoted, strict=strict):
             yield start, start + len(value)
-    elif len(words) <= _MOST_WORDS and not is_stand_in(value):
+    elif len(words) <= _MOST_WORDS and not is_dummy_value(value):
         place = start
         for word in words:
             place = text.index(word, place)

@@ -18,7 +18,7 @@ from presidio_analyzer.predefined_recognizers.generic.iban_patterns import regex
 from waystation.kernel.patterns import compile_bounded, compile_dynamic
 from waystation.plugins.redaction.assignments import CARD, to_lower_same_length
 from waystation.plugins.redaction.formats import FormatRecognizer, PrefilteredPattern, RecognizerMatch
-from waystation.plugins.redaction.placeholders import ENCODED_AT, ENCODED_DOT, plain_address
+from waystation.plugins.redaction.placeholders import ENCODED_AT, ENCODED_DOT, normalize_email_address
 
 _REMEMBERED = 1_024
 """Values whose check is not repeated: a text that has one a thousand times takes no longer for it."""
@@ -69,7 +69,7 @@ class EmailAddressRecognizer(FormatRecognizer):
         # A look-up in the list takes as long as all that goes before.
         self._extracted = lru_cache(_REMEMBERED)(self._suffixes.extract_str)
 
-    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+    def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
         """Every address in the text; the same characters may be found more than once."""
         for start, end in _addresses(text):
             for last in (end, *_without_glued(text, start, end)):
@@ -79,7 +79,7 @@ class EmailAddressRecognizer(FormatRecognizer):
 
     def _is_address(self, value: str) -> bool:
         """`git@host` is nobody's address; a domain must end in a known suffix or in one of private networks."""
-        mailbox, _, domain = plain_address(value).rpartition("@")
+        mailbox, _, domain = normalize_email_address(value).rpartition("@")
         if not mailbox or mailbox.lower() in _NOBODYS_MAILBOXES:
             return False
         last = domain.rpartition(".")[2].lower()
@@ -237,7 +237,7 @@ class SocialSecurityRecognizer(FormatRecognizer):
 
     TYPES = ("US_SSN",)
 
-    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+    def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
         """Every number in the text; the same characters may be found more than once."""
         for match in _SSN.finditer(text):
             yield RecognizerMatch("US_SSN", match.start(), match.end(), 0.85)
@@ -250,7 +250,7 @@ class LabelledIdRecognizer(FormatRecognizer):
 
     TYPES = ("PASSPORT", "BANK_ACCOUNT", "DRIVER_LICENSE")
 
-    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+    def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
         """Every id in the text; the same characters may be found more than once."""
         for type_, pattern in _LABELLED:
             for match in pattern.finditer(text):
@@ -336,7 +336,7 @@ class EthereumAddressRecognizer(FormatRecognizer):
 
     TYPES = ("CRYPTO",)
 
-    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+    def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
         """Every address in the text."""
         for match in _ETHEREUM.finditer(text):
             yield RecognizerMatch("CRYPTO", match.start(), match.end(), 0.85)
@@ -347,7 +347,7 @@ class MistypedNumberRecognizer(FormatRecognizer):
 
     TYPES = ("CREDIT_CARD", "IBAN_CODE")
 
-    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+    def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
         """Numbers behind their label, and what is grouped as an IBAN of its country is."""
         for match in _LABELLED_CARD.finditer(to_lower_same_length(text)):
             yield RecognizerMatch("CREDIT_CARD", *match.span("number"), 0.6)

@@ -59,7 +59,7 @@ def find_joined_words(text: str, start: int, end: int) -> Iterator[JoinedWordSpa
         parts = [part for word in words for part in _split(_CAMEL_JOINT, text, *word)]
         capitalised = [part for part in parts if _CAPITALISED.match(text[part[0] : part[1]])]
         if len(capitalised) >= _FEWEST and (
-            len(parts) == len(words) or any(NameWord.of(text, *part).is_listed for part in capitalised)
+            len(parts) == len(words) or any(NameWord.from_span(text, *part).is_listed for part in capitalised)
         ):
             yield JoinedWordSpan(_spaced(text, parts), is_file=True)
 
@@ -81,12 +81,12 @@ def _may_name_somebody(text: str, words: Sequence[tuple[int, int]]) -> bool:
     for before, behind in pairwise(words):
         if not all(_CAPITALISED.match(text[first:last]) for first, last in (before, behind)):
             continue
-        first, second = NameWord.of(text, *before), NameWord.of(text, *behind)
-        if first.part in GIVEN_NAMES and first.is_only_a_name:
+        first, second = NameWord.from_span(text, *before), NameWord.from_span(text, *behind)
+        if first.part in GIVEN_NAMES and first.is_unambiguous_name:
             if _PLAIN_JOINTS.match(text[before[1] : behind[0]]) or not _NOUN.match(text, words[-1][1]):
                 return True
         elif _PLAIN_JOINTS.match(text[before[1] : behind[0]]) and (
-            second.is_listed or (first.part in GIVEN_NAMES and second.is_only_a_name)
+            second.is_listed or (first.part in GIVEN_NAMES and second.is_unambiguous_name)
         ):
             return True
     return False

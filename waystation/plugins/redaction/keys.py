@@ -14,7 +14,7 @@ CHECK_CHARACTERS = 16
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def key_from_hex(text: str) -> bytes:
+def parse_hex_key(text: str) -> bytes:
     """The key of 32 bytes that a person wrote in hex. Raises BadInput, which does not show the text."""
     try:
         key = bytes.fromhex(text)
@@ -28,12 +28,12 @@ def key_from_hex(text: str) -> bytes:
     return key
 
 
-def find_key(in_hex: str | None, path: Path) -> bytes:
+def resolve_key(in_hex: str | None, path: Path) -> bytes:
     """The key that is given, else the one at `path`, made there where it is missing. Raises BadInput, OSError."""
-    return load_or_create_key(path) if in_hex is None else key_from_hex(in_hex)
+    return load_or_create_key(path) if in_hex is None else parse_hex_key(in_hex)
 
 
-def key_check(key: bytes) -> str:
+def compute_key_check(key: bytes) -> str:
     """16 hexadecimal digits by which two workers see whether their keys are equal, and nobody learns a key."""
     return hmac.digest(key, b"waystation: is it the same key?", "sha256").hex()[:CHECK_CHARACTERS]
 

@@ -118,10 +118,10 @@ _ANY_DIGIT = compile_bounded(r"\d")
 def build_country_recognizers(countries: Sequence[str]) -> list[FormatRecognizer]:
     """The recognisers of these countries."""
     found: list[FormatRecognizer] = [SocialSecurityRecognizer()] if "us" in countries else []
-    return found + [IdRecognizer(form) for country in countries for form in FORMS.get(country, ())]
+    return found + [NationalIdRecognizer(form) for country in countries for form in FORMS.get(country, ())]
 
 
-class IdRecognizer(FormatRecognizer):
+class NationalIdRecognizer(FormatRecognizer):
     """One kind of national id. What is all digits needs a label before it on its line."""
 
     TYPES = ()
@@ -133,7 +133,7 @@ class IdRecognizer(FormatRecognizer):
         self._names = [word.lower() for word in self._recogniser.context]
         super().__init__(types=tuple(self._recogniser.supported_entities))
 
-    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+    def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
         """Every id of this kind in the text."""
         if not _ANY_DIGIT.search(text):
             return
@@ -257,7 +257,7 @@ class PhoneFormatRecognizer(FormatRecognizer):
 
     TYPES = ("PHONE_NUMBER",)
 
-    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+    def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
         """Every phone number in the text, with its extension; the same characters may be found more than once."""
         for hit in self._numbers(text):
             yield hit._replace(end=_end_of_extension(text, hit.start, hit.end))

@@ -197,7 +197,7 @@ class NameWord(NamedTuple):
     """Whether an `'s` followed."""
 
     @classmethod
-    def of(cls, text: str, start: int, end: int) -> "NameWord":
+    def from_span(cls, text: str, start: int, end: int) -> "NameWord":
         """The word there, without the `'s`."""
         owned = _OWNED.search(text, start, end)
         end = owned.start() if owned else end
@@ -216,31 +216,31 @@ class NameWord(NamedTuple):
     @property
     def is_listed(self) -> bool:
         """Whether a list has it, and it is nothing else."""
-        return _is_known(self.part) and self.is_only_a_name
+        return _is_known(self.part) and self.is_unambiguous_name
 
     @property
-    def is_only_a_name(self) -> bool:
+    def is_unambiguous_name(self) -> bool:
         """Whether nothing else is called so, as far as we know."""
         return not (_is_ordinary(self.part) or self.part.title() in CITIES or self.part in NAMES_THAT_ARE_WORDS)
 
     @property
-    def may_begin(self) -> bool:
+    def may_start_name(self) -> bool:
         """Whether it is a given name, or may be one that no list has."""
         if len(self.part) < _SHORTEST - 1 or self.part in _NO_GIVEN_NAMES:
             return False
         if self.part in GIVEN_NAMES:
             return not _is_ordinary(self.part) or self.part in NAMES_THAT_ARE_WORDS
-        return len(self.part) >= _SHORTEST and self.may_follow and not _is_ordinary(self.part)
+        return len(self.part) >= _SHORTEST and self.may_continue_name and not _is_ordinary(self.part)
 
     @property
-    def may_follow(self) -> bool:
+    def may_continue_name(self) -> bool:
         """Whether it may be the rest of a name."""
         if not self.part or self.part in TECHNOLOGY:
             return False
-        return self.is_initial or _is_known(self.part) or self.is_only_a_name
+        return self.is_initial or _is_known(self.part) or self.is_unambiguous_name
 
 
-def without_names(text: str) -> str:
+def strip_names(text: str) -> str:
     """The text without what may be names in full: it may name people of any language."""
     return _SEVERAL_WORDS.sub(lambda several: "" if several[0][0].isupper() else several[0], text)
 
@@ -251,13 +251,13 @@ def find_listed_people(text: str, start: int, end: int, *, by_all_words: bool = 
     `by_all_words`: the whole name, where a capital may just as well begin any other word.
     """
     for several in _SEVERAL_WORDS.finditer(text, start, end):
-        words = [NameWord.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, *several.span())]
+        words = [NameWord.from_span(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, *several.span())]
         past = 0
         for first, word in enumerate(words):
             if first < past or _NEW.search(text, max(0, word.start - len(" new ")), word.start):
                 continue
             past = first + _words_of_city(text, words[first:])
-            if past == first and word.may_begin and (last := _last_of_name(words, first)) > first:
+            if past == first and word.may_start_name and (last := _last_of_name(words, first)) > first:
                 if by_all_words and not all(one.is_initial or one.is_listed for one in words[first : last + 1]):
                     continue
                 yield Detection("PERSON", word.start, words[last].end, _SCORE)
@@ -276,7 +276,7 @@ def _last_of_name(words: Sequence[NameWord], first: int) -> int:
     """The place of the last word of the name that begins there; of the first itself, where no name does."""
     last = first
     for place in range(first + 1, min(first + 1 + _MOST_FOLLOWING, len(words))):
-        if words[place - 1].owns or not words[place].may_follow:
+        if words[place - 1].owns or not words[place].may_continue_name:
             break
         last = place
     behind = words[last + 1 : last + 2]
@@ -288,9 +288,9 @@ def _last_of_name(words: Sequence[NameWord], first: int) -> int:
 
 def _is_listed(name: Sequence[NameWord]) -> bool:
     first, *rest = name
-    if first.part in GIVEN_NAMES and first.is_only_a_name:
+    if first.part in GIVEN_NAMES and first.is_unambiguous_name:
         return True
-    return any(word.part in FAMILY_NAMES and word.is_only_a_name for word in rest)
+    return any(word.part in FAMILY_NAMES and word.is_unambiguous_name for word in rest)
 
 
 def _is_called_after(name: Sequence[NameWord], behind: Sequence[NameWord]) -> bool:
@@ -346,7 +346,7 @@ def find_repeated_names(text: str, people: Iterable[Detection], start: int, end:
     known = {text[word.start : word.end] for person in people for word in _words_kept(text, person)}
     last: Detection | None = None
     for match in _ONE_WORD.finditer(text, start, end) if known else ():
-        word = NameWord.of(text, *match.span())
+        word = NameWord.from_span(text, *match.span())
         if text[word.start : word.end] not in known:
             continue
         if last and text[last.end : word.start] == " ":
@@ -360,9 +360,11 @@ def find_repeated_names(text: str, people: Iterable[Detection], start: int, end:
 
 
 def _words_kept(text: str, person: Detection) -> Iterator[NameWord]:
-    words = [NameWord.of(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, person.start, person.end)]
+    words = [
+        NameWord.from_span(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, person.start, person.end)
+    ]
     for word in words if len(words) > 1 or (words and words[0].is_listed and words[0].part in GIVEN_NAMES) else ():
-        is_name = word.is_listed or (word is words[-1] and word.may_follow and word.is_only_a_name)
+        is_name = word.is_listed or (word is words[-1] and word.may_continue_name and word.is_unambiguous_name)
         if is_name and len(word.part) >= _SHORTEST:
             yield word
 

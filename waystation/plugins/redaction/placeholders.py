@@ -6,7 +6,7 @@ import re
 from types import MappingProxyType
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.redaction.finds import normalize_characters, without_unseen
+from waystation.plugins.redaction.finds import normalize_characters, strip_invisible_characters
 from waystation.privacy.policy import NAME_TYPES
 
 SHORT_TYPES = MappingProxyType(
@@ -48,12 +48,12 @@ _JOINTS = compile_bounded(r"%20|[_~+,/]")
 _NO_LETTER_OR_DIGIT = compile_bounded(r"[\W_]+")
 
 
-def placeholder(key: bytes, tenant: str, short_type: str, value: str) -> str:
+def build_placeholder(key: bytes, tenant: str, short_type: str, value: str) -> str:
     """`<PERSON_7f3a2c91d04e>`: the first 48 bits of the fingerprint."""
-    return f"<{short_type}_{fingerprint(key, tenant, short_type, value)[:_HEX_DIGITS]}>"
+    return f"<{short_type}_{compute_fingerprint(key, tenant, short_type, value)[:_HEX_DIGITS]}>"
 
 
-def fingerprint(key: bytes, tenant: str, short_type: str, value: str) -> str:
+def compute_fingerprint(key: bytes, tenant: str, short_type: str, value: str) -> str:
     """HMAC-SHA256 over tenant, type and the value in its normal form, in hex."""
     parts = "\x00".join((tenant, short_type, _normal(short_type, value)))
     return hmac.new(key, parts.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
@@ -61,11 +61,11 @@ def fingerprint(key: bytes, tenant: str, short_type: str, value: str) -> str:
 
 def _normal(short_type: str, value: str) -> str:
     if short_type in _VERBATIM:
-        value = without_unseen(value)
+        value = strip_invisible_characters(value)
         return value.lower() if short_type == "WALLET" and value.startswith("0x") else value
     value = normalize_characters(value)
     if short_type == "EMAIL":
-        value = plain_address(value)
+        value = normalize_email_address(value)
     if short_type in NAME_TYPES:
         value = _JOINTS.sub(" ", value)
     if short_type in _WORDS:
@@ -73,6 +73,6 @@ def _normal(short_type: str, value: str) -> str:
     return _NO_LETTER_OR_DIGIT.sub("", value).casefold()
 
 
-def plain_address(value: str) -> str:
+def normalize_email_address(value: str) -> str:
     """A mail address with @ and dots, however it is written: `bob%40example.com`, `bob [at] example (dot) com`."""
     return _DOT.sub(".", _AT.sub("@", value.replace("%40", "@")))

@@ -13,8 +13,8 @@ from functools import partial
 
 from waystation.kernel.errors import RedactionFailed, TextRedactionError
 from waystation.plugins.redaction.children import LocalSearch, SearchProcessPool
-from waystation.plugins.redaction.finds import Detection, find_repeated_secrets, mask_detections, without_overlaps
-from waystation.plugins.redaction.placeholders import placeholder
+from waystation.plugins.redaction.finds import Detection, find_repeated_secrets, mask_detections, resolve_overlaps
+from waystation.plugins.redaction.placeholders import build_placeholder
 from waystation.plugins.redaction.rules import DetectionConfig
 from waystation.plugins.redaction.stretches import (
     ChunkSearchRequest,
@@ -73,7 +73,7 @@ def _key(text: str, wanted: RedactionLevel, tenant: str) -> _Key:
 
 
 REDACTION_SECONDS = 60.0
-MOST_READINGS = 3
+MAX_TEXT_VIEWS = 3
 """Of a text that can be read in several ways."""
 _CACHED_CHARACTERS = 20_000_000
 
@@ -104,7 +104,7 @@ class PresidioRedactor:
         self._cache = RedactionCache(_CACHED_CHARACTERS)
 
     @property
-    def processes(self) -> frozenset[int]:
+    def process_ids(self) -> frozenset[int]:
         """Ids of the child processes that run."""
         return self._searcher.pids if isinstance(self._searcher, SearchProcessPool) else frozenset()
 
@@ -142,9 +142,9 @@ class PresidioRedactor:
         known = self._cache.get(text, wanted, tenant)
         if known:
             return known
-        limit = TimeLimit.of(text, self._seconds)
+        limit = TimeLimit.for_text(text, self._seconds)
         found = await self._found(text, wanted, limit)
-        finds = [find for one in found for find in one.found]
+        finds = [find for one in found for find in one.detections]
         result = await self._lane.run(lambda: self._replace(text, finds, tenant), limit)
         languages = frozenset[str]().union(*(one.not_sought for one in found))
         result = result.replace(languages_without_names=tuple(sorted(languages)))
@@ -154,21 +154,21 @@ class PresidioRedactor:
     async def _found(self, text: str, wanted: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:
         """What is to be replaced, in places of the text, however it is read."""
         found, rest = list[ChunkSearchResult](), text
-        for _ in range(MOST_READINGS):
+        for _ in range(MAX_TEXT_VIEWS):
             fresh = await self._found_in_views(rest, wanted, limit)
             found += fresh
-            finds = [find for one in fresh for find in one.found]
+            finds = [find for one in fresh for find in one.detections]
             if fresh[0].views == 1 or not finds:
                 return found
             # What one way of reading found is gone for the other, which may see more now: so twice changes nothing.
             rest = await self._lane.run(partial(_masked, rest, finds), limit)
         raise TextRedactionError(
-            f"each of {MOST_READINGS} readings found more than the one before: it was made for that"
+            f"each of {MAX_TEXT_VIEWS} readings found more than the one before: it was made for that"
         )
 
     async def _found_in_views(self, text: str, wanted: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:
         """What is found in every way to read the text."""
-        begin = ChunkSearchRequest.of(text, wanted)
+        begin = ChunkSearchRequest.for_text(text, wanted)
         found = [one async for one in self._found_in(text, begin, limit)]
         for view in range(1, found[0].views):
             more = begin.replace(view=view)
@@ -181,7 +181,7 @@ class PresidioRedactor:
         """Stretch by stretch, so that a long text lets shorter ones in between."""
         first = await self._searcher.search(text, begin, limit)
         yield first
-        others = begin.others(first.chunks)
+        others = begin.remaining_requests(first.chunks)
         for start in range(0, len(others), self._at_once):
             batch = others[start : start + self._at_once]
             for one in await asyncio.gather(*(self._searcher.search(text, stretch, limit) for stretch in batch)):
@@ -194,12 +194,12 @@ class PresidioRedactor:
                 start=find.start,
                 end=find.end,
                 score=find.score,
-                placeholder=placeholder(self._key, tenant, find.type, text[find.start : find.end]),
+                placeholder=build_placeholder(self._key, tenant, find.type, text[find.start : find.end]),
             )
-            for find in without_overlaps(text, (*finds, *find_repeated_secrets(text, finds)))
+            for find in resolve_overlaps(text, (*finds, *find_repeated_secrets(text, finds)))
         )
         return with_placeholders(text, spans)
 
 
 def _masked(text: str, finds: Iterable[Detection]) -> str:
-    return mask_detections(text, without_overlaps(text, finds))
+    return mask_detections(text, resolve_overlaps(text, finds))

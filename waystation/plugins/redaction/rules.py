@@ -32,7 +32,7 @@ from pydantic import (
 from waystation.kernel.errors import BadInput, TextRedactionError
 from waystation.kernel.patterns import LinearPattern, compile_bounded
 from waystation.kernel.value import OURS
-from waystation.privacy.policy import Policy
+from waystation.privacy.policy import RedactionPolicy
 
 _LINEAR_FLAGS = re.DOTALL | re.MULTILINE | re.IGNORECASE
 FLAGS = regex.DOTALL | regex.MULTILINE | regex.IGNORECASE
@@ -132,7 +132,7 @@ class CustomDetectionConfig:
         """Types that its recognisers find."""
         return frozenset(kind.supported_entity for kind in self.kinds)
 
-    def allow(self, value: str) -> bool:
+    def is_allowed(self, value: str) -> bool:
         """Whether this find stays in the text. Raises TextRedactionError for a pattern that takes too long."""
         return value in self.values or any(_fits(pattern, value) for pattern in self.patterns)
 
@@ -150,7 +150,7 @@ class CustomPatternMatcher:
         self._any = regex.compile(source, FLAGS)
         self._linear = _linear(source)
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
+    def find_spans(self, text: str) -> list[tuple[int, int]]:
         """Where it matches, but for where nothing is. Raises TimeoutError."""
         if self._linear and _means_the_same(text):
             found = [match.span() for match in self._linear.finditer(text)]
@@ -158,7 +158,7 @@ class CustomPatternMatcher:
             found = [match.span() for match in self._any.finditer(text, timeout=SECONDS_PER_CHUNK)]
         return [(start, end) for start, end in found if start < end]
 
-    def fits(self, value: str) -> bool:
+    def is_full_match(self, value: str) -> bool:
         """Whether the whole value matches. Raises TimeoutError."""
         if self._linear and _means_the_same(value):
             return self._linear.fullmatch(value) is not None
@@ -179,7 +179,7 @@ def _means_the_same(text: str) -> bool:
     return text.isascii() and _SPACES_OF_REGEX.isdisjoint(text)
 
 
-def read_own_rules(path: Path) -> CustomDetectionConfig:
+def load_custom_rules(path: Path) -> CustomDetectionConfig:
     """The rules in a YAML file. Raises BadInput, which names file, line and field, and not what stands there."""
     written = ""
     try:
@@ -229,7 +229,7 @@ def _child(node: yaml.Node | None, step: int | str) -> yaml.Node | None:
 
 def _fits(pattern: str, value: str) -> bool:
     try:
-        return _own_regex(pattern).fits(value)
+        return _own_regex(pattern).is_full_match(value)
     except TimeoutError:
         raise TextRedactionError(
             f"a pattern under `allow` took over {SECONDS_PER_CHUNK:g} s for one value: simplify it"
@@ -250,7 +250,7 @@ _SIZES = ("lg", "md", "sm")
 class DetectionConfig:
     """What is looked for. `models`: a spaCy model for each language; the first is for texts of no clear language."""
 
-    policy: Policy = Policy.STANDARD
+    policy: RedactionPolicy = RedactionPolicy.STANDARD
     models: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"en": ENGLISH_MODEL}))
     countries: Sequence[str] = DEFAULT_COUNTRIES
     own: CustomDetectionConfig = NO_RULES

@@ -28,10 +28,10 @@ from waystation.plugins.redaction.engines import (
     LANGUAGE,
     Chunk,
     Recogniser,
-    chunk_spans,
+    build_format_recognizers,
+    build_name_engine,
     detect_language,
-    format_recognisers,
-    name_engine,
+    iter_chunk_spans,
 )
 from waystation.plugins.redaction.finds import (
     MASK,
@@ -43,7 +43,7 @@ from waystation.plugins.redaction.finds import (
     extract_json_prose,
     iter_unescaped_spans,
     mask_detections,
-    without_overlaps,
+    resolve_overlaps,
 )
 from waystation.plugins.redaction.formats import FormatRecognizer, ProtectedSpanIndex, RecognizerMatch
 from waystation.plugins.redaction.joined import JoinedWordSpan, find_joined_words
@@ -60,7 +60,7 @@ from waystation.plugins.redaction.people import (
     find_repeated_names,
     find_stated_people,
     strip_accents_and_case,
-    without_names,
+    strip_names,
 )
 from waystation.plugins.redaction.placeholders import SHORT_TYPES
 from waystation.plugins.redaction.rules import DetectionConfig
@@ -100,7 +100,7 @@ class NameFilter:
         """Whether anything there has the form of a name: if not, the language model need not read it."""
         return _WORD_OF_A_NAME.search(self._text, start, end) is not None
 
-    def name_in(self, find: Detection) -> Detection | None:
+    def extract_name(self, find: Detection) -> Detection | None:
         """The part of the find that is a name; None if it is none."""
         cut = _LAST_OF_NAME.search(self._text, find.start, find.end)
         end = cut.start() if cut else find.end
@@ -167,13 +167,13 @@ _ANY_DIGIT = "0"
 """Makes every recogniser compile its patterns, which Presidio's do when they are first used."""
 _NUMBERS = frozenset({"CREDIT_CARD", "IBAN_CODE", "PHONE_NUMBER", "US_SSN"})
 """That are also sought where they are joined to a word: other identifiers are names of things there."""
-MOST_ROUNDS, MOST_FINDS = 2, 200
+MAX_SEARCH_ROUNDS, MAX_FINDS_PER_CHUNK = 2, 200
 """Rounds in which a chunk is searched, and finds of one. In 7,000 documents and pieces of them no round after the first
 found anything.
 """
 
 
-class SearchedText:
+class TextContext:
     """A text and what has to be known of the whole of it to judge a find."""
 
     def __init__(self, text: str) -> None:
@@ -187,7 +187,7 @@ class SearchedText:
         values = (
             UnescapedSpan(value.text[start:end], value.starts[start:end], value.ends[start:end])
             for value in extract_json_prose(self.text)
-            for start, end in chunk_spans(value.text)
+            for start, end in iter_chunk_spans(value.text)
         )
         return sorted(values, key=_first_place)
 
@@ -204,7 +204,7 @@ def _first_place(prose: UnescapedSpan) -> int:
 class _Part(NamedTuple):
     """What is read without what surrounds it: a chunk, or a sentence that the text quotes."""
 
-    searched: SearchedText
+    searched: TextContext
     start: int
     end: int
     quoted: UnescapedSpan | None = None
@@ -212,7 +212,7 @@ class _Part(NamedTuple):
     @classmethod
     def from_quoted(cls, quoted: UnescapedSpan) -> "_Part":
         """As a text of its own."""
-        return cls(SearchedText(quoted.text), 0, len(quoted.text), quoted)
+        return cls(TextContext(quoted.text), 0, len(quoted.text), quoted)
 
 
 class DetectionResult(NamedTuple):
@@ -222,7 +222,7 @@ class DetectionResult(NamedTuple):
     not_sought: frozenset[str]
     """Languages of chunks in which names were looked for by lists alone, since there is no model."""
 
-    def and_also(self, more: "DetectionResult") -> "DetectionResult":
+    def merge(self, more: "DetectionResult") -> "DetectionResult":
         """Both together."""
         return DetectionResult(self.finds + more.finds, self.not_sought | more.not_sought)
 
@@ -249,23 +249,23 @@ class PresidioSearch:
             detect_language("")
             self._name_engine(self._unclear)
 
-    def whole(self, text: str, wanted: RedactionLevel) -> DetectionResult:
+    def search_whole_text(self, text: str, wanted: RedactionLevel) -> DetectionResult:
         """What only the text as a whole shows. Raises TextRedactionError."""
         hits = (Detection(*hit) for hit in (*find_whole_text_matches(text), *_hits_in_escapes(text)))
         finds = (find for find in hits if find.type == SECRET or wanted is not RedactionLevel.SECRETS)
         return DetectionResult(
-            [find for find in finds if not self._rules.own.allow(text[find.start : find.end])], frozenset()
+            [find for find in finds if not self._rules.own.is_allowed(text[find.start : find.end])], frozenset()
         )
 
-    def finds(self, searched: SearchedText, chunks: Sequence[Chunk], wanted: RedactionLevel) -> DetectionResult:
+    def search_chunks(self, searched: TextContext, chunks: Sequence[Chunk], wanted: RedactionLevel) -> DetectionResult:
         """Everything that is to be replaced in these chunks. Raises RedactionFailed."""
         formats = self.find_formats(searched, chunks, secrets_only=wanted is RedactionLevel.SECRETS)
         if wanted is not RedactionLevel.NAMES:
             return DetectionResult(formats, frozenset())
-        names = self.names(searched, chunks)
+        names = self.find_names(searched, chunks)
         return DetectionResult(formats + names.finds, names.not_sought)
 
-    def find_formats(self, searched: SearchedText, chunks: Sequence[Chunk], *, secrets_only: bool) -> list[Detection]:
+    def find_formats(self, searched: TextContext, chunks: Sequence[Chunk], *, secrets_only: bool) -> list[Detection]:
         """Secrets, and direct identifiers too where they are wanted.
 
         What was found is masked and its chunk searched again until nothing more comes: next to another number a phone
@@ -275,21 +275,21 @@ class PresidioSearch:
         """
         finds, dense = list[Detection](), list[Chunk]()
         pieces = [(start, searched.text[start:end]) for start, end in chunks]
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_SEARCH_ROUNDS):
             searched_again: list[tuple[int, str]] = []
             for offset, piece in pieces:
                 found = self._formats_of(searched, offset, piece, secrets_only=secrets_only)
-                if len(found) > MOST_FINDS:
+                if len(found) > MAX_FINDS_PER_CHUNK:
                     dense.append((offset, offset + len(piece)))
                 elif found:
                     finds += [_moved(hit, offset) for hit in found]
                     searched_again.append((offset, mask_detections(piece, found)))
             pieces = searched_again
         dense += [(offset, offset + len(piece)) for offset, piece in pieces]
-        return finds + [rest for start, end in dense for rest in searched.kept.between(start, end)]
+        return finds + [rest for start, end in dense for rest in searched.kept.iter_gaps_as_secrets(start, end)]
 
     def _formats_of(
-        self, searched: SearchedText, offset: int, piece: str, *, secrets_only: bool
+        self, searched: TextContext, offset: int, piece: str, *, secrets_only: bool
     ) -> tuple[Detection, ...]:
         """What counts in a piece, in places of it, and was not found in it before."""
         fresh = (
@@ -297,9 +297,9 @@ class PresidioSearch:
             for hit in self._formats_in(piece, secrets_only=secrets_only)
             if MASK not in piece[hit.start : hit.end] and self._counts(searched, _moved(hit, offset))
         )
-        return without_overlaps(piece, fresh)
+        return resolve_overlaps(piece, fresh)
 
-    def names(self, searched: SearchedText, chunks: Sequence[Chunk]) -> DetectionResult:
+    def find_names(self, searched: TextContext, chunks: Sequence[Chunk]) -> DetectionResult:
         """Names of people and places, in the languages that have a model.
 
         Raises RedactionFailed if a spaCy model is not installed.
@@ -308,7 +308,7 @@ class PresidioSearch:
         quoted = (_Part.from_quoted(one) for start, end in chunks for one in searched.get_json_prose(start, end))
         for part in (*(_Part(searched, start, end) for start, end in chunks), *quoted):
             if part.searched.names.has_candidate_in(part.start, part.end):
-                language = detect_language(without_names(part.searched.text[part.start : part.end])) or self._unclear
+                language = detect_language(strip_names(part.searched.text[part.start : part.end])) or self._unclear
                 by_language.setdefault(language, []).append(part)
         not_sought = frozenset(by_language) - frozenset(self._rules.models)
         finds = [
@@ -318,7 +318,7 @@ class PresidioSearch:
         ]
         return DetectionResult(finds + self._joined_names(searched, chunks), not_sought)
 
-    def _joined_names(self, searched: SearchedText, chunks: Sequence[Chunk]) -> list[Detection]:
+    def _joined_names(self, searched: TextContext, chunks: Sequence[Chunk]) -> list[Detection]:
         """Names in the names of files, and others whose words are joined in that way. They say nothing of a language:
         the first model reads them. Each is read once, however often it stands there.
         """
@@ -330,7 +330,7 @@ class PresidioSearch:
         for part, finds, same in zip(parts, self._seen_in(parts, self._unclear), by_text.values(), strict=True):
             text = part.searched.text
             both = (*finds, *_listed(text, part.start, part.end, self._unclear))
-            candidates = [name for find in both if (name := part.searched.names.name_in(find))]
+            candidates = [name for find in both if (name := part.searched.names.extract_name(find))]
             for name in self._people_and_places(part.searched, candidates):
                 if " " not in text[name.start : name.end]:
                     continue
@@ -340,14 +340,14 @@ class PresidioSearch:
                         names.append(found)
         return [one for one in names if not self._allows(searched, one)]
 
-    def _names_in(self, searched: SearchedText, parts: Sequence[_Part], language: str | None) -> list[Detection]:
+    def _names_in(self, searched: TextContext, parts: Sequence[_Part], language: str | None) -> list[Detection]:
         """By the model of this language, if there is one, and by what holds in all."""
         seen = self._seen_in(parts, language) if language else [list[Detection]() for _ in parts]
         own, names = list[Detection](), list[Detection]()
         for part, finds in zip(parts, seen, strict=True):
             text = part.searched.text
             both = (*finds, *_listed(text, part.start, part.end, language))
-            candidates = [name for find in both if (name := part.searched.names.name_in(find))]
+            candidates = [name for find in both if (name := part.searched.names.extract_name(find))]
             around = [
                 find for find in find_people_by_context(text, part.start, part.end) if self._counts(part.searched, find)
             ]
@@ -361,7 +361,7 @@ class PresidioSearch:
         persons = [name for name in names if name.type == "PERSON"]
         chunks = ((part.start, part.end) for part in parts if part.quoted is None)
         again = (person for start, end in chunks for person in find_repeated_names(searched.text, persons, start, end))
-        names += [name for find in again if (name := searched.names.name_in(find))]
+        names += [name for find in again if (name := searched.names.extract_name(find))]
         called = {searched.text[one.start : one.end] for one in persons}
         names = [one._replace(type="PERSON") if searched.text[one.start : one.end] in called else one for one in names]
         return [name for name in names if self._counts(searched, name)]
@@ -372,7 +372,7 @@ class PresidioSearch:
         answers = _analyse(self._name_engine(language), pieces)
         return [[_moved(hit, part.start) for hit in hits] for part, hits in zip(parts, answers, strict=True)]
 
-    def _people_and_places(self, searched: SearchedText, candidates: Sequence[Detection]) -> list[Detection]:
+    def _people_and_places(self, searched: TextContext, candidates: Sequence[Detection]) -> list[Detection]:
         persons = filter_person_names(searched.text, (name for name in candidates if name.type == "PERSON"))
         names = (
             *(expand_to_full_name(searched.text, name) for name in persons),
@@ -380,14 +380,14 @@ class PresidioSearch:
         )
         return [name for name in names if self._counts(searched, name)]
 
-    def _counts(self, searched: SearchedText, find: Detection) -> bool:
+    def _counts(self, searched: TextContext, find: Detection) -> bool:
         """Whether it is to be replaced. What a recogniser of one's own found may lie in a reference."""
         if searched.kept.should_keep(find, though_a_reference=find.type in self._rules.own.types):
             return False
         return not self._allows(searched, find)
 
-    def _allows(self, searched: SearchedText, find: Detection) -> bool:
-        return self._rules.own.allow(searched.text[find.start : find.end])
+    def _allows(self, searched: TextContext, find: Detection) -> bool:
+        return self._rules.own.is_allowed(searched.text[find.start : find.end])
 
     def _formats_in(self, piece: str, *, secrets_only: bool) -> list[Detection]:
         found = [
@@ -406,7 +406,7 @@ class PresidioSearch:
                 yield from _found_by(recogniser, piece, list(types))
 
     def _recognisers(self) -> list[Recogniser]:
-        self._formats = self._formats or format_recognisers(self._rules)
+        self._formats = self._formats or build_format_recognizers(self._rules)
         return self._formats
 
     def _name_engine(self, language: str) -> BatchAnalyzerEngine:
@@ -421,14 +421,14 @@ _SECRETS = SecretRecognizer()
 def _hits_in_escapes(text: str) -> Iterator[RecognizerMatch]:
     """Secrets whose names, quotes or signs are spelled out, as in JSON within JSON and in encoded addresses."""
     for stretch in iter_unescaped_spans(text):
-        for hit in chain(find_whole_text_matches(stretch.text), _SECRETS.hits(stretch.text)):
+        for hit in chain(find_whole_text_matches(stretch.text), _SECRETS.find_matches(stretch.text)):
             start, end = stretch.to_original_range(hit.start, hit.end)
             yield hit._replace(start=start, end=end)
 
 
 def _names_by(spacy_model: str) -> AnalyzerEngine:
     try:
-        return name_engine(spacy_model)
+        return build_name_engine(spacy_model)
     except OSError:
         raise RedactionFailed(f"the spaCy model {spacy_model} is not installed") from None
 
@@ -442,7 +442,7 @@ def _analyse(engine: BatchAnalyzerEngine, pieces: list[str]) -> list[list[Detect
 def _found_by(recogniser: Recogniser, piece: str, types: list[str]) -> Iterator[Detection]:
     """Ours are asked as they are: Presidio makes an object and a line of its log of each find."""
     if isinstance(recogniser, FormatRecognizer):
-        for kind, start, end, score in recogniser.hits(piece):
+        for kind, start, end, score in recogniser.find_matches(piece):
             if kind in types:
                 yield Detection(SHORT_TYPES.get(kind, kind), start, end, score)
     else:

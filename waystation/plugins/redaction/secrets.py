@@ -21,8 +21,8 @@ from waystation.plugins.redaction.assignments import (
     KEY,
     PASSWORD,
     find_assigned_secrets,
-    is_code,
-    is_stand_in,
+    is_code_expression,
+    is_dummy_value,
     is_unlike_a_word,
     to_lower_same_length,
 )
@@ -138,7 +138,7 @@ _INNER_CAPITAL, _CAPITALS, _SMALL = (
 def find_http_secrets(text: str) -> Iterator[RecognizerMatch]:
     """Every secret in a header, cookie or address; the same characters may be found more than once."""
     for start, end in _spans(text, to_lower_same_length(text)):
-        if not is_stand_in(text[start:end]):
+        if not is_dummy_value(text[start:end]):
             yield RecognizerMatch("SECRET", start, end, 0.9)
 
 
@@ -242,7 +242,7 @@ def _counts(text: str, start: int, end: int, kind: str) -> bool:
     value = text[start:end]
     if len(value) < _SHORTEST[kind] or _SPACE.search(value) or _PLACE.match(value):
         return False
-    if is_stand_in(value) or is_code(text, start, end):
+    if is_dummy_value(value) or is_code_expression(text, start, end):
         return False
     mixed = _ONE_DIGIT.search(value) is not None and _LETTER.search(value) is not None
     return kind == "password" or mixed or is_unlike_a_word(value)
@@ -442,7 +442,7 @@ def find_command_line_secrets(text: str) -> Iterator[RecognizerMatch]:
         for match in pattern.matches(text, lowered):
             # A token may stand where a user does, without a password.
             group = "secret" if match["secret"] is not None else "token"
-            if not (is_stand_in(match[group].rstrip(",.")) or _NO_VALUE.match(match[group])):
+            if not (is_dummy_value(match[group].rstrip(",.")) or _NO_VALUE.match(match[group])):
                 yield RecognizerMatch("SECRET", *match.span(group), 0.9)
 
 
@@ -474,7 +474,7 @@ class SecretRecognizer(FormatRecognizer):
 
     TYPES = ("SECRET",)
 
-    def hits(self, text: str) -> Iterator[RecognizerMatch]:
+    def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
         """Every secret in the text; the same characters may be found more than once."""
         lowered = to_lower_same_length(text)
         yield from chain(

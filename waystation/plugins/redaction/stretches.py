@@ -21,18 +21,18 @@ from waystation.kernel.errors import RedactionFailed, RedactionTimeoutError, Tex
 from waystation.kernel.value import Value, text_hash
 from waystation.plugins.redaction.finds import Detection
 from waystation.plugins.redaction.rules import CustomDetectionConfig, CustomRecognizerSpec, DetectionConfig
-from waystation.privacy.policy import Policy, RedactionLevel
+from waystation.privacy.policy import RedactionLevel, RedactionPolicy
 
 CHARACTERS_A_SECOND = 2_000
 """What redaction is granted time for: a tenth of what one busy core does."""
 LOADING_SECONDS = 600.0
 """What models may take to load, which counts for no text."""
-MOST_LEFT_BEHIND = 32
+MAX_ABANDONED_THREADS = 32
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Outcome(Generic[_T]):
+class WorkResult(Generic[_T]):
     """What came of a piece of work that did not fail."""
 
     result: _T
@@ -60,11 +60,11 @@ class _Caught(AbstractContextManager["_Caught"]):
         return True
 
 
-def run_capturing_errors(work: Callable[[], _T]) -> Outcome[_T] | WorkFailure:
+def run_capturing_errors(work: Callable[[], _T]) -> WorkResult[_T] | WorkFailure:
     """Do it, and say what came of it."""
     caught = _Caught()
     with caught:
-        return Outcome(work())
+        return WorkResult(work())
     assert caught.failure is not None
     return caught.failure
 
@@ -77,12 +77,12 @@ class TimeLimit:
     _spent: float = field(default=0, init=False)
 
     @classmethod
-    def of(cls, text: str, seconds: float) -> "TimeLimit":
+    def for_text(cls, text: str, seconds: float) -> "TimeLimit":
         """So many seconds, and more for a long text."""
         return cls(seconds + len(text) / CHARACTERS_A_SECOND)
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds."""
         return max(0, self.seconds - self._spent)
 
@@ -100,23 +100,23 @@ class TimeLimit:
         """Wait as long as there is time. Raises RedactionTimeoutError when there is none left."""
         start = time.monotonic()
         try:
-            finished, _ = await asyncio.wait({done}, timeout=self.left)
+            finished, _ = await asyncio.wait({done}, timeout=self.seconds_left)
         finally:
             self.charge(time.monotonic() - start)
         if not finished:
             raise self.make_timeout_error()
 
 
-async def in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:
+async def run_in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:
     """The result of work in a thread of its own, which does not keep the process from ending.
 
     Raises RedactionFailed, and TextRedactionError for any other error and where it takes too long: the thread is left
     behind then.
     """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Outcome[_T] | WorkFailure] = loop.create_future()
+    done: asyncio.Future[WorkResult[_T] | WorkFailure] = loop.create_future()
 
-    def settle(outcome: Outcome[_T] | WorkFailure) -> None:
+    def settle(outcome: WorkResult[_T] | WorkFailure) -> None:
         if not done.done():
             done.set_result(outcome)
 
@@ -149,9 +149,9 @@ class SerialThreadRunner:
         async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if self._closed:
                 raise RedactionFailed("the redactor is closed")
-            if len(self._at_work) >= MOST_LEFT_BEHIND:
-                raise RedactionFailed(f"redaction hangs in {MOST_LEFT_BEHIND} threads: start the worker anew")
-            return await in_thread(self._noted(work), limit)
+            if len(self._at_work) >= MAX_ABANDONED_THREADS:
+                raise RedactionFailed(f"redaction hangs in {MAX_ABANDONED_THREADS} threads: start the worker anew")
+            return await run_in_thread(self._noted(work), limit)
 
     def close(self) -> None:
         """Nothing more is begun."""
@@ -172,7 +172,7 @@ class SerialThreadRunner:
 
 STRETCH_CHUNKS = 5
 """That are searched at once, which takes about half a second: other texts take turns in between."""
-LONGEST_REASON = 400
+MAX_REASON_CHARACTERS = 400
 """Characters of why a text could not be searched: a child may have been made to say anything."""
 _ENCODED = ("utf-8", "surrogatepass")
 
@@ -189,11 +189,11 @@ class ChunkSearchRequest(Value):
     """With the first chunk comes what only the whole text shows."""
 
     @classmethod
-    def of(cls, text: str, wanted: RedactionLevel) -> "ChunkSearchRequest":
+    def for_text(cls, text: str, wanted: RedactionLevel) -> "ChunkSearchRequest":
         """The beginning of a text."""
         return cls(digest=text_hash(text), wanted=wanted)
 
-    def others(self, chunks: int) -> Sequence["ChunkSearchRequest"]:
+    def remaining_requests(self, chunks: int) -> Sequence["ChunkSearchRequest"]:
         """All that come after it in a view of so many chunks."""
         starts = range(self.first + STRETCH_CHUNKS, chunks, STRETCH_CHUNKS)
         return [self.replace(first=start) for start in starts]
@@ -203,7 +203,7 @@ class LoadRulesRequest(Value):
     """The first request to a child: what to look for, and to load what that needs."""
 
     kind: Literal["loading"] = "loading"
-    policy: Policy
+    policy: RedactionPolicy
     models: dict[str, str]
     countries: tuple[str, ...]
     kinds: tuple[CustomRecognizerSpec, ...]
@@ -211,7 +211,7 @@ class LoadRulesRequest(Value):
     patterns: tuple[str, ...]
 
     @classmethod
-    def of(cls, rules: DetectionConfig) -> "LoadRulesRequest":
+    def from_rules(cls, rules: DetectionConfig) -> "LoadRulesRequest":
         """These rules."""
         own = rules.own
         return cls(
@@ -246,14 +246,14 @@ class ChunkSearchResult(Value):
     """Of this view."""
     views: Annotated[int, Field(ge=0, le=2)] = 1
 
-    def checked(self, text: str) -> "ChunkSearchResult":
+    def validate_for(self, text: str) -> "ChunkSearchResult":
         """The same, if it can be of this text. Raises ValueError."""
         if not all(start < end <= len(text) for _, start, end, _ in self.finds) or self.chunks > len(text):
             raise ValueError("finds outside of the text")
         return self
 
     @property
-    def found(self) -> list[Detection]:
+    def detections(self) -> list[Detection]:
         """The finds."""
         return [Detection(*find) for find in self.finds]
 
@@ -268,13 +268,13 @@ class SearchFailure(Value):
     """Why not: for a reason in this very text, or none can be searched."""
 
     kind: Literal["not searched"] = "not searched"
-    reason: Annotated[str, Field(max_length=LONGEST_REASON)]
+    reason: Annotated[str, Field(max_length=MAX_REASON_CHARACTERS)]
     this_text: bool
 
     @classmethod
-    def of(cls, error: RedactionFailed) -> "SearchFailure":
+    def from_error(cls, error: RedactionFailed) -> "SearchFailure":
         """That this failed, which says nothing of the text."""
-        return cls(reason=str(error)[:LONGEST_REASON], this_text=isinstance(error, TextRedactionError))
+        return cls(reason=str(error)[:MAX_REASON_CHARACTERS], this_text=isinstance(error, TextRedactionError))
 
     @property
     def error(self) -> RedactionFailed:
@@ -282,9 +282,9 @@ class SearchFailure(Value):
         return (TextRedactionError if self.this_text else RedactionFailed)(" ".join(self.reason.split()))
 
 
-Request = Annotated[ChunkSearchRequest | LoadRulesRequest, Field(discriminator="kind")]
+SearchRequest = Annotated[ChunkSearchRequest | LoadRulesRequest, Field(discriminator="kind")]
 _Answer = Annotated[ChunkSearchResult | TextRequiredResponse | SearchFailure, Field(discriminator="kind")]
-_REQUEST = TypeAdapter[ChunkSearchRequest | LoadRulesRequest](Request)
+_REQUEST = TypeAdapter[ChunkSearchRequest | LoadRulesRequest](SearchRequest)
 _ANSWER = TypeAdapter[ChunkSearchResult | TextRequiredResponse | SearchFailure](_Answer)
 
 
@@ -322,4 +322,4 @@ def decode_search_answer(message: bytes, text: str) -> ChunkSearchResult | TextR
         answer = _ANSWER.validate_json(message)
     except ValidationError:
         raise ValueError("no answer") from None  # the error quotes what it validates
-    return answer.checked(text) if isinstance(answer, ChunkSearchResult) else answer
+    return answer.validate_for(text) if isinstance(answer, ChunkSearchResult) else answer

@@ -10,7 +10,13 @@ from base64 import b64decode
 from collections.abc import Iterator
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.redaction.assignments import ACCESS, PASSWORD, is_code, is_stand_in, to_lower_same_length
+from waystation.plugins.redaction.assignments import (
+    ACCESS,
+    PASSWORD,
+    is_code_expression,
+    is_dummy_value,
+    to_lower_same_length,
+)
 from waystation.plugins.redaction.formats import PrefilteredPattern, RecognizerMatch
 from waystation.plugins.redaction.people import PROSE
 
@@ -206,7 +212,7 @@ _OF_A_REGISTRY = PrefilteredPattern(
 def find_structural_secrets(text: str) -> Iterator[RecognizerMatch]:
     """Every secret that its place in the text makes one."""
     for start, end in _spans(text):
-        if end - start > 1 and not is_stand_in(text[start:end].strip()):
+        if end - start > 1 and not is_dummy_value(text[start:end].strip()):
             yield RecognizerMatch("SECRET", start, end, 0.9)
 
 
@@ -233,7 +239,7 @@ def _beside_a_key(text: str, lowered: str, start: int, end: int) -> Iterator[tup
     """Where a word or a name of code may stand as well, what has more than they have."""
     for before, behind in _BESIDE_A_KEY:
         match = behind.match(text, end)
-        if match is None or not _is_password(match["secret"]) or is_code(text, *match.span("secret")):
+        if match is None or not _is_password(match["secret"]) or is_code_expression(text, *match.span("secret")):
             continue
         if before is None or before.search(lowered, max(0, start - _BEFORE_A_KEY), start):
             yield match.span("secret")
@@ -243,7 +249,7 @@ def _of_formats(text: str, lowered: str) -> Iterator[tuple[int, int]]:
     """What the files of certain programs hold."""
     for pattern in (_VALUE_FIRST, _SET_BY_SHELL):
         for match in pattern.matches(text, lowered):
-            if _TELLING.search(match["secret"]) and not is_code(text, *match.span("secret")):
+            if _TELLING.search(match["secret"]) and not is_code_expression(text, *match.span("secret")):
                 yield match.span("secret")
     for pattern in (_COMMUNITY, _OF_DIRECTORY, _JOSE):
         for match in pattern.matches(text, lowered):
@@ -277,7 +283,7 @@ def _over_lines(text: str) -> Iterator[tuple[int, int]]:
     for key in _KEY.finditer(lowered):
         yield from _beside_a_key(text, lowered, *key.span())
         for start, end in _behind(text, *key.span()):
-            if not (_is_prose(text[start:end]) or is_code(text, start, end)):
+            if not (_is_prose(text[start:end]) or is_code_expression(text, start, end)):
                 yield start, end
 
 
@@ -348,7 +354,7 @@ def _passwords(text: str, row: re.Match[str], columns: list[bool]) -> Iterator[R
     begin = text.index("(", row.start())
     for is_password, cell in zip(columns, _CELL.finditer(text, begin, row.end()), strict=False):
         value = _WRITTEN.fullmatch(text, *cell.span(1)) if is_password else None
-        if value and not is_stand_in(value["secret"]):
+        if value and not is_dummy_value(value["secret"]):
             yield RecognizerMatch("SECRET", *value.span("secret"), 0.9)
 
 
@@ -435,7 +441,7 @@ def find_login_passwords(text: str) -> Iterator[RecognizerMatch]:
         yield RecognizerMatch("SECRET", *token.span("secret"), 1.0)
     for start, end in _pair_spans(text, to_lower_same_length(text)):
         value = text[start:end]
-        if _is_password(value) and not (is_stand_in(value) or is_code(text, start, end)):
+        if _is_password(value) and not (is_dummy_value(value) or is_code_expression(text, start, end)):
             yield RecognizerMatch("SECRET", start, end, 0.9)
 
 

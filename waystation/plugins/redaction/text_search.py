@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from waystation.kernel.errors import RedactionFailed
-from waystation.plugins.redaction.engines import Chunk, chunk_spans, detect_language
+from waystation.plugins.redaction.engines import Chunk, detect_language, iter_chunk_spans
 from waystation.plugins.redaction.finds import NormalizedView, iter_normalized_views
 from waystation.plugins.redaction.rules import DetectionConfig
-from waystation.plugins.redaction.search import PresidioSearch, SearchedText
+from waystation.plugins.redaction.search import PresidioSearch, TextContext
 from waystation.plugins.redaction.stretches import (
     STRETCH_CHUNKS,
     ChunkSearchRequest,
@@ -21,7 +21,7 @@ from waystation.plugins.redaction.stretches import (
     decode_search_request,
     run_capturing_errors,
 )
-from waystation.privacy.policy import Policy
+from waystation.privacy.policy import RedactionPolicy
 
 HELD_CHARACTERS = 5_000_000
 """Of texts whose other stretches are likely to come next. The last one is held however long it is."""
@@ -35,11 +35,11 @@ class _Read:
 
     @cached_property
     def chunks(self) -> list[Chunk]:
-        return list(chunk_spans(self.view.text))
+        return list(iter_chunk_spans(self.view.text))
 
     @cached_property
-    def searched(self) -> SearchedText:
-        return SearchedText(self.view.text)
+    def searched(self) -> TextContext:
+        return TextContext(self.view.text)
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class TextSearch:
 
     def load(self) -> None:
         """Load what most texts need. Raises RedactionFailed."""
-        self._search.load(with_names=self._rules.policy is not Policy.SECRETS_ONLY)
+        self._search.load(with_names=self._rules.policy is not RedactionPolicy.SECRETS_ONLY)
 
-    def searched(self, stretch: ChunkSearchRequest, text: str | None) -> ChunkSearchResult | TextRequiredResponse:
+    def search(self, stretch: ChunkSearchRequest, text: str | None) -> ChunkSearchResult | TextRequiredResponse:
         """What is found there. `text` may be left out where it was given before. Raises RedactionFailed."""
         held = self._held.get(stretch.digest)
         if held is None and text is None:
@@ -68,11 +68,11 @@ class TextSearch:
         held = held or self._hold(stretch.digest, text or "")
         self._held.move_to_end(stretch.digest)
         read = held.reads[stretch.view]
-        found = self._search.finds(
+        found = self._search.search_chunks(
             read.searched, read.chunks[stretch.first : stretch.first + STRETCH_CHUNKS], stretch.wanted
         )
         if stretch.first == 0:
-            found = self._search.whole(read.view.text, stretch.wanted).and_also(found)
+            found = self._search.search_whole_text(read.view.text, stretch.wanted).merge(found)
         finds = found.map_to_original(read.view).finds
         return ChunkSearchResult(
             finds=tuple([(find.type, find.start, find.end, find.score) for find in finds]),
@@ -101,7 +101,7 @@ class _Service:
             return ChunkSearchResult()
         if self.search is None:
             raise RedactionFailed("a process of redaction was not told what to look for")
-        return self.search.searched(request, text)
+        return self.search.search(request, text)
 
 
 _SERVICE = _Service()
@@ -115,5 +115,5 @@ def prepare() -> None:
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
     """A child's answer (`waystation.security.confinement`): of `stretches.Answer`, as JSON."""
     outcome = run_capturing_errors(lambda: _SERVICE.answer(request))
-    said = SearchFailure.of(outcome.error) if isinstance(outcome, WorkFailure) else outcome.result
+    said = SearchFailure.from_error(outcome.error) if isinstance(outcome, WorkFailure) else outcome.result
     return said.model_dump_json().encode()

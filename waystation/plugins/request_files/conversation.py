@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from waystation.context.history import build_model_view, with_record
-from waystation.context.outcome import Status
+from waystation.context.outcome import CompactionStatus
 from waystation.context.pipeline import (
     CannotFitDecision,
     MaskDecision,
@@ -17,27 +17,27 @@ from waystation.context.policy import CompactionPolicy
 from waystation.context.restoration import RestorableFile, find_covered_files, with_files
 from waystation.context.stages import mask_tool_results
 from waystation.context.strategies import STRATEGIES
-from waystation.context.summary_validator import Accepted, Rejected
+from waystation.context.summary_validator import AcceptedSummary, RejectedSummary
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Compaction, SummaryRecord, Transcript
 from waystation.context.units import build_layout
 from waystation.kernel.value import Value
 
 
-class NoSummary(Value):
+class MissingSummary(Value):
     """There was nobody to write a summary, or it failed."""
 
     reason: str
 
 
-Verdict = Accepted | Rejected | NoSummary
-Judge = Callable[[Transcript, SummariseDecision], Awaitable[Verdict]]
+SummaryVerdict = AcceptedSummary | RejectedSummary | MissingSummary
+SummaryWriter = Callable[[Transcript, SummariseDecision], Awaitable[SummaryVerdict]]
 
 
 class StageAttempt(Value):
     """One rung that was tried. Tokens are of the whole request."""
 
-    status: Status
+    status: CompactionStatus
     rule: str = ""
     """Which check a summary failed."""
     reason: str = ""
@@ -73,15 +73,15 @@ class Conversation:
         return self.measure.request(build_model_view(self.transcript))
 
     @property
-    def status(self) -> Status:
+    def status(self) -> CompactionStatus:
         """How it all ended."""
         ends = [attempt.status for attempt in self.attempts]
-        if ends and ends[-1] is Status.CANNOT_FIT:
-            return Status.CANNOT_FIT
+        if ends and ends[-1] is CompactionStatus.CANNOT_FIT:
+            return CompactionStatus.CANNOT_FIT
         made = [status for status in ends if status.made_room]
-        return (made or ends or [Status.NOOP])[-1]
+        return (made or ends or [CompactionStatus.NOOP])[-1]
 
-    async def make_room(self, ask: Judge, offloaded: Callable[[Transcript], Transcript]) -> None:
+    async def make_room(self, ask: SummaryWriter, offloaded: Callable[[Transcript], Transcript]) -> None:
         """Rung after rung, until the context is not full any more or nothing helps.
 
         It ends: a rung either makes the view smaller, or is the last one, or takes summaries out of the question.
@@ -101,18 +101,18 @@ class Conversation:
                     self._cannot_fit(rung)
                     return
                 case MaskDecision():
-                    self._commit(Status.MASKED, rung.record)
+                    self._commit(CompactionStatus.MASKED, rung.record)
                 case TruncateDecision():
-                    self._commit(Status.TRUNCATED, rung.record)
+                    self._commit(CompactionStatus.TRUNCATED, rung.record)
                 case SummariseDecision():
                     summaries = await self._summarise(ask, rung)
 
-    async def force_summary(self, ask: Judge) -> bool:
+    async def force_summary(self, ask: SummaryWriter) -> bool:
         """A manual compaction, however full the context is; whether there was something to summarise.
 
         A summary that is refused leaves everything as it was.
         """
-        forced = self.policy.for_crowd(self.tokens)
+        forced = self.policy.for_too_many_messages(self.tokens)
         rung = select_next_stage(self.transcript, self.measure, forced, frozenset())
         if isinstance(rung, SummariseDecision):
             await self._summarise(ask, rung)
@@ -122,23 +122,23 @@ class Conversation:
         """Masks what can be masked, however full the context is."""
         masks = mask_tool_results(self.transcript, build_layout(self.transcript), self.policy, self.rereadable)
         if masks is not None:
-            self._commit(Status.MASKED, masks.record)
+            self._commit(CompactionStatus.MASKED, masks.record)
 
-    async def _summarise(self, ask: Judge, rung: SummariseDecision) -> bool:
+    async def _summarise(self, ask: SummaryWriter, rung: SummariseDecision) -> bool:
         """Whether the summary was good."""
         verdict = await ask(self.transcript, rung)
         match verdict:
-            case Accepted():
-                self._commit(Status.COMPRESSED, self._record(rung, verdict))
+            case AcceptedSummary():
+                self._commit(CompactionStatus.COMPRESSED, self._record(rung, verdict))
                 return True
-            case Rejected():
+            case RejectedSummary():
                 self._attempt(verdict.status, self.tokens, rule=verdict.rule, reason=verdict.message)
-            case NoSummary():
-                self._attempt(Status.FAILED_SUMMARISER, self.tokens, reason=verdict.reason)
+            case MissingSummary():
+                self._attempt(CompactionStatus.FAILED_SUMMARISER, self.tokens, reason=verdict.reason)
         return False
 
-    def _record(self, rung: SummariseDecision, accepted: Accepted) -> SummaryRecord:
-        record = rung.record(accepted, self.policy.strategy)
+    def _record(self, rung: SummariseDecision, accepted: AcceptedSummary) -> SummaryRecord:
+        record = rung.build_record(accepted, self.policy.strategy)
         if not STRATEGIES[self.policy.strategy].restores_files:
             return record
         files = [
@@ -151,14 +151,14 @@ class Conversation:
         before, previewed = self.tokens, offloaded(self.transcript)
         if previewed is not self.transcript:
             self.transcript = previewed
-            self._attempt(Status.OFFLOADED, before)
+            self._attempt(CompactionStatus.OFFLOADED, before)
 
-    def _commit(self, status: Status, record: Compaction) -> None:
+    def _commit(self, status: CompactionStatus, record: Compaction) -> None:
         before = self.tokens
         self.transcript = with_record(self.transcript, record)
         self._attempt(status, before, compaction_id=record.id)
 
-    def _attempt(self, status: Status, before: int, **why: str) -> None:
+    def _attempt(self, status: CompactionStatus, before: int, **why: str) -> None:
         after = self.tokens
         self.attempts.append(StageAttempt(status=status, tokens_before=before, tokens_after=after, **why))
 
@@ -171,5 +171,5 @@ class Conversation:
             "pins": rung.pinned,
         }
         named = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
-        reason = f"what cannot be made smaller has {rung.least:,} tokens, the limit is {rung.limit:,}: {named}"
-        self._attempt(Status.CANNOT_FIT, self.tokens, reason=reason)
+        reason = f"what cannot be made smaller has {rung.min_tokens:,} tokens, the limit is {rung.limit:,}: {named}"
+        self._attempt(CompactionStatus.CANNOT_FIT, self.tokens, reason=reason)

@@ -3,21 +3,21 @@
 from collections.abc import Iterator, Sequence
 
 from waystation.context.legality import find_violations
-from waystation.context.transcript import Block, Message, Opaque, Speaker
+from waystation.context.transcript import Block, Message, MessageRole, OpaqueBlock
 from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-from waystation.plugins.request_files.json_text import Node, join_json_path
+from waystation.plugins.request_files.json_text import JsonNode, join_json_path
 from waystation.plugins.request_files.request_body import (
     MESSAGES,
     parse_message_index,
+    parse_root_node,
     read_block,
     read_message,
     read_system,
-    root_node,
 )
 
-MOST_CACHE_MARKS = 4
+MAX_CACHE_MARKS = 4
 RESULT_PARTS = frozenset({"text", "image", "document", "search_result", "tool_reference", "browser_state"})
 _CALL_ID = compile_bounded(r"[a-zA-Z0-9_-]+")
 _TOOL_NAME = compile_bounded(r"[a-zA-Z0-9_-]{1,128}")
@@ -35,11 +35,11 @@ class _Fault(Value):
         return parse_message_index(self.path.partition("]")[0] + "]")
 
 
-def request_faults(raw: bytes) -> tuple[_Fault, ...]:
+def find_request_faults(raw: bytes) -> tuple[_Fault, ...]:
     """All of them, in the order of the messages. Raises BadInput where there is no request body at all."""
-    root = root_node(raw)
+    root = parse_root_node(raw)
     found = [*_of_head(root), *_of_tools(root)]
-    nodes = root.at(MESSAGES).items
+    nodes = root.require(MESSAGES).as_items
     if not nodes:
         found.append(_Fault(path=MESSAGES, rule="must not be empty"))
     messages = [_message(node, found) for node in nodes]
@@ -51,14 +51,16 @@ def request_faults(raw: bytes) -> tuple[_Fault, ...]:
     return tuple(sorted(dict.fromkeys(found), key=lambda fault: -1 if fault.index is None else fault.index))
 
 
-def _message(node: Node, found: list[_Fault]) -> Message:
+def _message(node: JsonNode, found: list[_Fault]) -> Message:
     """The message, as far as it can be read; what cannot is written down, and something stands in its place."""
     try:
         return read_message(node).message
     except BadInput as error:
         fault = _fault(str(error))
-    role: Speaker = "assistant" if isinstance(node.value, dict) and node.value.get("role") == "assistant" else "user"
-    unread = Opaque(kind="unreadable" if role == "assistant" else "document", tokens=0, body={})
+    role: MessageRole = (
+        "assistant" if isinstance(node.value, dict) and node.value.get("role") == "assistant" else "user"
+    )
+    unread = OpaqueBlock(kind="unreadable" if role == "assistant" else "document", tokens=0, body={})
     if not fault.path.startswith(f"{node.path}.content["):
         found.append(fault)
         return Message(id=node.path, role=role, blocks=(unread,))
@@ -72,18 +74,18 @@ def _message(node: Node, found: list[_Fault]) -> Message:
     return Message(id=node.path, role=role, blocks=tuple(blocks))
 
 
-def _typed(nodes: Sequence[Node], kind: str) -> Iterator[Node]:
+def _typed(nodes: Sequence[JsonNode], kind: str) -> Iterator[JsonNode]:
     """The blocks of this type in these messages."""
     for block in (block for node in nodes for block in _listed(node, "content")):
         if isinstance(block.value, dict) and block.value.get("type") == kind:
             yield block
 
 
-def _of_calls(nodes: Sequence[Node]) -> Iterator[_Fault]:
+def _of_calls(nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
     """Ids and names of calls."""
     seen: set[str] = set()
     for call in _typed(nodes, "tool_use"):
-        name, call_id = call.object.get("name"), call.object.get("id")
+        name, call_id = call.as_object.get("name"), call.as_object.get("id")
         if isinstance(name, str) and name and not _TOOL_NAME.fullmatch(name):
             yield _Fault(path=f"{call.path}.name", rule="must be 1 to 128 letters, digits, hyphens and underscores")
         if isinstance(call_id, str) and call_id:
@@ -94,7 +96,7 @@ def _of_calls(nodes: Sequence[Node]) -> Iterator[_Fault]:
             seen.add(call_id)
 
 
-def _of_parts(nodes: Sequence[Node]) -> Iterator[_Fault]:
+def _of_parts(nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
     """What a result may consist of."""
     for part in (part for result in _typed(nodes, "tool_result") for part in _listed(result, "content")):
         kind = part.value.get("type") if isinstance(part.value, dict) else None
@@ -102,20 +104,20 @@ def _of_parts(nodes: Sequence[Node]) -> Iterator[_Fault]:
             yield _Fault(path=f"{part.path}.type", rule="is no type of block that a tool_result may have")
 
 
-def _of_tools(root: Node) -> Iterator[_Fault]:
+def _of_tools(root: JsonNode) -> Iterator[_Fault]:
     names: set[str] = set()
     try:
         tools = root.find("tools")
-        for tool in tools.items if tools else []:
+        for tool in tools.as_items if tools else []:
             name = tool.find("name")
-            if name is not None and name.text in names:
+            if name is not None and name.as_text in names:
                 yield _Fault(path=name.path, rule="is the name of an earlier tool, too")
-            names.add(name.text if name else "")
+            names.add(name.as_text if name else "")
     except BadInput as error:
         yield _fault(str(error))
 
 
-def _of_head(root: Node) -> Iterator[_Fault]:
+def _of_head(root: JsonNode) -> Iterator[_Fault]:
     """Model and system prompt."""
     model = root.find("model")
     if model is not None and not (isinstance(model.value, str) and model.value):
@@ -126,20 +128,20 @@ def _of_head(root: Node) -> Iterator[_Fault]:
         yield _fault(str(error))
 
 
-def _of_marks(root: Node, nodes: Sequence[Node]) -> Iterator[_Fault]:
+def _of_marks(root: JsonNode, nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
     """How many ends of a prefix to keep there are."""
     blocks = [block for node in nodes for block in _listed(node, "content")]
     places = [*_listed(root, "system"), *_listed(root, "tools"), *blocks]
     places += [part for block in blocks for part in _listed(block, "content")]
     count = sum(isinstance(node.value, dict) and node.value.get("cache_control") is not None for node in places)
-    if count > MOST_CACHE_MARKS:
-        yield _Fault(path="the request", rule=f"has {count} blocks with cache_control, and may have {MOST_CACHE_MARKS}")
+    if count > MAX_CACHE_MARKS:
+        yield _Fault(path="the request", rule=f"has {count} blocks with cache_control, and may have {MAX_CACHE_MARKS}")
 
 
-def _listed(node: Node, key: str) -> list[Node]:
+def _listed(node: JsonNode, key: str) -> list[JsonNode]:
     """The items of an object's array, where it is one."""
     items = node.value.get(key) if isinstance(node.value, dict) else None
-    return Node(items, join_json_path(node.path, key)).items if isinstance(items, list) else []
+    return JsonNode(items, join_json_path(node.path, key)).as_items if isinstance(items, list) else []
 
 
 def _fault(line: str) -> _Fault:

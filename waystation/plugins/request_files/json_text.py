@@ -118,53 +118,53 @@ def _finite(digits: str) -> float:
 
 
 @dataclass(frozen=True)
-class Node:
+class JsonNode:
     """A value and its path. Whatever is asked of it and does not hold raises BadInput, without its content."""
 
     value: JsonValue
     path: str = ""
 
     @property
-    def object(self) -> dict[str, JsonValue]:
+    def as_object(self) -> dict[str, JsonValue]:
         """As an object."""
         if not isinstance(self.value, dict):
-            raise self.fault(f"must be an object, and is {_kind(self.value)}")
+            raise self.build_error(f"must be an object, and is {_kind(self.value)}")
         return self.value
 
     @property
-    def items(self) -> "list[Node]":
+    def as_items(self) -> "list[JsonNode]":
         """The items of an array."""
         if not isinstance(self.value, list):
-            raise self.fault(f"must be an array, and is {_kind(self.value)}")
-        return [Node(item, f"{self.path}[{index}]") for index, item in enumerate(self.value)]
+            raise self.build_error(f"must be an array, and is {_kind(self.value)}")
+        return [JsonNode(item, f"{self.path}[{index}]") for index, item in enumerate(self.value)]
 
     @property
-    def text_or_items(self) -> "str | list[Node]":
+    def as_text_or_items(self) -> "str | list[JsonNode]":
         """As a string, or the items of an array."""
         if not isinstance(self.value, str | list):
-            raise self.fault(f"must be a string or an array, and is {_kind(self.value)}")
-        return self.value if isinstance(self.value, str) else self.items
+            raise self.build_error(f"must be a string or an array, and is {_kind(self.value)}")
+        return self.value if isinstance(self.value, str) else self.as_items
 
     @property
-    def text(self) -> str:
+    def as_text(self) -> str:
         """As a string."""
         if not isinstance(self.value, str):
-            raise self.fault(f"must be a string, and is {_kind(self.value)}")
+            raise self.build_error(f"must be a string, and is {_kind(self.value)}")
         return self.value
 
     @property
-    def name(self) -> str:
+    def as_nonempty_text(self) -> str:
         """As a string that is not empty."""
-        if not self.text:
-            raise self.fault("must not be empty")
-        return self.text
+        if not self.as_text:
+            raise self.build_error("must not be empty")
+        return self.as_text
 
-    def find(self, key: str) -> "Node | None":
+    def find(self, key: str) -> "JsonNode | None":
         """A value of the object; None where it has none, or null."""
-        found = self.object.get(key)
-        return None if found is None else Node(found, join_json_path(self.path, key))
+        found = self.as_object.get(key)
+        return None if found is None else JsonNode(found, join_json_path(self.path, key))
 
-    def at(self, key: str) -> "Node":
+    def require(self, key: str) -> "JsonNode":
         """A value that the object must have."""
         found = self.find(key)
         if found is None:
@@ -177,10 +177,10 @@ class Node:
         if found is None:
             return False
         if not isinstance(found.value, bool):
-            raise found.fault(f"must be true or false, and is {_kind(found.value)}")
+            raise found.build_error(f"must be true or false, and is {_kind(found.value)}")
         return found.value
 
-    def fault(self, what: str) -> BadInput:
+    def build_error(self, what: str) -> BadInput:
         """What is wrong here, as one line."""
         return BadInput(f"{self.path or 'the request'}: {what}")
 

@@ -17,18 +17,18 @@ from hashlib import sha256
 
 from pydantic import JsonValue, ValidationError
 
-from waystation.context.summary import CLOSE, ID_PREFIX, MARKER_PREFIX, OPEN
+from waystation.context.summary import CLOSE, MARKER_ID_PREFIX, OPEN, SUMMARY_ID_PREFIX
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import (
-    OPERATORS,
+    SYSTEM_MESSAGE_TYPE,
     Block,
     MaskRecord,
     Message,
-    Opaque,
+    MessageRole,
+    OpaqueBlock,
     PinRecord,
     Record,
     RedactedThinking,
-    Speaker,
     SummaryRecord,
     Text,
     Thinking,
@@ -38,50 +38,58 @@ from waystation.context.transcript import (
     TruncationRecord,
 )
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.request_files.json_text import Node, read_json
+from waystation.plugins.request_files.json_text import JsonNode, read_json
 
 JsonObject = dict[str, JsonValue]
 
 
-def read_block(node: Node) -> Block:
+def read_block(node: JsonNode) -> Block:
     """The block. Raises BadInput, naming the place, where a field is missing or of another type."""
-    match node.at("type").name:
+    match node.require("type").as_nonempty_text:
         case "text":
-            return Text(text=node.at("text").text)
+            return Text(text=node.require("text").as_text)
         case "thinking":
-            return Thinking(thinking=node.at("thinking").text, signature=node.at("signature").text)
+            return Thinking(thinking=node.require("thinking").as_text, signature=node.require("signature").as_text)
         case "redacted_thinking":
-            return RedactedThinking(data=node.at("data").text)
+            return RedactedThinking(data=node.require("data").as_text)
         case "tool_use":
-            with_input = node.at("input")
+            with_input = node.require("input")
             try:
-                return ToolUse(id=node.at("id").name, name=node.at("name").name, input=with_input.object)
+                return ToolUse(
+                    id=node.require("id").as_nonempty_text,
+                    name=node.require("name").as_nonempty_text,
+                    input=with_input.as_object,
+                )
             except ValidationError:
-                raise with_input.fault("is nested too deeply") from None
+                raise with_input.build_error("is nested too deeply") from None
         case "tool_result":
             return _read_result(node)
         case _:
             return read_opaque(node)
 
 
-def read_opaque(node: Node) -> Opaque:
+def read_opaque(node: JsonNode) -> OpaqueBlock:
     """A block that nothing looks into."""
-    kind = node.at("type").name
+    kind = node.require("type").as_nonempty_text
     try:
-        return Opaque(kind=kind, tokens=estimate_block_tokens(node), body=node.object)
+        return OpaqueBlock(kind=kind, tokens=estimate_block_tokens(node), body=node.as_object)
     except ValidationError:
-        raise node.fault("is nested too deeply") from None
+        raise node.build_error("is nested too deeply") from None
 
 
-def _read_result(node: Node) -> ToolResult:
-    call, content, is_error = node.at("tool_use_id").name, node.find("content"), node.get_bool("is_error")
-    said = content.text_or_items if content else ""
+def _read_result(node: JsonNode) -> ToolResult:
+    call, content, is_error = (
+        node.require("tool_use_id").as_nonempty_text,
+        node.find("content"),
+        node.get_bool("is_error"),
+    )
+    said = content.as_text_or_items if content else ""
     if isinstance(said, str):
         return ToolResult(tool_use_id=call, content=said, is_error=is_error)
-    parts = [(part, part.at("type").name) for part in said]
+    parts = [(part, part.require("type").as_nonempty_text) for part in said]
     return ToolResult(
         tool_use_id=call,
-        content="\n".join(part.at("text").text for part, kind in parts if kind == "text"),
+        content="\n".join(part.require("text").as_text for part, kind in parts if kind == "text"),
         is_error=is_error,
         attached=tuple(read_opaque(part) for part, kind in parts if kind != "text"),
     )
@@ -99,12 +107,12 @@ def serialize_block(block: Block) -> JsonObject:
         case ToolUse():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
         case ToolResult():
-            return {"type": "tool_result", "tool_use_id": block.tool_use_id, **result_json(block)}
-        case Opaque():
+            return {"type": "tool_result", "tool_use_id": block.tool_use_id, **serialize_result(block)}
+        case OpaqueBlock():
             return block.body
 
 
-def result_json(result: ToolResult) -> JsonObject:
+def serialize_result(result: ToolResult) -> JsonObject:
     """What a result says, without the call that it answers."""
     parts: list[JsonValue] = [{"type": "text", "text": result.content}] if result.content else []
     content: JsonValue = [*parts, *(part.body for part in result.attached)] if result.attached else result.content
@@ -112,11 +120,11 @@ def result_json(result: ToolResult) -> JsonObject:
 
 
 MESSAGES = "messages"
-_ROLES: dict[str, Speaker] = {"user": "user", "assistant": "assistant"}
+_ROLES: dict[str, MessageRole] = {"user": "user", "assistant": "assistant"}
 _PLACE = compile_bounded(r"(?:[st]-)?messages\[(\d{1,9})\]")
 _MARKER = compile_bounded(r"\A\[[\d,]++ earlier messages are hidden here\b")
 _MARKERS_LEDGER = compile_bounded(r"\]\s*+<ledger>")
-_GONE = Opaque(kind=OPERATORS, tokens=0, body={})
+_GONE = OpaqueBlock(kind=SYSTEM_MESSAGE_TYPE, tokens=0, body={})
 """What an earlier summary or marker stands for: gone from the file. It is not the user's word."""
 
 
@@ -150,7 +158,7 @@ def parse_message_index(message_id: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def message_id(index: int) -> str:
+def build_message_id(index: int) -> str:
     """The id of the message at this index."""
     return f"{MESSAGES}[{index}]"
 
@@ -161,59 +169,59 @@ def read_request_body(raw: bytes) -> RequestBody:
     Raises BadInput, naming the place, for what is not of the shape that the Messages API documents. Whether calls have
     their results, and the like, is not looked at: the view mends that.
     """
-    root = root_node(raw)
+    root = parse_root_node(raw)
     tools, model = root.find("tools"), root.find("model")
-    listed = [node.object for node in tools.items] if tools else []
-    originals = tuple(read_message(node) for node in root.at(MESSAGES).items)
+    listed = [node.as_object for node in tools.as_items] if tools else []
+    originals = tuple(read_message(node) for node in root.require(MESSAGES).as_items)
     return RequestBody(
-        model=model.name if model else None,
+        model=model.as_nonempty_text if model else None,
         system=read_system(root),
         tools_json=json.dumps(listed, ensure_ascii=False) if listed else "",
-        transcript=_transcript([original.message for original in originals], root.at(MESSAGES).value),
+        transcript=_transcript([original.message for original in originals], root.require(MESSAGES).value),
         originals=originals,
-        given=root.object,
+        given=root.as_object,
     )
 
 
-def root_node(raw: bytes) -> Node:
+def parse_root_node(raw: bytes) -> JsonNode:
     """The body, not looked at yet. Raises BadInput where it is neither an object nor an array."""
     value = read_json(raw)
-    return Node({MESSAGES: value} if isinstance(value, list) else Node(value).object)
+    return JsonNode({MESSAGES: value} if isinstance(value, list) else JsonNode(value).as_object)
 
 
-def read_message(node: Node) -> _Original:
+def read_message(node: JsonNode) -> _Original:
     """One message. Raises BadInput."""
-    role, content = node.at("role").text, node.at("content")
+    role, content = node.require("role").as_text, node.require("content")
     if role == "system":
         return _system_message(node)
     if role not in _ROLES:
-        raise node.at("role").fault("must be user, assistant or system")
-    said = content.text_or_items
+        raise node.require("role").build_error("must be user, assistant or system")
+    said = content.as_text_or_items
     if isinstance(said, str):
         blocks: list[Block] = [Text(text=said)]
         bodies: list[JsonObject] = [{"type": "text", "text": said}]
     else:
         blocks = [read_block(block) for block in said]
-        bodies = [block.object for block in said]
+        bodies = [block.as_object for block in said]
     message = Message(id=node.path, role=_ROLES[role], blocks=tuple(blocks))
-    return _Original(message, node.object, tuple(bodies))
+    return _Original(message, node.as_object, tuple(bodies))
 
 
-def _system_message(node: Node) -> _Original:
+def _system_message(node: JsonNode) -> _Original:
     """An instruction of the operator's in mid-conversation: one block that nothing looks into."""
-    tokens = estimate_text(json.dumps(node.at("content").value, ensure_ascii=False))
+    tokens = estimate_text(json.dumps(node.require("content").value, ensure_ascii=False))
     try:
-        block = Opaque(kind=OPERATORS, tokens=tokens, body=node.object)
+        block = OpaqueBlock(kind=SYSTEM_MESSAGE_TYPE, tokens=tokens, body=node.as_object)
     except ValidationError:
-        raise node.fault("is nested too deeply") from None
-    return _Original(Message(id=node.path, role="user", blocks=(block,)), node.object, (node.object,))
+        raise node.build_error("is nested too deeply") from None
+    return _Original(Message(id=node.path, role="user", blocks=(block,)), node.as_object, (node.as_object,))
 
 
-def read_system(root: Node) -> str:
+def read_system(root: JsonNode) -> str:
     """The text of the system prompt. Raises BadInput."""
     system = root.find("system")
-    said = system.text_or_items if system else ""
-    return said if isinstance(said, str) else "\n".join(block.at("text").text for block in said)
+    said = system.as_text_or_items if system else ""
+    return said if isinstance(said, str) else "\n".join(block.require("text").as_text for block in said)
 
 
 def _transcript(read: Sequence[Message], written: JsonValue) -> Transcript:
@@ -235,10 +243,10 @@ def _stand_in(message: Message) -> SummaryRecord | TruncationRecord | None:
         return None
     text = message.text.strip()
     if text.startswith(OPEN) and text.endswith(CLOSE):
-        summary = message.replace(id=f"{ID_PREFIX}{message.id}")
+        summary = message.replace(id=f"{SUMMARY_ID_PREFIX}{message.id}")
         return SummaryRecord(id=summary.id, strategy="earlier", covered=(message.id,), summary=summary)
     if _is_marker(text):
-        marker = message.replace(id=f"{MARKER_PREFIX}{message.id}")
+        marker = message.replace(id=f"{MARKER_ID_PREFIX}{message.id}")
         return TruncationRecord(id=marker.id, covered=(message.id,), marker=marker)
     return None
 
@@ -246,7 +254,7 @@ def _stand_in(message: Message) -> SummaryRecord | TruncationRecord | None:
 def _pin_of_operator(message: Message) -> PinRecord | None:
     """What the operator demands is never compacted, and counts towards nobody's cap of pins."""
     block = message.blocks[0] if message.blocks else None
-    if isinstance(block, Opaque) and block.kind == OPERATORS:
+    if isinstance(block, OpaqueBlock) and block.kind == SYSTEM_MESSAGE_TYPE:
         return PinRecord(id=f"p-{message.id}", message_id=message.id)
     return None
 
@@ -296,7 +304,7 @@ class _Known:
         if written is not None:
             return written
         if isinstance(block, ToolResult) and block.tool_use_id in self._results:
-            return {**self._results[block.tool_use_id], **result_json(block)}
+            return {**self._results[block.tool_use_id], **serialize_result(block)}
         return serialize_block(block)
 
 
@@ -310,7 +318,7 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _WITHOUT_LENGTH = frozenset(range(0xD0, 0xDA)) | {0x01}
 
 
-def image_size(head: bytes) -> tuple[int, int] | None:
+def read_image_size(head: bytes) -> tuple[int, int] | None:
     """Pixels across and down; None where these bytes do not tell."""
     if head.startswith(_PNG) and len(head) >= 24:
         return _big(head[16:20]), _big(head[20:24])
@@ -366,7 +374,7 @@ def _little(raw: bytes) -> int:
 
 
 PIXELS_A_TOKEN = 750
-MOST_IMAGE_TOKENS = 1_600
+MAX_IMAGE_TOKENS = 1_600
 """Larger images are scaled down to this. It also stands for an image whose size cannot be seen (a URL, a file id)."""
 PAGE_TOKENS = 3_000
 """A page of a PDF: its text and its picture. A document that cannot be looked into counts as one page."""
@@ -377,34 +385,34 @@ _HEAD_CHARACTERS = 400_000
 _PAGE = compile_bounded(rb"/Type\s{0,9}/Page(?![A-Za-z])")
 
 
-def estimate_block_tokens(block: Node) -> int:
+def estimate_block_tokens(block: JsonNode) -> int:
     """Estimated tokens of a block that nothing looks into. Raises BadInput for an image without a source."""
-    match block.object.get("type"):
+    match block.as_object.get("type"):
         case "image":
-            return _image_tokens(block.at("source"))
+            return _image_tokens(block.require("source"))
         case "document":
-            return _document_tokens(block.at("source"))
+            return _document_tokens(block.require("source"))
         case _:
             return estimate_text(json.dumps(block.value, ensure_ascii=False))
 
 
-def _image_tokens(source: Node) -> int:
-    if source.at("type").text != "base64":
-        return MOST_IMAGE_TOKENS
-    size = image_size(_decoded(source.at("data").text[:_HEAD_CHARACTERS]))
+def _image_tokens(source: JsonNode) -> int:
+    if source.require("type").as_text != "base64":
+        return MAX_IMAGE_TOKENS
+    size = read_image_size(_decoded(source.require("data").as_text[:_HEAD_CHARACTERS]))
     if size is None:
-        return MOST_IMAGE_TOKENS
-    return min(MOST_IMAGE_TOKENS, max(1, -(-size[0] * size[1] // PIXELS_A_TOKEN)))
+        return MAX_IMAGE_TOKENS
+    return min(MAX_IMAGE_TOKENS, max(1, -(-size[0] * size[1] // PIXELS_A_TOKEN)))
 
 
-def _document_tokens(source: Node) -> int:
-    match source.at("type").text:
+def _document_tokens(source: JsonNode) -> int:
+    match source.require("type").as_text:
         case "text":
-            return estimate_text(source.at("data").text)
+            return estimate_text(source.require("data").as_text)
         case "content":
-            return estimate_text(json.dumps(source.at("content").value, ensure_ascii=False))
+            return estimate_text(json.dumps(source.require("content").value, ensure_ascii=False))
         case "base64":
-            body = _decoded(source.at("data").text)
+            body = _decoded(source.require("data").as_text)
             return PAGE_TOKENS * (len(_PAGE.findall(body)) or -(-len(body) // PAGE_BYTES) or 1)
         case _:
             return PAGE_TOKENS

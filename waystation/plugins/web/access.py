@@ -20,17 +20,17 @@ from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from waystation.client.remote import CALLED
+from waystation.client.remote import CALL_PATH_PREFIX
 from waystation.kernel.errors import BadInput
-from waystation.kernel.permissions import PERMITS, Permit
+from waystation.kernel.permissions import CLIENT_PERMISSIONS, ClientPermission
 from waystation.kernel.value import Value
 from waystation.plugins.web.principals import Authenticator, Principal
 
 COOKIE = "waystation"
 ASSISTANTS = "/mcp"
 """Where assistants ask."""
-SAFE = frozenset({"GET", "HEAD"})
-MOST_BODY_BYTES, MOST_CALL_BYTES = 32_000_000, 1_000_000
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+MAX_BODY_BYTES, MAX_CALL_BYTES = 32_000_000, 1_000_000
 REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 1_200, 20.0
 """Of one tenant: so many in a burst, and so many more in each second."""
 SIGN_IN = "/sign-in"
@@ -39,16 +39,16 @@ TRIES_AT_ONCE, TRIES_A_SECOND = 60, 1.0
 """Wrong keys from one address: nobody keeps the server busy with guesses. A right one signs in however many there were:
 else anybody could keep all others out.
 """
-MOST_ADDRESSES = 10_000
+MAX_TRACKED_ADDRESSES = 10_000
 """Whose wrong keys are counted."""
 BODY_SECONDS = 120.0
 """Within which the whole body of a request arrives: 32 MB at 270 kB a second."""
-MOST_SIGN_IN_BYTES = 4_000
+MAX_SIGN_IN_BYTES = 4_000
 OPEN_TO_ALL = "/static/"
 """Files of the pages, which say nothing of anybody: a page for a key wants them, too."""
-APPROVING = ("/approve", "/deny", "/limit")
+APPROVING_SUFFIXES = ("/approve", "/deny", "/limit")
 """What changes what may be spent; whatever else changes something is submitting."""
-MOST_PARTS = 5
+MAX_QUERY_PARTS = 5
 """Of the printed address, after its `?`."""
 PROBLEM = "application/problem+json"
 HEADERS: Mapping[str, str] = {
@@ -108,18 +108,18 @@ def _without_slash(scope: Scope) -> Scope:
     return {**scope, "path": ASSISTANTS, "raw_path": ASSISTANTS.encode()}
 
 
-_PERMITS: Mapping[str, Permit] = {role: role for role in PERMITS}
+_PERMITS: Mapping[str, ClientPermission] = {role: role for role in CLIENT_PERMISSIONS}
 
 
-def get_required_role(method: str, path: str) -> Permit:
+def get_required_role(method: str, path: str) -> ClientPermission:
     """What one has to be allowed for such a request."""
-    if method in SAFE:
+    if method in SAFE_METHODS:
         return "read"
-    if path.startswith(CALLED):
+    if path.startswith(CALL_PATH_PREFIX):
         # Who asks says which role a call takes; the route has it of that role alone.
-        said = path.removeprefix(CALLED).partition("/")[0]
+        said = path.removeprefix(CALL_PATH_PREFIX).partition("/")[0]
         return _PERMITS.get(said, "approve")
-    return "approve" if path.endswith(APPROVING) else "submit"
+    return "approve" if path.endswith(APPROVING_SUFFIXES) else "submit"
 
 
 class RateLimiter:
@@ -129,12 +129,12 @@ class RateLimiter:
         self._left: dict[str, tuple[float, float]] = {}
         self._at_once, self._a_second = float(at_once), a_second
 
-    def taken(self, tenant: str, now: float) -> bool:
+    def try_acquire(self, tenant: str, now: float) -> bool:
         """Take one, at this moment in seconds; False where none is left."""
         left, since = self._left.get(tenant, (self._at_once, now))
         left = min(self._at_once, left + (now - since) * self._a_second)
         self._left[tenant] = (left - 1 if left >= 1 else left, now)
-        while len(self._left) > MOST_ADDRESSES:
+        while len(self._left) > MAX_TRACKED_ADDRESSES:
             del self._left[next(iter(self._left))]
         return left >= 1
 
@@ -155,12 +155,12 @@ class AccessPolicy(Value):
     """Whose tasks the token opens."""
 
     @property
-    def hosts(self) -> frozenset[str]:
+    def allowed_hosts(self) -> frozenset[str]:
         """What `Host` may be."""
         return frozenset(self.names or [f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")])
 
     @property
-    def cookie(self) -> str:
+    def session_cookie(self) -> str:
         """What a browser keeps: not the token itself."""
         return self._derived("cookie")
 
@@ -170,7 +170,7 @@ class AccessPolicy(Value):
         return self._derived("assistants")
 
     @property
-    def mark(self) -> str:
+    def csrf_token(self) -> str:
         """What every form of ours carries, and no other page knows."""
         return self._derived("form")
 
@@ -190,23 +190,23 @@ class AccessPolicy(Value):
         key_id = cookie.partition(".")[0]
         return key_id if _same(cookie, self.make_key_cookie(key_id)) else ""
 
-    def is_mark(self, given: str) -> bool:
+    def is_csrf_token(self, given: str) -> bool:
         """Whether a form is ours."""
-        return _same(given, self.mark)
+        return _same(given, self.csrf_token)
 
     def check_host_and_origin(self, headers: Headers) -> RejectionInfo | None:
         """Where the request comes from another site, or for another."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
-        if len(hosts) != 1 or hosts[0] not in self.hosts:
+        if len(hosts) != 1 or hosts[0] not in self.allowed_hosts:
             return RejectionInfo(
-                421, f"this server is asked as {' or '.join(sorted(self.hosts))}, and by no other name"
+                421, f"this server is asked as {' or '.join(sorted(self.allowed_hosts))}, and by no other name"
             )
         # From elsewhere somebody stands in front who speaks TLS.
         if any(origin.lower() not in {f"http://{hosts[0]}", *self._over_tls(hosts[0])} for origin in origins):
             return RejectionInfo(403, "pages of other sites may not ask here")
         return None
 
-    def is_for_assistants(self, path: str, given: str) -> bool:
+    def is_assistant_request(self, path: str, given: str) -> bool:
         """Whether this is the assistants' token, at their address."""
         return not self.names and path == ASSISTANTS and _same(given, self.assistants_token)
 
@@ -263,7 +263,7 @@ def get_redirect_path(scope: Scope) -> str:
     query = bytes(scope["query_string"]).decode("latin-1")
     if scope["path"] == SIGN_IN:
         return sanitize_redirect_path(_fields(query).get("to", "/"))
-    if scope["method"] not in SAFE or "token=" in query:
+    if scope["method"] not in SAFE_METHODS or "token=" in query:
         return "/"
     return sanitize_redirect_path(f"{scope['path']}{'?' if query else ''}{query}")
 
@@ -271,13 +271,13 @@ def get_redirect_path(scope: Scope) -> str:
 def _fields(text: str) -> dict[str, str]:
     """Of a form, or of an address after its `?`: those that are given once. None where they are too many."""
     try:
-        found = parse_qs(text, max_num_fields=MOST_PARTS)
+        found = parse_qs(text, max_num_fields=MAX_QUERY_PARTS)
     except ValueError:
         return {}
     return {name: values[0] for name, values in found.items() if len(values) == 1}
 
 
-class Guard:
+class AccessGuard:
     """Stands before the routes: refuses, signs in by the address that was printed or by a form, bounds bodies, sets
     headers. `told` makes the page that tells a browser of a refusal, with the form where nobody is signed in.
     """
@@ -336,7 +336,7 @@ class Guard:
         refusal = self._access.check_host_and_origin(headers)
         if refusal is not None:
             return refusal
-        if method in SAFE and path.startswith(OPEN_TO_ALL):
+        if method in SAFE_METHODS and path.startswith(OPEN_TO_ALL):
             return None
         try:
             signing = await self._signing(Request(scope, receive), method, path)
@@ -392,8 +392,8 @@ class Guard:
         try:
             async for part in request.stream():
                 body += part
-                if len(body) > MOST_SIGN_IN_BYTES:
-                    return RejectionInfo(413, f"a key has less than {MOST_SIGN_IN_BYTES:,} bytes")
+                if len(body) > MAX_SIGN_IN_BYTES:
+                    return RejectionInfo(413, f"a key has less than {MAX_SIGN_IN_BYTES:,} bytes")
         except HTTPException as error:
             return RejectionInfo(error.status_code, error.detail)
         cookie = self._cookie_for(_fields(body.decode("latin-1")).get("key", "").strip(), _address(request))
@@ -404,7 +404,7 @@ class Guard:
         known = await self._known(path, headers)
         if known is None:
             return RejectionInfo(401, _HOW_TO_SIGN_IN if not self._access.names else _HOW_TO_SIGN_IN_ELSEWHERE)
-        if not _bearer(headers) and method not in SAFE and not headers.getlist("origin"):
+        if not _bearer(headers) and method not in SAFE_METHODS and not headers.getlist("origin"):
             return _NO_PAGE_NAMED
         wanted = get_required_role(method, path)
         if path == ASSISTANTS:
@@ -414,7 +414,7 @@ class Guard:
             return RejectionInfo(403, _FOR_ASSISTANTS_ALONE)
         elif not known.has_permission(wanted):
             return RejectionInfo(403, f"this takes the role {wanted!r}, and yours is {known.role!r}")
-        if not self._rates.taken(known.tenant, monotonic()):
+        if not self._rates.try_acquire(known.tenant, monotonic()):
             return RejectionInfo(
                 429, f"the tenant has asked too often: {REQUESTS_A_SECOND:.0f} requests a second go on"
             )
@@ -432,20 +432,20 @@ class Guard:
         owner = Principal(name="", tenant=self._access.tenant)
         bearer, cookie = _bearer(headers), _cookie(headers)
         if bearer:
-            if self._access.is_token(bearer) or self._access.is_for_assistants(path, bearer):
+            if self._access.is_token(bearer) or self._access.is_assistant_request(path, bearer):
                 return owner
-            return None if self._identities is None else await self._identities.holder(bearer)
-        if not self._access.names and _same(cookie, self._access.cookie):
+            return None if self._identities is None else await self._identities.find_principal(bearer)
+        if not self._access.names and _same(cookie, self._access.session_cookie):
             return owner
         key_id = self._access.get_key_id_from_cookie(cookie) if self._identities is not None else ""
-        key = self._identities.keys.valid(key_id) if key_id and self._identities is not None else None
+        key = self._identities.keys.find_valid_key(key_id) if key_id and self._identities is not None else None
         return None if key is None else key.principal
 
     def _signed_in(self, query: bytes) -> Response | None:
         """The way to the pages with a cookie, where the address has the token of this run."""
         given = _fields(query.decode("latin-1")).get("token", "")
         # Whoever is signed in may come by an address of an earlier run.
-        return self._with_cookie(self._access.cookie, "/") if self._access.is_token(given) else None
+        return self._with_cookie(self._access.session_cookie, "/") if self._access.is_token(given) else None
 
     def _with_cookie(self, cookie: str, path: str) -> Response:
         answer = RedirectResponse(path, 303)
@@ -455,10 +455,10 @@ class Guard:
 
     def _cookie_for(self, given: str, address: str) -> str | RejectionInfo:
         if self._access.is_token(given):
-            return self._access.cookie
-        holder = self._identities.keys.holder(given) if self._identities is not None else None
+            return self._access.session_cookie
+        holder = self._identities.keys.find_principal(given) if self._identities is not None else None
         if holder is None or not holder.has_permission("read"):
-            few = self._tries.taken(address, monotonic())
+            few = self._tries.try_acquire(address, monotonic())
             return RejectionInfo(401, _WRONG_KEY) if few else RejectionInfo(429, _TOO_MANY_TRIES)
         return self._access.make_key_cookie(given.split("_")[1])
 
@@ -470,7 +470,7 @@ _AT_MOST_ONCE = ("/approve", "/deny", "/limit", "/cancel")
 def describe_unknown_outcome(request: Request) -> str:
     """What a broken-off request that changes something leaves open, and how to go on; nothing of one that reads."""
     path, keyed = request.url.path, "idempotency-key" in request.headers
-    if request.method in SAFE:
+    if request.method in SAFE_METHODS:
         return ""
     unknown = "it is unknown whether this was done"
     if path.endswith(_HANDS_IN) and keyed:
@@ -483,7 +483,9 @@ def describe_unknown_outcome(request: Request) -> str:
 def get_max_body_bytes(path: str) -> int:
     """Of a body: only what is handed in is large."""
     return (
-        MOST_CALL_BYTES if path.startswith(CALLED) and get_required_role("POST", path) != "submit" else MOST_BODY_BYTES
+        MAX_CALL_BYTES
+        if path.startswith(CALL_PATH_PREFIX) and get_required_role("POST", path) != "submit"
+        else MAX_BODY_BYTES
     )
 
 
@@ -531,4 +533,4 @@ def get_principal(request: Request) -> Principal:
     return found
 
 
-Who = Annotated[Principal, Depends(get_principal)]
+CurrentPrincipal = Annotated[Principal, Depends(get_principal)]

@@ -14,18 +14,17 @@ from waystation import __version__
 from waystation.client import Client
 from waystation.client.context import MemoryMatchJson, MemorySearchRequest
 from waystation.client.exports import load_report
-from waystation.client.remote import CALLS, VERSION_HEADER
-from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, task_json
+from waystation.client.remote import REMOTE_METHODS, VERSION_HEADER
+from waystation.client.task_json import CancelJson, ModelViewJson, ReportJson, SessionJson, TaskJson, build_task_json
 from waystation.context.audit import TranscriptView, build_transcript_view
 from waystation.context.history import build_model_view
 from waystation.documents.documents import Document
 from waystation.kernel.clock import utc_now
-from waystation.kernel.permissions import Permit
+from waystation.kernel.permissions import ClientPermission
 from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.memory import Excerpt
-from waystation.plugins.web.access import PROBLEM, ProblemDetails, Who
+from waystation.plugins.web.access import PROBLEM, CurrentPrincipal, ProblemDetails
 from waystation.plugins.web.bodies import (
-    Asking,
     Denial,
     Grant,
     NewEdit,
@@ -35,37 +34,38 @@ from waystation.plugins.web.bodies import (
     RequestKey,
     SessionLimit,
     TaskPath,
+    TenantClient,
     TenantProvider,
-    call_for,
+    cancel_task,
     deny_task_request,
     edit_agent_context,
-    fork_off,
-    grant,
-    limit_session,
+    fork_task,
+    grant_task_request,
+    invoke_client_method,
     raise_if_refused,
-    stop,
+    set_session_limit,
     submit_new_task,
 )
-from waystation.plugins.web.exports import FILES, Making, ReportForm
-from waystation.plugins.web.listeners import EVENT_STREAM, Feed
+from waystation.plugins.web.exports import FILES, Exporter, ReportForm
+from waystation.plugins.web.listeners import EVENT_STREAM, EventFeed
 from waystation.plugins.web.principals import Principal
-from waystation.security.untrusted import plain
-from waystation.tasks.progress import Bill, Days, KnownSession, Spending
-from waystation.tasks.signals import Answer
+from waystation.security.untrusted import replace_control_characters
+from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport
+from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase
-from waystation.tasks.view import AgentAudits, PendingApproval, Submitted, TaskFilter
+from waystation.tasks.view import AgentCompactionAudits, PendingApproval, SubmittedTask, TaskFilter
 
-MOST_ON_A_PAGE = 100
+MAX_PAGE_SIZE = 100
 LAST_NUMBER = 10**15 - 1
 
 
-async def get_tenant_feed(request: Request, who: Who) -> Feed:
+async def get_tenant_feed(request: Request, who: CurrentPrincipal) -> EventFeed:
     """Where all listeners of the tenant hear of the same."""
     tenants: TenantProvider = request.app.state.tenants
-    return await tenants.feed(who.tenant)
+    return await tenants.get_feed(who.tenant)
 
 
-def first_number(
+def resolve_start_after(
     after: Annotated[int | None, Query(ge=0, le=LAST_NUMBER, description="Events behind this number.")] = None,
     last_event_id: Annotated[str | None, Header(pattern="^[0-9]{1,15}$")] = None,
 ) -> int | None:
@@ -81,17 +81,17 @@ Heartbeat = Annotated[
         description="After so many seconds without an event, an event `alive`: scripts of pages do not see comments.",
     ),
 ]
-Feeding = Annotated[Feed, Depends(get_tenant_feed)]
-From = Annotated[int | None, Depends(first_number)]
+TenantFeed = Annotated[EventFeed, Depends(get_tenant_feed)]
+StartAfter = Annotated[int | None, Depends(resolve_start_after)]
 AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of the agent's step, like research-1.")]
 
 
-async def recall_for_tenant(
+async def search_memory_for_tenant(
     request: Request, client: Client, who: Principal, wish: MemorySearchRequest
 ) -> tuple[Excerpt, ...]:
     """What agents of that tenant would recall. Raises BadInput, UnknownTask, MemoryUnavailable, Unreachable."""
     tenants: TenantProvider = request.app.state.tenants
-    return await tenants.recall(await wish.meant(who.tenant, client.resolve), wish.tokens)
+    return await tenants.search_memory(await wish.to_query(who.tenant, client.resolve_task_id), wish.tokens)
 
 
 _REASONS = {
@@ -121,123 +121,129 @@ class TaskQuery(Value):
     since: Annotated[UtcMoment | None, Field(description="Submitted then or later; UTC where no zone is given.")] = None
     text: Annotated[str, Field(max_length=200, description="Stands in their titles, in whatever case.")] = ""
     first: Annotated[int, Field(ge=0, le=10_000)] = 0
-    count: Annotated[int, Field(ge=1, le=MOST_ON_A_PAGE)] = MOST_ON_A_PAGE
+    count: Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)] = MAX_PAGE_SIZE
 
     @property
-    def wanted(self) -> TaskFilter:
+    def task_filter(self) -> TaskFilter:
         """The same for the client."""
         return TaskFilter(session=self.session, phases=frozenset(self.phase), since=self.since, text=self.text)
 
 
 @v1.get("/tasks")
-async def get_tasks(client: Asking, query: Annotated[TaskQuery, Query()]) -> tuple[TaskJson, ...]:
+async def get_tasks(client: TenantClient, query: Annotated[TaskQuery, Query()]) -> tuple[TaskJson, ...]:
     """The newest tasks; or all that are in a phase, submitted since a moment, or have a text in their title."""
-    found = await client.tasks(query.wanted)
-    return tuple(task_json(one, None) for one in found[query.first : query.first + query.count])
+    found = await client.list_tasks(query.task_filter)
+    return tuple(build_task_json(one, None) for one in found[query.first : query.first + query.count])
 
 
 @v1.post("/tasks", status_code=201)
 async def post_submit(
-    client: Asking,
-    who: Who,
+    client: TenantClient,
+    who: CurrentPrincipal,
     new: NewTask,
     idempotency_key: RequestKey = None,
-) -> Submitted:
+) -> SubmittedTask:
     """Hand in a task. The same `Idempotency-Key` finds the same task."""
     return await submit_new_task(client, who.tenant, new, idempotency_key or secrets.token_hex(8))
 
 
 @v1.get("/tasks/{task}")
-async def get_show(client: Asking, task: TaskPath) -> TaskJson:
+async def get_show(client: TenantClient, task: TaskPath) -> TaskJson:
     """A task as it is now."""
-    found = await client.with_origins(await client.progress(await client.resolve(task)))
-    return task_json(await client.with_stored(found), None)
+    found = await client.with_origins(await client.get_task(await client.resolve_task_id(task)))
+    return build_task_json(await client.with_stored_details(found), None)
 
 
 @v1.post("/tasks/{task}/cancel")
-async def post_cancel(client: Asking, task: TaskPath) -> CancelJson:
+async def post_cancel(client: TenantClient, task: TaskPath) -> CancelJson:
     """Stop a task."""
-    return await stop(client, task)
+    return await cancel_task(client, task)
 
 
 @v1.post("/tasks/{task}/tell")
-async def post_tell(client: Asking, who: Who, task: TaskPath, words: NewMessage) -> Answer:
+async def post_tell(client: TenantClient, who: CurrentPrincipal, task: TaskPath, words: NewMessage) -> AnswerResult:
     """Tell the agents of a running task something."""
-    return raise_if_refused(await client.tell(await client.resolve(task), words.message, who.name or words.by))
+    return raise_if_refused(
+        await client.send_message(await client.resolve_task_id(task), words.message, who.name or words.by)
+    )
 
 
 @v1.post("/tasks/{task}/edit")
-async def post_edit(client: Asking, who: Who, task: TaskPath, wanted: NewEdit) -> Answer:
+async def post_edit(client: TenantClient, who: CurrentPrincipal, task: TaskPath, wanted: NewEdit) -> AnswerResult:
     """Compact, pin, unpin, restore or rewind an agent's context; a rewind of a task that is over makes it go on."""
     return raise_if_refused(await edit_agent_context(client, task, wanted, who))
 
 
 @v1.post("/tasks/{task}/fork", status_code=201)
-async def post_fork(client: Asking, task: TaskPath, wanted: NewFork, idempotency_key: RequestKey = None) -> Submitted:
+async def post_fork(
+    client: TenantClient, task: TaskPath, wanted: NewFork, idempotency_key: RequestKey = None
+) -> SubmittedTask:
     """Hand in a task that begins with what one that is over has finished. The same key finds the same task."""
-    return await fork_off(client, task, wanted, idempotency_key or secrets.token_hex(8))
+    return await fork_task(client, task, wanted, idempotency_key or secrets.token_hex(8))
 
 
 @v1.post("/tasks/{task}/approve")
-async def post_approve(client: Asking, who: Who, task: TaskPath, given: Grant) -> Answer:
+async def post_approve(client: TenantClient, who: CurrentPrincipal, task: TaskPath, given: Grant) -> AnswerResult:
     """Grant a request, or let its agent call a tool, once. 409 where it has been answered."""
-    return raise_if_refused(await grant(client, task, given, who))
+    return raise_if_refused(await grant_task_request(client, task, given, who))
 
 
 @v1.post("/tasks/{task}/deny")
-async def post_deny(client: Asking, who: Who, task: TaskPath, given: Denial) -> Answer:
+async def post_deny(client: TenantClient, who: CurrentPrincipal, task: TaskPath, given: Denial) -> AnswerResult:
     """Refuse a request. 409 where it has been answered."""
     return raise_if_refused(await deny_task_request(client, task, given, who))
 
 
 @v1.get("/tasks/{task}/report", response_model=ReportJson, responses=FILES)
 async def get_report(
-    client: Asking,
-    making: Making,
+    client: TenantClient,
+    making: Exporter,
     task: TaskPath,
     form: ReportForm = "json",
     version: Annotated[int | None, Query()] = None,
 ) -> Response | ReportJson:
     """The report that was delivered last, or another version of it."""
-    found = await load_report(client, await client.resolve(task), version)
-    return await making.answer(found, form)
+    found = await load_report(client, await client.resolve_task_id(task), version)
+    return await making.build_response(found, form)
 
 
 @v1.get("/tasks/{task}/draft", response_model=ReportJson, responses=FILES)
-async def get_draft(client: Asking, making: Making, task: TaskPath, form: ReportForm = "json") -> Response | ReportJson:
+async def get_draft(
+    client: TenantClient, making: Exporter, task: TaskPath, form: ReportForm = "json"
+) -> Response | ReportJson:
     """What a task that works would deliver if it ended now. It is redacted on the spot, which takes seconds."""
-    return await making.answer(await making.draft(client, await client.resolve(task)), form)
+    return await making.build_response(await making.build_draft(client, await client.resolve_task_id(task)), form)
 
 
 @v1.get("/tasks/{task}/bill")
-async def get_bill(client: Asking, task: TaskPath) -> Bill:
+async def get_bill(client: TenantClient, task: TaskPath) -> CostBreakdown:
     """What a task has cost so far."""
-    return await client.bill(await client.resolve(task))
+    return await client.get_bill(await client.resolve_task_id(task))
 
 
 @v1.get("/tasks/{task}/documents")
-async def get_documents(client: Asking, task: TaskPath) -> tuple[Document, ...]:
+async def get_documents(client: TenantClient, task: TaskPath) -> tuple[Document, ...]:
     """A task's documents as they are now."""
-    return await client.documents(await client.resolve(task))
+    return await client.list_documents(await client.resolve_task_id(task))
 
 
 @v1.get("/tasks/{task}/compactions")
-async def get_compactions(client: Asking, task: TaskPath) -> tuple[AgentAudits, ...]:
+async def get_compactions(client: TenantClient, task: TaskPath) -> tuple[AgentCompactionAudits, ...]:
     """What the compactions of its agents kept and lost."""
-    return await client.audits(await client.resolve(task))
+    return await client.audit_compactions(await client.resolve_task_id(task))
 
 
 @v1.get("/tasks/{task}/agents/{agent}/transcript")
-async def get_transcript(client: Asking, task: TaskPath, agent: AgentPath) -> TranscriptView:
+async def get_transcript(client: TenantClient, task: TaskPath, agent: AgentPath) -> TranscriptView:
     """Everything that one agent said and was told, with what hides and masks it now."""
-    return build_transcript_view(await client.transcript(await client.resolve(task), agent))
+    return build_transcript_view(await client.get_transcript(await client.resolve_task_id(task), agent))
 
 
 @v1.get("/tasks/{task}/agents/{agent}/view")
-async def get_agent_view(client: Asking, task: TaskPath, agent: AgentPath) -> ViewJson:
+async def get_agent_view(client: TenantClient, task: TaskPath, agent: AgentPath) -> ModelViewJson:
     """What the model sees of it now."""
-    found = await client.transcript(await client.resolve(task), agent)
-    return ViewJson(run_id=found.run_id, messages=build_model_view(found))
+    found = await client.get_transcript(await client.resolve_task_id(task), agent)
+    return ModelViewJson(run_id=found.run_id, messages=build_model_view(found))
 
 
 @v1.get(
@@ -246,33 +252,38 @@ async def get_agent_view(client: Asking, task: TaskPath, agent: AgentPath) -> Vi
     responses={204: {"description": "It is over, and every event of it was had."}},
 )
 async def get_task_events(
-    request: Request, client: Asking, feed: Feeding, task: TaskPath, begin: From, heartbeat: Heartbeat = None
+    request: Request,
+    client: TenantClient,
+    feed: TenantFeed,
+    task: TaskPath,
+    begin: StartAfter,
+    heartbeat: Heartbeat = None,
 ) -> Response:
     """What happens to a task, as server-sent events, from its first event on; it ends with the task.
 
     The id of each is a number of the store: who comes back with `Last-Event-ID` has each event once, and by 204 that
     nothing more will come.
     """
-    task_id = await client.resolve(task)
-    after = await feed.begun(begin, 0)
-    if await client.is_over(task_id) and not (await client.events(after, task_id, 1)).events:
+    task_id = await client.resolve_task_id(task)
+    after = await feed.resolve_start(begin, 0)
+    if await client.is_over(task_id) and not (await client.list_events(after, task_id, 1)).events:
         return Response(status_code=204)
     return StreamingResponse(feed.stream(after, task_id, request.state.still, heartbeat), media_type=EVENT_STREAM)
 
 
 @v1.get("/events", response_class=StreamingResponse)
 async def get_events(
-    request: Request, client: Asking, feed: Feeding, begin: From, heartbeat: Heartbeat = None
+    request: Request, client: TenantClient, feed: TenantFeed, begin: StartAfter, heartbeat: Heartbeat = None
 ) -> Response:
     """What happens to all tasks, from now on unless `after` or `Last-Event-ID` says from where."""
-    after = await feed.begun(begin, await client.newest_event())
+    after = await feed.resolve_start(begin, await client.get_newest_event_number())
     return StreamingResponse(feed.stream(after, None, request.state.still, heartbeat), media_type=EVENT_STREAM)
 
 
 @v1.get("/approvals")
-async def get_approvals(client: Asking) -> tuple[PendingApproval, ...]:
+async def get_approvals(client: TenantClient) -> tuple[PendingApproval, ...]:
     """What waits for an answer, the most urgent first."""
-    return await client.approvals()
+    return await client.list_approvals()
 
 
 class SpendingQuery(Value):
@@ -282,63 +293,68 @@ class SpendingQuery(Value):
     until: Annotated[date | None, Field(description="By default today; days are those of UTC.")] = None
     session: Annotated[str | None, Field(max_length=200, description="Of this session alone.")] = None
 
-    async def answer(self, client: Client) -> Spending:
+    async def load_spending(self, client: Client) -> SpendingReport:
         """What was spent. Raises BadInput for days that are none, or more than can be shown."""
-        return await client.spending(Days.of(self.since, self.until, utc_now().date()), self.session or None)
+        return await client.get_spending(
+            DayRange.resolve(self.since, self.until, utc_now().date()), self.session or None
+        )
 
 
 @v1.get("/spending")
-async def get_spending(client: Asking, query: Annotated[SpendingQuery, Query()]) -> Spending:
+async def get_spending(client: TenantClient, query: Annotated[SpendingQuery, Query()]) -> SpendingReport:
     """What tasks have spent, by day, task, role of the agent and model."""
-    return await query.answer(client)
+    return await query.load_spending(client)
 
 
 @v1.get("/memory")
 async def get_search_memory(
-    request: Request, client: Asking, who: Who, wish: Annotated[MemorySearchRequest, Query()]
+    request: Request, client: TenantClient, who: CurrentPrincipal, wish: Annotated[MemorySearchRequest, Query()]
 ) -> tuple[MemoryMatchJson, ...]:
     """What agents would recall, the best first; names stay replaced. Where none `has_words` of the query, perhaps none
     of it fits.
     """
-    found = await recall_for_tenant(request, client, who, wish)
-    return await run_in_threadpool(lambda: tuple(MemoryMatchJson.of(one, wish.query) for one in found))
+    found = await search_memory_for_tenant(request, client, who, wish)
+    return await run_in_threadpool(lambda: tuple(MemoryMatchJson.from_excerpt(one, wish.query) for one in found))
 
 
 First = Annotated[int, Query(ge=0, le=10_000)]
-Count = Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)]
+Count = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)]
 
 
 @v1.get("/sessions")
-async def get_sessions(client: Asking, first: First = 0, count: Count = MOST_ON_A_PAGE) -> tuple[KnownSession, ...]:
+async def get_sessions(
+    client: TenantClient, first: First = 0, count: Count = MAX_PAGE_SIZE
+) -> tuple[SessionSummary, ...]:
     """Sessions with what their tasks have spent together, those with the newest tasks before others."""
-    return await client.sessions(first, count)
+    return await client.list_sessions(first, count)
 
 
 @v1.put("/sessions/{session:path}/limit")
 async def put_limit_session(
-    client: Asking, session: Annotated[str, Path(min_length=1, max_length=200)], wanted: SessionLimit
+    client: TenantClient, session: Annotated[str, Path(min_length=1, max_length=200)], wanted: SessionLimit
 ) -> SessionJson:
     """Set what all tasks of a session may spend together."""
-    limit = await limit_session(client, session, wanted.budget)
+    limit = await set_session_limit(client, session, wanted.budget)
     return SessionJson(session=session, limit_tokens=limit.tokens, limit_usd=limit.usd)
 
 
 @v1.post("/client/{role}/{name}", include_in_schema=False)
 async def call_client(
-    client: Asking,
-    who: Who,
-    role: Permit,
+    client: TenantClient,
+    who: CurrentPrincipal,
+    role: ClientPermission,
     name: str,
     given: Annotated[dict[str, JsonValue], Body()],
     version: Annotated[str, Header(alias=VERSION_HEADER, max_length=40)] = "",
 ) -> Response:
     """What our own client asks for, of the same version as this server: its values are no interface of others."""
-    called = CALLS.get(name)
+    called = REMOTE_METHODS.get(name)
     if version != __version__:
         raise HTTPException(
             409,
-            f"this server is Waystation {__version__}, and {plain(version) or 'none'} asks: both have to be the same",
+            f"this server is Waystation {__version__}, and {replace_control_characters(version) or 'none'} asks: "
+            "both have to be the same",
         )
     if called is None or called.role != role:
-        raise HTTPException(404, f"a client does not ask for {role} {plain(name)}")
-    return Response(await call_for(client, who, called, given), media_type="application/json")
+        raise HTTPException(404, f"a client does not ask for {role} {replace_control_characters(name)}")
+    return Response(await invoke_client_method(client, who, called, given), media_type="application/json")

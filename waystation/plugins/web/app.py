@@ -55,18 +55,18 @@ from waystation.kernel.errors import (
 from waystation.memory.memory import Excerpt, MemoryQuery
 from waystation.plugins.web.access import (
     ASSISTANTS,
-    MOST_BODY_BYTES,
+    MAX_BODY_BYTES,
+    AccessGuard,
     AccessPolicy,
-    Guard,
     build_problem_response,
     describe_unknown_outcome,
 )
 from waystation.plugins.web.bodies import format_body_fault, format_faults
 from waystation.plugins.web.exports import ReportExporter
-from waystation.plugins.web.listeners import Feed
-from waystation.plugins.web.patience import PatientProtocol
-from waystation.plugins.web.principals import Authenticator, build_local_sign_in_url, new_token
-from waystation.security.untrusted import plain
+from waystation.plugins.web.listeners import EventFeed
+from waystation.plugins.web.patience import RequestTimeoutProtocol
+from waystation.plugins.web.principals import Authenticator, build_local_sign_in_url, generate_token
+from waystation.security.untrusted import replace_control_characters
 from workers.memory import MemoryReader
 
 SECONDS_TO_END = 2
@@ -75,7 +75,7 @@ CONNECTIONS_AT_ONCE = 900
 """Listeners among them. Whoever comes then is told to come again: a process has some thousand files at most."""
 ASSISTANTS_AT_ONCE, ASSISTANT_IDLE_SECONDS = 100, 600
 """Sessions at /mcp, and how long one is kept that asks for nothing: then its client begins another one."""
-LEAST_PACKED_BYTES, PACKING_LEVEL = 2_000, 5
+MIN_COMPRESSED_BYTES, PACKING_LEVEL = 2_000, 5
 NO_GUARD = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
@@ -95,28 +95,28 @@ class TenantRegistry:
 
     def __init__(self, client: Client, tenant: str, asked: "ServerDeps") -> None:
         self._clients = {tenant: client}
-        self._feeds = {tenant: Feed(client)}
+        self._feeds = {tenant: EventFeed(client)}
         self._opener = asked.opener
         self._memory = asked.memory
         self._own = tenant
         self._opening = asyncio.Lock()
 
-    async def client(self, tenant: str) -> Client:
+    async def get_client(self, tenant: str) -> Client:
         """That tenant's. Raises as opening a store does; BadInput where this server has its own tenant alone."""
         async with self._opening:
             if tenant not in self._clients:
                 if self._opener is None:
                     raise BadInput(f"this server is of tenant {self._own!r} alone")
                 self._clients[tenant] = client = await self._opener(tenant)
-                self._feeds[tenant] = Feed(client)
+                self._feeds[tenant] = EventFeed(client)
             return self._clients[tenant]
 
-    async def feed(self, tenant: str) -> Feed:
+    async def get_feed(self, tenant: str) -> EventFeed:
         """What that tenant's listeners hear of. Raises as `client` does."""
-        await self.client(tenant)
+        await self.get_client(tenant)
         return self._feeds[tenant]
 
-    async def recall(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+    async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """What agents would recall. Raises as `MemoryReader.search` does."""
         return () if self._memory is None else await self._memory.search(wanted, tokens)
 
@@ -166,9 +166,9 @@ def create_app(site: SiteConfig, client: Client, tenant: str, asked: ServerDeps)
     app.router.routes.extend(_for_assistants(site.assistants))
 
     # Streams of events are left as they are.
-    app.add_middleware(GZipMiddleware, minimum_size=LEAST_PACKED_BYTES, compresslevel=PACKING_LEVEL)
+    app.add_middleware(GZipMiddleware, minimum_size=MIN_COMPRESSED_BYTES, compresslevel=PACKING_LEVEL)
     _tell_errors(app, site)
-    return Guard(app, signs_in, asked.identities, site.failed)
+    return AccessGuard(app, signs_in, asked.identities, site.failed)
 
 
 def _tell_errors(app: FastAPI, site: SiteConfig) -> None:
@@ -202,7 +202,7 @@ def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
         return []
     routes = assistants.streamable_http_app(
         streamable_http_path=ASSISTANTS,
-        max_request_body_size=MOST_BODY_BYTES,
+        max_request_body_size=MAX_BODY_BYTES,
         transport_security=NO_GUARD,
         session_idle_timeout=ASSISTANT_IDLE_SECONDS,
         max_sessions=ASSISTANTS_AT_ONCE,
@@ -323,7 +323,7 @@ def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, 
 
 
 def _line(error: Exception) -> str:
-    return plain(" ".join(str(error).split()))
+    return replace_control_characters(" ".join(str(error).split()))
 
 
 class RedactingFormatter(logging.Formatter):
@@ -490,7 +490,7 @@ class SiteServer(uvicorn.Server):
                 ws="none",
                 timeout_graceful_shutdown=SECONDS_TO_END,
                 limit_concurrency=at_once,
-                http=PatientProtocol,
+                http=RequestTimeoutProtocol,
             )
         )
 
@@ -511,7 +511,7 @@ class SiteServer(uvicorn.Server):
 
 def create_access_policy(port: int, names: tuple[str, ...] = ()) -> AccessPolicy:
     """For one run of the server, with a token that was never there before."""
-    return AccessPolicy(token=new_token(), port=port, names=names)
+    return AccessPolicy(token=generate_token(), port=port, names=names)
 
 
 def get_sign_in_url(access: AccessPolicy) -> str:

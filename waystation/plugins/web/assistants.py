@@ -14,37 +14,37 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from waystation.client import Client
 from waystation.client.context import MemoryMatchJson
-from waystation.client.lookups import document_as_shown, get_report_version
-from waystation.client.task_json import VersionJson, report_json
+from waystation.client.lookups import get_report_version, load_redacted_document_text
+from waystation.client.task_json import ReportVersionJson, build_report_json
 from waystation.config.settings import Settings
 from waystation.documents.citations import parse_citations
 from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.documents.procedures import ProcedureSource
 from waystation.documents.sources import DocumentLoadResult, assign_unique_names, load_documents, load_skills
-from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, read_limit
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, parse_limit
 from waystation.kernel.errors import BadInput, UnknownTask, Unreachable
 from waystation.kernel.files import create_private_folder, open_private_file
 from waystation.kernel.value import Value
 from waystation.memory.memory import MemoryQuery
-from waystation.plugins.web.bodies import AtOnce
+from waystation.plugins.web.bodies import DocumentCountLimit
 from waystation.plugins.web.principals import AssistantPolicy
-from waystation.reports.blocks import Imprint, NumberedSource, stored_report
-from waystation.reports.markdown import exported_report, section_of, sections_of
+from waystation.reports.blocks import NumberedSource, ReportMetadata, parse_stored_report
+from waystation.reports.markdown import build_report_export, find_section, split_into_sections
 from waystation.runtime.temporal.connect import find_target
 from waystation.security.untrusted import ServerNames, sanitize_line
-from waystation.tasks.signals import Answer
+from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase, TaskProgress, TaskRequest, session_hash, tenant_hash
-from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, pending
+from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pending_approvals
 from workers.memory import MemoryReader
 
-MOST_HANDED_IN = 10_000
+MAX_ASSISTANT_TASKS = 10_000
 """Of one assistant: with more, its budget cannot be counted."""
-MOST_SKILLS = 50
+MAX_SKILLS = 50
 SCHEME = "waystation"
 """Of the addresses of what tasks have: `waystation://tasks/TASK/report`, `waystation://tasks/TASK/documents/NAME`."""
 
 
-class GivenDocument(Value):
+class DocumentInput(Value):
     """A document: its text with a name, the path of a file or folder, or the address of a resource."""
 
     name: str = Field(default="", max_length=200, description="What it is called in citations; needed beside a text.")
@@ -74,11 +74,11 @@ class SubmitResearchRequest(Value):
     """What is handed over."""
 
     question: str
-    documents: Annotated[tuple[GivenDocument, ...], AtOnce] = Field(min_length=1)
+    documents: Annotated[tuple[DocumentInput, ...], DocumentCountLimit] = Field(min_length=1)
     budget: Limit | None = None
     instructions: str = ""
     servers: ServerNames | None = None
-    skills: tuple[str, ...] = Field(default=(), max_length=MOST_SKILLS)
+    skills: tuple[str, ...] = Field(default=(), max_length=MAX_SKILLS)
     request_id: str = Field(min_length=1, max_length=200)
 
 
@@ -102,7 +102,7 @@ class ReportPart(Value):
     task_id: str
     phase: TaskPhase
     version: int | None
-    versions: tuple[VersionJson, ...]
+    versions: tuple[ReportVersionJson, ...]
     title: str
     sections: tuple[str, ...]
     """All headings, in their order."""
@@ -120,7 +120,7 @@ class FinishedTask(AcceptedTask, ReportPart):
     """What a submitted task came to, for whom the submission lasts as long: its report beside what is known at once."""
 
 
-class AnsweredRequest(Value):
+class RequestOutcome(Value):
     """What became of an answer."""
 
     task_id: str
@@ -129,7 +129,7 @@ class AnsweredRequest(Value):
     reason: str
 
 
-class PersonsGrant(BaseModel):
+class GrantForm(BaseModel):
     """What a person says to a request."""
 
     amount: str = Field(
@@ -138,7 +138,7 @@ class PersonsGrant(BaseModel):
     note: str = Field(default="", max_length=2_000, description="A note that is kept with the answer.")
 
 
-class PersonsAnswer(PersonsGrant):
+class AnswerForm(GrantForm):
     """The same where one form takes either answer."""
 
     decision: Literal["approve", "deny"] = Field(
@@ -146,7 +146,7 @@ class PersonsAnswer(PersonsGrant):
     )
 
 
-class Assistant:
+class AssistantGateway:
     """One of them: its wishes are checked and carried out here. Tasks of others are as unknown as those that never
     were.
     """
@@ -166,36 +166,36 @@ class Assistant:
         self._page = f"{settings.page}/tasks/" if settings.page is not None else page
         """Before the id of a task."""
 
-    async def tasks(self) -> tuple[TaskView, ...]:
+    async def list_tasks(self) -> tuple[TaskView, ...]:
         """Its newest."""
-        return await self.client.tasks(TaskFilter(session=self.rights.session))
+        return await self.client.list_tasks(TaskFilter(session=self.rights.session_name))
 
-    async def task(self, task_id: str) -> str:
+    async def require_own_task(self, task_id: str) -> str:
         """The id again, if it is that of a task of its own. Raises UnknownTask, which does not tell whether others have
         it.
         """
         try:
-            own = (await self.client.last_known(task_id)).session == self.rights.session
+            own = (await self.client.get_last_known_task(task_id)).session == self.rights.session_name
         except UnknownTask:
             own = False
         if not own:
             raise UnknownTask(f"{self.rights.name} has no task {task_id!r}: submit_research gives the ids of its tasks")
         return task_id
 
-    async def view(self, task_id: str) -> TaskView:
+    async def get_task(self, task_id: str) -> TaskView:
         """A task of its own, as it is now. Raises as `task` does; Unreachable."""
-        return await self.client.progress(await self.task(task_id))
+        return await self.client.get_task(await self.require_own_task(task_id))
 
-    async def report(self, task: str, section: str | None = None, version: int | None = None) -> ReportPart:
+    async def get_report(self, task: str, section: str | None = None, version: int | None = None) -> ReportPart:
         """The report, or a section of it. Raises as `task` does, BadInput."""
-        task_id = await self.task(task)
-        progress = await self.client.reported(task_id)
+        task_id = await self.require_own_task(task)
+        progress = await self.client.get_last_known_progress(task_id)
         found = get_report_version(progress, version)
-        whole = report_json(progress, found, await self.client.report_text(found))
-        stored = stored_report(whole.report)
-        exported = exported_report(stored, Imprint(task_id=task_id, phase=whole.phase))
-        sections = await asyncio.to_thread(sections_of, stored.body)
-        part = whole.report if section is None else section_of(sections, section)
+        whole = build_report_json(progress, found, await self.client.get_report_text(found))
+        stored = parse_stored_report(whole.report)
+        exported = build_report_export(stored, ReportMetadata(task_id=task_id, phase=whole.phase))
+        sections = await asyncio.to_thread(split_into_sections, stored.body)
+        part = whole.report if section is None else find_section(sections, section)
         cited = {(one.document, one.first_line, one.last_line) for one in parse_citations(part)}
         return ReportPart(
             task_id=whole.task_id,
@@ -210,11 +210,11 @@ class Assistant:
             sources=tuple(one for one in exported.sources if (one.document, one.first_line, one.last_line) in cited),
         )
 
-    async def finished(self, view: TaskView) -> FinishedTask:
+    async def build_finished_task(self, view: TaskView) -> FinishedTask:
         """A task of its own that is over, with the report. Raises BadInput where it has none."""
         progress = view.progress
-        report = await self.report(progress.task_id)
-        there = [one for one in await self.client.documents(progress.task_id) if not one.removed]
+        report = await self.get_report(progress.task_id)
+        there = [one for one in await self.client.list_documents(progress.task_id) if not one.removed]
         return FinishedTask(
             **report.model_dump(),
             page=self._page_of(progress.task_id, view.ui_url),
@@ -225,30 +225,32 @@ class Assistant:
         )
 
     def _page_of(self, task_id: str, ui_url: str | None) -> str | None:
-        page = self._page or find_target(self._settings).tasks_page
+        page = self._page or find_target(self._settings).task_page_prefix
         return f"{page}{task_id}" if page else ui_url
 
-    async def document(self, task: str, name: str) -> str:
-        """A document, as agents were shown it: assistants are told no more. Raises as `task`, `document_as_shown`."""
-        return await document_as_shown(self._settings, await self.task(task), name)
+    async def get_document_text(self, task: str, name: str) -> str:
+        """A document, as agents were shown it: assistants are told no more. Raises as `task`,
+        `load_redacted_document_text`.
+        """
+        return await load_redacted_document_text(self._settings, await self.require_own_task(task), name)
 
     # ------------------------------------------------------------------------------------------------------- handing in
 
-    async def hand_in(self, given: SubmitResearchRequest) -> AcceptedTask:
+    async def submit(self, given: SubmitResearchRequest) -> AcceptedTask:
         """Submit it, if its budget fits. Raises BadInput, and as `Client.submit` does."""
         loaded = _with_names([await self._read(one) for one in given.documents])
         request = TaskRequest(
             question=given.question,
             instructions=given.instructions,
             tenant=self.rights.tenant,
-            session=self.rights.session,
+            session=self.rights.session_name,
             request_id=given.request_id,
             budget=given.budget,
             left_out=loaded.left_out,
             servers=self.rights.resolve_servers(given.servers),
             procedures=await asyncio.to_thread(self._skills, given.skills),
         )
-        row = await self.client.prepare(request)
+        row = await self.client.prepare_task(request)
         async with self._counting():
             await self._require_room(row.terms.budget, row.ref.task_id)
             submitted = await self.client.submit(row, loaded.documents)
@@ -273,7 +275,7 @@ class Assistant:
             )
         return tuple(there[name] for name in dict.fromkeys(wanted))
 
-    async def _read(self, one: GivenDocument) -> DocumentLoadResult:
+    async def _read(self, one: DocumentInput) -> DocumentLoadResult:
         if one.text is not None:
             return DocumentLoadResult(documents=(SourceDocument(name=one.name, text=one.text),))
         if one.path is not None:
@@ -284,33 +286,35 @@ class Assistant:
         return DocumentLoadResult(documents=await self._from_task(one, address))
 
     async def _from_files(self, written: str, name: str) -> DocumentLoadResult:
-        path = self.rights.readable(written)
+        path = self.rights.resolve_readable_path(written)
         loaded = await asyncio.to_thread(load_documents, (path,), without=self.rights.home)
         if path.is_dir():
             return loaded
         short = name or next(str(path.relative_to(root)) for root in self.rights.roots if path.is_relative_to(root))
         return loaded.replace(documents=tuple(one.replace(name=short) for one in loaded.documents))
 
-    async def _from_task(self, one: GivenDocument, address: SplitResult) -> tuple[SourceDocument, ...]:
+    async def _from_task(self, one: DocumentInput, address: SplitResult) -> tuple[SourceDocument, ...]:
         task, _, rest = address.path.removeprefix("/").partition("/")
         kind, _, quoted = rest.partition("/")
         if address.scheme != SCHEME or address.netloc != "tasks" or kind not in {"report", "documents"}:
             raise _no_resource(one.uri or "")
-        task_id = await self.task(task)
+        task_id = await self.require_own_task(task)
         if kind == "report":
-            return (SourceDocument(name=one.name or f"{task_id}.md", text=await self.client.report(task_id)),)
-        there = [each.name for each in await self.client.documents(task_id) if not each.removed]
+            return (SourceDocument(name=one.name or f"{task_id}.md", text=await self.client.get_report(task_id)),)
+        there = [each.name for each in await self.client.list_documents(task_id) if not each.removed]
         names = [unquote(quoted)] if quoted else there
-        return tuple([SourceDocument(name=name, text=await self.client.document_text(task_id, name)) for name in names])
+        return tuple(
+            [SourceDocument(name=name, text=await self.client.get_document_text(task_id, name)) for name in names]
+        )
 
     # ----------------------------------------------------------------------------------------------------------- budget
 
-    async def used(self, but: str = "") -> Amount:
+    async def compute_committed_amount(self, but: str = "") -> Amount:
         """What its tasks have spent and may still spend, without one. Raises BadInput, Unreachable: one is silent."""
-        views = await self.client.tasks(TaskFilter(session=self.rights.session), MOST_HANDED_IN)
-        if len(views) >= MOST_HANDED_IN:
+        views = await self.client.list_tasks(TaskFilter(session=self.rights.session_name), MAX_ASSISTANT_TASKS)
+        if len(views) >= MAX_ASSISTANT_TASKS:
             raise BadInput(
-                f"{self.rights.name} has {MOST_HANDED_IN:,} tasks: give it another name, and a budget for that"
+                f"{self.rights.name} has {MAX_ASSISTANT_TASKS:,} tasks: give it another name, and a budget for that"
             )
         used = Amount()
         for view in views:
@@ -319,7 +323,7 @@ class Assistant:
                 if view.remark and view.progress.phase is TaskPhase.WORKING:
                     unknown = f"what was granted to {view.progress.task_id} is not known, so nothing can be counted"
                     raise Unreachable(f"{unknown}: {view.remark}. Try again then")
-                used += budget.spent if view.progress.phase.over else budget.limit.amount.at_least(budget.spent)
+                used += budget.spent if view.progress.phase.over else budget.limit.amount.max_with(budget.spent)
         return used
 
     async def _require_room(self, wanted: Limit, but: str) -> None:
@@ -336,11 +340,13 @@ class Assistant:
         await self._require(wanted.amount, but)
 
     async def _require(self, wanted: Amount, but: str = "") -> None:
-        used, limit = await self.used(but), self.rights.budget
+        used, limit = await self.compute_committed_amount(but), self.rights.budget
         if not limit.can_cover(used + wanted):
             raise BadInput(
-                f"{format_amount(limit.counted(wanted))} more are beyond what {self.rights.name} may spend: of "
-                f"{format_limit(limit)} {format_limit(limit.after(used))} are left, since its tasks at work count "
+                f"{format_amount(limit.restrict_to_limited_units(wanted))} more are beyond what {self.rights.name} "
+                "may spend: of "
+                f"{format_limit(limit)} {format_limit(limit.remaining_after(used))} are left, since its tasks at "
+                "work count "
                 "with all "
                 "they may spend. Ask for less, or have a person raise WAYSTATION_MCP_BUDGET"
             )
@@ -355,14 +361,14 @@ class Assistant:
 
     # --------------------------------------------------------------------------------------------------------- requests
 
-    async def requests(self) -> tuple[PendingApproval, ...]:
+    async def list_requests(self) -> tuple[PendingApproval, ...]:
         """What waits for an answer in its tasks, the most urgent first. Raises Unreachable."""
-        return await self.client.approvals(self.rights.session)
+        return await self.client.list_approvals(self.rights.session_name)
 
-    async def request(self, task: str, request_id: str | None) -> PendingApproval:
+    async def find_request(self, task: str, request_id: str | None) -> PendingApproval:
         """The one that is meant, or the only one. Raises BadInput, as `task` does, Unreachable."""
-        progress = (await self.view(task)).progress
-        waiting = pending(progress)
+        progress = (await self.get_task(task)).progress
+        waiting = list_pending_approvals(progress)
         match [one for one in waiting if request_id in {None, one.approval.request_id}]:
             case [only]:
                 return only
@@ -371,10 +377,10 @@ class Assistant:
                 which = "give the request_id of one. " if meant else _not_waiting(progress, request_id)
                 raise BadInput(f"{which}In {progress.task_id} ({progress.phase}) there waits: {ids}")
 
-    async def approve(self, one: PendingApproval, written: str, note: str) -> Answer:
+    async def approve(self, one: PendingApproval, written: str, note: str) -> AnswerResult:
         """Grant what was asked for, or what is written, within its budget. Raises BadInput, Unreachable."""
         amount = _written(written).amount if written.strip() else one.approval.asked
-        if written.strip() and amount.nothing:
+        if written.strip() and amount.is_zero:
             # To the task no amount is what was asked for, which nobody has counted then.
             raise BadInput(f"{written!r} grants nothing: leave the amount out for what was asked for, or deny it")
         async with self._counting():
@@ -382,31 +388,33 @@ class Assistant:
             return await self.client.approve(
                 one.task_id,
                 request_id=one.approval.request_id,
-                amount=None if amount.nothing else amount,
+                amount=None if amount.is_zero else amount,
                 by=self.rights.signature,
                 note=note,
             )
 
-    async def deny(self, one: PendingApproval, note: str, finish: Literal["partial", "cancel"] = "partial") -> Answer:
+    async def deny(
+        self, one: PendingApproval, note: str, finish: Literal["partial", "cancel"] = "partial"
+    ) -> AnswerResult:
         """Refuse it, for good. Raises BadInput, Unreachable."""
         return await self.client.deny(
             one.task_id, request_id=one.approval.request_id, finish=finish, by=self.rights.signature, note=note
         )
 
-    async def answer(self, one: PendingApproval, said: PersonsAnswer) -> Answer:
+    async def answer_request(self, one: PendingApproval, said: AnswerForm) -> AnswerResult:
         """Either of the two. Raises as they do."""
         if said.decision == "deny":
             return await self.deny(one, said.note)
         return await self.approve(one, said.amount, said.note)
 
-    async def recall(self, query: str, tokens: int) -> tuple[MemoryMatchJson, ...]:
+    async def search_memory(self, query: str, tokens: int) -> tuple[MemoryMatchJson, ...]:
         """What agents of its tasks would recall. Raises BadInput, Unreachable, MemoryUnavailable."""
         if not query.strip():
             raise BadInput("there is nothing to look for: give a few words")
-        tenant, session = self.rights.tenant, self.rights.session
+        tenant, session = self.rights.tenant, self.rights.session_name
         wanted = MemoryQuery(tenant=tenant_hash(tenant), session=session_hash(tenant, session), text=query, dense=None)
         found = await self._memory.search(wanted, tokens)
-        return await asyncio.to_thread(lambda: tuple(MemoryMatchJson.of(one, query) for one in found))
+        return await asyncio.to_thread(lambda: tuple(MemoryMatchJson.from_excerpt(one, query) for one in found))
 
 
 def _address(written: str) -> SplitResult:
@@ -435,7 +443,7 @@ def _not_waiting(progress: TaskProgress, request_id: str | None) -> str:
 def _written(text: str) -> Limit:
     """An amount as people write it. Raises BadInput."""
     try:
-        return read_limit(text)
+        return parse_limit(text)
     except ValueError as error:
         raise BadInput(str(error)) from error
 

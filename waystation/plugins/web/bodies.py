@@ -12,80 +12,87 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD, Mode
+from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD, BudgetMode
 from waystation.client import Client
-from waystation.client.remote import ClientCall
-from waystation.client.sessions import CONTROL, ForkRequest
+from waystation.client.remote import RemoteMethod
+from waystation.client.sessions import CONTROL_CHARACTERS, ForkRequest
 from waystation.client.task_json import CancelJson
-from waystation.documents.documents import MOST_OF_A_TASK, SkippedItem, SourceDocument
+from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, SourceDocument
 from waystation.documents.procedures import Procedures
 from waystation.documents.sources import (
     DocumentLoadResult,
     DocumentNamePair,
+    compute_unique_names,
     load_documents,
     sanitize_document_name,
-    unique_names,
 )
-from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, read_limit
+from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, parse_limit
 from waystation.kernel.errors import BadInput, WaystationError
-from waystation.kernel.value import OURS, Value, plain_fault
+from waystation.kernel.value import OURS, Value, describe_fault
 from waystation.memory.memory import Excerpt, MemoryQuery
-from waystation.plugins.web.access import Who
-from waystation.plugins.web.listeners import Feed
+from waystation.plugins.web.access import CurrentPrincipal
+from waystation.plugins.web.listeners import EventFeed
 from waystation.plugins.web.principals import Principal
-from waystation.security.untrusted import ServerNames, is_blank, plain, sanitize_line, strip_invisible_characters
-from waystation.tasks.approvals import Verified
-from waystation.tasks.details import fields_of_grant
-from waystation.tasks.signals import Action, Answer, EditInput
-from waystation.tasks.task import TaskRequest, TaskRow, TaskTerms, own_session
-from waystation.tasks.view import Submitted, TaskView
+from waystation.security.untrusted import (
+    ServerNames,
+    is_blank,
+    replace_control_characters,
+    sanitize_line,
+    strip_invisible_characters,
+)
+from waystation.tasks.approvals import VerifiedName
+from waystation.tasks.details import build_optional_grant_fields
+from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput
+from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name
+from waystation.tasks.view import SubmittedTask, TaskView
 
-MOST_DOCUMENTS, MOST_FAULTS = 1_000, 20
-MOST_AT_ONCE, COUNTS = 5_000, frozenset({"most", "count", "limit"})
+MAX_REQUEST_DOCUMENTS, MAX_FAULTS = 1_000, 20
+MAX_PAGE_ITEMS, COUNTS = 5_000, frozenset({"most", "count", "limit"})
 """Tasks, sessions or events in one answer to a client."""
-LONGEST_NAME, NAMES = 200, frozenset({"task_id", "prefix", "session", "agent", "request_id"})
-MOST_NUMBER = 10**15 - 1
-LONGEST_UPLOAD_NAME, LONGEST_READ_NAME = 200, 100
+MAX_NAME_CHARACTERS, NAMES = 200, frozenset({"task_id", "prefix", "session", "agent", "request_id"})
+MAX_NUMBER = 10**15 - 1
+MAX_UPLOAD_NAME_BYTES, MAX_DOCUMENT_NAME_CHARACTERS = 200, 100
 """Bytes of what a document is called after, of which file systems take 255; characters under which it is read."""
 
 
 class TenantProvider(Protocol):
     """What is a tenant's: see `app.TenantRegistry`."""
 
-    async def client(self, tenant: str) -> Client:
+    async def get_client(self, tenant: str) -> Client:
         """Its client."""
         ...
 
-    async def feed(self, tenant: str) -> Feed:
+    async def get_feed(self, tenant: str) -> EventFeed:
         """What its listeners hear of."""
         ...
 
-    async def recall(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+    async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """What agents would recall."""
         ...
 
 
-async def get_tenant_client(request: Request, who: Who) -> Client:
+async def get_tenant_client(request: Request, who: CurrentPrincipal) -> Client:
     """The client of the tenant whose principal asks."""
     tenants: TenantProvider = request.app.state.tenants
-    return await tenants.client(who.tenant)
+    return await tenants.get_client(who.tenant)
 
 
-Asking = Annotated[Client, Depends(get_tenant_client)]
+TenantClient = Annotated[Client, Depends(get_tenant_client)]
 TaskPath = Annotated[str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its beginning.")]
 RequestKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
 def _at_once(given: Any) -> Any:
-    if isinstance(given, list | tuple) and (count := len(cast("Sequence[object]", given))) > MOST_DOCUMENTS:
+    if isinstance(given, list | tuple) and (count := len(cast("Sequence[object]", given))) > MAX_REQUEST_DOCUMENTS:
         raise ValueError(
-            f"{count:,} are more than the {MOST_DOCUMENTS:,} that are handed in at once: give fewer; `waystation "
-            f"submit --docs FOLDER` at the store takes {MOST_OF_A_TASK:,}, and an assistant gives the folder's path"
+            f"{count:,} are more than the {MAX_REQUEST_DOCUMENTS:,} that are handed in at once: give fewer; "
+            "`waystation "
+            f"submit --docs FOLDER` at the store takes {MAX_TASK_DOCUMENTS:,}, and an assistant gives the folder's path"
         )
     return cast("object", given)
 
 
-AtOnce = BeforeValidator(_at_once)
+DocumentCountLimit = BeforeValidator(_at_once)
 """Of documents: not too many."""
 
 
@@ -97,14 +104,16 @@ class NewTask(Value):
     accept: tuple[str, ...] = ()
     session: str | None = Field(default=None, min_length=1, max_length=200)
     budget: str | None = Field(default=None, max_length=60)
-    mode: Mode | None = None
+    mode: BudgetMode | None = None
     review_plan: bool | None = None
     """Whether the plan waits for a person before any step begins; by default as the settings say."""
     servers: ServerNames | None = None
     """Tool servers of the workers, by name; without any, those of the session's newest task."""
     procedures: Procedures = ()
     """What agents are to follow: a name and a text; of a skill those of its folder and `SKILL.md`, and its files."""
-    documents: Annotated[tuple[SourceDocument, ...], AtOnce] = Field(default=(), max_length=MOST_DOCUMENTS)
+    documents: Annotated[tuple[SourceDocument, ...], DocumentCountLimit] = Field(
+        default=(), max_length=MAX_REQUEST_DOCUMENTS
+    )
     """Names and texts; without any, those of the session's newest task."""
 
 
@@ -138,7 +147,7 @@ class NewEdit(Value):
     `restore` and `rewind` have it.
     """
 
-    action: Action
+    action: ContextEditAction
     agent: str = Field(min_length=1, max_length=60)
     message: str | None = Field(default=None, max_length=200)
     keep: bool | None = None
@@ -166,7 +175,7 @@ class SessionLimit(Value):
 
 def format_fault_message(message: str) -> str:
     """What pydantic says is wrong, in our words where they are ours."""
-    return plain(message.removeprefix(OURS))
+    return replace_control_characters(message.removeprefix(OURS))
 
 
 _SHAPES: Mapping[str, str] = {
@@ -188,14 +197,14 @@ def format_body_fault(kind: str, message: str, place: Sequence[int | str]) -> st
         return "it should be an object in JSON, with fields by name"
     if kind == "json_type":
         return "it should be JSON"
-    return plain(plain_fault(kind, message))
+    return replace_control_characters(describe_fault(kind, message))
 
 
 def format_faults(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
     """What is wrong, by place; names of fields are whatever was sent, and faults as many as somebody made."""
     told = [
         f"{'.'.join(sanitize_line(str(part)) for part in place)}: {words}" if place else words
-        for place, words in faults[:MOST_FAULTS]
+        for place, words in faults[:MAX_FAULTS]
     ]
     more = len(faults) - len(told)
     return "; ".join((*told, f"and {more:,} more") if more else told)
@@ -206,7 +215,7 @@ def parse_optional_limit(text: str | None) -> Limit | None:
     if not text:
         return None
     try:
-        return read_limit(text)
+        return parse_limit(text)
     except ValueError as error:
         raise BadInput(str(error)) from error
 
@@ -230,7 +239,7 @@ async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
         except BadInput as error:
             raise BadInput(_as_given(str(error), folder, len(files))) from None
     paths = [given[_number(one.name)] for one in loaded.documents]
-    names = unique_names([DocumentNamePair(path.rpartition("/")[2], path) for path in paths])
+    names = compute_unique_names([DocumentNamePair(path.rpartition("/")[2], path) for path in paths])
     documents = [one.replace(name=name) for one, name in zip(loaded.documents, names, strict=True)]
     called = {one.name: name for one, name in zip(loaded.documents, names, strict=True)}
     left_out = [one.replace(name=_left_out_name(one.name, called, given)) for one in loaded.left_out]
@@ -239,7 +248,7 @@ async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
 
 def _short(name: str) -> str:
     """Of a long name the end, where its kind is: of a longer path the number would be cut off."""
-    return name if len(name) <= LONGEST_READ_NAME else f"long{name[-LONGEST_READ_NAME:]}"
+    return name if len(name) <= MAX_DOCUMENT_NAME_CHARACTERS else f"long{name[-MAX_DOCUMENT_NAME_CHARACTERS:]}"
 
 
 def _number(name: str) -> int:
@@ -265,19 +274,19 @@ def _as_given(words: str, folder: str, files: int) -> str:
 
 def sanitize_upload_path(given: str) -> str:
     """What a browser called a file, with the folders that it named, without signs that lead elsewhere or hide it."""
-    *folders, last = plain(given).replace("\\", "/").split("/")
+    *folders, last = replace_control_characters(given).replace("\\", "/").split("/")
     kept = [part for folder in folders if (part := _path_part(folder))]
     return "/".join((*kept, _path_part(last) or "document.txt"))
 
 
 def _path_part(given: str) -> str:
     kept = "".join(sign for sign in given if sign not in "\n\t\0")
-    return kept.encode(errors="replace")[-LONGEST_UPLOAD_NAME:].decode(errors="ignore").lstrip(".")
+    return kept.encode(errors="replace")[-MAX_UPLOAD_NAME_BYTES:].decode(errors="ignore").lstrip(".")
 
 
-async def submit_new_task(client: Client, tenant: str, new: NewTask, request_id: str) -> Submitted:
+async def submit_new_task(client: Client, tenant: str, new: NewTask, request_id: str) -> SubmittedTask:
     """Submit it. Raises BadInput where there is nothing to work on, and as `Client.submit` does."""
-    session = own_session(request_id) if new.session is None else new.session
+    session = make_own_session_name(request_id) if new.session is None else new.session
     documents = await resolve_documents(client, session, new.documents)
     return await client.submit(build_task_request(tenant, new, session, request_id), documents)
 
@@ -286,7 +295,7 @@ async def resolve_documents(client: Client, session: str, given: Sequence[Source
     """Those that were given, else those of the session's newest task. Raises BadInput where there are none, and for one
     in which nobody can read anything.
     """
-    documents = given or await client.documents_of_session(session)
+    documents = given or await client.get_session_documents(session)
     if not documents:
         raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
     if blank := next((one for one in given if is_blank(one.text)), None):
@@ -311,16 +320,16 @@ def build_task_request(
     )
 
 
-async def get_default_task_config(client: Client, tenant: str) -> TaskTerms | None:
+async def get_default_task_config(client: Client, tenant: str) -> TaskConfig | None:
     """Those of a task of which nothing is said; None where the settings allow none."""
     try:
         request = TaskRequest.model_validate({"question": "?", "tenant": tenant, "request_id": "usual"})
-        return (await client.prepare(request)).terms
+        return (await client.prepare_task(request)).terms
     except BadInput:
         return None
 
 
-async def limit_session(client: Client, session: str, budget: str | None) -> Limit:
+async def set_session_limit(client: Client, session: str, budget: str | None) -> Limit:
     """What all tasks of a session may spend together from now on; without a budget no limit. Raises BadInput."""
     limit = parse_session_limit(budget)
     await client.set_session_limit(session, limit)
@@ -347,7 +356,7 @@ def parse_grant_limit(written: str) -> Limit | None:
     if not written:
         return None
     limit = _bounded("an amount", written, Amount())
-    fields_of_grant(limit.amount)  # which says what an amount of nothing would be
+    build_optional_grant_fields(limit.amount)  # which says what an amount of nothing would be
     return limit
 
 
@@ -358,48 +367,48 @@ def _bounded(what: str, written: str, least: Amount) -> Limit:
         raise BadInput(f"{what} is {error}") from error
 
 
-async def stop(client: Client, task: str) -> CancelJson:
+async def cancel_task(client: Client, task: str) -> CancelJson:
     """Ask a task to stop; one that is over stays as it is."""
-    task_id = await client.resolve(task)
-    return CancelJson.of(task_id, await client.cancel(task_id))
+    task_id = await client.resolve_task_id(task)
+    return CancelJson.from_phase(task_id, await client.cancel(task_id))
 
 
-async def grant(client: Client, task: str, given: Grant, who: Principal) -> Answer:
+async def grant_task_request(client: Client, task: str, given: Grant, who: Principal) -> AnswerResult:
     """Approve one request, by its id."""
-    limit, by = parse_optional_limit(given.add), who.signed(given.by)
-    task_id, amount = await client.resolve(task), None if limit is None else limit.amount
+    limit, by = parse_optional_limit(given.add), who.resolve_signature(given.by)
+    task_id, amount = await client.resolve_task_id(task), None if limit is None else limit.amount
     return await client.approve(task_id, request_id=given.request_id, amount=amount, by=by, note=given.note)
 
 
-async def deny_task_request(client: Client, task: str, given: Denial, who: Principal) -> Answer:
+async def deny_task_request(client: Client, task: str, given: Denial, who: Principal) -> AnswerResult:
     """Deny one request, by its id."""
-    task_id, by = await client.resolve(task), who.signed(given.by)
+    task_id, by = await client.resolve_task_id(task), who.resolve_signature(given.by)
     return await client.deny(task_id, request_id=given.request_id, finish=given.finish, note=given.note, by=by)
 
 
-async def grant_each(
+async def grant_task_requests(
     client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
-) -> Mapping[str, Answer]:
+) -> Mapping[str, AnswerResult]:
     """Approve these requests of one task in one moment, each with what it asks for; by id what became of it."""
     try:
-        task_id, by = await client.resolve(task), who.signed(said.by)
-        return await client.approve_together(task_id, request_ids, by=by, note=said.note)
+        task_id, by = await client.resolve_task_id(task), who.resolve_signature(said.by)
+        return await client.approve_many(task_id, request_ids, by=by, note=said.note)
     except WaystationError as error:
         return dict.fromkeys(request_ids, _failed(error))
 
 
 async def deny_task_requests(
     client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
-) -> Mapping[str, Answer]:
+) -> Mapping[str, AnswerResult]:
     """Deny these requests of one task in one moment; by id what became of each."""
     try:
-        task_id, by = await client.resolve(task), who.signed(said.by)
-        return await client.deny_together(task_id, request_ids, by=by, note=said.note)
+        task_id, by = await client.resolve_task_id(task), who.resolve_signature(said.by)
+        return await client.deny_many(task_id, request_ids, by=by, note=said.note)
     except WaystationError as error:
         return dict.fromkeys(request_ids, _failed(error))
 
 
-AnswersEach = Callable[[Client, str, Sequence[str], Grant, Principal], Awaitable[Mapping[str, Answer]]]
+AnswersEach = Callable[[Client, str, Sequence[str], Grant, Principal], Awaitable[Mapping[str, AnswerResult]]]
 
 
 class RequestAnswerResult(NamedTuple):
@@ -407,10 +416,10 @@ class RequestAnswerResult(NamedTuple):
 
     task_id: str
     request_id: str
-    answer: Answer
+    answer: AnswerResult
 
 
-async def answer_chosen(
+async def answer_selected_requests(
     client: Client, chosen: Sequence[str], said: Grant, who: Principal, answer_each: AnswersEach
 ) -> tuple[RequestAnswerResult, ...]:
     """Answer all these requests, named by task and id, those of different tasks at once; what became of each."""
@@ -425,17 +434,17 @@ async def answer_chosen(
     )
 
 
-def _failed(error: WaystationError) -> Answer:
-    return Answer(outcome="refused", reason=plain(" ".join(str(error).split())))
+def _failed(error: WaystationError) -> AnswerResult:
+    return AnswerResult(outcome="refused", reason=replace_control_characters(" ".join(str(error).split())))
 
 
-async def call_for(
-    client: Client, who: Principal, called: ClientCall[Any, Any], sent: Mapping[str, JsonValue]
+async def invoke_client_method(
+    client: Client, who: Principal, called: RemoteMethod[Any, Any], sent: Mapping[str, JsonValue]
 ) -> bytes:
     """What a method of the client gives to who asks for it over HTTP, as JSON. It is about tasks of their tenant alone,
     and whoever answers is who that was proved to be. Raises as the method does; BadInput, ValidationError.
     """
-    given = await asyncio.to_thread(called.arguments, sent)
+    given = await asyncio.to_thread(called.parse_arguments, sent)
     for name, value in given.items():
         _stay_in_bounds(name, value)
         match value:
@@ -445,22 +454,22 @@ async def call_for(
                 given[name] = await _same(client, value, who)
             case TaskView():
                 # Of what somebody sends as a view, nothing is believed but whose it is.
-                seen = await client.last_known(value.progress.task_id)
+                seen = await client.get_last_known_task(value.progress.task_id)
                 given[name] = seen.replace(origins=value.origins)
-            case EditInput():
+            case ContextEditInput():
                 given[name] = value.replace(by=who.name or value.by)
             case _:
                 pass
     if "by" in called.parameters:
         claimed = given.get("by", "")
-        name = claimed.name if isinstance(claimed, Verified) else str(claimed)
-        given["by"] = who.signed(name) if called.signs else who.name or name
-    return called.written(await called.method(client, **given))
+        name = claimed.name if isinstance(claimed, VerifiedName) else str(claimed)
+        given["by"] = who.resolve_signature(name) if called.signs else who.name or name
+    return called.serialize_result(await called.method(client, **given))
 
 
 def _stay_in_bounds(name: str, value: object) -> None:
     """Raise BadInput for what no client of ours sends: numbers beyond what is counted, names that lists cannot show."""
-    most = MOST_AT_ONCE if name in COUNTS else MOST_NUMBER
+    most = MAX_PAGE_ITEMS if name in COUNTS else MAX_NUMBER
     match value:
         case bool():
             pass
@@ -468,20 +477,22 @@ def _stay_in_bounds(name: str, value: object) -> None:
             raise BadInput(f"{name}: it is from {int(name in COUNTS)} to {most:,}")
         case Limit() | Amount():
             _amount_in_bounds(name, value)
-        case str() if name in NAMES and (not value or len(value) > LONGEST_NAME or CONTROL.search(value)):
-            raise BadInput(f"{name}: it is one line of at most {LONGEST_NAME} characters")
-        case DocumentLoadResult() if len(value.documents) > MOST_DOCUMENTS:
-            raise BadInput(f"{len(value.documents):,} documents are more than {MOST_DOCUMENTS:,}")
-        case list() | tuple() if len(cast("Sequence[object]", value)) > MOST_DOCUMENTS:
-            raise BadInput(f"{name}: more than {MOST_DOCUMENTS:,} at once")
+        case str() if name in NAMES and (
+            not value or len(value) > MAX_NAME_CHARACTERS or CONTROL_CHARACTERS.search(value)
+        ):
+            raise BadInput(f"{name}: it is one line of at most {MAX_NAME_CHARACTERS} characters")
+        case DocumentLoadResult() if len(value.documents) > MAX_REQUEST_DOCUMENTS:
+            raise BadInput(f"{len(value.documents):,} documents are more than {MAX_REQUEST_DOCUMENTS:,}")
+        case list() | tuple() if len(cast("Sequence[object]", value)) > MAX_REQUEST_DOCUMENTS:
+            raise BadInput(f"{name}: more than {MAX_REQUEST_DOCUMENTS:,} at once")
         case _:
             pass
 
 
 def _amount_in_bounds(name: str, value: Limit | Amount) -> None:
     amounts = [one for one in (value.tokens, value.micro_usd) if one is not None]
-    if not all(0 <= one <= MOST_NUMBER for one in amounts):
-        raise BadInput(f"{name}: an amount is from 0 to {MOST_NUMBER:,}")
+    if not all(0 <= one <= MAX_NUMBER for one in amounts):
+        raise BadInput(f"{name}: an amount is from 0 to {MAX_NUMBER:,}")
 
 
 def _of_tenant(request: TaskRequest, who: Principal) -> TaskRequest:
@@ -495,16 +506,16 @@ async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:
     """What `prepare` gave, made anew: whoever sends a row could have changed it. Raises BadInput where its terms are
     others by now.
     """
-    made = await client.prepare(_of_tenant(row.request, who))
+    made = await client.prepare_task(_of_tenant(row.request, who))
     if made.terms != row.terms:
         raise BadInput("the terms of this task are others now than were shown: hand it in again")
     return made
 
 
-async def edit_agent_context(client: Client, task: str, wanted: NewEdit, who: Principal) -> Answer:
+async def edit_agent_context(client: Client, task: str, wanted: NewEdit, who: Principal) -> AnswerResult:
     """Edit an agent's context. Raises BadInput for what does not fit the action."""
     try:
-        edit = EditInput(
+        edit = ContextEditInput(
             action=wanted.action,
             agent=wanted.agent,
             message=wanted.message,
@@ -515,17 +526,17 @@ async def edit_agent_context(client: Client, task: str, wanted: NewEdit, who: Pr
         )
     except ValidationError as error:
         raise BadInput("; ".join(format_fault_message(str(fault["msg"])) for fault in error.errors())) from error
-    return await client.edit(await client.resolve(task), edit, wanted.instructions)
+    return await client.edit_context(await client.resolve_task_id(task), edit, wanted.instructions)
 
 
-async def fork_off(client: Client, task: str, wanted: NewFork, request_id: str) -> Submitted:
+async def fork_task(client: Client, task: str, wanted: NewFork, request_id: str) -> SubmittedTask:
     """Begin a new task with what one that is over has finished."""
     limit = parse_optional_limit(wanted.budget)
     wish = ForkRequest(step=wanted.step, request_id=request_id, instructions=wanted.instructions, budget=limit)
-    return await client.fork(await client.resolve(task), wish)
+    return await client.fork(await client.resolve_task_id(task), wish)
 
 
-def raise_if_refused(answer: Answer) -> Answer:
+def raise_if_refused(answer: AnswerResult) -> AnswerResult:
     """The answer, unless it was refused: somebody else was first, or nothing waits for it. Raises HTTPException."""
     if answer.outcome == "refused":
         raise HTTPException(409, answer.reason)

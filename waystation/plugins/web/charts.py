@@ -10,14 +10,14 @@ from typing import Literal, NamedTuple
 
 from waystation.kernel.amount import Amount, Limit, format_amount, format_tokens_short, format_usd, format_used_amount
 from waystation.plugins.web.pictures import LEFT, WIDTH, TimeAxis, format_polyline_points
-from waystation.tasks.progress import Payments, Spending, SpentBy, SpentLine, spent_by
+from waystation.tasks.progress import SpendingGrouping, SpendingLine, SpendingReport, TaskCharges, group_spending
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskProgress
 
 CURVE_HEIGHT, CURVE_TOP = 108, 22
 """Of a curve, in the lanes' units: its foot, and what it may rise to; words stand above."""
 
 
-class Bar(NamedTuple):
+class BudgetBar(NamedTuple):
     """Spent and reserved of a limit, in hundredths of it."""
 
     spent: float
@@ -25,7 +25,7 @@ class Bar(NamedTuple):
     words: str
 
 
-def build_budget_bar(budget: BudgetProgress | StepProgress) -> Bar:
+def build_budget_bar(budget: BudgetProgress | StepProgress) -> BudgetBar:
     """Of the unit that is closer to its end."""
     held = budget.reserved if isinstance(budget, BudgetProgress) else Amount()
     parts = [
@@ -39,7 +39,7 @@ def build_budget_bar(budget: BudgetProgress | StepProgress) -> Bar:
     spent, reserved = max(parts, default=(0.0, 0.0))
     spent = min(spent, 1.0)
     words = format_used_amount(budget.spent, budget.limit)
-    return Bar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
+    return BudgetBar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
 
 
 class SpendingChart(NamedTuple):
@@ -87,13 +87,13 @@ class _Rise(NamedTuple):
     by: int
 
 
-def build_spending_charts(payments: Payments, progress: TaskProgress, axis: TimeAxis) -> tuple[SpendingChart, ...]:
+def build_spending_charts(payments: TaskCharges, progress: TaskProgress, axis: TimeAxis) -> tuple[SpendingChart, ...]:
     """One for tokens, and one for dollars where they were spent or are limited; none before anything was paid."""
     drawn = (_curve(payments, progress, axis, unit) for unit in (_Unit("tokens"), _Unit("dollars")))
     return tuple(curve for curve in drawn if curve is not None)
 
 
-def _curve(payments: Payments, progress: TaskProgress, axis: TimeAxis, unit: _Unit) -> SpendingChart | None:
+def _curve(payments: TaskCharges, progress: TaskProgress, axis: TimeAxis, unit: _Unit) -> SpendingChart | None:
     certain = [_Rise(one.charge.at, unit.of(one.charge.amount)) for one in payments.paid]
     unsure = [_Rise(one.intent.at, unit.of(one.intent.worst_case)) for one in payments.unanswered]
     paid, beyond = (sum(one.by for one in rises) for rises in (certain, unsure))
@@ -137,10 +137,10 @@ class _Heights(NamedTuple):
         """A line that rises at these moments, from one end of the axis to the other."""
         level, points = begin, [(float(LEFT), self.y(begin))]
         for at, by in sorted(rises):
-            x, before = axis.at(at), level
+            x, before = axis.to_x(at), level
             level += by
             points += [(x, self.y(before)), (x, self.y(level))]
-        return [*points, (axis.at(axis.last), self.y(level))]
+        return [*points, (axis.to_x(axis.last), self.y(level))]
 
     def between(self, lower: Iterable[_Rise], upper: Iterable[_Rise], axis: TimeAxis) -> str:
         """Points around what lies between two such lines."""
@@ -152,7 +152,7 @@ DAYS_HEIGHT, DAYS_LEFT, DAYS_FOOT = 220, 84, 24
 """Of the picture of days: the whole, room for amounts beside it, room for dates below."""
 APART = 6
 """So many groups have a colour of their own; what others spent is drawn as one."""
-MOST_DATES, MOST_STEPS = 8, 4
+MAX_DATE_LABELS, MAX_AXIS_STEPS = 8, 4
 
 
 class SpentGroup(NamedTuple):
@@ -160,7 +160,7 @@ class SpentGroup(NamedTuple):
 
     name: str
     label: str
-    spent: SpentLine
+    spent: SpendingLine
     colour: int
 
 
@@ -180,7 +180,7 @@ class DayBar(NamedTuple):
     x: float
     width: float
     stacks: tuple[BarSegment, ...]
-    spent: SpentLine
+    spent: SpendingLine
     label: str
 
 
@@ -206,7 +206,7 @@ class _Scale(NamedTuple):
     step: int
     steps: int
 
-    def size(self, line: SpentLine) -> int:
+    def size(self, line: SpendingLine) -> int:
         return line.cost_micro_usd if self.in_dollars else line.usage.fresh
 
     def words(self, amount: int) -> str:
@@ -217,26 +217,26 @@ class _Scale(NamedTuple):
         return round(foot - (foot - 14) * amount / (self.step * self.steps), 1)
 
 
-def build_daily_spending_chart(spending: Spending, by: SpentBy) -> DailySpendingChart:
+def build_daily_spending_chart(spending: SpendingReport, by: SpendingGrouping) -> DailySpendingChart:
     """A bar for each day, with nothing where nothing was spent."""
-    by_day: defaultdict[date, list[SpentLine]] = defaultdict(list)
+    by_day: defaultdict[date, list[SpendingLine]] = defaultdict(list)
     for line in spending.lines:
         by_day[line.day].append(line)
     scale = _scale(spending, by_day.values())
-    whole = spent_by(spending.lines, by)
+    whole = group_spending(spending.lines, by)
     dearest = sorted(whole, key=lambda name: (-scale.size(whole[name]), -whole[name].usage.total, name))
     groups = {
         name: SpentGroup(name, spending.titles.get(name) or name, whole[name], min(place, APART))
         for place, name in enumerate(dearest)
     }
-    days = spending.days.each
-    each, dated = (WIDTH - DAYS_LEFT) / len(days), -(-len(days) // MOST_DATES)
+    days = spending.days.dates
+    each, dated = (WIDTH - DAYS_LEFT) / len(days), -(-len(days) // MAX_DATE_LABELS)
     bars = tuple(
         DayBar(
             day=day,
             x=round(DAYS_LEFT + place * each, 1),
             width=round(each * 5 / 6, 1),
-            stacks=_stacks(day, spent_by(by_day[day], by), groups, scale),
+            stacks=_stacks(day, group_spending(by_day[day], by), groups, scale),
             spent=_sum(by_day[day], day),
             label=f"{day:%d %b}" if place % dated == 0 else "",
         )
@@ -252,20 +252,22 @@ def build_daily_spending_chart(spending: Spending, by: SpentBy) -> DailySpending
     )
 
 
-def _scale(spending: Spending, by_day: Iterable[Sequence[SpentLine]]) -> _Scale:
+def _scale(spending: SpendingReport, by_day: Iterable[Sequence[SpendingLine]]) -> _Scale:
     """With steps of 1, 2 or 5 and noughts, so many that the longest bar fits."""
     plain = _Scale(in_dollars=spending.total.cost_micro_usd > 0, step=1, steps=1)
     most = max([sum(map(plain.size, day)) for day in by_day], default=0)
-    step = next(step for noughts in range(20) for one in (1, 2, 5) if (step := one * 10**noughts) * MOST_STEPS >= most)
+    step = next(
+        step for noughts in range(20) for one in (1, 2, 5) if (step := one * 10**noughts) * MAX_AXIS_STEPS >= most
+    )
     return plain._replace(step=step, steps=max(1, -(-most // step)))
 
 
-def _sum(lines: Iterable[SpentLine], day: date) -> SpentLine:
-    return reduce(SpentLine.__add__, lines, SpentLine(day=day, task_id="", role="", model=""))
+def _sum(lines: Iterable[SpendingLine], day: date) -> SpendingLine:
+    return reduce(SpendingLine.__add__, lines, SpendingLine(day=day, task_id="", role="", model=""))
 
 
 def _stacks(
-    day: date, spent: Mapping[str, SpentLine], groups: Mapping[str, SpentGroup], scale: _Scale
+    day: date, spent: Mapping[str, SpendingLine], groups: Mapping[str, SpentGroup], scale: _Scale
 ) -> tuple[BarSegment, ...]:
     """The dearest group of all days at the foot."""
     found: list[BarSegment] = []

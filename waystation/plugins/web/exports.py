@@ -8,9 +8,9 @@ from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
 from waystation.client import Client
-from waystation.client.exports import FoundReport, load_draft, report_file
+from waystation.client.exports import ReportWithImprint, load_draft, render_report_file
 from waystation.client.task_json import ReportJson
-from waystation.reports.markdown import as_html
+from waystation.reports.markdown import render_report_html
 
 AT_ONCE = 2
 """Files that are made at one moment: each takes seconds of a processor."""
@@ -34,13 +34,13 @@ class ReportExporter:
     def __init__(self) -> None:
         self._files, self._drafts = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
 
-    async def draft(self, client: Client, task_id: str) -> FoundReport:
+    async def build_draft(self, client: Client, task_id: str) -> ReportWithImprint:
         """What the task would deliver if it ended now. Raises BadInput where there is nothing to show, or a report."""
         async with self._drafts:
             return await load_draft(client, task_id)
 
-    async def answer(
-        self, found: FoundReport, form: Literal["json", "markdown", "html", "pdf", "docx"]
+    async def build_response(
+        self, found: ReportWithImprint, form: Literal["json", "markdown", "html", "pdf", "docx"]
     ) -> Response | ReportJson:
         """The report in that form. Raises BadInput where a package that makes it is not installed."""
         match form:
@@ -49,10 +49,12 @@ class ReportExporter:
             case "markdown":
                 return Response(found.report.report, media_type="text/markdown")
             case "html":
-                return Response(await asyncio.to_thread(as_html, found.report.report), media_type="text/html")
+                return Response(
+                    await asyncio.to_thread(render_report_html, found.report.report), media_type="text/html"
+                )
             case "pdf" | "docx":
                 async with self._files:
-                    file = await asyncio.to_thread(report_file, found, form)
+                    file = await asyncio.to_thread(render_report_file, found, form)
                 draft = "-draft" if found.report.version is None else ""
                 named = f'attachment; filename="{found.report.task_id}{draft}.{form}"'
                 return Response(file.content, media_type=_BINARY[form], headers={"content-disposition": named})
@@ -66,4 +68,4 @@ def get_report_exporter(request: Request) -> ReportExporter:
     return maker
 
 
-Making = Annotated[ReportExporter, Depends(get_report_exporter)]
+Exporter = Annotated[ReportExporter, Depends(get_report_exporter)]

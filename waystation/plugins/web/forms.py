@@ -14,7 +14,7 @@ from waystation.kernel.errors import BadInput
 from waystation.plugins.web.bodies import format_fault_message
 from waystation.security.untrusted import sanitize_line
 
-WHOLE = ""
+WHOLE_FORM = ""
 """In the place of a field: what is wrong with none of them, such as a server that is away."""
 _LABELS: Mapping[str, str] = {
     "question": "Question",
@@ -32,7 +32,7 @@ _EMPTY = "String should have at least 1 character"
 
 
 @dataclass(frozen=True)
-class SentForm:
+class RejectedForm:
     """A form that was not taken."""
 
     form: str = ""
@@ -51,17 +51,17 @@ class SentForm:
         """What was typed in a field of a form; empty where that form was not sent."""
         return self.typed.get(name, "") if form == self.form else ""
 
-    def fault(self, form: str, name: str = WHOLE) -> str:
+    def fault(self, form: str, name: str = WHOLE_FORM) -> str:
         """What is wrong there; empty: nothing."""
         return format_sentence(self.faults.get(name, "")) if form == self.form else ""
 
     @property
-    def shown(self) -> Mapping[str, str]:
+    def labelled_values(self) -> Mapping[str, str]:
         """What a person typed, by the name of its field: for where its form is no more."""
         return {_LABELS[name]: text for name, text in self.typed.items() if text and name in _LABELS}
 
 
-NOTHING_SENT = SentForm()
+NO_REJECTED_FORM = RejectedForm()
 
 
 class FormValidationError(HTTPException):
@@ -84,42 +84,42 @@ class FormErrorCollector:
         self.left_out: Sequence[SkippedItem] = ()
 
     @contextmanager
-    def at(self, name: str) -> Generator[None]:
+    def collecting_errors_of(self, name: str) -> Generator[None]:
         """What is raised within for bad input is a fault of this field."""
         try:
             yield
         except BadInput as error:
             self._found.setdefault(name, str(error))
 
-    def valid(self, make: Callable[[], _T]) -> _T:
+    def build_or_raise(self, make: Callable[[], _T]) -> _T:
         """What is made of the fields. Raises FormValidationError with all faults, if there are any."""
         try:
             made = make()
         except ValidationError as error:
             self._found = {**extract_field_faults(error), **self._found}
-            raise self.refusal from None
-        self.refuse()
+            raise self.error from None
+        self.raise_if_any()
         return made
 
     @property
-    def refusal(self) -> FormValidationError:
+    def error(self) -> FormValidationError:
         """All that was found."""
         return FormValidationError(self._found, self.left_out)
 
-    def refuse(self) -> None:
+    def raise_if_any(self) -> None:
         """Raise FormValidationError if there are any."""
         if self._found:
-            raise self.refusal
+            raise self.error
 
 
 def extract_field_faults(error: ValidationError) -> dict[str, str]:
     """By name of the field, without what was given; of fields that nobody sees, of the form as a whole."""
     found: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
-        place = str(fault["loc"][0]) if fault["loc"] else WHOLE
+        place = str(fault["loc"][0]) if fault["loc"] else WHOLE_FORM
         words = format_fault_message(str(fault["msg"]))
         words = "this is empty" if words == _EMPTY else words
-        found.setdefault(*((place, words) if place in _LABELS else (WHOLE, f"{sanitize_line(place)}: {words}")))
+        found.setdefault(*((place, words) if place in _LABELS else (WHOLE_FORM, f"{sanitize_line(place)}: {words}")))
     return found
 
 
@@ -135,11 +135,13 @@ def extract_form_texts(form: FormData) -> dict[str, str]:
     return {name: value for name, value in form.items() if isinstance(value, str) and name != "mark"}
 
 
-def build_rejected_form(form: str, typed: Mapping[str, str], error: Exception, status: int, reason: str) -> SentForm:
+def build_rejected_form(
+    form: str, typed: Mapping[str, str], error: Exception, status: int, reason: str
+) -> RejectedForm:
     """The form with what is wrong with it. `reason`: the error in words."""
-    faults, left_out = {WHOLE: reason}, ()
+    faults, left_out = {WHOLE_FORM: reason}, ()
     if isinstance(error, FormValidationError):
         faults, left_out = error.faults, error.left_out
     elif isinstance(error, ValidationError):
         faults = extract_field_faults(error)
-    return SentForm(form, typed, faults, left_out, status, reason)
+    return RejectedForm(form, typed, faults, left_out, status, reason)

@@ -12,14 +12,14 @@ from contextlib import asynccontextmanager, suppress
 from waystation.client import Client
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.plugins.web.access import ProblemDetails
-from waystation.security.untrusted import plain
+from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.events import EventPage, TaskEvent
 
 EVENT_STREAM = "text/event-stream"
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 RECENT = 1_000
 """Events in memory. Who is further behind reads from the store."""
-EVENTS_AT_ONCE, MOST_KNOWN = 5_000, 20_000
+EVENTS_AT_ONCE, MAX_CACHED_EVENTS = 5_000, 20_000
 """Of tasks whose pages are looked at: from the store, and in memory."""
 ALIVE_SECONDS = 15.0
 """After so long without an event a listener gets an empty comment: a connection that is gone is found out by that."""
@@ -34,7 +34,7 @@ class _NotKnown(BadInput):
     """Whoever listens may ask no more."""
 
 
-StillMay = Callable[[], Awaitable[bool]]
+AccessCheck = Callable[[], Awaitable[bool]]
 """Whether who listens may ask as when that began: keys are revoked, and tokens expire."""
 
 
@@ -50,22 +50,22 @@ class TaskEventCache:
         self._client = client
         self._known: OrderedDict[str, list[TaskEvent]] = OrderedDict()
 
-    async def of(self, task_id: str) -> Sequence[TaskEvent]:
+    async def list_events(self, task_id: str) -> Sequence[TaskEvent]:
         """Every one of the task, in their order. Raises UnknownTask."""
         found = list(self._known.get(task_id, ()))
         while True:
-            page = await self._client.events(found[-1].number if found else 0, task_id, EVENTS_AT_ONCE)
+            page = await self._client.list_events(found[-1].number if found else 0, task_id, EVENTS_AT_ONCE)
             found.extend(page.events)
             if len(page.events) < EVENTS_AT_ONCE:
                 break
         self._known[task_id] = found
         self._known.move_to_end(task_id)
-        while len(self._known) > 1 and sum(map(len, self._known.values())) > MOST_KNOWN:
+        while len(self._known) > 1 and sum(map(len, self._known.values())) > MAX_CACHED_EVENTS:
             self._known.popitem(last=False)
         return found
 
 
-class Feed:
+class EventFeed:
     """The newest events of the server's tenant, as long as anybody listens."""
 
     def __init__(self, client: Client) -> None:
@@ -80,11 +80,11 @@ class Feed:
         self._beginning = asyncio.Lock()
         self._reading: asyncio.Task[None] | None = None
 
-    async def begun(self, asked: int | None, otherwise: int) -> int:
+    async def resolve_start(self, asked: int | None, otherwise: int) -> int:
         """Behind which number a listener begins. Raises BadInput for one that the store has not reached."""
         if asked is None:
             return otherwise
-        newest = await self._client.newest_event()
+        newest = await self._client.get_newest_event_number()
         if asked > newest:
             raise BadInput(
                 f"event {asked} has not happened in this store, whose newest is {newest}: begin with ?after=0, or "
@@ -93,7 +93,7 @@ class Feed:
         return asked
 
     async def stream(
-        self, after: int, task_id: str | None, still: StillMay = is_always_allowed, heartbeat: float | None = None
+        self, after: int, task_id: str | None, still: AccessCheck = is_always_allowed, heartbeat: float | None = None
     ) -> AsyncGenerator[bytes]:
         """Events of all tasks; or of one, until it ends. Where the store goes away, or whoever listens may ask no more,
         that is said, and it ends. `heartbeat`: after so many seconds without an event, an event says so.
@@ -106,7 +106,7 @@ class Feed:
                     page = None
                     with suppress(TimeoutError):
                         async with asyncio.timeout(seconds):
-                            page = await self.next(after, task_id)
+                            page = await self.wait_for_page(after, task_id)
                     if not await still():
                         raise _NotKnown("the key was revoked, or the token has expired: listen again with another one")
                     if page is None:
@@ -120,20 +120,22 @@ class Feed:
         except WaystationError as error:
             # The answer has begun: what went wrong can only be said in it.
             status = 401 if isinstance(error, _NotKnown) else 503
-            problem = ProblemDetails(title="No more events", status=status, detail=plain(" ".join(str(error).split())))
+            problem = ProblemDetails(
+                title="No more events", status=status, detail=replace_control_characters(" ".join(str(error).split()))
+            )
             yield b"event: problem\ndata: %s\n\n" % problem.model_dump_json().encode()
 
     async def _is_last(self, page: EventPage, task_id: str) -> bool:
         return page.events[-1].kind in {"ended", "forgotten"} and await self._client.is_over(task_id)
 
-    async def next(self, after: int, task_id: str | None) -> EventPage:
+    async def wait_for_page(self, after: int, task_id: str | None) -> EventPage:
         """The events behind that number, as soon as there are any. Raises as the store does."""
         while True:
             if self._failed is not None:
                 raise self._failed
             if after < self._since:
                 reached = self._since
-                page = await self._client.events(after, task_id)
+                page = await self._client.list_events(after, task_id)
                 if page.events:
                     return page
                 after = page.upto if page.upto > after else reached
@@ -150,7 +152,7 @@ class Feed:
             if self._reading is None or self._reading.done():
                 self._failed = None
                 self._recent.clear()
-                self._since = self._upto = await self._client.newest_event()
+                self._since = self._upto = await self._client.get_newest_event_number()
                 self._reading = asyncio.create_task(self._read_on())
             self._listeners += 1
         try:
@@ -170,13 +172,13 @@ class Feed:
     async def _read_on(self) -> None:
         while True:
             try:
-                page = await self._client.events(self._upto)
+                page = await self._client.list_events(self._upto)
             except WaystationError as error:
                 self._failed = error
                 self._wake()
                 return
             if page.upto == self._upto:
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
                 continue
             self._recent.extend(page.events)
             while len(self._recent) > RECENT:

@@ -35,8 +35,8 @@ from mcp.types import (
 from pydantic import AnyUrl, Field, ValidationError
 
 from waystation import __version__
-from waystation.client.context import RecalledJson
-from waystation.client.task_json import CancelJson, TaskJson, task_json
+from waystation.client.context import RecallResultJson
+from waystation.client.task_json import CancelJson, TaskJson, build_task_json
 from waystation.context.audit import build_transcript_view
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.plugins.web.app import (
@@ -48,15 +48,15 @@ from waystation.plugins.web.app import (
 from waystation.plugins.web.assistants import (
     SCHEME,
     AcceptedTask,
-    AnsweredRequest,
-    Assistant,
-    GivenDocument,
-    PersonsGrant,
+    AssistantGateway,
+    DocumentInput,
+    GrantForm,
     ReportPart,
+    RequestOutcome,
     SubmitResearchRequest,
     parse_optional_budget,
 )
-from waystation.plugins.web.listeners import ALIVE_SECONDS, StillMay
+from waystation.plugins.web.listeners import ALIVE_SECONDS, AccessCheck
 from waystation.plugins.web.mcp_tasks import (
     SUBMITS,
     TasksExtension,
@@ -72,11 +72,16 @@ from waystation.plugins.web.mcp_tasks import (
     truncate_mcp_errors,
 )
 from waystation.plugins.web.task_page import format_approval_request
-from waystation.security.untrusted import ServerNames, plain, plain_json, sanitize_line
-from waystation.tasks.signals import Answer
-from waystation.tasks.view import PendingApproval, TaskView, Waiting, pending
+from waystation.security.untrusted import (
+    ServerNames,
+    escape_control_characters_in_json,
+    replace_control_characters,
+    sanitize_line,
+)
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.view import PendingApproval, PendingApprovals, TaskView, list_pending_approvals
 
-LONGEST_WAIT, USUAL_WAIT = 600, 50
+MAX_WAIT_SECONDS, DEFAULT_WAIT_SECONDS = 600, 50
 """Seconds: many clients give a call up after a minute."""
 LOOK_AGAIN_SECONDS = 1.0
 REVOKED = (
@@ -92,7 +97,7 @@ Task = Annotated[str, Field(max_length=100, description="Id of the task, as subm
 RequestId = Annotated[str | None, Field(max_length=200, description="Of the request; needed where several wait.")]
 
 
-def get_assistant(ctx: Ctx) -> Assistant:
+def get_assistant(ctx: Ctx) -> AssistantGateway:
     """Whose server this is."""
     server = ctx.mcp_server
     if not isinstance(server, AssistantServer):
@@ -106,7 +111,7 @@ def get_assistant(ctx: Ctx) -> Assistant:
 async def submit_research(
     ctx: Ctx,
     question: Annotated[str, Field(min_length=1, max_length=20_000, description="What is to be found out.")],
-    documents: Annotated[tuple[GivenDocument, ...], Field(min_length=1, description="What it is found out from.")],
+    documents: Annotated[tuple[DocumentInput, ...], Field(min_length=1, description="What it is found out from.")],
     budget: Annotated[
         str | None, Field(max_length=60, description="For the whole task, like 300k tokens or $1.50; else the usual.")
     ] = None,
@@ -120,7 +125,7 @@ async def submit_research(
     ] = None,
 ) -> AcceptedTask:
     """Hand a question over with documents. Returns at once with the task's id; the work takes minutes to hours."""
-    return await get_assistant(ctx).hand_in(
+    return await get_assistant(ctx).submit(
         SubmitResearchRequest(
             question=question,
             documents=documents,
@@ -135,21 +140,23 @@ async def submit_research(
 
 async def task_status(ctx: Ctx, task: Task) -> Annotated[CallToolResult, TaskJson]:
     """How a task stands: its phase, steps, money, and what it asks for."""
-    return _status(await get_assistant(ctx).view(task))
+    return _status(await get_assistant(ctx).get_task(task))
 
 
 async def wait_for_task(
     ctx: Ctx,
     task: Task,
-    seconds: Annotated[int, Field(ge=1, le=LONGEST_WAIT, description="How long to wait at most.")] = USUAL_WAIT,
+    seconds: Annotated[
+        int, Field(ge=1, le=MAX_WAIT_SECONDS, description="How long to wait at most.")
+    ] = DEFAULT_WAIT_SECONDS,
 ) -> Annotated[CallToolResult, TaskJson]:
     """Wait until a task is over or asks for something, or the time is up; tells its progress meanwhile."""
     assistant, clock = get_assistant(ctx), asyncio.get_running_loop().time
-    task_id, began, told = await assistant.task(task), clock(), ""
+    task_id, began, told = await assistant.require_own_task(task), clock(), ""
     while True:
-        view = await assistant.client.progress(task_id)
+        view = await assistant.client.get_task(task_id)
         waited = clock() - began
-        if view.progress.phase.over or pending(view.progress) or waited >= seconds:
+        if view.progress.phase.over or list_pending_approvals(view.progress) or waited >= seconds:
             return _status(view)
         if (line := format_progress_line(view)) != told:
             told = line
@@ -157,41 +164,41 @@ async def wait_for_task(
         await asyncio.sleep(min(LOOK_AGAIN_SECONDS, seconds - waited))
 
 
-async def list_approvals(ctx: Ctx) -> Waiting:
+async def list_approvals(ctx: Ctx) -> PendingApprovals:
     """What tasks wait for: more budget, a call of a tool, a plan to be agreed to. The most urgent first."""
-    return Waiting(requests=await get_assistant(ctx).requests())
+    return PendingApprovals(requests=await get_assistant(ctx).list_requests())
 
 
 async def find_approval_request(ctx: Ctx, task: str, request_id: str | None) -> PendingApproval:
     """Looked up once a call: what is granted is what the form was about, whatever waits when it comes back."""
-    return await get_assistant(ctx).request(task, request_id)
+    return await get_assistant(ctx).find_request(task, request_id)
 
 
 RequestMeant = Annotated[PendingApproval, Resolve(find_approval_request)]
 
 
-async def build_approval_form(ctx: Ctx, one: RequestMeant) -> Elicit[PersonsGrant] | None:
+async def build_approval_form(ctx: Ctx, one: RequestMeant) -> Elicit[GrantForm] | None:
     """A form for a person; None where the assistant may answer for itself. Raises ToolError where nobody can."""
     assistant = get_assistant(ctx)
     answers = assistant.rights.answers
     why_not = get_approval_block_reason(one, answers, forms=can_show_forms(ctx.client_capabilities))
     if why_not is not None:
         raise ToolError(why_not)
-    return Elicit(format_approval_request(one), PersonsGrant) if answers == "person" else None
+    return Elicit(format_approval_request(one), GrantForm) if answers == "person" else None
 
 
 async def approve_request(
     ctx: Ctx,
     task: Task,
     one: RequestMeant,
-    form: Annotated[ElicitationResult[PersonsGrant], Resolve(build_approval_form)],
+    form: Annotated[ElicitationResult[GrantForm], Resolve(build_approval_form)],
     request_id: RequestId = None,
     amount: Annotated[str, Field(max_length=60, description="Only where assistants may answer: 50k, or $0.25.")] = "",
     note: Annotated[str, Field(max_length=2_000, description="Only where assistants may answer.")] = "",
-) -> AnsweredRequest:
+) -> RequestOutcome:
     """Grant what a task asks for. Where the client can, this shows the person a form: ask nobody beforehand."""
     del task, request_id  # by these `find_approval_request` has found it
-    said = get_form_answer(form) or PersonsGrant(amount=amount, note=note)
+    said = get_form_answer(form) or GrantForm(amount=amount, note=note)
     return _answered(one, await get_assistant(ctx).approve(one, said.amount, said.note))
 
 
@@ -203,10 +210,10 @@ async def deny_request(
         Literal["partial", "cancel"], Field(description="partial: the agent delivers what it has; cancel: all ends.")
     ] = "partial",
     note: Annotated[str, Field(max_length=2_000, description="Kept with the answer; the agent reads it.")] = "",
-) -> AnsweredRequest:
+) -> RequestOutcome:
     """Refuse what a task asks for, for good: the agent ends with what it has, or goes on without the call."""
     assistant = get_assistant(ctx)
-    one = await assistant.request(task, request_id)
+    one = await assistant.find_request(task, request_id)
     return _answered(one, await assistant.deny(one, note, finish))
 
 
@@ -217,7 +224,7 @@ async def read_report(
     version: Annotated[int | None, Field(description="Another version than the newest.")] = None,
 ) -> Annotated[CallToolResult, ReportPart]:
     """The report of a task that is over, whole or by section, with the places that it cites."""
-    part = await get_assistant(ctx).report(task, section, version)
+    part = await get_assistant(ctx).get_report(task, section, version)
     return build_tool_result(part.report, part)
 
 
@@ -225,26 +232,28 @@ async def recall_memory(
     ctx: Ctx,
     query: Annotated[str, Field(max_length=2_000, description="A few words.")],
     tokens: Annotated[int, Field(ge=100, le=20_000, description="At most so many.")] = RECALLED,
-) -> RecalledJson:
+) -> RecallResultJson:
     """Search what earlier tasks read, said and found."""
-    return RecalledJson.of(await get_assistant(ctx).recall(query, tokens))
+    return RecallResultJson.from_matches(await get_assistant(ctx).search_memory(query, tokens))
 
 
 async def send_task_message(
     ctx: Ctx,
     task: Task,
     message: Annotated[str, Field(min_length=1, max_length=20_000, description="What its agents shall know.")],
-) -> Answer:
+) -> AnswerResult:
     """Tell the agents of a running task something; each hears it at its next turn."""
     assistant = get_assistant(ctx)
-    return _unless_refused(await assistant.client.tell(await assistant.task(task), message, assistant.rights.signature))
+    return _unless_refused(
+        await assistant.client.send_message(await assistant.require_own_task(task), message, assistant.rights.signature)
+    )
 
 
 async def cancel_task(ctx: Ctx, task: Task) -> CancelJson:
     """Stop a task. It cannot be undone; what it has found stays readable."""
     assistant = get_assistant(ctx)
-    task_id = await assistant.task(task)
-    return CancelJson.of(task_id, await assistant.client.cancel(task_id))
+    task_id = await assistant.require_own_task(task)
+    return CancelJson.from_phase(task_id, await assistant.client.cancel(task_id))
 
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -268,19 +277,19 @@ TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
 
 
 def _status(view: TaskView) -> CallToolResult:
-    return build_tool_result(format_task_status(view), task_json(view, None))
+    return build_tool_result(format_task_status(view), build_task_json(view, None))
 
 
-def _unless_refused(answer: Answer) -> Answer:
+def _unless_refused(answer: AnswerResult) -> AnswerResult:
     """Raises BadInput where it was refused."""
     if answer.outcome == "refused":
         raise BadInput(answer.reason)
     return answer
 
 
-def _answered(one: PendingApproval, answer: Answer) -> AnsweredRequest:
+def _answered(one: PendingApproval, answer: AnswerResult) -> RequestOutcome:
     answer = _unless_refused(answer)
-    return AnsweredRequest(
+    return RequestOutcome(
         task_id=one.task_id, request_id=one.approval.request_id, outcome=answer.outcome, reason=answer.reason
     )
 
@@ -294,18 +303,20 @@ LOOKED_UP = ResourceSecurity(exempt_params={"name"})
 async def report_of(task: str, ctx: Ctx) -> str:
     """The report of a task, as Markdown."""
     assistant = get_assistant(ctx)
-    return await assistant.client.report(await assistant.task(task))
+    return await assistant.client.get_report(await assistant.require_own_task(task))
 
 
 async def transcript_of(task: str, agent: str, ctx: Ctx) -> str:
     """Everything that an agent said and was told, with what hides it from the agent now, as JSON."""
     assistant = get_assistant(ctx)
-    return build_transcript_view(await assistant.client.transcript(await assistant.task(task), agent)).model_dump_json()
+    return build_transcript_view(
+        await assistant.client.get_transcript(await assistant.require_own_task(task), agent)
+    ).model_dump_json()
 
 
 async def document_of(task: str, name: str, ctx: Ctx) -> str:
     """A document of a task, as its agents saw it; a citation gives lines of it."""
-    return await get_assistant(ctx).document(task, name)
+    return await get_assistant(ctx).get_document_text(task, name)
 
 
 RESOURCES: tuple[tuple[str, Callable[..., Any], str], ...] = (
@@ -333,7 +344,7 @@ async def cancel_if_access_revoked(ctx: ServerRequestContext[Any, Any], call_nex
     raise MCPError(INVALID_REQUEST, REVOKED)
 
 
-async def _watch(still: StillMay | None, scope: CancelScope) -> None:
+async def _watch(still: AccessCheck | None, scope: CancelScope) -> None:
     while still is not None:
         await asyncio.sleep(ALIVE_SECONDS)
         if not await still():
@@ -344,7 +355,7 @@ async def _watch(still: StillMay | None, scope: CancelScope) -> None:
 class AssistantServer(MCPServer[Any]):
     """The SDK's server for one assistant: our errors as sentences, and its reports as the resources that there are."""
 
-    def __init__(self, assistant: Assistant) -> None:
+    def __init__(self, assistant: AssistantGateway) -> None:
         configure_mcp_logging()
         super().__init__(
             "waystation",
@@ -385,8 +396,8 @@ class AssistantServer(MCPServer[Any]):
                 title=sanitize_line(view.progress.title),
                 mime_type="text/markdown",
             )
-            for view in await self.assistant.tasks()
-            if view.progress.readable is not None
+            for view in await self.assistant.list_tasks()
+            if view.progress.shown_report is not None
         ]
 
     async def list_tools(self) -> list[Tool]:
@@ -443,7 +454,7 @@ class AssistantServer(MCPServer[Any]):
 
 
 def _clean_part(one: ReadResourceContents) -> ReadResourceContents:
-    written = plain_json if one.mime_type == "application/json" else plain
+    written = escape_control_characters_in_json if one.mime_type == "application/json" else replace_control_characters
     return replace(one, content=written(one.content)) if isinstance(one.content, str) else one
 
 
@@ -459,6 +470,6 @@ def _sentence(error: ToolError | ResourceError) -> str | None:
             what = format_validation_faults(faults)
             return f"the form came back with what it does not take, and nothing was granted: {what}"
         case WaystationError() | ToolError() as known if not isinstance(known, UnexpectedToolError):
-            return plain(str(known))
+            return replace_control_characters(str(known))
         case _:
             return None

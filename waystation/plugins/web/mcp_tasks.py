@@ -35,18 +35,18 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 from waystation.kernel.amount import format_used_amount
 from waystation.kernel.errors import BadInput, Unreachable, WaystationError
 from waystation.kernel.value import accept_every_name, extract_validation_faults, map_strings
-from waystation.plugins.web.assistants import AcceptedTask, Assistant, PersonsAnswer, PersonsGrant
+from waystation.plugins.web.assistants import AcceptedTask, AnswerForm, AssistantGateway, GrantForm
 from waystation.plugins.web.bodies import format_faults
 from waystation.plugins.web.principals import Answers
 from waystation.plugins.web.task_page import format_approval_request
-from waystation.security.untrusted import plain, plain_json, sanitize_line
+from waystation.security.untrusted import escape_control_characters_in_json, replace_control_characters, sanitize_line
 from waystation.tasks.task import TaskPhase
-from waystation.tasks.view import PendingApproval, TaskView, pending
+from waystation.tasks.view import PendingApproval, TaskView, list_pending_approvals
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 SUBMITS = "submit_research"
 """The tool whose calls become tasks; others answer at once, or wait for as long as they are told."""
-LOOK_AGAIN_MS, MOST_TOLD = 5_000, 1_000
+POLL_INTERVAL_MS, MAX_ERROR_CHARACTERS = 5_000, 1_000
 _VERSIONS = frozenset(MODERN_PROTOCOL_VERSIONS)
 """Of the protocol: those in which each request says what its client can."""
 _Request = ServerRequestContext[Any, Any]
@@ -63,9 +63,10 @@ def format_task_status(view: TaskView) -> str:
     lines += [f"step {step.id}: {step.state}" for step in progress.steps]
     lines += [f"note: {sanitize_line(note)}" for note in (*progress.notes, *view.waits)]
     lines += [
-        f"asks, request_id {one.approval.request_id}: {format_approval_request(one)}" for one in pending(progress)
+        f"asks, request_id {one.approval.request_id}: {format_approval_request(one)}"
+        for one in list_pending_approvals(progress)
     ]
-    if progress.phase.over and progress.readable is not None:
+    if progress.phase.over and progress.shown_report is not None:
         lines.append("its report: get_report")
     return "\n".join(filter(None, lines))
 
@@ -81,19 +82,27 @@ def format_progress_line(view: TaskView) -> str:
 
 def build_tool_result(text: str, content: BaseModel) -> CallToolResult:
     """What a tool says, in words and as data."""
-    return CallToolResult(content=[TextContent(text=plain(text))], structured_content=content.model_dump(mode="json"))
+    return CallToolResult(
+        content=[TextContent(text=replace_control_characters(text))], structured_content=content.model_dump(mode="json")
+    )
 
 
 def sanitize_tool_result(said: CallToolResult) -> CallToolResult:
     """Data as text: a model reads what no person sees."""
-    texts = [TextContent(text=plain_json(one.text)) for one in said.content if isinstance(one, TextContent)]
-    seen = map_strings(said.structured_content, plain, accept_every_name)
+    texts = [
+        TextContent(text=escape_control_characters_in_json(one.text))
+        for one in said.content
+        if isinstance(one, TextContent)
+    ]
+    seen = map_strings(said.structured_content, replace_control_characters, accept_every_name)
     return said.__replace__(content=[*texts], structured_content=seen)
 
 
 def format_validation_faults(faults: ValidationError) -> str:
     """What is wrong with what was given, where; values are not repeated."""
-    return format_faults([(fault.place, plain(fault.words)) for fault in extract_validation_faults(faults)])
+    return format_faults(
+        [(fault.place, replace_control_characters(fault.words)) for fault in extract_validation_faults(faults)]
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------- who answers
@@ -105,7 +114,7 @@ def can_show_forms(capabilities: ClientCapabilities | None) -> bool:
     return able is not None and (able.form is not None or able.url is None)
 
 
-def get_form_answer(form: ElicitationResult[PersonsGrant]) -> PersonsGrant | None:
+def get_form_answer(form: ElicitationResult[GrantForm]) -> GrantForm | None:
     """What a person wrote; None where nobody had to be asked. Raises BadInput: it was closed without an answer."""
     if form.action == "accept":
         return form.data
@@ -148,7 +157,7 @@ class TasksExtension(Extension):
 
     identifier = EXTENSION
 
-    def __init__(self, assistant: Assistant) -> None:
+    def __init__(self, assistant: AssistantGateway) -> None:
         self._assistant = assistant
 
     def methods(self) -> Sequence[MethodBinding]:
@@ -168,7 +177,7 @@ class TasksExtension(Extension):
             return result
         accepted = AcceptedTask.model_validate(result.structured_content)
         try:
-            view = await self._assistant.view(accepted.task_id)
+            view = await self._assistant.get_task(accepted.task_id)
         except Unreachable:
             # It is there, and its id is known: without a handle, it is followed by tools.
             return result
@@ -178,7 +187,7 @@ class TasksExtension(Extension):
     async def _get(self, ctx: _Request, params: _OfTask) -> HandlerResult:
         _require_allowed(ctx, params)
         with _in_words():
-            view = await self._assistant.view(params.task_id)
+            view = await self._assistant.get_task(params.task_id)
             task = self._task(view, ctx)
             return {**task, **await self._inlined(task["status"], view)}
 
@@ -187,7 +196,7 @@ class TasksExtension(Extension):
         _require_allowed(ctx, params)
         with _in_words():
             wrong: list[str] = []
-            for one in pending((await self._assistant.view(params.task_id)).progress):
+            for one in list_pending_approvals((await self._assistant.get_task(params.task_id)).progress):
                 if (said := params.input_responses.get(one.approval.request_id)) is not None:
                     fault = await self._answered(one, said, ctx)
                     wrong += [f"{one.approval.request_id}: {fault}"] if fault else []
@@ -198,24 +207,26 @@ class TasksExtension(Extension):
     async def _cancel(self, ctx: _Request, params: _OfTask) -> HandlerResult:
         _require_allowed(ctx, params)
         with _in_words():
-            await self._assistant.client.cancel(await self._assistant.task(params.task_id))
+            await self._assistant.client.cancel(await self._assistant.require_own_task(params.task_id))
         return None
 
     def _task(self, view: TaskView, ctx: _Request, *more: str) -> dict[str, Any]:
         progress = view.progress
-        barred = [why for one in pending(progress) if (why := self._why_not(one, ctx))]
+        barred = [why for one in list_pending_approvals(progress) if (why := self._why_not(one, ctx))]
         times = [view.submitted_at, view.ended_at]
         times += [moment for one in progress.approvals for moment in (one.requested_at, one.answered_at)]
         known = [f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" for moment in times if moment is not None]
-        asks = bool(pending(progress)) and not barred and can_show_forms(ctx.session.client_capabilities)
+        asks = bool(list_pending_approvals(progress)) and not barred and can_show_forms(ctx.session.client_capabilities)
         return {
             "taskId": progress.task_id,
             "status": _status(progress.phase, asks=asks),
-            "statusMessage": plain("\n".join(filter(None, (format_task_status(view), *barred, *more)))),
+            "statusMessage": replace_control_characters(
+                "\n".join(filter(None, (format_task_status(view), *barred, *more)))
+            ),
             "createdAt": min(known),
             "lastUpdatedAt": max(known),
             "ttlMs": None,
-            "pollIntervalMs": LOOK_AGAIN_MS,
+            "pollIntervalMs": POLL_INTERVAL_MS,
         }
 
     def _why_not(self, one: PendingApproval, ctx: _Request) -> str | None:
@@ -224,7 +235,9 @@ class TasksExtension(Extension):
 
     async def _inlined(self, status: str, view: TaskView) -> dict[str, Any]:
         if status == "input_required":
-            return {"inputRequests": {one.approval.request_id: _form(one) for one in pending(view.progress)}}
+            return {
+                "inputRequests": {one.approval.request_id: _form(one) for one in list_pending_approvals(view.progress)}
+            }
         if status != "completed":
             return {}
         result = sanitize_tool_result(await self._result(view))
@@ -235,11 +248,11 @@ class TasksExtension(Extension):
         status = format_task_status(view)
         try:
             if view.progress.phase != TaskPhase.FAILED:
-                finished = await self._assistant.finished(view)
+                finished = await self._assistant.build_finished_task(view)
                 return build_tool_result(f"{status}\n\n{finished.report}", finished)
         except BadInput as without:
             status = f"{status}\n{without}"
-        return CallToolResult(content=[TextContent(text=plain(status))], is_error=True)
+        return CallToolResult(content=[TextContent(text=replace_control_characters(status))], is_error=True)
 
     async def _answered(self, one: PendingApproval, said: JsonValue, ctx: _Request) -> str:
         """What is wrong with the answer, or nothing. A form that was declined is no answer: another may give one."""
@@ -247,20 +260,20 @@ class TasksExtension(Extension):
             form = ElicitResult.model_validate(said)
             if form.action != "accept":
                 return ""
-            person = PersonsAnswer.model_validate(form.content or {}, extra="ignore")
+            person = AnswerForm.model_validate(form.content or {}, extra="ignore")
         except ValidationError as faults:
             return format_validation_faults(faults)
         why_not = self._why_not(one, ctx)
         if person.decision == "approve" and why_not is not None:
             return why_not
         try:
-            answer = await self._assistant.answer(one, person)
+            answer = await self._assistant.answer_request(one, person)
             reason = answer.reason if answer.outcome == "refused" else ""
         except BadInput as refused:
             reason = str(refused)
         if not reason:
             return ""
-        still = pending((await self._assistant.view(one.task_id)).progress)
+        still = list_pending_approvals((await self._assistant.get_task(one.task_id)).progress)
         return reason if any(each.approval.request_id == one.approval.request_id for each in still) else ""
 
 
@@ -277,10 +290,10 @@ async def truncate_mcp_errors(ctx: _Request, call_next: CallNext) -> HandlerResu
     try:
         return await call_next(ctx)
     except MCPError as error:
-        if len(error.message) <= MOST_TOLD and len(str(error.data)) <= MOST_TOLD:
+        if len(error.message) <= MAX_ERROR_CHARACTERS and len(str(error.data)) <= MAX_ERROR_CHARACTERS:
             raise
         shown = error.data if error.data is None else map_strings(error.data, sanitize_line)
-        raise MCPError(error.code, sanitize_line(error.message, MOST_TOLD), shown) from None
+        raise MCPError(error.code, sanitize_line(error.message, MAX_ERROR_CHARACTERS), shown) from None
 
 
 def _declares(ctx: _Request) -> bool:
@@ -305,7 +318,7 @@ def _status(phase: TaskPhase, *, asks: bool) -> str:
     return "completed" if phase.over else "input_required" if asks else "working"
 
 
-_FORM = render_elicitation_schema(PersonsAnswer)
+_FORM = render_elicitation_schema(AnswerForm)
 
 
 def _form(one: PendingApproval) -> dict[str, Any]:
@@ -319,6 +332,6 @@ def _in_words() -> Generator[None]:
     try:
         yield
     except BadInput as wrong:
-        raise MCPError(INVALID_PARAMS, plain(str(wrong))) from None
+        raise MCPError(INVALID_PARAMS, replace_control_characters(str(wrong))) from None
     except WaystationError as fault:
-        raise MCPError(INTERNAL_ERROR, plain(str(fault))) from None
+        raise MCPError(INTERNAL_ERROR, replace_control_characters(str(fault))) from None

@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from waystation.client import Client
-from waystation.client.context import MOST_QUERY, NOTHING_FITS, MemorySearchRequest, format_passage_origin
-from waystation.client.lookups import NEWEST
+from waystation.client.context import MAX_QUERY_CHARACTERS, NOTHING_FITS, MemorySearchRequest, format_passage_origin
+from waystation.client.lookups import DEFAULT_TASK_LIMIT
 from waystation.context.audit import build_transcript_view
 from waystation.documents.documents import SourceDocument
 from waystation.documents.sources import DocumentLoadResult
@@ -27,27 +27,26 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, UnknownTask, Unreachable, WaystationError
 from waystation.memory.memory import Excerpt
 from waystation.plugins.web.access import (
-    MOST_BODY_BYTES,
-    SAFE,
+    MAX_BODY_BYTES,
+    SAFE_METHODS,
     SIGN_IN,
     AccessPolicy,
-    Who,
+    CurrentPrincipal,
     get_principal,
     get_redirect_path,
 )
 from waystation.plugins.web.api import (
     LAST_NUMBER,
-    MOST_ON_A_PAGE,
+    MAX_PAGE_SIZE,
     AgentPath,
-    Feeding,
     First,
     SpendingQuery,
     TaskQuery,
-    recall_for_tenant,
+    TenantFeed,
+    search_memory_for_tenant,
 )
 from waystation.plugins.web.app import convert_exception_to_problem
 from waystation.plugins.web.bodies import (
-    Asking,
     Denial,
     Grant,
     NewEdit,
@@ -55,54 +54,55 @@ from waystation.plugins.web.bodies import (
     NewMessage,
     NewTask,
     TaskPath,
-    answer_chosen,
+    TenantClient,
+    answer_selected_requests,
     build_task_request,
+    cancel_task,
     deny_task_request,
     deny_task_requests,
     edit_agent_context,
-    fork_off,
+    fork_task,
     get_default_task_config,
-    grant,
-    grant_each,
+    grant_task_request,
+    grant_task_requests,
     load_uploads,
     parse_grant_limit,
     parse_session_limit,
     parse_task_budget,
     resolve_documents,
-    stop,
 )
 from waystation.plugins.web.charts import build_daily_spending_chart
-from waystation.plugins.web.exports import Making
+from waystation.plugins.web.exports import Exporter
 from waystation.plugins.web.forms import (
-    NOTHING_SENT,
-    WHOLE,
+    NO_REJECTED_FORM,
+    WHOLE_FORM,
     FormErrorCollector,
     FormValidationError,
-    SentForm,
+    RejectedForm,
     build_rejected_form,
     extract_form_texts,
 )
-from waystation.plugins.web.listeners import Feed
+from waystation.plugins.web.listeners import EventFeed
 from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
 from waystation.plugins.web.task_page import (
     LinkBuilder,
+    build_exported_report,
     build_task_page_view,
-    export_found_report,
     extract_cited_lines,
     load_exported_report,
     render_report_markup,
+    render_run_file,
     render_template,
-    run_file,
 )
-from waystation.tasks.approvals import is_about_amount
-from waystation.tasks.progress import SpentBy
-from waystation.tasks.signals import Answer
-from waystation.tasks.task import TaskPhase, TaskRequest, own_session
-from waystation.tasks.view import TaskFilter, pending
+from waystation.tasks.approvals import is_amount_rejection
+from waystation.tasks.progress import SpendingGrouping
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.task import TaskPhase, TaskRequest, make_own_session_name
+from waystation.tasks.view import TaskFilter, list_pending_approvals
 
 AT_ONCE = 50
 """Requests that one confirmation answers."""
-MOST_FILES, MOST_FIELDS = 200, AT_ONCE + 20
+MAX_FILES, MAX_FORM_FIELDS = 200, AT_ONCE + 20
 GOING_ON_SECONDS, GOING_ON_LOOK_SECONDS = 10.0, 0.2
 """Until a worker has taken up a task that was over."""
 
@@ -122,11 +122,13 @@ def _access(request: Request) -> AccessPolicy:
 
 
 def _page(
-    request: Request, name: str, status: int = 200, back: SentForm = NOTHING_SENT, **shown_there: object
+    request: Request, name: str, status: int = 200, back: RejectedForm = NO_REJECTED_FORM, **shown_there: object
 ) -> HTMLResponse:
     """`back`: a form of it that was not taken, which is shown as it was sent."""
     who, status = get_principal(request), back.status or status
-    return HTMLResponse(render_template(name, mark=_access(request).mark, who=who, back=back, **shown_there), status)
+    return HTMLResponse(
+        render_template(name, mark=_access(request).csrf_token, who=who, back=back, **shown_there), status
+    )
 
 
 def render_error_page(
@@ -141,14 +143,14 @@ def render_error_page(
     if status != HTTPStatus.UNAUTHORIZED:
         return HTMLResponse(render_template("error.html", title=title, detail=detail, who=who, typed=typed), status)
     tried = request.url.path == SIGN_IN
-    remark = detail if tried else "" if request.method in SAFE else _NOT_TAKEN
+    remark = detail if tried else "" if request.method in SAFE_METHODS else _NOT_TAKEN
     return HTMLResponse(
         render_template("sign_in.html", remark=remark, who=who, to=get_redirect_path(request.scope)), status
     )
 
 
 Act = Callable[[FormData], Awaitable[Response]]
-Again = Callable[[SentForm], Awaitable[Response]]
+Again = Callable[[RejectedForm], Awaitable[Response]]
 Named = Callable[[Mapping[str, str]], str]
 
 
@@ -158,10 +160,10 @@ async def _taken(request: Request, act: Act, again: Again | None = None, named: 
 
     `named`: the form's id on that page, or how it follows from the fields.
     """
-    async with request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS) as form:
+    async with request.form(max_files=MAX_FILES, max_fields=MAX_FORM_FIELDS) as form:
         typed = extract_form_texts(form)
         try:
-            if not _access(request).is_mark(_field(form, "mark")):
+            if not _access(request).is_csrf_token(_field(form, "mark")):
                 raise HTTPException(403, "this form is of another run of the server: look it over, and send it again")
             return await act(form)
         except (WaystationError, ValidationError, HTTPException) as error:
@@ -174,7 +176,7 @@ async def _taken(request: Request, act: Act, again: Again | None = None, named: 
         except (WaystationError, HTTPException) as error:
             if not isinstance(error, UnknownTask):
                 reason = f"{reason}; nor can its page be shown: {convert_exception_to_problem(error)[2]}"
-    return render_error_page(request, status, title, reason, sent.shown)
+    return render_error_page(request, status, title, reason, sent.labelled_values)
 
 
 def _field(form: FormData, name: str) -> str:
@@ -197,19 +199,19 @@ class TasksPageQuery(TaskQuery):
 
 @pages.get("/")
 async def render_home_page(
-    request: Request, client: Asking, who: Who, query: Annotated[TasksPageQuery, Query()]
+    request: Request, client: TenantClient, who: CurrentPrincipal, query: Annotated[TasksPageQuery, Query()]
 ) -> HTMLResponse:
     """What waits for a person, the newest tasks or those that are looked for, and the form for another."""
     return await _front(request, client, who, query)
 
 
 async def _front(
-    request: Request, client: Client, who: Principal, query: TasksPageQuery, back: SentForm = NOTHING_SENT
+    request: Request, client: Client, who: Principal, query: TasksPageQuery, back: RejectedForm = NO_REJECTED_FORM
 ) -> HTMLResponse:
-    seen = await client.newest_event()
-    views = await client.tasks(query.wanted)
+    seen = await client.get_newest_event_number()
+    views = await client.list_tasks(query.task_filter)
     try:
-        waiting, remark = await client.approvals(), ""
+        waiting, remark = await client.list_approvals(), ""
     except Unreachable as away:
         waiting, remark = (), str(away)
     behind = query.first + query.count
@@ -222,12 +224,12 @@ async def _front(
         behind=behind if len(views) > behind else None,
         query=query,
         phases=tuple(TaskPhase),
-        newest=NEWEST,
+        newest=DEFAULT_TASK_LIMIT,
         waiting=waiting,
         remark=remark,
         request_id=back.value(NEW_TASK, "request_id") or token_hex(8),
-        most_bytes=MOST_BODY_BYTES,
-        most_files=MOST_FILES,
+        most_bytes=MAX_BODY_BYTES,
+        most_files=MAX_FILES,
         now=utc_now(),
         terms=await get_default_task_config(client, who.tenant),
     )
@@ -236,7 +238,7 @@ async def _front(
 @pages.get("/answers")
 async def render_answers_page(
     request: Request,
-    client: Asking,
+    client: TenantClient,
     chosen: Annotated[tuple[str, ...], Query(alias="request", max_length=AT_ONCE)] = (),
 ) -> HTMLResponse:
     """The chosen requests once more, before one answer is given to all of them."""
@@ -244,9 +246,9 @@ async def render_answers_page(
 
 
 async def _answers(
-    request: Request, client: Client, chosen: Sequence[str], back: SentForm = NOTHING_SENT
+    request: Request, client: Client, chosen: Sequence[str], back: RejectedForm = NO_REJECTED_FORM
 ) -> HTMLResponse:
-    waiting = {f"{one.task_id}/{one.approval.request_id}": one for one in await client.approvals()}
+    waiting = {f"{one.task_id}/{one.approval.request_id}": one for one in await client.list_approvals()}
     found = [waiting[one] for one in dict.fromkeys(chosen) if one in waiting]
     money = [one.approval.asked for one in found if one.approval.action is None and not one.approval.about_plan]
     together, gone = sum(money, Amount()), len({*chosen} - waiting.keys())
@@ -255,15 +257,17 @@ async def _answers(
 
 @pages.post("/answers/approve")
 @pages.post("/answers/deny")
-async def answer_by_form(request: Request, client: Asking, who: Who) -> Response:
+async def answer_by_form(request: Request, client: TenantClient, who: CurrentPrincipal) -> Response:
     """Grant or refuse all requests that the form names, each by itself, and say what became of each."""
     chosen: list[str] = []
 
     async def act(form: FormData) -> Response:
         chosen.extend([one for one in form.getlist("request") if isinstance(one, str)])
         said = Grant(**_answer_of(form) | {"request_id": "each"})
-        answer_each = grant_each if request.url.path.endswith("/approve") else deny_task_requests
-        return _page(request, "answered.html", each=await answer_chosen(client, chosen, said, who, answer_each))
+        answer_each = grant_task_requests if request.url.path.endswith("/approve") else deny_task_requests
+        return _page(
+            request, "answered.html", each=await answer_selected_requests(client, chosen, said, who, answer_each)
+        )
 
     return await _taken(request, act, lambda sent: _answers(request, client, chosen, sent), "answers")
 
@@ -271,7 +275,7 @@ async def answer_by_form(request: Request, client: Asking, who: Who) -> Response
 class SpendingPageQuery(SpendingQuery):
     """And how it is shown. A form that was left empty asks for nothing."""
 
-    by: SpentBy = "model"
+    by: SpendingGrouping = "model"
 
     @field_validator("since", "until", mode="before")
     @classmethod
@@ -282,59 +286,66 @@ class SpendingPageQuery(SpendingQuery):
 @pages.get("/spending")
 async def render_spending_page(
     request: Request,
-    client: Asking,
+    client: TenantClient,
     query: Annotated[SpendingPageQuery, Query()],
 ) -> HTMLResponse:
     """What was spent on which days, drawn and in tables. Days that cannot be shown are said beside the form."""
-    asked, back = query, NOTHING_SENT
+    asked, back = query, NO_REJECTED_FORM
     try:
-        spending = await query.answer(client)
+        spending = await query.load_spending(client)
     except BadInput as error:
         typed = {"since": str(query.since or ""), "until": str(query.until or "")}
-        back = SentForm("days", typed, {"since": str(error)}, status=400)
+        back = RejectedForm("days", typed, {"since": str(error)}, status=400)
         asked = query.replace(since=None, until=None)
-        spending = await asked.answer(client)
+        spending = await asked.load_spending(client)
     days = build_daily_spending_chart(spending, query.by)
     session = query.session or ""
     return _page(request, "spending.html", back=back, spending=spending, days=days, by=query.by, session=session)
 
 
 @pages.get("/sessions")
-async def render_sessions_page(request: Request, client: Asking, first: First = 0) -> HTMLResponse:
+async def render_sessions_page(request: Request, client: TenantClient, first: First = 0) -> HTMLResponse:
     """Lines of work, those with the newest tasks before others."""
-    found = await client.sessions(first, MOST_ON_A_PAGE + 1)
-    behind = first + MOST_ON_A_PAGE if len(found) > MOST_ON_A_PAGE else None
-    return _page(request, "sessions.html", sessions=found[:MOST_ON_A_PAGE], first=first, behind=behind)
+    found = await client.list_sessions(first, MAX_PAGE_SIZE + 1)
+    behind = first + MAX_PAGE_SIZE if len(found) > MAX_PAGE_SIZE else None
+    return _page(request, "sessions.html", sessions=found[:MAX_PAGE_SIZE], first=first, behind=behind)
 
 
 SessionName = Annotated[str, Query(min_length=1, max_length=200)]
 
 
 @pages.get("/session")
-async def render_session_page(request: Request, client: Asking, name: SessionName) -> HTMLResponse:
+async def render_session_page(request: Request, client: TenantClient, name: SessionName) -> HTMLResponse:
     """One line of work: its newest tasks, what they spent, and the form for what all of them may spend."""
     return await _session(request, client, name)
 
 
 async def _session(
-    request: Request, client: Client, name: str, limit_set: Limit | None = None, back: SentForm = NOTHING_SENT
+    request: Request, client: Client, name: str, limit_set: Limit | None = None, back: RejectedForm = NO_REJECTED_FORM
 ) -> HTMLResponse:
-    tasks, now = await client.tasks(TaskFilter(session=name)), utc_now()
+    tasks, now = await client.list_tasks(TaskFilter(session=name)), utc_now()
     return _page(
-        request, "session.html", back=back, session=name, tasks=tasks, newest=NEWEST, now=now, limit_set=limit_set
+        request,
+        "session.html",
+        back=back,
+        session=name,
+        tasks=tasks,
+        newest=DEFAULT_TASK_LIMIT,
+        now=now,
+        limit_set=limit_set,
     )
 
 
 @pages.post("/session/limit")
-async def session_limit_by_form(request: Request, client: Asking) -> Response:
+async def session_limit_by_form(request: Request, client: TenantClient) -> Response:
     """Set what all tasks of a session may spend together; nothing given: without a limit."""
 
     async def act(form: FormData) -> Response:
         name, faults = _field(form, "name"), FormErrorCollector()
         limit = Limit()
-        with faults.at("budget"):
+        with faults.collecting_errors_of("budget"):
             limit = parse_session_limit(_field(form, "budget") or None)
-        faults.refuse()
+        faults.raise_if_any()
         await client.set_session_limit(name, limit)
         return await _session(request, client, name, limit)
 
@@ -357,9 +368,9 @@ class MemoryMatchView(NamedTuple):
 @pages.get("/memory")
 async def render_memory_page(
     request: Request,
-    client: Asking,
-    who: Who,
-    query: Annotated[str, Query(max_length=MOST_QUERY)] = "",
+    client: TenantClient,
+    who: CurrentPrincipal,
+    query: Annotated[str, Query(max_length=MAX_QUERY_CHARACTERS)] = "",
     session: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
     """What agents would recall."""
@@ -367,7 +378,7 @@ async def render_memory_page(
     wish = MemorySearchRequest(query=asked, session=session.strip() or None) if asked else None
     found, status, remark = (), 200, ""
     try:
-        found = () if wish is None else await recall_for_tenant(request, client, who, wish)
+        found = () if wish is None else await search_memory_for_tenant(request, client, who, wish)
     except (BadInput, MemoryUnavailable, Unreachable) as error:
         status, _, remark = convert_exception_to_problem(error)
     hits = await run_in_threadpool(lambda: [build_memory_match_view(asked, one) for one in found])
@@ -388,17 +399,21 @@ def build_memory_match_view(query: str, found: Excerpt) -> MemoryMatchView:
     for start, end in find_term_spans(query, found.text):
         parts += [(found.text[read:start], False), (found.text[start:end], True)]
         read = end
-    best = found.best.passage
+    best = found.best_turn.passage
     return MemoryMatchView(
-        format_passage_origin(best), best.created, found.best.score, best.task_id, (*parts, (found.text[read:], False))
+        format_passage_origin(best),
+        best.created,
+        found.best_turn.score,
+        best.task_id,
+        (*parts, (found.text[read:], False)),
     )
 
 
 @pages.get("/tasks/{task}")
 async def render_task_page(
     request: Request,
-    client: Asking,
-    feed: Feeding,
+    client: TenantClient,
+    feed: TenantFeed,
     task: TaskPath,
     since: Annotated[int | None, Query(ge=0, le=LAST_NUMBER)] = None,
 ) -> Response:
@@ -411,20 +426,23 @@ async def render_task_page(
 async def _task(
     request: Request,
     client: Client,
-    feed: Feed,
+    feed: EventFeed,
     task: str,
     since: int | None = None,
-    back: SentForm = NOTHING_SENT,
+    back: RejectedForm = NO_REJECTED_FORM,
 ) -> Response:
-    task_id = await client.resolve(task)
-    seen = await client.newest_event()
-    parts = await build_task_page_view(client, task_id, await feed.known.of(task_id))
+    task_id = await client.resolve_task_id(task)
+    seen = await client.get_newest_event_number()
+    parts = await build_task_page_view(client, task_id, await feed.known.list_events(task_id))
     progress = parts.view.progress
-    follows, waiting = not progress.phase.over or (since is not None and parts.ended <= since), pending(progress)
+    follows, waiting = (
+        not progress.phase.over or (since is not None and parts.ended <= since),
+        list_pending_approvals(progress),
+    )
     forms = {f"answer-{task_id}-{one.approval.request_id}" for one in waiting}
     forms |= {"fork" if progress.phase.over else "tell"}
     if back.form and back.form not in forms:
-        return render_error_page(request, back.status, "Not taken", back.reason, back.shown)
+        return render_error_page(request, back.status, "Not taken", back.reason, back.labelled_values)
     return _page(
         request,
         "task.html",
@@ -438,27 +456,27 @@ async def _task(
 
 
 @pages.get("/tasks/{task}/run.html")
-async def render_run_page(client: Asking, task: TaskPath) -> Response:
+async def render_run_page(client: TenantClient, task: TaskPath) -> Response:
     """The whole run as one file, to keep or to send."""
-    task_id = await client.resolve(task)
+    task_id = await client.resolve_task_id(task)
     named = {"content-disposition": f'attachment; filename="{task_id}.html"'}
-    return HTMLResponse(await run_file(client, task_id), headers=named)
+    return HTMLResponse(await render_run_file(client, task_id), headers=named)
 
 
 @pages.get("/tasks/{task}/report")
 async def render_report_page(
-    request: Request, client: Asking, task: TaskPath, source: Annotated[int, Query(ge=0, le=100_000)] = 0
+    request: Request, client: TenantClient, task: TaskPath, source: Annotated[int, Query(ge=0, le=100_000)] = 0
 ) -> HTMLResponse:
     """The report, and beside it what one of its citations leads to."""
-    task_id = await client.resolve(task)
-    report = await load_exported_report(client, await client.last_known(task_id))
+    task_id = await client.resolve_task_id(task)
+    report = await load_exported_report(client, await client.get_last_known_task(task_id))
     if report is None:
         raise BadInput(f"{task_id} has no report yet")
     cited = next((one for one in report.sources if one.number == source), None)
     lines, remark = (), ""
     if cited is not None:
         try:
-            lines = extract_cited_lines(await client.document_text(task_id, cited.document), cited)
+            lines = extract_cited_lines(await client.get_document_text(task_id, cited.document), cited)
         except BadInput as gone:
             remark = str(gone)
     return _page(
@@ -474,40 +492,42 @@ async def render_report_page(
 
 
 @pages.get("/tasks/{task}/draft")
-async def render_draft_page(request: Request, client: Asking, making: Making, task: TaskPath) -> HTMLResponse:
+async def render_draft_page(request: Request, client: TenantClient, making: Exporter, task: TaskPath) -> HTMLResponse:
     """What the task would deliver if it ended now."""
-    found = await making.draft(client, await client.resolve(task))
+    found = await making.build_draft(client, await client.resolve_task_id(task))
     return _page(
         request,
         "draft.html",
         task_id=found.report.task_id,
         phase=found.report.phase,
         report=await render_report_markup(
-            await run_in_threadpool(export_found_report, found), found.report.task_id, "file"
+            await run_in_threadpool(build_exported_report, found), found.report.task_id, "file"
         ),
     )
 
 
 @pages.get("/tasks/{task}/agents/{agent}")
-async def render_agent_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
+async def render_agent_page(request: Request, client: TenantClient, task: TaskPath, agent: AgentPath) -> HTMLResponse:
     """Everything that one agent said and was told."""
-    task_id = await client.resolve(task)
-    log = build_transcript_view(await client.transcript(task_id, agent))
+    task_id = await client.resolve_task_id(task)
+    log = build_transcript_view(await client.get_transcript(task_id, agent))
     over, links = await client.is_over(task_id), LinkBuilder(task_id, "pages")
     return _page(request, "agent.html", task_id=task_id, agent=agent, log=log, over=over, links=links)
 
 
 @pages.get("/tasks/{task}/agents/{agent}/compactions")
-async def render_compactions_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
+async def render_compactions_page(
+    request: Request, client: TenantClient, task: TaskPath, agent: AgentPath
+) -> HTMLResponse:
     """What of that the compactions of the agent kept, and what they lost. To find it takes a while."""
-    task_id = await client.resolve(task)
-    audits = [one for found in await client.audits(task_id, agent) for one in found.compactions]
+    task_id = await client.resolve_task_id(task)
+    audits = [one for found in await client.audit_compactions(task_id, agent) for one in found.compactions]
     links = LinkBuilder(task_id, "pages")
     return _page(request, "compactions.html", task_id=task_id, agent=agent, audits=audits, links=links)
 
 
 @pages.post("/tasks")
-async def submit_by_form(request: Request, client: Asking, who: Who) -> Response:
+async def submit_by_form(request: Request, client: TenantClient, who: CurrentPrincipal) -> Response:
     """Hand in what the form has. Files that cannot be used are left out, and the task's page names them."""
 
     async def act(form: FormData) -> Response:
@@ -524,15 +544,15 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
         FormErrorCollector(),
         DocumentLoadResult(documents=()),
     )
-    session = _field(form, "session") or own_session(request_id)
+    session = _field(form, "session") or make_own_session_name(request_id)
     documents: Sequence[SourceDocument] = ()
-    with faults.at("documents"):
+    with faults.collecting_errors_of("documents"):
         loaded = await load_uploads(files)
         documents = await resolve_documents(client, session, loaded.documents)
     faults.left_out = loaded.left_out
-    with faults.at("budget"):
+    with faults.collecting_errors_of("budget"):
         parse_task_budget(_field(form, "budget"))
-    new = faults.valid(
+    new = faults.build_or_raise(
         lambda: NewTask(
             question=_field(form, "question"),
             session=session,
@@ -543,7 +563,7 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
     asked = build_task_request(who.tenant, new, session, request_id, loaded.left_out)
     if cause := await _impossible(client, asked):
         about_budget = asked.budget and not await _impossible(client, asked.replace(budget=None))
-        raise FormValidationError({"budget" if about_budget else WHOLE: cause}, loaded.left_out)
+        raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, loaded.left_out)
     submitted = await client.submit(asked, documents)
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 
@@ -551,7 +571,7 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
 async def _impossible(client: Client, asked: TaskRequest) -> str:
     """Why its terms cannot work; empty: they can."""
     try:
-        await client.prepare(asked)
+        await client.prepare_task(asked)
     except BadInput as error:
         return str(error)
     return ""
@@ -563,21 +583,25 @@ def _answers_form(task: str) -> Named:
 
 
 @pages.post("/tasks/{task}/approve")
-async def approve_by_form(request: Request, client: Asking, feed: Feeding, who: Who, task: TaskPath) -> Response:
+async def approve_by_form(
+    request: Request, client: TenantClient, feed: TenantFeed, who: CurrentPrincipal, task: TaskPath
+) -> Response:
     """Grant the one request that the form names."""
 
     async def act(form: FormData) -> Response:
         faults = FormErrorCollector()
-        with faults.at("add"):
+        with faults.collecting_errors_of("add"):
             parse_grant_limit(_field(form, "add"))
-        given = faults.valid(lambda: Grant(**_answer_of(form), add=_field(form, "add") or None))
-        return _after(task, await grant(client, task, given, who))
+        given = faults.build_or_raise(lambda: Grant(**_answer_of(form), add=_field(form, "add") or None))
+        return _after(task, await grant_task_request(client, task, given, who))
 
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), _answers_form(task))
 
 
 @pages.post("/tasks/{task}/deny")
-async def deny_by_form(request: Request, client: Asking, feed: Feeding, who: Who, task: TaskPath) -> Response:
+async def deny_by_form(
+    request: Request, client: TenantClient, feed: TenantFeed, who: CurrentPrincipal, task: TaskPath
+) -> Response:
     """Refuse the one request that the form names."""
 
     async def act(form: FormData) -> Response:
@@ -587,28 +611,32 @@ async def deny_by_form(request: Request, client: Asking, feed: Feeding, who: Who
 
 
 @pages.post("/tasks/{task}/tell")
-async def send_message_by_form(request: Request, client: Asking, feed: Feeding, who: Who, task: TaskPath) -> Response:
+async def send_message_by_form(
+    request: Request, client: TenantClient, feed: TenantFeed, who: CurrentPrincipal, task: TaskPath
+) -> Response:
     """Tell the task's agents something."""
 
     async def act(form: FormData) -> Response:
-        task_id, faults = await client.resolve(task), FormErrorCollector()
-        said = faults.valid(lambda: NewMessage(message=_field(form, "message"), by=_field(form, "by")))
-        with faults.at("message"):
-            return _after(task, await client.tell(task_id, said.message, who.name or said.by))
-        raise faults.refusal
+        task_id, faults = await client.resolve_task_id(task), FormErrorCollector()
+        said = faults.build_or_raise(lambda: NewMessage(message=_field(form, "message"), by=_field(form, "by")))
+        with faults.collecting_errors_of("message"):
+            return _after(task, await client.send_message(task_id, said.message, who.name or said.by))
+        raise faults.error
 
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "tell")
 
 
 @pages.post("/tasks/{task}/agents/{agent}/edit")
-async def edit_by_form(request: Request, client: Asking, who: Who, task: TaskPath, agent: AgentPath) -> Response:
+async def edit_by_form(
+    request: Request, client: TenantClient, who: CurrentPrincipal, task: TaskPath, agent: AgentPath
+) -> Response:
     """Compact, pin, or rewind an agent's context."""
 
     async def act(form: FormData) -> Response:
         wanted = NewEdit.model_validate(
             {"agent": agent, "action": _field(form, "action"), "message": _field(form, "message") or None}
         )
-        task_id, since = await client.resolve(task), await client.newest_event()
+        task_id, since = await client.resolve_task_id(task), await client.get_newest_event_number()
         over = await client.is_over(task_id)
         answer = await edit_agent_context(client, task_id, wanted, who)
         if answer.outcome == "refused" or not over:
@@ -623,38 +651,40 @@ async def _going_on(client: Client, task_id: str, since: int) -> None:
     """Wait a moment until something has happened to it behind that event: its page then follows what comes."""
     with suppress(TimeoutError):
         async with asyncio.timeout(GOING_ON_SECONDS):
-            while not (await client.events(since, task_id, 1)).events:  # noqa: ASYNC110  the store gives none
+            while not (await client.list_events(since, task_id, 1)).events:  # noqa: ASYNC110  the store gives none
                 await asyncio.sleep(GOING_ON_LOOK_SECONDS)
 
 
 @pages.post("/tasks/{task}/fork")
-async def fork_by_form(request: Request, client: Asking, feed: Feeding, task: TaskPath) -> Response:
+async def fork_by_form(request: Request, client: TenantClient, feed: TenantFeed, task: TaskPath) -> Response:
     """A new task with what this one has finished, from a step on."""
 
     async def act(form: FormData) -> Response:
         faults = FormErrorCollector()
-        with faults.at("budget"):
+        with faults.collecting_errors_of("budget"):
             parse_task_budget(_field(form, "budget"))
-        wanted = faults.valid(lambda: NewFork(step=_field(form, "step"), budget=_field(form, "budget") or None))
-        submitted = await fork_off(client, task, wanted, _field(form, "request_id") or token_hex(8))
+        wanted = faults.build_or_raise(
+            lambda: NewFork(step=_field(form, "step"), budget=_field(form, "budget") or None)
+        )
+        submitted = await fork_task(client, task, wanted, _field(form, "request_id") or token_hex(8))
         return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "fork")
 
 
 @pages.post("/tasks/{task}/cancel")
-async def cancel_by_form(request: Request, client: Asking, task: TaskPath) -> Response:
+async def cancel_by_form(request: Request, client: TenantClient, task: TaskPath) -> Response:
     """Ask the task to stop."""
 
     async def act(_: FormData) -> Response:
-        return RedirectResponse(f"/tasks/{(await stop(client, task)).task_id}", 303)
+        return RedirectResponse(f"/tasks/{(await cancel_task(client, task)).task_id}", 303)
 
     return await _taken(request, act)
 
 
-def _after(task: str, answer: Answer) -> Response:
+def _after(task: str, answer: AnswerResult) -> Response:
     """The way back to the task. Raises FormValidationError where the answer had no effect."""
     if answer.outcome == "refused":
-        about = "add" if is_about_amount(answer.reason) else WHOLE
+        about = "add" if is_amount_rejection(answer.reason) else WHOLE_FORM
         raise FormValidationError({about: answer.reason}, status=HTTPStatus.CONFLICT)
     return RedirectResponse(f"/tasks/{task}", 303)

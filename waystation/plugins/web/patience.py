@@ -5,18 +5,18 @@ from collections import OrderedDict
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-HEAD_SECONDS = 10.0
+HEADER_TIMEOUT_SECONDS = 10.0
 """Within which a whole head of a request arrives, from the connection on or from the answer before."""
-WAITING_AT_ONCE = 300
+MAX_WAITING_CONNECTIONS = 300
 """Connections without a request at one moment. Of more, those are closed that have waited longest."""
 
 
-class PatientProtocol(H11Protocol):
+class RequestTimeoutProtocol(H11Protocol):
     """A connection that has to ask in time. uvicorn closes one that is idle behind an answer, but none that never asks,
     or asks a byte a minute.
     """
 
-    _waiting: "OrderedDict[PatientProtocol, None]" = OrderedDict()
+    _waiting: "OrderedDict[RequestTimeoutProtocol, None]" = OrderedDict()
     """Of this process, the one that has waited longest first."""
     _deadline: asyncio.TimerHandle | None = None
 
@@ -50,8 +50,8 @@ class PatientProtocol(H11Protocol):
     def _wait(self) -> None:
         self._wait_no_more()
         self._waiting[self] = None
-        self._deadline = self.loop.call_later(HEAD_SECONDS, self._give_up)
-        while len(self._waiting) > WAITING_AT_ONCE:
+        self._deadline = self.loop.call_later(HEADER_TIMEOUT_SECONDS, self._give_up)
+        while len(self._waiting) > MAX_WAITING_CONNECTIONS:
             next(iter(self._waiting))._give_up()
 
     def _wait_no_more(self) -> None:

@@ -15,9 +15,9 @@ WIDTH, LEFT, ROW, TOP = 960, 150, 30, 22
 """Of the picture, in its own units: the whole, room for names, a lane, room for the moments above."""
 THINNEST = 3.0
 """So wide a stretch is at least, however short it was."""
-MOST_CALLS = 80
+MAX_CALL_MARKS = 80
 """Of a lane. With more, calls that follow each other are one mark: nobody can point at what is a few units wide."""
-MOST_TICKS, DAY = 5, 86_400
+MAX_TICKS, DAY = 5, 86_400
 TICK_UNITS = ((DAY, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 TICK_STEPS = (
     *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200),
@@ -28,11 +28,11 @@ THINNED = 2.0
 """So far apart are points of a line at least, but for its last one."""
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
 """Of the plan's picture, in its own units."""
-LONGEST_LABEL = 22
+MAX_LABEL_CHARACTERS = 22
 MarkKind = Literal["leg", "call", "waiting", "compacted", "rewound", "pause", "again"]
 
 
-class Box(NamedTuple):
+class PlanBox(NamedTuple):
     """A step in the plan's picture."""
 
     x: int
@@ -43,7 +43,7 @@ class Box(NamedTuple):
     state: str
 
 
-class Edge(NamedTuple):
+class PlanEdge(NamedTuple):
     """From a step to one that needs it."""
 
     x1: int
@@ -57,8 +57,8 @@ class PlanDiagram(NamedTuple):
 
     width: int
     height: int
-    boxes: tuple[Box, ...]
-    lines: tuple[Edge, ...]
+    boxes: tuple[PlanBox, ...]
+    lines: tuple[PlanEdge, ...]
 
 
 def build_plan_diagram(version: PlanVersion, states: dict[str, str]) -> PlanDiagram:
@@ -68,22 +68,22 @@ def build_plan_diagram(version: PlanVersion, states: dict[str, str]) -> PlanDiag
         for step in version.plan.steps:
             column[step.id] = 1 + max((column.get(need, 0) for need in step.needs), default=-1)
     filled: dict[int, int] = {}
-    boxes: dict[str, Box] = {}
+    boxes: dict[str, PlanBox] = {}
     for step in version.plan.steps:
         at = column[step.id]
         row = filled.get(at, 0)
         filled[at] = row + 1
-        label = step.title if len(step.title) <= LONGEST_LABEL else f"{step.title[: LONGEST_LABEL - 1]}…"
+        label = step.title if len(step.title) <= MAX_LABEL_CHARACTERS else f"{step.title[: MAX_LABEL_CHARACTERS - 1]}…"
         x, y = at * (BOX_WIDTH + GAP_X) + 2, row * (BOX_HEIGHT + GAP_Y) + 2
-        boxes[step.id] = Box(x, y, step.id, label, step.title, states.get(step.id, "waiting"))
+        boxes[step.id] = PlanBox(x, y, step.id, label, step.title, states.get(step.id, "waiting"))
     lines = tuple(_edge(boxes[need], boxes[step.id]) for step in version.plan.steps for need in step.needs)
     width = (max(filled, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X + 4
     height = max(filled.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y + 4
     return PlanDiagram(width, height, tuple(boxes.values()), lines)
 
 
-def _edge(first: Box, then: Box) -> Edge:
-    return Edge(first.x + BOX_WIDTH, first.y + BOX_HEIGHT // 2, then.x, then.y + BOX_HEIGHT // 2)
+def _edge(first: PlanBox, then: PlanBox) -> PlanEdge:
+    return PlanEdge(first.x + BOX_WIDTH, first.y + BOX_HEIGHT // 2, then.x, then.y + BOX_HEIGHT // 2)
 
 
 class TimelineSpan(NamedTuple):
@@ -129,7 +129,7 @@ class TimeAxis(NamedTuple):
     first: datetime
     last: datetime
 
-    def at(self, moment: datetime) -> float:
+    def to_x(self, moment: datetime) -> float:
         """How far to the right."""
         whole = (self.last - self.first).total_seconds() or 1.0
         return round(LEFT + (WIDTH - LEFT - 10) * (moment - self.first).total_seconds() / whole, 1)
@@ -165,7 +165,7 @@ def _marks(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -
         if one.kind in {"compacted", "rewound"}:
             kind: MarkKind = "rewound" if one.kind == "rewound" else "compacted"
             found.append(
-                TimelineSpan(kind, clock.at(one.at), THINNEST, f"{one.detail}, {one.reference}", f"c-{one.reference}")
+                TimelineSpan(kind, clock.to_x(one.at), THINNEST, f"{one.detail}, {one.reference}", f"c-{one.reference}")
             )
     return tuple(found)
 
@@ -181,7 +181,7 @@ def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) ->
                 if began is not None and not passed_on:
                     # The attempt before it was killed, or lost its worker.
                     found.append(
-                        TimelineSpan("again", clock.at(one.at), THINNEST, f"taken over by attempt {one.reference}")
+                        TimelineSpan("again", clock.to_x(one.at), THINNEST, f"taken over by attempt {one.reference}")
                     )
                 began, passed_on = began or one.at, False
             case "compacted" | "edited" | "rewound":
@@ -238,7 +238,7 @@ def _calls(events: Sequence[TaskEvent], clock: TimeAxis) -> list[TimelineSpan]:
 def _together(calls: Sequence[TimelineSpan]) -> list[TimelineSpan]:
     """At most so many of those that were answered, each with what the first of its calls leads to."""
     answered = [one for one in calls if one.kind == "call"]
-    size = -(-len(answered) // MOST_CALLS)
+    size = -(-len(answered) // MAX_CALL_MARKS)
     if size <= 1:
         return [*calls]
     found = [one for one in calls if one.kind != "call"]
@@ -253,15 +253,17 @@ def _together(calls: Sequence[TimelineSpan]) -> list[TimelineSpan]:
 def _stretch(
     kind: MarkKind, first: datetime, last: datetime, clock: TimeAxis, title: str, message: str = ""
 ) -> TimelineSpan:
-    x = clock.at(first)
-    return TimelineSpan(kind, x, max(THINNEST, round(clock.at(last) - x, 1)), title, message)
+    x = clock.to_x(first)
+    return TimelineSpan(kind, x, max(THINNEST, round(clock.to_x(last) - x, 1)), title, message)
 
 
 def _context(events: Sequence[TaskEvent], clock: TimeAxis, y: int, fullest: int) -> str:
     calls = [one for one in events if one.context]
     if len(calls) < 2:
         return ""
-    return format_polyline_points((clock.at(one.at), y + ROW - 4 - (ROW - 8) * one.context / fullest) for one in calls)
+    return format_polyline_points(
+        (clock.to_x(one.at), y + ROW - 4 - (ROW - 8) * one.context / fullest) for one in calls
+    )
 
 
 def format_polyline_points(points: Iterable[tuple[float, float]]) -> str:
@@ -278,7 +280,7 @@ def format_polyline_points(points: Iterable[tuple[float, float]]) -> str:
 def _ticks(clock: TimeAxis) -> tuple[AxisTick, ...]:
     """At round moments: what was rounded for its words alone would stand at the wrong place."""
     whole = (clock.last - clock.first).total_seconds()
-    step = next((one for one in TICK_STEPS if one * MOST_TICKS >= whole), whole)
+    step = next((one for one in TICK_STEPS if one * MAX_TICKS >= whole), whole)
     size, unit = next(one for one in TICK_UNITS if one[0] <= max(step, 1))
     each = [step * number for number in range(1 + int(whole / step))]
-    return tuple(AxisTick(clock.at(clock.first + timedelta(seconds=at)), f"{at / size:.4g} {unit}") for at in each)
+    return tuple(AxisTick(clock.to_x(clock.first + timedelta(seconds=at)), f"{at / size:.4g} {unit}") for at in each)

@@ -27,10 +27,10 @@ from waystation.documents.sources import is_hidden_below
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import create_private_folder, open_private_file, write_private_file
-from waystation.kernel.permissions import PERMITS, Permit
+from waystation.kernel.permissions import CLIENT_PERMISSIONS, ClientPermission
 from waystation.kernel.value import Value
-from waystation.security.untrusted import USUAL, sanitize_line
-from waystation.tasks.approvals import Verified
+from waystation.security.untrusted import DEFAULT_SERVERS, sanitize_line
+from waystation.tasks.approvals import VerifiedName
 
 if TYPE_CHECKING:
     from jwt import PyJWKClient
@@ -50,7 +50,7 @@ KEYS_KEPT, AFTER_A_FAILURE = timedelta(minutes=5), timedelta(seconds=10)
 TOKEN_BYTES = 32
 
 
-def new_token() -> str:
+def generate_token() -> str:
     """Of one run of a server: who has it may do there what its person may."""
     return secrets.token_urlsafe(TOKEN_BYTES)
 
@@ -60,7 +60,7 @@ def build_local_sign_in_url(port: int, token: str) -> str:
     return f"http://127.0.0.1:{port}/?token={token}"
 
 
-KeyRole = Literal[Permit, "assistant"]
+KeyRole = Literal[ClientPermission, "assistant"]
 """What a key is for: something that a person may, or to let an assistant ask at its own address, and nowhere else."""
 
 
@@ -74,13 +74,13 @@ class Principal(Value):
     proof: str = ""
     """By what the name is known, in words for the audit."""
 
-    def has_permission(self, wanted: Permit) -> bool:
+    def has_permission(self, wanted: ClientPermission) -> bool:
         """Whether the role reaches so far."""
-        return self.role != "assistant" and PERMITS.index(wanted) <= PERMITS.index(self.role)
+        return self.role != "assistant" and CLIENT_PERMISSIONS.index(wanted) <= CLIENT_PERMISSIONS.index(self.role)
 
-    def signed(self, claimed: str) -> str | Verified:
+    def resolve_signature(self, claimed: str) -> str | VerifiedName:
         """The name under which something is answered: the proved one, whatever was claimed."""
-        return Verified(name=self.name, proof=self.proof) if self.proof else claimed
+        return VerifiedName(name=self.name, proof=self.proof) if self.proof else claimed
 
 
 UNKNOWN_PRINCIPAL = Principal(name="", tenant="", role="read")
@@ -114,7 +114,7 @@ class ApiKeyStore:
         self.path = path
         self._read: tuple[tuple[int, int], tuple[ApiKey, ...]] = ((0, 0), ())
 
-    def all(self) -> tuple[ApiKey, ...]:
+    def list_keys(self) -> tuple[ApiKey, ...]:
         """Oldest first. Raises BadInput where the file cannot be read as such."""
         try:
             found = self.path.stat()
@@ -128,22 +128,22 @@ class ApiKeyStore:
         return self._read[1]
 
     @property
-    def any_valid(self) -> bool:
+    def has_valid_key(self) -> bool:
         """Whether one of them opens."""
-        return any(key.revoked_at is None for key in self.all())
+        return any(key.revoked_at is None for key in self.list_keys())
 
-    def make(self, name: str, tenant: str, role: KeyRole, now: datetime) -> tuple[ApiKey, str]:
+    def create_key(self, name: str, tenant: str, role: KeyRole, now: datetime) -> tuple[ApiKey, str]:
         """A new key, and what opens by it, which is kept nowhere."""
         opened, key_id = secrets.token_urlsafe(SECRET_BYTES), secrets.token_hex(ID_BYTES)
         key = ApiKey(id=key_id, name=name, tenant=tenant, role=role, digest=_digest(opened), made_at=now)
         with self._alone():
-            self._keep((*self.all(), key))
+            self._keep((*self.list_keys(), key))
         return key, f"{KEY_PREFIX}_{key_id}_{opened}"
 
     def revoke(self, key_id: str, now: datetime) -> ApiKey:
         """From now on it opens nothing. Raises BadInput for one that is not there."""
         with self._alone():
-            kept = self.all()
+            kept = self.list_keys()
             found = next((key for key in kept if key.id == key_id), None)
             if found is None:
                 raise BadInput(f"there is no API key {key_id!r}: `waystation keys list` shows them")
@@ -151,17 +151,17 @@ class ApiKeyStore:
             self._keep(tuple(revoked if key.id == key_id else key for key in kept))
         return revoked
 
-    def holder(self, given: str) -> Principal | None:
+    def find_principal(self, given: str) -> Principal | None:
         """Who has this key; None where nobody has it any more, or ever had."""
         _, _, rest = given.partition("_")
         key_id, _, opened = rest.partition("_")
-        key = self.valid(key_id)
+        key = self.find_valid_key(key_id)
         right = hmac.compare_digest(_digest(opened), key.digest if key else "")
         return key.principal if key is not None and right else None
 
-    def valid(self, key_id: str) -> ApiKey | None:
+    def find_valid_key(self, key_id: str) -> ApiKey | None:
         """The key with this id, while it opens."""
-        return next((key for key in self.all() if key.id == key_id and key.revoked_at is None), None)
+        return next((key for key in self.list_keys() if key.id == key_id and key.revoked_at is None), None)
 
     @contextmanager
     def _alone(self) -> Generator[None]:
@@ -178,7 +178,7 @@ def _digest(opened: str) -> str:
     return sha256(opened.encode(errors="replace")).hexdigest()
 
 
-class OpenId(Value):
+class OpenIdConfig(Value):
     """What is asked of tokens of an OpenID provider."""
 
     issuer: str
@@ -193,7 +193,7 @@ class OpenId(Value):
 class _Claims(Value):
     tenant: str = Field(min_length=1, max_length=200)
     name: str = Field(min_length=1, max_length=200)
-    role: Permit
+    role: ClientPermission
 
 
 class OpenIdTokenVerifier:
@@ -203,11 +203,11 @@ class OpenIdTokenVerifier:
     Anybody may send any token: none leads to a request soon after one that failed, and all wait in one thread.
     """
 
-    def __init__(self, wanted: OpenId) -> None:
+    def __init__(self, wanted: OpenIdConfig) -> None:
         self._wanted, self._keys = wanted, _published(wanted.jwks)
         self._thread = ThreadPoolExecutor(1, "tokens")
 
-    async def holder(self, token: str) -> Principal | None:
+    async def find_principal(self, token: str) -> Principal | None:
         """Whom it names; None where it is expired, forged, for others, unsigned, says too little, names by an address
         that the provider has not verified, or nobody gives the provider's keys.
         """
@@ -268,16 +268,16 @@ class Authenticator:
         self.keys = keys
         self._openid = openid
 
-    async def holder(self, given: str) -> Principal | None:
+    async def find_principal(self, given: str) -> Principal | None:
         """Who has this bearer token. Raises BadInput where the file of keys cannot be read."""
         if given.startswith(f"{KEY_PREFIX}_"):
-            return self.keys.holder(given)
-        return None if self._openid is None else await self._openid.holder(given)
+            return self.keys.find_principal(given)
+        return None if self._openid is None else await self._openid.find_principal(given)
 
     @property
-    def any(self) -> bool:
+    def has_identities(self) -> bool:
         """Whether there is anybody."""
-        return self._openid is not None or self.keys.any_valid
+        return self._openid is not None or self.keys.has_valid_key
 
 
 # --------------------------------------------------------------------------------------------------------- assistants
@@ -306,7 +306,7 @@ class AssistantPolicy(Value):
     """Nothing below it is read."""
 
     @classmethod
-    def of(cls, settings: Settings, roots: Sequence[Path] = ()) -> Self:
+    def from_settings(cls, settings: Settings, roots: Sequence[Path] = ()) -> Self:
         """As the settings say; roots that are given beside them count, too. Raises BadInput for one that is none."""
         real = [Path(os.path.realpath(root.expanduser())) for root in (*settings.mcp_roots, *roots)]
         for root in real:
@@ -315,7 +315,7 @@ class AssistantPolicy(Value):
         return cls(
             name=settings.mcp_client,
             tenant=settings.tenant,
-            budget=settings.mcp_budget or settings.budget.percent(100 * TASKS_OF_A_BUDGET),
+            budget=settings.mcp_budget or settings.budget.compute_percent(100 * TASKS_OF_A_BUDGET),
             roots=tuple(dict.fromkeys(real)),
             answers=settings.mcp_answers,
             servers=settings.mcp_servers,
@@ -324,7 +324,7 @@ class AssistantPolicy(Value):
         )
 
     @property
-    def session(self) -> str:
+    def session_name(self) -> str:
         """Of all of its tasks."""
         return f"mcp-{self.name}"
 
@@ -337,14 +337,14 @@ class AssistantPolicy(Value):
         """Those of a task; the usual ones where none are named, whatever others name in its session. Raises BadInput
         for what it may not name.
         """
-        if beyond := [name for name in wanted or () if name not in {USUAL, *self.servers}]:
+        if beyond := [name for name in wanted or () if name not in {DEFAULT_SERVERS, *self.servers}]:
             raise BadInput(
                 f"{self.name} may not name the tool server {beyond[0]!r}: it may name "
-                f"{', '.join((USUAL, *self.servers))} (WAYSTATION_MCP_SERVERS)"
+                f"{', '.join((DEFAULT_SERVERS, *self.servers))} (WAYSTATION_MCP_SERVERS)"
             )
-        return (USUAL,) if wanted is None else tuple(dict.fromkeys(wanted))
+        return (DEFAULT_SERVERS,) if wanted is None else tuple(dict.fromkeys(wanted))
 
-    def readable(self, written: str) -> Path:
+    def resolve_readable_path(self, written: str) -> Path:
         """The file or folder that is meant, without links; a relative path is one below a root. Raises BadInput, with
         the same words for what is not there and for what lies elsewhere.
         """

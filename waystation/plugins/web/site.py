@@ -12,7 +12,7 @@ from waystation.config.settings import Settings
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.api import v1
 from waystation.plugins.web.app import ServerDeps, SiteConfig, SiteServer, create_app
-from waystation.plugins.web.assistants import Assistant
+from waystation.plugins.web.assistants import AssistantGateway
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.pages import pages, render_error_page
 from waystation.plugins.web.principals import AssistantPolicy, Authenticator
@@ -43,7 +43,7 @@ async def open_site_server(
         client = await stack.enter_async_context(await connected(settings.tenant))
         memory = await stack.enter_async_context(aclosing(MemoryReader(settings)))
         page = f"https://{access.names[0]}/tasks/" if access.names else f"http://127.0.0.1:{access.port}/tasks/"
-        assistant = Assistant(client, settings, AssistantPolicy.of(settings), memory, page)
+        assistant = AssistantGateway(client, settings, AssistantPolicy.from_settings(settings), memory, page)
         site = SiteConfig(v1, pages, FOLDER / "static", render_error_page, AssistantServer(assistant))
         let_in = ServerDeps(access, identities, connected, memory)
         yield SiteServer(create_app(site, client, settings.tenant, let_in))

@@ -17,13 +17,13 @@ from starlette.concurrency import run_in_threadpool
 
 from waystation.agents.agent_run import format_unanswered_call
 from waystation.client import Client
-from waystation.client.exports import FoundReport
+from waystation.client.exports import ReportWithImprint
 from waystation.client.sessions import get_ignored_message_reason
 from waystation.context.audit import build_transcript_view
 from waystation.kernel.amount import format_amount, format_limit, format_usd, format_usd_short, format_used_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.text import format_count
-from waystation.plugins.exports.page import report_body
+from waystation.plugins.exports.page import render_html_body
 from waystation.plugins.web.charts import SpendingChart, build_budget_bar, build_spending_charts
 from waystation.plugins.web.listeners import TaskEventCache
 from waystation.plugins.web.pictures import (
@@ -35,32 +35,32 @@ from waystation.plugins.web.pictures import (
     build_time_axis,
     build_timeline,
 )
-from waystation.privacy.policy import PLACEHOLDER
-from waystation.reports.blocks import ExportedReport, Imprint, NumberedSource, stored_report
-from waystation.reports.markdown import exported_report
-from waystation.security.untrusted import plain, render_claimed_name, sanitize_line
-from waystation.tasks.approvals import plan_waits
+from waystation.privacy.policy import PLACEHOLDER_PATTERN
+from waystation.reports.blocks import ExportedReport, NumberedSource, ReportMetadata, parse_stored_report
+from waystation.reports.markdown import build_report_export
+from waystation.security.untrusted import render_claimed_name, replace_control_characters, sanitize_line
+from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.details import (
-    answer_text,
-    denial_text,
-    estimate_line,
-    hidden_text,
-    least_text,
-    moment_text,
-    span_text,
+    format_budget_forecast,
+    format_denial_effect,
+    format_hidden_call_hint,
+    format_minimum_grant,
+    format_request_and_answer,
+    format_time_span,
+    format_utc_minute,
 )
 from waystation.tasks.events import TaskEvent
-from waystation.tasks.progress import Bill
+from waystation.tasks.progress import CostBreakdown
 from waystation.tasks.view import PendingApproval, TaskView
 
 FOLDER = Path(__file__).parent
-LINES_AROUND, MOST_LINES = 12, 400
+LINES_AROUND, MAX_CITED_LINES = 12, 400
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
 def _finalized(value: object) -> object:
     """What a template shows: controls and signs that turn the direction of writing are made visible."""
-    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return replace_control_characters(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
@@ -68,21 +68,21 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
     asked = one.approval
     if asked.about_plan:
         steps = tuple((step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps)
-        return (*steps, ("if approved", "its steps begin"), ("if denied", plan_waits(asked)[1]))
+        return (*steps, ("if approved", "its steps begin"), ("if denied", describe_plan_request(asked)[1]))
     if asked.action is not None:
         return (
             ("if approved", "it is called once, with exactly these arguments"),
             ("if denied", f"{asked.agent} goes on without it, and reads your note"),
-            ("not shown", hidden_text(one.task_id, asked.agent, asked.action)),
+            ("not shown", format_hidden_call_hint(one.task_id, asked.agent, asked.action)),
         )
     rows = [("it has spent", format_amount(asked.spent))]
     if asked.reason:
         rows.append(("why", asked.reason))
     else:
-        rows.append(("at least", least_text(asked)))
+        rows.append(("at least", format_minimum_grant(asked)))
     if asked.outlook is not None:
-        rows.append(("so far", estimate_line(asked.outlook, asked.asked)))
-        rows.append(("if denied", denial_text(asked.outlook, asked.agent)))
+        rows.append(("so far", format_budget_forecast(asked.outlook, asked.asked)))
+        rows.append(("if denied", format_denial_effect(asked.outlook, asked.agent)))
     return tuple(rows)
 
 
@@ -96,10 +96,10 @@ def format_approval_request(one: PendingApproval) -> str:
     about = f"in {one.task_id}, “{sanitize_line(one.title).translate(_NO_QUOTES)}”"
     told = "\n".join(f"{name}: {sanitize_line(words)}" for name, words in build_approval_rows(one) if words)
     if request.about_plan:
-        return f"A {plan_waits(request)[0]} {about}.\n{told}"
+        return f"A {describe_plan_request(request)[0]} {about}.\n{told}"
     if request.action is not None:
         called = f"{request.agent} asks to call {sanitize_line(request.action.tool)} {about}"
-        return f"{called}:\n{plain(request.action.text)}\n{told}"
+        return f"{called}:\n{replace_control_characters(request.action.text)}\n{told}"
     if request.reason:
         return (
             f"{request.agent} {about} makes no more calls: {sanitize_line(request.reason)}. See to that, then approve."
@@ -124,10 +124,10 @@ _TEMPLATES = Environment(
 _SHOWN: Mapping[str, object] = {
     "bar": build_budget_bar,
     "for_what": build_approval_rows,
-    "answered": partial(answer_text, over=True),
+    "answered": partial(format_request_and_answer, over=True),
     "written": partial(json.dumps, ensure_ascii=False, indent=1),
-    "moment": moment_text,
-    "span": span_text,
+    "moment": format_utc_minute,
+    "span": format_time_span,
     "name": render_claimed_name,
     "amount": format_amount,
     "limit": format_limit,
@@ -169,7 +169,7 @@ class TaskPageView(NamedTuple):
 
     view: TaskView
     now: datetime
-    bill: Bill
+    bill: CostBreakdown
     lanes: Timeline | None
     curves: tuple[SpendingChart, ...]
     graph: PlanDiagram | None
@@ -185,16 +185,16 @@ async def build_task_page_view(
     client: Client, task_id: str, events: Sequence[TaskEvent], kind: Literal["pages", "file"] = "pages"
 ) -> TaskPageView:
     """The task as it is now; where no server answers, as the store has it. Raises UnknownTask."""
-    view = await client.with_stored(await client.with_origins(await client.last_known(task_id)))
+    view = await client.with_stored_details(await client.with_origins(await client.get_last_known_task(task_id)))
     progress, now = view.progress, utc_now()
     states = {step.id: str(step.state) for step in progress.steps}
     exported = await load_exported_report(client, view)
-    payments = await client.payments(task_id)
+    payments = await client.get_payments(task_id)
     until = None if progress.phase.over else now
     return TaskPageView(
         view=view,
         now=now,
-        bill=payments.bill,
+        bill=payments.cost_breakdown,
         lanes=build_timeline(events, until),
         curves=build_spending_charts(payments, progress, build_time_axis(events, until)) if events else (),
         graph=build_plan_diagram(view.plans[-1], states) if view.plans else None,
@@ -208,16 +208,16 @@ async def build_task_page_view(
 async def load_exported_report(client: Client, view: TaskView) -> ExportedReport | None:
     """The report that was delivered last, as it is sent; None where there is none."""
     progress = view.progress
-    if progress.readable is None:
+    if progress.shown_report is None:
         return None
-    text, version = await client.report_text(progress.readable), progress.readable.number
-    imprint = Imprint(task_id=progress.task_id, phase=progress.phase, version=version)
-    return await run_in_threadpool(lambda: exported_report(stored_report(text), imprint))
+    text, version = await client.get_report_text(progress.shown_report), progress.shown_report.number
+    imprint = ReportMetadata(task_id=progress.task_id, phase=progress.phase, version=version)
+    return await run_in_threadpool(lambda: build_report_export(parse_stored_report(text), imprint))
 
 
-def export_found_report(found: FoundReport) -> ExportedReport:
+def build_exported_report(found: ReportWithImprint) -> ExportedReport:
     """A report or a draft that was looked up. In a thread: it may be long."""
-    return exported_report(stored_report(found.report.report), found.imprint)
+    return build_report_export(parse_stored_report(found.report.report), found.imprint)
 
 
 async def render_report_markup(
@@ -225,7 +225,7 @@ async def render_report_markup(
 ) -> Markup:
     """In a thread: a report may be long and made to be slow. The writer escapes every word of it."""
     page = f"/tasks/{task_id}/report" if kind == "pages" else ""
-    return Markup(await run_in_threadpool(report_body, exported, page))
+    return Markup(await run_in_threadpool(render_html_body, exported, page))
 
 
 class CitedLine(NamedTuple):
@@ -240,18 +240,18 @@ def extract_cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, .
     """The cited lines with what stands around them."""
     lines = text.split("\n")
     first, last = max(1, source.first_line - LINES_AROUND), min(len(lines), source.last_line + LINES_AROUND)
-    shown_lines = range(first, min(last, first + MOST_LINES) + 1)
+    shown_lines = range(first, min(last, first + MAX_CITED_LINES) + 1)
     return tuple(
         CitedLine(number, lines[number - 1], source.first_line <= number <= source.last_line) for number in shown_lines
     )
 
 
-async def run_file(client: Client, task_id: str) -> str:
+async def render_run_file(client: Client, task_id: str) -> str:
     """The whole run as one HTML file that loads nothing: the page of its task, its bill, and what every agent said and
     was told, with placeholders for what was redacted. Raises UnknownTask; BadInput where it was forgotten.
     """
-    parts = await build_task_page_view(client, task_id, await TaskEventCache(client).of(task_id), "file")
-    logs = {agent: build_transcript_view(await client.transcript(task_id, agent)) for agent in parts.agents}
+    parts = await build_task_page_view(client, task_id, await TaskEventCache(client).list_events(task_id), "file")
+    logs = {agent: build_transcript_view(await client.get_transcript(task_id, agent)) for agent in parts.agents}
     style = Markup((FOLDER / "static" / "style.css").read_text(encoding="utf-8"))
     return await run_in_threadpool(
         lambda: render_template(
@@ -267,11 +267,11 @@ async def run_file(client: Client, task_id: str) -> str:
 
 def find_placeholders(page: str) -> tuple[str, ...]:
     """Those that a page shows, each once."""
-    return tuple(dict.fromkeys(PLACEHOLDER.findall(unescape(page))))
+    return tuple(dict.fromkeys(PLACEHOLDER_PATTERN.findall(unescape(page))))
 
 
-def with_originals_in(page: str, originals: Mapping[str, str]) -> str:
+def restore_originals(page: str, originals: Mapping[str, str]) -> str:
     """The page with these in the place of placeholders, as text."""
     for placeholder, original in originals.items():
-        page = page.replace(str(escape(placeholder)), str(escape(plain(original))))
+        page = page.replace(str(escape(placeholder)), str(escape(replace_control_characters(original))))
     return page

@@ -23,7 +23,7 @@ from temporalio.converter import (
 from waystation.kernel.cipher import Cipher
 from waystation.kernel.errors import WrongKey
 from waystation.kernel.temporal_names import get_encryption_context
-from waystation.tasks.signals import Sealed
+from waystation.tasks.signals import DecryptedPayload
 
 ENCODING, KEY_ID = "encoding", "encryption-key-id"
 ENCRYPTED = b"binary/encrypted"
@@ -147,7 +147,7 @@ class EncryptionAwarePayloadConverter(PydanticPayloadConverter):
         if type_hints:
             return values
         return [
-            Sealed(cast("dict[str, JsonValue]", value))
+            DecryptedPayload(cast("dict[str, JsonValue]", value))
             if isinstance(value, dict) and OPENED in payload.metadata
             else value
             for value, payload in zip(values, payloads, strict=True)

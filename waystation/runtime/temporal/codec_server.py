@@ -19,7 +19,7 @@ from temporalio.converter import PayloadCodec
 from waystation.kernel.errors import BadInput, WrongKey
 from waystation.kernel.value import Value
 
-MOST_BYTES = 16 * 1024 * 1024
+MAX_BODY_BYTES = 16 * 1024 * 1024
 """Of a request. A page of history is 4 MiB at most, a third more in JSON."""
 PREFLIGHT_SECONDS = 600
 """So long a browser need not ask again whether it may ask."""
@@ -27,7 +27,7 @@ LOOPBACK = "127.0.0.1"
 OK, NO_CONTENT, BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 200, 204, 400, 401, 403
 NOT_FOUND, TOO_LARGE, UNREADABLE = 404, 413, 422
 
-Code = Callable[[list[Payload]], Awaitable[list[Payload]]]
+PayloadTransform = Callable[[list[Payload]], Awaitable[list[Payload]]]
 
 
 class CodecServerAddress(NamedTuple):
@@ -53,11 +53,11 @@ class CodecAccessPolicy:
     encodes: bool = False
     """Whether it also encrypts, as a UI asks for before it sends a signal."""
 
-    def has_path(self, given: str) -> bool:
+    def is_secret_path(self, given: str) -> bool:
         """Whether it is the secret one."""
         return hmac.compare_digest(given.encode(errors="replace"), self.path.encode())
 
-    def has_token(self, header: str) -> bool:
+    def is_valid_token(self, header: str) -> bool:
         """Whether the header carries the token that is asked for."""
         if self.token is None:
             return True
@@ -66,7 +66,7 @@ class CodecAccessPolicy:
         return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(errors="replace"), expected)
 
 
-class Body(Value):
+class CodecRequestBody(Value):
     """What is asked: checked first, since protobuf's own reader takes lists and text for an object."""
 
     payloads: list[dict[str, JsonValue]]
@@ -87,14 +87,14 @@ class CodecServer:
     codec: PayloadCodec
     access: CodecAccessPolicy
 
-    async def answer(self, request: web.Request) -> web.Response:
+    async def handle_request(self, request: web.Request) -> web.Response:
         """Decoded payloads, or a status from 400 on with a message in JSON."""
         allowed = {"Vary": "Origin"}
         try:
             allowed |= self._admit(request)
             if request.method == "OPTIONS":
                 return web.Response(status=NO_CONTENT, headers=allowed)
-            if not self.access.has_token(request.headers.get("Authorization", "")):
+            if not self.access.is_valid_token(request.headers.get("Authorization", "")):
                 raise _Refused(UNAUTHORIZED, "a token is needed: Authorization: Bearer with WAYSTATION_CODEC_TOKEN")
             coded = await self._coding(request)(list((await _payloads(request)).payloads))
         except _Refused as refused:
@@ -105,7 +105,7 @@ class CodecServer:
 
     def _admit(self, request: web.Request) -> dict[str, str]:
         """The headers by which a browser lets the UI have the answer. Raises Refused."""
-        if not self.access.has_path(request.match_info.get("path", "")):
+        if not self.access.is_secret_path(request.match_info.get("path", "")):
             raise _Refused(NOT_FOUND, "there is nothing here")
         origin = request.headers.get("Origin")
         if origin is None:
@@ -119,7 +119,7 @@ class CodecServer:
             "Access-Control-Max-Age": str(PREFLIGHT_SECONDS),
         }
 
-    def _coding(self, request: web.Request) -> Code:
+    def _coding(self, request: web.Request) -> PayloadTransform:
         if request.match_info["action"] == "decode":
             return self.codec.decode
         if not self.access.encodes:
@@ -131,10 +131,10 @@ class CodecServer:
 
 async def _payloads(request: web.Request) -> Payloads:
     try:
-        body = Body.model_validate_json(await request.read(), extra="ignore")
+        body = CodecRequestBody.model_validate_json(await request.read(), extra="ignore")
         return ParseDict(body.model_dump(), Payloads(), ignore_unknown_fields=True)
     except web.HTTPRequestEntityTooLarge:
-        raise _Refused(TOO_LARGE, f"more than {MOST_BYTES} bytes at once") from None
+        raise _Refused(TOO_LARGE, f"more than {MAX_BODY_BYTES} bytes at once") from None
     except (ValidationError, ParseError):
         raise _Refused(BAD_REQUEST, 'the body must be JSON like {"payloads": [{"metadata": {}, "data": ""}]}') from None
 
@@ -150,9 +150,9 @@ async def run_codec_server(server: CodecServer, listening: CodecServerAddress = 
             f"a codec server at {listening.host} can be asked from other machines: set WAYSTATION_CODEC_TOKEN, or let "
             f"it listen at {LOOPBACK}"
         )
-    app = web.Application(client_max_size=MOST_BYTES)
+    app = web.Application(client_max_size=MAX_BODY_BYTES)
     place = "/{path}/{action:decode|encode}" if server.access.path else "/{action:decode|encode}"
-    app.add_routes([web.post(place, server.answer), web.options(place, server.answer)])
+    app.add_routes([web.post(place, server.handle_request), web.options(place, server.handle_request)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -54,7 +54,7 @@ REFUSED_IN_WORDS = ("code: PermissionDenied", "code: Unauthenticated")
 """How the bridge words the same where a connection fails."""
 
 
-class Target(NamedTuple):
+class TemporalTarget(NamedTuple):
     """A Temporal server to connect to."""
 
     profile: ClientConfigProfile
@@ -67,10 +67,10 @@ class Target(NamedTuple):
     @property
     def has_ended(self) -> bool:
         """Whether it was the server of a `waystation dev` that has ended: another one may listen there by now."""
-        return self.run is not None and not self.run.alive
+        return self.run is not None and not self.run.is_server_alive
 
     @property
-    def tasks_page(self) -> str | None:
+    def task_page_prefix(self) -> str | None:
         """What stands before a task's id in the address of its page, where pages are served beside the server."""
         # Without the token: who follows it has opened the pages, or is told how.
         return urljoin(self.run.pages, "/tasks/") if self.run is not None and self.run.pages else None
@@ -86,19 +86,21 @@ class Target(NamedTuple):
         return self.profile.namespace or DEFAULT_NAMESPACE
 
     @property
-    def api_key(self) -> bool:
+    def has_api_key(self) -> bool:
         """Whether an API key is sent."""
         return bool(self.profile.api_key)
 
     @property
-    def tls(self) -> bool:
+    def uses_tls(self) -> bool:
         """Whether the connection is encrypted: by a TLS section, and with an API key unless that says otherwise."""
-        return self.api_key if self.profile.tls is None else not self.profile.tls.disabled
+        return self.has_api_key if self.profile.tls is None else not self.profile.tls.disabled
 
     @property
-    def refused(self) -> Unreachable:
+    def access_denied_error(self) -> Unreachable:
         """What to say where the server answers and lets us do nothing."""
-        sent = "TEMPORAL_API_KEY" if self.api_key else "no API key was sent: TEMPORAL_API_KEY or a client certificate"
+        sent = (
+            "TEMPORAL_API_KEY" if self.has_api_key else "no API key was sent: TEMPORAL_API_KEY or a client certificate"
+        )
         return Unreachable(
             f"the Temporal server at {self.address} does not let us into namespace {self.namespace}: check {sent}, "
             "what it may do, and TEMPORAL_NAMESPACE"
@@ -124,13 +126,15 @@ class ServerSettings(Protocol):
         ...
 
 
-def find_target(settings: ServerSettings) -> Target:
+def find_target(settings: ServerSettings) -> TemporalTarget:
     """Where to connect to."""
     run = None if has_server_in_environment() else read_run_file(settings.run_file)
-    if run is not None and run.alive:
+    if run is not None and run.is_server_alive:
         profile = ClientConfigProfile(address=run.address, namespace=run.namespace)
-        return Target(profile=profile, ui_url=settings.temporal_ui or run.ui_url, run=run, prefix=settings.prefix)
-    return Target(profile=_named_profile(), ui_url=settings.temporal_ui, prefix=settings.prefix)
+        return TemporalTarget(
+            profile=profile, ui_url=settings.temporal_ui or run.ui_url, run=run, prefix=settings.prefix
+        )
+    return TemporalTarget(profile=_named_profile(), ui_url=settings.temporal_ui, prefix=settings.prefix)
 
 
 def _named_profile() -> ClientConfigProfile:
@@ -161,7 +165,7 @@ def get_quiet_runtime() -> Runtime:
 
 
 async def connect(
-    target: Target,
+    target: TemporalTarget,
     converter: DataConverter = pydantic_data_converter,
     runtime: Runtime | None = None,
     identity: str | None = None,
@@ -194,8 +198,8 @@ async def connect(
     except RuntimeError as error:
         # The bridge raises a bare RuntimeError whatever the cause: refused, unknown host, bad certificate.
         if any(words in str(error) for words in REFUSED_IN_WORDS):
-            raise target.refused from None
-        encrypted = " with TLS (TEMPORAL_TLS)" if target.tls else ""
+            raise target.access_denied_error from None
+        encrypted = " with TLS (TEMPORAL_TLS)" if target.uses_tls else ""
         raise Unreachable(f"no Temporal server answers at {target.address}{encrypted}: {NEXT_STEP}") from error
     await _enter_namespace(client, target)
     return client
@@ -215,7 +219,7 @@ async def without_retries(client: Client) -> Client:
     return Client(**config)
 
 
-async def connect_as_person(target: Target, converter: DataConverter = pydantic_data_converter) -> Client:
+async def connect_as_person(target: TemporalTarget, converter: DataConverter = pydantic_data_converter) -> Client:
     """As `connect`, for a program that a person looks at, under that person's name. Raises as it does."""
     return await connect(target, converter, get_quiet_runtime(), get_client_identity())
 
@@ -230,7 +234,7 @@ async def describe_latest_run(client: Client, workflow_id: str) -> WorkflowExecu
         raise
 
 
-def _options(target: Target) -> ClientConnectConfig:
+def _options(target: TemporalTarget) -> ClientConnectConfig:
     try:
         options = target.profile.to_client_connect_config()
     except OSError as error:
@@ -241,7 +245,7 @@ def _options(target: Target) -> ClientConnectConfig:
     return {**options, "target_host": target.address, "namespace": target.namespace}
 
 
-async def _enter_namespace(client: Client, target: Target) -> None:
+async def _enter_namespace(client: Client, target: TemporalTarget) -> None:
     """Else a missing namespace shows in whatever is done first, in words of its own."""
     try:
         await client.workflow_service.describe_namespace(
@@ -249,7 +253,7 @@ async def _enter_namespace(client: Client, target: Target) -> None:
         )
     except RPCError as error:
         if error.status in REFUSED:
-            raise target.refused from error
+            raise target.access_denied_error from error
         if error.status == RPCStatusCode.NOT_FOUND:
             raise Unreachable(
                 f"the Temporal server at {target.address} has no namespace {target.namespace}: set TEMPORAL_NAMESPACE "
@@ -260,7 +264,7 @@ async def _enter_namespace(client: Client, target: Target) -> None:
         ) from error
 
 
-def workflow_link(target: Target, workflow_id: str) -> str | None:
+def build_workflow_link(target: TemporalTarget, workflow_id: str) -> str | None:
     """The page of a workflow in the Temporal UI; None where no UI is known."""
     if target.ui_url is None:
         return None
@@ -268,7 +272,7 @@ def workflow_link(target: Target, workflow_id: str) -> str | None:
     return f"{target.ui_url.rstrip('/')}/namespaces/{target.namespace}/workflows/{on_server}"
 
 
-TYPES: Mapping[str, IndexedValueType.ValueType] = {
+SEARCH_ATTRIBUTE_TYPES: Mapping[str, IndexedValueType.ValueType] = {
     SESSION_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     PHASE_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     TOKENS_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_INT,
@@ -289,7 +293,7 @@ async def list_unusable_search_attributes(client: Client) -> tuple[str, ...]:
     """Names that are not registered, with another type than ours, or not to be seen. Raises Unreachable."""
     with _answering():
         found = await _registered(client)
-    return tuple(name for name, wanted in TYPES.items() if found.get(name) != wanted)
+    return tuple(name for name, wanted in SEARCH_ATTRIBUTE_TYPES.items() if found.get(name) != wanted)
 
 
 async def ensure_search_attributes(client: Client) -> bool:
@@ -301,7 +305,7 @@ async def ensure_search_attributes(client: Client) -> bool:
     if not missing:
         return True
     request = AddSearchAttributesRequest(
-        namespace=client.namespace, search_attributes={name: TYPES[name] for name in missing}
+        namespace=client.namespace, search_attributes={name: SEARCH_ATTRIBUTE_TYPES[name] for name in missing}
     )
     with _answering():
         try:

@@ -26,20 +26,20 @@ from temporalio.service import RPCError
 from waystation.kernel.errors import Unreachable
 from waystation.kernel.files import (
     FOLDER_MODE,
-    close_to_others,
     create_private_folder,
     ensure_private_folder,
     is_private_folder,
+    make_path_private,
     open_private_file,
 )
-from waystation.runtime.temporal.connect import DEFAULT_NAMESPACE, Target, connect, get_quiet_runtime
+from waystation.runtime.temporal.connect import DEFAULT_NAMESPACE, TemporalTarget, connect, get_quiet_runtime
 from waystation.runtime.temporal.die_with_parent import build_parent_bound_command
 from waystation.runtime.temporal.ui_proxy import PortInUseError, UiAddress, run_ui_proxy
-from waystation.security.children import environment
+from waystation.security.children import build_child_environment
 
 HOST = "127.0.0.1"
-USUAL_PORT = 7233
-USUAL_UI_PORT = 8233
+DEFAULT_PORT = 7233
+DEFAULT_UI_PORT = 8233
 _START_SECONDS = 30
 STOP_SECONDS = 10
 POLL_SECONDS = 0.05
@@ -57,13 +57,13 @@ class DevServer(NamedTuple):
 
     pid: int
     client: Client
-    target: Target
+    target: TemporalTarget
     codec_endpoint: str | None
     remarks: tuple[str, ...] = ()
     """What it does without, and what a person can do about that."""
 
 
-def find_temporal() -> str:
+def find_temporal_executable() -> str:
     """The `temporal` program: of this Python environment, else of the PATH. Raises Unreachable."""
     beside = Path(sys.prefix, "bin", "temporal")
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("temporal")
@@ -75,11 +75,11 @@ def find_temporal() -> str:
 
 
 @asynccontextmanager
-async def running_dev_server(
+async def run_dev_server(
     database: Path,
     log: Path,
-    port: int = USUAL_PORT,
-    ui_port: int = USUAL_UI_PORT,
+    port: int = DEFAULT_PORT,
+    ui_port: int = DEFAULT_UI_PORT,
     codec: CodecForUi | None = None,
     prefix: str = "",
 ) -> AsyncGenerator[DevServer]:
@@ -124,7 +124,7 @@ async def _started(
         guarded = _guarded_ports()
         process, before = _start(database, log, port, _options(behind, guarded))
         life.push_async_callback(asyncio.to_thread, _stop, process)
-        target = Target(
+        target = TemporalTarget(
             profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
             ui_url=ui_url,
             prefix=prefix,
@@ -140,7 +140,7 @@ async def _starting_alone(home: Path) -> AsyncGenerator[None]:
     """One server of this person's starts at a time, from the look for a port until it serves: two that found the same
     port free would end with one server, and the other's tasks on it.
     """
-    with open_private_file(lock_folder(home) / "waystation-dev-server.lock") as lock:
+    with open_private_file(get_lock_folder(home) / "waystation-dev-server.lock") as lock:
         # Nobody waits for ever: without the lock, all is as likely to go well as it was.
         with suppress(TimeoutError):
             async with asyncio.timeout(2 * _START_SECONDS):
@@ -149,7 +149,7 @@ async def _starting_alone(home: Path) -> AsyncGenerator[None]:
         yield
 
 
-def lock_folder(home: Path) -> Path:
+def get_lock_folder(home: Path) -> Path:
     """Where all of this person's servers find one lock, and nobody else can touch it. Where others hold every such
     place, the server's own folder: then only those that start there wait for each other.
     """
@@ -251,8 +251,8 @@ def _start(database: Path, log: Path, port: int, more: Sequence[str]) -> tuple[s
     create_private_folder(database.parent)
     ensure_private_folder(log.parent)
     for beside in ("", "-wal", "-shm", "-journal"):
-        close_to_others(database.with_name(database.name + beside))
-    server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), *more]
+        make_path_private(database.with_name(database.name + beside))
+    server = [find_temporal_executable(), "server", "start-dev", "--ip", HOST, "--port", str(port), *more]
     options = ["--db-filename", str(database), "--ui-disable-news-fetch", "--log-level", "error"]
     with open_private_file(log) as output:
         before = os.fstat(output.fileno()).st_size
@@ -262,14 +262,16 @@ def _start(database: Path, log: Path, port: int, more: Sequence[str]) -> tuple[s
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=environment(),
+            env=build_child_environment(),
             process_group=0,
             umask=0o077,
         )
     return process, before
 
 
-async def _wait_until_serving(process: subprocess.Popen[bytes], target: Target, log: Path, before: int) -> Client:
+async def _wait_until_serving(
+    process: subprocess.Popen[bytes], target: TemporalTarget, log: Path, before: int
+) -> Client:
     answer = asyncio.create_task(_answer(target))
     try:
         async with asyncio.timeout(_START_SECONDS):
@@ -287,7 +289,7 @@ async def _wait_until_serving(process: subprocess.Popen[bytes], target: Target, 
     raise Unreachable(f"the dev server ended with exit code {process.returncode}: {log}")
 
 
-async def _answer(target: Target) -> Client:
+async def _answer(target: TemporalTarget) -> Client:
     while True:
         try:
             client = await connect(target, runtime=get_quiet_runtime())

@@ -95,7 +95,7 @@ def get_client_installation_prefix(client: Client) -> str:
     return next((plugin.prefix for plugin in plugins if isinstance(plugin, InstallationPlugin)), "")
 
 
-def id_on_server(client: Client, name: str) -> str:
+def to_server_id(client: Client, name: str) -> str:
     """A workflow id or queue with the prefix of the client's installation: for calls that no interceptor sees."""
     return add_installation_prefix(get_client_installation_prefix(client), name)
 

@@ -49,7 +49,7 @@ class OutageFilter(logging.Filter):
 
 
 @cache
-def plain_logging() -> LoggingConfig:
+def get_core_logging_config() -> LoggingConfig:
     """Warnings and errors go to the logger `temporalio.core`."""
     logger = logging.getLogger("temporalio.core")
     logger.addFilter(OutageFilter())
@@ -58,9 +58,9 @@ def plain_logging() -> LoggingConfig:
 
 
 @cache
-def worker_runtime() -> Runtime:
+def get_worker_runtime() -> Runtime:
     """For workers without metrics."""
-    return Runtime(telemetry=TelemetryConfig(logging=plain_logging()))
+    return Runtime(telemetry=TelemetryConfig(logging=get_core_logging_config()))
 
 
 def create_prometheus_runtime(host: str, port: int) -> Runtime:
@@ -78,7 +78,7 @@ def create_prometheus_runtime(host: str, port: int) -> Runtime:
         bind_address=address, counters_total_suffix=True, unit_suffix=True, durations_as_seconds=True
     )
     try:
-        return Runtime(telemetry=TelemetryConfig(logging=plain_logging(), metrics=config))
+        return Runtime(telemetry=TelemetryConfig(logging=get_core_logging_config(), metrics=config))
     except ValueError as error:
         raise BadInput(f"metrics cannot be served at {address}: {error}") from error
 
@@ -99,7 +99,7 @@ class TemporalMeter:
         self._outbox = meter.create_gauge("waystation_outbox_passages", "Passages that wait for the memory")
         self._paused = meter.create_gauge("waystation_paused_tasks", "Running tasks that wait for an answer")
 
-    def answered(self, charge: Charge) -> None:
+    def record_model_reply(self, charge: Charge) -> None:
         """See `Meter`."""
         labels = {"model": charge.model, "call": charge.kind}
         self._calls.add(1, {**labels, "outcome": "answered"})
@@ -118,22 +118,22 @@ class TemporalMeter:
         else:
             self._cost.add(charge.cost_micro_usd, labels)
 
-    def failed(self, kind: CallKind, model: str, error: ModelError) -> None:
+    def record_model_failure(self, kind: CallKind, model: str, error: ModelError) -> None:
         """See `Meter`."""
         outcome = "unavailable" if isinstance(error, ModelUnavailable) else "rejected"
         self._calls.add(1, {"model": model, "call": kind, "outcome": outcome})
 
-    def compacted(self, outcome: CompactionOutcome) -> None:
+    def record_compaction(self, outcome: CompactionOutcome) -> None:
         """See `Meter`."""
         self._compactions.add(1, {"status": outcome.status.value})
         if outcome.status.made_room:
             self._saved.add(max(0, outcome.tokens_before - outcome.tokens_after))
 
-    def redacted(self, place: TextDestination, spans: int) -> None:
+    def record_redactions(self, place: TextDestination, spans: int) -> None:
         """See `Meter`."""
         self._redactions.add(spans, {"place": place.value})
 
-    def passages_waiting(self, count: int) -> None:
+    def set_pending_passages(self, count: int) -> None:
         """See `Meter`."""
         self._outbox.set(count)
 

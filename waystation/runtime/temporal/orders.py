@@ -30,9 +30,9 @@ from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.erasure.removal import CarriedOut, Erasure, ForgetOrder, PersonOrder, SeenHistory
+from waystation.erasure.removal import ErasureReceipt, ErasureResult, ForgetOrder, MatchedHistory, PersonErasureOrder
 from waystation.kernel.errors import BadInput, MemoryUnavailable, Unreachable
-from waystation.kernel.scopes import Reader
+from waystation.kernel.scopes import ReadScope
 from waystation.kernel.temporal_names import (
     CONTEXT_QUEUE,
     COUNT_PASSAGES,
@@ -47,10 +47,10 @@ from waystation.kernel.temporal_names import (
 )
 from waystation.memory.memory import MemoryQuery, Passage, ScoredPassage, ScoredPassageRef
 from waystation.runtime.temporal.connect import RPC_TIMEOUT, describe_latest_run
-from waystation.runtime.temporal.installation import get_client_installation_prefix, id_on_server
+from waystation.runtime.temporal.installation import get_client_installation_prefix, to_server_id
 
 
-async def forget_tasks(client: Client, order: ForgetOrder, summary: str) -> CarriedOut:
+async def forget_tasks(client: Client, order: ForgetOrder, summary: str) -> ErasureReceipt:
     """Have the workers carry the order out, and wait for it. Where the same order is under way, it is carried out
     after that, and finds what that has left: what went is counted once.
 
@@ -62,7 +62,7 @@ async def forget_tasks(client: Client, order: ForgetOrder, summary: str) -> Carr
             order,
             id=order.workflow_id,
             task_queue=WORKFLOWS_QUEUE,
-            result_type=CarriedOut,
+            result_type=ErasureReceipt,
             static_summary=summary,
         )
     except WorkflowAlreadyStartedError:
@@ -108,7 +108,7 @@ async def _delete_all_of(client: Client, task_id: str) -> int:
 def _executions_of(client: Client, task_id: str) -> str:
     """The task's own, its subagents' (their ids begin with the task's), its notices', and its documents'."""
     beginnings = (task_id, make_notification_id_prefix(task_id), make_indexing_workflow_id(task_id))
-    return " OR ".join(f'WorkflowId STARTS_WITH "{id_on_server(client, one)}"' for one in beginnings)
+    return " OR ".join(f'WorkflowId STARTS_WITH "{to_server_id(client, one)}"' for one in beginnings)
 
 
 async def _newest_run(client: Client, workflow_id: str) -> str | None:
@@ -119,7 +119,7 @@ async def _newest_run(client: Client, workflow_id: str) -> str | None:
 
 async def delete_history(client: Client, workflow_id: str, run_id: str = "") -> bool:
     """Delete one execution, by default the newest of the id. False: the server did not have it."""
-    execution = WorkflowExecution(workflow_id=id_on_server(client, workflow_id), run_id=run_id)
+    execution = WorkflowExecution(workflow_id=to_server_id(client, workflow_id), run_id=run_id)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     try:
         await client.workflow_service.delete_workflow_execution(request, timeout=RPC_TIMEOUT)
@@ -131,7 +131,7 @@ async def delete_history(client: Client, workflow_id: str, run_id: str = "") -> 
 
 
 _LOOK_SECONDS = 1.0
-STEPS = {
+ERASURE_STEPS = {
     "FindPerson": "looking through what the store has",
     "EraseFromStore": "taking it out of the store",
     "RewritePassages": "writing changed passages over what memory has",
@@ -142,7 +142,7 @@ STEPS = {
 """By activity, what is going on."""
 
 
-async def erase_person(client: Client, order: PersonOrder, tell: Callable[[str], None]) -> Erasure:
+async def erase_person(client: Client, order: PersonErasureOrder, tell: Callable[[str], None]) -> ErasureResult:
     """Have the workers carry the order out, and wait for it. The same order while it runs is the same workflow.
 
     `tell` gets a few words whenever another step is under way. Raises BadInput where they refuse it.
@@ -153,7 +153,7 @@ async def erase_person(client: Client, order: PersonOrder, tell: Callable[[str],
         id=order.workflow_id,
         task_queue=WORKFLOWS_QUEUE,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        result_type=Erasure,
+        result_type=ErasureResult,
         static_summary="erase one person",
     )
     telling = asyncio.create_task(_tell_steps(handle, tell))
@@ -165,25 +165,28 @@ async def erase_person(client: Client, order: PersonOrder, tell: Callable[[str],
         telling.cancel()
 
 
-async def _tell_steps(handle: WorkflowHandle[object, Erasure], tell: Callable[[str], None]) -> None:
+async def _tell_steps(handle: WorkflowHandle[object, ErasureResult], tell: Callable[[str], None]) -> None:
     """Tell each step once, until this is cancelled, or the server gives no answer: whoever waits for the end hears."""
     told = ""
     with suppress(RPCError):
         while True:
             pending = (await handle.describe()).raw_description.pending_activities
-            step = next((STEPS[one.activity_type.name] for one in pending if one.activity_type.name in STEPS), told)
+            step = next(
+                (ERASURE_STEPS[one.activity_type.name] for one in pending if one.activity_type.name in ERASURE_STEPS),
+                told,
+            )
             if step != told:
                 tell(step)
                 told = step
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def last_erasure(client: Client, workflow_id: str) -> Erasure | None:
+async def get_last_erasure(client: Client, workflow_id: str) -> ErasureResult | None:
     """What the last order of this id did; one that is under way is waited for. None: the server has none that was
     carried out. Raises RPCError.
     """
     try:
-        return await client.get_workflow_handle(workflow_id, result_type=Erasure).result()
+        return await client.get_workflow_handle(workflow_id, result_type=ErasureResult).result()
     except WorkflowFailureError:
         return None
     except RPCError as error:
@@ -192,12 +195,14 @@ async def last_erasure(client: Client, workflow_id: str) -> Erasure | None:
         raise
 
 
-async def find_histories(client: Client, own: Collection[str], count: Callable[[str], int]) -> tuple[SeenHistory, ...]:
+async def find_histories(
+    client: Client, own: Collection[str], count: Callable[[str], int]
+) -> tuple[MatchedHistory, ...]:
     """Histories of these workflows, or of workflows about them, in which `count` finds something.
 
     Payloads are decrypted; `own` are ids of a tenant's tasks and sessions. Raises RPCError, WrongKey.
     """
-    found = list[SeenHistory]()
+    found = list[MatchedHistory]()
     async for listed in client.list_workflows():
         if not any(one in listed.id for one in own):
             continue
@@ -205,11 +210,11 @@ async def find_histories(client: Client, own: Collection[str], count: Callable[[
         if number:
             closed = listed.status != WorkflowExecutionStatus.RUNNING
             own_id = listed.id.removeprefix(get_client_installation_prefix(client))
-            found.append(SeenHistory(workflow_id=own_id, run_id=listed.run_id, closed=closed, count=number))
+            found.append(MatchedHistory(workflow_id=own_id, run_id=listed.run_id, closed=closed, count=number))
     return tuple(found)
 
 
-async def delete_seen(client: Client, seen: Collection[SeenHistory]) -> int:
+async def delete_found_histories(client: Client, seen: Collection[MatchedHistory]) -> int:
     """Delete these; how many the server still had. It deletes them a moment later. Raises RPCError."""
     return sum([await delete_history(client, one.workflow_id, one.run_id) for one in seen])
 
@@ -258,11 +263,11 @@ DONE_WITHIN = timedelta(seconds=60)
 _T = TypeVar("_T")
 
 
-class WorkersMemory:
+class WorkerMemorySearch:
     """Implements the port `MemorySearch`. What is found comes back as ids; `get_passages` has the passages."""
 
     def __init__(
-        self, client: Client, passages_with: Callable[[Sequence[str], Reader], Awaitable[tuple[Passage, ...]]]
+        self, client: Client, passages_with: Callable[[Sequence[str], ReadScope], Awaitable[tuple[Passage, ...]]]
     ) -> None:
         self._client, self._passages_with = client, passages_with
 

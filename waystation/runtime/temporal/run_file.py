@@ -19,11 +19,11 @@ class ProcessIdentity(Value):
     """Seconds from the machine's start to the process's. A time of day would move whenever the clock is set."""
 
     @classmethod
-    def of(cls, pid: int) -> "ProcessIdentity":
+    def from_pid(cls, pid: int) -> "ProcessIdentity":
         """The process that has this pid now. Raises psutil.NoSuchProcess."""
         return cls(pid=pid, uptime=_uptime(psutil.Process(pid)))
 
-    def find(self) -> psutil.Process | None:
+    def find_process(self) -> psutil.Process | None:
         """The process, unless it has ended."""
         try:
             found = psutil.Process(self.pid)
@@ -58,9 +58,9 @@ class RunFile(Value):
     """What it does without, and what to do about that."""
 
     @property
-    def alive(self) -> bool:
+    def is_server_alive(self) -> bool:
         """Whether the server's process is still there. Whether it answers shows only in connecting."""
-        return self.server.find() is not None
+        return self.server.find_process() is not None
 
 
 def read_run_file(path: Path) -> RunFile | None:
@@ -74,7 +74,7 @@ def read_run_file(path: Path) -> RunFile | None:
 def is_started_by_this_process(path: Path) -> bool:
     """Whether the server recorded there was started by this process, and so ends with it."""
     run = read_run_file(path)
-    return run is not None and run.workers == ProcessIdentity.of(os.getpid())
+    return run is not None and run.workers == ProcessIdentity.from_pid(os.getpid())
 
 
 def write_run_file(path: Path, run: RunFile) -> None:

@@ -30,9 +30,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.temporal_names import SCHEDULED_RUN_WORKFLOW, WORKFLOWS_QUEUE, add_installation_prefix
-from waystation.runtime.temporal.connect import RPC_TIMEOUT, Target, connect_as_person, describe_latest_run
+from waystation.runtime.temporal.connect import RPC_TIMEOUT, TemporalTarget, connect_as_person, describe_latest_run
 from waystation.runtime.temporal.installation import get_client_installation_prefix
-from waystation.tasks.schedules import Overlap, ScheduledOutcome, ScheduledStart, SeenSchedule, Timing
+from waystation.tasks.schedules import Overlap, ScheduledRunInput, ScheduledRunOutcome, ScheduleTiming, ScheduleView
 
 OVERLAPS: Mapping[Overlap, ScheduleOverlapPolicy] = {
     "skip": ScheduleOverlapPolicy.SKIP,
@@ -48,15 +48,15 @@ BEING_STORED = "what it asks is being stored"
 class TemporalScheduleClient:
     """Schedules on one server. Every method raises Unreachable where it does not answer."""
 
-    def __init__(self, client: Client, target: Target) -> None:
+    def __init__(self, client: Client, target: TemporalTarget) -> None:
         self._client, self._target = client, target
 
     @classmethod
-    async def connect(cls, target: Target, converter: DataConverter) -> "TemporalScheduleClient":
+    async def connect(cls, target: TemporalTarget, converter: DataConverter) -> "TemporalScheduleClient":
         """As `TemporalTaskClient` does."""
         return cls(await connect_as_person(target, converter), target)
 
-    async def create(self, start: ScheduledStart, timing: Timing) -> None:
+    async def create(self, start: ScheduledRunInput, timing: ScheduleTiming) -> None:
         """Make it, paused: it runs once `begin` is called. Of two at once the server takes one.
 
         Raises BadInput where the name is taken, or the server cannot read cron or zone.
@@ -110,15 +110,15 @@ class TemporalScheduleClient:
         async with self._answering(schedule_id):
             await self._handle(schedule_id).delete(rpc_timeout=RPC_TIMEOUT)
 
-    async def look(self, schedule_id: str) -> SeenSchedule:
+    async def get_schedule(self, schedule_id: str) -> ScheduleView:
         """The schedule as it is now. Raises BadInput where there is none."""
         async with self._answering(schedule_id):
             return await self._seen(schedule_id, await self._handle(schedule_id).describe(rpc_timeout=RPC_TIMEOUT))
 
-    async def find(self, schedule_id: str) -> SeenSchedule | None:
+    async def find_schedule(self, schedule_id: str) -> ScheduleView | None:
         """The same; None where there is none."""
         with suppress(BadInput):
-            return await self.look(schedule_id)
+            return await self.get_schedule(schedule_id)
         return None
 
     async def list_schedule_ids(self, beginning: str) -> tuple[str, ...]:
@@ -132,12 +132,12 @@ class TemporalScheduleClient:
     def _handle(self, schedule_id: str) -> ScheduleHandle:
         return self._client.get_schedule_handle(schedule_id)
 
-    async def _seen(self, schedule_id: str, described: ScheduleDescription) -> SeenSchedule:
+    async def _seen(self, schedule_id: str, described: ScheduleDescription) -> ScheduleView:
         action, info = described.schedule.action, described.info
         assert isinstance(action, ScheduleActionStartWorkflow)
-        (start,) = await described.data_converter.decode(list(action.args), [ScheduledStart])
+        (start,) = await described.data_converter.decode(list(action.args), [ScheduledRunInput])
         last = info.recent_actions[-1] if info.recent_actions else None
-        return SeenSchedule(
+        return ScheduleView(
             schedule_id=schedule_id,
             order=start.order,
             paused=described.schedule.state.paused,
@@ -160,7 +160,7 @@ class TemporalScheduleClient:
             return ""
         if found.status == WorkflowExecutionStatus.RUNNING:
             return "under way"
-        handle = self._client.get_workflow_handle(action.workflow_id, result_type=ScheduledOutcome)
+        handle = self._client.get_workflow_handle(action.workflow_id, result_type=ScheduledRunOutcome)
         with suppress(RPCError):
             try:
                 return (await handle.result(rpc_timeout=RPC_TIMEOUT)).text

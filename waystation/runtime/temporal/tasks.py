@@ -49,20 +49,20 @@ from waystation.runtime.temporal.codec import is_encryption_enabled
 from waystation.runtime.temporal.connect import (
     REFUSED,
     RPC_TIMEOUT,
-    Target,
+    TemporalTarget,
+    build_workflow_link,
     connect_as_person,
     describe_latest_run,
     without_retries,
-    workflow_link,
 )
-from waystation.runtime.temporal.installation import get_client_installation_prefix, id_on_server
-from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, SentAnswer, SentFields
+from waystation.runtime.temporal.installation import get_client_installation_prefix, to_server_id
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, RecordedAnswer, RecordedAnswerFields
 from waystation.tasks.continuation import TaskRewind
-from waystation.tasks.details import limit_fields
-from waystation.tasks.session import REFUSAL, Admission, SessionStart
+from waystation.tasks.details import build_limit_fields
+from waystation.tasks.session import REFUSAL_PREFIX, SessionWorkflowInput, SubmissionResult
 from waystation.tasks.task import TaskPhase, TaskProgress
 
-AT_WORK = frozenset(
+ACTIVE_ACTIVITY_STATES = frozenset(
     {
         PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
         PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED,
@@ -81,7 +81,7 @@ async def list_agent_statuses(
     described: WorkflowExecutionDescription, converter: DataConverter
 ) -> tuple[AgentStatus, ...]:
     """What agents are at, as far as their activities have said so. Raises WrongKey."""
-    working = [one for one in described.raw_description.pending_activities if one.state in AT_WORK]
+    working = [one for one in described.raw_description.pending_activities if one.state in ACTIVE_ACTIVITY_STATES]
     said = [await _doing(one, converter) for one in working if one.heartbeat_details.payloads]
     return tuple([doing for doing in said if doing is not None])
 
@@ -112,15 +112,15 @@ async def _why(pending: PendingActivityInfo, converter: DataConverter) -> str:
 PAGE_EVENTS = 500
 _MOST_PAGES = 20
 """A history of more than 10,000 events is not read to its beginning."""
-_FIELDS: TypeAdapter[tuple[SentFields, ...]] = TypeAdapter(tuple[SentFields, ...])
+_FIELDS: TypeAdapter[tuple[RecordedAnswerFields, ...]] = TypeAdapter(tuple[RecordedAnswerFields, ...])
 
 
-async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> tuple[SentAnswer, ...]:
+async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> tuple[RecordedAnswer, ...]:
     """Every answer that was sent to the task since then, the newest first, also to earlier runs of its workflow.
 
     Raises RPCError.
     """
-    found: list[SentAnswer] = []
+    found: list[RecordedAnswer] = []
     async for event in _newest_first(client, task_id):
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
             continue  # written when the activity ends, under the time at which it began
@@ -131,7 +131,7 @@ async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> t
         if signal.signal_name in {APPROVE_BUDGET, DENY_BUDGET}:
             fields = await _fields(client, event)
             found.append(
-                SentAnswer(
+                RecordedAnswer(
                     signal=signal.signal_name,
                     at=at,
                     identity=signal.identity,
@@ -149,7 +149,7 @@ async def _newest_first(client: Client, task_id: str) -> AsyncGenerator[HistoryE
         page = await client.workflow_service.get_workflow_execution_history_reverse(
             GetWorkflowExecutionHistoryReverseRequest(
                 namespace=client.namespace,
-                execution=WorkflowExecution(workflow_id=id_on_server(client, task_id), run_id=run_id),
+                execution=WorkflowExecution(workflow_id=to_server_id(client, task_id), run_id=run_id),
                 maximum_page_size=PAGE_EVENTS,
                 next_page_token=token,
             ),
@@ -165,21 +165,21 @@ async def _newest_first(client: Client, task_id: str) -> AsyncGenerator[HistoryE
                 return
 
 
-async def _fields(client: Client, event: HistoryEvent) -> SentFields:
+async def _fields(client: Client, event: HistoryEvent) -> RecordedAnswerFields:
     """What tells one answer from another; nothing of one that cannot be read."""
     payloads = event.workflow_execution_signaled_event_attributes.input.payloads
     try:
         (fields,) = _FIELDS.validate_python(await client.data_converter.decode(list(payloads)), extra="ignore")
     except (ValidationError, ValueError, RuntimeError, KeyError):
-        return SentFields()
+        return RecordedAnswerFields()
     return fields
 
 
 QUERY_TIMEOUT = timedelta(seconds=3)
 """A worker that has to load the workflow first answers well within this; without a worker there is no answer."""
 
-RUNNING = f'WorkflowType = "{names.TASK_WORKFLOW}" AND ExecutionStatus = "Running"'
-WAITING = f"{RUNNING} AND {names.PENDING_ATTRIBUTE} > 0"
+RUNNING_TASKS_QUERY = f'WorkflowType = "{names.TASK_WORKFLOW}" AND ExecutionStatus = "Running"'
+WAITING_TASKS_QUERY = f"{RUNNING_TASKS_QUERY} AND {names.PENDING_ATTRIBUTE} > 0"
 
 ENDED_AS: Mapping[WorkflowExecutionStatus, TaskPhase] = {
     WorkflowExecutionStatus.CANCELED: TaskPhase.CANCELLED,
@@ -226,7 +226,7 @@ class _OutcomeUnknown(Exception):
 class _SessionUpdate(NamedTuple):
     """An update of a session that is started if it does not run."""
 
-    start: SessionStart
+    start: SessionWorkflowInput
     workflow_id: str
     name: str
     sent: TaskRef | TaskRewind
@@ -236,7 +236,7 @@ class _SessionUpdate(NamedTuple):
 class _Updated(NamedTuple):
     """The answer to an update, and how many earlier attempts may have been accepted, too."""
 
-    admission: Admission
+    admission: SubmissionResult
     lost_answers: int
 
 
@@ -260,7 +260,7 @@ def _failed(error: WorkflowUpdateFailedError) -> Exception:
         return _NotAccepted("the session continued as new")
     if not isinstance(cause, ApplicationError) or cause.type == _ACCEPTED_AND_ENDED:
         return _OutcomeUnknown("the session ended before it answered")
-    return BadInput(f"{REFUSAL}{cause.message}")
+    return BadInput(f"{REFUSAL_PREFIX}{cause.message}")
 
 
 class TaskRun(Value):
@@ -280,20 +280,22 @@ class TaskRun(Value):
 class TemporalTaskClient:
     """Sessions and tasks on one Temporal server. Every method raises Unreachable when the server does not answer."""
 
-    def __init__(self, client: Client, target: Target) -> None:
+    def __init__(self, client: Client, target: TemporalTarget) -> None:
         self._client = client
         self._target = target
         self._impatient: Client | None = None
 
     @classmethod
-    async def connect(cls, target: Target, converter: DataConverter = pydantic_data_converter) -> "TemporalTaskClient":
+    async def connect(
+        cls, target: TemporalTarget, converter: DataConverter = pydantic_data_converter
+    ) -> "TemporalTaskClient":
         """Connect to the server, under the name of whoever runs this program. Raises Unreachable, BadInput.
 
         Where payloads are encrypted and `converter` has not the key, what reads one raises WrongKey.
         """
         return cls(await connect_as_person(target, converter), target)
 
-    def _begun(self, start: SessionStart) -> SessionStart:
+    def _begun(self, start: SessionWorkflowInput) -> SessionWorkflowInput:
         """What a session is started with: one that is started by who encrypts takes only what was encrypted."""
         sealed = is_encryption_enabled(self._client.data_converter)
         return start.replace(state=start.state.replace(sealed=sealed))
@@ -303,11 +305,11 @@ class TemporalTaskClient:
         """Whether the server has ended for good: its address says nothing more."""
         return self._target.has_ended
 
-    def link(self, task_id: str) -> str | None:
+    def build_task_link(self, task_id: str) -> str | None:
         """The task's page in the Temporal UI, where one is known."""
-        return workflow_link(self._target, task_id)
+        return build_workflow_link(self._target, task_id)
 
-    async def unattended_queues(self) -> tuple[str, ...]:
+    async def list_queues_without_workers(self) -> tuple[str, ...]:
         """Task queues that no worker has polled in the last minutes."""
         return tuple([queue for queue in names.QUEUES if not await self._has_poller(queue)])
 
@@ -317,13 +319,15 @@ class TemporalTaskClient:
             if queue == names.WORKFLOWS_QUEUE
             else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
         )
-        on_server = TaskQueue(name=id_on_server(self._client, queue))
+        on_server = TaskQueue(name=to_server_id(self._client, queue))
         request = DescribeTaskQueueRequest(namespace=self._client.namespace, task_queue=on_server, task_queue_type=kind)
         async with self._answering():
             queue_now = await self._client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
         return bool(queue_now.pollers)
 
-    async def admit(self, start: SessionStart, workflow_id: str, task: TaskRef, patience: timedelta) -> Admission:
+    async def admit(
+        self, start: SessionWorkflowInput, workflow_id: str, task: TaskRef, patience: timedelta
+    ) -> SubmissionResult:
         """Hand a stored task to its session, which is started if it does not run.
 
         Raises:
@@ -335,13 +339,13 @@ class TemporalTaskClient:
             return (await self._update(start, workflow_id, names.SUBMIT_TASK, task, patience)).admission
         except TimeoutError as error:
             if await self._has_begun(task.task_id):
-                return Admission(task_id=task.task_id, state="running")
+                return SubmissionResult(task_id=task.task_id, state="running")
             raise Unreachable(
                 f"no answer in {patience.total_seconds():.0f} s: it is unknown whether {task.task_id} was accepted. "
                 "Submitting again with the same request id is safe; `waystation status` tells whether workers run"
             ) from error
 
-    async def signal_session(self, start: SessionStart, name: str, message: object) -> None:
+    async def signal_session(self, start: SessionWorkflowInput, name: str, message: object) -> None:
         """Signal a session, which is started if it does not run. This waits for no workflow: activities may call it."""
         async with self._answering():
             await self._client.start_workflow(
@@ -355,7 +359,9 @@ class TemporalTaskClient:
                 rpc_timeout=RPC_TIMEOUT,
             )
 
-    async def rewind(self, start: SessionStart, workflow_id: str, rewind: TaskRewind, patience: timedelta) -> Admission:
+    async def rewind(
+        self, start: SessionWorkflowInput, workflow_id: str, rewind: TaskRewind, patience: timedelta
+    ) -> SubmissionResult:
         """Have the session let a finished task go on. Raises as `admit` does."""
         task_id = rewind.ref.task_id
         try:
@@ -377,7 +383,7 @@ class TemporalTaskClient:
         return False
 
     async def _update(
-        self, start: SessionStart, workflow_id: str, name: str, sent: TaskRef | TaskRewind, patience: timedelta
+        self, start: SessionWorkflowInput, workflow_id: str, name: str, sent: TaskRef | TaskRewind, patience: timedelta
     ) -> "_Updated":
         """Send an update until the session has carried it out. Attempts have the same id until one is answered, so that
         one whose answer was lost is not carried out twice.
@@ -413,7 +419,7 @@ class TemporalTaskClient:
             await asyncio.sleep(pause)
         raise AssertionError("there is always another pause")
 
-    async def _send_update(self, update: "_SessionUpdate") -> Admission:
+    async def _send_update(self, update: "_SessionUpdate") -> SubmissionResult:
         """One attempt. Raises BadInput, Unreachable, _NotAccepted, _OutcomeUnknown."""
         session: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
             names.SESSION_WORKFLOW,
@@ -425,8 +431,8 @@ class TemporalTaskClient:
         try:
             if self._impatient is None:
                 self._impatient = await without_retries(self._client)
-            admission: Admission = await self._impatient.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
-                update.name, update.sent, start_workflow_operation=session, id=update.id, result_type=Admission
+            admission: SubmissionResult = await self._impatient.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+                update.name, update.sent, start_workflow_operation=session, id=update.id, result_type=SubmissionResult
             )
         except WorkflowUpdateFailedError as error:
             raise _failed(error) from error
@@ -442,7 +448,7 @@ class TemporalTaskClient:
             raise self._translated(error, None) from error
         return admission
 
-    async def look(self, task_id: str) -> TaskRun | None:
+    async def find_task_run(self, task_id: str) -> TaskRun | None:
         """The task as it is now; None where the server does not know it."""
         found = await self._describe(task_id)
         if found is None:
@@ -453,7 +459,7 @@ class TemporalTaskClient:
             return run.replace(progress=await self._result(handle))
         if found.status is not None and found.status in ENDED_AS:
             return run.replace(ended=ENDED_AS[found.status])
-        return await self._at_work(run.replace(progress=await self.ask(task_id)), found)
+        return await self._at_work(run.replace(progress=await self.query_progress(task_id)), found)
 
     async def _at_work(self, run: TaskRun, task: WorkflowExecutionDescription) -> TaskRun:
         """What its activities are at, and why they are tried again: its own, and those of its subagents."""
@@ -473,7 +479,7 @@ class TemporalTaskClient:
         async with self._answering():
             return await describe_latest_run(self._client, task_id)
 
-    async def ask(self, task_id: str) -> TaskProgress | None:
+    async def query_progress(self, task_id: str) -> TaskProgress | None:
         """What the workflow itself says; None where no worker answers for it."""
         try:
             return await self._handle(task_id).query(
@@ -493,7 +499,7 @@ class TemporalTaskClient:
         async with self._answering(task_id):
             await self._handle(task_id).signal(signal, answer, rpc_timeout=RPC_TIMEOUT)
 
-    async def list_sent_answers(self, task_id: str, since: datetime) -> tuple[SentAnswer, ...]:
+    async def list_sent_answers(self, task_id: str, since: datetime) -> tuple[RecordedAnswer, ...]:
         """Answers that were sent to the task since then; none where the server has forgotten it."""
         try:
             async with self._answering():
@@ -508,7 +514,7 @@ class TemporalTaskClient:
         async with self._answering(task_id):
             await self._handle(task_id).cancel(rpc_timeout=RPC_TIMEOUT)
 
-    async def set_session_limit(self, start: SessionStart, workflow_id: str, limit: Limit) -> None:
+    async def set_session_limit(self, start: SessionWorkflowInput, workflow_id: str, limit: Limit) -> None:
         """Set what a session may spend in all. The session is started if it does not run."""
         async with self._answering():
             await self._client.start_workflow(
@@ -518,23 +524,23 @@ class TemporalTaskClient:
                 task_queue=names.WORKFLOWS_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 start_signal=names.SET_SESSION_LIMIT,
-                start_signal_args=[limit_fields(limit)],
+                start_signal_args=[build_limit_fields(limit)],
                 rpc_timeout=RPC_TIMEOUT,
             )
 
     async def list_waiting_task_ids(self) -> tuple[str, ...]:
         """Ids of running tasks that wait for an answer; of all running tasks where the server cannot tell."""
         try:
-            return await self._ids(WAITING)
+            return await self._ids(WAITING_TASKS_QUERY)
         except RPCError as error:
             if error.status != RPCStatusCode.INVALID_ARGUMENT:
                 raise
-            return await self._ids(RUNNING)
+            return await self._ids(RUNNING_TASKS_QUERY)
 
     async def count_waiting_tasks(self) -> int:
         """How many running tasks wait for an answer. Only where the search attributes are registered."""
         async with self._answering():
-            return (await self._client.count_workflows(WAITING, rpc_timeout=RPC_TIMEOUT)).count
+            return (await self._client.count_workflows(WAITING_TASKS_QUERY, rpc_timeout=RPC_TIMEOUT)).count
 
     async def _ids(self, query: str) -> tuple[str, ...]:
         async with self._answering():
@@ -555,7 +561,7 @@ class TemporalTaskClient:
         if error.status in _BUSY:
             return Unreachable(f"the Temporal server at {self._target.address} does not answer ({error.status.name})")
         if error.status in REFUSED:
-            return self._target.refused
+            return self._target.access_denied_error
         if error.status == RPCStatusCode.NOT_FOUND and task_id is not None:
             return BadInput(f"{task_id} does not run: it has ended, or no worker has taken it up yet")
         return error
