@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from temporalio import activity
 
-from activities.attempts import heartbeating, is_worker_shutting_down, translating_errors
+from activities.activity_errors import heartbeating, is_worker_shutting_down, translating_errors
 from waystation.agents.compactor import Compactor
 from waystation.agents.leg import LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop
 from waystation.agents.ports import Meter
-from waystation.context.outcome import CompactionOutcome, CompactionRequest, EditOutcome, EditRequest
+from waystation.context.compaction import CompactionOutcome, CompactionRequest, EditOutcome, EditRequest
 from waystation.kernel.roles import AgentActivity
 from waystation.tasks.context_editor import ContextEditor
 

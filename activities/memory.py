@@ -9,11 +9,11 @@ import logging
 
 from temporalio import activity
 
-from activities.attempts import heartbeating, translating_errors
+from activities.activity_errors import heartbeating, translating_errors
 from waystation.kernel.temporal_names import COUNT_PASSAGES, SEARCH_MEMORY
-from waystation.memory.archive import DocumentIndexer, DrainResult, OutboxDrainer
-from waystation.memory.memory import MemoryQuery, ScoredPassageRef
-from waystation.memory.passages import IndexingState
+from waystation.memory.indexing import DocumentIndexer, DrainResult, OutboxDrainer
+from waystation.memory.passage_builder import IndexingState
+from waystation.memory.passages import MemoryQuery, ScoredPassageRef
 
 
 class MemoryActivities:

@@ -14,9 +14,8 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from activities.attempts import heartbeating, translating_errors
-from waystation.erasure.ports import ExternalTaskData
-from waystation.erasure.removal import (
+from activities.activity_errors import heartbeating, translating_errors
+from waystation.erasure.erasure import (
     CleanupStep,
     ErasureMatches,
     ErasureQuery,
@@ -27,10 +26,11 @@ from waystation.erasure.removal import (
     PersonErasureOrder,
     build_forget_orders,
 )
+from waystation.erasure.ports import ExternalTaskData
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput
 from waystation.kernel.scopes import SystemScope, TenantScope
-from waystation.memory.archive import OutboxDrainer
+from waystation.memory.indexing import OutboxDrainer
 from waystation.privacy.ports import Vault
 from waystation.store.ports import Store
 

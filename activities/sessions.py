@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from pydantic import JsonValue
 from temporalio import activity
 
-from activities.attempts import heartbeating, translating_errors
+from activities.activity_errors import heartbeating, translating_errors
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput
-from waystation.kernel.pieces import StateRef
+from waystation.kernel.json_chunks import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import SystemScope
 from waystation.kernel.value import Value
@@ -33,7 +33,7 @@ from waystation.tasks.session import (
     build_session_input_for_row,
 )
 from waystation.tasks.state import TaskState
-from waystation.tasks.state_pieces import store_state, store_task_refusal
+from waystation.tasks.state_storage import store_state, store_task_refusal
 
 TASKS_AT_ONCE = 8
 """Tasks that `ReconcileTasks` looks at concurrently."""

@@ -16,10 +16,10 @@ from datetime import datetime
 from pydantic import TypeAdapter
 from temporalio import activity
 
-from activities.attempts import heartbeating, translating_errors
+from activities.activity_errors import heartbeating, translating_errors
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import WebhookUnavailable, WrongStore
-from waystation.kernel.pieces import StateRef
+from waystation.kernel.json_chunks import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
 from waystation.models.profiles import Price
@@ -27,15 +27,15 @@ from waystation.planning.plan import PlanEdit, PlanEditResult, RevisionResult
 from waystation.planning.planner import Planner, PlanningResult
 from waystation.privacy.policy import RedactionPolicy, TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
-from waystation.reports.oversight import PlanReviser, ReportReviewer
 from waystation.reports.publisher import PublishedReport, ReportPublisher
+from waystation.reports.reviewers import PlanReviser, ReportReviewer
 from waystation.store.ports import Store
-from waystation.tasks.notices import TaskNotification
+from waystation.tasks.notifications import TaskNotification
 from waystation.tasks.ports import Notifier
 from waystation.tasks.progress import build_task_progress
 from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
 from waystation.tasks.session import AdmissionResult, WorkerCapabilities
-from waystation.tasks.state_pieces import clear_task_refusal, load_state
+from waystation.tasks.state_storage import clear_task_refusal, load_state
 
 _TITLE_CHARACTERS = 120
 

@@ -38,7 +38,7 @@ from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import StoreUnavailable, Unreachable
-from waystation.runtime.stores import build_client_data_converter
+from waystation.runtime.store_setup import build_client_data_converter
 from waystation.tasks.task import TaskPhase, TaskRequest
 from waystation.tasks.view import SubmittedTask
 

@@ -33,7 +33,7 @@ from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import build_standard_plan
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import open_store
+from waystation.runtime.store_setup import open_store
 from waystation.tasks.task import TaskRequest
 
 AGENTS, LEGS, TURNS = 10, 20, 250

@@ -21,7 +21,7 @@ from waystation.kernel.refs import RunRef
 from waystation.kernel.usage import Usage
 from waystation.privacy.keys import AesGcmCipher
 from waystation.runtime.sql_store import SqlStore, migrate
-from waystation.store.seals import EncryptionConfig
+from waystation.store.encryption import EncryptionConfig
 
 TURNS = 300
 PLAIN, ENCRYPTED = "plain", "encrypted"

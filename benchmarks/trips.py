@@ -24,8 +24,8 @@ from benchmarks.modules import FOLDERS, ROOT
 from waystation.agents.leg import ContextFull
 from waystation.client import Client
 from waystation.config.settings import Settings
+from waystation.documents.document_loading import load_documents, write_package_documents
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import load_documents, write_package_documents
 from waystation.kernel.amount import Amount, Limit
 from waystation.runtime.temporal.dev_server import find_temporal_executable
 from waystation.tasks.task import TaskRequest

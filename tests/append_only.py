@@ -10,9 +10,9 @@ from pydantic import JsonValue
 
 from tests.strict_server import BODY, Body
 from waystation.context.transcript import Thinking
-from waystation.models.anthropic.messages_server import PrefixBinding
 from waystation.models.anthropic.wire import build_request_parameters
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse
+from waystation.testing.messages_server import PrefixBinding
 
 _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')
 

@@ -19,7 +19,7 @@ from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.models.profiles import Price, TokenRates
 from waystation.planning.plan import Plan, Step
 from waystation.tasks.task import TaskConfig
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
 
 SCRIPTED_PLAN = Plan(
     steps=(

@@ -24,7 +24,7 @@ from waystation.context.transcript import ToolResult, ToolUse
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.tasks.task import StepProgress, TaskConfig, TaskProgress
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
 
 SUBMIT_FINDINGS_CALL: ScriptedCall = ("submit_findings", {"findings": [FINDING]})
 SUBAGENT_SCRIPT: Sequence[Sequence[ScriptedCall]] = [

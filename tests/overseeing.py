@@ -18,7 +18,7 @@ from waystation.context.transcript import ToolUse
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.tasks.task import TaskConfig
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
 
 KEEP_PLAN_CALL: ScriptedCall = ("revise_plan", {"reason": "Nothing new was found."})
 ADD_STEP_CALL: ScriptedCall = (

@@ -15,8 +15,8 @@ from waystation.context.transcript import ToolResult
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import ApprovalRequest, TaskProgress
-from workers.outside import ToolBackends
-from workers.parts import ActivityDeps
+from workers.activity_deps import ActivityDeps
+from workers.external_systems import ToolBackends
 from workflows.task import TaskWorkflow
 
 PRIVATE = "ada.lovelace@example.com"

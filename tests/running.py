@@ -22,10 +22,10 @@ from tests.crew import make_task_config
 from tests.readers import SYSTEM_SCOPE
 from waystation.agents.ports import Meter
 from waystation.cli.main import run
-from waystation.client.context import rewind_finished_task
+from waystation.client.agent_contexts import rewind_finished_task
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocumentStore
+from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.search import Bm25DocumentSearch
 from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
@@ -37,8 +37,8 @@ from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import TemporalTarget, ensure_search_attributes
 from waystation.runtime.temporal.dev_server import find_temporal_executable
-from waystation.runtime.temporal.tasks import TemporalTaskClient
-from waystation.store.seals import UNENCRYPTED, EncryptionConfig
+from waystation.runtime.temporal.task_client import TemporalTaskClient
+from waystation.store.encryption import UNENCRYPTED, EncryptionConfig
 from waystation.tasks.session import SessionWorkflowInput, SubmissionResult
 from waystation.tasks.signals import AnswerResult, ContextEditInput
 from waystation.tasks.task import (
@@ -51,9 +51,9 @@ from waystation.tasks.task import (
     session_hash,
     tenant_hash,
 )
-from waystation.testing import PlainRedactor, RecordingMeter
-from workers.outside import open_notification_activities
-from workers.parts import ActivityDeps
+from waystation.testing.doubles import PlainRedactor, RecordingMeter
+from workers.activity_deps import ActivityDeps
+from workers.external_systems import open_notification_activities
 from workers.queues import DEV_TIMING, WORKER_FACTORIES, WorkerContext, WorkerTiming, create_workflows_worker
 from workers.sandbox import create_sandboxed_runner
 from workers.wiring import run_workers

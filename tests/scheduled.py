@@ -21,13 +21,13 @@ from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.models.ports import ChatModel
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import build_cipher
+from waystation.runtime.store_setup import build_cipher
 from waystation.tasks.schedules import ScheduleDefinition, ScheduleTiming
 from waystation.tasks.task import TaskRequest
 from waystation.tasks.view import TaskFilter
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
+from workers.activity_deps import ActivityDeps
 from workers.models import create_offline_model
-from workers.parts import ActivityDeps
 
 QUESTION = "How deep is the bar of Nordvik, and who keeps the light?"
 MONDAYS = [datetime(2026, 10, 5, 7, tzinfo=UTC) + timedelta(weeks=week) for week in range(5)]

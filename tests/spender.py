@@ -18,7 +18,7 @@ from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.models.profiles import find_price
 from waystation.planning.plan import Plan, Step
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
 
 MODEL = "claude-sonnet-5-5"
 """It has a price, so that what it spends is known in dollars, too."""

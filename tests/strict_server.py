@@ -12,14 +12,6 @@ import httpx2
 from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
-from waystation.models.anthropic.messages_server import (
-    BYTES_PER_TOKEN,
-    PrefixBinding,
-    build_error_response,
-    build_message_body,
-    build_stream_response,
-    hash_thinking,
-)
 from waystation.models.anthropic.requests import (
     CountTokensRequest,
     MessagesRequest,
@@ -32,6 +24,14 @@ from waystation.models.anthropic.requests import (
 from waystation.models.anthropic.wire import THINKING_BETA, build_request_parameters
 from waystation.models.ports import ChatModel, FallbackChatModel, ModelRequest, ModelResponse
 from waystation.models.profiles import MIN_THINKING_TOKENS
+from waystation.testing.messages_server import (
+    BYTES_PER_TOKEN,
+    PrefixBinding,
+    build_error_response,
+    build_message_body,
+    build_stream_response,
+    hash_thinking,
+)
 
 Body = dict[str, JsonValue]
 BODY: TypeAdapter[Body] = TypeAdapter(Body)

@@ -16,9 +16,9 @@ import httpx2
 from pydantic import JsonValue, TypeAdapter
 
 from waystation.kernel.errors import ModelError, ModelUnavailable
-from waystation.models.anthropic.messages_server import build_error_response, build_message_body, build_stream_response
 from waystation.models.anthropic.sse import iter_message_events
 from waystation.models.ports import ModelResponse
+from waystation.testing.messages_server import build_error_response, build_message_body, build_stream_response
 
 ScriptedAnswer = ModelResponse | ModelError | httpx2.Response
 BODY: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])

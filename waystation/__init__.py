@@ -6,9 +6,9 @@ From Python: `from waystation import Waystation`, or `AsyncWaystation`; docs/pyt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from waystation.client.notebook import AsyncWaystation as AsyncWaystation
-    from waystation.client.notebook import Waystation as Waystation
     from waystation.kernel import errors as errors
+    from waystation.sdk import AsyncWaystation as AsyncWaystation
+    from waystation.sdk import Waystation as Waystation
 
 __version__ = "0.2.0"
 """The only place that names the version: the distributions are built with it."""
@@ -17,9 +17,9 @@ __version__ = "0.2.0"
 def __getattr__(name: str) -> Any:
     """The clients, once they are asked for: commands and workflows do not load them."""
     if name in {"AsyncWaystation", "Waystation"}:
-        from waystation.client import notebook  # noqa: PLC0415
+        from waystation import sdk  # noqa: PLC0415
 
-        return getattr(notebook, name)
+        return getattr(sdk, name)
     if name == "errors":
         from waystation.kernel import errors  # noqa: PLC0415
 

@@ -22,7 +22,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from waystation.agents.ports import Meter
-from waystation.config.values import parse_listen_address
+from waystation.config.setting_types import parse_listen_address
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.memory.ports import Memory
 from waystation.runtime.sql_store import SqlStore

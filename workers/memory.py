@@ -13,15 +13,15 @@ from typing import IO, NamedTuple
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, MemoryInUse, MemoryUnavailable, StoreError, Unreachable, WrongKey
 from waystation.kernel.files import open_private_file
-from waystation.memory.archive import MemoryRecall, OutboxDrainer
-from waystation.memory.memory import Excerpt, MemoryQuery
+from waystation.memory.indexing import MemoryRecall, OutboxDrainer
+from waystation.memory.passages import Excerpt, MemoryQuery
 from waystation.memory.ports import Embedder, Memory, MemoryDraft, MemorySearch
 from waystation.memory.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import build_client_data_converter, get_placeholder_key, open_store
+from waystation.runtime.store_setup import build_client_data_converter, get_placeholder_key, open_store
 from waystation.runtime.temporal.connect import connect_as_person, find_target
-from waystation.runtime.temporal.orders import WorkerMemorySearch
+from waystation.runtime.temporal.erasure_client import WorkerMemorySearch
 from waystation.tasks.task import build_reader_scope
 from workers.health import NOT_ANSWERED
 
@@ -169,7 +169,7 @@ async def load_passage_counts(settings: Settings, store: SqlStore, embedder: Emb
 
 async def describe_lost_passages(settings: Settings) -> str:
     """Of memory, with the next step; empty where nothing is, or where that cannot be told now."""
-    from waystation.runtime.knowledge import open_embedder  # noqa: PLC0415  numpy comes with it
+    from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415  numpy comes with it
 
     with suppress(StoreError, BadInput, WrongKey, Unreachable, MemoryUnavailable):
         async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:
@@ -179,7 +179,7 @@ async def describe_lost_passages(settings: Settings) -> str:
 
 async def describe_embedded_memory_problem(settings: Settings) -> str:
     """Why no worker could open the embedded memory, or what it has lost; empty where neither is so, or one has it."""
-    from waystation.runtime.knowledge import open_embedder  # noqa: PLC0415  numpy comes with it
+    from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415  numpy comes with it
 
     try:
         if settings.memory_folder.exists():
@@ -326,7 +326,7 @@ class MemoryReader:
 
     async def _tools(self) -> _Opened:
         # The embedder and Presidio take seconds to load.
-        from waystation.runtime.knowledge import create_redactor, open_embedder  # noqa: PLC0415
+        from waystation.runtime.redaction_setup import create_redactor, open_embedder  # noqa: PLC0415
 
         async with self._opening:
             if self._opened is None:

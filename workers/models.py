@@ -21,8 +21,8 @@ from waystation.kernel.errors import (
     SpendingLimitReached,
 )
 from waystation.kernel.imports import pause_gc_for_imports
-from waystation.models.connections import ModelTimeouts, add_model_to_error
 from waystation.models.endpoints import PROVIDER_KEY, EndpointRegistry, ModelEndpoint, NamedEndpoint
+from waystation.models.http_errors import ModelTimeouts, add_model_to_error
 from waystation.models.openai.model import create_openai_model
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse
 from waystation.models.profiles import OFFLINE_MODEL, format_model_name, parse_model_name

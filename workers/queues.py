@@ -24,7 +24,7 @@ from temporalio.worker import (
 )
 
 from activities.agents import AgentActivities, ContextActivities
-from activities.bookkeeping import LedgerActivities, MessageActivities, StateActivities
+from activities.ledger import LedgerActivities, MessageActivities, StateActivities
 from activities.memory import DocumentActivities, MemoryActivities
 from activities.removal import PersonErasureActivities, RetentionActivities, TaskRemovalActivities
 from activities.schedules import ScheduleActivities
@@ -37,13 +37,13 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUE_PREFIX, QUEUES, WORKFLOWS_QUEUE
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.codec import is_encryption_enabled
-from waystation.runtime.temporal.orders import is_workflow_running
+from waystation.runtime.temporal.erasure_client import is_workflow_running
 from waystation.tasks.session import WorkerCapabilities
-from workers.outside import ExternalDataEraser, TemporalTaskIntake
-from workers.parts import ActivityDeps, SessionContextInterceptor
-from workflows.notice import NotificationWorkflow
+from workers.activity_deps import ActivityDeps, SessionContextInterceptor
+from workers.external_systems import ExternalDataEraser, TemporalTaskIntake
+from workflows.index_documents import IndexDocumentsWorkflow
+from workflows.notification import NotificationWorkflow
 from workflows.payload_limit import PayloadLimit
-from workflows.remember import IndexDocumentsWorkflow
 from workflows.removal import ErasePersonWorkflow, ForgetTasksWorkflow, RetentionWorkflow
 from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow

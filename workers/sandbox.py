@@ -6,7 +6,15 @@ state, and a linter bans clock, randomness and environment in them; tests run al
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-SHARED_WORKFLOW_MODULES = ("agent_runner", "approvals", "board", "delivery", "options", "payload_limit", "stored_state")
+SHARED_WORKFLOW_MODULES = (
+    "agent_runner",
+    "approvals",
+    "options",
+    "payload_limit",
+    "stored_state",
+    "task_finalizer",
+    "task_runtime",
+)
 """Helper modules of the workflows. Modules that define a workflow type are imported again for each instance."""
 CAPABILITIES = (
     "agents",

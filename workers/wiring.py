@@ -15,22 +15,22 @@ from temporalio.worker import Interceptor, Worker
 
 from waystation.agents.ports import Meter
 from waystation.agents.redaction import build_task_redactor
+from waystation.config.setting_types import parse_listen_address
 from waystation.config.settings import Settings, TraceTarget, describe_unknown_variables, resolve_trace_target
-from waystation.config.values import parse_listen_address
 from waystation.kernel.files import create_private_folder
 from waystation.kernel.imports import pause_gc_for_imports
 from waystation.kernel.temporal_names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
 from waystation.privacy.policy import RedactionLevel, TextDestination, get_redaction_level
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import build_client_data_converter, load_oldest_key, open_store, require_store_key
+from waystation.runtime.store_setup import build_client_data_converter, load_oldest_key, open_store, require_store_key
 from waystation.runtime.temporal.connect import connect, ensure_search_attributes, find_target
+from waystation.runtime.temporal.erasure_client import ensure_retention_workflow
 from waystation.runtime.temporal.metrics import TemporalMeter, create_prometheus_runtime, get_worker_runtime
-from waystation.runtime.temporal.orders import ensure_retention_workflow
-from waystation.runtime.temporal.tasks import TemporalTaskClient
+from waystation.runtime.temporal.task_client import TemporalTaskClient
 from waystation.tasks.spans import PROVIDERS
+from workers.activity_deps import ActivityDeps, open_activity_deps
+from workers.external_systems import open_notification_activities
 from workers.health import Gauge, HealthCheck, run_gauge_sampler, run_health_server
-from workers.outside import open_notification_activities
-from workers.parts import ActivityDeps, open_activity_deps
 from workers.queues import (
     WORKER_FACTORIES,
     WorkerContext,

@@ -22,7 +22,7 @@ from waystation.kernel.temporal_names import ASK_BUDGET, TASK_FINISHED, TASK_GRA
 from waystation.kernel.value import Value
 from waystation.planning.plan import PLANNING_ID, RevisionResult
 from waystation.tasks.approvals import grant_in_advance
-from waystation.tasks.notices import NotificationEvent
+from waystation.tasks.notifications import NotificationEvent
 from waystation.tasks.reallocation import (
     draw_budget,
     draw_freed_budget,
@@ -39,8 +39,8 @@ from waystation.tasks.state import (
     merge_unique,
 )
 from waystation.tasks.task import ApprovalRequest
-from workflows.board import TaskRuntime, notify_about_request, persist_and_notify, record_audit_entries
 from workflows.options import SESSION_ANSWER, SHORT, with_summary
+from workflows.task_runtime import TaskRuntime, notify_about_request, persist_and_notify, record_audit_entries
 
 
 def _never() -> bool:

@@ -1,7 +1,7 @@
 """Fails a workflow that is about to send a payload which the server would refuse.
 
 Without it the SDK fails the workflow task, and again whenever it is tried: the workflow stands still for good, and
-nobody is notified. No payload of ours is meant to come near the limit (`waystation.kernel.pieces`).
+nobody is notified. No payload of ours is meant to come near the limit (`waystation.kernel.json_chunks`).
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.removal import PersonErasureActivities, RetentionActivities, TaskRemovalActivities
-from waystation.erasure.removal import (
+from waystation.erasure.erasure import (
     CleanupStep,
     ErasureReceipt,
     ErasureResult,

@@ -16,8 +16,8 @@ from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlrea
 from activities.sessions import ReconcileRequest, SessionActivities
 from activities.tasks import PlanningActivities
 from waystation.budgets.budget import BudgetAccount
+from waystation.kernel.deferred_signals import DeferredSignal, add_deferred_signal
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
-from waystation.kernel.held_signals import DeferredSignal, add_deferred_signal
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import ADMISSION_ANSWER, ADMIT_TASK, ASK_BUDGET, BUDGET_ANSWER, SESSION_CONTINUES
 from waystation.security.untrusted import neutralize_markdown
@@ -37,9 +37,9 @@ from waystation.tasks.session import (
     TaskSettlement,
 )
 from waystation.tasks.signals import UNENCRYPTED_REASON, parse_signal_input, single_payload, was_encrypted
-from workflows.board import build_initial_search_attributes
 from workflows.options import ACCOUNT, ADMISSION, RECONCILE, RECONCILIATION, with_summary
 from workflows.task import TaskWorkflow
+from workflows.task_runtime import build_initial_search_attributes
 
 CONTINUES = "the session continues as new: send it again"
 TASKS_PER_RECONCILIATION = 50

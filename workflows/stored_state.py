@@ -4,8 +4,8 @@ import asyncio
 
 from temporalio import workflow
 
-from activities.bookkeeping import StateActivities, StateChunkRef, StoreStateChunkRequest
-from waystation.kernel.pieces import StateRef
+from activities.ledger import StateActivities, StateChunkRef, StoreStateChunkRequest
+from waystation.kernel.json_chunks import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.tasks.state import TaskState, join_state, split_state
 from workflows.options import SHORT, with_summary

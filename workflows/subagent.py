@@ -10,11 +10,11 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
 
 from activities.agents import LEGS, ContextActivities
-from activities.bookkeeping import LedgerActivities
+from activities.ledger import LedgerActivities
 from waystation.agents.agent_run import AgentRun, CompactContext, RunLeg
 from waystation.agents.delegation import SubagentProgress, TeammateState
 from waystation.agents.leg import LegOutcome, LegRequest
-from waystation.context.outcome import CompactionRequest
+from waystation.context.compaction import CompactionRequest
 from waystation.kernel.amount import Amount
 from waystation.kernel.roles import get_role_spec
 from waystation.kernel.temporal_names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW

@@ -8,13 +8,13 @@ from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from activities.bookkeeping import MessageActivities, StoreMessageRequest, UpdateDocumentsRequest
+from activities.ledger import MessageActivities, StoreMessageRequest, UpdateDocumentsRequest
 from activities.sessions import ForkActivities, RewindActivities
 from activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
 from waystation.agents.delegation import SubagentProgress
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount
-from waystation.kernel.held_signals import DeferredSignal, add_deferred_signal
+from waystation.kernel.deferred_signals import DeferredSignal, add_deferred_signal
 from waystation.planning.plan import PlanEdit
 from waystation.tasks import signals
 from waystation.tasks.approvals import AnswerBatch, build_rejection
@@ -43,10 +43,10 @@ from waystation.tasks.state import TaskState, apply_subagent_progress
 from waystation.tasks.task import ApprovalRequest, TaskMessage, TaskPhase, TaskProgress
 from workflows.agent_runner import AgentRunner
 from workflows.approvals import BudgetGate, request_plan_approval, wait_for_plan_approval
-from workflows.board import TaskRuntime, record_audit_entries
-from workflows.delivery import TaskFinalizer, run_plan_revision_if_due, run_report_review_if_due, run_shielded
 from workflows.options import CONTEXT_SHORT, LEG, SHORT, raise_if_cancelled, with_summary
 from workflows.stored_state import load_state, store_state
+from workflows.task_finalizer import TaskFinalizer, run_plan_revision_if_due, run_report_review_if_due, run_shielded
+from workflows.task_runtime import TaskRuntime, record_audit_entries
 
 
 class RunnerPool:

@@ -8,7 +8,7 @@ from waystation.context.transcript import Text, ToolUse
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.planning.plan import Plan, Step
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
 
 READ: ScriptedCall = ("read_document", {"name": "pilot.md"})
 SHORT_PLAN = Plan(

@@ -20,7 +20,7 @@ from waystation.context.transcript import Message, ToolResult, build_user_messag
 from waystation.kernel.amount import Amount, Limit
 from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.tasks.task import TaskConfig
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 RESEARCHERS = 8
 TASK_TOKENS, AGENT_TOKENS = 600_000, 50_000

@@ -16,8 +16,8 @@ from tests.running import POLL_SECONDS, TENANT, TaskSubmitter, run_platform
 from waystation.cli.demo import DOCUMENTS, QUESTION
 from waystation.config.resolver import build_task_config
 from waystation.config.settings import Settings
+from waystation.documents.document_loading import load_documents, write_package_documents
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import load_documents, write_package_documents
 from waystation.kernel.amount import Limit
 from waystation.plugins.evaluation.question_sets import (
     EvaluationQuestion,
@@ -27,7 +27,7 @@ from waystation.plugins.evaluation.question_sets import (
 )
 from waystation.tasks.approvals import DENY_BUDGET
 from waystation.tasks.task import TaskConfig, TaskPhase, TaskRequest, make_task_id
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 from workers.models import create_model_router
 from workflows.task import TaskWorkflow
 

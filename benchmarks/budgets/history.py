@@ -19,7 +19,7 @@ from waystation.context.tokens import estimate_messages
 from waystation.kernel.amount import Limit
 from waystation.models.ports import ModelRequest
 from waystation.tasks.task import TaskConfig, TaskPhase
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 CALLS, TOKENS = 100, 200_000
 OPENING = "The bar of the river carries two fathoms at low water. " * (TOKENS * 4 // 55 + 1)

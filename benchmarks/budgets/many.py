@@ -18,7 +18,7 @@ from waystation.kernel.errors import Unreachable
 from waystation.kernel.refs import TaskRef
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import TemporalTarget
-from waystation.runtime.temporal.tasks import TemporalTaskClient
+from waystation.runtime.temporal.task_client import TemporalTaskClient
 from waystation.tasks.session import SessionWorkflowInput
 from waystation.tasks.task import (
     TaskConfig,

@@ -9,9 +9,9 @@ from pydantic import JsonValue
 from waystation.context.transcript import Block, Text, ToolUse
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import has_status
 from waystation.models.ports import ModelResponse
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import has_status
 
 TURNS = 30
 DOCUMENTS, LINES = 40, 120

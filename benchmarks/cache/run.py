@@ -17,9 +17,9 @@ from waystation.agents.leg import AgentConfig, AgentFinished, ContextFull, LegRe
 from waystation.kernel.amount import Limit
 from waystation.kernel.scopes import SystemScope
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import CacheMissEvent, CachingServer
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelResponse
+from waystation.testing.messages_server import CacheMissEvent, CachingServer
 
 THINKS = timedelta(seconds=20)
 """What each reply takes."""

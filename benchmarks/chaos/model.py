@@ -10,11 +10,11 @@ from typing import Literal, NamedTuple
 
 from tests.end_to_end.messages_server import MessagesServer
 from tests.strict_server import BODY
-from waystation.models.anthropic.messages_server import TurnCounter, has_status
 from waystation.models.anthropic.requests import CountTokensRequest, TextBlock, WireMessage
 from waystation.planning.plan import PLANNING_ID, make_revision_id
 from waystation.planning.planner import SUBMIT_PLAN
-from waystation.reports.oversight import REVIEW_REPORT, REVISE_PLAN
+from waystation.reports.reviewers import REVIEW_REPORT, REVISE_PLAN
+from waystation.testing.messages_server import TurnCounter, has_status
 
 MARK = "voyage-{}-"
 """Begins the names of a task's documents and is in its instructions, so that every request tells whose it is: in a

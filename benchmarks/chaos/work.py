@@ -11,8 +11,8 @@ from pathlib import Path
 from benchmarks.chaos.model import MARK
 from tests.end_to_end.survey import BROAD_QUESTION, write_survey_documents
 from waystation.client import Client
+from waystation.documents.document_loading import load_documents
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import load_documents
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.tasks.task import TaskPhase, TaskRequest

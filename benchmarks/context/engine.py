@@ -27,7 +27,7 @@ from waystation.context.summary import build_summary_message, is_summary_or_mark
 from waystation.context.summary_validator import RejectedSummary, SummaryCheckInput, check_summary
 from waystation.context.tokens import TokenEstimator, estimate_text
 from waystation.context.transcript import Message, PinRecord, Record, SummaryRecord, Transcript
-from waystation.memory.passages import map_tool_names, render_message
+from waystation.memory.passage_builder import map_tool_names, render_message
 from waystation.plugins.offline.summary import build_summary_response
 
 FIXED = 6_000

@@ -16,16 +16,16 @@ from benchmarks.context.documents import build_document_conversation
 from benchmarks.context.engine import SUMMARISERS, CompactedTranscript, build_policy
 from benchmarks.context.kept import RetentionShares, all_text, compute_visible_share, measure_retention
 from waystation.agents.auditor import NoOpRedactor
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.policy import StrategyName
 from waystation.context.strategies import STRATEGIES
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Message, Transcript
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import RECALLED_TOKENS, MemoryRecall, embed_passages
 from waystation.memory.embedders.local import WordLlamaEmbedder
-from waystation.memory.memory import MemoryQuery
-from waystation.memory.passages import make_passages, map_tool_names, render_message
+from waystation.memory.indexing import RECALLED_TOKENS, MemoryRecall, embed_passages
+from waystation.memory.passage_builder import make_passages, map_tool_names, render_message
+from waystation.memory.passages import MemoryQuery
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 
 GENERATIONS, WINDOW, MEASURE = 10, 32_000, TokenEstimator(fixed=2_000)

@@ -24,9 +24,9 @@ from benchmarks.live.model import READS, Body, Role, Script, ScriptedModel, Scri
 from tests.end_to_end.messages_server import MessagesServer
 from tests.strict_server import StrictRequest, find_protocol_errors, find_unknown_fields
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import PrefixCache, build_error_response
 from waystation.models.anthropic.sse import iter_message_events
 from waystation.models.profiles import get_model_profile
+from waystation.testing.messages_server import PrefixCache, build_error_response
 
 _BODY: TypeAdapter[Body] = TypeAdapter(Body)
 _SIGNATURE_CHARACTERS = 400

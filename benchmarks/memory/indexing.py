@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 from benchmarks.memory.conversations import Dialogue, Question
 from waystation.context.transcript import Message
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import MemoryRecall, embed_passages
 from waystation.memory.embedders.local import NoEmbedder
-from waystation.memory.memory import Excerpt, MemoryQuery, Passage, extract_turns, select_excerpts
-from waystation.memory.passages import make_passages, map_tool_names, render_message
+from waystation.memory.indexing import MemoryRecall, embed_passages
+from waystation.memory.passage_builder import make_passages, map_tool_names, render_message
+from waystation.memory.passages import Excerpt, MemoryQuery, Passage, extract_turns, select_excerpts
 from waystation.memory.ports import Embedder
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.privacy.policy import (

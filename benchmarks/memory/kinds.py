@@ -24,15 +24,15 @@ from benchmarks.memory.indexing import RUN, cut_windows, find_redacted_words
 from benchmarks.memory.plain import PlainMemory
 from waystation.agents.auditor import EvalMessage, EvalQuestion, NoOpRedactor
 from waystation.context.transcript import Message, Text, ToolResult, ToolUse
-from waystation.memory.archive import MemoryRecall, embed_passages
 from waystation.memory.embedders.local import E5Embedder, WordLlamaEmbedder
-from waystation.memory.passages import map_tool_names, render_message
+from waystation.memory.indexing import MemoryRecall, embed_passages
+from waystation.memory.passage_builder import map_tool_names, render_message
 from waystation.memory.ports import Embedder
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.policy import TextDestination, replace_placeholders_with_types
 from waystation.privacy.ports import Redactor
-from waystation.runtime.knowledge import open_evaluation_vault
+from waystation.runtime.redaction_setup import open_evaluation_vault
 
 SEED = 7
 """Sizes and weights were chosen on 1 to 3, and 4 to 6 are those of `recall`."""

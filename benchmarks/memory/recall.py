@@ -8,12 +8,12 @@ from benchmarks.budgets.tables import print_table
 from benchmarks.memory.conversations import build_dialogue
 from benchmarks.memory.indexing import NO_EMBEDDER, Cut, DenseOnlyRecall, cut_messages, cut_windows, indexing_dialogue
 from waystation.context.tokens import estimate_messages
-from waystation.memory.archive import MemoryRecall
 from waystation.memory.embedders.local import WordLlamaEmbedder
+from waystation.memory.indexing import MemoryRecall
 from waystation.memory.ports import Embedder
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.ports import Redactor
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 SEEDS = (4, 5, 6)
 """Sizes and weights were chosen on 1 to 3."""

@@ -9,8 +9,8 @@ from benchmarks.budgets.tables import print_table
 from benchmarks.memory.conversations import Dialogue, build_dialogue
 from benchmarks.memory.indexing import cut_windows
 from waystation.memory.embedders.local import WordLlamaEmbedder
-from waystation.memory.memory import COSINE_SCALES, MIN_RELEVANCE
-from waystation.memory.passages import render_message
+from waystation.memory.passage_builder import render_message
+from waystation.memory.passages import COSINE_SCALES, MIN_RELEVANCE
 from waystation.memory.ports import Embedder
 
 SEEDS = (1, 2, 3)

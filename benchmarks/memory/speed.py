@@ -15,8 +15,8 @@ from qdrant_client import AsyncQdrantClient
 from benchmarks.budgets.tables import print_table
 from benchmarks.memory.conversations import PARTS, PROJECTS, REMARKS
 from benchmarks.memory.indexing import CREATED, RUN
-from waystation.memory.archive import EMBEDDING_BATCH
-from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Passage
+from waystation.memory.indexing import EMBEDDING_BATCH
+from waystation.memory.passages import EmbeddedPassage, MemoryQuery, Passage
 from waystation.memory.ports import Memory
 from waystation.memory.qdrant.collection import QdrantServerConfig
 from waystation.memory.qdrant.edge import QdrantEdgeMemory

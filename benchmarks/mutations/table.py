@@ -202,7 +202,7 @@ MUTATIONS = (
         ("tests/agents/test_foreign_tool.py",),
     ),
     Mutation(
-        "redaction", "memory is asked with private words", "waystation/memory/archive.py",
+        "redaction", "memory is asked with private words", "waystation/memory/indexing.py",
         "redact([query.text], TextDestination.QUERY", 'redact([""], TextDestination.QUERY',
         ("tests/agents/test_librarian.py",),
     ),

@@ -14,7 +14,7 @@ from waystation.context.transcript import Text, ToolUse
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.plugins.offline.summary import build_summary_response
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
 
 Move = tuple[str, dict[str, JsonValue]]
 PAGE_LINES = 20

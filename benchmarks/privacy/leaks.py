@@ -32,10 +32,10 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.scopes import SystemScope
 from waystation.privacy.policy import RedactionPolicy
-from waystation.runtime.stores import build_client_data_converter, build_payload_codec, open_store
+from waystation.runtime.store_setup import build_client_data_converter, build_payload_codec, open_store
 from waystation.tasks.task import TaskConfig, TaskProgress, TaskRequest
-from waystation.testing import RecordingMeter
-from workers.parts import ActivityDeps, open_activity_deps
+from waystation.testing.doubles import RecordingMeter
+from workers.activity_deps import ActivityDeps, open_activity_deps
 
 KEY = "0123456789abcdef" * 4
 IDENTIFIERS, SEED = 500, 1

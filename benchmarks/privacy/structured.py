@@ -19,10 +19,10 @@ from benchmarks.privacy.values import PRIVATE, ValueGenerator
 from tests.agents.office import NOON, AgentEnvironment, ManualClock, make_tool_use
 from tests.attacks.structures import STRUCTURES, Structure
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
-from waystation.documents.columns import ColumnRedactor
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.table_engine.engine import DuckDbTableEngine
+from waystation.documents.table_redaction import ColumnRedactor
 from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.keys import AesGcmCipher

@@ -11,7 +11,7 @@ from tests.unit.notice_values import REQUEST_NOTICE
 from tests.webhook_server import WebhookResponse, WebhookServer, run_webhook_server
 from waystation.runtime.hooks import AppriseNotifier, WebhookNotifier
 from waystation.tasks.ports import Notifier
-from waystation.testing import RecordingNotifier
+from waystation.testing.doubles import RecordingNotifier
 
 
 def page(task_id: str) -> str:

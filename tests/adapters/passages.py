@@ -3,7 +3,7 @@
 import uuid
 from datetime import UTC, datetime
 
-from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Passage
+from waystation.memory.passages import EmbeddedPassage, MemoryQuery, Passage
 
 DIMENSION = 4
 EAST, NORTH = (1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)

@@ -10,7 +10,12 @@ from waystation.kernel.errors import (
     ModelUnavailable,
     SpendingLimitReached,
 )
-from waystation.models.anthropic.messages_server import (
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.anthropic.sse import iter_message_events
+from waystation.models.http_errors import parse_retry_after
+from waystation.models.ports import ModelRequest
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import (
     ScriptedAnswer,
     ScriptedServer,
     build_dropped_stream,
@@ -21,11 +26,6 @@ from waystation.models.anthropic.messages_server import (
     build_stream_response,
     build_truncated_stream,
 )
-from waystation.models.anthropic.model import create_anthropic_model
-from waystation.models.anthropic.sse import iter_message_events
-from waystation.models.connections import parse_retry_after
-from waystation.models.ports import ModelRequest
-from waystation.testing import make_scripted_response
 
 FILTERED = "Output blocked by content filtering policy"
 SECRET = "the patient is called Ada"

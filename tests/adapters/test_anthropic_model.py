@@ -6,18 +6,18 @@ import pytest
 from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import ModelRejected, ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import (
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.anthropic.sse import iter_message_events
+from waystation.models.ports import ModelRequest, StopReason
+from waystation.models.profiles import ThinkingSetting as Thought
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import (
     ScriptedServer,
     build_error_response,
     build_html_response,
     build_message_body,
     build_stream_response,
 )
-from waystation.models.anthropic.model import create_anthropic_model
-from waystation.models.anthropic.sse import iter_message_events
-from waystation.models.ports import ModelRequest, StopReason
-from waystation.models.profiles import ThinkingSetting as Thought
-from waystation.testing import make_scripted_response
 
 REQUEST = ModelRequest(
     model="claude-haiku-5-5", system="Work.", messages=(build_user_message("m1", "What changed?"),), max_output=50

@@ -12,12 +12,12 @@ import pytest
 from waystation.context.transcript import Text, build_user_message
 from waystation.documents.web_pages import DomainPolicy
 from waystation.kernel.errors import ModelUnavailable
-from waystation.models.anthropic.messages_server import build_message_body
 from waystation.models.anthropic.model import AnthropicModel, create_anthropic_model, create_anthropic_search
 from waystation.models.anthropic.sse import encode_event, iter_message_events
-from waystation.models.connections import ModelTimeouts
+from waystation.models.http_errors import ModelTimeouts
 from waystation.models.ports import ModelRequest
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import build_message_body
 
 REQUEST = ModelRequest(
     model="claude-haiku-4-5", system="Work.", messages=(build_user_message("m1", "What changed?"),), max_output=4096

@@ -22,12 +22,12 @@ from waystation.context.transcript import SummaryRecord, build_user_message
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import MemoryInUse, MemoryUnavailable, OtherEmbedder
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import EMBEDDING_BATCH, OutboxDrainer
-from waystation.memory.memory import Passage
-from waystation.runtime.knowledge import open_embedder
-from waystation.runtime.stores import open_store
+from waystation.memory.indexing import EMBEDDING_BATCH, OutboxDrainer
+from waystation.memory.passages import Passage
+from waystation.runtime.redaction_setup import open_embedder
+from waystation.runtime.store_setup import open_store
 from waystation.tasks.task import tenant_hash
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 from workers.memory import describe_embedded_memory_problem, open_memory, open_memory_draft
 
 ROOT = Path(__file__).parents[2]

@@ -11,13 +11,13 @@ from tests.attacks.test_attacks_pages import BEARER, open_site_client
 from tests.store_contract.values import NOON, make_passage
 from waystation.cli.console import PlainConsole
 from waystation.cli.main import run
-from waystation.client.context import NOTHING_FITS, MemoryMatchJson, RecallResultJson
+from waystation.client.agent_contexts import NOTHING_FITS, MemoryMatchJson, RecallResultJson
 from waystation.config.settings import Settings
 from waystation.documents.documents import DocumentPassage
 from waystation.kernel.refs import TaskRef
-from waystation.memory.memory import EmbeddedPassage, Excerpt, MemoryQuery
-from waystation.memory.passages import build_document_passage
-from waystation.runtime.knowledge import open_embedder
+from waystation.memory.passage_builder import build_document_passage
+from waystation.memory.passages import EmbeddedPassage, Excerpt, MemoryQuery
+from waystation.runtime.redaction_setup import open_embedder
 from waystation.tasks.task import session_hash, tenant_hash
 from workers.memory import MemoryReader, open_memory
 

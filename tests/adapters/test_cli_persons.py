@@ -12,16 +12,16 @@ from tests.ended_tasks import make_task_row
 from waystation.cli.console import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.main import run
 from waystation.cli.privacy import ErasureOptions, format_receipt, select_near_values
-from waystation.client.persons import PersonLocations, PersonSearch
-from waystation.client.removal import PersonErasureReceipt
+from waystation.client.erasure import PersonErasureReceipt
+from waystation.client.person_search import PersonLocations, PersonSearch
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.erasure.removal import ErasureLocation, RelatedValue
+from waystation.erasure.erasure import ErasureLocation, RelatedValue
 from waystation.kernel.clock import utc_now
 from waystation.kernel.scopes import TenantScope
 from waystation.plugins.redaction.placeholders import build_placeholder, compute_fingerprint
 from waystation.privacy.policy import VaultEntry
-from waystation.runtime.stores import build_cipher, load_or_create_installation_key, open_store
+from waystation.runtime.store_setup import build_cipher, load_or_create_installation_key, open_store
 from waystation.tasks.task import TaskPhase, TaskRequest, tenant_hash
 from waystation.tasks.view import as_stored
 

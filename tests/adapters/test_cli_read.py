@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 from tests.adapters.document_files import make_pdf_file
 from waystation.cli.console import BAD_USAGE, OK, WORK_FAILED
 from waystation.cli.main import run
-from waystation.documents.sources import load_documents
+from waystation.documents.document_loading import load_documents
 
 NOTES = "# Costs\n\nCall Alice Johnson, alice@example.com.\n" + "line\n" * 8
 

@@ -9,10 +9,10 @@ from tests.ended_tasks import store_finished_task
 from tests.readers import SYSTEM_SCOPE
 from waystation.cli.main import run
 from waystation.config.settings import Settings
-from waystation.erasure.removal import ErasureQuery
+from waystation.erasure.erasure import ErasureQuery
 from waystation.erasure.report_files import count_report_matches, rewrite_matching_reports
 from waystation.kernel.clock import utc_now
-from waystation.reports.files import delete_task_files, get_plan_path
+from waystation.reports.task_files import delete_task_files, get_plan_path
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import ReportVersion, TaskPhase
 

@@ -16,11 +16,11 @@ from pydantic import JsonValue, SecretStr
 
 from tests.ports import find_free_port
 from tests.webhook_server import BODY, NO_RESPONSE, SECRET, WebhookResponse, WebhookServer, run_webhook_server
-from waystation.context.outcome import CompactionEvent
+from waystation.context.compaction import CompactionEvent
 from waystation.context.ports import CompactionHook
 from waystation.kernel.errors import BadInput, HookFailed
 from waystation.runtime.hooks import CommandCompactionHook, HttpCompactionHook
-from waystation.testing import RecordingHook
+from waystation.testing.doubles import RecordingHook
 
 EVENT = CompactionEvent(
     event="before",

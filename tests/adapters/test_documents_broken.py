@@ -21,10 +21,10 @@ from tests.adapters.document_files import (
     make_word_file,
     make_zip_archive,
 )
+from waystation.documents.document_loading import load_documents
 from waystation.documents.documents import SkippedItem
-from waystation.documents.readers.extract import FileReadRequest
+from waystation.documents.readers.extraction import FileReadRequest
 from waystation.documents.readers.reader import ParserCrashError, SubprocessFileReader, read_file
-from waystation.documents.sources import load_documents
 from waystation.kernel.errors import BadInput
 
 GOOD = {

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
+from waystation.documents.document_loading import load_documents
 from waystation.documents.readers.html import read_html
-from waystation.documents.sources import load_documents
 
 PAGE = """<!DOCTYPE html>
 <html><head><title>Budgets &amp; limits</title><style>p { color: red }</style>

@@ -15,8 +15,8 @@ from tests.adapters.document_files import (
     make_word_file,
     make_zip_archive,
 )
+from waystation.documents.document_loading import load_documents
 from waystation.documents.search import split_into_passages
-from waystation.documents.sources import load_documents
 
 
 def read_document_file(folder: Path, name: str, content: bytes) -> tuple[str, list[str]]:

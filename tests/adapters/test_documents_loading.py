@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from waystation.documents.document_loading import load_documents
 from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem
 from waystation.documents.readers import reader_child
-from waystation.documents.readers.extract import MAX_FILE_BYTES, MAX_TEXT_BYTES, ExtractionFailure, FileReadRequest
-from waystation.documents.sources import load_documents
+from waystation.documents.readers.extraction import MAX_FILE_BYTES, MAX_TEXT_BYTES, ExtractionFailure, FileReadRequest
 from waystation.kernel.errors import BadInput
 
 

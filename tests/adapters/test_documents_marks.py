@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.adapters.document_files import make_zip_archive
-from waystation.documents.readers.extract import join_extracted_parts
+from waystation.documents.readers.extraction import join_extracted_parts
 from waystation.documents.readers.formats import extract_file
 from waystation.documents.readers.html import read_html
 from waystation.documents.readers.reader import SubprocessPageReader

@@ -16,7 +16,7 @@ from tests.adapters.document_files import (
     make_word_file,
     make_zip_archive,
 )
-from waystation.documents.readers.extract import ExtractionResult, join_extracted_parts
+from waystation.documents.readers.extraction import ExtractionResult, join_extracted_parts
 from waystation.documents.readers.formats import extract_file
 from waystation.documents.table_engine.database import answer_query
 from waystation.documents.table_engine.engine import EngineRequest

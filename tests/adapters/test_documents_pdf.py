@@ -6,7 +6,7 @@ import pytest
 
 from tests.adapters.document_files import make_pdf_file
 from tests.adapters.test_documents_kinds import read_document_file
-from waystation.documents.readers.extract import UnreadableFileError
+from waystation.documents.readers.extraction import UnreadableFileError
 from waystation.documents.readers.formats import extract_file
 
 CONTRACT = "The retention period is thirty days and the liability cap is 250,000 euros."

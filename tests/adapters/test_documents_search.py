@@ -6,10 +6,10 @@ import pytest
 
 from tests.readers import make_task_scope
 from waystation.documents import search as search_module
+from waystation.documents.document_loading import load_documents, write_package_documents
 from waystation.documents.documents import Document, DocumentMatch
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.search import Bm25DocumentSearch
-from waystation.documents.sources import load_documents, write_package_documents
 from waystation.kernel.scopes import ReadScope, TaskScope
 
 

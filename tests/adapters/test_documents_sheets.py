@@ -20,10 +20,10 @@ from tests.adapters.test_documents_packages import (
     read_zip_members,
 )
 from waystation.documents.readers.binary_sheets import BinaryStyleTable, read_binary_sheet_info, read_binary_styles
-from waystation.documents.readers.compound import CompoundFile, get_workbook_stream, read_xls_sheet_infos
-from waystation.documents.readers.extract import UnreadableFileError
+from waystation.documents.readers.cell_formats import TextFormat
+from waystation.documents.readers.compound_file import CompoundFile, get_workbook_stream, read_xls_sheet_infos
+from waystation.documents.readers.extraction import UnreadableFileError
 from waystation.documents.readers.formats import extract_file
-from waystation.documents.readers.looks import TextFormat
 
 
 def made(write: Callable[[Any, Any], None]) -> bytes:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.adapters.document_files import make_zip_archive
-from waystation.documents.readers.extract import UnreadableFileError, join_extracted_parts
+from waystation.documents.readers.extraction import UnreadableFileError, join_extracted_parts
 from waystation.documents.readers.formats import extract_file
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

@@ -10,7 +10,7 @@ from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.memory.embedders import local
 from waystation.memory.embedders.local import E5Embedder, FastEmbedder
-from waystation.runtime.knowledge import open_embedder
+from waystation.runtime.redaction_setup import open_embedder
 
 
 async def chosen(settings: Settings) -> tuple[str, int | None]:

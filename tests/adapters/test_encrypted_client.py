@@ -22,7 +22,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, WrongKey
 from waystation.plugins.redaction.keys import compute_key_check
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import build_client_data_converter, build_payload_codec
+from waystation.runtime.store_setup import build_client_data_converter, build_payload_codec
 from waystation.runtime.temporal.connect import TemporalTarget, connect
 from waystation.tasks.task import TaskRequest
 from workers.wiring import run_configured_workers

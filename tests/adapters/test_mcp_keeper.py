@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from waystation.mcp.keeper import TOO_LONG_ERROR_CODE, BoundedLine
+from waystation.mcp.supervisor import TOO_LONG_ERROR_CODE, BoundedLine
 
 MOST = 10_000
 

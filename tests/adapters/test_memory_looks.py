@@ -8,9 +8,9 @@ import pytest
 
 from waystation.config.settings import Settings
 from waystation.kernel.errors import MemoryInUse, MemoryUnavailable, Unreachable
-from waystation.memory.memory import MemoryQuery
-from waystation.runtime.knowledge import open_embedder
-from waystation.runtime.stores import open_store
+from waystation.memory.passages import MemoryQuery
+from waystation.runtime.redaction_setup import open_embedder
+from waystation.runtime.store_setup import open_store
 from waystation.tasks.task import tenant_hash
 from workers import memory
 from workers.memory import MemoryReader, open_memory, open_memory_for_search

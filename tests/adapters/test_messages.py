@@ -17,12 +17,12 @@ from tests.web_site import run_site
 from tests.webhook_server import NO_RESPONSE, SECRET, WebhookResponse, WebhookServer, run_webhook_server
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, WebhookUnavailable
+from waystation.runtime.apprise_sender import AppriseMessage, send_notification
 from waystation.runtime.hooks import GATHER_S, MESSAGE_PATIENCE_S, AppriseNotifier
-from waystation.runtime.messenger import AppriseMessage, send_notification
 from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.tasks.ports import Notifier
 from waystation.tasks.task import TaskPhase
-from workers.outside import build_task_link, create_notifiers
+from workers.external_systems import build_task_link, create_notifiers
 from workflows.options import NOTICE
 
 DONE = make_end_notice(TaskPhase.DONE)

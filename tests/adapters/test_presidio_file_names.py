@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waystation.documents.names import redact_names, redact_text
-from waystation.documents.redacted import redact_display_name
+from waystation.documents.name_redaction import redact_names, redact_text
+from waystation.documents.redacted_documents import redact_display_name
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.policy import RedactionPolicy, RedactionResult, TextDestination, get_redaction_level
 

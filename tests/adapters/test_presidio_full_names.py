@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 
 from waystation.plugins.redaction.columns import expand_to_full_name, find_people_by_context, find_speaker_names
-from waystation.plugins.redaction.finds import Detection
+from waystation.plugins.redaction.detections import Detection
 from waystation.plugins.redaction.people import (
     find_listed_people,
     find_repeated_names,

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from waystation.plugins.redaction.finds import Detection, resolve_overlaps
+from waystation.plugins.redaction.detections import Detection, resolve_overlaps
 from waystation.plugins.redaction.headings import find_secrets_under_headings
 
 FIRST, SECOND = "Tr0ub4dorjeKkOG", "Zk3mVq9LxT2w"

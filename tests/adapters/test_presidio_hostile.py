@@ -6,9 +6,9 @@ import pytest
 
 from waystation.plugins.redaction.columns import find_people_by_context, find_signature_names
 from waystation.plugins.redaction.credentials import find_private_keys
-from waystation.plugins.redaction.finds import Detection, extract_json_prose
+from waystation.plugins.redaction.detections import Detection, extract_json_prose
 from waystation.plugins.redaction.formats import RecognizerMatch
-from waystation.plugins.redaction.structures import find_sql_insert_passwords
+from waystation.plugins.redaction.structured_secrets import find_sql_insert_passwords
 
 LONG = 100_000
 INSERT = "insert into t (a, password) values "

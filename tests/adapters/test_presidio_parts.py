@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waystation.plugins.redaction.detections import Detection, resolve_overlaps
 from waystation.plugins.redaction.engines import CHUNK_CHARACTERS, iter_chunk_spans
-from waystation.plugins.redaction.finds import Detection, resolve_overlaps
 from waystation.plugins.redaction.keys import load_or_create_key
 from waystation.plugins.redaction.redactor import RedactionCache
 from waystation.plugins.redaction.search import NameFilter

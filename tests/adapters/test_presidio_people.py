@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from waystation.plugins.redaction.finds import Detection
+from waystation.plugins.redaction.detections import Detection
 from waystation.plugins.redaction.people import filter_person_names
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.policy import TextDestination

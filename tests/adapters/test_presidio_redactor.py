@@ -255,7 +255,7 @@ async def test_a_failure_inside_stops_the_text_and_quotes_nothing_of_it(
     def broken(text: str) -> list[tuple[int, int]]:
         raise ValueError(text)
 
-    monkeypatch.setattr("waystation.plugins.redaction.text_search.iter_chunk_spans", broken)
+    monkeypatch.setattr("waystation.plugins.redaction.search_child.iter_chunk_spans", broken)
     with pytest.raises(RedactionFailed, match=r"^redaction failed with ValueError$") as caught:
         await redacted(redactor, "never seen before")
     assert caught.value.__cause__ is None

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from waystation.plugins.redaction.finds import Detection, resolve_overlaps
+from waystation.plugins.redaction.detections import Detection, resolve_overlaps
 from waystation.plugins.redaction.secrets import SecretRecognizer, find_whole_text_matches
 
 RECOGNISER = SecretRecognizer()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waystation.plugins.redaction.finds import iter_normalized_views, normalize_characters
+from waystation.plugins.redaction.detections import iter_normalized_views, normalize_characters
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import COUNTRIES, DetectionConfig
 from waystation.privacy.policy import RedactionResult, TextDestination

@@ -16,11 +16,11 @@ import pytest
 from benchmarks.privacy.corpus import sentences
 from tests.running import wait_until
 from waystation.kernel.errors import RedactionFailed, TextRedactionError
-from waystation.plugins.redaction import children
+from waystation.plugins.redaction import search_processes
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import DetectionConfig, load_custom_rules
+from waystation.plugins.redaction.search_protocol import MAX_ABANDONED_THREADS, WorkFailure, run_capturing_errors
 from waystation.plugins.redaction.secrets import find_whole_text_matches
-from waystation.plugins.redaction.stretches import MAX_ABANDONED_THREADS, WorkFailure, run_capturing_errors
 from waystation.privacy.policy import RedactionResult, TextDestination
 
 KEY = b"k" * 32
@@ -120,9 +120,9 @@ async def test_processes_find_what_one_process_finds_and_end_with_the_redactor(a
         for place in (TextDestination.COMPRESSED, TextDestination.TOOL_RESULT):
             assert await redacted(redactor, LONG, place) == await redacted(alone, LONG, place)
         assert (await redacted(redactor, LONG)).languages_without_names == ("de",)
-        assert len(children := redactor.process_ids) == 2
+        assert len(search_processes := redactor.process_ids) == 2
     assert redactor.process_ids == frozenset()
-    assert not any(runs(pid) for pid in children)
+    assert not any(runs(pid) for pid in search_processes)
     with pytest.raises(RedactionFailed, match="the redactor is closed"):
         await redacted(redactor, LONG + "!")
 
@@ -142,7 +142,7 @@ async def test_a_process_that_dies_or_hangs_is_replaced(alone: PresidioRedactor)
 
 
 async def test_processes_end_while_nobody_asks_and_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(search_processes, "IDLE_SECONDS", 0.05)
     with closing(PresidioRedactor(KEY, seconds=5, processes=2)) as redactor:
         assert redactor.process_ids == frozenset(), "none begins before there is a text"
         first = await redacted(redactor, FINE)

@@ -13,7 +13,7 @@ import asyncio, sys
 from pathlib import Path
 from datetime import UTC, datetime
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
-from waystation.memory.memory import EmbeddedPassage, Passage
+from waystation.memory.passages import EmbeddedPassage, Passage
 
 def passage(number):
     return EmbeddedPassage(dense=None, passage=Passage(

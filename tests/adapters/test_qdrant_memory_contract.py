@@ -11,13 +11,13 @@ from tests.adapters.passages import DIMENSION, EAST, NORTH, make_passage, make_q
 from tests.qdrant_grpc import run_qdrant_grpc
 from tests.qdrant_server import run_qdrant_server
 from waystation.kernel.errors import MemoryUnavailable
-from waystation.memory.memory import MemoryQuery
+from waystation.memory.passages import MemoryQuery
 from waystation.memory.ports import Memory
 from waystation.memory.qdrant.collection import QdrantServerConfig
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.memory.qdrant.points import EmbeddingSpec
 from waystation.memory.qdrant.server import QdrantServerMemory
-from waystation.testing import ListMemory
+from waystation.testing.doubles import ListMemory
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store_contract.values import make_passage
-from waystation.memory.memory import EmbeddedPassage, MemoryQuery
+from waystation.memory.passages import EmbeddedPassage, MemoryQuery
 from waystation.memory.qdrant.edge import QdrantEdgeMemory, read_memory_metadata
 
 TENANT = make_passage("0").tenant

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.adapters.passages import DIMENSION, EAST, NORTH, make_passage
-from waystation.memory.memory import EmbeddedPassage, MemoryQuery
+from waystation.memory.passages import EmbeddedPassage, MemoryQuery
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 
 TENANTS, SESSIONS, TASKS, AGENTS = ("t1", "t2"), ("s1", "s2"), ("task-1", "task-2"), ("r1", "r2")

@@ -23,12 +23,12 @@ from waystation.agents.leg import LegState, TurnLimitReached
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import Message, build_user_message
 from waystation.documents.documents import SourceDocument
-from waystation.erasure.removal import ForgetOrder
+from waystation.erasure.erasure import ForgetOrder
 from waystation.kernel.errors import WrongKey
 from waystation.planning.plan import Plan, PlanVersion, Step
 from waystation.privacy.keys import AesGcmCipher
 from waystation.runtime.sql_store import SqlStore, load_store_status
-from waystation.store.seals import EncryptionConfig
+from waystation.store.encryption import EncryptionConfig
 from waystation.tasks.session import SessionKey, SessionState
 from waystation.tasks.task import RejectedMessage, TaskRow
 

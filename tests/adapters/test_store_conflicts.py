@@ -13,9 +13,9 @@ from tests.adapters.conftest import store_clock
 from tests.adapters.test_store_persons import store_task_with_person
 from tests.readers import SYSTEM_SCOPE
 from tests.store_contract.values import make_passage, make_summary, open_run
-from waystation.erasure.removal_repository import iter_text_cells
+from waystation.erasure.forget_repository import iter_text_cells
 from waystation.kernel.errors import StoreUnavailable
-from waystation.memory.memory import Passage
+from waystation.memory.passages import Passage
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.engine import CONFLICT_PAUSES_S, SqlRepository, write_transaction
 from waystation.store.schema import passages, runs

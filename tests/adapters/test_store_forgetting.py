@@ -9,7 +9,7 @@ from waystation.agents.deliverables import Note
 from waystation.context.transcript import build_user_message
 from waystation.documents.documents import SourceDocument
 from waystation.documents.text_repository import content_hash, make_redacted_text_row_id
-from waystation.erasure.removal import ForgetCounts, ForgetOrder
+from waystation.erasure.erasure import ForgetCounts, ForgetOrder
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import StoreError, WrongStore
 from waystation.kernel.refs import RunRef

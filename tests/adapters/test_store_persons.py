@@ -11,22 +11,22 @@ from tests.store_contract.values import make_passage, make_summary, make_task_re
 from waystation.agents.deliverables import Note
 from waystation.context.transcript import Message, Text, Thinking, build_user_message
 from waystation.documents.documents import Document, SourceDocument
-from waystation.erasure.removal import (
+from waystation.erasure.erasure import (
     ERASED_MARKER,
     ErasureLocation,
     ErasureQuery,
     PersonErasureOrder,
     sum_matches_by_location,
 )
-from waystation.erasure.removal_repository import SEARCHED_COLUMNS
+from waystation.erasure.forget_repository import SEARCHED_COLUMNS
 from waystation.kernel.errors import WrongStore
 from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import TenantScope
 from waystation.planning.plan import PlanVersion, build_standard_plan
 from waystation.privacy.policy import RedactedText
 from waystation.runtime.sql_store import SqlStore
+from waystation.store.encryption import EncryptedBytes, EncryptedText, RowProofType
 from waystation.store.schema import metadata, sessions, tasks, texts
-from waystation.store.seals import EncryptedBytes, EncryptedText, RowProofType
 from waystation.tasks.task import TaskRow
 
 ADA = "<PERSON_aaaaaaaaaaaa>"

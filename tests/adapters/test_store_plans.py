@@ -2,7 +2,7 @@ import pytest
 
 from tests.readers import SYSTEM_SCOPE
 from tests.store_contract.values import make_task_request, make_task_row
-from waystation.erasure.removal import ForgetOrder
+from waystation.erasure.erasure import ForgetOrder
 from waystation.kernel.errors import UnknownTask
 from waystation.planning.plan import PlanVersion, build_standard_plan
 from waystation.runtime.sql_store import SqlStore

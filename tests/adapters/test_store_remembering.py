@@ -6,10 +6,10 @@ from tests.readers import SYSTEM_SCOPE
 from tests.store_contract.values import NOON, make_task_request, make_task_row
 from waystation.documents.documents import DocumentPassage, DocumentSet, DocumentsUpdate, SourceDocument
 from waystation.documents.text_repository import make_document
-from waystation.erasure.removal import ERASED_MARKER, ErasureQuery, ForgetOrder, PersonErasureOrder
+from waystation.erasure.erasure import ERASED_MARKER, ErasureQuery, ForgetOrder, PersonErasureOrder
 from waystation.kernel.refs import TaskRef
-from waystation.memory.memory import Passage
-from waystation.memory.passages import build_document_passage
+from waystation.memory.passage_builder import build_document_passage
+from waystation.memory.passages import Passage
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.schema import passages
 

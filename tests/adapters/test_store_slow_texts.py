@@ -15,14 +15,14 @@ from sqlalchemy import select
 from tests.adapters.conftest import store_clock
 from tests.store_contract.values import make_task_request, make_task_row
 from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor
-from waystation.erasure.removal import ErasureQuery, ForgetOrder, PersonErasureOrder
+from waystation.erasure.erasure import ErasureQuery, ForgetOrder, PersonErasureOrder
 from waystation.kernel.errors import RedactionFailed, RedactionReviewRequiredError, RedactionTimeoutError
 from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.policy import RedactionFailureMode, RedactionResult, TextDestination
 from waystation.privacy.ports import SlowTextStore
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.schema import slow_texts
-from waystation.testing import InMemorySlowTextStore
+from waystation.testing.doubles import InMemorySlowTextStore
 
 SLOW, FINE, TENANT = "passwords = [" * 3, "Nothing much.", make_task_row(make_task_request()).ref.tenant
 RULES = "standard/1/60"

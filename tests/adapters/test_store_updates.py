@@ -15,7 +15,7 @@ from waystation.documents.documents import (
     SourceDocument,
 )
 from waystation.documents.text_repository import make_document
-from waystation.erasure.removal import ERASED_MARKER, ErasureQuery, ForgetOrder, PersonErasureOrder
+from waystation.erasure.erasure import ERASED_MARKER, ErasureQuery, ForgetOrder, PersonErasureOrder
 from waystation.kernel.errors import StoreError, UnknownTask
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.schema import texts

@@ -15,7 +15,12 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
 from waystation.plugins.redaction.keys import compute_key_check
 from waystation.runtime.sql_store import load_store_status, migrate
-from waystation.runtime.stores import find_placeholder_key, load_or_create_installation_key, open_store, reencrypt_store
+from waystation.runtime.store_setup import (
+    find_placeholder_key,
+    load_or_create_installation_key,
+    open_store,
+    reencrypt_store,
+)
 from waystation.store.engine import Database
 
 KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64

@@ -11,7 +11,7 @@ from waystation.documents.ports import TableEngine
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.documents.tables import Column, QueryResult, TableText
 from waystation.kernel.errors import TableQueryError
-from waystation.security.children import build_child_environment
+from waystation.security.confined_process import build_child_environment
 
 ENDLESS = "WITH RECURSIVE r AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM r) SELECT count(*) FROM r"
 LOADED = """

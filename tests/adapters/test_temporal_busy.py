@@ -8,7 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.kernel.errors import Unreachable
 from waystation.runtime.temporal.connect import TemporalTarget
-from waystation.runtime.temporal.tasks import TemporalTaskClient
+from waystation.runtime.temporal.task_client import TemporalTaskClient
 
 
 class _Busy(OutboundInterceptor):

@@ -32,7 +32,7 @@ from waystation.runtime.telemetry import (
     run_trace_feed,
 )
 from waystation.tasks.spans import make_span_id
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 PROVIDER = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
 OVER = AgentFinished(standing=LegState.model_validate({"totals": {}}))

@@ -14,7 +14,7 @@ from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import VAULT_CACHE_LIFETIME, TextDestination, VaultEntry
 from waystation.privacy.vault_repository import SqlVault
 from waystation.runtime.sql_store import SqlStore
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(32)
 SAME = "<PERSON_000000000000>"

@@ -20,9 +20,9 @@ from tests.webhook_server import (
 )
 from waystation.kernel.errors import WebhookRejectedError, WebhookUnavailable
 from waystation.runtime.hooks import LONGEST_WAIT, WebhookNotifier
-from waystation.tasks.notices import render_mrkdwn
+from waystation.tasks.notifications import render_mrkdwn
 from waystation.tasks.ports import Notifier
-from waystation.testing import RecordingNotifier
+from waystation.testing.doubles import RecordingNotifier
 
 DATE = "Sat, 21 Nov 2026 12:00:00 GMT"
 

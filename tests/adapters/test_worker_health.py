@@ -17,7 +17,7 @@ from tests.ports import find_free_port
 from tests.running import open_store, start_dev_server
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
-from waystation.testing import ListMemory
+from waystation.testing.doubles import ListMemory
 from workers.health import HealthCheck, run_health_server
 from workers.wiring import run_workers
 

@@ -33,17 +33,17 @@ from tests.running import (
     wait_until,
 )
 from waystation.budgets.budget import RunUsage
-from waystation.context.outcome import CompactionOutcome, CompactionStatus
+from waystation.context.compaction import CompactionOutcome, CompactionStatus
 from waystation.kernel.errors import BadInput, ModelUnavailable, StoreError
 from waystation.planning.plan import PLANNING_ID
 from waystation.privacy.policy import TextDestination
 from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.runtime.temporal.metrics import TemporalMeter, create_prometheus_runtime
-from waystation.runtime.temporal.tasks import TemporalTaskClient
+from waystation.runtime.temporal.task_client import TemporalTaskClient
 from waystation.tasks.task import TaskPhase, make_task_id
-from waystation.testing import PlainRedactor, RecordingMeter
+from waystation.testing.doubles import PlainRedactor, RecordingMeter
+from workers.activity_deps import ActivityDeps
 from workers.health import Gauge, run_gauge_sampler
-from workers.parts import ActivityDeps
 
 _SAMPLE = re.compile(r"^(?P<name>waystation_\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')

@@ -11,8 +11,8 @@ import pytest
 from temporalio.worker import PollerBehaviorAutoscaling, PollerBehaviorSimpleMaximum
 
 from waystation.cli.main import run
+from waystation.config.setting_types import ListenAddress, parse_listen_address
 from waystation.config.settings import Settings
-from waystation.config.values import ListenAddress, parse_listen_address
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from tests.agents.office import NAME, AgentEnvironment
 from tests.unit.histories import make_call_message, make_filler_text, make_research_turns, make_result_message
 from waystation.agents.roles import load_prompt
+from waystation.context.compaction import CompactionOutcome
 from waystation.context.history import build_model_view
-from waystation.context.outcome import CompactionOutcome
 from waystation.context.tokens import estimate_fixed_tokens, estimate_request_tokens
 from waystation.context.transcript import Message, Text, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelResponse, StopReason
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 CONVERSATION_TOKENS_SPENT = 13 * 120
 """What the turns of the conversation cost."""

@@ -15,26 +15,26 @@ from waystation.agents.roles import AgentDeps
 from waystation.agents.task_brief import BriefBuilder
 from waystation.agents.tools.tool import ToolContext
 from waystation.budgets.budget import BudgetMode
-from waystation.context.outcome import CompactionRequest
+from waystation.context.compaction import CompactionRequest
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Charge, Message, PromptPrefixRecord, Record, ToolUse, Transcript
-from waystation.documents.columns import ColumnRedactor
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.search import Bm25DocumentSearch
 from waystation.documents.table_engine.engine import DuckDbTableEngine
+from waystation.documents.table_redaction import ColumnRedactor
 from waystation.kernel.amount import Limit
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.roles import Role
 from waystation.kernel.usage import Usage
-from waystation.memory.archive import MemoryRecall, OutboxDrainer
 from waystation.memory.embedders.local import NoEmbedder
+from waystation.memory.indexing import MemoryRecall, OutboxDrainer
 from waystation.planning.plan import Plan, Step
 from waystation.planning.planner import Planner
 from waystation.reports.publisher import CitationChecker, ReportPublisher
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name, tenant_hash
-from waystation.testing import ListMemory, PlainRedactor, RecordingMeter, ScriptedModel
+from waystation.testing.doubles import ListMemory, PlainRedactor, RecordingMeter, ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TASK = "task-1"

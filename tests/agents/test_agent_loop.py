@@ -19,7 +19,7 @@ from tests.readers import SYSTEM_SCOPE
 from waystation.agents.deliverables import Finding, ResearchFindings
 from waystation.agents.leg import AgentFinished, ContextFull, Interrupted, LegRequest, TurnLimitReached
 from waystation.agents.loop import MAX_LEG_DURATION
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.tokens import compute_request_upper_bound
 from waystation.context.transcript import Text, Thinking
 from waystation.kernel.amount import Amount, Limit
@@ -27,7 +27,7 @@ from waystation.kernel.errors import ModelUnavailable, RedactionFailed
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason
 from waystation.privacy.policy import TextDestination
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 FINDING = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}
 SUBMIT = make_scripted_response(make_tool_use("submit_findings", "c9", findings=[FINDING]))

@@ -31,7 +31,7 @@ from waystation.kernel.errors import (
 )
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.runtime.sql_store import SqlStore
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 RUN_ID = f"{TASK}/research-1"
 SUBMIT = make_scripted_response(make_tool_use("submit_findings", "c9", findings=[]))

@@ -21,7 +21,7 @@ from waystation.kernel.errors import BadInput, ModelUnavailable
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.models.profiles import Price, TokenRates, find_worst_rates
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 RUN_ID = "task-1/research-1"
 STATUS = 300

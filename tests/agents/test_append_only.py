@@ -26,8 +26,8 @@ from waystation.agents.loop import AgentLoop
 from waystation.agents.roles import AgentDeps
 from waystation.agents.tool_visibility import ToolPolicy
 from waystation.agents.tools.tool import Tool
+from waystation.context.compaction import CompactionStatus
 from waystation.context.history import build_model_view, build_view_without_outdated_thinking, find_prompt_prefix
-from waystation.context.outcome import CompactionStatus
 from waystation.context.policy import StrategyName
 from waystation.context.transcript import PromptPrefixRecord, Thinking, ToolUse
 from waystation.kernel.amount import Limit
@@ -35,7 +35,7 @@ from waystation.kernel.errors import ModelUnavailable
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelResponse
 from waystation.tasks.context_editor import TranscriptRewinder
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 SUBMIT = {"findings": [{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}]}
 MODEL = "claude-sonnet-5-5"

@@ -7,8 +7,8 @@ import pytest
 from tests.agents.office import NOON, TASK, TENANT, AgentEnvironment
 from tests.unit.histories import make_filler_text
 from waystation.context.transcript import SummaryRecord, build_user_message
-from waystation.memory.archive import EMBEDDING_BATCH, DrainResult
-from waystation.memory.memory import Passage
+from waystation.memory.indexing import EMBEDDING_BATCH, DrainResult
+from waystation.memory.passages import Passage
 from waystation.runtime.sql_store import SqlStore
 
 

@@ -10,12 +10,12 @@ from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import run_qdrant_server
 from tests.readers import SYSTEM_SCOPE
 from waystation.kernel.scopes import TenantScope
-from waystation.memory.archive import EMBEDDING_BATCH, DrainResult, OutboxDrainer
+from waystation.memory.indexing import EMBEDDING_BATCH, DrainResult, OutboxDrainer
 from waystation.memory.ports import EmbeddingUse
 from waystation.memory.qdrant.collection import QdrantServerConfig
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.memory.qdrant.server import QdrantServerMemory
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 
 class WrongDimensionEmbedder:

@@ -9,9 +9,9 @@ from tests.agents.office import TENANT, AgentEnvironment
 from tests.agents.test_archive import commit_passages
 from tests.agents.test_archive_refusals import WrongDimensionEmbedder, make_outbox_drainer
 from tests.unit.histories import make_filler_text
-from waystation.erasure.removal import ERASED_MARKER, ErasureQuery, PersonErasureOrder
+from waystation.erasure.erasure import ERASED_MARKER, ErasureQuery, PersonErasureOrder
 from waystation.kernel.errors import MemoryUnavailable
-from waystation.testing import ListMemory
+from waystation.testing.doubles import ListMemory
 
 
 async def changed(env: AgentEnvironment) -> None:

@@ -7,10 +7,10 @@ from tests.readers import SYSTEM_SCOPE
 from tests.unit.histories import make_research_turns
 from waystation.agents.auditor import CompactionAuditor
 from waystation.context.audit import CONSTRAINTS, CompactionAudit
+from waystation.context.compaction import CompactionStatus
 from waystation.context.history import build_model_view
-from waystation.context.outcome import CompactionStatus
-from waystation.memory.passages import render_message
-from waystation.testing import ScriptedModel
+from waystation.memory.passage_builder import render_message
+from waystation.testing.doubles import ScriptedModel
 
 URL = "https://harbour.example/logs/1811"
 

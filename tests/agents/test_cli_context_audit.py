@@ -19,8 +19,8 @@ from waystation.config.settings import Settings
 from waystation.context.history import build_model_view
 from waystation.kernel.value import Value
 from waystation.memory.embedders.local import create_default_embedder
-from waystation.memory.memory import EmbeddedPassage
-from waystation.testing import ScriptedModel
+from waystation.memory.passages import EmbeddedPassage
+from waystation.testing.doubles import ScriptedModel
 from workers.memory import open_memory
 
 AGENT = ("task-1", "--agent", "research-1")

@@ -11,8 +11,8 @@ from tests.unit.histories import make_filler_text
 from waystation.agents.prompt_sections import PromptSection, compute_prompt_demands
 from waystation.agents.tool_visibility import ToolPolicy
 from waystation.cli.render_context import format_context
-from waystation.client.context import RESULT_SECTIONS, load_agent_contexts
-from waystation.client.lookups import list_agent_ids
+from waystation.client.agent_contexts import RESULT_SECTIONS, load_agent_contexts
+from waystation.client.store_queries import list_agent_ids
 from waystation.context.history import build_model_view
 from waystation.context.tokens import TokenEstimator, estimate_request_tokens
 from waystation.context.transcript import Text, build_user_message
@@ -25,7 +25,7 @@ from waystation.planning.plan import build_standard_plan
 from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
 from waystation.tasks.view import AgentPromptView
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 SKILL = ProcedureSource(name="research.md", text="# How to do the research\nStart at the end.\n")
 HARBOUR = SourceDocument(name="harbour.md", text=make_filler_text(400))

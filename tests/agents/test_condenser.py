@@ -9,11 +9,11 @@ from tests.agents.full_context import (
 from tests.agents.office import NAME, NAME_PLACEHOLDER, AgentEnvironment, make_tool_use
 from tests.unit.histories import make_research_turns
 from waystation.agents.leg import AgentFinished
+from waystation.context.compaction import CompactionStatus
 from waystation.context.history import build_model_view
-from waystation.context.legality import find_violations
-from waystation.context.outcome import CompactionStatus
+from waystation.context.message_rules import find_violations
 from waystation.context.transcript import build_user_message
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 
 async def test_a_summary_stands_for_the_middle_and_makes_room(full_env: AgentEnvironment) -> None:

@@ -3,11 +3,11 @@
 from tests.agents.full_context import estimate_request_size, make_conversation, make_summary_response, run_compaction
 from tests.agents.office import NAME, AgentEnvironment
 from tests.unit.histories import make_research_turns
+from waystation.context.compaction import CompactionStatus
 from waystation.context.constraints import extract_user_constraints
 from waystation.context.history import build_model_view
-from waystation.context.outcome import CompactionStatus
 from waystation.context.transcript import Message, build_user_message
-from waystation.testing import ScriptedModel
+from waystation.testing.doubles import ScriptedModel
 
 
 async def full_after(env: AgentEnvironment, *remarks: str) -> None:

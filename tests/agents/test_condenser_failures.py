@@ -15,13 +15,13 @@ from tests.agents.office import NAME, TASK, AgentEnvironment
 from tests.unit.histories import make_filler_text
 from waystation.agents.call_ledger import MAX_UNANSWERED_CALLS
 from waystation.agents.compactor import NO_MONEY_FOR_SUMMARY
-from waystation.context.outcome import CompactionStatus
+from waystation.context.compaction import CompactionStatus
 from waystation.context.transcript import Text, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelRejected, ModelUnavailable, RedactionFailed, StaleFenceError
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 RUN_ID = f"{TASK}/research-1"
 

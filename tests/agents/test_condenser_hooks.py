@@ -7,7 +7,7 @@ import pytest
 from tests.agents.full_context import estimate_request_size, make_conversation, make_summary_response
 from tests.agents.office import NAME, AgentEnvironment
 from waystation.agents.compactor import CompactionHooks, Compactor
-from waystation.context.outcome import (
+from waystation.context.compaction import (
     CompactionEvent,
     CompactionOutcome,
     CompactionStatus,
@@ -18,7 +18,7 @@ from waystation.context.outcome import (
 from waystation.kernel.errors import HookFailed, ModelUnavailable
 from waystation.models.ports import ModelResponse
 from waystation.tasks.context_editor import ContextEditor
-from waystation.testing import RecordingHook, ScriptedModel
+from waystation.testing.doubles import RecordingHook, ScriptedModel
 
 
 class RecordingHooks:

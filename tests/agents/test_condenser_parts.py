@@ -8,7 +8,7 @@ import pytest
 from tests.agents.full_context import list_passage_texts, run_compaction
 from tests.agents.office import NAME, NAME_PLACEHOLDER, AgentEnvironment
 from tests.unit.histories import make_filler_text, make_research_turns, make_result_message
-from waystation.context.outcome import CompactionOutcome, CompactionStatus
+from waystation.context.compaction import CompactionOutcome, CompactionStatus
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import SummaryPartRecord, Text, build_user_message
 from waystation.kernel.amount import Limit
@@ -16,7 +16,7 @@ from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.models.profiles import get_model_profile
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 LIMIT = Limit(tokens=5_000_000)
 WINDOW = get_model_profile("small").window

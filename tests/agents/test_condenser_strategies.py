@@ -10,9 +10,9 @@ from tests.agents.office import PLAN, AgentEnvironment, never_interrupted
 from tests.unit.histories import make_research_turns
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.leg import AgentConfig, AgentFinished, ContextFull, LegOutcome, LegRequest
+from waystation.context.compaction import CompactionStatus
 from waystation.context.history import build_model_view
-from waystation.context.legality import find_violations
-from waystation.context.outcome import CompactionStatus
+from waystation.context.message_rules import find_violations
 from waystation.context.policy import StrategyName
 from waystation.context.restoration import CLOSE as FILES_END
 from waystation.context.transcript import Text
@@ -20,7 +20,7 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.planning.plan import Plan
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 from workers.models import create_offline_model
 
 ALL: tuple[StrategyName, ...] = get_args(StrategyName)

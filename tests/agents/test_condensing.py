@@ -7,12 +7,12 @@ from tests.agents.office import NAME, NAME_PLACEHOLDER, AgentEnvironment
 from tests.unit.histories import make_research_turns, make_result_message, make_small_policy
 from waystation.agents.roles import load_prompt
 from waystation.agents.summariser import THINKING_ROOM, SummaryModel, SummaryResponse, SummaryUnavailableResult
-from waystation.context.outcome import CompactionStatus
+from waystation.context.compaction import CompactionStatus
 from waystation.context.policy import CompactionPolicy, StrategyName
 from waystation.context.transcript import Text, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.models.ports import StopReason
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 SPENT_INPUT = 13 * 100
 """Of the conversation's turns."""

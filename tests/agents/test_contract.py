@@ -5,15 +5,15 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.agents.office import NAME, NOON, SECRET, TASK, TASK_REQUEST, TENANT, AgentEnvironment
-from waystation.agents.attempt import render_task_sections
 from waystation.agents.deliverables import Finding, ResearchFindings
+from waystation.agents.leg_attempt import render_task_sections
 from waystation.agents.redaction import build_task_redactor
 from waystation.agents.task_brief import PromptSpace
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import RedactionFailed, StoreError
-from waystation.memory.memory import EmbeddedPassage, Passage
+from waystation.memory.passages import EmbeddedPassage, Passage
 from waystation.privacy.policy import RedactionResult, TextDestination
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 ROOM = PromptSpace(window=20_000, fixed=2_500)
 

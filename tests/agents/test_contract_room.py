@@ -5,15 +5,15 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.agents.office import NOON, TASK, TASK_REQUEST, TENANT, AgentEnvironment, make_tool_use
-from waystation.agents.decisions import UnattendedPolicy
+from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.agents.prompt_sections import SECTION_SHARES, PromptSection, compute_request_limit
 from waystation.agents.task_brief import HELD, MAX_LISTED_DOCUMENTS, PromptSpace
 from waystation.context.tokens import estimate_text
 from waystation.documents.documents import SourceDocument
 from waystation.documents.procedures import ProcedureSource
 from waystation.memory.embedders.local import WordLlamaEmbedder
-from waystation.memory.memory import EmbeddedPassage, Passage
-from waystation.testing import ListMemory, ScriptedModel
+from waystation.memory.passages import EmbeddedPassage, Passage
+from waystation.testing.doubles import ListMemory, ScriptedModel
 
 ROOMY, FIXED = 200_000, 2_500
 TAGS = 50

@@ -6,11 +6,11 @@ from tests.agents.full_context import estimate_request_size, make_summary_respon
 from tests.agents.office import AGENT_CONFIG, AgentEnvironment, make_tool_use
 from tests.unit.histories import make_research_turns
 from waystation.agents.leg import AgentFinished, ContextFull, TurnLimitReached
+from waystation.context.compaction import CompactionOutcome, CompactionStatus
 from waystation.context.history import build_model_view
-from waystation.context.legality import find_violations
-from waystation.context.outcome import CompactionOutcome, CompactionStatus
+from waystation.context.message_rules import find_violations
 from waystation.context.transcript import build_user_message
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 LIST = make_scripted_response(make_tool_use("list_documents", "c1"))
 WIDE = AGENT_CONFIG.replace(window=40_000, trigger=30_000, target=15_000)

@@ -21,14 +21,14 @@ from waystation.agents.leg import AgentFinished, TurnLimitReached
 from waystation.context.constraints import extract_user_words
 from waystation.context.transcript import Message
 from waystation.documents.documents import DocumentSet, DocumentsUpdate, SourceDocument
-from waystation.documents.redacted import RedactedDocumentStore
+from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.search import Bm25DocumentSearch
 from waystation.documents.text_repository import make_document
 from waystation.kernel.scopes import TenantScope
-from waystation.memory.archive import MemoryRecall
+from waystation.memory.indexing import MemoryRecall
 from waystation.reports.publisher import OUTDATED_CITATION_REASON, CitationChecker
 from waystation.tasks.context_editor import TranscriptRewinder
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 NEWER = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\nIt was dredged.\nIt silted up.\n")
 READ_AGAIN = make_scripted_response(make_tool_use("read_document", "c5", name="harbour.md"))

@@ -11,14 +11,14 @@ from tests.agents.full_context import (
     make_summary_response,
 )
 from tests.agents.office import NAME, NAME_PLACEHOLDER, AgentEnvironment
+from waystation.context.compaction import CompactionStatus, ContextEdit, EditOutcome, EditRequest
 from waystation.context.history import build_model_view, get_pinned_message_ids
-from waystation.context.outcome import CompactionStatus, ContextEdit, EditOutcome, EditRequest
 from waystation.context.transcript import build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import StaleFenceError
 from waystation.tasks.context_editor import ContextEditor
 from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS
-from waystation.testing import ScriptedModel
+from waystation.testing.doubles import ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

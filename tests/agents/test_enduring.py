@@ -26,7 +26,7 @@ from waystation.privacy.policy import (
     build_redaction_notes,
     get_redaction_level,
 )
-from waystation.testing import InMemorySlowTextStore, PlainRedactor
+from waystation.testing.doubles import InMemorySlowTextStore, PlainRedactor
 
 KEY = b"k" * 32
 SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(?=x)(x+x+)+y', score: 1}]}]"

@@ -13,14 +13,14 @@ from tests.agents.full_context import (
 )
 from tests.agents.office import AgentEnvironment
 from tests.unit.histories import make_call_message, make_filler_text, make_result_message
-from waystation.context.outcome import CompactionOutcome, CompactionStatus, ContextEdit, EditRequest
+from waystation.context.compaction import CompactionOutcome, CompactionStatus, ContextEdit, EditRequest
 from waystation.context.transcript import SummaryFailureRecord, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, RedactionFailed
 from waystation.models.ports import ModelResponse
 from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.tasks.context_editor import ContextEditor
-from waystation.testing import PlainRedactor, ScriptedModel
+from waystation.testing.doubles import PlainRedactor, ScriptedModel
 
 BLANK = make_summary_response("")
 LATEST = 8_500

@@ -1,11 +1,11 @@
 import pytest
 
 from tests.agents.office import AgentEnvironment, make_tool_use
-from waystation.agents.tools.box import OUTCOME_UNKNOWN, Toolbox
 from waystation.agents.tools.tool import UntrustedTool
+from waystation.agents.tools.toolbox import OUTCOME_UNKNOWN, Toolbox
 from waystation.kernel.errors import ToolServerFailed
 from waystation.security.untrusted import UntrustedToolResult, UntrustedToolSpec
-from waystation.testing import FixedToolServers, PlainRedactor
+from waystation.testing.doubles import FixedToolServers, PlainRedactor
 
 SPEC = UntrustedToolSpec(
     server="shop",

@@ -1,10 +1,10 @@
 from tests.agents.office import PLAN, TASK, AgentEnvironment, make_step, make_tool_use
 from tests.agents.test_publisher import PROGRESS
 from waystation.agents.deliverables import Analysis, Finding
-from waystation.agents.tools.work import TaskDeliverables, load_task_deliverables
+from waystation.agents.tools.submissions import TaskDeliverables, load_task_deliverables
 from waystation.planning.plan import Plan
-from waystation.reports.oversight import render_step_results
 from waystation.reports.publisher import ReportIndexer
+from waystation.reports.reviewers import render_step_results
 
 TWICE = Plan(steps=(*PLAN.steps[:2], make_step("causes", "analysis", "research-1"), *PLAN.steps[2:]))
 SILT = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))

@@ -11,12 +11,12 @@ from tests.agents.office import (
     without_statuses,
 )
 from tests.agents.test_agent_loop import READ, SUBMIT
-from waystation.agents.attempt import render_task_messages
 from waystation.agents.leg import AgentFinished, TurnLimitReached
+from waystation.agents.leg_attempt import render_task_messages
 from waystation.context.history import build_model_view
 from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.tasks.task import TaskMessage, build_transcript_message
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 WORDS = "Never cite the almanac:\n  its soundings are wrong."
 DEMAND, WISH = "Never cite the almanac of 1790.", "Look at the eastern basin, too."

@@ -5,7 +5,7 @@ from tests.readers import SYSTEM_SCOPE
 from waystation.agents.leg import AgentFinished
 from waystation.agents.redaction import redact_reply
 from waystation.context.transcript import Message, RedactedThinking, Text, Thinking, ToolUse
-from waystation.testing import PlainRedactor, ScriptedModel, make_scripted_response
+from waystation.testing.doubles import PlainRedactor, ScriptedModel, make_scripted_response
 
 NOTED = make_tool_use("take_note", "c1", text=f"Her key is {SECRET}.", document="keeper.md", first_line=2, last_line=2)
 FOUND = make_tool_use(

@@ -10,8 +10,8 @@ from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.plugins.redaction.keys import compute_key_check
 from waystation.privacy.policy import TextDestination
-from waystation.runtime.knowledge import create_redactor
-from waystation.runtime.stores import build_cipher, load_oldest_key, open_store, require_store_key
+from waystation.runtime.redaction_setup import create_redactor
+from waystation.runtime.store_setup import build_cipher, load_oldest_key, open_store, require_store_key
 
 OLD, NEW, OTHER = "11" * 32, "22" * 32, "33" * 32
 LETTER = "Write to ada@lovelace.org."

@@ -11,13 +11,13 @@ from tests.readers import SYSTEM_SCOPE
 from waystation.documents.documents import DocumentSet, DocumentsUpdate, SourceDocument
 from waystation.documents.search import split_into_passages
 from waystation.documents.text_repository import make_document
-from waystation.erasure.removal import ForgetOrder
+from waystation.erasure.erasure import ForgetOrder
 from waystation.kernel.errors import RedactionFailed
-from waystation.memory.archive import DocumentIndexer, MemoryRecall, render_recalled_excerpts
-from waystation.memory.memory import Passage
-from waystation.memory.passages import SLICE_CHARACTERS, IndexingState
+from waystation.memory.indexing import DocumentIndexer, MemoryRecall, render_recalled_excerpts
+from waystation.memory.passage_builder import SLICE_CHARACTERS, IndexingState
+from waystation.memory.passages import Passage
 from waystation.privacy.policy import RedactionResult, TextDestination
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 PILOT = SourceDocument(
     name="pilot.md",

@@ -22,7 +22,7 @@ from waystation.models.ports import ModelRequest, ModelResponse, StopReason
 from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 
 async def ask(env: AgentEnvironment, model: ScriptedModel) -> Charge:

@@ -19,16 +19,16 @@ from tests.agents.office import (
 )
 from tests.letters import SendLetterTool
 from tests.readers import SYSTEM_SCOPE
-from waystation.agents.decisions import MAX_OPEN_QUESTIONS, ActionDecision, ActionQuestion
+from waystation.agents.action_approvals import MAX_OPEN_QUESTIONS, ActionDecision, ActionQuestion
 from waystation.agents.leg import AgentFinished, ApprovalRequired, LegOutcome, LegRequest
 from waystation.agents.loop import EXPIRED, GO_ON, NO_APPROVER, QUESTION_NOT_REDACTABLE
-from waystation.context.outcome import ContextEdit, EditRequest
+from waystation.context.compaction import ContextEdit, EditRequest
 from waystation.context.transcript import Message, ToolResult
 from waystation.kernel.errors import TextRedactionError
 from waystation.models.ports import ModelResponse
 from waystation.privacy.policy import RedactionResult, TextDestination, make_failed_redaction
 from waystation.tasks.context_editor import ContextEditor
-from waystation.testing import PlainRedactor, ScriptedModel, make_scripted_response
+from waystation.testing.doubles import PlainRedactor, ScriptedModel, make_scripted_response
 
 SUBMIT = make_scripted_response(
     make_tool_use("submit_findings", "c9", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}])

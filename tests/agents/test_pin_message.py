@@ -19,7 +19,7 @@ from waystation.context.summary import build_summary_message
 from waystation.context.transcript import Message, SummaryRecord, Text, ToolResult, Transcript, build_user_message
 from waystation.documents.documents import DocumentMatch
 from waystation.models.ports import ModelResponse
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 READ = make_scripted_response(make_tool_use("read_document", "c1", name="harbour.md"))
 SUBMIT = make_scripted_response(make_tool_use("submit_findings", "c9", findings=[]))

@@ -15,7 +15,7 @@ from tests.agents.office import (
 from tests.prices import PRICES
 from tests.readers import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MAX_UNANSWERED_CALLS
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.transcript import Text
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import (
@@ -29,7 +29,7 @@ from waystation.models.ports import ModelResponse, StopReason
 from waystation.planning.plan import Plan, build_standard_plan
 from waystation.planning.planner import PlanningResult
 from waystation.privacy.policy import TextDestination
-from waystation.testing import PlainRedactor, ScriptedModel, make_scripted_response
+from waystation.testing.doubles import PlainRedactor, ScriptedModel, make_scripted_response
 
 RUN_ID = f"{TASK}/plan"
 GOOD_STEPS: list[JsonValue] = [step.model_dump(mode="json") for step in PLAN.steps]

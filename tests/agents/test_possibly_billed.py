@@ -14,18 +14,18 @@ from waystation.context.transcript import PinRecord, Text, build_user_message
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import (
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.anthropic.sse import StreamEvent, iter_message_events
+from waystation.models.ports import ModelRequest
+from waystation.models.profiles import compute_cost_micro_usd
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
+from waystation.testing.messages_server import (
     ScriptedAnswer,
     ScriptedServer,
     build_dropped_stream,
     build_message_body,
     build_stream_response,
 )
-from waystation.models.anthropic.model import create_anthropic_model
-from waystation.models.anthropic.sse import StreamEvent, iter_message_events
-from waystation.models.ports import ModelRequest
-from waystation.models.profiles import compute_cost_micro_usd
-from waystation.testing import ScriptedModel, make_scripted_response
 
 SEARCH = make_scripted_response(make_tool_use("search_documents", query="harbour"))
 RUN_ID = f"{TASK}/research-1"

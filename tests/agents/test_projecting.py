@@ -9,11 +9,11 @@ from waystation.agents.delegation import DelegationConfig, SubagentResult
 from waystation.agents.leg import AgentFinished, LegRequest
 from waystation.agents.roles import AgentDeps
 from waystation.agents.tool_visibility import SOON, ParameterLimit, ToolPolicy, make_urgency
-from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import ToolContext, ToolInput, TypedTool
+from waystation.agents.tools.toolbox import Toolbox
 from waystation.documents.documents import SourceDocument
 from waystation.documents.procedures import ProcedureSource
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 SUBMIT = make_tool_use("submit_findings", "c9", findings=[], open_questions=["Why?"])
 SKILL = ProcedureSource(

@@ -8,12 +8,12 @@ from sqlalchemy import update
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, NOON, TASK, TENANT, AgentEnvironment
 from tests.readers import SYSTEM_SCOPE
-from waystation.agents.decisions import PlaceholderResolution
+from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.tools.recall import RecallInput, RecallTool
 from waystation.context.transcript import Message, Text, ToolResult, ToolUse
-from waystation.memory.archive import MemoryRecall, render_recalled_excerpts
-from waystation.memory.memory import EmbeddedPassage, MemoryQuery, Passage, ScoredPassage
-from waystation.memory.passages import make_passages, map_tool_names, render_message
+from waystation.memory.indexing import MemoryRecall, render_recalled_excerpts
+from waystation.memory.passage_builder import make_passages, map_tool_names, render_message
+from waystation.memory.passages import EmbeddedPassage, MemoryQuery, Passage, ScoredPassage
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import RedactionPolicy, VaultEntry, should_show_names
 from waystation.privacy.ports import Vault

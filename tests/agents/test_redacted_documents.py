@@ -20,7 +20,7 @@ from tests.agents.office import (
 from tests.readers import make_task_scope
 from waystation.agents.redaction import TextRedactor
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocumentStore, redact_display_name
+from waystation.documents.redacted_documents import RedactedDocumentStore, redact_display_name
 from waystation.kernel.errors import TextNotFoundError
 from waystation.privacy.policy import (
     TEXT_LEFT_OUT,
@@ -35,7 +35,7 @@ from waystation.privacy.policy import (
     normalize_line_endings,
     with_placeholders,
 )
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 READER = make_task_scope(TASK)
 KEY = f"before\r\n{SECRET}\nafter {NAME}\n"

@@ -14,9 +14,9 @@ from tests.qdrant_server import QdrantStub, run_qdrant_server
 from waystation.config.settings import Settings
 from waystation.context.transcript import RewindRecord
 from waystation.kernel.errors import MemoryUnavailable, OtherEmbedder
-from waystation.memory.archive import EMBEDDING_BATCH, OutboxDrainer, Reindexer, ReindexResult
 from waystation.memory.embedders.local import LexicalSimilarityMixin
-from waystation.memory.memory import MemoryQuery
+from waystation.memory.indexing import EMBEDDING_BATCH, OutboxDrainer, Reindexer, ReindexResult
+from waystation.memory.passages import MemoryQuery
 from waystation.memory.ports import Embedder, EmbeddingUse, Memory
 from waystation.tasks.continuation import TranscriptRewind
 from workers.memory import has_memory, open_memory, open_memory_draft

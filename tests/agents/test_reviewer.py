@@ -7,10 +7,10 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import RedactionFailed
 from waystation.models.ports import ModelResponse
 from waystation.privacy.policy import TextDestination
-from waystation.reports.oversight import ReportReviewer
 from waystation.reports.report import FaultList
+from waystation.reports.reviewers import ReportReviewer
 from waystation.tasks.reviews import ReviewRequest, ReviewResult
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 DRAFT = ReportDraft(title="The research", summary=f"Silt, says {SECRET} [harbour.md:2-9].")
 FAULT = {"kind": "unsupported", "text": f"Nobody found what {SECRET} says."}

@@ -20,9 +20,9 @@ from waystation.kernel.errors import ModelUnavailable, RedactionFailed
 from waystation.models.ports import ModelResponse
 from waystation.planning.plan import RevisionResult
 from waystation.privacy.policy import TextDestination
-from waystation.reports.oversight import REASON_CHARACTERS, PlanReviser
+from waystation.reports.reviewers import REASON_CHARACTERS, PlanReviser
 from waystation.tasks.reviews import RevisionRequest
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 BEGUN = ("research-1", "research-2")
 FOG: JsonValue = {"id": "fog", "role": "research", "title": f"Fog of {NAME}", "goal": "Read about fog."}

@@ -9,11 +9,11 @@ from tests.agents.office import NOON, TASK, AgentEnvironment
 from tests.readers import SYSTEM_SCOPE
 from tests.unit.histories import make_filler_text
 from waystation.agents.deliverables import Note, ReportDraft
-from waystation.agents.tools.work import extract_deliverable
+from waystation.agents.tools.submissions import extract_deliverable
 from waystation.context.history import build_model_view, get_effective_transcript
 from waystation.context.transcript import Message, SummaryRecord, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import BadInput, StaleFenceError
-from waystation.memory.memory import Passage
+from waystation.memory.passages import Passage
 from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.tasks.continuation import build_transcript_rewind
 

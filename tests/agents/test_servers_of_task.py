@@ -10,17 +10,17 @@ from pydantic import ValidationError
 from tests.agents.conftest import AgentEnvironment
 from tests.agents.office import TASK_REQUEST, make_tool_use
 from waystation.agents.roles import NO_SERVERS
-from waystation.agents.tools.box import Toolbox
+from waystation.agents.tools.toolbox import Toolbox
 from waystation.cli.submit import parse_server_names
-from waystation.client.sessions import prepare_task_row
+from waystation.client.submission import prepare_task_row
 from waystation.config.settings import Settings
-from waystation.erasure.removal import build_forgotten_row
+from waystation.erasure.erasure import build_forgotten_row
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import DEFAULT_SERVERS, HiddenTool, UntrustedTools, UntrustedToolSpec
 from waystation.tasks.task import TaskRequest
-from waystation.testing import FixedToolServers, ScriptedModel, make_scripted_response
+from waystation.testing.doubles import FixedToolServers, ScriptedModel, make_scripted_response
 
 WIKI, SHOP = [
     UntrustedToolSpec(

@@ -11,6 +11,7 @@ from tests.agents.office import TASK_REQUEST, make_tool_use
 from waystation.agents.task_brief import PromptSpace
 from waystation.cli.follow import print_submission
 from waystation.context.transcript import Message, build_user_message
+from waystation.documents.document_loading import load_procedures, load_skills
 from waystation.documents.documents import SourceDocument
 from waystation.documents.procedures import (
     DESCRIPTION_CHARACTERS,
@@ -21,8 +22,7 @@ from waystation.documents.procedures import (
     SkillFile,
     parse_procedure,
 )
-from waystation.documents.sources import load_procedures, load_skills
-from waystation.erasure.removal import build_forgotten_row
+from waystation.erasure.erasure import build_forgotten_row
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import FORGOTTEN
 from waystation.tasks.task import TaskRequest

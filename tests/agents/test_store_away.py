@@ -5,7 +5,7 @@ what they look for is gone.
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.bookkeeping import (
+from activities.ledger import (
     DocumentsUpdateResult,
     MessageActivities,
     StoreMessageRequest,

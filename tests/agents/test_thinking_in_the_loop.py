@@ -12,14 +12,14 @@ from tests.unit.histories import make_filler_text
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.leg import AgentFinished, BudgetExhausted, ContextFull, LegRequest
 from waystation.agents.loop import AgentLoop
-from waystation.context.legality import find_violations
-from waystation.context.outcome import CompactionStatus
+from waystation.context.compaction import CompactionStatus
+from waystation.context.message_rules import find_violations
 from waystation.context.policy import StrategyName
 from waystation.context.transcript import Thinking
 from waystation.kernel.amount import Limit
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelResponse
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 STAYS: dict[StrategyName, bool] = {"window": True, "snapshot": True, "replace": False, "ends": True}
 """Whether a strategy leaves loops at the end as they are."""

@@ -6,7 +6,7 @@ from waystation.agents.redaction import NO_TITLE, TextRedactor
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 
 @pytest.fixture(scope="module")

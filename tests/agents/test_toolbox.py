@@ -3,8 +3,8 @@ import json
 import pytest
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, AgentEnvironment, make_tool_use
-from waystation.agents.tools.box import OUTCOME_UNKNOWN, Toolbox
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool, select_page_lines
+from waystation.agents.tools.toolbox import OUTCOME_UNKNOWN, Toolbox
 from waystation.context.stages import is_too_large
 from waystation.context.transcript import ToolResult
 from waystation.kernel.errors import RedactionFailed, StaleFenceError

@@ -9,7 +9,7 @@ from tests.unit.histories import make_research_turns
 from waystation.context.pipeline import MAX_SOURCES
 from waystation.context.summary import SOURCES_PREFIX, parse_ledger_entries
 from waystation.context.transcript import build_user_message
-from waystation.testing import ScriptedModel
+from waystation.testing.doubles import ScriptedModel
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from tests.agents.office import DOCUMENTS, NAME, NOON, SECRET, TASK, TENANT, Age
 from waystation.agents.deliverables import Analysis, Finding, Note, ReportDraft, ReportSection, ResearchFindings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.scopes import TaskScope
-from waystation.memory.memory import EmbeddedPassage, Passage
+from waystation.memory.passages import EmbeddedPassage, Passage
 
 LONG = SourceDocument(name="long.md", text="\n".join(f"line {number}" for number in range(1, 451)))
 EMPTY = SourceDocument(name="empty.md", text="")

@@ -3,7 +3,7 @@ from dataclasses import replace
 from tests.agents.office import TASK, AgentEnvironment, make_tool_use
 from waystation.agents.delegation import SubagentResult
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
-from waystation.agents.tools.work import summarise_result
+from waystation.agents.tools.submissions import summarise_result
 
 OPEN = Finding(claim="open: the gate stood open.", citations=("[harbour.md:1-1]",))
 SILT = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))

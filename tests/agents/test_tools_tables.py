@@ -6,16 +6,16 @@ from inline_snapshot import snapshot
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, AgentEnvironment, make_tool_use
 from waystation.agents.tools import tables
-from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tables import CalculateTool, QueryTableTool
+from waystation.agents.tools.toolbox import Toolbox
 from waystation.context.transcript import ToolUse
-from waystation.documents.columns import ColumnRedactor
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.table_engine.engine import DuckDbTableEngine
+from waystation.documents.table_redaction import ColumnRedactor
 from waystation.kernel.errors import TextRedactionError
 from waystation.privacy.policy import TEXT_LEFT_OUT, RedactionResult, TextDestination, VaultEntry, make_failed_redaction
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 DOCUMENTS = (
     SourceDocument(

@@ -7,8 +7,8 @@ from tests.agents.office import NOON, SECRET, SECRET_PLACEHOLDER, TASK, AgentEnv
 from tests.prices import PRICES
 from tests.readers import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MeteredSearch
-from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import Tool
+from waystation.agents.tools.toolbox import Toolbox
 from waystation.agents.tools.web import FetchPageTool, WebSearchTool
 from waystation.context.transcript import Message, ToolUse
 from waystation.documents.text_repository import content_hash

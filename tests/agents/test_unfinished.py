@@ -4,9 +4,9 @@ from tests.agents.full_context import make_conversation, make_summary_response, 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, AgentEnvironment, make_tool_use
 from tests.unit.histories import make_text_message
 from waystation.agents.compactor import describe_unfinished_result
-from waystation.context.outcome import CompactionStatus
+from waystation.context.compaction import CompactionStatus
 from waystation.context.summary import OPEN_ITEM_PREFIX, parse_ledger_entries
-from waystation.testing import ScriptedModel
+from waystation.testing.doubles import ScriptedModel
 
 NOTE = {"text": "It silted up.", "document": "harbour.md", "first_line": 2, "last_line": 2}
 

@@ -19,7 +19,7 @@ VENDORS: dict[str, Set[str]] = {
     r"^waystation/kernel/patterns": {"re2"},
     r"^waystation/privacy/keys": {"cryptography"},
     r"^waystation/models/prices": {"genai_prices"},
-    r"^waystation/models/(connections|openai/model)": {"httpx2"},
+    r"^waystation/models/(http_errors|openai/model)": {"httpx2"},
     r"^waystation/models/anthropic/": {"anthropic", "azure", "httpx2"},
     r"^waystation/mcp/": {"anyio", "httpx2", "jsonschema", "mcp"},
     r"^waystation/documents/readers/": {
@@ -51,7 +51,7 @@ RE_FUNCTIONS = {"compile", "match", "search", "sub", "subn", "split", "findall",
 PATTERNS = (
     "waystation/kernel/patterns.py",
     # A program of its own, which loads the standard library alone; its patterns are pumped, too.
-    "waystation/mcp/keeper.py",
+    "waystation/mcp/supervisor.py",
     # What people write for themselves runs on RE2 or, where that cannot read it, with a time limit.
     "waystation/plugins/redaction/rules.py",
 )
@@ -67,7 +67,7 @@ TAG_READERS = {
     "waystation/plugins/offline/summary.py": "the offline model reads what it is sent",
     "waystation/plugins/offline/research.py": "the offline model reads what it is sent",
     "waystation/plugins/offline/plan.py": "the offline model reads what it is sent",
-    "waystation/plugins/offline/view.py": "the offline model reads what it is sent",
+    "waystation/plugins/offline/agent_request.py": "the offline model reads what it is sent",
 }
 """Modules that have tags of models in their strings, to read them and not to write them."""
 TAG_WRITER = "waystation/security/untrusted.py"
@@ -91,7 +91,7 @@ AWAIT_A_WORKFLOW = {
     "result",
 }
 """Methods of Temporal's client and of its handles that wait for the work of workers."""
-OUTSIDE = "workers/outside.py"
+OUTSIDE = "workers/external_systems.py"
 """What activities reach of the Temporal server they reach by this module."""
 
 

@@ -4,8 +4,8 @@ something sealed must say here why that does no more harm than docs/security.md 
 
 from sqlalchemy import Column, Integer, UniqueConstraint
 
+from waystation.store.encryption import EncryptedBytes, EncryptedText
 from waystation.store.schema import UtcDateTime, metadata
-from waystation.store.seals import EncryptedBytes, EncryptedText
 
 SEALED, KEY, MOMENT, COUNT = "sealed", "key or id", "moment", "count"
 KINDS = {SEALED, KEY, MOMENT, COUNT}

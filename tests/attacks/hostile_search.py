@@ -1,10 +1,10 @@
-"""A search in a child (`waystation.plugins.redaction.text_search`) that some texts take over. Quick to load."""
+"""A search in a child (`waystation.plugins.redaction.search_child`) that some texts take over. Quick to load."""
 
 import os
 import time
 from collections.abc import Sequence
 
-from waystation.plugins.redaction.stretches import ChunkSearchResult, LoadRulesRequest, decode_search_request
+from waystation.plugins.redaction.search_protocol import ChunkSearchResult, LoadRulesRequest, decode_search_request
 
 HOLDS, DIES, LIES, BABBLES = "this text holds the interpreter", "this text kills", "this text lies", "this text babbles"
 FOUND = "alice"

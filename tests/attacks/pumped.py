@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import NamedTuple, cast
 
 from tests.attacks.pumps import Pump, make_pumps
-from waystation.erasure.removal import ErasureQuery
+from waystation.erasure.erasure import ErasureQuery
 from waystation.kernel.patterns import BOUNDED_PATTERNS, LINEAR_PATTERNS, LinearPattern
 
 Pattern = re.Pattern[str] | re.Pattern[bytes] | LinearPattern

@@ -17,12 +17,12 @@ from tests.attacks.test_attacks_pages import NO_SERVER, SITE
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.config.settings import Settings
+from waystation.kernel.client_permissions import CLIENT_PERMISSIONS
 from waystation.kernel.clock import utc_now
-from waystation.kernel.permissions import CLIENT_PERMISSIONS
 from waystation.plugins.web import app
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.app import ServerDeps, create_access_policy, create_app
-from waystation.plugins.web.assistants import AssistantGateway
+from waystation.plugins.web.assistant_gateway import AssistantGateway
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.principals import ApiKeyStore, AssistantPolicy, Authenticator
 from waystation.runtime.temporal.run_file import ProcessIdentity, RunFile, write_run_file

@@ -15,19 +15,19 @@ from mcp.types import TextContent
 
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
 from tests.ended_tasks import make_task_row
-from waystation.agents.decisions import build_action_question
+from waystation.agents.action_approvals import build_action_question
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.context.transcript import ToolUse
+from waystation.documents.document_loading import load_documents
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import load_documents
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import PLANNING_ID
 from waystation.plugins.web.app import BATCH, UNUSABLE_ID, ServerDeps, create_app
-from waystation.plugins.web.assistants import AssistantGateway, DocumentInput, SubmitResearchRequest
+from waystation.plugins.web.assistant_gateway import AssistantGateway, DocumentInput, SubmitResearchRequest
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.mcp_tasks import format_task_status
 from waystation.plugins.web.principals import ApiKeyStore, AssistantPolicy, Authenticator

@@ -20,8 +20,8 @@ import pytest
 from tests.attacks.hostile_search import BABBLES, DIES, FOUND, HOLDS, LIES
 from tests.running import wait_until
 from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor
+from waystation.documents.document_loading import load_documents
 from waystation.documents.readers.reader import READER_MODULE, SubprocessFileReader
-from waystation.documents.sources import load_documents
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.kernel.errors import (
     RedactionAbandonedError,
@@ -34,7 +34,7 @@ from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.policy import RedactionFailureMode, RedactionResult, TextDestination, build_redaction_notes
 from waystation.runtime.temporal.dev_server import run_dev_server
-from waystation.security.children import (
+from waystation.security.confined_process import (
     ChildExitedError,
     ChildTimeoutError,
     ConfinedProcess,
@@ -42,7 +42,7 @@ from waystation.security.children import (
     build_module_command,
 )
 from waystation.security.confinement import ConfinementStatus
-from waystation.testing import InMemorySlowTextStore
+from waystation.testing.doubles import InMemorySlowTextStore
 
 KEY = b"k" * 32
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
@@ -61,8 +61,8 @@ FINE = f"Write to {FOUND}."
 def hostile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Children find the modules beside this one, and search with that which texts take over."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(HERE)]))
-    monkeypatch.setattr("waystation.plugins.redaction.children._PROGRAM", "hostile_search")
-    monkeypatch.setattr("waystation.plugins.redaction.children.STUCK_SECONDS", 0.3)
+    monkeypatch.setattr("waystation.plugins.redaction.search_processes._PROGRAM", "hostile_search")
+    monkeypatch.setattr("waystation.plugins.redaction.search_processes.STUCK_SECONDS", 0.3)
 
 
 async def redacted(redactor: PresidioRedactor, text: str) -> RedactionResult:
@@ -244,7 +244,9 @@ def test_every_process_is_started_with_an_environment_of_its_own() -> None:
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("Popen", "create_subprocess_exec")):
                     known = {word.arg for word in node.keywords}
-                    assert "env" in known or path.name == "keeper.py", f"{path}:{node.lineno}"  # it has its parent's
+                    assert "env" in known or path.name == "supervisor.py", (
+                        f"{path}:{node.lineno}"
+                    )  # it has its parent's
                 assert not ast.unparse(node).startswith(("import multiprocessing", "from multiprocessing")), path
 
 
@@ -252,7 +254,7 @@ PARENT = f"""
 import os, sys, threading, time
 sys.path.insert(0, {str(ROOT)!r})
 os.environ["PYTHONPATH"] = {str(HERE)!r}
-from waystation.security.children import ConfinedProcess
+from waystation.security.confined_process import ConfinedProcess
 children = [ConfinedProcess("hostile_child") for _ in range(2)]
 for child in children:
     child.held()

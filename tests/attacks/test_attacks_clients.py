@@ -16,8 +16,8 @@ from waystation.client.remote import CALL_PATH_PREFIX, REMOTE_METHODS, VERSION_H
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
+from waystation.kernel.client_permissions import CLIENT_PERMISSIONS, ClientPermission
 from waystation.kernel.errors import BadInput, UnknownTask, Unreachable, WaystationError
-from waystation.kernel.permissions import CLIENT_PERMISSIONS, ClientPermission
 from waystation.plugins.web.principals import ApiKeyStore
 from waystation.tasks.approvals import VerifiedName
 from waystation.tasks.task import ForkOrigin, TaskRequest, tenant_hash

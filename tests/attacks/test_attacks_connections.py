@@ -17,11 +17,11 @@ from tests.unit.notice_values import REQUEST_NOTICE
 from waystation.cli.options import parse_moment, parse_moment_or_age, parse_unattended_options
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
-from waystation.plugins.web import access, patience
+from waystation.plugins.web import access, request_timeouts
 from waystation.plugins.web.access import TRIES_AT_ONCE
 from waystation.plugins.web.app import SiteServer
 from waystation.plugins.web.principals import ApiKeyStore
-from waystation.tasks import notices
+from waystation.tasks import notifications
 
 __all__ = ["keys"]
 NOON = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
@@ -87,14 +87,14 @@ async def until_closed(port: int, begin: bytes, more: bytes) -> bytes:
 async def test_a_connection_that_does_not_ask_in_time_is_closed(
     begin: bytes, more: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "HEADER_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(request_timeouts, "HEADER_TIMEOUT_SECONDS", 0.5)
     async with listening() as port:
         heard = await until_closed(port, begin, more)
     assert heard.count(b"hi") == (1 if b"\r\n\r\n" in begin else 0)
 
 
 async def test_however_many_connections_ask_nothing_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "MAX_WAITING_CONNECTIONS", 10)
+    monkeypatch.setattr(request_timeouts, "MAX_WAITING_CONNECTIONS", 10)
     async with listening(at_once=30) as port, httpx2.AsyncClient() as asking:
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
         answers = [await asking.get(f"http://127.0.0.1:{port}/") for _ in range(3)]
@@ -190,14 +190,14 @@ def test_notices_carry_no_signs_that_a_terminal_obeys_or_nobody_sees() -> None:
     asked = REQUEST_NOTICE.request
     assert asked is not None
     notice = REQUEST_NOTICE.replace(title=hidden, reason=hidden, request=asked.replace(reason=hidden))
-    over = notice.replace(request=None, event=notices.NotificationEvent.FAILED)
+    over = notice.replace(request=None, event=notifications.NotificationEvent.FAILED)
     for one in (notice, over):
         said = [
-            notices.render_mrkdwn(one, None),
-            notices.render_plain_text(one),
-            *map(str, notices.build_webhook_fields(one, None).values()),
+            notifications.render_mrkdwn(one, None),
+            notifications.render_plain_text(one),
+            *map(str, notifications.build_webhook_fields(one, None).values()),
         ]
-        said += notices.render_digest([(one, None)] * 2, None)
+        said += notifications.render_digest([(one, None)] * 2, None)
         for text in said:
             assert all(sign.isprintable() or sign == "\n" for sign in text), text
             assert "\U000e0041" not in text

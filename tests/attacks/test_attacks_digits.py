@@ -15,8 +15,8 @@ from waystation.cli.options import parse_amount
 from waystation.context.restoration import has_file_changed
 from waystation.documents.citations import CitedDocument, check_citations, parse_citations
 from waystation.kernel.errors import BadInput
-from waystation.plugins.offline import plan, quotes, research, summary, view
-from waystation.plugins.offline.view import AgentRequestView, TaskBrief, ToolCallRecord
+from waystation.plugins.offline import agent_request, plan, quotes, research, summary
+from waystation.plugins.offline.agent_request import AgentRequestView, TaskBrief, ToolCallRecord
 from waystation.plugins.redaction.credentials import find_private_keys
 from waystation.plugins.request_files.request_body import parse_message_index
 from waystation.reports.report import DraftUnderReview, find_faults
@@ -97,7 +97,7 @@ READERS: dict[str, Callable[[str], object]] = {
     ),
     "plan": lambda text: plan.build_revision_turn(offline(text)),
     "summary": lambda text: summary.build_summary_response(text, 1_000),
-    "contract": lambda text: view.parse_task_brief(
+    "contract": lambda text: agent_request.parse_task_brief(
         f'<documents count="{text}">\n{text}\n</documents>\n<context>\n{text}\n</context>\n'
     ),
     "place in a request": lambda text: parse_message_index(f"messages[{text}]"),

@@ -14,11 +14,11 @@ from waystation.context.transcript import Text, ToolUse, build_user_message
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.models.anthropic.model import AnthropicModel, create_anthropic_model
 from waystation.models.anthropic.platforms import CUSTOM_HEADERS_VARIABLE, create_platform_client
-from waystation.models.connections import MAX_REPLY_BYTES, MAX_REPORTED_TOKENS, MAX_RETRY_DELAY_SECONDS
 from waystation.models.endpoints import NamedEndpoint
+from waystation.models.http_errors import MAX_REPLY_BYTES, MAX_REPORTED_TOKENS, MAX_RETRY_DELAY_SECONDS
 from waystation.models.openai.model import create_openai_model
 from waystation.models.ports import ChatModel, ModelRequest
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 ASKED = ModelRequest(model="m", system="s", messages=(build_user_message("m1", "hello"),), tools=(), max_output=256)
 HUGE = 10**30

@@ -18,7 +18,7 @@ from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.planning.plan import build_standard_plan
 from waystation.plugins.web.app import ServerDeps, create_app
-from waystation.plugins.web.listeners import EventFeed
+from waystation.plugins.web.event_feed import EventFeed
 from waystation.tasks.progress import build_waiting_step
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import TaskView, UnfinishedReport
@@ -122,7 +122,7 @@ async def test_a_task_without_work_says_that_it_has_no_draft_and_drafts_are_made
 async def test_who_asks_for_a_heartbeat_hears_an_event_when_nothing_happens_and_others_a_comment(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waystation.plugins.web.listeners.ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("waystation.plugins.web.event_feed.ALIVE_SECONDS", 0.05)
     await store_finished_task(settings)
     async with await Client.connect(settings) as client:
         feed, newest = EventFeed(client), await client.get_newest_event_number()

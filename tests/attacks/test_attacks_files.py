@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from waystation.cli.plans import MAX_PLAN_CHARACTERS, parse_plan
-from waystation.config.values import write_table
+from waystation.config.setting_types import write_table
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import BadInput
 from waystation.plugins.evaluation.question_sets import load_evaluation_questions, load_question_set

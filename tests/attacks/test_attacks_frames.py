@@ -21,9 +21,9 @@ from waystation.agents.deliverables import Finding, ReportDraft, ResearchFinding
 from waystation.agents.prompt_sections import StatusMessage, ToolFailure
 from waystation.agents.task_brief import DocumentListing, render_procedure, render_procedures, render_task_parts
 from waystation.agents.tools.delegate import DelegateInput, render_subagent_result
+from waystation.agents.tools.submissions import AgentResultSummary, TaskDeliverables
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool
 from waystation.agents.tools.web import FetchPageTool, render_web_results
-from waystation.agents.tools.work import AgentResultSummary, TaskDeliverables
 from waystation.context.summary import (
     build_summary_message,
     format_ledger_line,
@@ -36,9 +36,9 @@ from waystation.documents.documents import Document, SourceDocument
 from waystation.documents.procedures import InvalidProcedure, Procedure
 from waystation.documents.web_pages import DomainPolicy, StoredWebPage, WebSearchResult, wrap_untrusted_page
 from waystation.kernel.amount import Limit
-from waystation.memory.memory import Excerpt, Passage, PassageTurn, extract_turns, select_excerpts
+from waystation.memory.passages import Excerpt, Passage, PassageTurn, extract_turns, select_excerpts
 from waystation.planning.plan import Plan, Step
-from waystation.reports.oversight import render_step_results
+from waystation.reports.reviewers import render_step_results
 from waystation.security.untrusted import (
     PROMPT_TAGS,
     SafeMarkup,

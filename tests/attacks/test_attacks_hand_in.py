@@ -13,15 +13,15 @@ from tests.adapters.document_files import make_pdf_file
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, open_site_client
 from tests.ended_tasks import make_task_row, store_finished_task
 from waystation.client import Client
-from waystation.client.sessions import compare_documents
+from waystation.client.submission import compare_documents
 from waystation.config.settings import Settings
+from waystation.documents.document_loading import DocumentLoadResult
 from waystation.documents.documents import MAX_TASK_DOCUMENTS, SourceDocument
-from waystation.documents.sources import DocumentLoadResult
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.plugins.web.access import get_required_role
 from waystation.plugins.web.app import ServerDeps, create_app
-from waystation.plugins.web.bodies import MAX_UPLOAD_NAME_BYTES, load_uploads, sanitize_upload_path
+from waystation.plugins.web.request_bodies import MAX_UPLOAD_NAME_BYTES, load_uploads, sanitize_upload_path
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskRequest, TaskRow
 from waystation.tasks.view import SubmittedTask

@@ -20,9 +20,9 @@ from tests.readers import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MeteredSearch
 from waystation.agents.task_brief import PromptSpace
 from waystation.agents.tools.web import FetchPageTool, WebSearchTool
+from waystation.documents.document_loading import load_procedures
 from waystation.documents.documents import SourceDocument
 from waystation.documents.procedures import MAX_PROCEDURES, ProcedureSource, is_procedure_file_name
-from waystation.documents.sources import load_procedures
 from waystation.documents.web_pages import (
     DomainPolicy,
     WebApprovalMode,
@@ -32,7 +32,7 @@ from waystation.documents.web_pages import (
 )
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput
-from waystation.memory.memory import Excerpt, Passage, PassageTurn
+from waystation.memory.passages import Excerpt, Passage, PassageTurn
 from waystation.security.untrusted import (
     PROMPT_TAGS,
     UntrustedToolSpec,

@@ -23,11 +23,11 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import ModelRejected
 from waystation.kernel.value import MAX_JSON_DEPTH, find_json_fault, sanitize_json
 from waystation.mcp.servers import filter_server_tools
-from waystation.models.anthropic.messages_server import ScriptedServer, build_message_body, build_stream_response
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.openai.wire import ChatChunk, ChatStreamAccumulator
 from waystation.models.ports import ModelRequest, StopReason, ToolSpec
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
+from waystation.testing.messages_server import ScriptedServer, build_message_body, build_stream_response
 
 
 def nested(levels: int) -> JsonValue:

@@ -22,9 +22,9 @@ from tests.ended_tasks import store_finished_task
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.config.settings import Settings
-from waystation.context.outcome import ContextEdit
+from waystation.context.compaction import ContextEdit
 from waystation.kernel.amount import Amount, Limit
-from waystation.kernel.permissions import ClientPermission
+from waystation.kernel.client_permissions import ClientPermission
 from waystation.plugins.web import principals
 from waystation.plugins.web.access import (
     REQUESTS_A_SECOND,
@@ -241,7 +241,7 @@ async def test_who_listens_hears_nothing_any_more_when_the_key_is_revoked(
 async def test_who_listens_by_a_key_hears_nothing_any_more_once_it_is_revoked(
     settings: Settings, keys: ApiKeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waystation.plugins.web.listeners.ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("waystation.plugins.web.event_feed.ALIVE_SECONDS", 0.05)
     await store_finished_task(settings)
     (made, key), (_, other) = (keys.create_key(name, settings.tenant, "read", NOON) for name in ("Ada", "Grace"))
     async with open_keyed_client(settings, keys) as asking:

@@ -37,13 +37,13 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import ensure_private_folder, open_private_file, write_private_file
 from waystation.plugins.redaction.keys import load_or_create_key
-from waystation.runtime.stores import build_client_data_converter
+from waystation.runtime.store_setup import build_client_data_converter
 from waystation.runtime.temporal.codec import OPENED, EncryptionAwarePayloadConverter
 from waystation.runtime.temporal.dev_server import get_lock_folder
 from waystation.tasks import approvals, signals
 from waystation.tasks.signals import UNENCRYPTED_REASON, was_encrypted
 from waystation.tasks.task import RejectedMessage, TaskPhase
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 

@@ -22,12 +22,12 @@ from waystation.agents.tools.documents import LINE_CHARACTERS
 from waystation.agents.tools.tool import Tool, UntrustedTool
 from waystation.agents.tools.web import FetchPageTool
 from waystation.documents.documents import SourceDocument
-from waystation.documents.redacted import RedactedDocumentStore
+from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.web_pages import DomainPolicy, WebPage, build_web_page
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import MAX_RESULT_CHARACTERS, UntrustedToolResult, UntrustedToolSpec
-from waystation.testing import FixedToolServers
+from waystation.testing.doubles import FixedToolServers
 
 ABOVE, BELOW = "# Harbour notes\n\nThe bar moved.\n\n", "\nThe end of it.\n"
 PAGE = "https://example.org/notes"

@@ -34,14 +34,14 @@ from waystation.agents.leg import LegState, TurnLimitReached
 from waystation.budgets.budget import RunUsage
 from waystation.documents.documents import SourceDocument
 from waystation.documents.text_repository import content_hash
-from waystation.erasure.removal import ErasureQuery, ForgetOrder
+from waystation.erasure.erasure import ErasureQuery, ForgetOrder
 from waystation.kernel.errors import StoreError, TextNotFoundError, UnknownTask, WrongKey
 from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import ReadScope, SessionScope, SystemScope, TaskScope, TenantScope
-from waystation.memory.passages import make_results_run_id
+from waystation.memory.passage_builder import make_results_run_id
 from waystation.planning.plan import Plan, Step
 from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel
-from waystation.runtime.resealing import reencrypt_database
+from waystation.runtime.reencryption import reencrypt_database
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.engine import Database
 from waystation.tasks.progress import DayRange

@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 
 from tests.ended_tasks import make_task_row, store_finished_task
 from tests.store_contract.values import make_charge, make_intent, make_reply
-from waystation.agents.decisions import ActionQuestion
+from waystation.agents.action_approvals import ActionQuestion
 from waystation.client import Client
-from waystation.client.sessions import NOT_FOLLOWED
+from waystation.client.submission import NOT_FOLLOWED
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, Limit
@@ -27,10 +27,10 @@ from waystation.planning.plan import Plan, PlanVersion, Step, build_standard_pla
 from waystation.plugins.web.access import COOKIE, MAX_BODY_BYTES, AccessPolicy
 from waystation.plugins.web.api import v1
 from waystation.plugins.web.app import ServerDeps, SiteConfig, SiteServer, create_app
-from waystation.plugins.web.bodies import raise_if_refused
 from waystation.plugins.web.charts import build_budget_bar
+from waystation.plugins.web.diagrams import build_plan_diagram
 from waystation.plugins.web.pages import pages, render_error_page
-from waystation.plugins.web.pictures import build_plan_diagram
+from waystation.plugins.web.request_bodies import raise_if_refused
 from waystation.plugins.web.task_page import FOLDER
 from waystation.reports.markdown import render_report_html
 from waystation.runtime.sql_store import SqlStore

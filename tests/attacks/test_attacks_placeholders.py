@@ -10,24 +10,24 @@ from pydantic import JsonValue
 
 from tests.agents.office import NOON, TENANT, AgentEnvironment, ManualClock, make_tool_use
 from tests.readers import SYSTEM_SCOPE
-from waystation.agents.decisions import PlaceholderResolution
+from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.redaction import (
     TOOLS_GRANTED_ORIGINALS,
     TextRedactor,
     VaultPlaceholderFactory,
     restore_text_from_vault,
 )
-from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import Tool, ToolContext
+from waystation.agents.tools.toolbox import Toolbox
 from waystation.documents.documents import SourceDocument
-from waystation.erasure.removal import ForgetOrder
+from waystation.erasure.erasure import ForgetOrder
 from waystation.models.ports import ToolSpec
 from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.vault_repository import SqlVault
 from waystation.runtime.sql_store import SqlStore
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 KEY = bytes(range(32))
 ADA = "ada@example.org"

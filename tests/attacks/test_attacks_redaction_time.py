@@ -5,7 +5,7 @@ import time
 import pytest
 
 from benchmarks.privacy.worst import build_repeated_texts, sample_texts, time_redactions
-from waystation.plugins.redaction.finds import Detection, resolve_overlaps
+from waystation.plugins.redaction.detections import Detection, resolve_overlaps
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.search import TextContext
 from waystation.plugins.redaction.secrets import find_whole_text_matches

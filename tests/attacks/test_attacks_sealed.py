@@ -25,11 +25,11 @@ from waystation.documents.text_repository import make_redacted_text_row_id
 from waystation.kernel.errors import StoreError, WrongKey
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel, VaultEntry
-from waystation.runtime.resealing import reencrypt_database
+from waystation.runtime.reencryption import reencrypt_database
 from waystation.runtime.sql_store import SqlStore, load_store_status
+from waystation.store.encryption import EncryptedText
 from waystation.store.engine import Database
 from waystation.store.schema import metadata
-from waystation.store.seals import EncryptedText
 
 ROOT = Path(__file__).parents[2]
 SEALED = [
@@ -204,9 +204,9 @@ KILLED = """
 import asyncio, os, signal, sys
 from tests.adapters.conftest import store_clock
 from waystation.privacy.keys import AesGcmCipher
-from waystation.store.seals import EncryptionConfig
+from waystation.store.encryption import EncryptionConfig
 from waystation.store.engine import Database
-from waystation.runtime.resealing import reencrypt_database
+from waystation.runtime.reencryption import reencrypt_database
 
 class Dying(AesGcmCipher):
     seals = 0

@@ -20,8 +20,8 @@ from tests.agents.conftest import open_agent_environment as opened_office
 from tests.agents.office import AgentEnvironment, make_tool_use
 from tests.readers import SYSTEM_SCOPE
 from tests.running import wait_until
-from waystation.agents.decisions import compute_call_digest
-from waystation.agents.tools.box import Toolbox
+from waystation.agents.action_approvals import compute_call_digest
+from waystation.agents.tools.toolbox import Toolbox
 from waystation.kernel.errors import ToolServerFailed
 from waystation.mcp.config import McpServerConfig, StdioTransportConfig
 from waystation.mcp.servers import filter_server_tools
@@ -30,7 +30,7 @@ from waystation.security.untrusted import (
     escape_control_characters_in_json,
     replace_control_characters,
 )
-from waystation.testing import FixedToolServers
+from waystation.testing.doubles import FixedToolServers
 
 HERE = Path(__file__).parents[2]
 WORKER = """

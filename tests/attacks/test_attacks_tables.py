@@ -17,13 +17,13 @@ from tests.agents.office import NOON, AgentEnvironment, make_tool_use
 from tests.attacks.structures import OTHER, STRUCTURES, THIRD, Structure
 from tests.attacks.structures import PASSWORD as PLANTED
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
-from waystation.documents.columns import ColumnRedactor
 from waystation.documents.documents import SourceDocument
 from waystation.documents.ports import TableEngine
-from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.table_engine import engine_child
 from waystation.documents.table_engine.engine import DuckDbTableEngine, EngineRequest, EngineResponse
 from waystation.documents.table_engine.grid import read_grid
+from waystation.documents.table_redaction import ColumnRedactor
 from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.kernel.errors import TableQueryError
 from waystation.plugins.redaction.placeholders import compute_fingerprint

@@ -15,7 +15,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.attempts import translating_errors
+from activities.activity_errors import translating_errors
 from tests.adapters.test_store_events import take_run_fence
 from tests.store_contract.values import make_charge, make_intent, make_question, make_task_request, make_task_row
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, build_task_redactor
@@ -27,7 +27,7 @@ from waystation.kernel.errors import ModelUnavailable, RequestConflict
 from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination, VaultEntry
-from waystation.runtime.knowledge import create_redactor
+from waystation.runtime.redaction_setup import create_redactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.telemetry import (
     ActivityTracingInterceptor,

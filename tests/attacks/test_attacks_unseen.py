@@ -21,9 +21,9 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef
-from waystation.memory.memory import Excerpt, Passage, PassageTurn
+from waystation.memory.passages import Excerpt, Passage, PassageTurn
 from waystation.planning.plan import Plan, Step
-from waystation.plugins.web.assistants import AssistantGateway
+from waystation.plugins.web.assistant_gateway import AssistantGateway
 from waystation.plugins.web.task_page import format_approval_request
 from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import escape_control_characters_in_json, replace_control_characters

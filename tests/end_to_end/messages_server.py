@@ -22,7 +22,9 @@ from pydantic import JsonValue
 from tests.strict_server import BODY, Body, find_refusal
 from tests.vendor_servers import make_chat_chunks, make_chat_stream_response
 from waystation.models.anthropic import wire
-from waystation.models.anthropic.messages_server import (
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.offline.transport import MAX_OUTPUT, OfflineTransport
+from waystation.testing.messages_server import (
     EndpointGap,
     TurnCounter,
     build_error_response,
@@ -30,8 +32,6 @@ from waystation.models.anthropic.messages_server import (
     build_response_with_gaps,
     has_status,
 )
-from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.offline.transport import MAX_OUTPUT, OfflineTransport
 
 _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from tests.end_to_end.messages_server import MessagesServer
 from waystation.models.anthropic.sse import iter_message_events
-from waystation.plugins.offline.replies import OfflineToolCall
+from waystation.plugins.offline.responses import OfflineToolCall
 
 
 @dataclass

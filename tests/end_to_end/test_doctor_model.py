@@ -23,10 +23,10 @@ from waystation.kernel.errors import (
     ModelUnavailable,
     SpendingLimitReached,
 )
-from waystation.models.anthropic.messages_server import EndpointGap, build_error_response
 from waystation.models.endpoints import UNKNOWN_CAPABILITIES, build_model_endpoint
 from waystation.models.probe import ProbeRunner
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
+from waystation.testing.messages_server import EndpointGap, build_error_response
 
 MODEL = "harbour-1"
 FITTING = {

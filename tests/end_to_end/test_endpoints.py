@@ -13,11 +13,11 @@ from tests.running import start_dev_server
 from waystation.budgets.budget import BudgetMode
 from waystation.client import Client
 from waystation.config.settings import Settings
-from waystation.documents.sources import load_documents
+from waystation.documents.document_loading import load_documents
 from waystation.kernel.amount import Limit
-from waystation.models.anthropic.messages_server import EndpointGap, build_error_response
 from waystation.models.endpoints import EndpointKind
 from waystation.tasks.task import TaskPhase, TaskRequest
+from waystation.testing.messages_server import EndpointGap, build_error_response
 from workers.wiring import run_configured_workers
 
 GAPS: tuple[EndpointGap, ...] = ("no count", "no usage", "no cache fields", "another model")

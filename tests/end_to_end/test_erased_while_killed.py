@@ -14,8 +14,8 @@ from tests.end_to_end.shell import Shell
 from tests.end_to_end.test_killed_platform import kill_everything, run_local_platform
 from tests.running import wait_until
 from waystation.client import Client
-from waystation.client.persons import open_person_search
-from waystation.client.removal import is_erasure_running, require_tasks_finished
+from waystation.client.erasure import is_erasure_running, require_tasks_finished
+from waystation.client.person_search import open_person_search
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.runtime.temporal.run_file import read_run_file

@@ -24,7 +24,7 @@ from tests.store_contract.values import make_charge, make_reply, make_task_reque
 from waystation.config.settings import Settings
 from waystation.kernel.refs import RunRef
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import open_store
+from waystation.runtime.store_setup import open_store
 from waystation.runtime.temporal.run_file import read_run_file
 from waystation.tasks.task import build_reader_scope
 

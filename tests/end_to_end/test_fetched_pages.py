@@ -23,7 +23,7 @@ from tests.web_site import (
     respond_with,
     run_site,
 )
-from waystation.plugins.offline.replies import OfflineToolCall, build_call
+from waystation.plugins.offline.responses import OfflineToolCall, build_call
 
 OPEN, CLOSED = FORBIDDEN_ADDRESS, ALLOWED_ADDRESS
 """Of the two addresses of loopback only the first may be read here."""

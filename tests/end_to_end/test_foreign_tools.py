@@ -19,7 +19,7 @@ from tests.end_to_end.scripted_agents import ScriptedMessagesServer
 from tests.end_to_end.shell import Shell, is_paused, wait_until
 from tests.end_to_end.test_killed_platform import run_local_platform
 from tests.end_to_end.transcripts import ToolCallResult, load_tool_calls
-from waystation.plugins.offline.replies import OfflineToolCall, build_call
+from waystation.plugins.offline.responses import OfflineToolCall, build_call
 from waystation.runtime.temporal.run_file import ProcessIdentity, read_run_file
 from waystation.security.untrusted import UntrustedToolName, assign_model_tool_names
 

@@ -14,7 +14,7 @@ from tests.end_to_end.scripted_agents import ScriptedMessagesServer
 from tests.end_to_end.shell import Shell, assert_no_committed_turn_repeated, is_paused
 from tests.end_to_end.test_killed_platform import kill_everything, run_local_platform
 from tests.end_to_end.transcripts import load_tool_calls
-from waystation.plugins.offline.replies import build_call
+from waystation.plugins.offline.responses import build_call
 
 LETTERS = Path(__file__).with_name("letter_server.py")
 WHOM = "the keeper of Nordvik"

@@ -8,7 +8,7 @@ import pytest
 from tests.running import start_dev_server
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.client.lookups import restore_task_text
+from waystation.client.store_queries import restore_task_text
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import BadInput

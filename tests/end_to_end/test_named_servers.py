@@ -19,7 +19,7 @@ from tests.end_to_end.test_killed_platform import run_local_platform
 from tests.end_to_end.test_serve import start_server_process
 from tests.end_to_end.transcripts import ToolCallResult, load_tool_calls
 from tests.ports import find_free_port
-from waystation.plugins.offline.replies import build_call
+from waystation.plugins.offline.responses import build_call
 
 SECRET, VAULTED = "wiki-5up3r-s3cr3t-value", "wiki-k3pt-in-the-vault"
 WIKI = """

@@ -17,12 +17,12 @@ from tests.end_to_end.survey import QUESTION, TIGHT_BUDGET, write_survey_documen
 from tests.end_to_end.test_browser import KillableWorker, run_serve_command
 from tests.end_to_end.test_documented_commands import FENCE
 from waystation import AsyncWaystation, Waystation
-from waystation.client.notebook import read_documents
-from waystation.client.values import render_html_table
+from waystation.client.sdk_values import render_html_table
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput, UnknownTask, Unreachable
 from waystation.runtime.temporal.connect import TemporalTarget
+from waystation.sdk import read_documents
 from waystation.tasks.progress import SessionSummary
 
 PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from tests.postgres import PostgresServer
 from tests.running import start_dev_server
 from waystation.client import Client
 from waystation.config.settings import Settings
-from waystation.documents.sources import load_documents
+from waystation.documents.document_loading import load_documents
 from waystation.kernel.clock import utc_now
 from waystation.runtime.sql_store import migrate
 from waystation.tasks.task import TaskPhase, TaskRequest

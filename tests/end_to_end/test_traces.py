@@ -14,7 +14,7 @@ from tests.end_to_end.shell import Shell, is_paused, list_pending_requests, wait
 from tests.end_to_end.survey import QUESTION, write_survey_documents
 from tests.end_to_end.test_killed_platform import kill_everything, run_local_platform
 from tests.otlp_receiver import OtlpReceiver, ReceivedSpan, run_otlp_receiver
-from waystation.plugins.offline.replies import build_call
+from waystation.plugins.offline.responses import build_call
 
 TITLE, GOAL = "Sandbars", "Look into the sandbars of the northern coast."
 DELEGATE = build_call("delegate", role="research", title=TITLE, goal=GOAL, context="They shift.", budget_percent=20)

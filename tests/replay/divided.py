@@ -19,13 +19,13 @@ from tests.overseeing import ADD_STEP_CALL, FAIL_REVIEW_CALL, PASS_REVIEW_CALL, 
 from tests.post import make_send_letter_call
 from tests.readers import SYSTEM_SCOPE
 from tests.running import TaskHandle, TaskSubmitter, open_activity_deps, run_all_workers, wait_until
-from waystation.client.sessions import compare_documents, reload_changed_documents, store_document_set
+from waystation.client.submission import compare_documents, reload_changed_documents, store_document_set
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.signals import TELL, UPDATE_DOCUMENTS
 from waystation.tasks.task import TaskPhase
-from workers.outside import ToolBackends
+from workers.external_systems import ToolBackends
 from workflows.task import TaskWorkflow
 
 UPDATED_DOCUMENT = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\n"

@@ -31,7 +31,7 @@ from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.tasks.task import TaskRequest
 from workers.models import create_model_router
-from workflows.remember import IndexDocumentsWorkflow
+from workflows.index_documents import IndexDocumentsWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 STACK = re.compile(r'"stackTrace": "(?:[^"\\]|\\.)*"')

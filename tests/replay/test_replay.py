@@ -12,7 +12,7 @@ from waystation import __version__
 from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.task import TaskProgress
 from workers.sandbox import create_sandboxed_runner
-from workflows.remember import IndexDocumentsWorkflow
+from workflows.index_documents import IndexDocumentsWorkflow
 from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow
 from workflows.subagent import SubagentWorkflow

@@ -9,7 +9,7 @@ from waystation.context.transcript import CallIntent, Charge, Fence, Message, Su
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.usage import Usage
-from waystation.memory.memory import Passage
+from waystation.memory.passages import Passage
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import (
     TaskConfig,

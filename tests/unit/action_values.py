@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from tests.unit.task_values import NOON, apply_leg_outcome, make_leg_state, make_working_state
-from waystation.agents.decisions import ActionQuestion, build_action_question
+from waystation.agents.action_approvals import ActionQuestion, build_action_question
 from waystation.agents.leg import ApprovalRequired
 from waystation.context.transcript import ToolUse
 from waystation.tasks.state import TaskState, build_action_requests

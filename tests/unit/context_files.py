@@ -10,7 +10,7 @@ from anthropic.types import MessageParam
 from pydantic import ConfigDict, TypeAdapter
 
 from waystation.cli.main import run
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.plugins.request_files.request_body import read_request_body
 
 Json = dict[str, Any]

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from waystation.kernel.amount import Amount, Limit
-from waystation.tasks.notices import NotificationEvent, TaskNotification
+from waystation.tasks.notifications import NotificationEvent, TaskNotification
 from waystation.tasks.task import ApprovalRequest, TaskPhase
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -3,7 +3,7 @@
 from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.deliverables import WorkCounts
 from waystation.budgets.budget import RunUsage
-from waystation.context.outcome import AgentCompaction, CompactionStatus
+from waystation.context.compaction import AgentCompaction, CompactionStatus
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
 from waystation.tasks.task import ApprovalRequest, BudgetProgress, StepProgress, TaskPhase, TaskProgress

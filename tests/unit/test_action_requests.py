@@ -23,7 +23,7 @@ from waystation.agents.leg import (
     SubagentsRequested,
     TurnLimitReached,
 )
-from waystation.context.outcome import ContextEdit, ContextEditAction, EditOutcome
+from waystation.context.compaction import ContextEdit, ContextEditAction, EditOutcome
 from waystation.kernel.amount import Amount
 from waystation.tasks.details import format_request_and_answer
 from waystation.tasks.state import (

@@ -16,7 +16,7 @@ from waystation.client.task_json import ApprovalJson
 from waystation.kernel.amount import Amount
 from waystation.tasks.approvals import ApprovalContext
 from waystation.tasks.details import render_task_details
-from waystation.tasks.notices import NotificationEvent, build_webhook_fields, render_mrkdwn
+from waystation.tasks.notifications import NotificationEvent, build_webhook_fields, render_mrkdwn
 from waystation.tasks.task import ApprovalRequest
 from waystation.tasks.view import PendingApproval
 

@@ -3,7 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.agents.decisions import QUESTION_CHARACTERS, QUESTION_LINES, build_action_question, compute_call_digest
+from waystation.agents.action_approvals import (
+    QUESTION_CHARACTERS,
+    QUESTION_LINES,
+    build_action_question,
+    compute_call_digest,
+)
 from waystation.context.transcript import ToolUse
 
 CALL = ToolUse(id="c1", name="fs__write_file", input={"path": "a.md", "text": "one"})

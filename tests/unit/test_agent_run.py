@@ -26,7 +26,7 @@ from waystation.agents.leg import (
     TurnLimitReached,
 )
 from waystation.budgets.budget import RunUsage
-from waystation.context.outcome import CompactionOutcome, CompactionStatus
+from waystation.context.compaction import CompactionOutcome, CompactionStatus
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.usage import Usage

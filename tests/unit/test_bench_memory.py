@@ -6,7 +6,7 @@ from benchmarks.memory.conversations import build_dialogue
 from benchmarks.memory.indexing import NO_EMBEDDER, RUN, cut_messages, cut_windows, indexing_dialogue
 from waystation.memory.embedders.local import WordLlamaEmbedder
 from waystation.memory.ports import Embedder
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 FLOOR, SINGLES = 0.75, 0.65
 """Recall at 2,000 tokens; 1.0 was measured, and 0.55 for one message a passage."""

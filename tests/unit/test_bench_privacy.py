@@ -12,7 +12,7 @@ from benchmarks.privacy.structured import find_shown_values, generate_structures
 from tests.attacks.structures import STRUCTURES
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.policy import TextDestination
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 
 def test_every_identifier_is_found_and_nothing_else_is_touched() -> None:

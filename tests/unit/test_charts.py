@@ -9,7 +9,7 @@ from waystation.context.transcript import CallIntent, Charge
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
 from waystation.plugins.web.charts import CURVE_HEIGHT, CURVE_TOP, SpendingChart, build_spending_charts
-from waystation.plugins.web.pictures import LEFT, WIDTH, TimeAxis
+from waystation.plugins.web.diagrams import LEFT, WIDTH, TimeAxis
 from waystation.tasks.progress import AgentCharge, TaskCharges, UnansweredCall
 from waystation.tasks.task import ApprovalRequest, BudgetProgress, TaskPhase, TaskProgress
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.unit.render_values import PAUSED_VIEW, PENDING_APPROVAL
-from waystation.agents.decisions import ActionQuestion
+from waystation.agents.action_approvals import ActionQuestion
 from waystation.cli.approvals import (
     AnswerCommand,
     describe_insufficient_grant,
@@ -15,7 +15,7 @@ from waystation.cli.approvals import (
     select_requests,
 )
 from waystation.cli.main import run
-from waystation.client.sessions import NOT_FOLLOWED, annotate_message_answer
+from waystation.client.submission import NOT_FOLLOWED, annotate_message_answer
 from waystation.kernel.amount import Amount
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.tasks.approvals import AnswerOrigin

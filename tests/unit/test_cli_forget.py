@@ -9,11 +9,11 @@ import pytest
 from tests.readers import SYSTEM_SCOPE
 from waystation.cli.main import run
 from waystation.cli.memory import format_removed_counts
-from waystation.client.removal import ForgetResult, describe_remaining_data
+from waystation.client.erasure import ForgetResult, describe_remaining_data
 from waystation.config.settings import Settings
-from waystation.erasure.removal import ForgetCounts, ForgetOrder
+from waystation.erasure.erasure import ForgetCounts, ForgetOrder
 from waystation.kernel.text import FORGOTTEN
-from waystation.runtime.stores import open_store
+from waystation.runtime.store_setup import open_store
 
 
 @pytest.mark.parametrize("given", [[], ["--session", "s", "--all-of-tenant"]])

@@ -17,7 +17,7 @@ from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.privacy.policy import VaultEntry
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import build_cipher
+from waystation.runtime.store_setup import build_cipher
 from waystation.tasks.task import tenant_hash
 
 ADA, PLACEHOLDER, CREDENTIAL = "Ada Lovelace", "<PERSON_7f3a2c91d04e>", "<SECRET_0123456789ab>"

@@ -15,7 +15,7 @@ from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.plugins.redaction.keys import compute_key_check
-from waystation.runtime.stores import load_or_create_installation_key, load_tool_secrets, open_store
+from waystation.runtime.store_setup import load_or_create_installation_key, load_tool_secrets, open_store
 
 SECRET, NEWER = "5up3r-s3cr3t-value", "n3w3r-s3cr3t-value"
 HEX = "0123456789abcdef" * 4

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.ended_tasks import make_task_row
-from waystation.agents.decisions import TopUpPolicy, UnattendedPolicy
+from waystation.agents.action_approvals import TopUpPolicy, UnattendedPolicy
 from waystation.cli.submit import print_task_config
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit

@@ -26,7 +26,7 @@ from waystation.context.transcript import (
     TruncationRecord,
     build_user_message,
 )
-from waystation.memory.passages import render_message
+from waystation.memory.passage_builder import render_message
 
 CONTRACT = build_user_message("m1", "Find out what changed.")
 MIDDLE = (

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.unit.histories import make_filler_text, make_research_turns, make_result_message, make_text_message
+from waystation.context.compaction import CompactionStatus
 from waystation.context.constraints import (
     extract_recorded_decisions,
     extract_user_constraints,
     extract_user_requests,
     extract_user_words,
 )
-from waystation.context.outcome import CompactionStatus
 from waystation.context.summary import OPEN, build_summary_message, extract_summary_text, is_summary
 from waystation.context.summary_validator import (
     AcceptedSummary,

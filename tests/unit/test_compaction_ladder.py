@@ -14,8 +14,8 @@ from tests.unit.histories import (
     make_text_message,
     make_transcript,
 )
+from waystation.context.compaction import CompactionStatus
 from waystation.context.history import build_model_view, with_record
-from waystation.context.outcome import CompactionStatus
 from waystation.context.pipeline import (
     CannotFitDecision,
     CompactionDecision,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.unit.histories import REREADABLE, further_messages, make_filler_text, make_small_policy, make_transcript
 from waystation.context.constraints import extract_user_constraints, extract_user_requests
 from waystation.context.history import build_model_view, with_record
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.pipeline import (
     CannotFitDecision,
     MaskDecision,

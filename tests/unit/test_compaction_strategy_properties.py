@@ -13,7 +13,7 @@ from tests.unit.histories import (
     make_transcript,
 )
 from waystation.context.history import build_model_view, with_record
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.pipeline import SummariseDecision, select_next_stage
 from waystation.context.policy import CompactionPolicy, StrategyName
 from waystation.context.strategies import STRATEGIES

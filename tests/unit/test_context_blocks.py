@@ -20,9 +20,9 @@ from tests.unit.context_files import (
 )
 from waystation.agents.summariser import SummaryInput
 from waystation.context.constraints import extract_identifiers
-from waystation.memory.passages import map_tool_names, render_message
+from waystation.memory.passage_builder import map_tool_names, render_message
 from waystation.plugins.request_files.request_body import read_request_body
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 __all__ = ["context_cli"]
 WORDS = "The cap is 424242 euros, see config/prod.yaml."

@@ -19,7 +19,7 @@ from tests.unit.task_values import (
 )
 from waystation.agents.agent_run import AgentRun, ApplyContextEdit, FinishRun, RequestBudget, RunLeg
 from waystation.agents.leg import ContextFull
-from waystation.context.outcome import TOO_LATE, CompactionOutcome, CompactionStatus, ContextEdit, EditOutcome
+from waystation.context.compaction import TOO_LATE, CompactionOutcome, CompactionStatus, ContextEdit, EditOutcome
 from waystation.tasks.details import render_task_details
 from waystation.tasks.progress import build_task_progress
 from waystation.tasks.signals import EDIT, AnswerResult, SignalContext, SignalEffect, apply_signal, find_answer_result

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.memory.memory import (
+from waystation.memory.passages import (
     Excerpt,
     Passage,
     PassageKind,

@@ -25,12 +25,12 @@ from waystation.kernel.errors import (
     SpendingLimitReached,
 )
 from waystation.kernel.usage import Usage
-from waystation.models.connections import VendorErrorResponse
 from waystation.models.endpoints import EndpointKind, EndpointRegistry
+from waystation.models.http_errors import VendorErrorResponse
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.models.profiles import OFFLINE_MODEL, Price, TokenRates, compute_cost_micro_usd
 from waystation.tasks.task import TaskConfig, TaskRequest
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 from workers.models import ModelRouter, create_model_router
 
 FIRST, SPARE, LOCAL = "first::claude-sonnet-5-5", "spare::claude-sonnet-5-5", "local::qwen3"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.agents.decisions import build_action_question
+from waystation.agents.action_approvals import build_action_question
 from waystation.context.transcript import ToolUse
 from waystation.privacy.policy import RedactionResult, Span, with_placeholders
 from waystation.security.untrusted import (

@@ -22,7 +22,7 @@ from waystation.context.history import (
     get_pinned_message_ids,
     with_record,
 )
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.pipeline import MaskDecision, SummariseDecision, TruncateDecision, select_next_stage
 from waystation.context.summary import build_summary_message
 from waystation.context.tokens import TokenEstimator

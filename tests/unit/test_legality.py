@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from tests.unit.histories import arbitrary_messages, make_call_message, make_result_message, make_text_message
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.repair import repair_messages
 from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 

@@ -17,9 +17,9 @@ from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef
-from waystation.plugins.web.listeners import EventFeed
+from waystation.plugins.web.event_feed import EventFeed
 from waystation.runtime.sql_store import SqlStore
-from waystation.tasks.event_repository import queue_event
+from waystation.tasks.event_numbering import queue_event
 from waystation.tasks.events import UnnumberedEvent
 from waystation.tasks.task import TaskRequest
 

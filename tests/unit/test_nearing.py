@@ -16,7 +16,7 @@ from tests.unit.task_values import (
     make_working_state,
     request_budgets,
 )
-from waystation.agents.decisions import TopUpPolicy
+from waystation.agents.action_approvals import TopUpPolicy
 from waystation.agents.leg import LegOutcome, TurnLimitReached
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.approvals import ApprovalContext, grant_in_advance

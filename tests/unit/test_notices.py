@@ -5,7 +5,7 @@ from tests.unit.notice_values import PENDING_APPROVAL, REQUEST_NOTICE, make_end_
 from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.deliverables import WorkCounts
 from waystation.kernel.amount import Amount
-from waystation.tasks.notices import NotificationEvent, TaskNotification, build_webhook_fields, render_mrkdwn
+from waystation.tasks.notifications import NotificationEvent, TaskNotification, build_webhook_fields, render_mrkdwn
 from waystation.tasks.reallocation import FREED_BUDGET_NOTE
 from waystation.tasks.task import TaskPhase
 

@@ -3,8 +3,8 @@ import re
 
 import pytest
 
+from waystation.plugins.offline.agent_request import NOTHING_NEW, STALLED
 from waystation.plugins.offline.summary import build_summary_response
-from waystation.plugins.offline.view import NOTHING_NEW, STALLED
 
 ASK = "Write a summary of 100 to 300 tokens."
 

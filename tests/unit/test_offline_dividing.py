@@ -5,7 +5,7 @@ from waystation.agents.prompt_sections import StatusMessage
 from waystation.kernel.amount import Limit
 from waystation.models.anthropic.requests import MessagesRequest
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, OfflineToolCall, build_call
+from waystation.plugins.offline.agent_request import AgentRequestView, TaskBrief, ToolCallRecord, parse_agent_request
 from waystation.plugins.offline.research import (
     MANY_DOCUMENTS,
     MIN_PART_TOKENS,
@@ -15,7 +15,7 @@ from waystation.plugins.offline.research import (
     build_delegation_turn,
     build_research_turn,
 )
-from waystation.plugins.offline.view import AgentRequestView, TaskBrief, ToolCallRecord, parse_agent_request
+from waystation.plugins.offline.responses import CHARACTERS_A_TOKEN, OfflineToolCall, build_call
 
 ENOUGH = MIN_PART_TOKENS * 100 // PERCENT
 LONG = PARTS * MIN_PART_TOKENS * CHARACTERS_A_TOKEN // MANY_DOCUMENTS

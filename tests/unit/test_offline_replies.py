@@ -5,7 +5,7 @@ from pydantic import JsonValue
 
 from waystation.models.anthropic.requests import MessagesApiError, MessagesRequest
 from waystation.models.profiles import OFFLINE_MODEL
-from waystation.plugins.offline.replies import OfflineResponse, build_call, fit_to_max_tokens
+from waystation.plugins.offline.responses import OfflineResponse, build_call, fit_to_max_tokens
 from waystation.plugins.offline.transport import build_offline_response
 
 FINDINGS: list[JsonValue] = [

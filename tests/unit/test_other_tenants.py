@@ -8,7 +8,7 @@ import pytest
 from tests.ended_tasks import store_finished_task
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.client.lookups import restore_task_text
+from waystation.client.store_queries import restore_task_text
 from waystation.config.settings import Settings
 from waystation.kernel.errors import UnknownTask
 from waystation.tasks.signals import ContextEditInput

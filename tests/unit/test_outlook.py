@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.unit.progress_values import NOON, PENDING_APPROVAL
 from tests.unit.task_values import apply_leg_outcome, finish_agent, make_run_usage, make_working_state
+from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE
 from waystation.agents.agent_run import AgentRun, BudgetForecast, build_budget_forecast
-from waystation.agents.decisions import AUTHORISED_IN_ADVANCE
 from waystation.agents.deliverables import (
     Analysis,
     Finding,

@@ -20,8 +20,14 @@ from waystation.context.transcript import (
     build_user_message,
 )
 from waystation.kernel.refs import RunRef
-from waystation.memory.memory import Passage
-from waystation.memory.passages import TURN_CHARACTERS, make_passages, map_tool_names, render_message, split_into_chunks
+from waystation.memory.passage_builder import (
+    TURN_CHARACTERS,
+    make_passages,
+    map_tool_names,
+    render_message,
+    split_into_chunks,
+)
+from waystation.memory.passages import Passage
 
 RUN = RunRef(store_id="s", tenant="t", session="e", task_id="task-1", step_id="r1", role="research")
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.erasure.removal import (
+from waystation.erasure.erasure import (
     ERASED_MARKER,
     ErasureLocation,
     ErasureMatch,

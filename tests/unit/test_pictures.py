@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from waystation.plugins.web.pictures import (
+from waystation.plugins.web.diagrams import (
     LEFT,
     MAX_CALL_MARKS,
     THINNEST,

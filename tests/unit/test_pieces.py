@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.kernel.pieces import JsonChunk, join_json, split_json
+from waystation.kernel.json_chunks import JsonChunk, join_json, split_json
 
 MOST = 600
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=900)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from waystation.memory.memory import COSINE_SCALES, MIN_RELEVANCE, MemoryQuery, Passage, is_relevant
+from waystation.memory.passages import COSINE_SCALES, MIN_RELEVANCE, MemoryQuery, Passage, is_relevant
 
 NAME = "wordllama-l2-supercat-256"
 SCALE = COSINE_SCALES[NAME]

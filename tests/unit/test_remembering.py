@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from waystation.documents.documents import Document, DocumentPassage
 from waystation.kernel.refs import TaskRef
-from waystation.memory.passages import (
+from waystation.memory.passage_builder import (
     SLICE_CHARACTERS,
     build_document_passage,
     find_slice_end,

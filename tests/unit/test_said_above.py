@@ -3,7 +3,7 @@
 import pytest
 
 from waystation.documents.search_terms import SPEAKER, TextScorer
-from waystation.memory.passages import with_speakers
+from waystation.memory.passage_builder import with_speakers
 
 LINES = ["class Mailer:", *(f"    STEP_{number} = {number}" for number in range(200))]
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.ended_tasks import store_finished_task
 from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
-from waystation.client.sessions import prepare_task_row
+from waystation.client.submission import prepare_task_row
 from waystation.config.settings import Settings
 from waystation.config.validation import estimate_first_turn_tokens
 from waystation.context.tokens import estimate_text

@@ -10,7 +10,7 @@ from activities.agents import AgentActivities, ContextActivities
 from activities.memory import DocumentActivities
 from activities.tasks import OversightActivities, PlanningActivities, ReportActivities
 from waystation.kernel.refs import TaskRef
-from workers.parts import DEPTH, find_session_hash, get_current_session
+from workers.activity_deps import DEPTH, find_session_hash, get_current_session
 
 REF = TaskRef(store_id="s", tenant="t", session="harbour", task_id="task-1")
 REDACTING = (

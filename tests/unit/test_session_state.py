@@ -9,8 +9,8 @@ from pydantic import JsonValue, ValidationError
 from tests.crew import make_task_config
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.deferred_signals import DeferredSignal, add_deferred_signal
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
-from waystation.kernel.held_signals import DeferredSignal, add_deferred_signal
 from waystation.kernel.refs import TaskRef
 from waystation.tasks import session
 from waystation.tasks.details import build_limit_fields

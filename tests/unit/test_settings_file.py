@@ -8,8 +8,8 @@ from pydantic import SecretStr, ValidationError
 from waystation.budgets.budget import BudgetMode
 from waystation.cli.console import BAD_USAGE, format_error, get_error_exit_code
 from waystation.config.resolver import resolve_config
+from waystation.config.setting_types import NOT_IN_A_FILE
 from waystation.config.settings import Settings
-from waystation.config.values import NOT_IN_A_FILE
 from waystation.kernel.amount import LIMIT_FORMAT_HINT, Limit
 from waystation.kernel.errors import BadInput
 from waystation.tasks.task import Preset, TaskRequest

@@ -11,14 +11,14 @@ from tests.webhook_server import run_webhook_server
 from waystation.agents.compactor import CompactionHooks
 from waystation.cli.console import BAD_USAGE, format_error, get_error_exit_code
 from waystation.config.settings import Settings
-from waystation.context.outcome import CompactionEvent
+from waystation.context.compaction import CompactionEvent
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.runtime.hooks import CommandCompactionHook, HttpCompactionHook
 from waystation.runtime.sql_store import SqlStore
-from waystation.testing import RecordingMeter
-from workers.outside import open_compaction_hooks
-from workers.parts import open_activity_deps
+from waystation.testing.doubles import RecordingMeter
+from workers.activity_deps import open_activity_deps
+from workers.external_systems import open_compaction_hooks
 
 EVENT = CompactionEvent(
     event="before", trigger="auto", task="t", agent="a", run_id="t/a", strategy="ends", tokens=1, window=2

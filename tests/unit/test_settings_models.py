@@ -14,7 +14,7 @@ from waystation.config.resolver import build_task_config, collect_adjustments, c
 from waystation.config.settings import Settings, describe_unknown_variables, format_setting_errors
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
-from waystation.models.connections import ModelTimeouts
+from waystation.models.http_errors import ModelTimeouts
 from waystation.models.profiles import DEFAULT_SUMMARY_MODEL, OFFLINE_MODEL
 from waystation.tasks.task import TaskConfig, TaskRequest
 from workers.models import get_model_timeouts

@@ -5,9 +5,9 @@ import inspect
 import pytest
 from pydantic import JsonValue
 
-from activities.bookkeeping import AuditRequest
+from activities.ledger import AuditRequest
 from tests.unit.task_values import NOON, make_approval_context, make_working_state, request_budgets
-from waystation.context.outcome import ContextEdit
+from waystation.context.compaction import ContextEdit
 from waystation.tasks import signals
 from waystation.tasks.signals import (
     EDIT,

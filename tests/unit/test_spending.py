@@ -12,7 +12,7 @@ from waystation.cli.tasks import build_spending_rows, format_spending_line
 from waystation.kernel.errors import BadInput
 from waystation.kernel.usage import Usage
 from waystation.plugins.web.charts import APART, DAYS_FOOT, DAYS_HEIGHT, DAYS_LEFT, build_daily_spending_chart
-from waystation.plugins.web.pictures import WIDTH
+from waystation.plugins.web.diagrams import WIDTH
 from waystation.tasks.progress import MAX_DAYS, DayRange, SpendingLine, build_spending_report
 
 TODAY = date(2026, 11, 25)

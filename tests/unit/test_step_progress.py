@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from tests.unit.progress_values import NOON, make_step_progress
 from tests.unit.render_values import PAUSED_VIEW
-from waystation.agents.activity import AgentStatus
+from waystation.agents.agent_status import AgentStatus
 from waystation.budgets.budget import RunUsage
 from waystation.cli import follow
 from waystation.cli.render import format_agent_activity

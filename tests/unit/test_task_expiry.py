@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.answering import apply_approval, apply_denial
 from tests.unit.task_values import NOON, make_approval_context, make_working_state, request_budgets
-from waystation.agents.decisions import AUTHORISED_IN_ADVANCE, TopUpPolicy, UnattendedPolicy
+from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, TopUpPolicy, UnattendedPolicy
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.approvals import ApprovalContext, grant_in_advance
 from waystation.tasks.state import TaskState

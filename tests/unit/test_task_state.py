@@ -17,7 +17,7 @@ from tests.unit.task_values import (
 )
 from waystation.agents.leg import ContextFull
 from waystation.budgets.budget import BudgetAccount
-from waystation.context.outcome import CompactionOutcome, CompactionStatus
+from waystation.context.compaction import CompactionOutcome, CompactionStatus
 from waystation.kernel.amount import Amount, Limit
 from waystation.planning.plan import build_standard_plan
 from waystation.tasks.progress import build_task_progress

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from waystation.agents.decisions import AUTHORISED_IN_ADVANCE, TopUpPolicy, UnattendedPolicy
+from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, TopUpPolicy, UnattendedPolicy
 from waystation.cli.options import parse_unattended_options
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput

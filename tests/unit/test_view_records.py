@@ -14,7 +14,7 @@ from tests.unit.histories import (
     make_transcript,
 )
 from waystation.context.history import build_model_view, with_record
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.summary import build_summary_message
 from waystation.context.transcript import (
     MaskRecord,

@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.histories import make_call_message, make_result_message, make_text_message, make_transcript
 from waystation.context.history import build_model_view
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.repair import NO_RESULT
 from waystation.context.transcript import Message, RedactedThinking, Text, Thinking, ToolResult, build_user_message
 

@@ -7,8 +7,8 @@ from pydantic import JsonValue
 from waystation.documents.web_pages import DomainPolicy, WebSearchResult
 from waystation.kernel.errors import ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import ScriptedAnswer, ScriptedServer, build_error_response
 from waystation.models.anthropic.model import AnthropicSearch, create_anthropic_search
+from waystation.testing.messages_server import ScriptedAnswer, ScriptedServer, build_error_response
 
 ANYWHERE = DomainPolicy(allow=("*",))
 HARBOUR, KEEPER = "https://example.org/harbour", "https://example.org/keeper"

@@ -19,13 +19,13 @@ from waystation.kernel.errors import (
     ModelUnavailable,
     SpendingLimitReached,
 )
-from waystation.models.anthropic.messages_server import build_message_body
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.anthropic.sse import iter_message_events
 from waystation.models.openai.model import create_openai_model
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason
 from waystation.models.profiles import Effort
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import build_message_body
 
 Protocol = Literal["messages", "chat completions"]
 State = Literal["retried", "retried, perhaps billed", "a person pays", "broken", "no such model", "refused", "blocked"]

@@ -31,10 +31,10 @@ from tests.vendor_servers import (
 from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.kernel.usage import Usage
-from waystation.models.connections import DEFAULT_TIMEOUTS
 from waystation.models.endpoints import ModelEndpoint, NamedEndpoint
+from waystation.models.http_errors import DEFAULT_TIMEOUTS
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason, ToolSpec
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 from workers.models import create_endpoint_model
 
 Saying = Sequence[ModelResponse | ModelError]

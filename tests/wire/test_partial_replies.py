@@ -10,7 +10,12 @@ from pydantic import JsonValue, TypeAdapter
 from waystation.context.transcript import Text, Thinking, ToolUse, build_user_message
 from waystation.kernel.errors import ModelError
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.messages_server import (
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.anthropic.sse import StreamEvent, iter_message_events
+from waystation.models.anthropic.stream_usage import NOTICE_SECONDS, TOKENS_PER_SECOND, StreamUsageTracker
+from waystation.models.ports import ModelRequest
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import (
     ScriptedAnswer,
     ScriptedServer,
     build_dropped_stream,
@@ -18,11 +23,6 @@ from waystation.models.anthropic.messages_server import (
     build_message_body,
     build_truncated_stream,
 )
-from waystation.models.anthropic.model import create_anthropic_model
-from waystation.models.anthropic.partial import NOTICE_SECONDS, TOKENS_PER_SECOND, StreamUsageTracker
-from waystation.models.anthropic.sse import StreamEvent, iter_message_events
-from waystation.models.ports import ModelRequest
-from waystation.testing import make_scripted_response
 
 USAGE = Usage(input=900, cache_write=300, cache_read=5_000, output=150)
 SAID = "It silted up. " * 100

@@ -6,10 +6,10 @@ import pytest
 from pydantic import JsonValue
 
 from waystation.context.transcript import Message, Text, build_user_message
-from waystation.models.anthropic.messages_server import CACHE_LIFETIME, CacheMissEvent, CachingServer, PrefixCache
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelRequest, ToolSpec
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import CACHE_LIFETIME, CacheMissEvent, CachingServer, PrefixCache
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MARK: dict[str, JsonValue] = {"type": "ephemeral"}

@@ -1,6 +1,6 @@
 from waystation.context.transcript import Text, build_user_message
 from waystation.models.ports import ModelRequest, ModelResponse
-from waystation.testing import ScriptedModel, make_scripted_response
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 
 def asking(text: str) -> ModelRequest:

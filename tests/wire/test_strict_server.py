@@ -10,11 +10,11 @@ from pydantic import JsonValue
 from tests.strict_server import Body, StrictServer, find_refusal
 from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import ModelRejected
-from waystation.models.anthropic.messages_server import PrefixBinding
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.anthropic.wire import THINKING_BETA
 from waystation.models.ports import ModelRequest, ToolSpec
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import PrefixBinding
 
 MODEL = "claude-haiku-4-5"
 ASKED: JsonValue = {"role": "user", "content": "Why?"}

@@ -3,7 +3,7 @@
 from pydantic import JsonValue
 
 from waystation.context.transcript import STATUS_CLOSE, STATUS_OPEN
-from waystation.models.anthropic.messages_server import TurnCounter
+from waystation.testing.messages_server import TurnCounter
 
 Said = dict[str, JsonValue]
 CONTRACT: Said = {"role": "user", "content": "When is high water?"}

@@ -32,7 +32,7 @@ from tests.wire.test_wire_assistants import store_report_task
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
-from waystation.plugins.web.assistants import AssistantGateway, FinishedTask
+from waystation.plugins.web.assistant_gateway import AssistantGateway, FinishedTask
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.mcp_tasks import EXTENSION
 from waystation.plugins.web.principals import AssistantPolicy

@@ -25,7 +25,7 @@ from waystation.client.task_json import TaskJson
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.plugins.web.app import forward_messages
-from waystation.plugins.web.assistants import ReportPart
+from waystation.plugins.web.assistant_gateway import ReportPart
 from waystation.reports.markdown import split_into_sections
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import build_reader_scope

@@ -4,7 +4,6 @@ import pytest
 from pydantic import JsonValue
 
 from waystation.context.transcript import Text, build_user_message
-from waystation.models.anthropic.messages_server import ScriptedServer, build_message_body, build_stream_response
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.endpoints import (
     KNOWN_CAPABILITIES,
@@ -15,7 +14,8 @@ from waystation.models.endpoints import (
     build_model_endpoint,
 )
 from waystation.models.ports import ModelRequest, ToolSpec
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import ScriptedServer, build_message_body, build_stream_response
 
 URL, MODEL = "http://model.test", "claude-haiku-5-5"
 NOTE = ToolSpec(name="note", description="Keep a note.", input_schema={"type": "object"})

@@ -14,11 +14,11 @@ from waystation.context.transcript import (
     ToolUse,
     build_user_message,
 )
-from waystation.models.anthropic.messages_server import ScriptedServer, build_message_body, build_stream_response
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.endpoints import build_model_endpoint
 from waystation.models.ports import ModelRequest, ToolSpec
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import ScriptedServer, build_message_body, build_stream_response
 
 SEARCH = ToolSpec(name="search", description="Search the documents.", input_schema={"type": "object"})
 NOTE = ToolSpec(name="note", description="Keep a note.", input_schema={"type": "object", "required": ["text"]})

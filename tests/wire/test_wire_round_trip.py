@@ -11,9 +11,9 @@ from pydantic import JsonValue, TypeAdapter
 from waystation.context.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic import wire
-from waystation.models.anthropic.messages_server import ScriptedServer, build_message_body, build_stream_response
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason
+from waystation.testing.messages_server import ScriptedServer, build_message_body, build_stream_response
 
 texts = st.text(max_size=300)
 names = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)

@@ -7,16 +7,16 @@ from pydantic import JsonValue
 
 from waystation.context.transcript import Text, build_user_message
 from waystation.kernel.errors import ModelRejected
-from waystation.models.anthropic.messages_server import (
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.ports import ModelRequest, ToolSpec
+from waystation.models.profiles import Effort, ThinkingSetting
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import (
     ScriptedServer,
     build_error_response,
     build_message_body,
     build_stream_response,
 )
-from waystation.models.anthropic.model import create_anthropic_model
-from waystation.models.ports import ModelRequest, ToolSpec
-from waystation.models.profiles import Effort, ThinkingSetting
-from waystation.testing import make_scripted_response
 
 PLAN = ToolSpec(name="submit_plan", description="Hand in a plan.", input_schema={"type": "object"})
 BOUND: dict[str, JsonValue] = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}

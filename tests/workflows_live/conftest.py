@@ -8,7 +8,7 @@ from tests.running import KEY, TENANT, start_dev_server
 from waystation.config.settings import Settings
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.ports import Redactor
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 
 @pytest.fixture

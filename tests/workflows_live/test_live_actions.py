@@ -15,7 +15,7 @@ from tests.post import ONE_LETTER_SCRIPT, PRIVATE, make_send_letter_call, run_to
 from tests.readers import SYSTEM_SCOPE
 from tests.running import POLL_SECONDS, run_all_workers, start_dev_server, wait_until
 from tests.workflows_live.history import fetch_current_details, fetch_events, join_all_strings
-from waystation.agents.decisions import UnattendedPolicy
+from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.agents.loop import EXPIRED
 from waystation.budgets.budget import BudgetMode
 from waystation.kernel.amount import Amount

@@ -24,7 +24,7 @@ from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import TaskPhase, make_task_id
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
 
 READS = 24
 """Turns of each researcher before it hands in."""

@@ -25,7 +25,7 @@ from tests.workflows_live.test_live_assistants import (
 )
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
-from waystation.plugins.web.assistants import AnswerForm, AssistantGateway
+from waystation.plugins.web.assistant_gateway import AnswerForm, AssistantGateway
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.privacy.ports import Redactor
 from waystation.tasks.signals import AnswerResult

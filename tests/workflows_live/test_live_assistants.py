@@ -19,12 +19,12 @@ from tests.ended_tasks import make_task_row
 from tests.running import SESSION, TENANT, TaskSubmitter, run_platform, wait_until
 from tests.workflows_live.test_live_approvals import wait_for_pause
 from waystation.client import Client
-from waystation.client.lookups import DEFAULT_TASK_LIMIT
+from waystation.client.store_queries import DEFAULT_TASK_LIMIT
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
-from waystation.plugins.web.assistants import AssistantGateway, DocumentInput, SubmitResearchRequest
+from waystation.plugins.web.assistant_gateway import AssistantGateway, DocumentInput, SubmitResearchRequest
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.principals import Answers, AssistantPolicy
 from waystation.plugins.web.task_page import format_approval_request

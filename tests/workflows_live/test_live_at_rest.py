@@ -14,10 +14,10 @@ from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import WrongKey
 from waystation.kernel.refs import RunRef
-from waystation.memory.memory import Passage
-from waystation.runtime.stores import build_cipher
-from waystation.store.seals import EncryptionConfig
-from waystation.testing import PlainRedactor
+from waystation.memory.passages import Passage
+from waystation.runtime.store_setup import build_cipher
+from waystation.store.encryption import EncryptionConfig
+from waystation.testing.doubles import PlainRedactor
 
 KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64
 QUESTION, INSTRUCTION, DOCUMENT, COMPRESSED = "canary-one", "canary-two", "canary-three", "canary-four"

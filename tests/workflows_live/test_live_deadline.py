@@ -11,7 +11,7 @@ from tests.crew import WORK_TOKENS, ScriptedTaskModel, make_tight_budget_config
 from tests.readers import SYSTEM_SCOPE
 from tests.running import open_activity_deps, run_all_workers, wait_until
 from tests.workflows_live.moving import WaitingTask, register_admitted_task, run_time_skipping_server
-from waystation.agents.decisions import UnattendedPolicy
+from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.kernel.amount import Amount
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET

@@ -13,20 +13,20 @@ from tests.readers import SYSTEM_SCOPE
 from tests.running import TaskSubmitter, make_task_request, open_activity_deps, run_all_workers
 from tests.workflows_live.test_live_documents_changed import NEWER, submit_document_update, write_folder
 from waystation.client import Client
-from waystation.client.removal import TaskSelection, forget_selected_tasks, select_task_ids
+from waystation.client.erasure import TaskSelection, forget_selected_tasks, select_task_ids
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.refs import RunRef
 from waystation.kernel.temporal_names import make_indexing_workflow_id
-from waystation.memory.archive import render_recalled_excerpts
-from waystation.memory.memory import MemoryQuery
-from waystation.memory.passages import IndexingState
+from waystation.memory.indexing import render_recalled_excerpts
+from waystation.memory.passage_builder import IndexingState
+from waystation.memory.passages import MemoryQuery
 from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.tasks.signals import ContextEditInput
 from waystation.tasks.task import make_task_id
-from waystation.testing import PlainRedactor
-from workers.parts import ActivityDeps
-from workflows.remember import IndexDocumentsWorkflow
+from waystation.testing.doubles import PlainRedactor
+from workers.activity_deps import ActivityDeps
+from workflows.index_documents import IndexDocumentsWorkflow
 
 NAME, PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
 PILOT = SourceDocument(name="pilot.md", text=f"The bar carries two fathoms.\n{NAME} keeps the white beacon.\n")

@@ -10,7 +10,7 @@ from tests.readers import SYSTEM_SCOPE
 from tests.running import TaskHandle, TaskSubmitter, run_platform, wait_for_both_requests, wait_until
 from tests.workflows_live.history import fetch_events, join_all_strings
 from tests.workflows_live.test_live_fork import FROM_WEIGH, run_fork, submit_fork
-from waystation.client.sessions import (
+from waystation.client.submission import (
     DocumentSetDiff,
     compare_documents,
     is_document_set_unchanged,

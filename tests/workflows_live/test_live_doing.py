@@ -12,7 +12,7 @@ from waystation.client.approvals import build_stored_task_view, with_spending
 from waystation.kernel.clock import utc_now
 from waystation.privacy.ports import Redactor
 from waystation.runtime.temporal.connect import TemporalTarget
-from waystation.runtime.temporal.tasks import TaskRun, TemporalTaskClient
+from waystation.runtime.temporal.task_client import TaskRun, TemporalTaskClient
 from waystation.tasks.task import TaskPhase, TaskProgress, make_task_id
 
 

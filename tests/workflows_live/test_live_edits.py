@@ -27,9 +27,9 @@ from tests.running import (
 )
 from tests.unit.histories import make_filler_text
 from tests.workflows_live.history import fetch_current_details
+from waystation.context.compaction import TOO_LATE, CompactionStatus, ContextEdit
 from waystation.context.history import build_model_view
-from waystation.context.legality import find_violations
-from waystation.context.outcome import TOO_LATE, CompactionStatus, ContextEdit
+from waystation.context.message_rules import find_violations
 from waystation.context.transcript import Text
 from waystation.documents.documents import SourceDocument
 from waystation.models.ports import ModelRequest, ModelResponse
@@ -37,7 +37,7 @@ from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.signals import EDIT_CONTEXT
 from waystation.tasks.task import TaskConfig, TaskPhase, TaskProgress
-from waystation.testing import make_scripted_response
+from waystation.testing.doubles import make_scripted_response
 from workflows.task import TaskWorkflow
 
 SUMMARY_PROMPT = 50

@@ -38,7 +38,7 @@ from waystation.config.settings import Settings
 from waystation.kernel import temporal_names as names
 from waystation.kernel.errors import WrongKey
 from waystation.privacy.ports import Redactor
-from waystation.runtime.stores import build_client_data_converter, build_payload_codec
+from waystation.runtime.store_setup import build_client_data_converter, build_payload_codec
 from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED
 from waystation.tasks import approvals
 from waystation.tasks.session import SessionWorkflowInput

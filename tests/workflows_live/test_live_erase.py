@@ -13,21 +13,21 @@ from tests.readers import SYSTEM_SCOPE
 from tests.running import TENANT, TaskSubmitter, make_task_request, open_activity_deps, run_all_workers, wait_until
 from tests.workflows_live.test_live_forget import find_canaries_in_files, store_in_memory
 from waystation.client import Client
-from waystation.client.persons import open_person_search
-from waystation.client.removal import require_tasks_finished, run_erasure
+from waystation.client.erasure import require_tasks_finished, run_erasure
+from waystation.client.person_search import open_person_search
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.erasure.removal import ERASED_MARKER, ErasureLocation, sum_matches_by_location
+from waystation.erasure.erasure import ERASED_MARKER, ErasureLocation, sum_matches_by_location
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import RunRef
 from waystation.plugins.redaction.placeholders import build_placeholder, compute_fingerprint
 from waystation.privacy.policy import VaultEntry
 from waystation.privacy.ports import Redactor
-from waystation.runtime.stores import build_cipher, load_or_create_installation_key
-from waystation.runtime.temporal.orders import ERASURE_STEPS
+from waystation.runtime.store_setup import build_cipher, load_or_create_installation_key
+from waystation.runtime.temporal.erasure_client import ERASURE_STEPS
 from waystation.tasks.task import make_task_id, tenant_hash
-from waystation.testing import PlainRedactor
-from workers.parts import ActivityDeps
+from waystation.testing.doubles import PlainRedactor
+from workers.activity_deps import ActivityDeps
 
 NAME = "Ada Lovelace"
 ASKED = make_task_request(question=f"What does {NAME} say of the bar?")

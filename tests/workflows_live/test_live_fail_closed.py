@@ -17,11 +17,11 @@ from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.plugins.redaction.secrets import find_whole_text_matches
-from waystation.runtime.stores import open_store
+from waystation.runtime.store_setup import open_store
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.task import TaskPhase, TaskProgress
-from waystation.testing import PlainRedactor, RecordingMeter
-from workers import parts as wiring
+from waystation.testing.doubles import PlainRedactor, RecordingMeter
+from workers import activity_deps as wiring
 from workflows.task import TaskWorkflow
 
 SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(?=x)(x+x+)+y', score: 1}]}]"

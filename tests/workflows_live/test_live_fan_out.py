@@ -15,7 +15,7 @@ from waystation.budgets.budget import BudgetMode
 from waystation.kernel.amount import Amount, Limit
 from waystation.models.profiles import filter_prices
 from waystation.tasks.task import TaskConfig, TaskPhase
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 from workflows.session import SessionWorkflow
 
 TASKS, RESEARCHERS = 4, 8

@@ -7,9 +7,9 @@ from temporalio.client import Client
 from tests.crew import QUOTED_SENTENCE, ScriptedTaskModel, make_task_config
 from tests.readers import SYSTEM_SCOPE
 from tests.running import TaskSubmitter, make_task_request, open_activity_deps, run_all_workers
-from waystation.client.sessions import load_session_documents
+from waystation.client.submission import load_session_documents
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import render_recalled_excerpts
+from waystation.memory.indexing import render_recalled_excerpts
 from waystation.privacy.ports import Redactor
 from waystation.tasks.signals import ContextEditInput
 from waystation.tasks.task import make_task_id, session_hash, tenant_hash

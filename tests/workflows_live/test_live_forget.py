@@ -12,17 +12,17 @@ from tests.readers import SYSTEM_SCOPE
 from tests.running import SESSION, TaskSubmitter, make_task_request, open_activity_deps, run_all_workers
 from tests.store_contract.values import NOON, make_summary
 from waystation.client import Client
-from waystation.client.removal import TaskSelection, forget_selected_tasks, select_task_ids
+from waystation.client.erasure import TaskSelection, forget_selected_tasks, select_task_ids
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.erasure.removal import ForgetCounts
+from waystation.erasure.erasure import ForgetCounts
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import RunRef
-from waystation.memory.memory import Passage
+from waystation.memory.passages import Passage
 from waystation.tasks.task import make_task_id
-from waystation.testing import PlainRedactor
-from workers.parts import ActivityDeps
+from waystation.testing.doubles import PlainRedactor
+from workers.activity_deps import ActivityDeps
 
 QUESTION, DOCUMENT, REMEMBERED = "canary-question", "canary-document", "canary-passage"
 ASKED = make_task_request(question=f"How is {QUESTION} crossed?")

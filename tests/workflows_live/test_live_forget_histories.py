@@ -7,9 +7,9 @@ from temporalio.client import Client as TemporalClient
 from tests.delegating import SUBMIT_FINDINGS_CALL, DelegatingTaskModel, make_delegate_call, make_delegating_task_config
 from tests.running import SESSION, TaskSubmitter, open_activity_deps, run_all_workers, wait_until
 from waystation.client import Client
-from waystation.client.removal import TaskSelection, forget_selected_tasks, select_task_ids
+from waystation.client.erasure import TaskSelection, forget_selected_tasks, select_task_ids
 from waystation.config.settings import Settings
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 
 async def executions(server: TemporalClient, task_id: str) -> list[str]:

@@ -26,7 +26,7 @@ from tests.running import (
     wait_for_both_requests,
     wait_until,
 )
-from waystation.client.sessions import ForkRequest, register_fork
+from waystation.client.submission import ForkRequest, register_fork
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, RequestConflict

@@ -23,15 +23,15 @@ from tests.running import (
     wait_until,
 )
 from waystation.client import Client
-from waystation.client.removal import forget_selected_tasks
+from waystation.client.erasure import forget_selected_tasks
 from waystation.config.settings import Settings
-from waystation.runtime.stores import build_client_data_converter
+from waystation.runtime.store_setup import build_client_data_converter
 from waystation.runtime.temporal.connect import DEFAULT_NAMESPACE, TemporalTarget
+from waystation.runtime.temporal.erasure_client import find_histories
 from waystation.runtime.temporal.installation import InstallationPlugin
-from waystation.runtime.temporal.orders import find_histories
 from waystation.tasks.schedules import ScheduleDefinition, ScheduleTiming
 from waystation.tasks.task import TaskPhase, TaskRequest, make_task_id
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 from workers.sandbox import create_sandboxed_runner
 from workflows.task import TaskWorkflow
 

@@ -15,7 +15,7 @@ from tests.running import TaskHandle, TaskSubmitter, make_task_request, run_plat
 from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import SubagentOrder, SubagentResult
 from waystation.budgets.budget import RunUsage
-from waystation.context.outcome import CompactionOutcome, CompactionStatus
+from waystation.context.compaction import CompactionOutcome, CompactionStatus
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
@@ -25,7 +25,7 @@ from waystation.tasks.progress import TRUNCATION_NOTE
 from waystation.tasks.signals import ContextEditInput
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRow, make_task_id
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 from workflows.payload_limit import MAX_PAYLOAD_BYTES
 from workflows.task import TaskWorkflow
 

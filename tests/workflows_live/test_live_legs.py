@@ -34,8 +34,8 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import TaskPhase, TaskRow, make_task_id
-from waystation.testing import PlainRedactor
-from workers.parts import ActivityDeps
+from waystation.testing.doubles import PlainRedactor
+from workers.activity_deps import ActivityDeps
 from workflows.task import TaskWorkflow
 
 

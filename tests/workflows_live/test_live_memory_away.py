@@ -21,7 +21,7 @@ from tests.workflows_live.test_live_edits import (
     wait_for_edit,
 )
 from waystation.cli.main import run
-from waystation.context.outcome import CompactionStatus
+from waystation.context.compaction import CompactionStatus
 from waystation.memory.qdrant.collection import QdrantServerConfig
 from waystation.memory.qdrant.server import QdrantRetryPolicy, QdrantServerMemory
 from waystation.privacy.ports import Redactor

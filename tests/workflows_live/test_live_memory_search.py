@@ -15,8 +15,8 @@ from tests.running import run_cli, wait_until
 from tests.store_contract.values import make_passage, make_summary
 from waystation.config.settings import Settings
 from waystation.kernel.refs import RunRef
-from waystation.runtime.knowledge import open_embedder
-from waystation.runtime.stores import open_store
+from waystation.runtime.redaction_setup import open_embedder
+from waystation.runtime.store_setup import open_store
 from waystation.tasks.task import tenant_hash
 from workers.memory import open_memory
 from workers.wiring import run_configured_workers

@@ -26,7 +26,7 @@ from tests.webhook_server import (
     run_webhook_server,
 )
 from tests.workflows_live.history import fetch_events, join_all_strings, list_event_kinds
-from waystation.agents.decisions import UnattendedPolicy
+from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.config.settings import Settings
 from waystation.kernel.errors import ModelRejected
 from waystation.kernel.refs import TaskRef
@@ -39,7 +39,7 @@ from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.task import TaskPhase
 from workers.queues import DEV_TIMING, WorkerContext, create_workflows_worker
 from workers.sandbox import create_sandboxed_runner
-from workflows.notice import NotificationWorkflow
+from workflows.notification import NotificationWorkflow
 from workflows.task import TaskWorkflow
 
 ASKING = ("budget_asked-harbours-1", "budget_asked-tides-1")

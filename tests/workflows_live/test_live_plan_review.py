@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowFailureError
 from tests.crew import SCRIPTED_PLAN, ScriptedTaskModel, make_task_config
 from tests.readers import SYSTEM_SCOPE
 from tests.running import TaskSubmitter, run_cli, run_platform, start_dev_server, wait_until
-from waystation.agents.decisions import UnattendedPolicy
+from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.cli import follow
 from waystation.client import Client as Waystation
 from waystation.config.settings import Settings
@@ -20,7 +20,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.planning.plan import Plan
 from waystation.privacy.ports import Redactor
-from waystation.reports.files import get_plan_path
+from waystation.reports.task_files import get_plan_path
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.tasks.task import TaskPhase, TaskProgress
 from workflows.task import TaskWorkflow

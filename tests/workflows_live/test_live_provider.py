@@ -24,7 +24,13 @@ from tests.running import TaskSubmitter, run_platform, wait_until
 from waystation.agents.call_ledger import MAX_UNANSWERED_CALLS
 from waystation.budgets.budget import BudgetMode
 from waystation.kernel.amount import Amount
-from waystation.models.anthropic.messages_server import (
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.ports import ModelRequest, ModelResponse, StopReason
+from waystation.privacy.ports import Redactor
+from waystation.tasks.approvals import APPROVE_BUDGET
+from waystation.tasks.task import TaskConfig, TaskPhase, TaskProgress
+from waystation.testing.doubles import make_scripted_response
+from waystation.testing.messages_server import (
     EndpointGap,
     ScriptedAnswer,
     ScriptedServer,
@@ -36,12 +42,6 @@ from waystation.models.anthropic.messages_server import (
     build_stream_response,
     build_truncated_stream,
 )
-from waystation.models.anthropic.model import create_anthropic_model
-from waystation.models.ports import ModelRequest, ModelResponse, StopReason
-from waystation.privacy.ports import Redactor
-from waystation.tasks.approvals import APPROVE_BUDGET
-from waystation.tasks.task import TaskConfig, TaskPhase, TaskProgress
-from waystation.testing import make_scripted_response
 from workflows.task import TaskWorkflow
 
 SOON = {"retry-after-ms": "10"}

@@ -16,13 +16,13 @@ from tests.workflows_live.test_live_erase import (
     store_name_in_vault,
 )
 from waystation.client import Client
-from waystation.client.persons import open_person_search
-from waystation.client.removal import create_erasure_order, load_last_receipt
+from waystation.client.erasure import create_erasure_order, load_last_receipt
+from waystation.client.person_search import open_person_search
 from waystation.config.settings import Settings
-from waystation.erasure.removal import ERASED_MARKER, ErasureLocation, ErasureReceipt, ForgetOrder
+from waystation.erasure.erasure import ERASED_MARKER, ErasureLocation, ErasureReceipt, ForgetOrder
 from waystation.kernel.temporal_names import ERASE_WORKFLOW, FORGET_WORKFLOW, WORKFLOWS_QUEUE, make_indexing_workflow_id
 from waystation.tasks.task import tenant_hash
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 
 
 def report_of(settings: Settings, task_id: str, text: str) -> Path:

@@ -16,9 +16,9 @@ from tests.workflows_live.history import fetch_events, list_timer_summaries
 from waystation.config.settings import Settings
 from waystation.kernel.temporal_names import make_retention_workflow_id
 from waystation.kernel.text import FORGOTTEN
-from waystation.runtime.temporal.orders import ensure_retention_workflow
-from waystation.testing import PlainRedactor
-from workers.parts import ActivityDeps
+from waystation.runtime.temporal.erasure_client import ensure_retention_workflow
+from waystation.testing.doubles import PlainRedactor
+from workers.activity_deps import ActivityDeps
 
 OLD, NEW = make_task_request("old"), make_task_request("new")
 

@@ -17,9 +17,9 @@ from tests.crew import (
 )
 from tests.readers import SYSTEM_SCOPE
 from tests.running import TaskSubmitter, run_platform, wait_for_both_requests, wait_until
+from waystation.context.compaction import ContextEdit
 from waystation.context.history import build_model_view
-from waystation.context.legality import find_violations
-from waystation.context.outcome import ContextEdit
+from waystation.context.message_rules import find_violations
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput
 from waystation.privacy.ports import Redactor

@@ -15,14 +15,14 @@ from tests.crew import ModelCall, ScriptedTaskModel
 from tests.running import KEY, TENANT, StrictWorkerPlugin, create_strict_runner, start_dev_server, wait_until
 from tests.scheduled import BUDGET, MONDAYS, QUESTION, SchedulePlatform, run_schedule_platform
 from waystation.cli.main import run
-from waystation.client.persons import open_person_search
-from waystation.client.removal import run_erasure
+from waystation.client.erasure import run_erasure
+from waystation.client.person_search import open_person_search
 from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, ModelRejected, TextNotFoundError
-from waystation.runtime.stores import build_client_data_converter
-from waystation.runtime.temporal.orders import is_workflow_running
+from waystation.runtime.store_setup import build_client_data_converter
+from waystation.runtime.temporal.erasure_client import is_workflow_running
 from waystation.tasks.schedules import ScheduleTiming
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import TaskFilter

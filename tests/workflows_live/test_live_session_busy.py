@@ -24,8 +24,8 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import CONTEXT_QUEUE, TASK_FINISHED, WORKFLOWS_QUEUE
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import TemporalTarget
-from waystation.runtime.temporal.orders import is_workflow_running
-from waystation.runtime.temporal.tasks import TemporalTaskClient
+from waystation.runtime.temporal.erasure_client import is_workflow_running
+from waystation.runtime.temporal.task_client import TemporalTaskClient
 from waystation.tasks.session import (
     AdmissionResult,
     SessionBudgetRequest,

@@ -10,7 +10,7 @@ from tests.crew import WORK_TOKENS, CallGate, ModelCall, ScriptedTaskModel, make
 from tests.running import TaskSubmitter, open_activity_deps, run_all_workers
 from waystation.config.settings import Settings
 from waystation.tasks.task import TaskPhase
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 from workers.queues import DEV_TIMING, get_worker_timing
 from workflows.options import HEARTBEAT, LEG
 

@@ -11,9 +11,9 @@ from tests.delegating import SUBMIT_FINDINGS_CALL, DelegatingTaskModel, make_del
 from tests.readers import SYSTEM_SCOPE
 from tests.running import TENANT, TaskHandle, TaskSubmitter, run_platform, wait_for_both_requests, wait_until
 from tests.workflows_live.history import fetch_events, join_all_strings
-from waystation.client.sessions import validate_message_text, with_task_messages
+from waystation.client.submission import validate_message_text, with_task_messages
 from waystation.context.history import build_model_view
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.transcript import Message
 from waystation.kernel.errors import BadInput
 from waystation.privacy.ports import Redactor

@@ -9,7 +9,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from tests.crew import ScriptedTaskModel, make_task_config
 from tests.readers import SYSTEM_SCOPE
 from tests.running import TaskHandle, TaskSubmitter, make_task_request, open_activity_deps, run_all_workers
-from waystation.client.sessions import ForkRequest, register_fork
+from waystation.client.submission import ForkRequest, register_fork
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
@@ -17,7 +17,7 @@ from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
 from waystation.tasks.continuation import TaskRewind, TaskWorkflowInput
 from waystation.tasks.signals import TELL
 from waystation.tasks.task import RejectedMessage, TaskMessage, TaskPhase, TaskProgress, TaskRow, make_task_id
-from waystation.testing import PlainRedactor
+from waystation.testing.doubles import PlainRedactor
 from workflows.task import TaskWorkflow
 
 BEFORE, MEANWHILE = "Give depths in metres.", "Never cite the almanac of 1790."

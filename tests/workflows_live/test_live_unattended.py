@@ -7,7 +7,7 @@ from temporalio.client import Client
 
 from tests.crew import STEP_SHARE_TOKENS, ModelCall, ScriptedTaskModel, make_tight_budget_config
 from tests.running import TaskSubmitter, run_platform, wait_until
-from waystation.agents.decisions import AUTHORISED_IN_ADVANCE, TopUpPolicy, UnattendedPolicy
+from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, TopUpPolicy, UnattendedPolicy
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import SpendingLimitReached
 from waystation.privacy.ports import Redactor

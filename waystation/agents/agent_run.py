@@ -12,7 +12,7 @@ Counts and ids only: it is part of workflow history.
 from collections.abc import Mapping
 from typing import Literal
 
-from waystation.agents.decisions import ActionDecision, ActionQuestion
+from waystation.agents.action_approvals import ActionDecision, ActionQuestion
 from waystation.agents.delegation import SubagentOrder, SubagentProgress, SubagentResult
 from waystation.agents.deliverables import WorkCounts
 from waystation.agents.leg import (
@@ -29,7 +29,7 @@ from waystation.agents.leg import (
     TurnLimitReached,
 )
 from waystation.budgets.budget import BudgetAccount, RunUsage
-from waystation.context.outcome import (
+from waystation.context.compaction import (
     EDIT_PREFIX,
     TOO_LATE,
     CompactionOutcome,

@@ -26,9 +26,9 @@ from waystation.context.summary import is_summary
 from waystation.context.transcript import MaskRecord, Message, Text, Transcript
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
-from waystation.memory.archive import EMBEDDING_BATCH, MemoryRecall, embed_passages
-from waystation.memory.memory import Excerpt, MemoryQuery, Passage
-from waystation.memory.passages import make_passages, map_tool_names, render_message
+from waystation.memory.indexing import EMBEDDING_BATCH, MemoryRecall, embed_passages
+from waystation.memory.passage_builder import make_passages, map_tool_names, render_message
+from waystation.memory.passages import Excerpt, MemoryQuery, Passage
 from waystation.memory.ports import Embedder, PassageVectorStore
 from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.privacy.ports import Redactor, Vault

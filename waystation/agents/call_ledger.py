@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Protocol, TypeVar
 
-from waystation.agents.activity import AgentStatus
+from waystation.agents.agent_status import AgentStatus
 from waystation.agents.ports import Meter
 from waystation.budgets.budget import CallCostBound
 from waystation.context.tokens import compute_reply_upper_bound, compute_request_upper_bound

@@ -16,15 +16,15 @@ from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel, SummaryResult
 from waystation.agents.tools.documents import FILE_READING_TOOLS
 from waystation.budgets.budget import CallCostBound
-from waystation.context.constraints import STEP_ITEM_PREFIX
-from waystation.context.history import build_model_view, with_record
-from waystation.context.outcome import (
+from waystation.context.compaction import (
     CompactionEvent,
     CompactionOutcome,
     CompactionRequest,
     CompactionStatus,
     ManualCompaction,
 )
+from waystation.context.constraints import STEP_ITEM_PREFIX
+from waystation.context.history import build_model_view, with_record
 from waystation.context.pipeline import (
     CannotFitDecision,
     CompactionContext,
@@ -48,9 +48,9 @@ from waystation.kernel.amount import Amount
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import HookFailed
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import OutboxDrainer
-from waystation.memory.memory import Passage
-from waystation.memory.passages import make_passages
+from waystation.memory.indexing import OutboxDrainer
+from waystation.memory.passage_builder import make_passages
+from waystation.memory.passages import Passage
 from waystation.models.profiles import find_worst_rates
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from waystation.agents.decisions import ActionDecision, ActionQuestion
+from waystation.agents.action_approvals import ActionDecision, ActionQuestion
 from waystation.agents.delegation import DelegationConfig, SubagentOrder, SubagentResult, TeammateState
 from waystation.agents.deliverables import WorkCounts
 from waystation.budgets.budget import RunUsage
@@ -18,7 +18,7 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.roles import list_step_roles
 from waystation.kernel.value import Value
-from waystation.memory.memory import MemoryScope
+from waystation.memory.passages import MemoryScope
 from waystation.models.profiles import MIN_THINKING_TOKENS, Effort, Price, ThinkingSetting, get_thinking_tokens
 
 MIN_REPLY_TOKENS = 4_000

@@ -12,16 +12,15 @@ from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
-from waystation.agents.activity import AgentStatus
-from waystation.agents.attempt import LegAttempt, receive_document_updates, receive_messages
-from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
-from waystation.agents.decisions import (
+from waystation.agents.action_approvals import (
     MAX_OPEN_QUESTIONS,
     ActionDecision,
     ActionQuestion,
     build_action_question,
     compute_call_digest,
 )
+from waystation.agents.agent_status import AgentStatus
+from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
 from waystation.agents.deliverables import count_work
 from waystation.agents.leg import (
     AgentFinished,
@@ -35,6 +34,7 @@ from waystation.agents.leg import (
     SubagentsRequested,
     TurnLimitReached,
 )
+from waystation.agents.leg_attempt import LegAttempt, receive_document_updates, receive_messages
 from waystation.agents.prompt_sections import (
     StatusMessage,
     find_recent_failures,

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from waystation.context.outcome import CompactionOutcome
+from waystation.context.compaction import CompactionOutcome
 from waystation.context.transcript import Charge
 from waystation.kernel.errors import ModelError
 from waystation.models.ports import CallKind

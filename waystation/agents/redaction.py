@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 from waystation.agents.ports import Meter
 from waystation.context.transcript import Block, Text, ToolUse
-from waystation.documents.redacted import redact_document_names
+from waystation.documents.redacted_documents import redact_document_names
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import (
     RedactionAbandonedError,

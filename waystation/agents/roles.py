@@ -24,7 +24,6 @@ from waystation.agents.tool_visibility import (
     get_tool_phase,
     retain_sent_tools,
 )
-from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.delegate import DelegateTool
 from waystation.agents.tools.documents import (
     ListDocumentsTool,
@@ -36,25 +35,26 @@ from waystation.agents.tools.documents import (
 )
 from waystation.agents.tools.notes import PinMessageTool, ReadNotesTool, TakeNoteTool
 from waystation.agents.tools.recall import ExpandTool, RecallTool
-from waystation.agents.tools.tables import CalculateTool, QueryTableTool, is_table
-from waystation.agents.tools.tool import Tool, UntrustedTool
-from waystation.agents.tools.work import (
+from waystation.agents.tools.submissions import (
     ReadFindingsTool,
     SubmitAnalysisTool,
     SubmitFindingsTool,
     SubmitReportTool,
     WriteSectionTool,
 )
+from waystation.agents.tools.tables import CalculateTool, QueryTableTool, is_table
+from waystation.agents.tools.tool import Tool, UntrustedTool
+from waystation.agents.tools.toolbox import Toolbox
 from waystation.context.history import find_prompt_prefix
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import PromptPrefixRecord, Transcript
 from waystation.documents.ports import DocumentSearch
-from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.kernel.refs import RunRef
 from waystation.kernel.roles import AgentRole, get_role_spec, list_step_roles
 from waystation.kernel.text import format_count
 from waystation.mcp.ports import ToolServers
-from waystation.memory.archive import MemoryRecall
+from waystation.memory.indexing import MemoryRecall
 from waystation.models.ports import ToolSpec
 from waystation.privacy.ports import Redactor, Vault
 from waystation.security.untrusted import DEFAULT_SERVERS, UntrustedTools

@@ -28,8 +28,9 @@ from waystation.kernel.errors import StaleFenceError, StoreError, VersionConflic
 from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import ReadScope
 from waystation.kernel.usage import Usage
-from waystation.memory.memory import Passage
 from waystation.memory.outbox_repository import add_passages, withdraw_passages
+from waystation.memory.passages import Passage
+from waystation.store.encryption import add_row_proof, bind_to_row
 from waystation.store.engine import (
     SqlRepository,
     build_owner_filter,
@@ -51,7 +52,6 @@ from waystation.store.schema import (
     runs,
     tool_intents,
 )
-from waystation.store.seals import add_row_proof, bind_to_row
 from waystation.tasks.continuation import TranscriptRewind
 from waystation.tasks.events import UnnumberedEvent, build_charge_event, build_record_event
 

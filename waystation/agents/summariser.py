@@ -10,6 +10,7 @@ from itertools import islice
 
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
 from waystation.agents.roles import load_prompt
+from waystation.context.compaction import CompactionRequest, CompactionStatus
 from waystation.context.constraints import (
     extract_recorded_decisions,
     extract_user_constraints,
@@ -18,7 +19,6 @@ from waystation.context.constraints import (
     find_open_items,
 )
 from waystation.context.history import build_model_view, get_effective_transcript, get_pinned_message_ids, with_record
-from waystation.context.outcome import CompactionRequest, CompactionStatus
 from waystation.context.pipeline import SummariseDecision, compute_part_token_range, split_into_parts
 from waystation.context.policy import CompactionPolicy
 from waystation.context.restoration import without_files
@@ -50,7 +50,7 @@ from waystation.context.transcript import (
 )
 from waystation.kernel.errors import ModelRejected, ModelUnavailable
 from waystation.kernel.value import Value
-from waystation.memory.passages import map_tool_names, render_message
+from waystation.memory.passage_builder import map_tool_names, render_message
 from waystation.models.ports import ModelRequest, StopReason
 from waystation.models.profiles import get_model_profile
 from waystation.privacy.policy import TextDestination, build_redaction_notes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from waystation.agents.decisions import PlaceholderResolution
+from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.delegation import get_parent_id
 from waystation.agents.deliverables import ResearchFindings
 from waystation.agents.prompt_sections import (
@@ -35,13 +35,13 @@ from waystation.documents.procedures import (
     parse_procedure,
     reject_duplicate_names,
 )
-from waystation.documents.redacted import build_document_names
+from waystation.documents.redacted_documents import build_document_names
 from waystation.kernel.errors import MemoryUnavailable, StoreError, TextNotFoundError
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.roles import AgentRole, get_role_spec
 from waystation.kernel.text import format_count
-from waystation.memory.archive import MemoryRecall, render_recalled_excerpts
-from waystation.memory.memory import Excerpt, MemoryScope
+from waystation.memory.indexing import MemoryRecall, render_recalled_excerpts
+from waystation.memory.passages import Excerpt, MemoryScope
 from waystation.planning.plan import Plan, Step
 from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor

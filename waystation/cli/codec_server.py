@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import typer
 
 from waystation.cli.console import print_message, print_text
+from waystation.config.setting_types import parse_listen_address
 from waystation.config.settings import Settings
-from waystation.config.values import parse_listen_address
 from waystation.kernel.errors import BadInput
-from waystation.runtime.stores import build_payload_codec, load_key_if_exists
+from waystation.runtime.store_setup import build_payload_codec, load_key_if_exists
 from waystation.runtime.temporal.codec_server import (
     AT_ANY_PORT,
     CodecAccessPolicy,

@@ -16,7 +16,7 @@ from waystation.cli.submit import print_task_config, submit_and_report
 from waystation.client import Client
 from waystation.client.task_json import build_task_json
 from waystation.config.settings import Settings
-from waystation.documents.sources import load_documents, write_package_documents
+from waystation.documents.document_loading import load_documents, write_package_documents
 from waystation.kernel.amount import Amount, Limit, format_amount, format_used_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput

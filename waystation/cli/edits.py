@@ -22,7 +22,7 @@ from waystation.cli.options import AgentOption, ByOption, JsonOption, NoteOption
 from waystation.cli.render import format_compaction, format_restore_command
 from waystation.client import connect_client
 from waystation.config.settings import Settings
-from waystation.context.outcome import ContextEditAction
+from waystation.context.compaction import ContextEditAction
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
 from waystation.tasks.signals import AnswerResult, ContextEditInput

@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from waystation.agents.activity import format_elapsed
+from waystation.agents.agent_status import format_elapsed
 from waystation.cli.approvals import describe_insufficient_grant, describe_previous_answer, print_answer
 from waystation.cli.console import (
     OK,
@@ -39,7 +39,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.files import ensure_private_folder, write_private_file
 from waystation.kernel.text import format_count
-from waystation.reports.files import get_report_path
+from waystation.reports.task_files import get_report_path
 from waystation.runtime.temporal.run_file import has_server_in_environment, is_started_by_this_process, read_run_file
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskProgress
 from waystation.tasks.view import SubmittedTask, TaskView, list_pending_approvals

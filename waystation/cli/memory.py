@@ -21,7 +21,7 @@ from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
 from waystation.cli.options import JsonOption, parse_moment_or_age, parse_past_moment
 from waystation.client import Client
-from waystation.client.context import (
+from waystation.client.agent_contexts import (
     MAX_QUERY_CHARACTERS,
     MAX_RECALLED_TOKENS,
     MemoryMatchJson,
@@ -29,23 +29,23 @@ from waystation.client.context import (
     build_recall_remark,
     format_passage_origin,
 )
-from waystation.client.lookups import resolve_task_id
-from waystation.client.removal import ForgetResult, TaskSelection, forget_selected_tasks, select_task_ids
+from waystation.client.erasure import ForgetResult, TaskSelection, forget_selected_tasks, select_task_ids
+from waystation.client.store_queries import resolve_task_id
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.kernel.files import create_private_folder
 from waystation.kernel.value import Value
-from waystation.memory.archive import (
+from waystation.memory.indexing import (
     EMBEDDING_BATCH,
     RECALLED_TOKENS,
     Reindexer,
     ReindexResult,
 )
-from waystation.memory.memory import PassageKind
+from waystation.memory.passages import PassageKind
 from waystation.memory.ports import Embedder
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import find_placeholder_key, open_store
+from waystation.runtime.store_setup import find_placeholder_key, open_store
 from waystation.tasks.task import build_reader_scope
 
 app = typer.Typer()
@@ -306,7 +306,7 @@ class ReindexedJson(ReindexResult):
 
 async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> ReindexedJson:
     # Qdrant and the embedder take a second to load.
-    from waystation.runtime.knowledge import create_redactor, open_embedder  # noqa: PLC0415
+    from waystation.runtime.redaction_setup import create_redactor, open_embedder  # noqa: PLC0415
     from workers.memory import get_passage_counts, open_memory_draft  # noqa: PLC0415
 
     create_private_folder(settings.home)
@@ -338,7 +338,7 @@ class _Told:
 
 
 async def _status(settings: Settings) -> MemoryJson:
-    from waystation.runtime.knowledge import open_embedder  # noqa: PLC0415
+    from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415
 
     create_private_folder(settings.home)
     async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:

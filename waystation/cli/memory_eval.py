@@ -174,7 +174,7 @@ async def _evaluated(
     # Qdrant, the embedder and Presidio take seconds to load.
     from waystation.agents.auditor import NoOpRedactor, RecallEvaluation  # noqa: PLC0415
     from waystation.memory.qdrant.edge import QdrantEdgeMemory  # noqa: PLC0415
-    from waystation.runtime.knowledge import create_redactor, open_embedder, open_evaluation_vault  # noqa: PLC0415
+    from waystation.runtime.redaction_setup import create_redactor, open_embedder, open_evaluation_vault  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from waystation.agents.decisions import TopUpPolicy, UnattendedPolicy
+from waystation.agents.action_approvals import TopUpPolicy, UnattendedPolicy
 from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
 from waystation.kernel.amount import (
     LARGEST_AMOUNT,

@@ -28,7 +28,7 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.files import create_private_folder, write_private_file
 from waystation.kernel.value import extract_validation_faults
 from waystation.planning.plan import Plan, find_plan_errors
-from waystation.reports.files import get_plan_path
+from waystation.reports.task_files import get_plan_path
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.progress import get_pending_plan_limit
 from waystation.tasks.signals import AnswerResult

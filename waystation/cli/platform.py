@@ -44,7 +44,7 @@ from waystation.runtime.temporal.run_file import (
     remove_run_file,
     write_run_file,
 )
-from waystation.security.children import build_module_command, build_python_path
+from waystation.security.confined_process import build_module_command, build_python_path
 from workers.shutdown import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ async def _loading_meanwhile() -> AsyncGenerator[None]:
 
 
 def _load() -> tuple[ModuleType, ...]:
-    from waystation.runtime import knowledge  # noqa: PLC0415
+    from waystation.runtime import redaction_setup  # noqa: PLC0415
     from workers import memory, models, wiring  # noqa: PLC0415
 
-    return knowledge, memory, models, wiring
+    return redaction_setup, memory, models, wiring
 
 
 def _without_pages(settings: Settings, why: str) -> None:
@@ -198,7 +198,7 @@ async def run_local_workers(settings: Settings) -> AsyncGenerator[None]:
 
 
 async def _until_polled(server: "DevServer") -> None:
-    from waystation.runtime.temporal.tasks import TemporalTaskClient  # noqa: PLC0415
+    from waystation.runtime.temporal.task_client import TemporalTaskClient  # noqa: PLC0415
 
     temporal = TemporalTaskClient(server.client, server.target)
     with suppress(TimeoutError):

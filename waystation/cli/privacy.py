@@ -33,17 +33,17 @@ from waystation.cli.follow import require_workers
 from waystation.cli.options import JsonOption
 from waystation.cli.render_context import format_restored_counts
 from waystation.client import Client
-from waystation.client.lookups import restore_tenant_text
-from waystation.client.persons import PersonLocations, PersonSearch, normalize_search_value, open_person_search
-from waystation.client.removal import (
+from waystation.client.erasure import (
     PersonErasureReceipt,
     is_erasure_running,
     load_last_receipt,
     require_tasks_finished,
     run_erasure,
 )
+from waystation.client.person_search import PersonLocations, PersonSearch, normalize_search_value, open_person_search
+from waystation.client.store_queries import restore_tenant_text
 from waystation.config.settings import Settings
-from waystation.erasure.removal import (
+from waystation.erasure.erasure import (
     ERASED_MARKER,
     ErasureLocation,
     ErasureMatch,
@@ -60,7 +60,7 @@ from waystation.privacy.policy import (
     build_redaction_notes,
     get_redaction_level,
 )
-from waystation.runtime.stores import find_placeholder_key
+from waystation.runtime.store_setup import find_placeholder_key
 from waystation.tasks.task import tenant_hash
 
 
@@ -133,7 +133,7 @@ def redact(
 async def _redacted(
     text: str, place: TextDestination, policy: RedactionPolicy | None, settings: Settings
 ) -> RedactionResult:
-    from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415  it takes seconds, and wrong input should not wait
+    from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415  it takes seconds, and wrong input should not wait
 
     with closing(create_redactor(settings, await find_placeholder_key(settings), policy)) as redactor:
         (found,) = await redactor.redact([text], place, tenant_hash(settings.tenant))

@@ -12,8 +12,8 @@ from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, p
 from waystation.cli.options import JsonOption
 from waystation.cli.render import format_count
 from waystation.config.settings import Settings
+from waystation.documents.document_loading import load_documents
 from waystation.documents.documents import SkippedItem, SourceDocument
-from waystation.documents.sources import load_documents
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
 from waystation.privacy.policy import (
@@ -22,7 +22,7 @@ from waystation.privacy.policy import (
     build_redaction_notes,
     normalize_line_endings,
 )
-from waystation.runtime.stores import find_placeholder_key
+from waystation.runtime.store_setup import find_placeholder_key
 from waystation.security.untrusted import escape_tags
 from waystation.tasks.task import tenant_hash
 
@@ -132,8 +132,8 @@ def _of_lines(name: str, lines: Iterable[str]) -> DocumentPreview:
 
 
 async def _redact(found: FilePreviews, settings: Settings) -> FilePreviews:
-    from waystation.documents.names import redact_names, redact_text  # noqa: PLC0415
-    from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415  it takes seconds to load
+    from waystation.documents.name_redaction import redact_names, redact_text  # noqa: PLC0415
+    from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415  it takes seconds to load
 
     tenant, documents, notes = tenant_hash(settings.tenant), list[DocumentPreview](), dict[str, None]()
     with closing(create_redactor(settings, await find_placeholder_key(settings))) as redactor:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from waystation.cli.options import format_moment, format_short_limit, format_short_spent
 from waystation.cli.render_requests import format_request, format_requested
-from waystation.context.outcome import AgentCompaction
+from waystation.context.compaction import AgentCompaction
 from waystation.context.transcript import Block, Message, OpaqueBlock, RedactedThinking, Thinking, ToolResult, ToolUse
 from waystation.context.transcript import Text as TextBlock
 from waystation.kernel.amount import format_amount, format_usd, format_used_amount

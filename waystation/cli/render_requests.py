@@ -9,8 +9,8 @@ from datetime import datetime
 from itertools import groupby
 from textwrap import wrap
 
+from waystation.agents.action_approvals import ActionQuestion
 from waystation.agents.agent_run import BudgetForecast
-from waystation.agents.decisions import ActionQuestion
 from waystation.agents.deliverables import WorkCounts
 from waystation.cli.options import format_amount_option
 from waystation.kernel.amount import format_amount, format_limit, format_used_amount

@@ -17,7 +17,7 @@ from waystation.cli.submit import NO_SERVER, load_task_procedures, parse_server_
 from waystation.client import Client
 from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
-from waystation.documents.sources import load_documents
+from waystation.documents.document_loading import load_documents
 from waystation.kernel.amount import Limit, format_limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value, extract_validation_faults

@@ -20,8 +20,8 @@ import typer
 
 from waystation.cli.console import print_json, print_message, print_text
 from waystation.cli.options import JsonOption
+from waystation.config.setting_types import parse_listen_address
 from waystation.config.settings import Settings
-from waystation.config.values import parse_listen_address
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.kernel.imports import pause_gc_for_imports
@@ -234,7 +234,7 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
     # The SDKs come with these imports, as above.
     with pause_gc_for_imports():
         from waystation.client import Client  # noqa: PLC0415
-        from waystation.plugins.web.assistants import AssistantGateway  # noqa: PLC0415
+        from waystation.plugins.web.assistant_gateway import AssistantGateway  # noqa: PLC0415
         from waystation.plugins.web.mcp import AssistantServer  # noqa: PLC0415
         from workers.memory import MemoryReader  # noqa: PLC0415
 
@@ -388,7 +388,7 @@ def forget_secret(name: SecretArgument) -> None:
 @asynccontextmanager
 async def _vault() -> AsyncGenerator["SqlVault"]:
     """That of this store. Raises BadInput where its key is not here."""
-    from waystation.runtime.stores import build_cipher, get_placeholder_key, open_store  # noqa: PLC0415  pages need no store to begin
+    from waystation.runtime.store_setup import build_cipher, get_placeholder_key, open_store  # noqa: PLC0415  pages need no store to begin
 
     settings = Settings()
     async with aclosing(await open_store(settings)) as store:

@@ -35,7 +35,7 @@ from waystation.client.exports import (
     load_report_version,
     render_report_file,
 )
-from waystation.client.lookups import format_report_versions, require_not_forgotten, restore_task_text
+from waystation.client.store_queries import format_report_versions, require_not_forgotten, restore_task_text
 from waystation.client.task_json import AgentJson, ModelViewJson, build_task_json
 from waystation.config.resolver import iter_called_models, resolve_endpoint_prices
 from waystation.config.settings import Settings

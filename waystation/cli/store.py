@@ -12,7 +12,7 @@ from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.plugins.redaction.keys import compute_key_check
 from waystation.runtime.sql_store import SqlStore, load_store_status, migrate
-from waystation.runtime.stores import load_oldest_key, reencrypt_store
+from waystation.runtime.store_setup import load_oldest_key, reencrypt_store
 
 app = typer.Typer()
 store = typer.Typer(name="store", help="Look at the store's database, and upgrade it.", no_args_is_help=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from waystation.agents.decisions import UnattendedPolicy
+from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.agents.leg import AgentConfig
 from waystation.budgets.budget import BudgetMode
 from waystation.cli.console import print_message
@@ -29,14 +29,14 @@ from waystation.config.resolver import describe_budget_in_tokens, resolve_config
 from waystation.config.settings import Settings, describe_unknown_variables
 from waystation.context.policy import StrategyName
 from waystation.context.strategies import LAST
+from waystation.documents.document_loading import DocumentLoadResult, load_documents, load_procedures, load_skills
 from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.documents.procedures import ProcedureSource, is_procedure_file_name, validate_procedures
-from waystation.documents.sources import DocumentLoadResult, load_documents, load_procedures, load_skills
 from waystation.kernel.amount import Limit, format_amount, format_limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.roles import list_step_roles
-from waystation.memory.memory import MemoryScope
+from waystation.memory.passages import MemoryScope
 from waystation.tasks.task import (
     MAX_WINDOW_TOKENS,
     MIN_WINDOW_TOKENS,

@@ -41,7 +41,7 @@ from waystation.cli.options import (
 from waystation.cli.render import NOTHING, PHASE_STYLES, format_columns, format_count, shorten_task_id
 from waystation.cli.submit import read_instructions
 from waystation.client import connect_client
-from waystation.client.sessions import DocumentUpdateAnswer, ForkRequest
+from waystation.client.submission import DocumentUpdateAnswer, ForkRequest
 from waystation.client.task_json import CancelJson, SessionJson, build_task_json
 from waystation.config.settings import Settings
 from waystation.documents.documents import REMOVED_NAME, Document

@@ -20,12 +20,12 @@ from waystation.agents.tool_visibility import ToolVisibility
 from waystation.cli.console import OK, UNREACHABLE, print_json, print_text
 from waystation.cli.options import JsonOption
 from waystation.client import Client
-from waystation.client.context import build_idle_agent_deps
+from waystation.client.agent_contexts import build_idle_agent_deps
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import RunRef
 from waystation.kernel.value import Value
-from waystation.runtime.stores import load_tool_secrets, open_store
+from waystation.runtime.store_setup import load_tool_secrets, open_store
 from waystation.security.untrusted import HiddenTool, UntrustedTools, UntrustedToolSpec
 from waystation.tasks.task import build_reader_scope
 
@@ -171,7 +171,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
     from temporalio.common import MetricMeter  # noqa: PLC0415
 
     from waystation.runtime.temporal.metrics import TemporalMeter  # noqa: PLC0415
-    from workers.outside import ToolBackendDeps, open_tool_backends  # noqa: PLC0415
+    from workers.external_systems import ToolBackendDeps, open_tool_backends  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await open_store(settings)))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import JsonValue
 
-from waystation.client.lookups import load_owned_task, load_plan
+from waystation.client.store_queries import load_owned_task, load_plan
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, UnknownTask
 from waystation.kernel.refs import TaskRef
@@ -24,7 +24,7 @@ from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
 from waystation.planning.plan import Plan
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import get_placeholder_key
+from waystation.runtime.store_setup import get_placeholder_key
 from waystation.tasks.approvals import SIGNALS_BY_DECISION, AnswerOrigin, find_answer_origin
 from waystation.tasks.progress import apply_stored_usage
 from waystation.tasks.signals import AnswerResult, find_answer_result, find_answer_results
@@ -40,7 +40,7 @@ from waystation.tasks.view import (
 )
 
 if TYPE_CHECKING:
-    from waystation.runtime.temporal.tasks import TaskRun, TemporalTaskClient
+    from waystation.runtime.temporal.task_client import TaskRun, TemporalTaskClient
 
 NOT_TAKEN = (
     "the server does not know this task: no session has taken it yet; submitting it again is safe, and so is "
@@ -84,9 +84,9 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
         raise BadInput(f"{task_id} is {progress.phase} and has its report: `waystation report {task_id}`")
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
     from waystation.agents.redaction import TextRedactor  # noqa: PLC0415
-    from waystation.documents.redacted import RedactedDocumentStore  # noqa: PLC0415
+    from waystation.documents.redacted_documents import RedactedDocumentStore  # noqa: PLC0415
     from waystation.reports.publisher import CitationChecker, ReportPublisher  # noqa: PLC0415
-    from waystation.runtime.knowledge import build_redaction_config, create_redactor  # noqa: PLC0415
+    from waystation.runtime.redaction_setup import build_redaction_config, create_redactor  # noqa: PLC0415
 
     key = await get_placeholder_key(store, settings)
     opened = create_redactor(settings, key)

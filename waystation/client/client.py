@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import JsonValue
 
-from waystation.client import lookups
+from waystation.client import store_queries
 from waystation.client.approvals import (
     PlannedTask,
     TaskSignalClient,
@@ -27,7 +27,7 @@ from waystation.client.approvals import (
     load_planned_task,
     with_spending,
 )
-from waystation.client.sessions import (
+from waystation.client.submission import (
     START_TIMEOUT,
     UNCHANGED,
     DocumentUpdateAnswer,
@@ -49,20 +49,20 @@ from waystation.client.sessions import (
 )
 from waystation.config.settings import Settings
 from waystation.context.transcript import Transcript
+from waystation.documents.document_loading import DocumentLoadResult, assign_unique_names
 from waystation.documents.documents import Document, SourceDocument, validate_document_count
-from waystation.documents.sources import DocumentLoadResult, assign_unique_names
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.files import create_private_folder
 from waystation.planning.plan import Plan
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.stores import build_client_data_converter, open_store, require_store_key
+from waystation.runtime.store_setup import build_client_data_converter, open_store, require_store_key
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, AnswerAuthor, build_author_fields
 from waystation.tasks.details import build_optional_grant_fields
 from waystation.tasks.events import EventPage
 from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport, TaskCharges
 from waystation.tasks.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, AnswerResult, ContextEditInput
-from waystation.tasks.state_pieces import cancel_submitted_task
+from waystation.tasks.state_storage import cancel_submitted_task
 from waystation.tasks.task import (
     ReportVersion,
     TaskPhase,
@@ -89,7 +89,7 @@ from waystation.tasks.view import (
 
 if TYPE_CHECKING:
     from waystation.client.schedules import ScheduleClient
-    from waystation.runtime.temporal.tasks import TemporalTaskClient
+    from waystation.runtime.temporal.task_client import TemporalTaskClient
 
 # temporalio takes as long to load as the store, and agents' tools as long as the domain: what is answered by the store
 # alone, as `waystation list` of finished tasks, loads neither.
@@ -113,7 +113,7 @@ class Client:
     @classmethod
     async def connect(cls, settings: Settings) -> Self:
         """Open the store; Temporal is connected when it is first needed. Raises BadInput for a URL or key of no use."""
-        lookups.require_local_store(settings)
+        store_queries.require_local_store(settings)
         create_private_folder(settings.home)
         return cls(settings, await open_store(settings))
 
@@ -131,7 +131,7 @@ class Client:
 
     async def _temporal(self) -> "TemporalTaskClient":
         from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
-        from waystation.runtime.temporal.tasks import TemporalTaskClient  # noqa: PLC0415
+        from waystation.runtime.temporal.task_client import TemporalTaskClient  # noqa: PLC0415
 
         if self._connected is None or self._connected.has_ended:
             await require_store_key(self._store, self._settings)
@@ -145,7 +145,7 @@ class Client:
 
     async def prepare_task(self, request: TaskRequest) -> TaskRow:
         """The task with its terms; nothing is stored yet. Raises BadInput where they cannot work, or are another's."""
-        lookups.require_same_tenant(request, self._settings.tenant)
+        store_queries.require_same_tenant(request, self._settings.tenant)
         return await prepare_task_row(self._settings, self._store, request)
 
     async def submit(
@@ -171,7 +171,7 @@ class Client:
         """The tenant's questions that come back. Raises Unreachable."""
         from waystation.client.schedules import ScheduleClient  # noqa: PLC0415
         from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
-        from waystation.runtime.temporal.schedules import TemporalScheduleClient  # noqa: PLC0415
+        from waystation.runtime.temporal.schedule_client import TemporalScheduleClient  # noqa: PLC0415
 
         await require_store_key(self._store, self._settings)
         target = find_target(self._settings)
@@ -202,7 +202,7 @@ class Client:
 
     async def resolve_task_id(self, prefix: str) -> str:
         """The one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
-        return await lookups.resolve_task_id(self._store, self._reader, prefix)
+        return await store_queries.resolve_task_id(self._store, self._reader, prefix)
 
     async def get_task(self, task_id: str) -> TaskView:
         """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
@@ -252,10 +252,10 @@ class Client:
             yield seen
 
     async def list_tasks(
-        self, wanted: TaskFilter = EVERY_TASK, most: int = lookups.DEFAULT_TASK_LIMIT
+        self, wanted: TaskFilter = EVERY_TASK, most: int = store_queries.DEFAULT_TASK_LIMIT
     ) -> tuple[TaskView, ...]:
         """The newest tasks, or all that the filter means. Without a server, those at work are as last stored."""
-        rows = await lookups.list_task_rows(self._store, self._settings.tenant, wanted, most)
+        rows = await store_queries.list_task_rows(self._store, self._settings.tenant, wanted, most)
         views = await asyncio.gather(*(self._view_or_stored(row) for row in rows))
         return tuple(view for view in views if wanted.matches_phase(view.progress.phase))
 
@@ -283,7 +283,7 @@ class Client:
     async def get_report(self, task_id: str, version: int | None = None) -> str:
         """The report as Markdown, from the store: the one delivered last, or this version. Raises BadInput."""
         return await self.get_report_text(
-            lookups.get_report_version(await self.get_last_known_progress(task_id), version)
+            store_queries.get_report_version(await self.get_last_known_progress(task_id), version)
         )
 
     async def get_last_known_progress(self, task_id: str) -> TaskProgress:
@@ -297,7 +297,7 @@ class Client:
     async def build_draft(self, task_id: str) -> UnfinishedReport:
         """What the task would deliver if it ended now. Raises BadInput where there is nothing to show."""
         row = await self._load_row(task_id)
-        lookups.require_not_forgotten(task_id, row.title)
+        store_queries.require_not_forgotten(task_id, row.title)
         return await build_report_draft(self._settings, self._store, row.ref, await self._view_or_stored(row))
 
     async def with_origins(self, view: TaskView) -> TaskView:
@@ -308,7 +308,7 @@ class Client:
 
     async def with_stored_details(self, view: TaskView) -> TaskView:
         """The view with what memory does not have of the task, and what was told to it, from the store."""
-        known = await lookups.with_stored_details(self._store, view, self._reader)
+        known = await store_queries.with_stored_details(self._store, view, self._reader)
         return await with_task_messages(self._store, known, self._reader)
 
     async def get_bill(self, task_id: str) -> CostBreakdown:
@@ -325,28 +325,28 @@ class Client:
         return await self._store.get_spending(days, build_reader_scope(self._settings.tenant, session))
 
     async def list_sessions(
-        self, first: int = 0, count: int = lookups.DEFAULT_TASK_LIMIT
+        self, first: int = 0, count: int = store_queries.DEFAULT_TASK_LIMIT
     ) -> tuple[SessionSummary, ...]:
         """So many of the tenant's sessions from the `first` on, those with the newest tasks before others."""
         return await self._store.list_sessions(self._reader, first, count)
 
     async def get_transcript(self, task_id: str, agent: str) -> Transcript:
         """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
-        lookups.require_not_forgotten(task_id, (await self._load_row(task_id)).title)
-        (agent,) = await lookups.list_agent_ids(self._store, task_id, self._reader, agent)
+        store_queries.require_not_forgotten(task_id, (await self._load_row(task_id)).title)
+        (agent,) = await store_queries.list_agent_ids(self._store, task_id, self._reader, agent)
         return await self._store.load_transcript(f"{task_id}/{agent}", self._reader)
 
     async def audit_compactions(
         self, task_id: str, agent: str | None = None, memory: MemoryWithEmbedder | None = None
     ) -> tuple[AgentCompactionAudits, ...]:
         """What the compactions of one agent, or of all of them, kept and lost. Raises as `client_audit.audits` does."""
-        from waystation.client.context import audit_compactions  # noqa: PLC0415
+        from waystation.client.agent_contexts import audit_compactions  # noqa: PLC0415
 
         return await audit_compactions(self._settings, self._store, await self._load_row(task_id), agent, memory)
 
     async def list_agent_contexts(self, task_id: str, agent: str | None = None) -> tuple[AgentPromptView, ...]:
         """Who gets how much of agents' next requests. Raises as `client_context.contexts` does."""
-        from waystation.client.context import load_agent_contexts  # noqa: PLC0415
+        from waystation.client.agent_contexts import load_agent_contexts  # noqa: PLC0415
 
         progress = (await self.get_task(task_id)).progress
         return await load_agent_contexts(
@@ -416,7 +416,7 @@ class Client:
 
     async def get_plan(self, task_id: str) -> Plan:
         """The newest plan of a task, goals included. Raises UnknownTask; BadInput where it has none yet."""
-        return await lookups.load_plan(self._store, await self._load_row(task_id))
+        return await store_queries.load_plan(self._store, await self._load_row(task_id))
 
     async def get_planned_task(self, task_id: str) -> PlannedTask:
         """The same with what each step may spend, what it may read and what is usual. Raises as above; Unreachable."""
@@ -428,8 +428,8 @@ class Client:
         Unreachable.
         """
         row = await self._load_row(task_id)
-        await lookups.load_plan(self._store, row)
-        lookups.validate_plan_shares(plan, (await self._view_or_stored(row)).progress)
+        await store_queries.load_plan(self._store, row)
+        store_queries.validate_plan_shares(plan, (await self._view_or_stored(row)).progress)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.scope)
         return await self._send(task_id, REVIEW_PLAN, without_empty({"plan": blob, "by": by, "note": note}))
 
@@ -438,7 +438,7 @@ class Client:
 
         `instructions`: what a compaction's summary is to heed. Raises BadInput, Unreachable.
         """
-        from waystation.client.context import rewind_finished_task, validate_instructions  # noqa: PLC0415
+        from waystation.client.agent_contexts import rewind_finished_task, validate_instructions  # noqa: PLC0415
 
         if (await self.get_task(task_id)).progress.phase.over:
             return await rewind_finished_task(self._store, await self._temporal(), await self._load_row(task_id), edit)
@@ -462,7 +462,7 @@ class Client:
 
     async def get_document_text(self, task_id: str, name: str) -> str:
         """One of them, as it was handed in. Raises UnknownTask; BadInput where no document has that name now."""
-        return await lookups.load_document_text(self._store, await self._load_row(task_id), name)
+        return await store_queries.load_document_text(self._store, await self._load_row(task_id), name)
 
     async def update_documents(
         self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""

@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 from waystation.client.client import Client
-from waystation.client.lookups import get_report_version
+from waystation.client.store_queries import get_report_version
 from waystation.client.task_json import ExportJson, ReportJson, build_report_json
 from waystation.plugins.exports.docx import render_docx
 from waystation.plugins.exports.page import render_html_page

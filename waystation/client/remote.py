@@ -16,13 +16,13 @@ import httpx2
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from waystation import __version__
+from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
 from waystation.client.client import Client
-from waystation.client.context import MemoryMatchJson, MemorySearchRequest
 from waystation.client.schedules import ScheduleClient
 from waystation.config.settings import Settings
+from waystation.kernel.client_permissions import ClientPermission
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
 from waystation.kernel.network import describe_connection_error
-from waystation.kernel.permissions import ClientPermission
 from waystation.kernel.value import extract_validation_faults
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.approvals import AnswerAuthor

@@ -1,7 +1,7 @@
 """How the client has questions come back: what is asked goes into the store, when it is asked to the server."""
 
-from waystation.client.lookups import require_same_tenant
-from waystation.client.sessions import prepare_task_row
+from waystation.client.store_queries import require_same_tenant
+from waystation.client.submission import prepare_task_row
 from waystation.config.settings import Settings
 from waystation.documents.text_repository import content_hash
 from waystation.kernel.amount import Amount
@@ -9,7 +9,7 @@ from waystation.kernel.errors import BadInput, TextNotFoundError
 from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.temporal.schedules import TemporalScheduleClient
+from waystation.runtime.temporal.schedule_client import TemporalScheduleClient
 from waystation.tasks.schedules import (
     ScheduleDefinition,
     ScheduledRunInput,

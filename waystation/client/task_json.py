@@ -4,9 +4,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
+from waystation.agents.action_approvals import ActionQuestion
 from waystation.agents.agent_run import BudgetForecast
-from waystation.agents.decisions import ActionQuestion
-from waystation.context.outcome import AgentCompaction
+from waystation.context.compaction import AgentCompaction
 from waystation.context.transcript import Message
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.usage import Usage

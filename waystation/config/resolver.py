@@ -12,7 +12,7 @@ from typing import TypedDict
 from waystation.agents.leg import SMALLEST_REPLY_TOKENS, AgentConfig, compute_min_reply_tokens
 from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
 from waystation.budgets.budget import BudgetMode, CallCostBound, WorstCaseRates
-from waystation.config.models import ModelSettings
+from waystation.config.model_settings import ModelSettings
 from waystation.config.presets import (
     DEFAULT_PRICED_BUDGET,
     PRESETS,

@@ -27,9 +27,9 @@ from pydantic_settings import (
 )
 
 from waystation.budgets.budget import BudgetMode
-from waystation.config.models import LONGEST_SILENCE, ModelSettings
+from waystation.config.model_settings import LONGEST_SILENCE, ModelSettings
 from waystation.config.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT
-from waystation.config.sections import (
+from waystation.config.setting_sections import (
     AccessSettings,
     AgentSettings,
     AssistantSettings,
@@ -38,7 +38,7 @@ from waystation.config.sections import (
     MemorySettings,
     PrivacySettings,
 )
-from waystation.config.values import (
+from waystation.config.setting_types import (
     CONFIG_NAME,
     ENVIRONMENT_PREFIX,
     NESTING_SEPARATOR,

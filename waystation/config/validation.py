@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import date
 
-from waystation.agents.decisions import UnattendedPolicy
+from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.budgets.budget import BudgetMode, WorstCaseRates
 from waystation.config.presets import REQUEST, ResolvedConfig
-from waystation.config.values import make_variable_name
+from waystation.config.setting_types import make_variable_name
 from waystation.context.tokens import estimate_text
 from waystation.kernel.amount import Amount, Limit, format_limit
 from waystation.kernel.errors import BadInput

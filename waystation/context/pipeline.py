@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from waystation.context.compaction import CompactionRequest, CompactionStatus, ManualCompaction
 from waystation.context.history import build_model_view, get_effective_transcript
-from waystation.context.outcome import CompactionRequest, CompactionStatus, ManualCompaction
 from waystation.context.policy import CompactionPolicy, StrategyName
 from waystation.context.stages import compute_compaction_id, mask_tool_results, truncate_oldest_units
 from waystation.context.strategies import STRATEGIES
@@ -47,7 +47,7 @@ from waystation.context.transcript import (
 from waystation.context.units import TranscriptLayout, build_layout
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-from waystation.memory.memory import Passage
+from waystation.memory.passages import Passage
 
 LEAST_SUMMARY, MOST_SUMMARY = 800, 2_000
 """Tokens: the upper end of a summary's length, for a small and for a large middle. The lower end is half of it."""

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from waystation.context.outcome import CompactionEvent
+from waystation.context.compaction import CompactionEvent
 
 
 class CompactionHook(Protocol):

@@ -16,8 +16,8 @@ from enum import StrEnum
 from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
+from waystation.context.compaction import CompactionStatus
 from waystation.context.constraints import extract_identifiers, has_words, normalise_words
-from waystation.context.outcome import CompactionStatus
 from waystation.context.summary import (
     CONSTRAINT_PREFIX,
     DECISION_PREFIX,

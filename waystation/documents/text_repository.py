@@ -16,6 +16,7 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.scopes import ReadScope, TaskScope, TenantScope
 from waystation.kernel.value import replace_surrogates
 from waystation.privacy.policy import RedactedText, RedactedTextKey
+from waystation.store.encryption import add_row_proof, bind_to_row
 from waystation.store.engine import (
     Database,
     SqlRepository,
@@ -26,7 +27,6 @@ from waystation.store.engine import (
     write_transaction,
 )
 from waystation.store.schema import documents, slow_texts, tasks, text_owners, texts
-from waystation.store.seals import add_row_proof, bind_to_row
 
 CONTENT_HASH_PATTERN = compile_bounded(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """How texts name one another."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from waystation.erasure.removal import ErasureQuery, MatchedHistory
+from waystation.erasure.erasure import ErasureQuery, MatchedHistory
 
 
 class ExternalTaskData(Protocol):

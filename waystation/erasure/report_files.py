@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from waystation.erasure.removal import ErasureQuery
-from waystation.reports.files import list_task_files
+from waystation.erasure.erasure import ErasureQuery
+from waystation.reports.task_files import list_task_files
 
 
 def count_report_matches(folder: Path, task_ids: Iterable[str], sought: ErasureQuery) -> dict[str, int]:

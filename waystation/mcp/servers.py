@@ -37,8 +37,8 @@ from waystation.kernel.errors import ToolServerFailed
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import find_json_fault
 from waystation.mcp.config import McpServerConfig
-from waystation.mcp.keeper import TOO_LONG_ERROR_CODE
 from waystation.mcp.session import MESSAGE_BYTES, TOO_LONG_WORDS, McpServerSession
+from waystation.mcp.supervisor import TOO_LONG_ERROR_CODE
 from waystation.security.confusables import UNSEEN
 from waystation.security.untrusted import (
     DEFAULT_SERVERS,

@@ -46,7 +46,7 @@ from pydantic import ValidationError
 from waystation import __version__
 from waystation.kernel.errors import ToolServerFailed
 from waystation.kernel.network import describe_connection_error
-from waystation.mcp import keeper
+from waystation.mcp import supervisor
 from waystation.mcp.config import HttpTransportConfig, McpServerConfig, StdioTransportConfig
 
 __all__ = ["TransportStreams"]
@@ -264,7 +264,7 @@ _INHERITED = ("PATH", "HOME", "LANG")
 """All that a server sees of the worker's environment beside what its entry says: the rest holds keys."""
 PYTHON_ADDED_VARIABLE = "LC_CTYPE"
 """What Python adds to that by itself; the keeper takes it out again."""
-_ENDING_S = keeper.GRACE_S + keeper.SEARCH_S + 1.0
+_ENDING_S = supervisor.GRACE_S + supervisor.SEARCH_S + 1.0
 """The keeper ends by itself within this, with all that the server started."""
 _LOOK_S = 0.01
 """How often it is looked whether it has ended. Its own end is awaited otherwise, but only behind all that it said."""
@@ -304,7 +304,7 @@ async def _started(
     left_out = "" if PYTHON_ADDED_VARIABLE in environment else PYTHON_ADDED_VARIABLE
     kept = [str(MESSAGE_BYTES), left_out, found, *program.arguments]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-S", str(Path(keeper.__file__)), *kept),
+        *(sys.executable, "-I", "-S", str(Path(supervisor.__file__)), *kept),
         stdin=PIPE,
         stdout=PIPE,
         stderr=DEVNULL,
@@ -335,7 +335,7 @@ async def _end(process: Process, into: asyncio.StreamWriter, out: asyncio.Stream
             os.killpg(process.pid, signal.SIGKILL)
     # What it still said: the pipe is closed behind it.
     with suppress(OSError):
-        while await out.read(keeper.CHUNK):
+        while await out.read(supervisor.CHUNK):
             pass
     await process.wait()
 

@@ -18,14 +18,15 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import ReadScope, TaskScope
 from waystation.kernel.text import FORGOTTEN
-from waystation.memory.memory import Passage
-from waystation.memory.passages import (
+from waystation.memory.passage_builder import (
     DOCUMENTS_ID,
     RESULTS_ID,
     make_document_passage_id,
     make_documents_run_id,
     make_results_run_id,
 )
+from waystation.memory.passages import Passage
+from waystation.store.encryption import add_row_proof, bind_to_row
 from waystation.store.engine import (
     SqlRepository,
     build_owner_filter,
@@ -38,7 +39,6 @@ from waystation.store.engine import (
     write_transaction,
 )
 from waystation.store.schema import documents, passages, runs, tasks
-from waystation.store.seals import add_row_proof, bind_to_row
 
 _ID_PREFIX = compile_bounded(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
 _WAITS = (passages.c.stored_at.is_(None), passages.c.gone_at.is_(None), passages.c.refused_at.is_(None))

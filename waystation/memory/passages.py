@@ -1,450 +1,464 @@
-"""Passages: made of messages that a compaction covers, of documents, and of what tasks came to.
+"""Passages: redacted pieces of compressed-away conversation, and of documents, as they are stored and found again.
 
-Makes passages of the messages that a compaction covers: overlapping windows, since those are found best. What is found
-in them are turns, so that each window says where its turns begin.
-
-`python -m benchmarks.memory kinds` measures it; `benchmarks/README.md` has what larger windows and steps come to.
-
-How the documents of a task come into memory: slice by slice, each a stretch of whole lines, in their order.
-
-What a task's end leaves in memory: its report, cut where it is structured, and its findings, each by itself.
+What of the passages that a search found is shown: passages rank, turns are shown, each thing once, those of one source
+together and in its order, within a number of tokens.
 """
 
-import json
-import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
-from waystation.context.summary import shorten_text
-from waystation.context.transcript import (
-    SYSTEM_MESSAGE_TYPE,
-    Block,
-    Message,
-    OpaqueBlock,
-    RedactedThinking,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    with_quoted_labels,
-)
-from waystation.documents.documents import Document, DocumentPassage
+from waystation.context.tokens import estimate_text
+from waystation.context.transcript import is_question, looks_like_label
 from waystation.kernel.patterns import compile_bounded
-from waystation.kernel.refs import RunRef, TaskRef
-from waystation.kernel.text import SAYS
-from waystation.kernel.value import Value, text_hash
-from waystation.memory.memory import CONTINUATION_SUFFIX, TURN_LABEL, Passage, PassageKind
+from waystation.kernel.scopes import SessionScope, TenantScope
+from waystation.kernel.value import Value
+from waystation.privacy.policy import PLACEHOLDER_PATTERN, restore_originals
+from waystation.security.untrusted import (
+    SafeMarkup,
+    join_safe_markup,
+    neutralize_markdown,
+    sanitize_line,
+    wrap_untrusted,
+)
 
-WINDOW_TURNS = 3
-TURN_CHARACTERS = 240
-"""A longer line is several turns, cut where it is structured."""
-WINDOW_CHARACTERS, STEP_CHARACTERS = 120, 60
-"""Of short turns a window has more, and the next one begins some of them later, so that there are not too many."""
-PART_CHARACTERS = 300
-"""Of a report."""
-HEADING_CHARACTERS = 150
-"""Of a call, before every window of its result."""
-CUT_PATTERNS = tuple(compile_bounded(f"(?<={end})") for end in (r"\n\n", r"\n", r"[.!?;] ", r"[。！？]", r" "))
-"""Where a text is cut, the best first."""
-_NAMESPACE = uuid.UUID("6f1d3c0a-53f4-5c0e-9a55-0d1f7f9e2b41")
-
-
-class _Piece(NamedTuple):
-    """What a passage says with one label: a line of what was said, or a part of a long one."""
-
-    message_id: str
-    label: str
-    text: str
-    heading: str
-    """The call that it answers."""
+CANDIDATES = 200
+"""Passages that a search gives to whoever chooses among their turns (`excerpts`)."""
+SHORT_ID_DIGITS = 8
+CONTINUATION_SUFFIX = " …"
+"""In a label: the turn goes on with the line of the one before."""
+TURN_LABEL = compile_bounded(r"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*)\] ?")
+"""With which every turn of a conversation's passage begins."""
+_LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
+PassageKind = Literal["conversation", "document", "report", "finding"]
+MemoryScope = Literal["session", "team"]
+"""Whose passages an agent recalls: those of its session, or of all sessions of its tenant."""
 
 
-def map_tool_names(messages: Sequence[Message]) -> dict[str, str]:
-    """The tool's name by the id of each call."""
-    return {call.id: call.name for message in messages for call in message.tool_uses}
+class Passage(Value):
+    """A redacted piece of text with the place it came from.
 
-
-def render_message(message: Message, names: Mapping[str, str]) -> str:
-    """The message as plain text, each block headed by the message's id and its speaker. Reasoning is left out.
-
-    Only those labels begin a line: one that would read like it is quoted, as `> [m5 user] …`. `names` are the tools
-    of the calls that its results answer (`tool_names` of the whole conversation).
+    `id` is a uuid5 of run, compaction and position; of a document, of its session, name, content and position.
     """
-    return "\n".join(text for block in message.blocks if (text := _render_block(message, block, names)))
 
-
-def _render_block(message: Message, block: Block, names: Mapping[str, str]) -> str:
-    head = _head(message, block)
-    match block:
-        case Text():
-            return f"{head} {with_quoted_labels(block.text, message.id)}" if head else ""
-        case ToolUse():
-            return f"{head} {json.dumps(block.input, ensure_ascii=False)}"
-        case ToolResult():
-            attached = [f"(attached: {one.kind}) {one.readable_text}".rstrip() for one in block.attached]
-            said = "\n".join([*([block.content] if block.content else []), *attached])
-            return f"{head} of {names.get(block.tool_use_id, 'a tool')}] {with_quoted_labels(said, message.id)}"
-        case OpaqueBlock() if block.kind != SYSTEM_MESSAGE_TYPE and (words := block.readable_text):
-            return f"{head} {with_quoted_labels(words, message.id)}"
-        case _:
-            return head
-
-
-def _head(message: Message, block: Block) -> str:
-    """How its text begins, whatever the tools are called that it answers; empty where it says nothing."""
-    match block:
-        case Text():
-            return f"[{message.id} {message.role}]" if block.text.strip() else ""
-        case ToolUse():
-            return f"[{message.id} {message.role} calls {block.name}]"
-        case ToolResult():
-            return f"[{message.id} {'error' if block.is_error else 'result'}"
-        case OpaqueBlock():
-            return f"[{message.id} {message.role} attaches: {block.kind}]"
-        case Thinking() | RedactedThinking():
-            return ""
-
-
-def make_passages(
-    ref: RunRef, compaction_id: str, messages: Sequence[Message], texts: Mapping[str, str], created: datetime
-) -> tuple[Passage, ...]:
-    """Windows of three turns, of which the next begins one turn later, in the order of the messages.
-
-    `texts` holds the redacted rendering by message id; a message without one is left out. The same arguments give the
-    same passages with the same ids. Every line of a passage begins with the message and who speaks, so that no line
-    can pass for another's.
-    """
-    pieces = list(_pieces(messages, texts))
-    windows = enumerate(_windows(pieces))
-    return tuple(_passage(ref, compaction_id, place, pieces, window, created) for place, window in windows)
-
-
-def _pieces(messages: Sequence[Message], texts: Mapping[str, str]) -> Iterator[_Piece]:
-    calls: dict[str, str] = {}
-    for message in messages:
-        for block, label, said in _said(message, texts.get(message.id, "")):
-            heading = ""
-            match block:
-                case ToolUse():
-                    calls[block.id] = shorten_text(f"{block.name} {said}", HEADING_CHARACTERS).replace("\n", " ")
-                case ToolResult():
-                    heading = calls.get(block.tool_use_id, "")
-                case _:
-                    pass
-            for line in said.split("\n"):
-                for number, part in enumerate(split_into_chunks(line, TURN_CHARACTERS)):
-                    if part.strip():
-                        yield _Piece(message.id, f"[{label}{CONTINUATION_SUFFIX if number else ''}]", part, heading)
-
-
-def _said(message: Message, text: str) -> Iterator[tuple[Block, str, str]]:
-    """Each block with its label, without the brackets, and with what it says.
-
-    Where a block begins is told by its label: no other line of `render` begins like one of this message.
-    """
-    shown = [(block, head) for block in message.blocks if (head := _head(message, block))]
-    if not shown:  # blanks, or thinking alone
-        return
-    begun = [(shown[0][0], 0)]
-    for block, head in shown[1:]:
-        # One that was redacted away with what is around it leaves the others where they are.
-        if start := text.find(f"\n{head}", begun[-1][1]) + 1:
-            begun.append((block, start))
-    for (block, start), end in zip(begun, [*(start for _, start in begun[1:]), len(text)], strict=True):
-        label = TURN_LABEL.match(said := text[start:end].removesuffix("\n"))
-        place, begin = (label["place"], label.end()) if label else (f"{message.id} {message.role}", 0)
-        yield block, place, said[begin:]
-
-
-def _windows(pieces: Sequence[_Piece]) -> Iterator[range]:
-    """Numbers of the pieces of each."""
-    first = 0
-    while first < len(pieces):
-        end, size = first, 0
-        while end < len(pieces) and (end - first < WINDOW_TURNS or size < WINDOW_CHARACTERS):
-            size += len(pieces[end].text)
-            end += 1
-        yield range(first, end)
-        if end == len(pieces):
-            return
-        step = len(pieces[first].text)
-        first += 1
-        while first < end - 1 and step + len(pieces[first].text) <= STEP_CHARACTERS:
-            step += len(pieces[first].text)
-            first += 1
-
-
-def split_into_chunks(text: str, size: int) -> list[str]:
-    """The text in parts of at most `size` characters, cut at the highest structure that does: paragraphs, lines,
-    sentences, words, and where there is none anywhere.
-    """
-    if len(text) <= size:
-        return [text]
-    for separator in CUT_PATTERNS:
-        parts = [part for part in separator.split(text) if part]
-        if len(parts) > 1:
-            return _packed([small for part in parts for small in split_into_chunks(part, size)], size)
-    return [text[start : start + size] for start in range(0, len(text), size)]
-
-
-def _packed(parts: Iterable[str], size: int) -> list[str]:
-    """Parts that follow each other, joined as far as they fit."""
-    packed: list[str] = []
-    for part in parts:
-        if packed and len(packed[-1]) + len(part) <= size:
-            packed[-1] += part
-        else:
-            packed.append(part)
-    return packed
-
-
-def with_speakers(said: Mapping[tuple[tuple[str, ...], int], str], going_on: Collection[object]) -> list[str]:
-    """These texts, by source and number, in their order; what goes on with the one before has who says it in front."""
-    speakers: dict[object, str] = {}
-    for source, number in sorted(said):
-        says = SAYS.match(said[source, number])
-        own = f"{says[0]}: " if says else ""
-        speakers[source, number] = speakers.get((source, number - 1), "") if (source, number) in going_on else own
-    return [f"{speakers[place]}{text}" if place in going_on else text for place, text in said.items()]
-
-
-def _passage(
-    ref: RunRef, compaction_id: str, place: int, pieces: Sequence[_Piece], window: range, created: datetime
-) -> Passage:
-    said = [pieces[number] for number in window]
-    text = "\n".join(f"{piece.label} {piece.text}" for piece in said)
-    return Passage(
-        id=str(uuid.uuid5(_NAMESPACE, f"{ref.run_id}/{compaction_id}/{place}")),
-        tenant=ref.tenant,
-        session=ref.session,
-        task_id=ref.task_id,
-        run_id=ref.run_id,
-        step_id=ref.step_id,
-        compaction=compaction_id,
-        place=place,
-        turn=window.start,
-        heading="\n".join(dict.fromkeys(piece.heading for piece in said if piece.heading)),
-        first_message=said[0].message_id,
-        last_message=said[-1].message_id,
-        text=text,
-        content_hash=text_hash(text),
-        created=created,
-    )
-
-
-SLICE_CHARACTERS = 40_000
-"""About a second of work: so long a worker that stops waits for it, and so much a crash repeats."""
-_MOST_NAMED = 5
-"""Documents in a sentence."""
-DOCUMENTS_ID = "documents/"
-"""In the place of a step's id: the slash makes it none."""
-_OF_DOCUMENTS = uuid.UUID("0d6a7a52-2f6e-5b0b-8f43-5f0f5f3c1c77")
-
-
-class IndexingState(Value):
-    """How far the documents of a task have come: references and numbers, no text."""
-
-    ref: TaskRef
-    most_characters: int
-    """Of all documents together. What goes beyond is left out."""
-    slices: int = 0
-    """That are done."""
-    document: int = 0
-    """Number of the document in which the next slice begins."""
+    id: str
+    tenant: str
+    session: str
+    task_id: str
+    run_id: str
+    step_id: str
+    kind: PassageKind = "conversation"
+    first_message: str = ""
+    last_message: str = ""
+    """Empty in passages of documents, reports and findings."""
+    document: str = ""
+    """Its name, as agents know it; empty in other passages, as its lines are 0."""
     blob: str = ""
-    """Content hash of the version that its first lines were read in; empty: none were read."""
-    line: int = 0
-    """Number of its first line, from 0."""
+    """Content hash of the document, or of the whole report."""
+    first_line: int = 0
+    last_line: int = 0
+    text: str
+    content_hash: str
+    created: datetime
+    """When it was compressed away, or its document was remembered."""
+    compaction: str = ""
+    """Of the compaction that hid it; empty in passages of documents, reports and findings."""
     place: int = 0
-    """Passages of that document so far."""
-    characters: int = 0
-    """In the slices so far."""
-    left_out: int = 0
-    """Characters that memory does not get: beyond the limit, or not to be redacted. Known at the end."""
-    passages: int = 0
-    done: bool = False
-
-    def with_document_version(self, blob: str) -> "IndexingState":
-        """In this version of the document: from its first line where the lines before were another version's."""
-        if self.blob in {"", blob}:
-            return self
-        return self.replace(blob="", line=0, place=0)
-
-    def after_slice(self, passages: int, characters: int, withheld: int = 0) -> "IndexingState":
-        """After a slice, or what stands for it, in the same document."""
-        return self.replace(
-            slices=self.slices + 1,
-            place=self.place + passages,
-            characters=self.characters + characters,
-            left_out=self.left_out + withheld,
-            passages=self.passages + passages,
-        )
-
-    def at_line(self, line: int, lines: Sequence[str], blob: str) -> "IndexingState":
-        """At this line of a version with these lines; after the last one, at the first of the next document."""
-        if line < len(lines):
-            return self.replace(line=line, blob=blob)
-        return self.replace(document=self.document + 1, blob="", line=0, place=0)
-
-
-class UnindexedDocuments(Value):
-    """Documents that do not all reach memory, since the terms let no more into it."""
-
-    partly: str | None
-    """Name of the one of which memory gets the first lines."""
-    wholly: tuple[str, ...]
-    """Names of those of which it gets nothing, in their order."""
-    all_characters: int
-    most: int
+    """Its number among the passages of that compaction or document, in their order."""
+    turn: int | None = None
+    """Number of its first turn among those of its compaction. None: the passage is one turn by itself, as those of
+    documents, reports and findings are."""
+    heading: str = ""
+    """The calls that its turns answer. It is found by them, too, and they stand in none of its turns."""
 
     @property
-    def sentence(self) -> str:
-        """For whoever hands them in, with the setting that decides."""
-        return (
-            f"Memory takes {self.most:,} characters of a task's documents (WAYSTATION_REMEMBERED_CHARACTERS), and "
-            f"these have {self.all_characters:,}: later tasks do not recall {self.name_summary}. This task's "
-            "agents read all."
+    def short_id(self) -> str:
+        """As summaries and recalled passages name it, like p1a2b3c4d."""
+        return f"p{self.id[:SHORT_ID_DIGITS]}"
+
+    @property
+    def turns(self) -> tuple["PassageTurn", ...]:
+        """In their order."""
+        if self.turn is None:
+            return (PassageTurn(self, self.place, "", self.text),)
+        lines = self.text.translate(_LINE_ENDS).split("\n")
+        labelled = [(label["place"], line[label.end() :]) for line in lines if (label := TURN_LABEL.match(line))]
+        return tuple(
+            PassageTurn(
+                self, number, place.removesuffix(CONTINUATION_SUFFIX), text, goes_on=place.endswith(CONTINUATION_SUFFIX)
+            )
+            for number, (place, text) in enumerate(labelled, self.turn)
         )
 
     @property
-    def name_summary(self) -> str:
-        """The first of them by name, and how many more."""
-        names = [*([f"the end of {self.partly}"] if self.partly else []), *self.wholly]
-        more = len(names) - _MOST_NAMED
-        return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    def unlabelled_text(self) -> str:
+        """Without the labels of its turns."""
+        return join_turns(self.turns)
 
     @property
-    def lines(self) -> tuple[str, ...]:
-        """One for each, as a list has them."""
-        return (*([f"- {self.partly}: the end of it"] if self.partly else []), *(f"- {name}" for name in self.wholly))
+    def index_text(self) -> str:
+        """What it is found by. A document's name and lines are part of it; who spoke and when is none."""
+        if self.kind != "conversation":
+            return self.text
+        return "\n".join(filter(None, (self.heading, self.unlabelled_text)))
+
+    @property
+    def source_key(self) -> tuple[str, ...]:
+        """Of which it is a part. A finding is one by itself."""
+        match self.kind:
+            case "document":
+                return self.document, self.blob
+            case "report":
+                return self.task_id, self.blob
+            case "conversation" if self.compaction:
+                return self.run_id, self.compaction
+            case _:
+                return (self.id,)
 
 
-def find_unindexed_documents(documents: Sequence[Document], most: int) -> UnindexedDocuments | None:
-    """What of the documents does not reach memory under terms that let so many characters into it; None: all does.
+class EmbeddedPassage(Value):
+    """A passage with its dense vector; None where no dense embedder is there (BM25 alone then finds it)."""
 
-    They come in their order, and none after the first that does not fit. Terms of 0 let no document into memory, and
-    nobody who chose them needs to be told.
+    passage: Passage
+    dense: tuple[float, ...] | None
+
+
+class MemoryQuery(Value):
+    """What to look for, and where: the tenant is always part of the filter. Empty fields admit everything."""
+
+    tenant: str
+    session: str | None
+    """None: all sessions of the tenant."""
+    tasks: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    """Ids of steps."""
+    kinds: tuple[PassageKind, ...] = ()
+    without: tuple[str, ...] = ()
+    """Content hashes of documents that whoever asks has before it: nothing is found of them."""
+    since: datetime | None = None
+    """Compressed away at this time or later."""
+    until: datetime | None = None
+    """Compressed away before this time."""
+    text: str
+    """Redacted by the same rules as the passages."""
+    dense: tuple[float, ...] | None
+    limit: int = CANDIDATES
+
+    @property
+    def reader(self) -> TenantScope:
+        """Whose passages these are."""
+        everywhere = TenantScope(tenant=self.tenant)
+        return everywhere if self.session is None else SessionScope(tenant=self.tenant, session=self.session)
+
+    @property
+    def field_filters(self) -> Mapping[str, tuple[str, ...]]:
+        """The values that a field of a passage may have, for every field that is restricted; times apart."""
+        fields = {
+            "tenant": (self.tenant,),
+            "session": () if self.session is None else (self.session,),
+            "task_id": self.tasks,
+            "step_id": self.agents,
+            "kind": self.kinds,
+        }
+        return {field: values for field, values in fields.items() if values}
+
+
+class ScoredPassageRef(Value):
+    """A passage that was found, by its id: its text is in the store."""
+
+    passage_id: str
+    score: float
+    """From 0 to 1."""
+
+
+class ScoredPassage(Value):
+    """A passage that was found, best first."""
+
+    passage: Passage
+    score: float
+    """From 0 to 1."""
+
+
+RECENCY_SHARE = 0.01
+"""Of a turn's worth: between equals the newer counts, and no old answer is drowned by new talk."""
+TURN_SIMILARITY_WEIGHT = 0.8
+"""What the words of a turn itself count, where the passage that it stands in counts 1."""
+ANSWER_SHARE = 0.15
+"""Of the likeness of a turn that asks, what the turn behind it has: an answer need not say its question's words."""
+SHINGLE_WORDS = 4
+DUPLICATE_SHINGLE_SHARE = 0.8
+"""Two turns say the same where the shorter one has so much of its shingles in the other."""
+GAP_MARK = "…"
+"""Between turns that do not follow each other."""
+_WORD = compile_bounded(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
+_PLACE = compile_bounded(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class PassageTurn:
+    """The least that is recalled: a line of what was said, or a part of a long one, or a passage that is not cut."""
+
+    passage: Passage
+    """The best of those that have it."""
+    number: int
+    """In its source."""
+    label: str
+    """Its message and who speaks, without brackets; empty where the passage is not cut."""
+    text: str
+    goes_on: bool = False
+    """With the line of the turn before."""
+    score: float = 0.0
+    """Of its passage, from 0 to 1."""
+    restored: frozenset[str] = frozenset()
+    """Placeholders in whose places its text has names."""
+
+    @property
+    def unlabelled_text(self) -> str:
+        """Without labels."""
+        return self.text if self.label else _PLACE.sub("", self.text)
+
+    @property
+    def message_ids(self) -> tuple[str, str]:
+        """Ids of the first and the last message that it is of."""
+        message = self.label.partition(" ")[0]
+        return (message, message) if message else (self.passage.first_message, self.passage.last_message)
+
+    @property
+    def speaker(self) -> str:
+        """As its label has it."""
+        return self.label.partition(" ")[2]
+
+    def with_names(self, names: Mapping[str, str]) -> "PassageTurn":
+        """With these names, by placeholder, in their places. One that had a line end in it begins no line here."""
+        on_one_line = {placeholder: sanitize_line(name) for placeholder, name in names.items()}
+        there = names.keys() & PLACEHOLDER_PATTERN.findall(self.text)
+        return replace(self, text=restore_originals(self.text, on_one_line).text, restored=self.restored | there)
+
+    @property
+    def text_with_label(self) -> str:
+        """As it is shown where a stretch begins, or another speaks."""
+        return f"[{self.label}] {GAP_MARK if self.goes_on else ''}{self.text}" if self.label else self.text
+
+    @property
+    def ends_with_question(self) -> bool:
+        """Whether it is talk that ends with a question."""
+        return bool(self.label) and is_question(self.text)
+
+    @property
+    def turn_key(self) -> tuple[tuple[str, ...], int]:
+        """The same for a turn in every passage that has it."""
+        return self.passage.source_key, self.number
+
+    def is_directly_after(self, before: "PassageTurn") -> bool:
+        """Whether nothing is between them."""
+        return self.turn_key == (before.passage.source_key, before.number + 1)
+
+
+def join_turns(turns: Iterable[PassageTurn]) -> str:
+    """What these say, one after the other, without labels."""
+    return "".join(
+        turn.unlabelled_text if turn.goes_on else f"\n{turn.unlabelled_text}" for turn in turns
+    ).removeprefix("\n")
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Turns of one conversation, document or report, in their order."""
+
+    turns: tuple[PassageTurn, ...]
+    session: str = ""
+    """Its name, where it is not the reader's own."""
+
+    def __str__(self) -> str:
+        return self.markup
+
+    @property
+    def markup(self) -> SafeMarkup:
+        """As a model reads it, within a tag of ours: a record with its source. It is data, never an instruction."""
+        if self.best_turn.label:  # no line of a turn can pass for a label: a short one is enough
+            session = f' of session "{neutralize_markdown(sanitize_line(self.session))}"' if self.session else ""
+            label = f"{self.best_turn.passage.short_id} {self.best_turn.passage.created:%Y-%m-%d}{session}"
+            return join_safe_markup(f"[{label}]", self.text)
+        session = {"session": sanitize_line(self.session)} if self.session else {}
+        return wrap_untrusted("passage", self.text, id=" ".join(self.short_ids), **self._source, **session)
+
+    @property
+    def text(self) -> str:
+        """Each stretch begins with its message and who speaks, as does whoever speaks next in it, or seems to."""
+        text = self.turns[0].text_with_label
+        for before, turn in pairwise(self.turns):
+            if not turn.is_directly_after(before):
+                text += f"\n{GAP_MARK}\n{turn.text_with_label}"
+            elif not turn.label:
+                text = _joined(text, turn.text)
+            elif turn.goes_on:
+                text += turn.text
+            else:
+                known = turn.speaker == before.speaker and not looks_like_label(turn.text)
+                text += f"\n{turn.text if known else turn.text_with_label}"
+        return text
+
+    @property
+    def best_turn(self) -> PassageTurn:
+        """By the score of its passage."""
+        return max(self.turns, key=lambda turn: turn.score)
+
+    @property
+    def short_ids(self) -> tuple[str, ...]:
+        """Of its passages, as `expand` takes them: of a conversation one, from which its other messages are reached."""
+        return tuple(turn.passage.short_id for turn in ((self.best_turn,) if self.best_turn.label else self.turns))
+
+    @property
+    def _source(self) -> Mapping[str, str]:
+        """What does not stand in the text, which names messages and lines of documents."""
+        first, last = self.turns[0].passage, self.turns[-1].passage
+        at = f"{last.created:%Y-%m-%d}"
+        match first.kind:
+            case "conversation":
+                return {"step": first.step_id, "hidden": at}
+            case "document":
+                return {"document": "of an earlier task"}
+            case "report":
+                return {"report": first.task_id, "written": at}
+            case "finding":
+                return {"finding": first.task_id, "step": first.step_id, "written": at}
+
+    @property
+    def session_hash(self) -> str:
+        """Of the session that it is of."""
+        return self.turns[0].passage.session
+
+    @cached_property
+    def tokens(self) -> int:
+        """Plain estimate of how it is shown."""
+        return estimate_text(str(self))
+
+    def with_turn(self, turn: PassageTurn) -> "Excerpt":
+        """With this one, too."""
+        return replace(self, turns=tuple(sorted((*self.turns, turn), key=lambda one: one.number)))
+
+
+def extract_turns(found: Sequence[ScoredPassage]) -> tuple[PassageTurn, ...]:
+    """The turns of the passages that were found, best first, each once."""
+    turns: dict[object, PassageTurn] = {}
+    for recalled in found:
+        for turn in recalled.passage.turns:
+            turns.setdefault(turn.turn_key, replace(turn, score=recalled.score))
+    return tuple(turns.values())
+
+
+def select_excerpts(turns: Sequence[PassageTurn], likeness: Sequence[float], tokens: int) -> tuple[Excerpt, ...]:
+    """The best of these turns, by source, that together have at most so many tokens; the best source first.
+
+    `likeness` says of each how alike its words are to what is looked for, 0 where they are not. What says nothing that
+    a better one does not is left out: nearly the same words, and no other figure.
     """
-    there = [document for document in documents if not document.removed]
-    total = sum(document.characters for document in there)
-    if not most or total <= most:
-        return None
-    room = most
-    for number, document in enumerate(there):
-        if document.characters > room:
-            first, rest = document.name, tuple(one.name for one in there[number + 1 :])
-            wholly = tuple(one.name for one in there[number:]) if not room else rest
-            return UnindexedDocuments(partly=first if room else None, wholly=wholly, all_characters=total, most=most)
-        room -= document.characters
-    return None
+    chosen: dict[object, Excerpt] = {}
+    said: list[_Words] = []
+    room = tokens
+    for turn in _by_worth(turns, likeness):
+        if estimate_text(turn.unlabelled_text) > room or (words := _Words.of(turn.unlabelled_text)).is_redundant(said):
+            continue
+        before = chosen.get(turn.passage.source_key)
+        longer = before.with_turn(turn) if before else Excerpt((turn,))
+        cost = longer.tokens - (before.tokens if before else 0)
+        if cost <= room:
+            room -= cost
+            chosen[turn.passage.source_key] = longer
+            said.append(words)
+    return tuple(chosen.values())
 
 
-def find_next_unindexed_line(there: Sequence[Passage], lines: Sequence[str]) -> int:
-    """The line, from 0, after the passages that the first lines became earlier, and after blank lines."""
-    line = there[-1].last_line
-    while line < len(lines) and not lines[line].strip():
-        line += 1
-    return line
+def _by_worth(turns: Sequence[PassageTurn], likeness: Sequence[float]) -> list[PassageTurn]:
+    """Best first: by passage, by own words and by the question before it, with a share for how late it was said."""
+    best = max((turn.score for turn in turns), default=0.0) or 1.0
+    said = sorted(turns, key=lambda turn: (turn.passage.created, turn.turn_key))
+    late = {turn.turn_key: RECENCY_SHARE * number / max(1, len(said) - 1) for number, turn in enumerate(said)}
+    own = [*zip(turns, likeness, strict=True)]
+    answering = {
+        (turn.passage.source_key, turn.number + 1): ANSWER_SHARE * alike
+        for turn, alike in own
+        if turn.ends_with_question
+    }
+    worth = {
+        turn.turn_key: turn.score / best
+        + TURN_SIMILARITY_WEIGHT * (alike + answering.get(turn.turn_key, 0.0))
+        + late[turn.turn_key]
+        for turn, alike in own
+    }
+    return sorted(turns, key=lambda turn: (-worth[turn.turn_key], turn.turn_key))
 
 
-def find_slice_end(lines: Sequence[str], first: int, room: int) -> int:
-    """The line before which a slice that begins at `first` ends, counted from 0.
+@dataclass(frozen=True)
+class _Words:
+    text: str
+    shingles: frozenset[tuple[str, ...]]
+    figures: frozenset[str]
 
-    It ends at a blank line where there is one in time, so that no paragraph is parted, and never has more characters
-    than there is room for. The same number as `first`: there is no room for a single line.
+    @classmethod
+    def of(cls, text: str) -> "_Words":
+        words: list[str] = _WORD.findall(text.casefold())
+        shingles = zip(*(words[start:] for start in range(SHINGLE_WORDS)), strict=False)
+        figures = frozenset(word for word in words if any(map(str.isdigit, word)))
+        return cls(text, frozenset(shingles) or frozenset([tuple(words)]), figures)
+
+    def is_redundant(self, said: Iterable["_Words"]) -> bool:
+        return any(self.text == one.text or self._are_in(one) for one in said)
+
+    def _are_in(self, better: "_Words") -> bool:
+        shared = len(self.shingles & better.shingles)
+        return shared >= DUPLICATE_SHINGLE_SHARE * len(self.shingles) and self.figures <= better.figures
+
+
+def _joined(before: str, after: str) -> str:
+    """Both texts, and once what the second repeats of the first."""
+    ends, begins = before.split("\n"), after.split("\n")
+    repeated = next((some for some in range(min(len(ends), len(begins)), 0, -1) if ends[-some:] == begins[:some]), 0)
+    return "\n".join([*ends, *begins[repeated:]])
+
+
+MIN_RELEVANCE = 0.3
+"""What is less is not shown to an agent that did not ask for it."""
+_CODE = compile_bounded(r"(?<![\w-])-*+(?:m\d++\b)?+(?=[\w-]*\d)([\w-]{3,})\b")
+"""With a digit in it, and no message's id."""
+
+
+class CosineScale(NamedTuple):
+    """Mean cosines of an embedder: 0 is where unrelated texts are, 1 where related ones are. Each has its own."""
+
+    unrelated: float
+    related: float
+
+    def relevance(self, cosine: float) -> float:
+        """From 0 to 1."""
+        return min(1.0, max(0.0, (cosine - self.unrelated) / (self.related - self.unrelated)))
+
+
+COSINE_SCALES: Mapping[str, CosineScale] = {
+    "wordllama-l2-supercat-256": CosineScale(unrelated=0.057, related=0.432),
+}
+"""By name of the embedder. Measured by `python -m benchmarks.memory relevance`: 1,144 pairs of a question and a passage
+that answers it, mean 0.432, and 337,728 of passages and questions on other subjects, mean 0.057. At 0.3 of this scale
+87 % of the first are shown, and 6 % of the second. An embedder that is not here is not filtered.
+"""
+
+
+def is_relevant(embedder: str, query: MemoryQuery, passage: Passage, vector: Sequence[float] | None) -> bool:
+    """Whether a passage with this vector is worth showing unasked. Vectors have length 1.
+
+    What has a figure or a code of the query in it is, whatever it is about: vectors know little of those. So is
+    everything that cannot be told.
     """
-    size = 0
-    for number in range(first, len(lines)):
-        size += len(lines[number])
-        if size > room:
-            return number
-        if size >= 2 * SLICE_CHARACTERS or (size >= SLICE_CHARACTERS and not lines[number].strip()):
-            return number + 1
-    return len(lines)
+    scale = COSINE_SCALES.get(embedder)
+    if scale is None or query.dense is None or vector is None or _codes(query.text) & _codes(passage.unlabelled_text):
+        return True
+    cosine = sum(mine * its for mine, its in zip(query.dense, vector, strict=True))
+    return scale.relevance(cosine) >= MIN_RELEVANCE
 
 
-def build_document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, created: datetime) -> Passage:
-    """A piece of a document as memory keeps it, headed by its source: a citation, with the heading above it."""
-    said = "\n".join(filter(None, (cut.heading, cut.text)))
-    return Passage(
-        id=make_document_passage_id(ref, cut.name, blob, place),
-        tenant=ref.tenant,
-        session=ref.session,
-        task_id=ref.task_id,
-        run_id=make_documents_run_id(ref.task_id),
-        step_id="",
-        kind="document",
-        document=cut.name,
-        blob=blob,
-        first_line=cut.first_line,
-        last_line=cut.last_line,
-        text=f"[{cut.name}:{cut.first_line}-{cut.last_line}]\n{said}",
-        content_hash=text_hash(said),
-        created=created,
-        place=place,
-    )
-
-
-def make_document_passage_id(ref: TaskRef, name: str, blob: str, place: int) -> str:
-    """The same for all tasks of a session that have this version of a document under this name."""
-    return str(uuid.uuid5(_OF_DOCUMENTS, "\0".join((ref.tenant, ref.session, name, blob, str(place)))))
-
-
-def make_documents_run_id(task_id: str) -> str:
-    """Under which the store keeps the passages of a task's documents, beside those of its agents."""
-    return f"{task_id}/{DOCUMENTS_ID}"
-
-
-RESULTS_ID = "results/"
-"""In the place of a step's id: the slash makes it none."""
-_OF_RESULTS = uuid.UUID("5b0c1d6e-3a0b-5d0f-8a35-6f0f8c1f7d52")
-
-
-class TaskResults(Value):
-    """Of one task, redacted as summaries are. Not for workflow history."""
-
-    ref: TaskRef
-    report: str
-    """The written part of the report: without its sources and its account."""
-    blob: str
-    """Content hash of the whole report."""
-    findings: Sequence[tuple[str, str]]
-    """Step by step, each claim with its citations."""
-
-
-def build_result_passages(results: TaskResults, created: datetime) -> tuple[Passage, ...]:
-    """The same results are the same passages, with the same ids."""
-    parts = [("", part) for part in split_into_chunks(results.report, PART_CHARACTERS)]
-    kinds: dict[PassageKind, Sequence[tuple[str, str]]] = {"report": parts, "finding": results.findings}
-    return tuple(
-        _result_passage(results, kind, step, (place, text), created)
-        for kind, texts in kinds.items()
-        for place, (step, text) in enumerate(texts)
-    )
-
-
-def make_results_run_id(task_id: str) -> str:
-    """Under which the store keeps these passages, beside those of the task's agents."""
-    return f"{task_id}/{RESULTS_ID}"
-
-
-def _result_passage(
-    results: TaskResults, kind: PassageKind, step: str, cut: tuple[int, str], created: datetime
-) -> Passage:
-    ref, (place, text) = results.ref, cut
-    content = text_hash(text)
-    return Passage(
-        id=str(uuid.uuid5(_OF_RESULTS, "\0".join((ref.task_id, kind, step, str(place), content)))),
-        tenant=ref.tenant,
-        session=ref.session,
-        task_id=ref.task_id,
-        run_id=make_results_run_id(ref.task_id),
-        step_id=step,
-        kind=kind,
-        blob=results.blob if kind == "report" else "",
-        text=text,
-        content_hash=content,
-        created=created,
-        place=place,
-    )
+def _codes(text: str) -> frozenset[str]:
+    return frozenset(_CODE.findall(text.casefold()))

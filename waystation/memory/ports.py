@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from waystation.memory.memory import EmbeddedPassage, MemoryQuery, ScoredPassage
+from waystation.memory.passages import EmbeddedPassage, MemoryQuery, ScoredPassage
 
 EmbeddingUse = Literal["passage", "query"]
 """What a text is embedded for: some models make of a question another vector than of a passage."""

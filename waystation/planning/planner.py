@@ -10,8 +10,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from pydantic import JsonValue, ValidationError
 
-from waystation.agents.attempt import render_task_sections
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
+from waystation.agents.leg_attempt import render_task_sections
 from waystation.agents.redaction import build_task_redactor, redact_reply
 from waystation.agents.roles import build_planning_prompt
 from waystation.agents.task_brief import EarlierTasks

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from waystation.agents.deliverables import Finding, ReportDraft, check_criteria
 from waystation.agents.redaction import build_task_redactor
-from waystation.agents.tools.work import TaskDeliverables, load_task_deliverables, render_claim
+from waystation.agents.tools.submissions import TaskDeliverables, load_task_deliverables, render_claim
 from waystation.documents.citations import (
     Citation,
     CitedDocument,
@@ -22,15 +22,20 @@ from waystation.documents.citations import (
     parse_citations,
 )
 from waystation.documents.documents import Document, DocumentFinder, get_earlier_versions
-from waystation.documents.redacted import DocumentNames, RedactedDocumentStore, build_document_names
+from waystation.documents.redacted_documents import DocumentNames, RedactedDocumentStore, build_document_names
 from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import TextNotFoundError, UnknownTask
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TaskScope
 from waystation.kernel.value import Value
-from waystation.memory.archive import DrainResult, OutboxDrainer
-from waystation.memory.passages import TaskResults, build_result_passages, find_unindexed_documents, make_results_run_id
+from waystation.memory.indexing import DrainResult, OutboxDrainer
+from waystation.memory.passage_builder import (
+    TaskResults,
+    build_result_passages,
+    find_unindexed_documents,
+    make_results_run_id,
+)
 from waystation.planning.plan import PERSON_EDIT_REASON
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor, Vault

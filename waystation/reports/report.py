@@ -21,7 +21,7 @@ from waystation.kernel.amount import Amount, format_amount, format_used_amount
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
-from waystation.memory.passages import UnindexedDocuments
+from waystation.memory.passage_builder import UnindexedDocuments
 from waystation.planning.plan import PlanRevision, ReportReview
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.details import format_privacy, format_request_and_answer, format_task_cost, format_work_totals

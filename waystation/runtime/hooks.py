@@ -29,14 +29,14 @@ from pathlib import Path
 import httpx2
 from pydantic import JsonValue, SecretStr
 
-from waystation.context.outcome import CompactionEvent
+from waystation.context.compaction import CompactionEvent
 from waystation.kernel.errors import BadInput, HookFailed, WebhookRejectedError, WebhookUnavailable
 from waystation.kernel.network import describe_connection_error
-from waystation.runtime.messenger import AppriseMessage, build_apprise_service
-from waystation.security.children import CHILD_WORKING_DIRECTORY, build_child_environment, build_module_command
+from waystation.runtime.apprise_sender import AppriseMessage, build_apprise_service
+from waystation.security.confined_process import CHILD_WORKING_DIRECTORY, build_child_environment, build_module_command
 from waystation.security.confinement import ResourceLimits
-from waystation.tasks import notices
-from waystation.tasks.notices import TaskNotification
+from waystation.tasks import notifications
+from waystation.tasks.notifications import TaskNotification
 
 
 class SecretUrlClient:
@@ -156,10 +156,10 @@ class WebhookNotifier:
 def _body(notice: TaskNotification, link: str | None) -> dict[str, JsonValue]:
     """Fields that Slack does not know could make it refuse a message; `metadata` is where it takes any."""
     return {
-        "text": notices.render_mrkdwn(notice, link),
+        "text": notifications.render_mrkdwn(notice, link),
         "metadata": {
             "event_type": f"waystation_{notice.event}",
-            "event_payload": notices.build_webhook_fields(notice, link),
+            "event_payload": notifications.build_webhook_fields(notice, link),
         },
     }
 
@@ -214,7 +214,7 @@ class AppriseNotifier:
 
     Redirects are not followed: a notice that is answered by one was not taken. A message whose fate is not known yet is
     not sent again: the next attempt of its notices waits for it. Each is sent by a process of its own
-    (`waystation.runtime.messenger`), which ends with the worker.
+    (`waystation.runtime.apprise_sender`), which ends with the worker.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class AppriseNotifier:
     async def _tell(self, together: _MessageBatch) -> bool:
         await asyncio.sleep(self._gather_s)
         self._together = _MessageBatch()
-        title, body = notices.render_digest(tuple(together.notices.values()), self._inbox)
+        title, body = notifications.render_digest(tuple(together.notices.values()), self._inbox)
         return await self._sent(AppriseMessage(self._address.get_secret_value(), title, body, self._patience_s))
 
     async def _sent(self, letter: AppriseMessage) -> bool:
@@ -319,7 +319,7 @@ class AppriseNotifier:
         await asyncio.gather(*sending, return_exceptions=True)
 
 
-_MESSENGER = "waystation.runtime.messenger"
+_MESSENGER = "waystation.runtime.apprise_sender"
 
 
 def _seen_by_messenger() -> dict[str, str]:

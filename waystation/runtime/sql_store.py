@@ -14,15 +14,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.agents.run_repository import SqlTranscriptRepository, SqlWorkRepository
 from waystation.documents.text_repository import SqlSlowTextStore, SqlTextStore
-from waystation.erasure.person_repository import SqlPersonErasure
-from waystation.erasure.removal_repository import SqlForgetStore
+from waystation.erasure.forget_repository import SqlForgetStore
+from waystation.erasure.person_erasure_repository import SqlPersonErasure
 from waystation.kernel.cipher import Cipher
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import StoreError
 from waystation.kernel.value import Value
 from waystation.memory.outbox_repository import SqlOutbox, SqlResultOutbox
 from waystation.privacy.vault_repository import SqlVault
-from waystation.runtime.resealing import is_row_encrypted
+from waystation.runtime.reencryption import is_row_encrypted
+from waystation.store.encryption import (
+    BYTES_MARK,
+    TEXT_MARK,
+    UNENCRYPTED,
+    EncryptedBytes,
+    EncryptedText,
+    EncryptionConfig,
+    RowProofType,
+)
 from waystation.store.engine import (
     Database,
     parse_database_url,
@@ -33,15 +42,6 @@ from waystation.store.engine import (
 )
 from waystation.store.schema import REVISION, identity, metadata
 from waystation.store.schema_version import SchemaState, open_ready_store, read_schema_state, upgrade_schema
-from waystation.store.seals import (
-    BYTES_MARK,
-    TEXT_MARK,
-    UNENCRYPTED,
-    EncryptedBytes,
-    EncryptedText,
-    EncryptionConfig,
-    RowProofType,
-)
 from waystation.tasks.audit_repository import (
     SqlAuditRepository,
     SqlDocumentsUpdateRepository,

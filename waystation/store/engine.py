@@ -38,8 +38,8 @@ from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, WaystationError, WrongStore
 from waystation.kernel.scopes import ReadScope, SessionScope, SystemScope, TaskScope
 from waystation.store.dialects import BEGIN_STATEMENT_OPTION, create_postgresql_engine, create_sqlite_engine
-from waystation.store.seals import UNENCRYPTED, EncryptionConfig, get_encryption, set_encryption
-from waystation.tasks.event_repository import discard_queued_events, insert_queued_events, queue_event
+from waystation.store.encryption import UNENCRYPTED, EncryptionConfig, get_encryption, set_encryption
+from waystation.tasks.event_numbering import discard_queued_events, insert_queued_events, queue_event
 from waystation.tasks.events import UnnumberedEvent
 
 ANSWER_TIMEOUT_S = 30

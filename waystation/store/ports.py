@@ -15,11 +15,11 @@ from waystation.documents.documents import (
     RecordedDocumentsUpdate,
     SourceDocument,
 )
-from waystation.erasure.removal import ErasureMatch, ErasureQuery, ForgetCounts, ForgetOrder, PersonErasureOrder
+from waystation.erasure.erasure import ErasureMatch, ErasureQuery, ForgetCounts, ForgetOrder, PersonErasureOrder
 from waystation.kernel.amount import Amount
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.scopes import ReadScope, TaskScope
-from waystation.memory.memory import Passage
+from waystation.memory.passages import Passage
 from waystation.planning.plan import Plan, PlanVersion
 from waystation.privacy.policy import RedactedText, RedactedTextKey
 from waystation.security.untrusted import ToolDefinition

@@ -20,7 +20,7 @@ from sqlalchemy import (
     false,
 )
 
-from waystation.store.seals import EncryptedBytes, EncryptedString, EncryptedText, RowProofType
+from waystation.store.encryption import EncryptedBytes, EncryptedString, EncryptedText, RowProofType
 
 FIRST_REVISION = "0100"
 """Lower numbers were used before the first release: what has one is refused."""

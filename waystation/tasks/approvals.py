@@ -13,7 +13,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
-from waystation.agents.decisions import AUTHORISED_IN_ADVANCE, TopUpPolicy
+from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, TopUpPolicy
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.value import UNKNOWN_FIELD, Value, extract_validation_faults
 from waystation.planning.plan import PlanEdit

@@ -27,6 +27,7 @@ from waystation.documents.text_repository import add_documents, build_document_r
 from waystation.kernel.ids import short_hash
 from waystation.kernel.scopes import ReadScope, SystemScope, TenantScope
 from waystation.security.untrusted import ToolDefinition
+from waystation.store.encryption import bind_to_row
 from waystation.store.engine import (
     SqlRepository,
     build_owner_filter,
@@ -46,7 +47,6 @@ from waystation.store.schema import (
     tasks,
     trace_places,
 )
-from waystation.store.seals import bind_to_row
 from waystation.tasks.events import EventPage, TaskEvent, build_audit_event
 from waystation.tasks.signals import DOCUMENTS_UPDATE_PREFIX, TASK_MESSAGE_PREFIX, make_audit_entry_id
 from waystation.tasks.task import AuditEntry, TaskConfig, TaskMessage

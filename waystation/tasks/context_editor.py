@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from waystation.agents.compactor import Compactor
 from waystation.agents.roles import load_role_prompt
-from waystation.agents.tools.work import extract_deliverable
-from waystation.context.history import build_restore_record, get_effective_transcript, with_record
-from waystation.context.outcome import (
+from waystation.agents.tools.submissions import extract_deliverable
+from waystation.context.compaction import (
     CompactionOutcome,
     CompactionRequest,
     CompactionStatus,
@@ -18,12 +17,13 @@ from waystation.context.outcome import (
     EditRequest,
     ManualCompaction,
 )
+from waystation.context.history import build_restore_record, get_effective_transcript, with_record
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Record, Transcript
 from waystation.context.units import build_pin_record, build_unpin_record
 from waystation.kernel.errors import BadInput, StoreError, TextNotFoundError
 from waystation.kernel.refs import RunRef
-from waystation.memory.archive import OutboxDrainer
+from waystation.memory.indexing import OutboxDrainer
 from waystation.privacy.policy import TextDestination
 from waystation.store.ports import Store
 from waystation.tasks.continuation import TaskRewind, build_reopened_state, build_transcript_rewind

@@ -16,13 +16,13 @@ from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import get_parent_id, get_step_id
 from waystation.agents.deliverables import Deliverable
 from waystation.budgets.budget import BudgetAccount, RunUsage
+from waystation.context.compaction import ContextEdit
 from waystation.context.history import build_rewind_record, get_effective_transcript, with_record
-from waystation.context.outcome import ContextEdit
 from waystation.context.transcript import RewindRecord, Transcript
 from waystation.kernel.amount import Limit
+from waystation.kernel.deferred_signals import DeferredSignal
 from waystation.kernel.errors import BadInput
-from waystation.kernel.held_signals import DeferredSignal
-from waystation.kernel.pieces import StateRef
+from waystation.kernel.json_chunks import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
 from waystation.planning.plan import OversightState, Plan, compute_even_share, compute_shares_with_reserves

@@ -12,8 +12,8 @@ from textwrap import indent
 
 from pydantic import JsonValue
 
+from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, ActionQuestion
 from waystation.agents.agent_run import BudgetForecast, format_unanswered_call
-from waystation.agents.decisions import AUTHORISED_IN_ADVANCE, ActionQuestion
 from waystation.agents.delegation import get_delegation_depth, get_parent_id
 from waystation.agents.deliverables import WorkCounts
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from waystation.agents.decisions import PlaceholderResolution
+from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.context.transcript import Charge, Compaction, Message, PromptPrefixRecord, Record, RewindRecord
 from waystation.documents.documents import RecordedDocumentsUpdate
 from waystation.kernel.usage import Usage

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from waystation.context.transcript import Transcript
 from waystation.kernel.scopes import ReadScope
-from waystation.tasks.notices import TaskNotification
+from waystation.tasks.notifications import TaskNotification
 from waystation.tasks.schedules import ScheduleDocuments
 from waystation.tasks.session import AdmissionRequest
 from waystation.tasks.task import TaskRequest, TaskRow

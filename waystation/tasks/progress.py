@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import get_parent_id
 from waystation.budgets.budget import RunUsage, sum_run_usage
-from waystation.context.outcome import AgentCompaction, CompactionTotals
+from waystation.context.compaction import AgentCompaction, CompactionTotals
 from waystation.context.transcript import CallIntent, Charge
 from waystation.kernel.amount import Amount, Limit, format_used_amount
 from waystation.kernel.errors import BadInput

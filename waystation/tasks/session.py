@@ -11,8 +11,8 @@ from pydantic import Field, JsonValue, model_validator
 
 from waystation.budgets.budget import LOWEST_BUDGET, BudgetAccount
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount
+from waystation.kernel.deferred_signals import DeferredSignal
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
-from waystation.kernel.held_signals import DeferredSignal
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
 from waystation.privacy.policy import RedactionPolicy

@@ -3,9 +3,9 @@
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from waystation.store.encryption import bind_to_row
 from waystation.store.engine import SqlRepository, insert_if_absent, write_transaction
 from waystation.store.schema import sessions
-from waystation.store.seals import bind_to_row
 from waystation.tasks.session import SessionKey, SessionState, StoredSession
 
 

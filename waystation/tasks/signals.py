@@ -19,9 +19,9 @@ from typing import Annotated, Generic, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError, model_validator
 
+from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.agent_run import AgentRun
-from waystation.agents.decisions import PlaceholderResolution
-from waystation.context.outcome import ContextEdit, ContextEditAction
+from waystation.context.compaction import ContextEdit, ContextEditAction
 from waystation.documents.documents import DocumentsUpdate, RecordedDocumentsUpdate
 from waystation.kernel.ids import short_hash
 from waystation.kernel.value import Value

@@ -9,14 +9,14 @@ import json
 from collections.abc import Iterable
 from datetime import datetime
 
+from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, ActionDecision
 from waystation.agents.agent_run import AgentRun, build_budget_forecast
-from waystation.agents.decisions import AUTHORISED_IN_ADVANCE, ActionDecision
 from waystation.agents.delegation import SubagentOrder, SubagentProgress, SubagentResult, get_parent_id
 from waystation.agents.leg import AgentConfig
 from waystation.budgets.budget import BudgetAccount, BudgetLevel, RunUsage, collect_budget_warnings, sum_run_usage
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount, Limit
-from waystation.kernel.pieces import JsonChunk, join_json, split_json
+from waystation.kernel.json_chunks import JsonChunk, join_json, split_json
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
 from waystation.models.profiles import THINKING_PART

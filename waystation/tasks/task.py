@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
+from waystation.agents.action_approvals import ActionQuestion, PlaceholderResolution, UnattendedPolicy
 from waystation.agents.agent_run import BudgetForecast
-from waystation.agents.decisions import ActionQuestion, PlaceholderResolution, UnattendedPolicy
 from waystation.agents.leg import AgentConfigByRole
 from waystation.budgets.budget import (
     HIGHEST_BUDGET,
@@ -18,7 +18,7 @@ from waystation.budgets.budget import (
     BudgetMode,
     RunUsage,
 )
-from waystation.context.outcome import AgentCompaction, CompactionTotals, ContextEdit
+from waystation.context.compaction import AgentCompaction, CompactionTotals, ContextEdit
 from waystation.context.policy import StrategyName
 from waystation.context.transcript import Message, Text
 from waystation.documents.documents import DocumentsUpdate, RecordedDocumentsUpdate, SkippedItem
@@ -29,7 +29,7 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import SessionScope, TenantScope
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
-from waystation.memory.memory import MemoryScope
+from waystation.memory.passages import MemoryScope
 from waystation.planning.plan import PLANNING_ID, PlanRevision, ReportReview
 from waystation.privacy.policy import RedactionPolicy
 from waystation.security.untrusted import ServerNames, is_blank

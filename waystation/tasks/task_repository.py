@@ -40,6 +40,7 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import ReadScope, SessionScope, TenantScope
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import PLANNING_ID, Plan, PlanVersion
+from waystation.store.encryption import EncryptedText, bind_to_row
 from waystation.store.engine import (
     MAX_VALUES_PER_STATEMENT,
     SqlRepository,
@@ -66,7 +67,6 @@ from waystation.store.schema import (
     tasks,
     text_owners,
 )
-from waystation.store.seals import EncryptedText, bind_to_row
 from waystation.tasks.events import UnnumberedEvent, build_phase_event
 from waystation.tasks.progress import (
     MAX_SPENDING_LINES,

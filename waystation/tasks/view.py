@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 
 from pydantic import JsonValue
 
-from waystation.agents.activity import AgentStatus
-from waystation.agents.decisions import PlaceholderResolution
+from waystation.agents.action_approvals import PlaceholderResolution
+from waystation.agents.agent_status import AgentStatus
 from waystation.agents.prompt_sections import PromptAllocation
 from waystation.context.audit import CompactionAudit
 from waystation.documents.documents import SkippedItem

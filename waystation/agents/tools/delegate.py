@@ -18,8 +18,8 @@ from waystation.agents.delegation import (
 )
 from waystation.agents.leg import LegRequest
 from waystation.agents.tool_visibility import FIRST, SOON
+from waystation.agents.tools.submissions import AgentResultSummary, load_agent_result
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool
-from waystation.agents.tools.work import AgentResultSummary, load_agent_result
 from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
 from waystation.context.transcript import ToolResult, ToolUse, Transcript, build_rejected_call_result
 from waystation.documents.citations import parse_citations

@@ -32,7 +32,7 @@ from waystation.agents.tools.tool import (
 from waystation.documents.documents import REMOVED_NAME, Document, DocumentMatch, ShownDocument, find_document_by_name
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.procedures import Procedure
-from waystation.documents.redacted import RedactedDocumentStore, build_document_names
+from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names
 from waystation.kernel.errors import TextNotFoundError
 from waystation.privacy.policy import find_cut_position
 from waystation.privacy.ports import Redactor

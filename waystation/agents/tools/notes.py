@@ -28,7 +28,7 @@ from waystation.context.history import build_model_view, get_effective_transcrip
 from waystation.context.summary import is_summary_or_marker, shorten_text
 from waystation.context.transcript import Message, PinRecord, Record, ToolUse, Transcript
 from waystation.context.units import build_pin_record, build_unpin_record
-from waystation.documents.redacted import RedactedDocumentStore
+from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
 from waystation.kernel.errors import BadInput
 from waystation.store.ports import Store

@@ -13,6 +13,7 @@ from pydantic import Field
 from waystation.agents.delegation import get_parent_id
 from waystation.agents.task_brief import RECALL, EarlierTasks, record_restored_placeholders
 from waystation.agents.tool_visibility import FIRST, LATER, SOON, make_urgency
+from waystation.agents.tools.submissions import load_agent_result
 from waystation.agents.tools.tool import (
     ToolCallRejectedError,
     ToolContext,
@@ -21,16 +22,15 @@ from waystation.agents.tools.tool import (
     load_redacted_lines,
     render_text_slice,
 )
-from waystation.agents.tools.work import load_agent_result
 from waystation.context.repair import split_into_units
 from waystation.context.transcript import Message
-from waystation.documents.redacted import RedactedDocumentStore
+from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.kernel.errors import MemoryUnavailable, TextNotFoundError
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.scopes import TenantScope
-from waystation.memory.archive import FRAMED_TOKENS, RECALLED_TOKENS, MemoryRecall, render_recalled_excerpts
-from waystation.memory.memory import Passage
-from waystation.memory.passages import map_tool_names, render_message
+from waystation.memory.indexing import FRAMED_TOKENS, RECALLED_TOKENS, MemoryRecall, render_recalled_excerpts
+from waystation.memory.passage_builder import map_tool_names, render_message
+from waystation.memory.passages import Passage
 from waystation.security.untrusted import escape_tags
 from waystation.store.ports import Store
 

@@ -27,10 +27,10 @@ from waystation.agents.tools.tool import (
     load_redacted_text,
     select_page_lines,
 )
-from waystation.documents.columns import RedactedTable
 from waystation.documents.documents import Document, find_document_by_name, find_line_place, parse_place_marker
 from waystation.documents.ports import TableEngine
-from waystation.documents.redacted import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.table_redaction import RedactedTable
 from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.kernel.errors import TableQueryError
 from waystation.kernel.patterns import compile_bounded

@@ -17,7 +17,7 @@ from waystation.agents.tool_visibility import LATER, SOON, PhaseUrgency, make_ur
 from waystation.context.policy import CompactionPolicy
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Fence, Record, Transcript
-from waystation.documents.redacted import RedactedDocumentStore
+from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ToolServerFailed
 from waystation.kernel.refs import RunRef
@@ -25,7 +25,7 @@ from waystation.kernel.roles import ToolPermission
 from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
 from waystation.mcp.ports import ToolServers
-from waystation.memory.memory import MemoryScope
+from waystation.memory.passages import MemoryScope
 from waystation.models.ports import ToolSpec
 from waystation.privacy.policy import RedactedText, TextDestination, build_redaction_notes, find_cut_position
 from waystation.privacy.ports import Redactor

@@ -21,7 +21,7 @@ from waystation.agents.tools.tool import (
     select_page_lines,
 )
 from waystation.documents.ports import WebPageFetcher
-from waystation.documents.redacted import RedactedDocumentStore
+from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.web_pages import (
     FETCH_PAGE,
     MAX_ADDRESS_CHARACTERS,

@@ -53,6 +53,7 @@ from waystation.cli.options import JsonOption
 from waystation.cli.render import format_count
 from waystation.config.settings import Settings
 from waystation.context import summary
+from waystation.context.compaction import CompactionRequest
 from waystation.context.history import (
     build_model_view,
     get_masked_call_ids,
@@ -60,8 +61,7 @@ from waystation.context.history import (
     get_replacement,
     with_record,
 )
-from waystation.context.legality import find_violations
-from waystation.context.outcome import CompactionRequest
+from waystation.context.message_rules import find_violations
 from waystation.context.pipeline import SummariseDecision
 from waystation.context.policy import CompactionPolicy
 from waystation.context.summary_validator import check_summary
@@ -134,8 +134,8 @@ class ModelSummariser:
     async def __call__(self, transcript: Transcript, rung: SummariseDecision) -> SummaryVerdict:
         """Ask once. Raises RedactionFailed: then nothing went anywhere."""
         # They take seconds to load, and most of these commands need no model.
-        from waystation.runtime.knowledge import create_redactor  # noqa: PLC0415
-        from waystation.runtime.stores import load_oldest_key  # noqa: PLC0415
+        from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415
+        from waystation.runtime.store_setup import load_oldest_key  # noqa: PLC0415
 
         redactor = create_redactor(self.settings, load_oldest_key(self.settings))
         try:

@@ -186,7 +186,7 @@ async def _memory(settings: Settings) -> AsyncGenerator[MemoryWithEmbedder]:
     if settings.qdrant_url is None and not settings.memory_folder.exists():
         raise MemoryUnavailable("there is none in this home folder")
     # They take a second to load.
-    from waystation.runtime.knowledge import open_embedder  # noqa: PLC0415
+    from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415
     from workers.memory import open_memory  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:

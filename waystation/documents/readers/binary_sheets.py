@@ -7,8 +7,8 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from waystation.documents.readers.looks import ERRORS, MAX_COLUMNS, SheetInfo, TextFormat, make_text_format
-from waystation.documents.readers.marks import TextRun, render_text_runs
+from waystation.documents.readers.cell_formats import ERRORS, MAX_COLUMNS, SheetInfo, TextFormat, make_text_format
+from waystation.documents.readers.text_runs import TextRun, render_text_runs
 
 _ROW_HEADER, _CELL_ERROR, _CELL_STRING, _FORMULA_ERROR, _COLUMN_INFO, _MERGED = 0, 3, 7, 11, 60, 176
 _RICH_CELL = 62

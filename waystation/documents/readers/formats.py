@@ -19,8 +19,8 @@ from bs4.dammit import EncodingDetector
 from charset_normalizer import from_bytes
 
 from waystation.documents.documents import SkippedItem
-from waystation.documents.readers.compound import require_excel_file
-from waystation.documents.readers.extract import (
+from waystation.documents.readers.compound_file import require_excel_file
+from waystation.documents.readers.extraction import (
     HEAD_BYTES,
     DocumentPart,
     ExtractionResult,
@@ -30,7 +30,7 @@ from waystation.documents.readers.extract import (
 )
 from waystation.documents.readers.html import read_html
 from waystation.documents.readers.mail import MailReaderDeps, ReadAttached, extract_email
-from waystation.documents.readers.office import (
+from waystation.documents.readers.office_archive import (
     detect_office_file,
     get_local_name,
     open_archive,

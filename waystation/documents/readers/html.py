@@ -20,7 +20,7 @@ from bs4.element import CData, NavigableString, PageElement, RubyTextString, Tem
 from bs4.exceptions import ParserRejectedMarkup
 
 from waystation.documents.documents import SkippedItem
-from waystation.documents.readers.numbers import format_number
+from waystation.documents.readers.number_formats import format_number
 from waystation.documents.readers.styles import ElementStyle, StyleSheet
 from waystation.kernel.patterns import compile_bounded
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple, cast
 
 from waystation.documents.documents import SkippedItem
-from waystation.documents.readers.extract import (
+from waystation.documents.readers.extraction import (
     FROM_LINE,
     HEAD_BYTES,
     DocumentPart,

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, cast
 from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from waystation.documents.documents import SkippedItem
-from waystation.documents.readers.extract import (
+from waystation.documents.readers.extraction import (
     DocumentPart,
     ExtractionResult,
     UnreadableFileError,

@@ -21,7 +21,7 @@ from typing import Self
 
 from pydantic import TypeAdapter, ValidationError
 
-from waystation.documents.readers.extract import (
+from waystation.documents.readers.extraction import (
     BREAKS,
     MAX_FILE_BYTES,
     READER_MEMORY_BYTES,
@@ -31,7 +31,7 @@ from waystation.documents.readers.extract import (
     UnreadableFileError,
 )
 from waystation.kernel.errors import WebFetchRejectedError
-from waystation.security.children import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
+from waystation.security.confined_process import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
 
 FILE_TIMEOUT_S = 60.0
 READER_MODULE = "waystation.documents.readers.reader_child"

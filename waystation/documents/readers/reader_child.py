@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from charset_normalizer.utils import iana_name
 
-from waystation.documents.readers.extract import (
+from waystation.documents.readers.extraction import (
     BREAKS,
     HEAD_BYTES,
     MAX_FILE_BYTES,

@@ -20,17 +20,21 @@ from python_calamine import (
 
 from waystation.documents.documents import SkippedItem
 from waystation.documents.readers.binary_sheets import read_binary_sheet_ids, remove_binary_sheets
-from waystation.documents.readers.compound import CompoundFile, get_workbook_stream, has_password, read_xls_sheet_infos
-from waystation.documents.readers.extract import (
+from waystation.documents.readers.cell_formats import CellPosition, SheetInfo
+from waystation.documents.readers.compound_file import (
+    CompoundFile,
+    get_workbook_stream,
+    has_password,
+    read_xls_sheet_infos,
+)
+from waystation.documents.readers.extraction import (
     DocumentPart,
     ExtractionResult,
     UnreadableFileError,
     build_skipped_ranges,
     group_consecutive,
 )
-from waystation.documents.readers.looks import CellPosition, SheetInfo
-from waystation.documents.readers.marks import TextRun, render_text_runs
-from waystation.documents.readers.office import (
+from waystation.documents.readers.office_archive import (
     find_elements_by_name,
     get_local_name,
     get_relationship_id,
@@ -39,7 +43,8 @@ from waystation.documents.readers.office import (
     read_xml_member,
     repack_archive,
 )
-from waystation.documents.readers.sheet_looks import OfficeSheetInfoReader, read_opendocument_sheet_infos
+from waystation.documents.readers.sheet_formats import OfficeSheetInfoReader, read_opendocument_sheet_infos
+from waystation.documents.readers.text_runs import TextRun, render_text_runs
 
 _Cell = int | float | str | bool | time | date | datetime | timedelta
 _PASSWORD = "protected by a password; save it without one"

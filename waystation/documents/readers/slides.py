@@ -11,15 +11,14 @@ from xml.etree.ElementTree import Element
 from zipfile import ZipFile
 
 from waystation.documents.documents import SkippedItem
-from waystation.documents.readers.extract import (
+from waystation.documents.readers.extraction import (
     DocumentPart,
     ExtractionResult,
     UnreadableFileError,
     build_skipped_ranges,
 )
-from waystation.documents.readers.marks import TextRun, render_text_runs
-from waystation.documents.readers.numbers import format_number
-from waystation.documents.readers.office import (
+from waystation.documents.readers.number_formats import format_number
+from waystation.documents.readers.office_archive import (
     find_elements_by_name,
     get_local_name,
     get_relationship_id,
@@ -27,6 +26,7 @@ from waystation.documents.readers.office import (
     read_relationships,
     read_xml_member,
 )
+from waystation.documents.readers.text_runs import TextRun, render_text_runs
 from waystation.documents.readers.word import render_formula
 from waystation.kernel.patterns import compile_bounded
 

@@ -18,10 +18,10 @@ from zipfile import BadZipFile, ZipFile
 import mammoth
 
 from waystation.documents.documents import SkippedItem
-from waystation.documents.readers.extract import DocumentPart, ExtractionResult, UnreadableFileError
+from waystation.documents.readers.extraction import DocumentPart, ExtractionResult, UnreadableFileError
 from waystation.documents.readers.html import LABEL, LABEL_END, format_subscript, format_superscript, read_html
-from waystation.documents.readers.numbers import format_number
-from waystation.documents.readers.office import OFF, get_local_name, read_relationships, read_xml_member
+from waystation.documents.readers.number_formats import format_number
+from waystation.documents.readers.office_archive import OFF, get_local_name, read_relationships, read_xml_member
 from waystation.kernel.patterns import compile_bounded
 
 _MAIN = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"

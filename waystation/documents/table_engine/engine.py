@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.kernel.errors import TableQueryError
 from waystation.kernel.value import Value
-from waystation.security.children import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
+from waystation.security.confined_process import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
 
 ENGINE_MEMORY_BYTES = 2_000_000_000
 """Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from waystation.kernel.errors import MemoryUnavailable, PassagesRejectedError
 from waystation.kernel.files import ensure_private_folder, make_path_private
-from waystation.memory.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, ScoredPassage
+from waystation.memory.passages import CANDIDATES, EmbeddedPassage, MemoryQuery, ScoredPassage
 from waystation.memory.qdrant.points import (
     CREATED_FIELD,
     DENSE_VECTOR_NAME,
@@ -41,7 +41,7 @@ from waystation.memory.qdrant.points import (
     build_scored_passages,
     fuse_rankings,
 )
-from waystation.security.children import build_child_environment, build_module_command
+from waystation.security.confined_process import build_child_environment, build_module_command
 
 FIRST_SHARD_NAME = "shard"
 _RECORD = "embedder.json"

@@ -16,7 +16,7 @@ from qdrant_edge import Bm25, Bm25Config, SparseVector
 from waystation.kernel.errors import OtherEmbedder
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-from waystation.memory.memory import Passage, ScoredPassage
+from waystation.memory.passages import Passage, ScoredPassage
 
 _UNSPACED = compile_bounded(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]+"

@@ -13,7 +13,7 @@ from qdrant_client.conversions.common_types import PointId
 
 from waystation.kernel.errors import MemoryUnavailable, PassagesRejectedError
 from waystation.kernel.value import Value
-from waystation.memory.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, ScoredPassage
+from waystation.memory.passages import CANDIDATES, EmbeddedPassage, MemoryQuery, ScoredPassage
 from waystation.memory.qdrant.collection import (
     CLIENT_ERRORS,
     QdrantErrorKind,

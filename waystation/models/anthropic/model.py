@@ -34,10 +34,11 @@ from waystation.documents.web_pages import (
 from waystation.kernel.errors import InvalidReplyError, ModelAuthenticationError, ModelError, ModelRejected
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic import wire
-from waystation.models.anthropic.partial import StreamUsageTracker
 from waystation.models.anthropic.platforms import MessagesClient, create_sdk_client
+from waystation.models.anthropic.stream_usage import StreamUsageTracker
 from waystation.models.anthropic.wire import parse_usage
-from waystation.models.connections import (
+from waystation.models.endpoints import ModelEndpoint
+from waystation.models.http_errors import (
     COUNT_SECONDS,
     CUT_OFF,
     DEFAULT_TIMEOUTS,
@@ -49,7 +50,6 @@ from waystation.models.connections import (
     parse_vendor_error,
     sanitize_token_count,
 )
-from waystation.models.endpoints import ModelEndpoint
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.models.profiles import get_model_profile
 from waystation.security.untrusted import wrap_untrusted

@@ -18,8 +18,8 @@ from anthropic.lib.bedrock import AsyncAnthropicBedrock, AsyncAnthropicBedrockMa
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from waystation.kernel.errors import BadInput
-from waystation.models.connections import DEFAULT_TIMEOUTS, ModelTimeouts, build_read_timeout, install_stream_watchdog
 from waystation.models.endpoints import EndpointKind, NamedEndpoint
+from waystation.models.http_errors import DEFAULT_TIMEOUTS, ModelTimeouts, build_read_timeout, install_stream_watchdog
 
 MessagesClient = (
     AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicBedrockMantle | AsyncAnthropicFoundry | AsyncAnthropicVertex

@@ -37,8 +37,8 @@ from waystation.kernel.errors import InvalidReplyError, ModelRejected
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import replace_surrogates, sanitize_json_object
-from waystation.models.connections import sanitize_token_count
 from waystation.models.endpoints import UNKNOWN_CAPABILITIES, ModelCapabilities
+from waystation.models.http_errors import sanitize_token_count
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason, ToolSpec
 from waystation.models.profiles import ModelProfile, get_model_profile
 from waystation.models.profiles import ThinkingSetting as WayOfThinking

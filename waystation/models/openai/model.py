@@ -11,7 +11,8 @@ import httpx2
 from pydantic import ValidationError
 
 from waystation.kernel.errors import InvalidReplyError
-from waystation.models.connections import (
+from waystation.models.endpoints import OPENAI_URL, ModelEndpoint
+from waystation.models.http_errors import (
     DEFAULT_TIMEOUTS,
     ModelTimeouts,
     VendorErrorBody,
@@ -22,7 +23,6 @@ from waystation.models.connections import (
     install_stream_watchdog,
     parse_vendor_error,
 )
-from waystation.models.endpoints import OPENAI_URL, ModelEndpoint
 from waystation.models.openai import wire
 from waystation.models.ports import ModelRequest, ModelResponse
 

@@ -13,8 +13,8 @@ from waystation.context.transcript import Message, Text, ToolResult, ToolUse
 from waystation.kernel.errors import InvalidReplyError, ModelRejected
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import replace_surrogates, sanitize_json
-from waystation.models.connections import CUT_OFF, sanitize_token_count
 from waystation.models.endpoints import UNKNOWN_CAPABILITIES, ModelCapabilities
+from waystation.models.http_errors import CUT_OFF, sanitize_token_count
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason, ToolSpec
 from waystation.models.profiles import Effort, get_model_profile
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import yaml
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from waystation.documents.document_loading import load_documents, sanitize_document_name, write_package_documents
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import load_documents, sanitize_document_name, write_package_documents
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import extract_validation_faults
 from waystation.plugins.evaluation.scores import GoldQuestion, QuestionSet

@@ -9,10 +9,10 @@ import re
 from pydantic import JsonValue
 
 from waystation.kernel.patterns import compile_bounded
+from waystation.plugins.offline.agent_request import AgentRequestView
 from waystation.plugins.offline.language import is_figure_question, strip_answer_instructions, truncate_at_word
-from waystation.plugins.offline.replies import OfflineResponse, build_call
 from waystation.plugins.offline.research import EXCEPTIONS_TITLE
-from waystation.plugins.offline.view import AgentRequestView
+from waystation.plugins.offline.responses import OfflineResponse, build_call
 
 MAX_CLAUSES = 3
 TITLE_WORDS = 16

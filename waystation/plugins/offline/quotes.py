@@ -11,6 +11,7 @@ from itertools import islice, pairwise, zip_longest
 from waystation.documents.documents import parse_place_marker
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
+from waystation.plugins.offline.agent_request import ToolCallRecord
 from waystation.plugins.offline.language import (
     STOP_WORDS,
     QueryTerm,
@@ -23,7 +24,6 @@ from waystation.plugins.offline.language import (
     split_sentences,
     truncate_at_word,
 )
-from waystation.plugins.offline.view import ToolCallRecord
 from waystation.reports.blocks import AMBIGUOUS_FILE_STEMS
 
 QUOTE_CHARACTERS = 1_000

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
+from waystation.plugins.offline.agent_request import AgentRequestView, UpstreamStep
 from waystation.plugins.offline.language import (
     QueryTerm,
     apply_idf_weights,
@@ -38,7 +39,8 @@ from waystation.plugins.offline.quotes import (
     format_document_label,
     score_quotation,
 )
-from waystation.plugins.offline.replies import (
+from waystation.plugins.offline.research import EXCEPTIONS_TITLE, match_document_names
+from waystation.plugins.offline.responses import (
     CALL_OVERHEAD,
     CHARACTERS_A_TOKEN,
     OfflineResponse,
@@ -46,8 +48,6 @@ from waystation.plugins.offline.replies import (
     build_call,
     build_finding,
 )
-from waystation.plugins.offline.research import EXCEPTIONS_TITLE, match_document_names
-from waystation.plugins.offline.view import AgentRequestView, UpstreamStep
 
 PAGE = 40
 MAX_PAGE_TRIES = 2

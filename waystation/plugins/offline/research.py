@@ -12,6 +12,7 @@ from itertools import groupby, pairwise, zip_longest
 from pydantic import JsonValue
 
 from waystation.kernel.patterns import compile_bounded
+from waystation.plugins.offline.agent_request import AgentRequestView, ToolCallRecord, format_document_range
 from waystation.plugins.offline.language import (
     ASIDE,
     STOP_WORDS,
@@ -41,7 +42,7 @@ from waystation.plugins.offline.quotes import (
     score_quotation,
     select_best_quotes,
 )
-from waystation.plugins.offline.replies import (
+from waystation.plugins.offline.responses import (
     CHARACTERS_A_TOKEN,
     OfflineResponse,
     OfflineToolCall,
@@ -49,7 +50,6 @@ from waystation.plugins.offline.replies import (
     build_finding,
     characters_to_tokens,
 )
-from waystation.plugins.offline.view import AgentRequestView, ToolCallRecord, format_document_range
 
 MANY_DOCUMENTS = 200
 """From so many on a research agent may have subagents read them."""

@@ -9,9 +9,9 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from waystation.documents.documents import parse_place_marker
 from waystation.kernel.patterns import DelimitedPattern, compile_bounded
 from waystation.kernel.value import Value
+from waystation.plugins.offline.agent_request import NOTHING_NEW, STALLED
 from waystation.plugins.offline.language import extract_stems, split_sentences, truncate_at_word
-from waystation.plugins.offline.replies import CHARACTERS_A_TOKEN, OfflineResponse
-from waystation.plugins.offline.view import NOTHING_NEW, STALLED
+from waystation.plugins.offline.responses import CHARACTERS_A_TOKEN, OfflineResponse
 
 MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS = 400, 2_000
 KEY_SENTENCE_CHARACTERS = 300

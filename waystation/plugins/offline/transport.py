@@ -21,18 +21,18 @@ from waystation.models.anthropic.requests import (
 )
 from waystation.models.anthropic.sse import iter_message_events
 from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.offline.agent_request import parse_agent_request
 from waystation.plugins.offline.plan import build_plan_turn, build_review_turn, build_revision_turn
-from waystation.plugins.offline.replies import (
+from waystation.plugins.offline.report import build_analysis_turn, build_writing_turn
+from waystation.plugins.offline.research import build_research_turn
+from waystation.plugins.offline.responses import (
     OfflineResponse,
     PromptCache,
     build_message,
     count_input_tokens,
     fit_to_max_tokens,
 )
-from waystation.plugins.offline.report import build_analysis_turn, build_writing_turn
-from waystation.plugins.offline.research import build_research_turn
 from waystation.plugins.offline.summary import build_summary_response
-from waystation.plugins.offline.view import parse_agent_request
 
 WINDOW = 200_000
 MAX_OUTPUT = 8_192

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from waystation.kernel.patterns import compile_bounded, compile_literals
-from waystation.plugins.redaction.assignments import (
+from waystation.plugins.redaction.assigned_secrets import (
     ACCESS,
     CARD,
     KEY,
@@ -26,7 +26,7 @@ from waystation.plugins.redaction.assignments import (
     is_dummy_value,
     to_lower_same_length,
 )
-from waystation.plugins.redaction.finds import Detection
+from waystation.plugins.redaction.detections import Detection
 from waystation.plugins.redaction.formats import RecognizerMatch
 from waystation.plugins.redaction.people import (
     CALLED_AFTER_PEOPLE,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.redaction.assignments import is_dummy_value, looks_random, to_lower_same_length
+from waystation.plugins.redaction.assigned_secrets import is_dummy_value, looks_random, to_lower_same_length
 from waystation.plugins.redaction.formats import PrefilteredPattern, RecognizerMatch
 
 _Span = tuple[int, int]

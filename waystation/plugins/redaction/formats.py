@@ -14,7 +14,7 @@ from presidio_analyzer import LocalRecognizer, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
 
 from waystation.kernel.patterns import compile_bounded, compile_dynamic
-from waystation.plugins.redaction.finds import SECRET, Detection
+from waystation.plugins.redaction.detections import SECRET, Detection
 from waystation.privacy.policy import NAME_TYPES, PLACEHOLDER_PATTERN
 
 LABEL_REACH = 60

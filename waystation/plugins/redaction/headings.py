@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.redaction.assignments import (
+from waystation.plugins.redaction.assigned_secrets import (
     ACCESS,
     KEY,
     PASSWORD,

@@ -16,7 +16,7 @@ from presidio_analyzer.predefined_recognizers import CreditCardRecognizer, IbanR
 from presidio_analyzer.predefined_recognizers.generic.iban_patterns import regex_per_country
 
 from waystation.kernel.patterns import compile_bounded, compile_dynamic
-from waystation.plugins.redaction.assignments import CARD, to_lower_same_length
+from waystation.plugins.redaction.assigned_secrets import CARD, to_lower_same_length
 from waystation.plugins.redaction.formats import FormatRecognizer, PrefilteredPattern, RecognizerMatch
 from waystation.plugins.redaction.placeholders import ENCODED_AT, ENCODED_DOT, normalize_email_address
 

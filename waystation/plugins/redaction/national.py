@@ -41,7 +41,7 @@ from presidio_analyzer.predefined_recognizers import (
 )
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.redaction.assignments import PHONE, to_lower_same_length
+from waystation.plugins.redaction.assigned_secrets import PHONE, to_lower_same_length
 from waystation.plugins.redaction.formats import LABEL_REACH, FormatRecognizer, RecognizerMatch, compile_label_pattern
 from waystation.plugins.redaction.identifiers import SocialSecurityRecognizer
 

@@ -19,7 +19,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.redaction.finds import Detection
+from waystation.plugins.redaction.detections import Detection
 
 
 def _words(file_name: str) -> frozenset[str]:

@@ -6,7 +6,7 @@ import re
 from types import MappingProxyType
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.redaction.finds import normalize_characters, strip_invisible_characters
+from waystation.plugins.redaction.detections import normalize_characters, strip_invisible_characters
 from waystation.privacy.policy import NAME_TYPES
 
 SHORT_TYPES = MappingProxyType(

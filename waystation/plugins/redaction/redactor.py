@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
 from waystation.kernel.errors import RedactionFailed, TextRedactionError
-from waystation.plugins.redaction.children import LocalSearch, SearchProcessPool
-from waystation.plugins.redaction.finds import Detection, find_repeated_secrets, mask_detections, resolve_overlaps
+from waystation.plugins.redaction.detections import Detection, find_repeated_secrets, mask_detections, resolve_overlaps
 from waystation.plugins.redaction.placeholders import build_placeholder
 from waystation.plugins.redaction.rules import DetectionConfig
-from waystation.plugins.redaction.stretches import (
+from waystation.plugins.redaction.search_processes import LocalSearch, SearchProcessPool
+from waystation.plugins.redaction.search_protocol import (
     ChunkSearchRequest,
     ChunkSearchResult,
     SearchBackend,

@@ -24,16 +24,7 @@ from waystation.plugins.redaction.columns import (
     find_signature_names,
     find_speaker_names,
 )
-from waystation.plugins.redaction.engines import (
-    LANGUAGE,
-    Chunk,
-    Recogniser,
-    build_format_recognizers,
-    build_name_engine,
-    detect_language,
-    iter_chunk_spans,
-)
-from waystation.plugins.redaction.finds import (
+from waystation.plugins.redaction.detections import (
     MASK,
     SECRET,
     Detection,
@@ -45,8 +36,17 @@ from waystation.plugins.redaction.finds import (
     mask_detections,
     resolve_overlaps,
 )
+from waystation.plugins.redaction.engines import (
+    LANGUAGE,
+    Chunk,
+    Recogniser,
+    build_format_recognizers,
+    build_name_engine,
+    detect_language,
+    iter_chunk_spans,
+)
 from waystation.plugins.redaction.formats import FormatRecognizer, ProtectedSpanIndex, RecognizerMatch
-from waystation.plugins.redaction.joined import JoinedWordSpan, find_joined_words
+from waystation.plugins.redaction.joined_names import JoinedWordSpan, find_joined_words
 from waystation.plugins.redaction.people import (
     CITIES,
     GIVEN_NAMES,

@@ -16,7 +16,7 @@ from itertools import chain
 from math import log2
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.redaction.assignments import (
+from waystation.plugins.redaction.assigned_secrets import (
     ACCESS,
     KEY,
     PASSWORD,
@@ -36,7 +36,7 @@ from waystation.plugins.redaction.credentials import (
 )
 from waystation.plugins.redaction.formats import FormatRecognizer, PrefilteredPattern, RecognizerMatch
 from waystation.plugins.redaction.headings import find_secrets_under_headings
-from waystation.plugins.redaction.structures import (
+from waystation.plugins.redaction.structured_secrets import (
     find_login_passwords,
     find_sql_insert_passwords,
     find_structural_secrets,

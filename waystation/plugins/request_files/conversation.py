@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+from waystation.context.compaction import CompactionStatus
 from waystation.context.history import build_model_view, with_record
-from waystation.context.outcome import CompactionStatus
 from waystation.context.pipeline import (
     CannotFitDecision,
     MaskDecision,

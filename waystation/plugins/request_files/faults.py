@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from waystation.context.legality import find_violations
+from waystation.context.message_rules import find_violations
 from waystation.context.transcript import Block, Message, MessageRole, OpaqueBlock
 from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded

@@ -21,8 +21,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from waystation.client.remote import CALL_PATH_PREFIX
+from waystation.kernel.client_permissions import CLIENT_PERMISSIONS, ClientPermission
 from waystation.kernel.errors import BadInput
-from waystation.kernel.permissions import CLIENT_PERMISSIONS, ClientPermission
 from waystation.kernel.value import Value
 from waystation.plugins.web.principals import Authenticator, Principal
 

@@ -12,19 +12,22 @@ from starlette.responses import StreamingResponse
 
 from waystation import __version__
 from waystation.client import Client
-from waystation.client.context import MemoryMatchJson, MemorySearchRequest
+from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
 from waystation.client.exports import load_report
 from waystation.client.remote import REMOTE_METHODS, VERSION_HEADER
 from waystation.client.task_json import CancelJson, ModelViewJson, ReportJson, SessionJson, TaskJson, build_task_json
 from waystation.context.audit import TranscriptView, build_transcript_view
 from waystation.context.history import build_model_view
 from waystation.documents.documents import Document
+from waystation.kernel.client_permissions import ClientPermission
 from waystation.kernel.clock import utc_now
-from waystation.kernel.permissions import ClientPermission
 from waystation.kernel.value import UtcMoment, Value
-from waystation.memory.memory import Excerpt
+from waystation.memory.passages import Excerpt
 from waystation.plugins.web.access import PROBLEM, CurrentPrincipal, ProblemDetails
-from waystation.plugins.web.bodies import (
+from waystation.plugins.web.event_feed import EVENT_STREAM, EventFeed
+from waystation.plugins.web.principals import Principal
+from waystation.plugins.web.report_exports import FILES, Exporter, ReportForm
+from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
     NewEdit,
@@ -46,9 +49,6 @@ from waystation.plugins.web.bodies import (
     set_session_limit,
     submit_new_task,
 )
-from waystation.plugins.web.exports import FILES, Exporter, ReportForm
-from waystation.plugins.web.listeners import EVENT_STREAM, EventFeed
-from waystation.plugins.web.principals import Principal
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport
 from waystation.tasks.signals import AnswerResult

@@ -52,7 +52,7 @@ from waystation.kernel.errors import (
     Unreachable,
     WaystationError,
 )
-from waystation.memory.memory import Excerpt, MemoryQuery
+from waystation.memory.passages import Excerpt, MemoryQuery
 from waystation.plugins.web.access import (
     ASSISTANTS,
     MAX_BODY_BYTES,
@@ -61,11 +61,11 @@ from waystation.plugins.web.access import (
     build_problem_response,
     describe_unknown_outcome,
 )
-from waystation.plugins.web.bodies import format_body_fault, format_faults
-from waystation.plugins.web.exports import ReportExporter
-from waystation.plugins.web.listeners import EventFeed
-from waystation.plugins.web.patience import RequestTimeoutProtocol
+from waystation.plugins.web.event_feed import EventFeed
 from waystation.plugins.web.principals import Authenticator, build_local_sign_in_url, generate_token
+from waystation.plugins.web.report_exports import ReportExporter
+from waystation.plugins.web.request_bodies import format_body_fault, format_faults
+from waystation.plugins.web.request_timeouts import RequestTimeoutProtocol
 from waystation.security.untrusted import replace_control_characters
 from workers.memory import MemoryReader
 

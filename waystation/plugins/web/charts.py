@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Literal, NamedTuple
 
 from waystation.kernel.amount import Amount, Limit, format_amount, format_tokens_short, format_usd, format_used_amount
-from waystation.plugins.web.pictures import LEFT, WIDTH, TimeAxis, format_polyline_points
+from waystation.plugins.web.diagrams import LEFT, WIDTH, TimeAxis, format_polyline_points
 from waystation.tasks.progress import SpendingGrouping, SpendingLine, SpendingReport, TaskCharges, group_spending
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskProgress
 

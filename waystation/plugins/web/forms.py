@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from waystation.documents.documents import SkippedItem
 from waystation.kernel.errors import BadInput
-from waystation.plugins.web.bodies import format_fault_message
+from waystation.plugins.web.request_bodies import format_fault_message
 from waystation.security.untrusted import sanitize_line
 
 WHOLE_FORM = ""

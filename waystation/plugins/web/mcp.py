@@ -1,7 +1,7 @@
 """The MCP server: tools, resources and prompts by which assistants hand work over and read what came of it.
 
 Over standard streams by `waystation mcp`, over HTTP at `/mcp` of `waystation serve`. Everything that an assistant
-sends is checked in `waystation.plugins.web.assistants`.
+sends is checked in `waystation.plugins.web.assistant_gateway`.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from mcp.types import (
 from pydantic import AnyUrl, Field, ValidationError
 
 from waystation import __version__
-from waystation.client.context import RecallResultJson
+from waystation.client.agent_contexts import RecallResultJson
 from waystation.client.task_json import CancelJson, TaskJson, build_task_json
 from waystation.context.audit import build_transcript_view
 from waystation.kernel.errors import BadInput, WaystationError
@@ -45,7 +45,7 @@ from waystation.plugins.web.app import (
     open_exclusive_stdin,
     parse_session_messages,
 )
-from waystation.plugins.web.assistants import (
+from waystation.plugins.web.assistant_gateway import (
     SCHEME,
     AcceptedTask,
     AssistantGateway,
@@ -56,7 +56,7 @@ from waystation.plugins.web.assistants import (
     SubmitResearchRequest,
     parse_optional_budget,
 )
-from waystation.plugins.web.listeners import ALIVE_SECONDS, AccessCheck
+from waystation.plugins.web.event_feed import ALIVE_SECONDS, AccessCheck
 from waystation.plugins.web.mcp_tasks import (
     SUBMITS,
     TasksExtension,

@@ -35,9 +35,9 @@ from pydantic import BaseModel, Field, JsonValue, ValidationError
 from waystation.kernel.amount import format_used_amount
 from waystation.kernel.errors import BadInput, Unreachable, WaystationError
 from waystation.kernel.value import accept_every_name, extract_validation_faults, map_strings
-from waystation.plugins.web.assistants import AcceptedTask, AnswerForm, AssistantGateway, GrantForm
-from waystation.plugins.web.bodies import format_faults
+from waystation.plugins.web.assistant_gateway import AcceptedTask, AnswerForm, AssistantGateway, GrantForm
 from waystation.plugins.web.principals import Answers
+from waystation.plugins.web.request_bodies import format_faults
 from waystation.plugins.web.task_page import format_approval_request
 from waystation.security.untrusted import escape_control_characters_in_json, replace_control_characters, sanitize_line
 from waystation.tasks.task import TaskPhase

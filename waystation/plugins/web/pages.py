@@ -17,15 +17,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from waystation.client import Client
-from waystation.client.context import MAX_QUERY_CHARACTERS, NOTHING_FITS, MemorySearchRequest, format_passage_origin
-from waystation.client.lookups import DEFAULT_TASK_LIMIT
+from waystation.client.agent_contexts import (
+    MAX_QUERY_CHARACTERS,
+    NOTHING_FITS,
+    MemorySearchRequest,
+    format_passage_origin,
+)
+from waystation.client.store_queries import DEFAULT_TASK_LIMIT
 from waystation.context.audit import build_transcript_view
+from waystation.documents.document_loading import DocumentLoadResult
 from waystation.documents.documents import SourceDocument
-from waystation.documents.sources import DocumentLoadResult
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, UnknownTask, Unreachable, WaystationError
-from waystation.memory.memory import Excerpt
+from waystation.memory.passages import Excerpt
 from waystation.plugins.web.access import (
     MAX_BODY_BYTES,
     SAFE_METHODS,
@@ -46,7 +51,20 @@ from waystation.plugins.web.api import (
     search_memory_for_tenant,
 )
 from waystation.plugins.web.app import convert_exception_to_problem
-from waystation.plugins.web.bodies import (
+from waystation.plugins.web.charts import build_daily_spending_chart
+from waystation.plugins.web.event_feed import EventFeed
+from waystation.plugins.web.forms import (
+    NO_REJECTED_FORM,
+    WHOLE_FORM,
+    FormErrorCollector,
+    FormValidationError,
+    RejectedForm,
+    build_rejected_form,
+    extract_form_texts,
+)
+from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
+from waystation.plugins.web.report_exports import Exporter
+from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
     NewEdit,
@@ -71,19 +89,6 @@ from waystation.plugins.web.bodies import (
     parse_task_budget,
     resolve_documents,
 )
-from waystation.plugins.web.charts import build_daily_spending_chart
-from waystation.plugins.web.exports import Exporter
-from waystation.plugins.web.forms import (
-    NO_REJECTED_FORM,
-    WHOLE_FORM,
-    FormErrorCollector,
-    FormValidationError,
-    RejectedForm,
-    build_rejected_form,
-    extract_form_texts,
-)
-from waystation.plugins.web.listeners import EventFeed
-from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
 from waystation.plugins.web.task_page import (
     LinkBuilder,
     build_exported_report,

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, TypeAdapter, ValidationError
 
 from waystation.config.settings import Settings
-from waystation.documents.sources import is_hidden_below
+from waystation.documents.document_loading import is_hidden_below
 from waystation.kernel.amount import Limit
+from waystation.kernel.client_permissions import CLIENT_PERMISSIONS, ClientPermission
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import create_private_folder, open_private_file, write_private_file
-from waystation.kernel.permissions import CLIENT_PERMISSIONS, ClientPermission
 from waystation.kernel.value import Value
 from waystation.security.untrusted import DEFAULT_SERVERS, sanitize_line
 from waystation.tasks.approvals import VerifiedName

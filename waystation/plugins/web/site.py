@@ -12,7 +12,7 @@ from waystation.config.settings import Settings
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.api import v1
 from waystation.plugins.web.app import ServerDeps, SiteConfig, SiteServer, create_app
-from waystation.plugins.web.assistants import AssistantGateway
+from waystation.plugins.web.assistant_gateway import AssistantGateway
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.pages import pages, render_error_page
 from waystation.plugins.web.principals import AssistantPolicy, Authenticator

@@ -18,15 +18,14 @@ from starlette.concurrency import run_in_threadpool
 from waystation.agents.agent_run import format_unanswered_call
 from waystation.client import Client
 from waystation.client.exports import ReportWithImprint
-from waystation.client.sessions import get_ignored_message_reason
+from waystation.client.submission import get_ignored_message_reason
 from waystation.context.audit import build_transcript_view
 from waystation.kernel.amount import format_amount, format_limit, format_usd, format_usd_short, format_used_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.text import format_count
 from waystation.plugins.exports.page import render_html_body
 from waystation.plugins.web.charts import SpendingChart, build_budget_bar, build_spending_charts
-from waystation.plugins.web.listeners import TaskEventCache
-from waystation.plugins.web.pictures import (
+from waystation.plugins.web.diagrams import (
     BOX_HEIGHT,
     BOX_WIDTH,
     PlanDiagram,
@@ -35,6 +34,7 @@ from waystation.plugins.web.pictures import (
     build_time_axis,
     build_timeline,
 )
+from waystation.plugins.web.event_feed import TaskEventCache
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.reports.blocks import ExportedReport, NumberedSource, ReportMetadata, parse_stored_report
 from waystation.reports.markdown import build_report_export

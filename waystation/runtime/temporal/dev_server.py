@@ -35,7 +35,7 @@ from waystation.kernel.files import (
 from waystation.runtime.temporal.connect import DEFAULT_NAMESPACE, TemporalTarget, connect, get_quiet_runtime
 from waystation.runtime.temporal.die_with_parent import build_parent_bound_command
 from waystation.runtime.temporal.ui_proxy import PortInUseError, UiAddress, run_ui_proxy
-from waystation.security.children import build_child_environment
+from waystation.security.confined_process import build_child_environment
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 7233

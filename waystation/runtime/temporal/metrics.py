@@ -22,7 +22,7 @@ from temporalio.runtime import (
     TelemetryFilter,
 )
 
-from waystation.context.outcome import CompactionOutcome
+from waystation.context.compaction import CompactionOutcome
 from waystation.context.transcript import Charge
 from waystation.kernel.errors import BadInput, ModelError, ModelUnavailable
 from waystation.models.ports import CallKind

@@ -1,0 +1,180 @@
+"""Bookkeeping of tasks: what runs have cost, the audit trail, and what people send. It needs nothing but the store."""
+
+from pydantic import ValidationError
+from temporalio import activity
+
+from activities.activity_errors import translating_errors
+from waystation.budgets.budget import RunUsage
+from waystation.context.compaction import ContextEdit
+from waystation.documents.documents import DocumentSet, DocumentsUpdate
+from waystation.kernel.errors import TextNotFoundError
+from waystation.kernel.json_chunks import JsonChunk
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.scopes import SystemScope, TaskScope
+from waystation.kernel.value import Value
+from waystation.store.ports import Store
+from waystation.tasks.signals import PendingMessage
+from waystation.tasks.state_storage import load_state_chunk, store_state_chunk
+from waystation.tasks.task import MAX_MESSAGE_CHARACTERS, ApprovalRequest, AuditEntry, RejectedMessage, TaskMessage
+
+
+class AuditRequest(Value):
+    """What is to be kept, in this order."""
+
+    task_id: str
+    entries: tuple[AuditEntry, ...] = ()
+    """Requests, answers, refused messages and edits. Until there were more of them they came by their kinds."""
+    approvals: tuple[ApprovalRequest, ...] = ()
+    refusals: tuple[RejectedMessage, ...] = ()
+    edits: tuple[ContextEdit, ...] = ()
+
+
+class LedgerActivities:
+    """What was spent, and who decided what."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @activity.defn(name="ReadTotals")
+    async def read_run_totals(self, run: RunRef) -> RunUsage:
+        """What a run has cost: settles a leg that failed, timed out or was cancelled."""
+        with translating_errors():
+            return await self._store.get_run_usage(run.run_id)
+
+    @activity.defn(name="TakeOverRun")
+    async def take_over_run(self, run: RunRef) -> RunUsage:
+        """What a run has cost, and will have: an attempt that nobody has stopped yet writes nothing from here on."""
+        with translating_errors():
+            await self._store.open_run(run)
+            await self._store.acquire_fence(run.run_id)
+            return await self._store.get_run_usage(run.run_id)
+
+    @activity.defn(name="RecordAudit")
+    async def record_audit_entries(self, request: AuditRequest) -> None:
+        """Keep what was asked, answered, refused and edited. Kept twice, it stands once."""
+        with translating_errors():
+            for entry in (*request.entries, *request.approvals, *request.refusals, *request.edits):
+                await self._store.add_audit_entry(request.task_id, entry)
+
+
+class StoreStateChunkRequest(Value):
+    """One piece of a task's state, to be stored."""
+
+    ref: TaskRef
+    piece: JsonChunk
+
+
+class StateChunkRef(Value):
+    """One piece of a task's state in the store, by its content hash."""
+
+    ref: TaskRef
+    blob: str
+
+
+class StateActivities:
+    """Carries a task's state between its workflow and the store, one piece at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @activity.defn(name="StoreStatePiece")
+    async def store_state_chunk(self, request: StoreStateChunkRequest) -> str:
+        """Store it and return its content hash."""
+        with translating_errors():
+            return await store_state_chunk(self._store, request.piece, request.ref.scope)
+
+    @activity.defn(name="LoadStatePiece")
+    async def load_state_chunk(self, request: StateChunkRef) -> JsonChunk:
+        """Load it."""
+        with translating_errors():
+            return await load_state_chunk(self._store, request.blob, request.ref.scope)
+
+
+UNKNOWN_MESSAGE = (
+    "the words behind `message` are not in the task's store: send them with `waystation tell`, which puts them there"
+)
+UNKNOWN_DOCUMENTS = (
+    "what `documents` names is not in the task's store: send documents with `waystation documents`, which puts them "
+    "there"
+)
+
+
+class StoreMessageRequest(Value):
+    """What is to be kept for which task."""
+
+    task_id: str
+    words: PendingMessage
+
+
+class StoreMessageResult(Value):
+    """The telling with its words; or why they cannot be had."""
+
+    telling: TaskMessage
+    reason: str = ""
+
+
+class UpdateDocumentsRequest(Value):
+    """Which update of which task."""
+
+    task_id: str
+    update: DocumentsUpdate
+
+
+class DocumentsUpdateResult(Value):
+    """The update as it was kept; or why it could not be."""
+
+    update: DocumentsUpdate
+    reason: str = ""
+
+
+class MessageActivities:
+    """What people send that names something in the store: their words, and what their documents are now."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @activity.defn(name="KeepTelling")
+    async def store_message(self, request: StoreMessageRequest) -> StoreMessageResult:
+        """Into the audit trail, where agents find it at their next turn. Kept twice, it stands once."""
+        telling, words = request.words.telling, request.words
+        with translating_errors():
+            task = (await self._store.get_task(request.task_id, SystemScope())).ref.scope
+            if words.text is not None:
+                blob = await self._store.put_text(words.text, task)
+            else:
+                blob = words.message or ""
+                if reason := await self._fault(blob, task):
+                    return StoreMessageResult(telling=telling, reason=reason)
+            kept = telling.replace(text=blob)
+            await self._store.add_audit_entry(request.task_id, kept)
+        return StoreMessageResult(telling=kept)
+
+    async def _fault(self, blob: str, task: TaskScope) -> str:
+        try:
+            text = await self._store.get_text(blob, task)
+        except TextNotFoundError:
+            return UNKNOWN_MESSAGE
+        if len(text) > MAX_MESSAGE_CHARACTERS:
+            return f"the message has {len(text):,} characters; it may have {MAX_MESSAGE_CHARACTERS:,}"
+        return ""
+
+    @activity.defn(name="UpdateDocuments")
+    async def update_documents(self, request: UpdateDocumentsRequest) -> DocumentsUpdateResult:
+        """From then on agents read the new versions, and hear of them at their next turns. Twice is once."""
+        with translating_errors():
+            task = (await self._store.get_task(request.task_id, SystemScope())).ref.scope
+            given = await self._given(request.update.given, task)
+            if given is None:
+                return DocumentsUpdateResult(update=request.update, reason=UNKNOWN_DOCUMENTS)
+            kept = await self._store.update_documents(request.task_id, request.update, given)
+        return DocumentsUpdateResult(update=kept.without_names)
+
+    async def _given(self, blob: str, task: TaskScope) -> DocumentSet | None:
+        """None where it, or a text that it names, is not there."""
+        try:
+            given = DocumentSet.model_validate_json(await self._store.get_text(blob, task))
+            for document in given.documents:
+                await self._store.get_text(document.blob, task)
+        except (TextNotFoundError, ValidationError):
+            return None
+        return given

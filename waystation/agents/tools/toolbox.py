@@ -1,0 +1,223 @@
+"""Runs the calls of one reply: validates arguments, keeps promises about repetition, redacts and bounds results."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from pydantic import JsonValue, ValidationError
+
+from waystation.agents.action_approvals import PlaceholderResolution
+from waystation.agents.redaction import TOOLS_GRANTED_ORIGINALS
+from waystation.agents.tool_visibility import (
+    ParameterLimits,
+    ToolVisibility,
+    apply_parameter_limits,
+    find_argument_error,
+    with_defaults,
+)
+from waystation.agents.tools.documents import FILE_READING_TOOLS
+from waystation.agents.tools.tool import Tool, ToolCallRejectedError, ToolContext
+from waystation.context.stages import build_offload_preview, is_too_large
+from waystation.context.tokens import estimate_fixed_tokens
+from waystation.context.transcript import PromptPrefixRecord, ToolResult, ToolUse, build_rejected_call_result
+from waystation.documents.redacted_documents import DocumentNames, build_document_names, redact_display_name
+from waystation.models.ports import ToolSpec
+from waystation.privacy.policy import TextDestination, build_redaction_notes, normalize_line_endings
+from waystation.privacy.ports import Redactor, Vault
+from waystation.security.untrusted import SafeMarkup, escape_tags, sanitize_line
+from waystation.store.ports import Store
+
+OUTCOME_UNKNOWN = (
+    "Outcome unknown: this call was started before an interruption and was not run again. "
+    "Check its effect before you repeat it."
+)
+
+
+_UNREADABLE = "This result could not be redacted, so it is not shown. Ask for less of it, or go on without it: "
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """The tools of one agent."""
+
+    tools: Sequence[Tool]
+    """All that it could have; `projection` says which of them it sees."""
+    store: Store
+    redactor: Redactor
+    vault: Vault | None = None
+    """Without one placeholders in arguments stay what they are."""
+    limits: Mapping[str, ParameterLimits] = field(default_factory=dict[str, ParameterLimits])
+    """On the values of parameters, by name of the tool, which has these parameters."""
+    projection: ToolVisibility | None = None
+    """Without one it sees all of them."""
+    prefix: PromptPrefixRecord | None = None
+    """What was sent since the last compaction, and is sent again. None: nothing yet."""
+    notes: tuple[str, ...] = ()
+    """For people: what the task asked for and is not among the tools."""
+
+    @cached_property
+    def specs_by_name(self) -> Mapping[str, ToolSpec]:
+        """Every tool by its name, with its limits, in a fixed order."""
+        return {tool.name: self._limited(tool.spec) for tool in self.tools}
+
+    @cached_property
+    def visible_specs(self) -> tuple[ToolSpec, ...]:
+        """Of what the agent sees, in a fixed order: the prompt cache and signed thinking live on that."""
+        if self.prefix is not None:
+            return self.prefix.tools
+        return tuple(self.specs_by_name[tool.name] for tool in self._shown)
+
+    @property
+    def sent_system_prompt(self) -> str:
+        """The system prompt that was sent since the last compaction; empty where nothing was."""
+        return self.prefix.system if self.prefix is not None else ""
+
+    def estimate_prompt_overhead(self, system: str) -> int:
+        """Estimated tokens that every request has: the system prompt, which is this one unless another was sent since
+        the last compaction, and the tools.
+        """
+        system = self.sent_system_prompt or system
+        return estimate_fixed_tokens(system, json.dumps([spec.model_dump(mode="json") for spec in self.visible_specs]))
+
+    @property
+    def rereadable_tool_names(self) -> frozenset[str]:
+        """Names of the tools whose old results may be masked."""
+        return frozenset(tool.name for tool in self._shown if tool.rereadable)
+
+    @property
+    def ending_tool_names(self) -> frozenset[str]:
+        """Names of the tools whose success ends the run."""
+        return frozenset(tool.name for tool in self.tools if tool.ends_run)
+
+    def find_refusal_reason(self, call: ToolUse) -> str | None:
+        """Why the call is not to be carried out, whatever a person says; None where it may be."""
+        if (tool := self._tool(call)) is None:
+            away = any(spec.name == call.name for spec in self.visible_specs)
+            what = "The tool {} is not there at present" if away else "There is no tool {!r}"
+            return f"{what.format(sanitize_line(call.name))}. Yours are: {self._names_shown}."
+        if self.projection is not None and (why := self.projection.get_hidden_reason(tool.name)) is not None:
+            return f"The tool {tool.name} is hidden: {why}. Yours are: {self._names_shown}."
+        wrong = find_argument_error(self._complete(call), self.limits.get(tool.name, {}))
+        return None if wrong is None else f"These arguments are not allowed here: {wrong}."
+
+    def build_approval_question(self, call: ToolUse) -> str | None:
+        """What a person is asked before the call is carried out; None: nobody has to be, or it is refused anyway."""
+        tool = self._tool(call)
+        return (
+            None
+            if tool is None or self.find_refusal_reason(call) is not None
+            else tool.build_approval_question(self._complete(call))
+        )
+
+    def get_definition_digest(self, call: ToolUse) -> str:
+        """Digest of what the call's tool is like, where others may change that; else empty."""
+        tool = self._tool(call)
+        return "" if tool is None else tool.definition
+
+    async def run(self, call: ToolUse, at: ToolContext) -> ToolResult:
+        """The call's result, redacted and bounded. Only failures of the platform itself are raised."""
+        tool, refusal = self._tool(call), self.find_refusal_reason(call)
+        if any(back.call_id == call.id for back in at.handed_back):
+            refusal = None  # what a subagent has done by then is not thrown away
+        if tool is None or refusal is not None:
+            return build_rejected_call_result(call, refusal or OUTCOME_UNKNOWN)
+        if not tool.repeatable and not await self.store.record_tool_intent(at.fence, call.id):
+            return build_rejected_call_result(call, OUTCOME_UNKNOWN)
+        names, refused = await self._names(at), False
+        try:
+            text = await tool.call(await self._with_originals(tool, self._complete(call), names, at), at)
+        except ValidationError as error:
+            text, refused = _complaint(error), True
+        except ToolCallRejectedError as refusal:
+            text, refused = refusal.words, True
+        content = await self._presentable(text, names, call, at)
+        return ToolResult(tool_use_id=call.id, content=content, is_error=refused)
+
+    def _tool(self, call: ToolUse) -> Tool | None:
+        return next((tool for tool in self.tools if tool.name == call.name), None)
+
+    @property
+    def _names_shown(self) -> str:
+        return ", ".join(tool.name for tool in self._shown)
+
+    @property
+    def _shown(self) -> Sequence[Tool]:
+        seen = self.projection
+        return self.tools if seen is None else [tool for tool in self.tools if tool.name in seen.names]
+
+    def _limited(self, spec: ToolSpec) -> ToolSpec:
+        limits = self.limits.get(spec.name)
+        if limits is None:
+            return spec
+        return spec.replace(input_schema=apply_parameter_limits(spec.input_schema, limits))
+
+    def _complete(self, call: ToolUse) -> dict[str, JsonValue]:
+        """The arguments with the defaults that limits have put in place of the tool's own."""
+        limits = self.limits.get(call.name)
+        return (
+            call.input
+            if limits is None
+            else with_defaults(call.input, self.specs_by_name[call.name].input_schema, limits)
+        )
+
+    async def _names(self, at: ToolContext) -> DocumentNames:
+        documents = await self.store.list_documents(at.run.task_id, at.run.scope)
+        names = await build_document_names(documents, self.redactor, at.run.tenant)
+        return names.with_vault(self.vault, at.run.session)
+
+    async def _with_originals(
+        self, tool: Tool, given: dict[str, JsonValue], names: DocumentNames, at: ToolContext
+    ) -> dict[str, JsonValue]:
+        """The arguments as the tool may have them; what that is of the vault is audited before the tool sees it."""
+        granted = tool.originals & TOOLS_GRANTED_ORIGINALS.get(tool.name, frozenset()) & given.keys()
+        arguments = given | {name: await _original(given[name], names) for name in granted}
+        if names.resolved:
+            placeholders = tuple(sorted(names.resolved))
+            entry = PlaceholderResolution(
+                agent=at.run.step_id, tool=tool.name, call_id=at.call_id, placeholders=placeholders
+            )
+            await self.store.add_audit_entry(at.run.task_id, entry)
+        return arguments
+
+    async def _presentable(self, text: str, names: DocumentNames, call: ToolUse, at: ToolContext) -> str:
+        """Whatever a tool says, and whichever wrote it: tags of ours are in it where it is `SafeMarkup`, and else
+        nowhere.
+
+        In threads, since a result may be long and made to be slow.
+        """
+        named = await asyncio.to_thread(names.replace_private_names, text)
+        (redacted,) = await self.redactor.redact([named], TextDestination.TOOL_RESULT, at.run.tenant)
+        at.notices.extend(build_redaction_notes(redacted, of=await self._told(call, at) if redacted.put_aside else ""))
+        if redacted.redaction_failed:
+            return _UNREADABLE + redacted.text
+        shown = redacted.text if isinstance(text, SafeMarkup) else await asyncio.to_thread(escape_tags, redacted.text)
+        if not is_too_large(shown, at.window):
+            return shown
+        # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.
+        whole = normalize_line_endings(shown)
+        return build_offload_preview(whole, await self.store.put_text(whole, at.run.scope))
+
+    async def _told(self, call: ToolUse, at: ToolContext) -> str:
+        """What people are told that this call's result is: of which document, where it is of one."""
+        name = call.input.get(FILE_READING_TOOLS.get(call.name, ""))
+        if not isinstance(name, str):
+            return call.name
+        return f"{call.name} of {await redact_display_name(name, self.redactor, at.run.tenant)}"
+
+
+async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:
+    match value:
+        case str():
+            return await names.resolve_original_name(value)
+        case dict():
+            return {key: await _original(item, names) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _complaint(error: ValidationError) -> str:
+    """What is wrong with the arguments, without repeating their values."""
+    faults = [f"{'.'.join(str(part) for part in fault['loc']) or 'input'}: {fault['msg']}" for fault in error.errors()]
+    return "These arguments cannot be used. " + "; ".join(faults)

@@ -1,0 +1,380 @@
+"""What the client tells of agents' contexts: who gets how much, what compactions did, what an edit may change.
+
+What the client tells of agents' next requests: who gets how much of the window, from what the store holds.
+
+A desk at which nothing is called: it tells which tools agents have, and how much of a request they take.
+
+What the client tells of compactions: what they kept and lost, from the store alone or with memory beside it.
+
+What the client checks of edits before it sends them, and how it has a finished task go on.
+
+What stands in where memory and redaction are only named, and never asked: neither can be had.
+
+What searches of memory print: keys that stay.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from pydantic import Field
+
+from waystation.agents.auditor import CompactionAuditor
+from waystation.agents.leg import LegState
+from waystation.agents.prompt_sections import PromptPart, PromptSection, allocate_prompt, compute_prompt_demands
+from waystation.agents.redaction import build_task_redactor
+from waystation.agents.roles import AgentDeps, load_role_prompt
+from waystation.agents.tool_visibility import ToolPolicy
+from waystation.agents.tools.documents import ReadSkillTool
+from waystation.agents.tools.notes import ReadNotesTool, TakeNoteTool
+from waystation.agents.tools.recall import ExpandTool, RecallTool
+from waystation.agents.tools.submissions import ReadFindingsTool
+from waystation.client.store_queries import list_agent_ids
+from waystation.config.settings import Settings
+from waystation.context.tokens import TokenEstimator
+from waystation.context.transcript import Transcript
+from waystation.documents.redacted_documents import RedactedDocumentStore
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, MemoryUnavailable, RedactionFailed
+from waystation.kernel.refs import RunRef
+from waystation.kernel.value import UtcMoment, Value
+from waystation.memory.indexing import RECALLED_TOKENS, MemoryRecall
+from waystation.memory.passages import Excerpt, MemoryQuery, Passage, PassageKind, ScoredPassage
+from waystation.privacy.policy import RedactionResult, TextDestination
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.store_setup import get_placeholder_key
+from waystation.runtime.temporal.task_client import TemporalTaskClient
+from waystation.tasks.continuation import TaskRewind, build_reopened_state, build_transcript_rewind
+from waystation.tasks.session import build_session_input_for_row
+from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS, AnswerResult, ContextEditInput
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import (
+    StepProgress,
+    TaskProgress,
+    TaskRow,
+    make_session_workflow_id,
+    session_hash,
+    tenant_hash,
+)
+from waystation.tasks.view import AgentCompactionAudits, AgentPromptView, MemoryWithEmbedder
+
+
+def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
+    """Our own tools, without those of the web and of tool servers. Memory stays closed, and no text is redacted."""
+    # They take a second to load.
+    from waystation.documents.redacted_documents import RedactedTableReader  # noqa: PLC0415
+    from waystation.documents.search import Bm25DocumentSearch  # noqa: PLC0415
+    from waystation.documents.table_engine.engine import DuckDbTableEngine  # noqa: PLC0415
+    from waystation.documents.table_redaction import ColumnRedactor  # noqa: PLC0415
+    from waystation.memory.embedders.local import NoEmbedder  # noqa: PLC0415
+    from waystation.memory.indexing import MemoryRecall  # noqa: PLC0415
+
+    redactor = UnavailableRedactor()
+    return AgentDeps(
+        store=store,
+        search=Bm25DocumentSearch(store),
+        recollection=MemoryRecall(UnavailableMemory(), NoEmbedder(), redactor),
+        redactor=redactor,
+        redacted=RedactedDocumentStore(store, redactor),
+        tables=RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), utc_now),
+        policy=policy,
+    )
+
+
+RESULT_SECTIONS: Mapping[str, PromptSection] = {
+    TakeNoteTool.name: PromptSection.SEMANTIC,
+    ReadNotesTool.name: PromptSection.SEMANTIC,
+    ReadFindingsTool.name: PromptSection.SEMANTIC,
+    ReadSkillTool.name: PromptSection.PROCEDURAL,
+    RecallTool.name: PromptSection.RETRIEVED,
+    ExpandTool.name: PromptSection.RETRIEVED,
+}
+"""Of tools whose results are no observations."""
+
+
+async def load_agent_contexts(
+    store: SqlStore, row: TaskRow, progress: TaskProgress, agent: str | None, policy: ToolPolicy
+) -> tuple[AgentPromptView, ...]:
+    """Of one agent, or of each that has begun. Raises BadInput for an agent that the task does not have."""
+    steps = [step for step in progress.steps if agent is None or step.id == agent]
+    if agent is not None and not steps:
+        known = ", ".join(step.id for step in progress.steps) or "none yet"
+        raise BadInput(f"{row.ref.task_id} has no agent {agent!r}; it has {known}")
+    found: list[AgentPromptView] = []
+    for step in steps:
+        run_id = f"{row.ref.task_id}/{step.id}"
+        transcript = await store.load_transcript(run_id, row.ref.scope)
+        if transcript.messages:
+            ended = await store.get_leg_outcome(run_id, step.legs, row.ref.scope)
+            standing = ended.standing if ended is not None else LegState(totals=await store.get_run_usage(run_id))
+            known = standing.fixed > 0
+            if not known:
+                fixed = await _own_tools(build_idle_agent_deps(store, policy), row, step, transcript)
+                standing = standing.replace(fixed=fixed)
+            context = _context(row, step, transcript, standing)
+            found.append(context.replace(system_known=known))
+    return tuple(found)
+
+
+async def _own_tools(desk: AgentDeps, row: TaskRow, step: StepProgress, transcript: Transcript) -> int:
+    """Estimated tokens of system prompt and tools, as far as they are ours."""
+    run = RunRef.model_validate({**row.ref.model_dump(), "step_id": step.id, "role": step.role})
+    toolbox = await desk.build_agent_toolbox(run, row.terms.get_config(run.role), transcript)
+    return toolbox.estimate_prompt_overhead(load_role_prompt(run.role))
+
+
+def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing: LegState) -> AgentPromptView:
+    terms = row.terms.get_config(step.role)
+    measure = TokenEstimator(fixed=standing.fixed, scale=standing.scale)
+    demands = {
+        **compute_prompt_demands(transcript, measure, RESULT_SECTIONS),
+        PromptSection.WORK: [PromptPart(name="room for the reply", tokens=terms.max_output, divisible=True)],
+    }
+    return AgentPromptView(
+        agent=step.id,
+        model=terms.model,
+        turn=transcript.turn_count + 1,
+        window=terms.window,
+        trigger=terms.trigger,
+        cached_share=step.usage.cached_share,
+        system_known=True,
+        allocation=allocate_prompt(terms.window, demands),
+    )
+
+
+async def audit_compactions(
+    settings: Settings, store: SqlStore, row: TaskRow, agent: str | None, memory: MemoryWithEmbedder | None
+) -> tuple[AgentCompactionAudits, ...]:
+    """Of one agent, or of each that has any. Without memory, recall is judged by the passages that the store keeps.
+
+    Raises BadInput for an agent that the task does not have, RedactionFailed, and MemoryUnavailable where memory was
+    given and does not answer.
+    """
+    task = row.ref
+    logs = {
+        one: await store.load_transcript(f"{task.task_id}/{one}", task.scope)
+        for one in await list_agent_ids(store, task.task_id, task.scope, agent)
+    }
+    compacted = {one: log for one, log in logs.items() if log.compactions}
+    if not compacted:
+        return ()
+    # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
+    from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415
+
+    redactor = create_redactor(settings, await get_placeholder_key(store, settings))
+    try:
+        recollection = MemoryRecall(memory.memory, memory.embedder, redactor) if memory else None
+        naming = build_task_redactor(redactor, store, task.scope)
+        auditor = CompactionAuditor(naming, await store.list_task_passages(task.task_id, task.scope), recollection)
+        found = [
+            AgentCompactionAudits(agent=one, compactions=await auditor.audit(task, log))
+            for one, log in compacted.items()
+        ]
+    finally:
+        redactor.close()
+    return tuple(one for one in found if one.compactions)
+
+
+REWIND_TIMEOUT = timedelta(seconds=20)
+STORE_POLL_INTERVAL = timedelta(milliseconds=100)
+
+
+def validate_instructions(instructions: str) -> str:
+    """The same. Raises BadInput where they are too long."""
+    if len(instructions) > MAX_INSTRUCTIONS_CHARACTERS:
+        raise BadInput(
+            f"the instructions have {len(instructions):,} characters; they may have {MAX_INSTRUCTIONS_CHARACTERS:,}"
+        )
+    return instructions
+
+
+async def rewind_finished_task(
+    store: SqlStore, temporal: TemporalTaskClient, row: TaskRow, edit: ContextEditInput
+) -> AnswerResult:
+    """Let a finished task go on from a message: all that can be done to its contexts.
+
+    Raises BadInput where it cannot be, and nothing has changed then; Unreachable.
+    """
+    ref = row.ref
+    if edit.action != "rewind" or edit.message is None:
+        raise BadInput(f"{ref.task_id} has ended: {edit.action} is for agents at work, `waystation rewind` for others")
+    asked = TaskRewind(
+        ref=ref,
+        agent=edit.agent,
+        message=edit.message,
+        keep=edit.keep is not False,
+        by=edit.by,
+        note=edit.note,
+        asked_at=utc_now(),
+    )
+    await _check(store, row, asked)
+    session = make_session_workflow_id(row.request.tenant, row.request.session)
+    if (await temporal.rewind(build_session_input_for_row(row), session, asked, REWIND_TIMEOUT)).state != "started":
+        return AnswerResult(outcome="refused", reason="the task runs again already")
+    await _gone_on(store, row)
+    return AnswerResult(outcome="done", reason=f"{ref.task_id} goes on from there; what built on it begins anew")
+
+
+async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
+    """Wait until the store shows it at work, `PATIENCE` at most: until then a message would be refused."""
+    for _ in range(REWIND_TIMEOUT // STORE_POLL_INTERVAL):
+        if (await store.get_task(ended.ref.task_id, ended.ref.scope)).progress != ended.progress:
+            return
+        await asyncio.sleep(STORE_POLL_INTERVAL.total_seconds())
+
+
+async def _check(store: SqlStore, row: TaskRow, asked: TaskRewind) -> None:
+    """As the worker will do it, without an effect."""
+    if row.progress is None or row.progress.state is None:
+        raise BadInput(f"{row.ref.task_id} ended under a release that kept no state: submit it anew")
+    ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
+    build_reopened_state(ended, asked, row.terms.agent_budget)
+    build_transcript_rewind(
+        await store.load_transcript(f"{row.ref.task_id}/{asked.agent}", row.ref.scope),
+        asked.message,
+        "check",
+        keep=asked.keep,
+    )
+
+
+MEMORY_CLOSED_REASON = "this process has none open"
+
+
+class UnavailableMemory:
+    """Implements the port `MemorySearch` without a memory. Every method raises MemoryUnavailable."""
+
+    async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:  # noqa: ARG002
+        """Raises MemoryUnavailable."""
+        raise MemoryUnavailable(MEMORY_CLOSED_REASON)
+
+    async def count(self, tenant: str) -> int:  # noqa: ARG002
+        """Raises MemoryUnavailable."""
+        raise MemoryUnavailable(MEMORY_CLOSED_REASON)
+
+
+class UnavailableRedactor:
+    """Implements the ports `Redactor` and `PlaceholderFactory` without any: no text gets by."""
+
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
+        """Raises RedactionFailed."""
+        raise RedactionFailed("this process redacts nothing")
+
+    async def make_placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:  # noqa: ARG002
+        """Raises RedactionFailed."""
+        raise RedactionFailed("this process redacts nothing")
+
+
+MAX_QUERY_CHARACTERS, MAX_RECALLED_TOKENS = 2_000, 20_000
+
+
+class MemorySearchRequest(Value):
+    """What somebody looks for in memory, by the names that people know. What is not given narrows nothing."""
+
+    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARACTERS)
+    """Redacted before anything searches for it."""
+    session: str | None = Field(default=None, min_length=1, max_length=200)
+    task: str | None = Field(default=None, min_length=1, max_length=200)
+    """The beginning of its id is enough."""
+    agent: str | None = Field(default=None, min_length=1, max_length=200)
+    """Like research-1."""
+    kind: PassageKind | None = None
+    since: UtcMoment | None = None
+    """Hidden or remembered then or later."""
+    until: UtcMoment | None = None
+    tokens: int = Field(default=RECALLED_TOKENS, ge=1, le=MAX_RECALLED_TOKENS)
+    """So many at most are given back."""
+
+    async def to_query(self, tenant: str, resolve: Callable[[str], Awaitable[str]]) -> MemoryQuery:
+        """In the words of memory. Raises BadInput for a query of blanks, or no time; and whatever `resolve` raises."""
+        if not self.query.strip():
+            raise BadInput("there is nothing to look for: give a few words")
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise BadInput(f"nothing can be found: since ({self.since}) is not before until ({self.until})")
+        return MemoryQuery(
+            tenant=tenant_hash(tenant),
+            session=None if self.session is None else session_hash(tenant, self.session),
+            tasks=() if self.task is None else (await resolve(self.task),),
+            agents=() if self.agent is None else (self.agent,),
+            kinds=() if self.kind is None else (self.kind,),
+            since=self.since,
+            until=self.until,
+            text=self.query,
+            dense=None,
+        )
+
+
+class MemoryMatchJson(Value):
+    """One stretch of what was found, best first. Lines are those of a document, messages those of a conversation."""
+
+    passages: tuple[str, ...]
+    kind: PassageKind
+    score: float
+    task_id: str
+    agent: str
+    first_message: str
+    last_message: str
+    document: str
+    first_line: int
+    last_line: int
+    created: datetime
+    text: str
+    has_words: bool
+    """Of what was looked for, one at least. Vectors find what is nearest, however far that is."""
+
+    @classmethod
+    def from_excerpt(cls, excerpt: Excerpt, query: str) -> "MemoryMatchJson":
+        """The excerpt, flat. Its words are told apart, so the first call may take a while."""
+        # The libraries that tell words apart take a while to load.
+        from waystation.documents.search_terms import find_term_spans  # noqa: PLC0415
+
+        first, last = excerpt.turns[0], excerpt.turns[-1]
+        return cls(
+            kind=first.passage.kind,
+            task_id=first.passage.task_id,
+            document=first.passage.document,
+            first_line=first.passage.first_line,
+            passages=excerpt.short_ids,
+            score=excerpt.best_turn.score,
+            agent=first.passage.step_id,
+            first_message=first.message_ids[0],
+            last_message=last.message_ids[1],
+            last_line=last.passage.last_line,
+            created=last.passage.created,
+            text=excerpt.text,
+            has_words=any(find_term_spans(query, excerpt.text)),
+        )
+
+
+def format_passage_origin(found: MemoryMatchJson | Passage) -> str:
+    """Of whom, or of which document, for people."""
+    agent = found.agent if isinstance(found, MemoryMatchJson) else found.step_id
+    match found.kind:
+        case "conversation":
+            return f"{agent} of {found.task_id}"
+        case "document":
+            return f"{found.document} of {found.task_id}"
+        case "report":
+            return f"report of {found.task_id}"
+        case "finding":
+            return f"finding of {agent} of {found.task_id}"
+
+
+class RecallResultJson(Value):
+    """What was found in memory, the best first."""
+
+    found: tuple[MemoryMatchJson, ...]
+    remark: str
+    """Says where perhaps nothing of it fits."""
+
+    @classmethod
+    def from_matches(cls, found: tuple[MemoryMatchJson, ...]) -> "RecallResultJson":
+        """What was found, and what is to be said of it."""
+        return cls(found=found, remark=build_recall_remark(found))
+
+
+NOTHING_FITS = "none of these has a word of what was looked for: perhaps nothing that is remembered fits"
+
+
+def build_recall_remark(found: Sequence[MemoryMatchJson]) -> str:
+    """What is to be said of what was found; empty where that speaks for itself."""
+    return NOTHING_FITS if found and not any(one.has_words for one in found) else ""

@@ -1,0 +1,270 @@
+"""How the client has tasks forgotten and one person erased.
+
+One person is erased: that no task has them that runs, what the workers carry out, and the receipt.
+
+Tasks are forgotten: which ones, that none of them runs, and what is carried out where.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from temporalio.service import RPCError
+
+from waystation.client import Client
+from waystation.client.person_search import PersonLocations, PersonSearch, connect_to_temporal
+from waystation.config.settings import Settings
+from waystation.erasure.erasure import (
+    WANTED_TYPE,
+    ErasureLocation,
+    ErasureReceipt,
+    ErasureResult,
+    ForgetOrder,
+    PersonErasureOrder,
+    compute_fingerprints,
+    sum_matches_by_location,
+)
+from waystation.erasure.report_files import rewrite_matching_reports
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.temporal_names import make_indexing_workflow_id
+from waystation.kernel.value import Value
+from waystation.plugins.redaction.placeholders import compute_fingerprint
+from waystation.privacy.policy import VaultEntry
+from waystation.reports.task_files import delete_task_files
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.store_setup import build_client_data_converter, open_store
+from waystation.runtime.temporal.connect import connect_as_person, find_target
+from waystation.runtime.temporal.erasure_client import erase_person, forget_tasks, get_last_erasure, is_workflow_running
+from waystation.tasks.task import TaskRow, build_reader_scope, tenant_hash
+
+_ELSEWHERE = frozenset({ErasureLocation.VAULT, ErasureLocation.HISTORY, ErasureLocation.REPORT_FILE})
+"""Not in the store's texts: a task that runs does not write there."""
+
+
+class PersonErasureReceipt(Value):
+    """What was erased. It has no content, and may be kept."""
+
+    id: str
+    at: datetime
+    known_as: tuple[str, ...]
+    """SHA-256 of each placeholder that stood for the value."""
+    found: dict[ErasureLocation, int]
+    left: dict[ErasureLocation, int]
+    originals: int
+    """Entries that the vault has no more."""
+    files: int
+    """Reports that were written anew, by the workers and on this machine."""
+    histories_deleted: int
+    histories_left: tuple[str, ...]
+    """Ids of workflows whose histories still have the person."""
+
+    @classmethod
+    def from_erasure(cls, done: ErasureResult) -> "PersonErasureReceipt":
+        """What the order did; on this machine there may have been more files."""
+        left = [one.workflow_id for one in done.order.histories if one not in done.order.histories_to_delete]
+        return cls(
+            id=done.id,
+            at=done.at,
+            known_as=compute_fingerprints(done.order.placeholders),
+            found=sum_matches_by_location(done.found),
+            left=sum_matches_by_location(done.left),
+            originals=done.originals,
+            files=done.files,
+            histories_deleted=done.histories_deleted,
+            histories_left=tuple(left),
+        )
+
+
+async def require_tasks_finished(client: Client, settings: Settings, found: PersonLocations) -> None:
+    """Raise BadInput where a task has the person that is not over, or whose documents are being remembered; Unreachable
+    without a server, which alone knows.
+    """
+    task_ids = sorted({trace.task_id for trace in found.traces if trace.place not in _ELSEWHERE})
+    at_work = [one for one in task_ids if not (await client.get_task(one)).progress.phase.over]
+    if at_work:
+        verbs = "has this person and runs" if len(at_work) == 1 else "have this person and run"
+        raise BadInput(
+            f"{', '.join(at_work[:5])} {verbs}: `waystation cancel {at_work[0]}` stops it, or wait until it has ended"
+        )
+    temporal = await connect_to_temporal(settings)
+    async with _answering():
+        remembered = [one for one in task_ids if await is_workflow_running(temporal, make_indexing_workflow_id(one))]
+    if remembered:
+        raise BadInput(
+            f"the documents of {', '.join(remembered[:5])} are on their way into memory: try again when they are there"
+        )
+
+
+async def run_erasure(
+    search: PersonSearch, found: PersonLocations, *, histories: bool, tell: Callable[[str], None] = lambda _: None
+) -> PersonErasureReceipt:
+    """Erase the person; closed histories that have them are deleted as a whole where that is wanted.
+
+    `tell` gets a few words whenever another step is under way. Raises Unreachable without a server, BadInput, WrongKey.
+    """
+    temporal = await connect_to_temporal(search.settings)
+    order = await create_erasure_order(search, found, histories=histories)
+    async with _answering():
+        receipt = PersonErasureReceipt.from_erasure(await erase_person(temporal, order, tell))
+    # The workers have done those of their home folder, which may be another one.
+    in_files = [trace.task_id for trace in found.traces if trace.place is ErasureLocation.REPORT_FILE]
+    own_files = rewrite_matching_reports(search.settings.reports_folder, in_files, search.sought)
+    return receipt.replace(files=receipt.files + own_files)
+
+
+async def load_last_receipt(search: PersonSearch) -> PersonErasureReceipt | None:
+    """What the last order for this value did; one that is under way is waited for. None: Temporal keeps none.
+
+    Raises Unreachable without a server.
+    """
+    temporal = await connect_to_temporal(search.settings)
+    async with _answering():
+        done = await get_last_erasure(temporal, search.erasure_workflow_id)
+    return None if done is None else PersonErasureReceipt.from_erasure(done)
+
+
+async def is_erasure_running(search: PersonSearch) -> bool:
+    """Whether an order for this value is being carried out. Raises Unreachable without a server."""
+    temporal = await connect_to_temporal(search.settings)
+    async with _answering():
+        return await is_workflow_running(temporal, search.erasure_workflow_id)
+
+
+async def create_erasure_order(search: PersonSearch, found: PersonLocations, *, histories: bool) -> PersonErasureOrder:
+    """The order, with the value in the vault until it has been carried out."""
+    tenant, value = tenant_hash(search.settings.tenant), search.sought.value
+    original = VaultEntry(
+        type=WANTED_TYPE,
+        placeholder=search.erasure_placeholder,
+        fingerprint=compute_fingerprint(search.key, tenant, WANTED_TYPE, value),
+        text=value,
+    )
+    await search.vault.store_originals(tenant, [original])
+    return PersonErasureOrder(
+        store_id=await search.store.get_store_id(),
+        tenant=tenant,
+        wanted=search.erasure_placeholder,
+        placeholders=search.sought.placeholders,
+        histories=found.histories,
+        delete_histories=histories,
+    )
+
+
+@asynccontextmanager
+async def _answering() -> AsyncGenerator[None]:
+    """Turns Temporal's errors into Unreachable."""
+    try:
+        yield
+    except RPCError as error:
+        raise Unreachable(
+            f"the Temporal server does not answer ({error.status.name}): the order may be carried out all the same; "
+            "giving it again is safe"
+        ) from error
+
+
+_MOST_TASKS = 10_000
+
+
+class ForgetResult(ErasureReceipt):
+    """What was forgotten."""
+
+    remains: tuple[str, ...] = ()
+    """Where something of it still is, and until when: sentences."""
+
+
+@dataclass(frozen=True)
+class TaskSelection:
+    """Whose tasks: one of the first three, or all that ended before some moment."""
+
+    session: str | None = None
+    task: str | None = None
+    all_of_tenant: bool = False
+    ended_before: datetime | None = None
+
+    def require_single_criterion(self) -> None:
+        """Raise BadInput unless exactly one is given."""
+        given = (self.session is not None) + (self.task is not None) + self.all_of_tenant
+        if given > 1 or (not given and self.ended_before is None):
+            raise BadInput(
+                "say what to forget: --session S, --task T, or --all-of-tenant, and one of them only; or --before DATE"
+            )
+        if self.task is not None and self.ended_before is not None:
+            raise BadInput("--task names one task, whenever it ended: leave --before out")
+
+
+async def select_task_ids(client: Client, settings: Settings, selection: TaskSelection) -> tuple[str, ...]:
+    """Ids of the tasks that are meant, all of them over. Those that run have not ended before any moment.
+
+    Raises:
+        BadInput: there are none, or one still runs.
+        Unreachable: whether one runs cannot be told without a server.
+    """
+    selection.require_single_criterion()
+    async with aclosing(await open_store(settings)) as store:
+        rows = await _rows(client, store, settings, selection)
+    if not rows:
+        raise BadInput("there are no such tasks in this store: `waystation list` shows what there is")
+    running = [row.ref.task_id for row in rows if not await _over(client, row)]
+    if running and selection.ended_before is None:
+        raise BadInput(
+            f"{', '.join(running[:5])} {'runs' if len(running) == 1 else 'run'}: `waystation cancel {running[0]}` "
+            "stops it, or wait until it has ended"
+        )
+    over = tuple(row.ref.task_id for row in rows if row.ref.task_id not in running)
+    if not over:
+        raise BadInput("what was submitted before that moment has not ended: `waystation list` shows what runs")
+    return over
+
+
+async def _rows(client: Client, store: SqlStore, settings: Settings, selection: TaskSelection) -> Sequence[TaskRow]:
+    if selection.task is not None:
+        rows = [await store.get_task(await client.resolve_task_id(selection.task), build_reader_scope(settings.tenant))]
+    else:
+        reader = build_reader_scope(settings.tenant, selection.session)
+        rows = await store.list_tasks(reader, _MOST_TASKS, ended_before=selection.ended_before)
+    return rows
+
+
+async def _over(client: Client, row: TaskRow) -> bool:
+    return (await client.get_task(row.ref.task_id)).progress.phase.over
+
+
+async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *, everything: bool) -> ForgetResult:
+    """Forget these tasks, which are over. Raises Unreachable without a server, BadInput, WrongKey."""
+    async with aclosing(await open_store(settings)) as store:
+        store_id = await store.get_store_id()
+    order = ForgetOrder(
+        store_id=store_id, tenant=tenant_hash(settings.tenant), task_ids=task_ids, everything=everything
+    )
+    target = find_target(settings)
+    temporal = await connect_as_person(target, build_client_data_converter(settings))
+    try:
+        done = await forget_tasks(temporal, order, f"forget {len(task_ids)} of a tenant's tasks")
+    except RPCError as error:
+        raise Unreachable(
+            f"the Temporal server at {target.address} does not answer ({error.status.name}): the order may be carried "
+            "out all the same; giving it again is safe"
+        ) from error
+    # The workers have deleted those of their home folder, which may be another one.
+    own_files = delete_task_files(settings.reports_folder, task_ids) if everything else 0
+    return ForgetResult(
+        forgotten=done.forgotten,
+        histories=done.histories,
+        files=done.files + own_files,
+        remains=describe_remaining_data(settings, everything=everything),
+    )
+
+
+def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[str, ...]:
+    """Where something of what was forgotten still is. Embedded memory and SQLite have overwritten it."""
+    said = {
+        "Transcripts, documents, reports and workflow histories stay: --everything takes them, too.": not everything,
+        "The Temporal server deletes histories a moment later.": everything,
+        "PostgreSQL's files lose it when it is vacuumed next.": settings.database_url.startswith("postgresql"),
+        "The Qdrant server finds it no more; its files lose it when its optimiser writes them anew (docs/memory.md).": (
+            settings.qdrant_url is not None
+        ),
+        "Backups of database, memory and Temporal keep what they had.": True,
+    }
+    return tuple(sentence for sentence, holds in said.items() if holds)

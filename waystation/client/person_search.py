@@ -1,0 +1,226 @@
+"""One person, looked for in everything of the settings' tenant: what a value is taken for, and where it is."""
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+
+from temporalio.client import Client as TemporalClient
+from temporalio.service import RPCError
+
+from waystation.config.settings import Settings
+from waystation.erasure.erasure import (
+    WANTED_TYPE,
+    ErasureLocation,
+    ErasureMatch,
+    ErasureQuery,
+    MatchedHistory,
+    RelatedValue,
+    compute_fingerprints,
+    find_related_values,
+    make_erasure_workflow_id,
+)
+from waystation.erasure.report_files import count_report_matches
+from waystation.kernel.errors import BadInput, Unreachable, WrongKey
+from waystation.kernel.scopes import TenantScope
+from waystation.kernel.value import Value
+from waystation.plugins.redaction.detections import SECRET
+from waystation.plugins.redaction.placeholders import build_placeholder
+from waystation.privacy.policy import (
+    NAME_TYPES,
+    PLACEHOLDER_PATTERN,
+    RedactionPolicy,
+    TextDestination,
+    get_placeholder_type,
+)
+from waystation.privacy.vault_repository import SqlVault
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.store_setup import (
+    build_cipher,
+    build_client_data_converter,
+    build_wrong_key_error,
+    get_placeholder_key,
+    open_store,
+)
+from waystation.runtime.temporal.connect import connect_as_person, find_target
+from waystation.runtime.temporal.erasure_client import find_histories
+from waystation.tasks.task import make_session_workflow_id, tenant_hash
+
+_MOST_TASKS = 1_000_000
+MIN_CHARACTERS = 3
+"""Letters and digits. With fewer, half of every text would be meant."""
+
+
+class PersonLocations(Value):
+    """Where a person is, without a word of what is there."""
+
+    known_as: tuple[str, ...]
+    """SHA-256 of each placeholder that stands for the value."""
+    recognised: bool
+    """Whether the type is known: by the rules of redaction, or because it was given."""
+    types: tuple[str, ...]
+    """The types whose placeholders for the value were looked for."""
+    traces: tuple[ErasureMatch, ...]
+    histories: tuple[MatchedHistory, ...]
+    finding: str
+    """Why workflow histories were not looked at; empty where they were."""
+
+
+@dataclass(frozen=True)
+class PersonSearch:
+    """A value that is looked for: in this store, with this key."""
+
+    settings: Settings
+    store: SqlStore
+    vault: SqlVault
+    key: bytes
+    sought: ErasureQuery
+    recognised: bool
+    types: tuple[str, ...]
+
+    @property
+    def erasure_placeholder(self) -> str:
+        """The placeholder under which the vault has the value while it is being erased."""
+        return build_placeholder(self.key, tenant_hash(self.settings.tenant), WANTED_TYPE, self.sought.value)
+
+    @property
+    def erasure_workflow_id(self) -> str:
+        """Workflow id of an order to erase it."""
+        return make_erasure_workflow_id(tenant_hash(self.settings.tenant), self.erasure_placeholder)
+
+    async def find_locations(self) -> PersonLocations:
+        """Where it is. Memory itself is not asked: it has what the store's passages have. Raises WrongKey."""
+        tenant = tenant_hash(self.settings.tenant)
+        rows = await self.store.list_tasks(TenantScope(tenant=tenant), _MOST_TASKS)
+        task_ids = {row.ref.task_id for row in rows}
+        sessions = {make_session_workflow_id(row.request.tenant, row.request.session) for row in rows}
+        in_files = count_report_matches(self.settings.reports_folder, task_ids, self.sought)
+        traces = [
+            *await self.store.find_erasure_matches(tenant, self.sought),
+            *(
+                ErasureMatch(place=ErasureLocation.REPORT_FILE, task_id=one, count=count)
+                for one, count in in_files.items()
+            ),
+        ]
+        if kept := len(await self.vault.load_originals(tenant, self.sought.placeholders)):
+            traces.append(ErasureMatch(place=ErasureLocation.VAULT, count=kept))
+        histories, finding = await self._histories(task_ids | sessions)
+        traces += [
+            ErasureMatch(place=ErasureLocation.HISTORY, task_id=one.workflow_id, count=one.count) for one in histories
+        ]
+        return PersonLocations(
+            known_as=compute_fingerprints(self.sought.placeholders),
+            recognised=self.recognised,
+            types=self.types,
+            traces=tuple(traces),
+            histories=histories,
+            finding=finding,
+        )
+
+    async def find_near_values(self) -> Sequence[RelatedValue]:
+        """Other values that may be the same person's: on the same lines, by the rules and by placeholders; and those of
+        the vault that are alike. Secrets are nobody's names, and are not shown. Raises WrongKey.
+        """
+        # See _recognised.
+        from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415
+
+        tenant = tenant_hash(self.settings.tenant)
+        lines = await self.store.list_matching_lines(tenant, self.sought)
+        originals = await self.vault.load_all_originals(tenant)
+        with closing(create_redactor(self.settings, self.key, RedactionPolicy.STRICT)) as redactor:
+            redacted = await redactor.redact(lines, TextDestination.COMPRESSED, tenant)
+        beside = Counter[tuple[str, str]]()
+        for line, found in zip(lines, redacted, strict=True):
+            values = {(span.type, line[span.start : span.end]) for span in found.spans}
+            values |= {
+                (get_placeholder_type(one), originals[one])
+                for one in PLACEHOLDER_PATTERN.findall(line)
+                if one in originals
+            }
+            beside.update(one for one in values if one[0] != SECRET)
+        known = {
+            text: kind
+            for one, text in originals.items()
+            if (kind := get_placeholder_type(one)) not in {WANTED_TYPE, SECRET}
+        }
+        return find_related_values(self.sought, beside, known)
+
+    async def _histories(self, own: set[str]) -> tuple[tuple[MatchedHistory, ...], str]:
+        try:
+            return await find_histories(await connect_to_temporal(self.settings), own, self.sought.count_matches), ""
+        except Unreachable as error:
+            return (), f"workflow histories were not looked at: {error}"
+        except RPCError as error:
+            return (), f"workflow histories were not looked at: the server does not answer ({error.status.name})"
+
+
+@asynccontextmanager
+async def open_person_search(settings: Settings, value: str, kind: str | None) -> AsyncGenerator[PersonSearch]:
+    """Look for this value; `kind` is what its placeholders have before the digits, where the rules cannot tell.
+
+    A name is looked for as PERSON and as LOCATION, and so is what no rule recognises: in a sentence it may be seen as
+    one. Raises BadInput where the value is too short, the type unknown, or the key not the store's.
+    """
+    given = normalize_search_value(value)
+    wanted = None if kind is None else _known(settings, kind)
+    store = await open_store(settings)
+    try:
+        key = await get_placeholder_key(store, settings)
+        recognised = {wanted} if wanted else await _recognised(settings, key, given)
+        # These depend on the sentence: a name alone is often none to a language model, or another one.
+        types = recognised | NAME_TYPES if not wanted and recognised <= NAME_TYPES else recognised
+        made = {build_placeholder(key, tenant_hash(settings.tenant), one, given) for one in types}
+        vault = store.build_vault(build_cipher(settings, "vault"))
+        placeholders = made | await _kept(settings, vault, given)
+        sought = ErasureQuery(given, tuple(sorted(placeholders)))
+        yield PersonSearch(settings, store, vault, key, sought, bool(recognised), tuple(sorted(types)))
+    finally:
+        await store.aclose()
+
+
+def normalize_search_value(value: str) -> str:
+    """The value with single spaces. Raises BadInput where it is too short to mean anybody."""
+    given = " ".join(value.split())
+    if sum(character.isalnum() for character in given) < MIN_CHARACTERS:
+        raise BadInput(f"the value needs {MIN_CHARACTERS} letters or digits: give the name or number as a whole")
+    return given
+
+
+async def connect_to_temporal(settings: Settings) -> TemporalClient:
+    """The server. Raises Unreachable."""
+    target = find_target(settings)
+    return await connect_as_person(target, build_client_data_converter(settings))
+
+
+def _known(settings: Settings, kind: str) -> str:
+    # See _recognised.
+    from waystation.runtime.redaction_setup import list_placeholder_types  # noqa: PLC0415
+
+    types = list_placeholder_types(settings)
+    if kind.upper() not in types:
+        raise BadInput(f"there is no type {kind!r}: choose one of {', '.join(types)}")
+    return kind.upper()
+
+
+async def _recognised(settings: Settings, key: bytes, value: str) -> set[str]:
+    """Types that the rules find over the whole of the value."""
+    # Presidio takes seconds and hundreds of megabytes, and wrong input should not wait for it.
+    from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415
+
+    with closing(create_redactor(settings, key, RedactionPolicy.STRICT)) as redactor:
+        (found,) = await redactor.redact([value], TextDestination.COMPRESSED, tenant_hash(settings.tenant))
+    return {span.type for span in found.spans if (span.start, span.end) == (0, len(value))}
+
+
+async def _kept(settings: Settings, vault: SqlVault, value: str) -> set[str]:
+    """Placeholders whose originals have the value in them: of other types, with titles, with more digits."""
+    plain = ErasureQuery(value)
+    try:
+        originals = await vault.load_all_originals(tenant_hash(settings.tenant))
+    except WrongKey:
+        raise build_wrong_key_error(settings) from None
+    return {
+        one
+        for one, original in originals.items()
+        if plain.count_matches(original) and not one.startswith(f"<{WANTED_TYPE}_")
+    }

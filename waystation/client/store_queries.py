@@ -1,0 +1,244 @@
+"""What the client looks up in the store alone.
+
+What the client looks up in the store alone: which task is meant, and what memory does not have of it.
+
+Which agents a task has, as the store knows them: those of its plan, its planner, and all others that have begun.
+
+Texts as their owner may read them: whose they are, and with which key.
+"""
+
+from contextlib import aclosing
+
+from waystation.agents.action_approvals import PlaceholderResolution
+from waystation.agents.redaction import restore_text_from_vault
+from waystation.config.settings import Settings
+from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names
+from waystation.kernel.errors import BadInput, UnknownTask, WrongKey
+from waystation.kernel.scopes import ReadScope, TenantScope
+from waystation.kernel.text import FORGOTTEN
+from waystation.planning.plan import PLANNING_ID, Plan, find_share_errors
+from waystation.privacy.policy import RestoredText
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.store_setup import (
+    build_cipher_if_key_exists,
+    build_missing_key_error,
+    build_wrong_key_error,
+    get_placeholder_key,
+    open_store,
+)
+from waystation.security.untrusted import replace_control_characters
+from waystation.tasks.progress import get_pending_plan_limit
+from waystation.tasks.task import ReportVersion, TaskProgress, TaskRequest, TaskRow, build_reader_scope, tenant_hash
+from waystation.tasks.view import TaskFilter, TaskView
+
+
+def require_local_store(settings: Settings) -> None:
+    """Raise BadInput where another machine is meant than the one that has the store."""
+    if settings.server is not None:
+        raise BadInput("this is done where the store is, and not by WAYSTATION_SERVER: run it there, without that")
+
+
+def require_same_tenant(request: TaskRequest, tenant: str) -> None:
+    """Raise BadInput where a request is another tenant's: whoever hands it in could not follow it."""
+    if request.tenant != tenant:
+        raise BadInput(
+            f"the request is of tenant {request.tenant!r} and the settings of {tenant!r}: set WAYSTATION_TENANT, or "
+            "give the request the same"
+        )
+
+
+def require_not_forgotten(task_id: str, title: str) -> None:
+    """Raise BadInput where the task was forgotten, every word of it."""
+    if title == FORGOTTEN:
+        raise BadInput(
+            f"{task_id} was forgotten, every word of it: only numbers stay (`waystation cost {task_id}`, "
+            f"`waystation show {task_id}`)"
+        )
+
+
+def build_missing_report_error(progress: TaskProgress) -> BadInput:
+    """Why there is none. Raises BadInput itself where the task was forgotten."""
+    task_id = progress.task_id
+    require_not_forgotten(task_id, progress.title)
+    follows = "" if progress.phase.over else f": `waystation watch {task_id}` follows it"
+    return BadInput(f"{task_id} has no report (it is {progress.phase}){follows}")
+
+
+def get_report_version(progress: TaskProgress, number: int | None) -> ReportVersion:
+    """The version of its report with this number; None: the one that is shown. Raises BadInput where there is none."""
+    if progress.shown_report is None:
+        raise build_missing_report_error(progress)
+    if number is None:
+        return progress.shown_report
+    for version in progress.report_versions:
+        if version.number == number:
+            return version
+    raise BadInput(
+        f"{progress.task_id} has no version {number} of its report; it has {format_report_versions(progress)}"
+    )
+
+
+def format_report_versions(progress: TaskProgress) -> str:
+    """All versions of its report, each with how the task ended with it, and when."""
+    return ", ".join(
+        f"{one.number} ({one.phase}{f', {one.stored_at:%Y-%m-%d %H:%M} UTC' if one.stored_at else ''})"
+        for one in progress.report_versions
+    )
+
+
+async def load_owned_task(store: SqlStore, reader: TenantScope, task_id: str) -> TaskRow:
+    """The task, if it is the tenant's. Raises UnknownTask, which does not tell whether another tenant has it."""
+    return await store.get_task(task_id, reader)
+
+
+async def load_plan(store: SqlStore, row: TaskRow) -> Plan:
+    """The newest plan of a task, goals included. Raises BadInput where it has none yet."""
+    task_id = row.ref.task_id
+    plan = await store.get_newest_plan(task_id, row.ref.scope)
+    if plan is None:
+        raise BadInput(f"{task_id} has no plan yet: `waystation show {task_id}` tells how far it is")
+    return plan
+
+
+DEFAULT_TASK_LIMIT, MAX_TASK_LIMIT = 50, 10_000
+
+
+async def list_task_rows(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -> list[TaskRow]:
+    """So many of the tenant's or session's newest tasks; where more than that is wanted of them, as good as all that
+    may be meant.
+    """
+    reader = build_reader_scope(tenant, wanted.session)
+    rows = await store.list_tasks(reader, MAX_TASK_LIMIT if wanted.narrows else most, since=wanted.since)
+    return [row for row in rows if wanted.may_match(row)]
+
+
+async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> str:
+    """The tenant's one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
+    if not prefix.strip():
+        raise BadInput("the id of the task is empty: `waystation list` shows what there is")
+    any_task = "task-".startswith(prefix)
+    wanted = prefix if prefix.startswith("task-") or any_task else f"task-{prefix}"
+    found = await store.find_task_ids(wanted, reader)
+    match found:
+        case ():
+            raise UnknownTask(f"no task starts with {prefix!r} in this store: `waystation list` shows what there is")
+        case (only,) if not any_task:
+            return only
+        case _ if wanted in found:
+            return wanted
+        case _:
+            raise BadInput(f"{prefix!r} could be {', '.join(found[:5])}: give more of the id")
+
+
+async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
+    """A document as it was handed in. Raises BadInput where none has that name now."""
+    for document in await store.list_documents(row.ref.task_id, row.ref.scope):
+        if document.name == name:
+            return await store.get_text(document.blob, row.ref.scope)
+    raise BadInput(f"{row.ref.task_id} has no document {name!r} now: it was replaced or removed since it was cited")
+
+
+async def with_stored_details(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
+    """The view with what memory does not have of the task: passages that wait, or that it does not take, and documents
+    beyond what the terms let into it; with its plans, what its tools were given of the vault, and files left out.
+    """
+    task_id = view.progress.task_id
+    row = await store.get_task(task_id, reader)
+    most = row.terms.remembered_characters
+    characters = sum(
+        document.characters for document in await store.list_documents(task_id, reader) if not document.removed
+    )
+    return view.replace(
+        characters_not_remembered=max(0, characters - most) if most else 0,
+        left_out=row.request.left_out,
+        passages_waiting=await store.count_pending_passages(task_id),
+        passages_refused=await store.list_rejected_passage_ids(task_id),
+        plans=await store.list_plan_versions(task_id, reader),
+        resolutions=tuple(
+            [one for one in await store.list_audit_entries(task_id, reader) if isinstance(one, PlaceholderResolution)]
+        ),
+    )
+
+
+async def list_agent_ids(
+    store: SqlStore, task_id: str, reader: ReadScope, wanted: str | None = None
+) -> tuple[str, ...]:
+    """Ids of all of them, subagents among them, or the one that is wanted. None before there is a plan.
+
+    Raises BadInput for an agent that the task does not have.
+    """
+    plan = await store.get_newest_plan(task_id, reader)
+    runs = [
+        run_id for run_id in await store.list_run_ids(task_id, reader) if not run_id.endswith("/")
+    ]  # not its documents
+    begun = [run_id.removeprefix(f"{task_id}/") for run_id in runs]
+    agents = tuple(dict.fromkeys((*(step.id for step in plan.steps), PLANNING_ID, *begun))) if plan else ()
+    if wanted is not None and wanted not in agents:
+        raise BadInput(f"{task_id} has no agent {wanted!r}; it has {', '.join(agents) or 'none yet'}")
+    return agents if wanted is None else (wanted,)
+
+
+async def restore_task_text(settings: Settings, task_id: str, text: str) -> RestoredText:
+    """A text of this task, with what its placeholders stand for.
+
+    Raises:
+        UnknownTask: the tenant of the settings has no such task.
+        BadInput: the key is not here, or is another one.
+    """
+    async with aclosing(await open_store(settings)) as store:
+        await load_owned_task(store, build_reader_scope(settings.tenant), task_id)
+        return await _restored(settings, store, text)
+
+
+async def restore_tenant_text(settings: Settings, text: str) -> RestoredText:
+    """Any text, with what the placeholders of the settings' tenant stand for. Raises BadInput for the key."""
+    async with aclosing(await open_store(settings)) as store:
+        return await _restored(settings, store, text)
+
+
+async def _restored(settings: Settings, store: SqlStore, text: str) -> RestoredText:
+    cipher = build_cipher_if_key_exists(settings, "vault")
+    if cipher is None:
+        raise build_missing_key_error(settings, "what placeholders stand for")
+    try:
+        return await restore_text_from_vault(text, store.build_vault(cipher), tenant_hash(settings.tenant))
+    except WrongKey:
+        raise build_wrong_key_error(settings) from None
+
+
+async def load_redacted_document_text(settings: Settings, task_id: str, name: str) -> str:
+    """A document of this task as agents were shown it, line for line as it was handed in: for who is told no more than
+    a model is. `name`: as handed in, as agents know it, or as that is shown to people.
+
+    Raises UnknownTask; BadInput where no document is called so; RedactionFailed.
+    """
+    # Presidio takes seconds, where the text is not kept as it was shown.
+    from waystation.runtime.redaction_setup import build_redaction_config, create_redactor  # noqa: PLC0415
+
+    async with aclosing(await open_store(settings)) as store:
+        reader = (await load_owned_task(store, build_reader_scope(settings.tenant), task_id)).ref.scope
+        documents = await store.list_documents(task_id, reader)
+        key = await get_placeholder_key(store, settings)
+        redactor = create_redactor(settings, key)
+        try:
+            called = [one for one in documents if one.name == name]
+            if not called and documents:
+                known = await build_document_names(documents, redactor, reader.tenant)
+                called = [
+                    one
+                    for one in documents
+                    if name in {known.shown[one.name], replace_control_characters(known.shown[one.name])}
+                ]
+            if not called or called[0].removed:
+                raise BadInput(f"{task_id} has no document {name!r} now")
+            redacted = RedactedDocumentStore(store, redactor, build_redaction_config(settings, key), keeps=False)
+            return (await redacted.get_redacted_text(called[0].blob, reader)).text
+        finally:
+            redactor.close()
+
+
+def validate_plan_shares(plan: Plan, progress: TaskProgress) -> None:
+    """Raises BadInput where a person gave shares that do not fit, while the plan waits."""
+    left = get_pending_plan_limit(progress)
+    if left is not None and (faults := find_share_errors(plan, left)):
+        raise BadInput(f"the plan cannot be paid for: {'; '.join(faults)}")

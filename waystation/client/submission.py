@@ -1,0 +1,394 @@
+"""How the client hands tasks in and lets sessions go on.
+
+How the client lets sessions go on: messages to tasks at work, forks of finished ones, documents of earlier ones.
+
+How the client hands a task in: under which terms, to which session, and what it tells of that.
+
+How the client gives a task at work its documents again: read where they changed, compared by content, sent.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import Field
+
+from waystation.agents.action_approvals import UnattendedPolicy
+from waystation.agents.task_brief import EarlierTasks
+from waystation.config.resolver import build_task_row, collect_adjustments, collect_config_warnings
+from waystation.config.settings import Settings
+from waystation.documents.document_loading import DocumentLoadResult, load_documents
+from waystation.documents.documents import (
+    Document,
+    DocumentChange,
+    DocumentSet,
+    SkippedItem,
+    SourceDocument,
+    apply_document_set,
+    compute_document_changes,
+    resolve_document_names,
+    validate_document_count,
+)
+from waystation.documents.text_repository import make_document
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.scopes import TaskScope, TenantScope
+from waystation.kernel.value import Value
+from waystation.mcp.config import list_server_names
+from waystation.memory.passage_builder import find_unindexed_documents
+from waystation.models.prices import load_prices
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.runtime.sql_store import SqlStore
+from waystation.security.untrusted import DEFAULT_SERVERS, is_blank
+from waystation.tasks.continuation import build_fork_state
+from waystation.tasks.progress import build_task_progress
+from waystation.tasks.session import REFUSAL_PREFIX, RefusedTask, SessionWorkflowInput, build_session_input_for_row
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.state import TaskState
+from waystation.tasks.state_storage import store_task_refusal
+from waystation.tasks.task import (
+    MAX_MESSAGE_CHARACTERS,
+    ForkOrigin,
+    TaskBudget,
+    TaskPhase,
+    TaskProgress,
+    TaskRequest,
+    TaskRow,
+    build_reader_scope,
+    list_received_message_numbers,
+    make_session_workflow_id,
+    make_task_id,
+    session_hash,
+    tenant_hash,
+)
+from waystation.tasks.view import SubmittedTask, TaskMessageView, TaskView
+
+if TYPE_CHECKING:
+    from waystation.runtime.temporal.task_client import TemporalTaskClient
+
+CONTROL_CHARACTERS = compile_bounded(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+START_TIMEOUT = timedelta(seconds=20)
+
+
+async def build_session_start(store: SqlStore, tenant: str, session: str) -> SessionWorkflowInput:
+    """What a session is started with."""
+    return SessionWorkflowInput(
+        store_id=await store.get_store_id(), tenant=tenant_hash(tenant), session=session_hash(tenant, session)
+    )
+
+
+async def prepare_task_row(settings: Settings, store: SqlStore, request: TaskRequest) -> TaskRow:
+    """The task as it is to be stored. Raises BadInput for terms that cannot work, and names that lists cannot show."""
+    require_one_line("a session", request.session)
+    require_one_line("a tenant", request.tenant)
+    _require_servers(settings, request.servers or ())
+    prices = load_prices(settings.prices, published=not settings.uses_offline_model)
+    return await build_task_row(request, settings, EarlierTasks(store), prices, utc_now())
+
+
+def require_one_line(what: str, name: str) -> None:
+    """Raise BadInput for a name that lists cannot show."""
+    if CONTROL_CHARACTERS.search(name):
+        raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
+
+
+def _require_servers(settings: Settings, named: Sequence[str]) -> None:
+    """Raises BadInput for tool servers that the config file does not have, where it is on this machine, too."""
+    if settings.tool_servers is not None and not {DEFAULT_SERVERS}.issuperset(named):
+        known = list_server_names(settings.tool_servers)
+        if unknown := [name for name in named if name not in {DEFAULT_SERVERS, *known}]:
+            there = ", ".join(known) or "none"
+            raise BadInput(f"there is no tool server {unknown[0]!r} in {settings.tool_servers}; there are: {there}")
+
+
+async def submit_stored_task(
+    settings: Settings,
+    store: SqlStore,
+    temporal: "TemporalTaskClient",
+    row: TaskRow,
+    patience: timedelta = START_TIMEOUT,
+) -> SubmittedTask:
+    """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
+    left_out = find_unindexed_documents(
+        await store.list_documents(row.ref.task_id, row.ref.scope), row.terms.remembered_characters
+    )
+    request, task_id = row.request, row.ref.task_id
+    try:
+        await temporal.admit(
+            build_session_input_for_row(row),
+            make_session_workflow_id(request.tenant, request.session),
+            row.ref,
+            patience,
+        )
+    except BadInput as refused:
+        # A session that works has kept it; not one of other workers than this store's, or that reads no plain messages.
+        known = await store.get_task(task_id, row.ref.scope)
+        if not known.was_refused and await temporal.run_id(task_id) is None:
+            reason = str(refused).removeprefix(REFUSAL_PREFIX)
+            await store_task_refusal(store, RefusedTask(ref=row.ref, reason=reason))
+        raise
+    return SubmittedTask(
+        task_id=task_id,
+        run_id=await temporal.run_id(task_id),
+        ui_url=temporal.build_task_link(task_id),
+        warnings=(
+            *collect_adjustments(request, settings),
+            *collect_config_warnings(row.terms),
+            *([left_out.sentence] if left_out is not None else []),
+        ),
+        procedures=row.request.procedures,
+    )
+
+
+class ForkRequest(Value):
+    """What a fork of a finished task begins anew, and what of the request changes; the rest stays as it was."""
+
+    step: str
+    """Id of the step."""
+    request_id: str = Field(min_length=1, max_length=200)
+    """The same one again finds the same task."""
+    instructions: str | None = None
+    budget: TaskBudget | None = None
+    """Of the new task; by default what the first one was submitted with."""
+
+
+# ----------------------------------------------------------------------------------------------------------- telling
+
+
+NOT_FOLLOWED = "the built-in model works by rules and cannot follow a message; it is kept all the same"
+
+
+def get_ignored_message_reason(model: str) -> str:
+    """Why a model makes nothing of what its agents are told; empty where it does."""
+    return NOT_FOLLOWED if model == OFFLINE_MODEL else ""
+
+
+def annotate_message_answer(answer: AnswerResult, model: str) -> AnswerResult:
+    """What became of words for a task's agents, and where the model makes nothing of them, that."""
+    if answer.outcome == "refused":
+        return answer
+    return answer.replace(reason="; ".join(filter(None, [answer.reason, get_ignored_message_reason(model)])))
+
+
+def validate_message_text(row: TaskRow, phase: TaskPhase, words: str) -> str:
+    """The words as they can be told to this task. Raises BadInput where it has ended, and for blank or long words."""
+    task_id = row.ref.task_id
+    if phase.over:
+        raise BadInput(
+            f"{task_id} has ended ({phase}): none of its agents would hear it. Ask on in its session by `waystation "
+            f"submit --session {row.request.session} …`, or take an agent back by `waystation rewind {task_id} …`"
+        )
+    if is_blank(words):
+        raise BadInput("the message is blank: say what the agents shall know")
+    if len(words) > MAX_MESSAGE_CHARACTERS:
+        raise BadInput(
+            f"the message has {len(words):,} characters; it may have {MAX_MESSAGE_CHARACTERS:,}: what is longer "
+            "belongs into a "
+            "document of a new task in the session"
+        )
+    return words
+
+
+async def with_task_messages(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
+    """The view with what was told to the task, and who has heard it by now."""
+    task_id = view.progress.task_id
+    kept = [telling for telling in view.progress.tellings if telling.text]
+    if not kept:
+        return view
+    agents = {run_id.removeprefix(f"{task_id}/"): run_id for run_id in await store.list_run_ids(task_id, reader)}
+    by_agent = {
+        agent: list_received_message_numbers((await store.load_transcript(run_id, reader)).messages)
+        for agent, run_id in agents.items()
+    }
+    seen = [
+        TaskMessageView(
+            number=telling.number,
+            by=telling.by,
+            told_at=telling.told_at,
+            text=await store.get_text(telling.text, reader),
+            heard_by=tuple(agent for agent, numbers in by_agent.items() if telling.number in numbers),
+        )
+        for telling in kept
+    ]
+    return view.replace(tellings=tuple(seen))
+
+
+# ----------------------------------------------------------------------------------------------------------- forking
+
+
+async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish: ForkRequest) -> TaskRow:
+    """Store a task that begins with the finished steps of this one. The same wish again finds it again.
+
+    Raises BadInput for a task that is not over or a step that it does not have; RequestConflict.
+    """
+    request = _request(row, wish)
+    if (known := await _known(store, request)) is not None:
+        return known
+    if row.progress is None or not row.progress.phase.over:
+        raise BadInput(f"{row.ref.task_id} is not over: `waystation watch` follows it, `waystation cancel` stops it")
+    if row.progress.state is None:
+        raise BadInput(f"{row.ref.task_id} has no state to go on from any more: submit it anew")
+    ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
+    new = await prepare_task_row(settings, store, request)
+    state = build_fork_state(ended, ForkOrigin(task_id=row.ref.task_id, step=wish.step), new.ref, new.terms)
+    progress = build_task_progress(state, new.ref, new.terms, row.title).replace(
+        phase=TaskPhase.SUBMITTED, state=await store.put_text(state.model_dump_json(), new.ref.scope)
+    )
+    new = new.replace(progress=progress)
+    plan = await store.get_newest_plan(row.ref.task_id, row.ref.scope)
+    if state.reused is not None and plan is not None:
+        await store.register_fork(new, plan, state.reused, row.progress.state)
+    return new
+
+
+def _request(row: TaskRow, wish: ForkRequest) -> TaskRequest:
+    asked = row.request
+    changes: dict[str, object] = {
+        "request_id": wish.request_id,
+        "forked_from": ForkOrigin(task_id=row.ref.task_id, step=wish.step),
+        "servers": (DEFAULT_SERVERS,) if asked.servers is None else asked.servers,
+    }
+    if wish.instructions is not None:
+        changes["instructions"] = wish.instructions
+    if wish.budget is not None:
+        changes["budget"] = wish.budget
+    if asked.unattended.answer_by is not None and asked.unattended.answer_by <= utc_now():
+        changes["unattended"] = UnattendedPolicy()
+    return TaskRequest.model_validate({**asked.model_dump(), **changes})
+
+
+async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
+    """The task of the same wish, also where the other task has been forgotten meanwhile."""
+    try:
+        known = await store.get_task(make_task_id(request), build_reader_scope(request.tenant))
+    except UnknownTask:
+        return None
+    first = known.request
+    asked = (request.forked_from, request.instructions, request.budget)
+    if (first.forked_from, first.instructions, first.budget) != asked:
+        raise RequestConflict(
+            f"the request id {request.request_id!r} was used in this session before, for something else: use a new one"
+        )
+    return known
+
+
+# -------------------------------------------------------------------------------------------------------- follow-ups
+
+
+async def load_session_documents(store: SqlStore, tenant: str, session: str) -> tuple[SourceDocument, ...]:
+    """The documents of the newest task of a session; none where it has no task, or all was forgotten."""
+    reader = build_reader_scope(tenant, session)
+    newest = await store.list_tasks(reader, limit=1)
+    found = [one for row in newest for one in await store.list_documents(row.ref.task_id, reader) if not one.removed]
+    return tuple(
+        [SourceDocument(name=one.name, text=await store.get_text(one.blob, reader), source=one.source) for one in found]
+    )
+
+
+UNCHANGED = AnswerResult(outcome="done", reason="nothing has changed")
+
+
+class DocumentUpdateAnswer(Value):
+    """What became of documents that were given again."""
+
+    answer: AnswerResult
+    changes: tuple[DocumentChange, ...] = ()
+    not_given: tuple[str, ...] = ()
+    """Documents of the task that are not among what was given, and stay as they are."""
+    left_out: tuple[SkippedItem, ...] = ()
+    """What was given and cannot be used; a document that was read from it before stays as it is."""
+
+
+class DocumentSetDiff(NamedTuple):
+    """Documents as they are now, compared with those of the task."""
+
+    given: DocumentSet
+    texts: Mapping[str, str]
+    """By content hash, of those that the task does not have."""
+    changes: tuple[DocumentChange, ...]
+    not_given: tuple[str, ...]
+    left_out: tuple[SkippedItem, ...]
+
+    def to_answer(self, answer: AnswerResult) -> DocumentUpdateAnswer:
+        """With what became of it; what a task refused has changed nothing."""
+        made = () if answer.outcome == "refused" else self.changes
+        return DocumentUpdateAnswer(answer=answer, changes=made, not_given=self.not_given, left_out=self.left_out)
+
+
+def require_running(row: TaskRow, now: TaskProgress) -> TaskProgress:
+    """How the task is now. Raises BadInput where it has ended."""
+    task_id = row.ref.task_id
+    if now.phase.over:
+        raise BadInput(
+            f"{task_id} has ended ({now.phase}): none of its agents would read the documents again. Work on them by "
+            f"`waystation submit --session {row.request.session} --docs …`, or take an agent back by "
+            f"`waystation rewind {task_id} …`, then give them again"
+        )
+    return now
+
+
+async def reload_changed_documents(known: Iterable[Document], paths: Sequence[Path]) -> DocumentLoadResult:
+    """Read what has changed of these files and folders. Raises BadInput as `load_documents` does."""
+    sources = frozenset(one.source for one in known if one.source)
+    return await asyncio.to_thread(load_documents, paths, known=sources)
+
+
+async def compare_documents(
+    store: SqlStore, task: TaskScope, loaded: DocumentLoadResult, *, remove_missing: bool
+) -> DocumentSetDiff:
+    """What was read again, beside what the task has. Nothing is stored. Raises BadInput where it is another's."""
+    known = await store.list_documents(task.task_id, task)
+    sources = {one.source: one for one in known if one.source}
+    if any(one.source not in sources for one in loaded.unread):
+        raise BadInput("the task does not have all that was not read again: give its documents again")
+    found, texts = _found(loaded, sources)
+    names = resolve_document_names((one.name for one in found), (one.name for one in known))
+    documents = tuple(one.replace(name=names[one.name]) for one in found)
+    absent = _absent(known, documents, loaded.left_out)
+    given = DocumentSet(documents=documents, missing=absent if remove_missing else ())
+    after = apply_document_set(known, given)
+    validate_document_count(len(after), had=len(known))
+    have = {one.blob for one in known}
+    return DocumentSetDiff(
+        given=given,
+        texts={blob: text for blob, text in texts.items() if blob not in have},
+        changes=compute_document_changes(known, after),
+        not_given=() if remove_missing else absent,
+        left_out=loaded.left_out,
+    )
+
+
+async def store_document_set(store: SqlStore, again: DocumentSetDiff, task: TaskScope) -> str:
+    """Store the texts that are new, then the list of all; returns the list's content hash."""
+    for text in again.texts.values():
+        await store.put_text(text, task)
+    return await store.put_text(again.given.model_dump_json(), task)
+
+
+def is_document_set_unchanged(again: DocumentSetDiff, now: TaskProgress) -> bool:
+    """Whether the task has all of it already, and no other update is on its way."""
+    return not again.changes and all(update.kept for update in now.updates)
+
+
+def _found(loaded: DocumentLoadResult, sources: Mapping[str, Document]) -> tuple[list[Document], dict[str, str]]:
+    """The documents by the names as given, and the texts of those that were read, by content hash."""
+    read = [make_document(document) for document in loaded.documents]
+    texts = {one.blob: document.text for one, document in zip(read, loaded.documents, strict=True)}
+    same = [sources[file.source].replace(name=file.name, removed=False) for file in loaded.unread]
+    return [*read, *same], texts
+
+
+def _absent(known: Sequence[Document], given: Sequence[Document], left_out: Sequence[SkippedItem]) -> tuple[str, ...]:
+    """Documents that nobody gave again. What could not be read is there all the same."""
+    there = {one.name for one in given}
+    unreadable = [one.name for one in left_out]
+    return tuple(
+        one.name
+        for one in known
+        if not one.removed
+        and one.name not in there
+        and not any(f"/{one.name}".endswith(f"/{name}") for name in unreadable)
+    )

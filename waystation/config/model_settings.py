@@ -1,0 +1,189 @@
+"""Settings of the models: where they are, which of them works, by role and by purpose, and how hard."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, NoDecode
+
+from waystation.config.setting_types import (
+    WrittenBaseUrl,
+    WrittenEffort,
+    WrittenEndpoints,
+    WrittenTable,
+    WrittenThinking,
+    build_shared_alias,
+    filter_named_endpoints,
+)
+from waystation.kernel.roles import Role, list_step_roles
+from waystation.kernel.value import Value
+from waystation.models.endpoints import PROVIDER_KEY, EndpointRegistry, NamedEndpoint
+from waystation.models.profiles import (
+    DEFAULT_AGENT_MODEL,
+    DEFAULT_SUMMARY_MODEL,
+    Effort,
+    ModelOptions,
+    OptionSettingNames,
+    ThinkingSetting,
+    parse_model_name,
+)
+
+AS_PROVIDED: Literal["default"] = "default"
+"""As an effort or a way of thinking: nothing is asked of the model, also where another role has a setting."""
+
+LONGEST_SILENCE = 1_200
+"""Seconds. A leg may take half an hour in all."""
+
+
+class RoleSettings(Value):
+    """What may be set for the agents of one role."""
+
+    model: str | None = Field(default=None, min_length=1)
+    endpoint: str = ""
+    effort: WrittenEffort | None = None
+    thinking: WrittenThinking | None = None
+
+
+class ModelSettings(BaseSettings):
+    """Read together with all others: see `waystation.config.settings.Settings`."""
+
+    anthropic_api_key: SecretStr | None = Field(
+        default=None,
+        validation_alias=build_shared_alias(PROVIDER_KEY),
+        description="Key of the Messages API; without one the built-in offline model does the work, unless an endpoint "
+        "is named, also in a model's full name.",
+    )
+    anthropic_base_url: WrittenBaseUrl = Field(
+        default=None,
+        validation_alias=build_shared_alias("ANTHROPIC_BASE_URL"),
+        description="Another endpoint that speaks the Messages API.",
+    )
+    offline: bool | None = Field(
+        default=None, description="Use the built-in offline model. Not given: only when nothing else is reached."
+    )
+    agent_model: str = Field(default=DEFAULT_AGENT_MODEL, description="Model of the agents.")
+    endpoint: str = Field(
+        default="", description="The named endpoint of all models whose names have none before a `::` (docs/models.md)."
+    )
+    endpoints: WrittenEndpoints = Field(
+        default={},
+        description="Endpoints by name, in the config file [endpoints.NAME] with a kind; and what one can do, by its "
+        "address and the model's name, as `waystation doctor --model NAME --save` writes it (docs/models.md).",
+    )
+    roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
+        default={},
+        description="Model, endpoint, effort and thinking of one role, before what is set for all. In the config file: "
+        "[roles.writing] with model, endpoint, effort, thinking; in the environment WAYSTATION_ROLES__WRITING__MODEL.",
+    )
+    condense_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that writes the summaries.")
+    plan_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that plans a task.")
+    review_model: str | None = Field(
+        default=None, min_length=1, description="Model that reviews reports; by default the one that plans."
+    )
+
+    effort: WrittenEffort = Field(
+        default=AS_PROVIDED,
+        description="How hard agents work: low, medium, high, xhigh, max, or default for what the provider does.",
+    )
+
+    thinking: WrittenThinking = Field(
+        default=AS_PROVIDED,
+        description="How agents think: adaptive, off, at most so many tokens a reply (1,024 or more, like 4k), or "
+        "default for what the provider does.",
+    )
+
+    model_patience: float = Field(
+        default=180,
+        ge=1,
+        le=LONGEST_SILENCE,
+        description="Seconds without a first byte after which a call of a model is given up, and tried again.",
+    )
+    model_patience_thinking: float = Field(
+        default=600, ge=1, le=LONGEST_SILENCE, description="The same where the model is asked to think first."
+    )
+    model_stream_patience: float = Field(
+        default=90,
+        ge=1,
+        le=LONGEST_SILENCE,
+        description="Seconds without a piece, or a ping, after which a reply that has begun is given up.",
+    )
+
+    def get_model_options(self, role: Role) -> ModelOptions:
+        """The model of a role and how hard it works, as it is set for the role or for all."""
+        own = self._own(role)
+        given = own.model is not None or "agent_model" in self.model_fields_set
+        return ModelOptions(
+            model=self.endpoint_registry.qualify_model_name(own.model or self.agent_model, own.endpoint, given=given),
+            effort=_effort(own.effort or self.effort),
+            thinking=_thinking(own.thinking or self.thinking),
+        )
+
+    @property
+    def named_endpoints(self) -> dict[str, NamedEndpoint]:
+        """Those that have a table of their own."""
+        return filter_named_endpoints(self.endpoints)
+
+    @property
+    def endpoint_registry(self) -> EndpointRegistry:
+        """Where models are."""
+        rows = {place: table for place, table in self.endpoints.items() if not isinstance(table, NamedEndpoint)}
+        return EndpointRegistry(
+            base_url=self.anthropic_base_url, named=self.named_endpoints, rows=rows, default=self.endpoint
+        )
+
+    @property
+    def uses_offline_model(self) -> bool:
+        """Whether the built-in extractive model does the work: where nothing else is reached, unless it is said."""
+        if self.offline is not None:
+            return self.offline
+        named = self.endpoint or any(own.endpoint for own in self.roles.values())
+        return self.anthropic_api_key is None and not named and not any(map(_is_placed, self._chosen))
+
+    @property
+    def _chosen(self) -> Iterator[str]:
+        """The models that are set, for all or for one role."""
+        yield from filter(None, (self.agent_model, self.condense_model, self.plan_model, self.review_model))
+        yield from filter(None, (self._own(role).model for role in list_step_roles()))
+
+    @property
+    def planner_model(self) -> str:
+        """The full name of the model that plans."""
+        return self.endpoint_registry.qualify_model_name(self.plan_model, given="plan_model" in self.model_fields_set)
+
+    @property
+    def reviewer_model(self) -> str:
+        """The full name of the model that reviews."""
+        return self.endpoint_registry.qualify_model_name(self.review_model) if self.review_model else self.planner_model
+
+    def get_summary_model(self, role: Role, chosen: str) -> str:
+        """The full name of the model that writes the summaries of a role's agents. `chosen`: by settings and profile.
+
+        Where nobody chose one, it is at the role's endpoint.
+        """
+        given = "condense_model" in self.model_fields_set or chosen != DEFAULT_SUMMARY_MODEL
+        return self.endpoint_registry.qualify_model_name(chosen, "" if given else self._own(role).endpoint, given=given)
+
+    def get_option_setting_names(self, role: Role) -> OptionSettingNames:
+        """Which settings give a role's effort and thinking: its own, or those for all."""
+        own = self._own(role)
+        return OptionSettingNames(
+            effort="effort" if own.effort is None else f"roles.{role}.effort",
+            thinking="thinking" if own.thinking is None else f"roles.{role}.thinking",
+        )
+
+    def _own(self, role: Role) -> RoleSettings:
+        """What is set for the role alone."""
+        return self.roles.get(role, RoleSettings())
+
+
+def _is_placed(model: str) -> bool:
+    """Whether its name says where it is."""
+    return bool(parse_model_name(model).endpoint)
+
+
+def _effort(written: WrittenEffort) -> Effort | None:
+    return None if written == AS_PROVIDED else written
+
+
+def _thinking(written: WrittenThinking) -> ThinkingSetting | None:
+    return None if written == AS_PROVIDED else written

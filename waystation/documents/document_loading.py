@@ -1,0 +1,447 @@
+"""Where documents and procedures come from: files, folders, and what is installed.
+
+Files and folders to documents: what is taken, what is left out and why, in a stable order.
+
+The descriptions of the installed Python distributions as Markdown: documents that are on every machine.
+
+What documents are called: as the person gave them, unique, and usable inside a citation `[name:12-18]`.
+
+Procedures as they are handed in: Markdown files that a person names, or a folder of them; and skills, each a folder.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from importlib.metadata import PackageMetadata, distributions
+from itertools import filterfalse
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from waystation.documents.documents import SkippedItem, SourceDocument, validate_document_count
+from waystation.documents.procedures import (
+    MAX_SKILL_FILES,
+    PROCEDURE_CHARACTERS,
+    SKILL_CHARACTERS,
+    SKILL_FILE,
+    SUFFIX,
+    ProcedureSource,
+    SkillFile,
+    validate_procedures,
+)
+from waystation.documents.readers.extraction import ExtractedText, UnreadableFileError
+from waystation.documents.readers.reader import FILE_TIMEOUT_S, SubprocessFileReader, compute_file_hash, read_file
+from waystation.kernel.errors import BadInput
+from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.value import Value
+
+_LONGEST_NAME = 190
+"""Characters. A citation's name has at most 200, and a number may have to be added."""
+
+_NAMELESS = "document"
+_UNPRINTABLE = compile_bounded(r"[\s\x00-\x1f\x7f]+")
+_ENDS_A_CITATION = str.maketrans("[]:", "()-")
+
+
+class DocumentNamePair(NamedTuple):
+    """The two names that a document may have."""
+
+    short: str
+    """Its path within the folder that was given, or the path of the file that was given."""
+    long: str
+    """The same with the folder that was given."""
+
+
+def compute_unique_names(named: Sequence[DocumentNamePair]) -> tuple[str, ...]:
+    """One name each, in order: the short one; where short ones clash, with as many folders before it as tell them
+    apart; numbered where no folder does.
+    """
+    short = [sanitize_document_name(names.short) for names in named]
+    count = Counter(short)
+    taken = {name for name in short if count[name] == 1}
+    tails = Counter(tail for names, name in zip(named, short, strict=True) if count[name] > 1 for tail in _tails(names))
+    chosen: list[str] = []
+    for names, name in zip(named, short, strict=True):
+        unique = name
+        if count[name] > 1:
+            apart = (tail for tail in _tails(names) if tails[tail] == 1 and tail not in taken)
+            unique = next(apart, None) or _free(sanitize_document_name(names.long), taken)
+        taken.add(unique)
+        chosen.append(unique)
+    return tuple(chosen)
+
+
+def _tails(names: DocumentNamePair) -> list[str]:
+    """The ends of the long name that have the short one, the shortest first."""
+    folders = PurePosixPath(names.long).parts
+    fewest = len(PurePosixPath(names.short).parts)
+    return [sanitize_document_name("/".join(folders[-length:])) for length in range(fewest, len(folders) + 1)]
+
+
+def assign_unique_names(documents: Sequence[SourceDocument]) -> tuple[SourceDocument, ...]:
+    """The documents under names that no two share and a citation can have; those that are so stay as they are."""
+    names = compute_unique_names([DocumentNamePair(one.name, one.name) for one in documents])
+    return tuple(one.replace(name=name) for one, name in zip(documents, names, strict=True))
+
+
+def sanitize_document_name(name: str) -> str:
+    """The name without what would end a citation or a line; of a very long one the end, where the file's name is."""
+    # A file name may hold bytes that are no text; the store and the model take text only.
+    text = os.fsencode(name).decode("utf-8", "replace")
+    whole = _UNPRINTABLE.sub(" ", text.translate(_ENDS_A_CITATION)).strip() or _NAMELESS
+    return whole if len(whole) <= _LONGEST_NAME else f"…{whole[1 - _LONGEST_NAME :]}"
+
+
+def _free(name: str, taken: set[str]) -> str:
+    candidate, number = name, 2
+    while candidate in taken:
+        candidate, number = f"{name} ({number})", number + 1
+    return candidate
+
+
+MAX_LISTED_REASONS = 3
+"""How many files an error about a whole folder names."""
+
+_GENERATED = frozenset({"__pycache__", "node_modules"})
+_USABLE = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
+
+
+class UnchangedFile(Value):
+    """What would be a document of that name, and was read before."""
+
+    name: str
+    source: str
+    """Content hash of the file."""
+
+
+class DocumentLoadResult(Value):
+    """The documents, in the order of the given paths and by name within a folder, and what is in none of them: files
+    and folders inside a given folder, and parts of files such as `paper.pdf, page 3`.
+    """
+
+    documents: tuple[SourceDocument, ...]
+    left_out: tuple[SkippedItem, ...] = ()
+    unread: tuple[UnchangedFile, ...] = ()
+    """Files that are as they were when they were read before."""
+
+
+class _Read(NamedTuple):
+    named: DocumentNamePair
+    source: str
+    extracted: ExtractedText | None
+    """None for one that was read before."""
+
+
+class _Given(NamedTuple):
+    path: Path
+    """A file or a folder."""
+    files: Sequence[Path]
+    """That were not met before."""
+    met: int
+    """How many were."""
+    left_out: list[SkippedItem]
+
+
+class _Reader(NamedTuple):
+    child: SubprocessFileReader
+    known: Collection[str]
+
+    def read(self, path: Path, named: DocumentNamePair) -> _Read:
+        """Raises Unreadable."""
+        source = compute_file_hash(path)
+        return _Read(named, source, None if source in self.known else read_file(path, self.child))
+
+
+def load_documents(
+    paths: Sequence[Path],
+    *,
+    known: Collection[str] = frozenset(),
+    seconds_a_file: float = FILE_TIMEOUT_S,
+    without: Path | None = None,
+) -> DocumentLoadResult:
+    """Read files, and folders with everything in them but hidden and generated files.
+
+    A document's name is its path within the given folder, or the path itself of a file given by itself. A file that
+    is reached twice is one document. `known`: content hashes of files that were read before, and are not read again.
+    `seconds_a_file` is the most that a parser may take. `without`: a folder without links in its path, of which nothing
+    is taken from a folder that has it.
+
+    Raises:
+        BadInput: a file given by itself is missing or cannot be read, a folder has nothing that can be read, or there
+            are more files than a task may have documents, of which none is read.
+    """
+    seen: set[str] = set()
+    given = [_listed(path, seen, without) for path in paths]
+    validate_document_count(sum(len(one.files) for one in given), "files")
+    left_out: list[SkippedItem] = []
+    read: list[_Read] = []
+    with SubprocessFileReader(seconds_a_file) as child:
+        reader = _Reader(child, known)
+        for one in given:
+            read += _folder(one, left_out, reader) if one.path.is_dir() else _single(one, reader)
+    documents: list[SourceDocument] = []
+    unread: list[UnchangedFile] = []
+    for name, item in zip(compute_unique_names([item.named for item in read]), read, strict=True):
+        if item.extracted is None:
+            unread.append(UnchangedFile(name=name, source=item.source))
+            continue
+        documents.append(SourceDocument(name=name, text=item.extracted.text, source=item.source))
+        left_out += [SkippedItem(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.left_out]
+    return DocumentLoadResult(documents=tuple(documents), left_out=tuple(left_out), unread=tuple(unread))
+
+
+def _listed(path: Path, seen: set[str], closed: Path | None) -> _Given:
+    """What there is to read, before anything is."""
+    left_out: list[SkippedItem] = []
+    found = [*_files(path, left_out, closed)] if path.is_dir() else [path]
+    files = [file for file in found if not _met(file, seen)]
+    return _Given(path, files, len(found) - len(files), left_out)
+
+
+def _single(given: _Given, reader: _Reader) -> list[_Read]:
+    try:
+        return [reader.read(path, DocumentNamePair(short=str(path), long=str(path))) for path in given.files]
+    except UnreadableFileError as unreadable:
+        raise BadInput(f"cannot use {given.path}: {unreadable}. Give a file or folder of {_USABLE}.") from unreadable
+
+
+def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader) -> list[_Read]:
+    folder, without = given.path, given.left_out
+    read: list[_Read] = []
+    for path in given.files:
+        short = path.relative_to(folder).as_posix()
+        try:
+            read.append(reader.read(path, DocumentNamePair(short=short, long=path.as_posix())))
+        except UnreadableFileError as unreadable:
+            without.append(SkippedItem(name=sanitize_document_name(short), reason=str(unreadable)))
+    if not read and not given.met:
+        raise BadInput(
+            f"cannot use {folder}: no file in it can be read{_reasons(without)}. Give a file or folder of {_USABLE}."
+        )
+    left_out += without
+    return read
+
+
+def _reasons(left_out: Sequence[SkippedItem]) -> str:
+    told = [f"{item.name}: {item.reason}" for item in left_out[:MAX_LISTED_REASONS]]
+    if len(left_out) > MAX_LISTED_REASONS:
+        told.append(f"and {len(left_out) - MAX_LISTED_REASONS} more")
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _files(folder: Path, left_out: list[SkippedItem], closed: Path | None) -> Iterator[Path]:
+    def leave_out(path: str, reason: str) -> None:
+        left_out.append(SkippedItem(name=sanitize_document_name(os.path.relpath(path, folder)), reason=reason))
+
+    def unlisted(error: OSError) -> None:
+        leave_out(str(error.filename), f"cannot be listed ({error.strerror})")
+
+    for here, folders, files in os.walk(folder, onerror=unlisted):
+        unwanted = {name: _unwanted(name) or _closed(Path(here, name), closed) for name in (*folders, *files)}
+        for name in sorted(filter(unwanted.get, unwanted)):
+            leave_out(str(Path(here, name)), unwanted[name])
+        folders[:] = sorted(filterfalse(unwanted.get, folders))
+        links = [name for name in folders if Path(here, name).is_symlink()]
+        for name in sorted([*filterfalse(unwanted.get, files), *links]):
+            path = Path(here, name)
+            if reason := _misled(path, folder):
+                leave_out(str(path), reason)
+            elif name not in links:
+                yield path
+
+
+def is_hidden_below(root: Path, target: Path) -> bool:
+    """Whether it is hidden, or in a folder that is, between the two; both without links. Folders that begin with two
+    dots are those of Kubernetes, which mounts volumes as links into them.
+    """
+    return any(part.startswith(".") and not part.startswith("..") for part in target.relative_to(root).parts)
+
+
+def _misled(path: Path, folder: Path) -> str:
+    """Why it is not taken from this folder; empty: it is. What lies outside of it or is hidden was not given: a link
+    must not carry somebody's keys into a task.
+    """
+    target, root = (Path(os.path.realpath(one)) for one in (path, folder))
+    if not target.is_relative_to(root):
+        return _LEADS_OUT
+    return _LEADS_TO_HIDDEN if is_hidden_below(root, target) else ""
+
+
+def _closed(path: Path, closed: Path | None) -> str:
+    """Why what lies there is not taken, whatever it is called; empty: it is."""
+    inside = closed is not None and Path(os.path.realpath(path)).is_relative_to(closed)
+    return "of the home folder of Waystation" if inside else ""
+
+
+def _unwanted(name: str) -> str:
+    """Why a file or folder of that name is not looked at; empty: it is."""
+    if name.startswith("."):
+        return "hidden"
+    return "generated" if name in _GENERATED else ""
+
+
+def _met(path: Path, seen: set[str]) -> bool:
+    """Whether the same file was met before; it is from now on."""
+    target = os.path.realpath(path)
+    met = target in seen
+    seen.add(target)
+    return met
+
+
+_BETWEEN_WORDS = compile_bounded(r"[-_.]+")
+
+
+def write_package_documents(folder: Path) -> tuple[Path, ...]:
+    """Write headers and long description of every installed distribution to `<name>.md`, sorted by name.
+
+    Of a distribution that is installed twice, the one that Python would import counts. Makes the folder if needed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    texts: dict[str, str] = {}
+    for distribution in distributions():
+        headers = distribution.metadata
+        # A half-removed installation has metadata without a name.
+        if "Name" in headers:
+            name = _BETWEEN_WORDS.sub("-", headers["Name"]).lower()
+            texts.setdefault(name, _markdown(headers))
+    written: list[Path] = []
+    for name, text in sorted(texts.items()):
+        path = folder / f"{name}.md"
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    return tuple(written)
+
+
+def _markdown(headers: PackageMetadata) -> str:
+    fields = dict.fromkeys(key for key in headers if key != "Description")
+    lines = [f"- {key}: {' '.join(value.split())}" for key in fields for value in headers.get_all(key, [])]
+    description = "".join(headers.get_all("Description", []))
+    return "\n".join([f"# {headers['Name']} {headers['Version']}", "", *lines, "", description.strip()]).strip() + "\n"
+
+
+_BYTES_A_CHARACTER = 8
+"""Of a file: more than any procedure has in UTF-8 with its front matter."""
+_LEADS_OUT = "a link that leads out of the folder; give its target by itself"
+_LEADS_TO_HIDDEN = "a link to what is hidden; give its target by itself"
+
+
+def load_procedures(paths: Sequence[Path]) -> tuple[ProcedureSource, ...]:
+    """The files, and all Markdown files in the folders; hidden ones are left out, and links to such or out of a folder.
+
+    Raises BadInput naming the file and the cause: what cannot be followed as it is must not be missed silently.
+    """
+    found = {os.path.realpath(path): (path, named) for given in paths for path, named in _procedure_files(given)}
+    names = compute_unique_names([named for _, named in found.values()])
+    texts = [_text(path) for path, _ in found.values()]
+    try:
+        return validate_procedures(
+            tuple(ProcedureSource(name=name, text=text) for name, text in zip(names, texts, strict=True))
+        )
+    except ValueError as error:
+        raise BadInput(f"--procedures: {error}") from None
+
+
+def _procedure_files(given: Path) -> Iterator[tuple[Path, DocumentNamePair]]:
+    if not given.is_dir():
+        yield given, DocumentNamePair(short=given.name, long=str(given))
+        return
+    count = 0
+    for here, folders, files in os.walk(given):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for path in (Path(here, name) for name in sorted(files) if not name.startswith(".")):
+            if path.suffix.lower() == SUFFIX and not _misled(path, given):
+                count += 1
+                yield path, DocumentNamePair(short=path.relative_to(given).as_posix(), long=path.as_posix())
+    if not count:
+        raise BadInput(f"--procedures {given}: there is no Markdown file ({SUFFIX}) in it")
+
+
+class SkillLoadResult(NamedTuple):
+    """Skills, and what of their folders no agent can read."""
+
+    given: tuple[ProcedureSource, ...]
+    left_out: tuple[SkippedItem, ...]
+
+
+def load_skills(paths: Sequence[Path]) -> SkillLoadResult:
+    """The skills in these folders: each has a `SKILL.md`, or is a folder of such folders.
+
+    Files that are no text, or too long, are left out and named; a skill that cannot be followed is refused. Raises
+    BadInput naming the folder and the cause.
+    """
+    left_out: list[SkippedItem] = []
+    folders = {os.path.realpath(one): one for given in paths for one in _skill_folders(given, left_out)}
+    names = compute_unique_names(
+        [DocumentNamePair(short=one.name or one.resolve().name, long=str(one)) for one in folders.values()]
+    )
+    found = [_skill(folder, name, left_out) for name, folder in zip(names, folders.values(), strict=True)]
+    try:
+        return SkillLoadResult(validate_procedures(tuple(found)), tuple(left_out))
+    except ValueError as error:
+        raise BadInput(f"--skills: {error}") from None
+
+
+def _skill_folders(given: Path, left_out: list[SkippedItem]) -> Iterator[Path]:
+    """The folder itself where it is a skill; else those in it that are, by name."""
+    folder = given.parent if given.name == SKILL_FILE else given
+    if (folder / SKILL_FILE).is_file():
+        yield folder
+        return
+    below = [one.parent for one in sorted(folder.glob(f"*/{SKILL_FILE}")) if not _unwanted(one.parent.name)]
+    if not below:
+        raise BadInput(
+            f"--skills {given}: neither it nor a folder in it has a {SKILL_FILE}. Give the folder of a skill."
+        )
+    for one in below:
+        if reason := _misled(one, folder):
+            left_out.append(SkippedItem(name=sanitize_document_name(one.name), reason=reason))
+        else:
+            yield one
+
+
+def _skill(folder: Path, name: str, left_out: list[SkippedItem]) -> ProcedureSource:
+    own, without, files = folder / SKILL_FILE, list[SkippedItem](), list[SkillFile]()
+    paths = list(_files(folder, without, None))
+    if own not in paths:
+        raise BadInput(f"--skills {own} is {_misled(own, folder)}")
+    if len(paths) > MAX_SKILL_FILES:
+        raise BadInput(f"--skills {folder} has {len(paths):,} files; a skill has {MAX_SKILL_FILES} at most.")
+    for path in paths:
+        short = sanitize_document_name(path.relative_to(folder).as_posix())
+        try:
+            if path != own:
+                files.append(SkillFile(name=short, text=_short(_content(path, SKILL_CHARACTERS))))
+        except UnreadableFileError as unreadable:
+            without.append(SkippedItem(name=short, reason=f"it {unreadable}"))
+    left_out += [SkippedItem(name=f"{name}/{one.name}", reason=one.reason) for one in without]
+    return ProcedureSource(name=name, text=_text(own, "--skills", SKILL_CHARACTERS), skill=True, files=tuple(files))
+
+
+def _short(text: str) -> str:
+    if len(text) > SKILL_CHARACTERS:
+        raise UnreadableFileError(f"has {len(text):,} characters, {SKILL_CHARACTERS:,} are the most")
+    return text
+
+
+def _text(path: Path, option: str = "--procedures", most: int = PROCEDURE_CHARACTERS) -> str:
+    try:
+        return _content(path, most)
+    except UnreadableFileError as unreadable:
+        raise BadInput(f"{option} {path} {unreadable}. Give a text file in UTF-8 that you may read.") from unreadable
+
+
+def _content(path: Path, most: int) -> str:
+    """Of a text file of about so many characters. Raises Unreadable with words to follow its name."""
+    try:
+        if not path.is_file():
+            raise UnreadableFileError("is no file")
+        with path.open("rb") as file:
+            content = file.read(_BYTES_A_CHARACTER * most + 1)
+        if len(content) > _BYTES_A_CHARACTER * most:
+            raise UnreadableFileError(f"has more than {_BYTES_A_CHARACTER * most:,} bytes")
+        if b"\0" in content:
+            raise UnreadableFileError("is no text")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        raise UnreadableFileError(f"cannot be read ({(error.strerror or 'it cannot be opened').lower()})") from error
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError("is no UTF-8 text") from error

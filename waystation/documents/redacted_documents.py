@@ -1,0 +1,293 @@
+"""Documents as agents may see them: their names, their texts and their tables, without private values.
+
+How the documents of a task are called where agents work and what they did is kept: without private values.
+
+Whole texts as agents may see them: redacted once, before anything of them is numbered, cut, searched or cited.
+
+Recognisers read structures of several lines: a table's heading, a key and its value on the next line. A stretch of
+lines with numbers before them has those no more, so what is shown of a text is a part of the whole redacted text.
+
+Tables of documents as agents may query them: read by the engine, redacted by column, and kept for a while.
+"""
+
+import asyncio
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from weakref import WeakValueDictionary
+
+from waystation.documents.documents import Document, DocumentFinder
+from waystation.documents.name_redaction import SUFFIX, redact_names, redact_text, replace_separators
+from waystation.documents.ports import TableEngine
+from waystation.documents.table_redaction import ColumnRedactor, RedactedTable
+from waystation.documents.tables import Table, TableText
+from waystation.kernel.clock import Clock
+from waystation.kernel.errors import RedactionReviewRequiredError
+from waystation.kernel.patterns import LinearPattern, compile_literals
+from waystation.kernel.refs import RunRef
+from waystation.kernel.scopes import TenantScope
+from waystation.privacy.policy import (
+    PLACEHOLDER_PATTERN,
+    UNVERSIONED,
+    VAULT_CACHE_LIFETIME,
+    RedactedText,
+    RedactedTextKey,
+    RedactionConfig,
+    RedactionResult,
+    TextDestination,
+    build_redacted_text,
+    build_redaction_notes,
+    get_redaction_level,
+    normalize_line_endings,
+    restore_originals,
+)
+from waystation.privacy.ports import Redactor, Vault
+from waystation.security.untrusted import sanitize_line
+from waystation.store.ports import Store
+
+
+@dataclass(frozen=True)
+class DocumentNames:
+    """The documents of one task, by both of their names."""
+
+    documents: Sequence[Document]
+    shown: Mapping[str, str]
+    """What agents are told, by the name as handed in."""
+    vault: Vault | None
+    tenant: str
+    session: str = ""
+    """What placeholders stand for is found where this session met it, and nowhere else."""
+    resolved: set[str] = field(default_factory=set[str])
+    """Placeholders that were, so far."""
+
+    def replace_private_names(self, text: str) -> str:
+        """The text with documents called as agents know them."""
+        return self._private.sub(lambda name: self._called[name[0]], text) if self._called else text
+
+    @cached_property
+    def shown_documents(self) -> tuple[Document, ...]:
+        """The documents under the names that agents know."""
+        return tuple([_under(self.shown[one.name], one) for one in self.documents])
+
+    async def resolve_original_name(self, words: str) -> str:
+        """The name as handed in of the document that is called so; of other words, what placeholders in them stand for.
+
+        Raises StoreError, WrongKey.
+        """
+        if (called := self._as_shown.find_index(words)) is not None:
+            return self.documents[called].name
+        if self.vault is None:
+            return words
+        found = frozenset(PLACEHOLDER_PATTERN.findall(words))
+        text = restore_originals(words, await self.vault.load_originals(self.tenant, found, self.session)).text
+        self.resolved.update(found.difference(PLACEHOLDER_PATTERN.findall(text)))
+        return text
+
+    def with_vault(self, vault: Vault | None, session: str) -> "DocumentNames":
+        """The same names, with what placeholders stand for in this session."""
+        return replace(self, vault=vault, session=session, resolved=set[str]())
+
+    @cached_property
+    def _as_shown(self) -> DocumentFinder:
+        return DocumentFinder(self.shown_documents)
+
+    @cached_property
+    def _called(self) -> Mapping[str, str]:
+        """What private names are called, by how they were handed in and by how tools write that on one line."""
+        private = {name: sanitize_line(shown) for name, shown in self.shown.items() if name != shown}
+        return {sanitize_line(name): shown for name, shown in private.items()} | private
+
+    @cached_property
+    def _private(self) -> LinearPattern | re.Pattern[str]:
+        """Longer names first: one may be part of another."""
+        longest_first = sorted(self._called, key=len, reverse=True)
+        try:
+            return LinearPattern("|".join(map(re.escape, longest_first)))
+        except ValueError:  # halves of characters, or more than fits into one program
+            return compile_literals(longest_first)
+
+
+async def build_document_names(
+    documents: Sequence[Document],
+    redactor: Redactor,
+    tenant: str,
+    place: TextDestination = TextDestination.TOOL_RESULT,
+) -> DocumentNames:
+    """As they are called at this place.
+
+    See `redact_names`. Raises RedactionFailed.
+    """
+    names = [one.name for one in documents]
+    shown = await redact_names(names, redactor, tenant, place)
+    return DocumentNames(documents, dict(zip(names, shown, strict=True)), None, tenant)
+
+
+async def redact_document_names(
+    texts: Sequence[str], documents: Sequence[Document], redactor: Redactor, tenant: str, place: TextDestination
+) -> list[str]:
+    """The texts with documents called as they are at this place. A task may have thousands: only names that stand in
+    the texts are redacted for it. Raises RedactionFailed.
+    """
+    there = await asyncio.to_thread(_standing_in, texts, documents)
+    names = await build_document_names(there, redactor, tenant, place)
+    return [await asyncio.to_thread(names.replace_private_names, text) for text in texts]
+
+
+def _standing_in(texts: Sequence[str], documents: Sequence[Document]) -> list[Document]:
+    spelled = ((one, (one.name, sanitize_line(one.name))) for one in documents)
+    return [one for one, names in spelled if any(name in text for name in names for text in texts)]
+
+
+async def redact_display_name(name: str, redactor: Redactor, tenant: str) -> str:
+    """What people are told of a document, a page or an agent's result that is called so: redacted as titles are.
+
+    With and without its suffix, as other names of documents. Raises RedactionFailed.
+    """
+    (private,) = await redact_names([name], redactor, tenant, TextDestination.QUESTION)
+    words = replace_separators(private)
+    (whole,) = await redactor.redact([words], TextDestination.TITLE, tenant)
+    stem = SUFFIX.sub("", whole.text)
+    (without,) = await redactor.redact([stem], TextDestination.TITLE, tenant)
+    if without.text != stem:
+        return sanitize_line(without.text)
+    return sanitize_line(private if whole.text == words else whole.text)
+
+
+def _under(name: str, document: Document) -> Document:
+    return document if document.name == name else document.replace(name=name)
+
+
+MAX_WITHHELD_TEXTS = 10_000
+"""Texts that could not be redacted and are not tried again by this process."""
+
+
+@dataclass(frozen=True)
+class RedactedDocumentStore:
+    """Documents, pages and stored results, by the content hashes of their originals.
+
+    Each is redacted when it is first shown, line for line, and kept with its original for its tenant and these rules.
+    A text that could not be redacted, as often as it was to be tried, is not tried again while the process lives.
+    """
+
+    store: Store
+    redactor: Redactor
+    rules: RedactionConfig = UNVERSIONED
+    keeps: bool = True
+    """False where what is replaced goes into no vault: nobody could restore what is kept."""
+    _withheld: dict[RedactedTextKey, RedactedText] = field(
+        default_factory=dict[RedactedTextKey, RedactedText], init=False
+    )
+    _turns: WeakValueDictionary[RedactedTextKey, asyncio.Lock] = field(
+        default_factory=WeakValueDictionary[RedactedTextKey, asyncio.Lock], init=False
+    )
+    """Agents of one task ask for the same document at once: the second finds what the first has kept."""
+
+    async def get_redacted_text(
+        self, blob: str, reader: TenantScope, place: TextDestination = TextDestination.TOOL_RESULT
+    ) -> RedactedText:
+        """The whole text as it may be shown at this place, with as many lines as the original.
+
+        Raises TextNotFoundError where no task that the reader may see has it, StoreError; RedactionFailed where it is
+        to be tried again.
+        """
+        key = RedactedTextKey(
+            blob=blob,
+            tenant=reader.tenant,
+            treatment=get_redaction_level(place, self.rules.policy),
+            version=self.rules.version,
+        )
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            return await self.store.get_redacted_text(key, reader) or await self._redacted(key, reader, place)
+
+    async def build_redaction_notes(
+        self, shown: RedactedText | Sequence[RedactionResult], called: str, tenant: str
+    ) -> tuple[str, ...]:
+        """What a person should know of the redaction of a whole text, or of parts of it.
+
+        `called`: how the text is known where agents work. Raises RedactionFailed.
+        """
+        parts = shown.results if isinstance(shown, RedactedText) else shown
+        named = any(part.put_aside for part in parts)
+        return build_redaction_notes(
+            *parts, of=await redact_display_name(called, self.redactor, tenant) if named else ""
+        )
+
+    async def get_comparison_lines(self, blob: str, reader: TenantScope) -> list[str]:
+        """Its lines for who compares with them and asks nobody: none of a text that a person is to see to first.
+
+        Raises as `text` does.
+        """
+        try:
+            return (await self.get_redacted_text(blob, reader)).lines
+        except RedactionReviewRequiredError:
+            return [""]
+
+    async def _redacted(self, key: RedactedTextKey, reader: TenantScope, place: TextDestination) -> RedactedText:
+        original = normalize_line_endings(await self.store.get_text(key.blob, reader))
+        if (withheld := self._withheld.get(key)) is not None:
+            return withheld
+        redacted = await redact_text(original, self.redactor, key.tenant, place)
+        shown = build_redacted_text(original, redacted)
+        if shown.withheld:
+            self._withheld[key] = shown
+            if len(self._withheld) > MAX_WITHHELD_TEXTS:
+                self._withheld.pop(next(iter(self._withheld)))
+        elif self.keeps:
+            await self.store.save_redacted_text(key, shown)
+        return shown
+
+
+MAX_CACHED_CELLS_AND_CHARACTERS = 40_000_000
+"""Characters and cells of tables that are kept redacted."""
+
+_Key = tuple[str, str, bytes]
+
+
+@dataclass(frozen=True)
+class RedactedTableReader:
+    """What calculates and queries tables: no SQL ever sees a cell as it was written."""
+
+    engine: TableEngine
+    columns: ColumnRedactor
+    clock: Clock
+    _kept: OrderedDict[_Key, tuple[datetime, RedactedTable]] = field(
+        default_factory=OrderedDict[_Key, tuple[datetime, RedactedTable]], init=False
+    )
+
+    async def read(self, text: TableText, run: RunRef) -> RedactedTable:
+        """The text's table. A session redacts the same text once in some minutes.
+
+        Raises:
+            TableQueryError: it is no table.
+            RedactionFailed: nobody may query it.
+        """
+        key, now = await asyncio.to_thread(_key, text, run), self.clock()
+        known = self._kept.get(key)
+        if known is None or now - known[0] >= VAULT_CACHE_LIFETIME:
+            redacted = await self.columns.redact_table(await self.engine.read(text), run.tenant)
+            self._keep(key, now, redacted)
+        else:
+            redacted = known[1]
+        return redacted._replace(table=redacted.table.replace(name=text.name, heading=text.heading))
+
+    def _keep(self, key: _Key, now: datetime, redacted: RedactedTable) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = (now, redacted)
+        room = MAX_CACHED_CELLS_AND_CHARACTERS - sum(_size(kept.table) for _, kept in self._kept.values())
+        while room < 0:
+            _, (_, oldest) = self._kept.popitem(last=False)
+            room += _size(oldest.table)
+
+
+def _key(text: TableText, run: RunRef) -> _Key:
+    """What is read does not depend on name and heading; and each session has seen for itself what it sees."""
+    same = text.replace(name="", heading=True)
+    return run.tenant, run.session, hashlib.sha256(same.model_dump_json().encode("utf-8", "surrogatepass")).digest()
+
+
+def _size(table: Table) -> int:
+    return sum(len(column.codes) + sum(map(len, column.values)) for column in table.columns)

@@ -1,0 +1,195 @@
+"""One person in everything that the store keeps of a tenant: counted, and erased.
+
+Contents are named by their hashes. One that changes gets another hash, and whatever named it names that: another tenant
+that has the same document keeps it, and the document as it was may be handed in again.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlalchemy import Table, and_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.documents.text_repository import (
+    CONTENT_HASH_PATTERN,
+    add_texts,
+    content_hash,
+    delete_redacted_texts,
+    delete_slow_texts,
+    release_texts,
+)
+from waystation.erasure.erasure import (
+    ErasureLocation,
+    ErasureMatch,
+    ErasureQuery,
+    PersonErasureOrder,
+    iter_erasable_texts,
+)
+from waystation.erasure.forget_repository import StoredContent, TextCell, iter_stored_contents, iter_text_cells
+from waystation.kernel.scopes import TaskScope
+from waystation.kernel.value import map_strings
+from waystation.memory.passages import Passage
+from waystation.store.encryption import bind_to_row
+from waystation.store.engine import (
+    SqlRepository,
+    read_transaction,
+    run_to_completion,
+    translate_database_errors,
+    write_transaction,
+)
+from waystation.store.schema import documents, passages, text_owners
+
+_PASSAGES = frozenset({ErasureLocation.REMEMBERED, ErasureLocation.OUTBOX})
+
+
+class SqlPersonErasure(SqlRepository):
+    """The port `Store`: one person in all that a tenant has."""
+
+    @read_transaction
+    async def find_erasure_matches(
+        self, connection: AsyncConnection, tenant: str, sought: ErasureQuery
+    ) -> tuple[ErasureMatch, ...]:
+        """Where the tenant's tasks have it, and how often. Raises WrongKey."""
+        counts = Counter[tuple[str, ErasureLocation]]()
+        async for cell in iter_text_cells(connection, tenant):
+            for place, count in _counted(cell, sought).items():
+                counts[cell.task_id, place] += count
+        async for content in iter_stored_contents(connection, tenant):
+            count = sought.count_matches(content.text)
+            place = ErasureLocation.DOCUMENT if content.is_document else ErasureLocation.TEXT
+            counts.update(dict.fromkeys([(owner.task_id, place) for owner in content.owners], count))
+        return tuple(
+            ErasureMatch(place=place, task_id=task_id, count=count)
+            for (task_id, place), count in sorted(counts.items())
+            if count
+        )
+
+    @read_transaction
+    async def list_matching_lines(
+        self, connection: AsyncConnection, tenant: str, sought: ErasureQuery
+    ) -> tuple[str, ...]:
+        """The different lines that have it in what the tenant's tasks have. Raises WrongKey."""
+        found = set[str]()
+        async for cell in iter_text_cells(connection, tenant):
+            for text in _words(cell):
+                found.update(sought.iter_matching_lines(text))
+        async for content in iter_stored_contents(connection, tenant):
+            found.update(sought.iter_matching_lines(content.text))
+        return tuple(sorted(found))
+
+    async def erase_person(self, order: PersonErasureOrder, sought: ErasureQuery) -> None:
+        """Put `<ERASED>` in its place, in one transaction. Carried out again, it finds nothing more.
+
+        Passages that had it wait again, so that memory gets them as they are now. Raises WrongStore, WrongKey.
+        """
+        await self._erase(order, sought)
+        with translate_database_errors():
+            await run_to_completion(self.database.truncate_write_ahead_log())
+
+    @write_transaction
+    async def _erase(self, connection: AsyncConnection, order: PersonErasureOrder, sought: ErasureQuery) -> None:
+        self.require_own_store(order.store_id)
+        held = [one async for one in iter_stored_contents(connection, order.tenant) if _may_change(one, sought)]
+        rewritten = _compute_new_hashes({one.blob: one.text for one in held}, sought)
+        moved = {blob: content_hash(text) for blob, text in rewritten.items()}
+        changed = [
+            (cell, text)
+            async for cell in iter_text_cells(connection, order.tenant)
+            if (text := _without(cell, sought, moved)) != cell.text
+        ]
+        await _replace_contents(connection, held, rewritten)
+        for cell, text in changed:
+            await _replace(connection, cell, text)
+        for one in held:
+            if one.is_document and one.blob in moved:
+                await _rebind_documents(connection, one, moved[one.blob], len(rewritten[one.blob]))
+        await release_texts(connection, moved, text_owners.c.tenant == order.tenant)
+        # What is shown has the person's placeholders, also where a text has only their spelling of the name: it is made
+        # anew from what is there now.
+        await delete_redacted_texts(connection, order.tenant)
+        await delete_slow_texts(connection, order.tenant)
+
+
+async def _replace(connection: AsyncConnection, cell: TextCell, text: str) -> None:
+    table = cell.source.column.table
+    assert isinstance(table, Table)
+    this = and_(*[column == value for column, value in zip(table.primary_key, cell.key, strict=True)])
+    await connection.execute(update(table).where(this).values({cell.source.column.name: bind_to_row(text, *cell.row)}))
+    if cell.source.place in _PASSAGES:
+        # Under the same id, memory writes over what it has.
+        again = update(passages).where(this, passages.c.gone_at.is_(None))
+        await connection.execute(again.values(stored_at=None, refused_at=None))
+
+
+async def _replace_contents(
+    connection: AsyncConnection, held: Sequence[StoredContent], rewritten: Mapping[str, str]
+) -> None:
+    """Whoever has a content that changes has it as it is now, under its new hash."""
+    now: dict[TaskScope, dict[str, str]] = {}
+    for one in held:
+        if (text := rewritten.get(one.blob)) is not None:
+            for owner in one.owners:
+                now.setdefault(owner, {})[content_hash(text)] = text
+    for owner, by_hash in now.items():
+        await add_texts(connection, owner, sorted(by_hash.items()))
+
+
+async def _rebind_documents(connection: AsyncConnection, content: StoredContent, blob: str, characters: int) -> None:
+    """Documents that were this content are this one now; their names are bound to it."""
+    theirs = documents.c.task_id.in_([owner.task_id for owner in content.owners])
+    listed = select(documents).where(documents.c.blob == content.blob, theirs)
+    for row in (await connection.execute(listed)).all():
+        now = {"name": bind_to_row(row.name, row.task_id, row.position, blob, ""), "blob": blob, "source": ""}
+        this = (documents.c.task_id == row.task_id, documents.c.position == row.position)
+        await connection.execute(update(documents).where(*this).values(**now, characters=characters))
+
+
+def _counted(cell: TextCell, sought: ErasureQuery) -> Mapping[ErasureLocation, int]:
+    if not cell.source.is_json:
+        return {cell.source.place: sought.count_matches(cell.text)}
+    body = json.loads(cell.text)
+    return {
+        cell.source.place: sought.count_in_texts(body),
+        ErasureLocation.IDENTIFIER: sought.count_in_identifiers(body),
+    }
+
+
+def _words(cell: TextCell) -> Iterable[str]:
+    return iter_erasable_texts(json.loads(cell.text)) if cell.source.is_json else [cell.text]
+
+
+def _may_change(content: StoredContent, sought: ErasureQuery) -> bool:
+    return bool(sought.count_matches(content.text) or CONTENT_HASH_PATTERN.search(content.text))
+
+
+def _compute_new_hashes(held: Mapping[str, str], sought: ErasureQuery) -> Mapping[str, str]:
+    """By old hash, every content that changes: it has the person, or names one that changes."""
+    moved = dict[str, str]()
+    while True:
+        again = {blob: _renamed(sought.erase_text(text), moved) for blob, text in held.items()}
+        changed = {blob: text for blob, text in again.items() if text != held[blob]}
+        now = {blob: content_hash(text) for blob, text in changed.items()}
+        if now == moved:
+            return changed
+        moved = now
+
+
+def _without(cell: TextCell, sought: ErasureQuery, moved: Mapping[str, str]) -> str:
+    if not cell.source.is_json:
+        return sought.erase_text(cell.text)
+    before = json.loads(cell.text)
+    after = map_strings(sought.erase_json(before), lambda text: _renamed(text, moved))
+    if after == before:
+        return cell.text
+    text = json.dumps(after, ensure_ascii=False, separators=(",", ":"))
+    return _passage(text) if cell.source.place in _PASSAGES else text
+
+
+def _passage(body: str) -> str:
+    passage = Passage.model_validate_json(body)
+    return passage.replace(content_hash=content_hash(passage.text)).model_dump_json()
+
+
+def _renamed(text: str, moved: Mapping[str, str]) -> str:
+    return CONTENT_HASH_PATTERN.sub(lambda found: moved.get(found[0], found[0]), text)

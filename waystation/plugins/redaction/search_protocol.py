@@ -1,0 +1,325 @@
+"""What a redactor asks of a search, in this process or in a child, and what comes back: finds, never text.
+
+In messages a text is bytes of its own, since it may hold halves of characters that no JSON has.
+
+Computing off the event loop that is given up when it takes too long, and whose errors quote nothing of the text.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
+from threading import Thread
+from types import TracebackType
+from typing import Annotated, Generic, Literal, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from waystation.kernel.errors import RedactionFailed, RedactionTimeoutError, TextRedactionError
+from waystation.kernel.value import Value, text_hash
+from waystation.plugins.redaction.detections import Detection
+from waystation.plugins.redaction.rules import CustomDetectionConfig, CustomRecognizerSpec, DetectionConfig
+from waystation.privacy.policy import RedactionLevel, RedactionPolicy
+
+CHARACTERS_A_SECOND = 2_000
+"""What redaction is granted time for: a tenth of what one busy core does."""
+LOADING_SECONDS = 600.0
+"""What models may take to load, which counts for no text."""
+MAX_ABANDONED_THREADS = 32
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class WorkResult(Generic[_T]):
+    """What came of a piece of work that did not fail."""
+
+    result: _T
+
+
+@dataclass(frozen=True)
+class WorkFailure:
+    """What came of one that did. The error says nothing of the text."""
+
+    error: RedactionFailed
+
+
+class _Caught(AbstractContextManager["_Caught"]):
+    """Takes any error, to be told by its name alone: message and chain may quote the text."""
+
+    failure: WorkFailure | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if isinstance(error, RedactionFailed):
+            self.failure = WorkFailure(type(error)(*error.args))
+        elif error is not None:
+            self.failure = WorkFailure(TextRedactionError(f"redaction failed with {type(error).__name__}"))
+        return True
+
+
+def run_capturing_errors(work: Callable[[], _T]) -> WorkResult[_T] | WorkFailure:
+    """Do it, and say what came of it."""
+    caught = _Caught()
+    with caught:
+        return WorkResult(work())
+    assert caught.failure is not None
+    return caught.failure
+
+
+@dataclass
+class TimeLimit:
+    """How long the redaction of one text may compute. Waiting for its turn does not count."""
+
+    seconds: float
+    _spent: float = field(default=0, init=False)
+
+    @classmethod
+    def for_text(cls, text: str, seconds: float) -> "TimeLimit":
+        """So many seconds, and more for a long text."""
+        return cls(seconds + len(text) / CHARACTERS_A_SECOND)
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds."""
+        return max(0, self.seconds - self._spent)
+
+    def charge(self, seconds: float) -> None:
+        """So long it was computed."""
+        self._spent += seconds
+
+    def make_timeout_error(self) -> RedactionTimeoutError:
+        """That there is no time left."""
+        return RedactionTimeoutError(
+            f"redaction took over {self.seconds:g} s and was given up (the setting redaction_seconds)"
+        )
+
+    async def wait_for(self, done: asyncio.Future[_T]) -> None:
+        """Wait as long as there is time. Raises RedactionTimeoutError when there is none left."""
+        start = time.monotonic()
+        try:
+            finished, _ = await asyncio.wait({done}, timeout=self.seconds_left)
+        finally:
+            self.charge(time.monotonic() - start)
+        if not finished:
+            raise self.make_timeout_error()
+
+
+async def run_in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:
+    """The result of work in a thread of its own, which does not keep the process from ending.
+
+    Raises RedactionFailed, and TextRedactionError for any other error and where it takes too long: the thread is left
+    behind then.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[WorkResult[_T] | WorkFailure] = loop.create_future()
+
+    def settle(outcome: WorkResult[_T] | WorkFailure) -> None:
+        if not done.done():
+            done.set_result(outcome)
+
+    def run() -> None:
+        outcome = run_capturing_errors(work)
+        with suppress(RuntimeError):  # nobody waits any longer: the loop is closed
+            loop.call_soon_threadsafe(settle, outcome)
+
+    Thread(target=run, name="redaction", daemon=True).start()
+    await limit.wait_for(done)
+    outcome = done.result()
+    if isinstance(outcome, WorkFailure):
+        raise outcome.error from None
+    return outcome.result
+
+
+class SerialThreadRunner:
+    """Threads for one piece of work after another. One that hangs is left behind, since no thread can be ended.
+
+    It may serve one event loop after the other, as where a script calls `asyncio.run` more than once.
+    """
+
+    def __init__(self) -> None:
+        self._turns = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
+        self._at_work = set[object]()
+        self._closed = False
+
+    async def run(self, work: Callable[[], _T], limit: TimeLimit) -> _T:
+        """The result of work, when it is its turn. Raises RedactionFailed."""
+        async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+            if self._closed:
+                raise RedactionFailed("the redactor is closed")
+            if len(self._at_work) >= MAX_ABANDONED_THREADS:
+                raise RedactionFailed(f"redaction hangs in {MAX_ABANDONED_THREADS} threads: start the worker anew")
+            return await run_in_thread(self._noted(work), limit)
+
+    def close(self) -> None:
+        """Nothing more is begun."""
+        self._closed = True
+
+    def _noted(self, work: Callable[[], _T]) -> Callable[[], _T]:
+        """The same work, at work from now until it ends, also where nobody waits for it any longer."""
+        self._at_work.add(work)
+
+        def noted() -> _T:
+            try:
+                return work()
+            finally:
+                self._at_work.discard(work)
+
+        return noted
+
+
+STRETCH_CHUNKS = 5
+"""That are searched at once, which takes about half a second: other texts take turns in between."""
+MAX_REASON_CHARACTERS = 400
+"""Characters of why a text could not be searched: a child may have been made to say anything."""
+_ENCODED = ("utf-8", "surrogatepass")
+
+
+class ChunkSearchRequest(Value):
+    """Chunks of one way to read a text (`folding.iter_normalized_views`), in which something is wanted."""
+
+    kind: Literal["stretch"] = "stretch"
+    digest: str
+    """Names the text."""
+    wanted: RedactionLevel
+    view: int = 0
+    first: int = 0
+    """With the first chunk comes what only the whole text shows."""
+
+    @classmethod
+    def for_text(cls, text: str, wanted: RedactionLevel) -> "ChunkSearchRequest":
+        """The beginning of a text."""
+        return cls(digest=text_hash(text), wanted=wanted)
+
+    def remaining_requests(self, chunks: int) -> Sequence["ChunkSearchRequest"]:
+        """All that come after it in a view of so many chunks."""
+        starts = range(self.first + STRETCH_CHUNKS, chunks, STRETCH_CHUNKS)
+        return [self.replace(first=start) for start in starts]
+
+
+class LoadRulesRequest(Value):
+    """The first request to a child: what to look for, and to load what that needs."""
+
+    kind: Literal["loading"] = "loading"
+    policy: RedactionPolicy
+    models: dict[str, str]
+    countries: tuple[str, ...]
+    kinds: tuple[CustomRecognizerSpec, ...]
+    values: frozenset[str]
+    patterns: tuple[str, ...]
+
+    @classmethod
+    def from_rules(cls, rules: DetectionConfig) -> "LoadRulesRequest":
+        """These rules."""
+        own = rules.own
+        return cls(
+            policy=rules.policy,
+            models=dict(rules.models),
+            countries=tuple(rules.countries),
+            kinds=tuple(own.kinds),
+            values=own.values,
+            patterns=tuple(own.patterns),
+        )
+
+    @property
+    def rules(self) -> DetectionConfig:
+        """The rules that it is of."""
+        own = CustomDetectionConfig(self.kinds, self.values, self.patterns)
+        return DetectionConfig(self.policy, self.models, self.countries, own)
+
+
+_Type = Annotated[str, Field(pattern=r"^[A-Z]+(_[A-Z]+)*$", max_length=40)]
+_Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]
+_Place = Annotated[int, Field(ge=0)]
+
+
+class ChunkSearchResult(Value):
+    """What was found in a stretch, in places of the text, and how much more of the text there is."""
+
+    kind: Literal["searched"] = "searched"
+    finds: tuple[tuple[_Type, _Place, _Place, float], ...] = ()
+    not_sought: frozenset[_Language] = frozenset()
+    """Languages of chunks in which names were looked for by lists alone, since there is no model."""
+    chunks: _Place = 0
+    """Of this view."""
+    views: Annotated[int, Field(ge=0, le=2)] = 1
+
+    def validate_for(self, text: str) -> "ChunkSearchResult":
+        """The same, if it can be of this text. Raises ValueError."""
+        if not all(start < end <= len(text) for _, start, end, _ in self.finds) or self.chunks > len(text):
+            raise ValueError("finds outside of the text")
+        return self
+
+    @property
+    def detections(self) -> list[Detection]:
+        """The finds."""
+        return [Detection(*find) for find in self.finds]
+
+
+class TextRequiredResponse(Value):
+    """The text is to be sent, too."""
+
+    kind: Literal["not held"] = "not held"
+
+
+class SearchFailure(Value):
+    """Why not: for a reason in this very text, or none can be searched."""
+
+    kind: Literal["not searched"] = "not searched"
+    reason: Annotated[str, Field(max_length=MAX_REASON_CHARACTERS)]
+    this_text: bool
+
+    @classmethod
+    def from_error(cls, error: RedactionFailed) -> "SearchFailure":
+        """That this failed, which says nothing of the text."""
+        return cls(reason=str(error)[:MAX_REASON_CHARACTERS], this_text=isinstance(error, TextRedactionError))
+
+    @property
+    def error(self) -> RedactionFailed:
+        """What it failed with."""
+        return (TextRedactionError if self.this_text else RedactionFailed)(" ".join(self.reason.split()))
+
+
+SearchRequest = Annotated[ChunkSearchRequest | LoadRulesRequest, Field(discriminator="kind")]
+_Answer = Annotated[ChunkSearchResult | TextRequiredResponse | SearchFailure, Field(discriminator="kind")]
+_REQUEST = TypeAdapter[ChunkSearchRequest | LoadRulesRequest](SearchRequest)
+_ANSWER = TypeAdapter[ChunkSearchResult | TextRequiredResponse | SearchFailure](_Answer)
+
+
+class SearchBackend(Protocol):
+    """Looks for what is private."""
+
+    async def load(self) -> None:
+        """Load now what most texts need. Raises RedactionFailed."""
+        ...
+
+    async def search(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
+        """What is found in a stretch of a text. Raises RedactionFailed, and TextRedactionError."""
+        ...
+
+    def close(self) -> None:
+        """Begin nothing more, and end what was begun."""
+        ...
+
+
+def encode_search_request(request: ChunkSearchRequest | LoadRulesRequest, text: str | None = None) -> bytes:
+    """A request with its text, if that is to be sent."""
+    head = request.model_dump_json().encode() + b"\n"
+    return head if text is None else head + b"t" + text.encode(*_ENCODED)
+
+
+def decode_search_request(message: bytes) -> tuple[ChunkSearchRequest | LoadRulesRequest, str | None]:
+    """What `encode_search_request` was given."""
+    head, _, rest = message.partition(b"\n")
+    return _REQUEST.validate_json(head), rest[1:].decode(*_ENCODED) if rest else None
+
+
+def decode_search_answer(message: bytes, text: str) -> ChunkSearchResult | TextRequiredResponse | SearchFailure:
+    """A child's answer about this text. Raises ValueError: it makes no sense, so the child is not to be trusted."""
+    try:
+        answer = _ANSWER.validate_json(message)
+    except ValidationError:
+        raise ValueError("no answer") from None  # the error quotes what it validates
+    return answer.validate_for(text) if isinstance(answer, ChunkSearchResult) else answer

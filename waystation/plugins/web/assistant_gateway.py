@@ -1,0 +1,463 @@
+"""Assistants that hand work over: whose tasks they see, what they may spend and read, and who answers their requests.
+
+An assistant is a program that other people's words reach, too: it may do what was said beforehand, and nothing else.
+"""
+
+import asyncio
+import fcntl
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Literal, Self
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from waystation.client import Client
+from waystation.client.agent_contexts import MemoryMatchJson
+from waystation.client.store_queries import get_report_version, load_redacted_document_text
+from waystation.client.task_json import ReportVersionJson, build_report_json
+from waystation.config.settings import Settings
+from waystation.documents.citations import parse_citations
+from waystation.documents.document_loading import DocumentLoadResult, assign_unique_names, load_documents, load_skills
+from waystation.documents.documents import SkippedItem, SourceDocument
+from waystation.documents.procedures import ProcedureSource
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, parse_limit
+from waystation.kernel.errors import BadInput, UnknownTask, Unreachable
+from waystation.kernel.files import create_private_folder, open_private_file
+from waystation.kernel.value import Value
+from waystation.memory.passages import MemoryQuery
+from waystation.plugins.web.principals import AssistantPolicy
+from waystation.plugins.web.request_bodies import DocumentCountLimit
+from waystation.reports.blocks import NumberedSource, ReportMetadata, parse_stored_report
+from waystation.reports.markdown import build_report_export, find_section, split_into_sections
+from waystation.runtime.temporal.connect import find_target
+from waystation.security.untrusted import ServerNames, sanitize_line
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.task import TaskPhase, TaskProgress, TaskRequest, session_hash, tenant_hash
+from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pending_approvals
+from workers.memory import MemoryReader
+
+MAX_ASSISTANT_TASKS = 10_000
+"""Of one assistant: with more, its budget cannot be counted."""
+MAX_SKILLS = 50
+SCHEME = "waystation"
+"""Of the addresses of what tasks have: `waystation://tasks/TASK/report`, `waystation://tasks/TASK/documents/NAME`."""
+
+
+class DocumentInput(Value):
+    """A document: its text with a name, the path of a file or folder, or the address of a resource."""
+
+    name: str = Field(default="", max_length=200, description="What it is called in citations; needed beside a text.")
+    text: str | None = Field(default=None, description="The document itself.")
+    path: str | None = Field(
+        default=None, max_length=4_000, description="A file or folder below a folder that the person named."
+    )
+    uri: str | None = Field(
+        default=None,
+        max_length=4_000,
+        description="A resource: file:///…, waystation://tasks/TASK/report, waystation://tasks/TASK/documents (all of "
+        "an earlier task), or one of these by /NAME.",
+    )
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if sum(given is not None for given in (self.text, self.path, self.uri)) != 1:
+            raise ValueError("give one of text, path and uri")
+        if self.text is not None and not (self.name.strip() and self.text.strip()):
+            raise ValueError("a text has words, and a name, which citations give")
+        if not (self.path or self.uri or self.text or "").strip():
+            raise ValueError("a path or an address is not empty: the path . is all of the folder that the person named")
+        return self
+
+
+class SubmitResearchRequest(Value):
+    """What is handed over."""
+
+    question: str
+    documents: Annotated[tuple[DocumentInput, ...], DocumentCountLimit] = Field(min_length=1)
+    budget: Limit | None = None
+    instructions: str = ""
+    servers: ServerNames | None = None
+    skills: tuple[str, ...] = Field(default=(), max_length=MAX_SKILLS)
+    request_id: str = Field(min_length=1, max_length=200)
+
+
+class AcceptedTask(Value):
+    """A task that was accepted. Its schema admits more fields, since a finished task has those and more."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    task_id: str
+    page: str | None
+    """Where a person follows it; null where nothing serves pages."""
+    budget_tokens: int | None
+    budget_usd: float | None
+    documents: int
+    warnings: tuple[str, ...]
+
+
+class ReportPart(Value):
+    """A report, or a section of it, with what it cites."""
+
+    task_id: str
+    phase: TaskPhase
+    version: int | None
+    versions: tuple[ReportVersionJson, ...]
+    title: str
+    sections: tuple[str, ...]
+    """All headings, in their order."""
+    section: str | None
+    """Which one this is; null: the whole."""
+    report: str
+    """Markdown. A citation is `[document:first-last]`."""
+    checked: str
+    """What the check of all its citations said."""
+    sources: tuple[NumberedSource, ...]
+    """What is cited in this part; `fault` says why a citation does not hold."""
+
+
+class FinishedTask(AcceptedTask, ReportPart):
+    """What a submitted task came to, for whom the submission lasts as long: its report beside what is known at once."""
+
+
+class RequestOutcome(Value):
+    """What became of an answer."""
+
+    task_id: str
+    request_id: str
+    outcome: str
+    reason: str
+
+
+class GrantForm(BaseModel):
+    """What a person says to a request."""
+
+    amount: str = Field(
+        default="", max_length=60, description="How much: 50k tokens or $0.25; empty for what was asked for."
+    )
+    note: str = Field(default="", max_length=2_000, description="A note that is kept with the answer.")
+
+
+class AnswerForm(GrantForm):
+    """The same where one form takes either answer."""
+
+    decision: Literal["approve", "deny"] = Field(
+        description="approve: it goes on; deny: it delivers what it has, or goes on without the call."
+    )
+
+
+class AssistantGateway:
+    """One of them: its wishes are checked and carried out here. Tasks of others are as unknown as those that never
+    were.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        rights: AssistantPolicy,
+        memory: MemoryReader,
+        page: str | None = None,
+    ) -> None:
+        self.client = client
+        self.rights = rights
+        self._memory = memory
+        self._settings = settings
+        self._page = f"{settings.page}/tasks/" if settings.page is not None else page
+        """Before the id of a task."""
+
+    async def list_tasks(self) -> tuple[TaskView, ...]:
+        """Its newest."""
+        return await self.client.list_tasks(TaskFilter(session=self.rights.session_name))
+
+    async def require_own_task(self, task_id: str) -> str:
+        """The id again, if it is that of a task of its own. Raises UnknownTask, which does not tell whether others have
+        it.
+        """
+        try:
+            own = (await self.client.get_last_known_task(task_id)).session == self.rights.session_name
+        except UnknownTask:
+            own = False
+        if not own:
+            raise UnknownTask(f"{self.rights.name} has no task {task_id!r}: submit_research gives the ids of its tasks")
+        return task_id
+
+    async def get_task(self, task_id: str) -> TaskView:
+        """A task of its own, as it is now. Raises as `task` does; Unreachable."""
+        return await self.client.get_task(await self.require_own_task(task_id))
+
+    async def get_report(self, task: str, section: str | None = None, version: int | None = None) -> ReportPart:
+        """The report, or a section of it. Raises as `task` does, BadInput."""
+        task_id = await self.require_own_task(task)
+        progress = await self.client.get_last_known_progress(task_id)
+        found = get_report_version(progress, version)
+        whole = build_report_json(progress, found, await self.client.get_report_text(found))
+        stored = parse_stored_report(whole.report)
+        exported = build_report_export(stored, ReportMetadata(task_id=task_id, phase=whole.phase))
+        sections = await asyncio.to_thread(split_into_sections, stored.body)
+        part = whole.report if section is None else find_section(sections, section)
+        cited = {(one.document, one.first_line, one.last_line) for one in parse_citations(part)}
+        return ReportPart(
+            task_id=whole.task_id,
+            phase=whole.phase,
+            version=whole.version,
+            versions=whole.versions,
+            title=exported.title,
+            sections=tuple(heading for heading, _ in sections),
+            section=section,
+            report=part,
+            checked=exported.checked,
+            sources=tuple(one for one in exported.sources if (one.document, one.first_line, one.last_line) in cited),
+        )
+
+    async def build_finished_task(self, view: TaskView) -> FinishedTask:
+        """A task of its own that is over, with the report. Raises BadInput where it has none."""
+        progress = view.progress
+        report = await self.get_report(progress.task_id)
+        there = [one for one in await self.client.list_documents(progress.task_id) if not one.removed]
+        return FinishedTask(
+            **report.model_dump(),
+            page=self._page_of(progress.task_id, view.ui_url),
+            budget_tokens=progress.budget.limit.tokens,
+            budget_usd=progress.budget.limit.usd,
+            documents=len(there),
+            warnings=(),
+        )
+
+    def _page_of(self, task_id: str, ui_url: str | None) -> str | None:
+        page = self._page or find_target(self._settings).task_page_prefix
+        return f"{page}{task_id}" if page else ui_url
+
+    async def get_document_text(self, task: str, name: str) -> str:
+        """A document, as agents were shown it: assistants are told no more. Raises as `task`,
+        `load_redacted_document_text`.
+        """
+        return await load_redacted_document_text(self._settings, await self.require_own_task(task), name)
+
+    # ------------------------------------------------------------------------------------------------------- handing in
+
+    async def submit(self, given: SubmitResearchRequest) -> AcceptedTask:
+        """Submit it, if its budget fits. Raises BadInput, and as `Client.submit` does."""
+        loaded = _with_names([await self._read(one) for one in given.documents])
+        request = TaskRequest(
+            question=given.question,
+            instructions=given.instructions,
+            tenant=self.rights.tenant,
+            session=self.rights.session_name,
+            request_id=given.request_id,
+            budget=given.budget,
+            left_out=loaded.left_out,
+            servers=self.rights.resolve_servers(given.servers),
+            procedures=await asyncio.to_thread(self._skills, given.skills),
+        )
+        row = await self.client.prepare_task(request)
+        async with self._counting():
+            await self._require_room(row.terms.budget, row.ref.task_id)
+            submitted = await self.client.submit(row, loaded.documents)
+        skipped = tuple(f"{one.name} was left out: {one.reason}" for one in loaded.left_out)
+        return AcceptedTask(
+            task_id=submitted.task_id,
+            page=self._page_of(submitted.task_id, submitted.ui_url),
+            budget_tokens=row.terms.budget.tokens,
+            budget_usd=row.terms.budget.usd,
+            documents=len(loaded.documents),
+            warnings=(*submitted.warnings, *skipped),
+        )
+
+    def _skills(self, wanted: Sequence[str]) -> tuple[ProcedureSource, ...]:
+        """As they are in their folders now. Raises BadInput for what it may not name, or cannot be followed."""
+        there = {one.name: one for one in load_skills(self.rights.skills).given} if wanted else {}
+        if beyond := [name for name in wanted if name not in there]:
+            names = ", ".join(there) or "none"
+            raise BadInput(
+                f"{self.rights.name} may not name the skill {sanitize_line(beyond[0])!r}: it may name {names} "
+                "(WAYSTATION_MCP_SKILLS)"
+            )
+        return tuple(there[name] for name in dict.fromkeys(wanted))
+
+    async def _read(self, one: DocumentInput) -> DocumentLoadResult:
+        if one.text is not None:
+            return DocumentLoadResult(documents=(SourceDocument(name=one.name, text=one.text),))
+        if one.path is not None:
+            return await self._from_files(one.path, one.name)
+        address = _address(one.uri or "")
+        if address.scheme == "file" and address.netloc.lower() in {"", "localhost"} and address.path.startswith("/"):
+            return await self._from_files(unquote(address.path), one.name)
+        return DocumentLoadResult(documents=await self._from_task(one, address))
+
+    async def _from_files(self, written: str, name: str) -> DocumentLoadResult:
+        path = self.rights.resolve_readable_path(written)
+        loaded = await asyncio.to_thread(load_documents, (path,), without=self.rights.home)
+        if path.is_dir():
+            return loaded
+        short = name or next(str(path.relative_to(root)) for root in self.rights.roots if path.is_relative_to(root))
+        return loaded.replace(documents=tuple(one.replace(name=short) for one in loaded.documents))
+
+    async def _from_task(self, one: DocumentInput, address: SplitResult) -> tuple[SourceDocument, ...]:
+        task, _, rest = address.path.removeprefix("/").partition("/")
+        kind, _, quoted = rest.partition("/")
+        if address.scheme != SCHEME or address.netloc != "tasks" or kind not in {"report", "documents"}:
+            raise _no_resource(one.uri or "")
+        task_id = await self.require_own_task(task)
+        if kind == "report":
+            return (SourceDocument(name=one.name or f"{task_id}.md", text=await self.client.get_report(task_id)),)
+        there = [each.name for each in await self.client.list_documents(task_id) if not each.removed]
+        names = [unquote(quoted)] if quoted else there
+        return tuple(
+            [SourceDocument(name=name, text=await self.client.get_document_text(task_id, name)) for name in names]
+        )
+
+    # ----------------------------------------------------------------------------------------------------------- budget
+
+    async def compute_committed_amount(self, but: str = "") -> Amount:
+        """What its tasks have spent and may still spend, without one. Raises BadInput, Unreachable: one is silent."""
+        views = await self.client.list_tasks(TaskFilter(session=self.rights.session_name), MAX_ASSISTANT_TASKS)
+        if len(views) >= MAX_ASSISTANT_TASKS:
+            raise BadInput(
+                f"{self.rights.name} has {MAX_ASSISTANT_TASKS:,} tasks: give it another name, and a budget for that"
+            )
+        used = Amount()
+        for view in views:
+            budget = view.progress.budget
+            if view.progress.task_id != but:
+                if view.remark and view.progress.phase is TaskPhase.WORKING:
+                    unknown = f"what was granted to {view.progress.task_id} is not known, so nothing can be counted"
+                    raise Unreachable(f"{unknown}: {view.remark}. Try again then")
+                used += budget.spent if view.progress.phase.over else budget.limit.amount.max_with(budget.spent)
+        return used
+
+    async def _require_room(self, wanted: Limit, but: str) -> None:
+        """Raises BadInput where a task with this budget does not fit."""
+        limit = self.rights.budget
+        unlimited = (limit.tokens is not None and wanted.tokens is None) or (
+            limit.micro_usd is not None and wanted.micro_usd is None
+        )
+        if unlimited:
+            raise BadInput(
+                f"{self.rights.name} may spend {format_limit(limit)} in all: give a budget in the same unit, or set "
+                "WAYSTATION_MCP_BUDGET in that of tasks"
+            )
+        await self._require(wanted.amount, but)
+
+    async def _require(self, wanted: Amount, but: str = "") -> None:
+        used, limit = await self.compute_committed_amount(but), self.rights.budget
+        if not limit.can_cover(used + wanted):
+            raise BadInput(
+                f"{format_amount(limit.restrict_to_limited_units(wanted))} more are beyond what {self.rights.name} "
+                "may spend: of "
+                f"{format_limit(limit)} {format_limit(limit.remaining_after(used))} are left, since its tasks at "
+                "work count "
+                "with all "
+                "they may spend. Ask for less, or have a person raise WAYSTATION_MCP_BUDGET"
+            )
+
+    @asynccontextmanager
+    async def _counting(self) -> AsyncGenerator[None]:
+        """One after the other, in all processes of this home folder: what two count at once would fit twice."""
+        path = create_private_folder(self._settings.home) / f"mcp-{self.rights.name}.lock"
+        with open_private_file(path) as lock:
+            await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
+            yield
+
+    # --------------------------------------------------------------------------------------------------------- requests
+
+    async def list_requests(self) -> tuple[PendingApproval, ...]:
+        """What waits for an answer in its tasks, the most urgent first. Raises Unreachable."""
+        return await self.client.list_approvals(self.rights.session_name)
+
+    async def find_request(self, task: str, request_id: str | None) -> PendingApproval:
+        """The one that is meant, or the only one. Raises BadInput, as `task` does, Unreachable."""
+        progress = (await self.get_task(task)).progress
+        waiting = list_pending_approvals(progress)
+        match [one for one in waiting if request_id in {None, one.approval.request_id}]:
+            case [only]:
+                return only
+            case meant:
+                ids = ", ".join(one.approval.request_id for one in waiting) or "nothing"
+                which = "give the request_id of one. " if meant else _not_waiting(progress, request_id)
+                raise BadInput(f"{which}In {progress.task_id} ({progress.phase}) there waits: {ids}")
+
+    async def approve(self, one: PendingApproval, written: str, note: str) -> AnswerResult:
+        """Grant what was asked for, or what is written, within its budget. Raises BadInput, Unreachable."""
+        amount = _written(written).amount if written.strip() else one.approval.asked
+        if written.strip() and amount.is_zero:
+            # To the task no amount is what was asked for, which nobody has counted then.
+            raise BadInput(f"{written!r} grants nothing: leave the amount out for what was asked for, or deny it")
+        async with self._counting():
+            await self._require(amount)
+            return await self.client.approve(
+                one.task_id,
+                request_id=one.approval.request_id,
+                amount=None if amount.is_zero else amount,
+                by=self.rights.signature,
+                note=note,
+            )
+
+    async def deny(
+        self, one: PendingApproval, note: str, finish: Literal["partial", "cancel"] = "partial"
+    ) -> AnswerResult:
+        """Refuse it, for good. Raises BadInput, Unreachable."""
+        return await self.client.deny(
+            one.task_id, request_id=one.approval.request_id, finish=finish, by=self.rights.signature, note=note
+        )
+
+    async def answer_request(self, one: PendingApproval, said: AnswerForm) -> AnswerResult:
+        """Either of the two. Raises as they do."""
+        if said.decision == "deny":
+            return await self.deny(one, said.note)
+        return await self.approve(one, said.amount, said.note)
+
+    async def search_memory(self, query: str, tokens: int) -> tuple[MemoryMatchJson, ...]:
+        """What agents of its tasks would recall. Raises BadInput, Unreachable, MemoryUnavailable."""
+        if not query.strip():
+            raise BadInput("there is nothing to look for: give a few words")
+        tenant, session = self.rights.tenant, self.rights.session_name
+        wanted = MemoryQuery(tenant=tenant_hash(tenant), session=session_hash(tenant, session), text=query, dense=None)
+        found = await self._memory.search(wanted, tokens)
+        return await asyncio.to_thread(lambda: tuple(MemoryMatchJson.from_excerpt(one, query) for one in found))
+
+
+def _address(written: str) -> SplitResult:
+    with suppress(ValueError):
+        address = urlsplit(written)
+        if written.isprintable() and not address.query and not address.fragment:  # else a part would be passed over
+            return address
+    raise _no_resource(written)
+
+
+def _no_resource(written: str) -> BadInput:
+    return BadInput(
+        f"{sanitize_line(written)!r} is no resource that can be read here: give file:///… below a named folder, "
+        f"{SCHEME}://tasks/TASK/report, or {SCHEME}://tasks/TASK/documents with or without /NAME"
+    )
+
+
+def _not_waiting(progress: TaskProgress, request_id: str | None) -> str:
+    """An answer whose result was lost is given again: then it has been heard."""
+    asked = next((one for one in progress.approvals if one.request_id == request_id), None)
+    if asked is None:
+        return "" if request_id is None else "there is no request of this id. "
+    return f"{asked.request_id} was already {asked.decision}{f' by {sanitize_line(asked.by)}' if asked.by else ''}. "
+
+
+def _written(text: str) -> Limit:
+    """An amount as people write it. Raises BadInput."""
+    try:
+        return parse_limit(text)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+def parse_optional_budget(text: str | None) -> Limit | None:
+    """A budget as people write it; None: what the settings say. Raises BadInput."""
+    return _written(text) if text is not None and text.strip() else None
+
+
+def _with_names(parts: Sequence[DocumentLoadResult]) -> DocumentLoadResult:
+    """All of them together, under names that no two share and that a citation can have."""
+    documents = [one for part in parts for one in part.documents]
+    left_out: list[SkippedItem] = [one for part in parts for one in part.left_out]
+    return DocumentLoadResult(
+        documents=assign_unique_names(documents),
+        left_out=tuple(left_out),
+    )

@@ -1,0 +1,543 @@
+"""What the routes of `api.py` and the forms of `pages.py` ask for: who asks, with what, and what is done with it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path as File
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, cast
+
+from fastapi import Depends, Header, Path, Request
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD, BudgetMode
+from waystation.client import Client
+from waystation.client.remote import RemoteMethod
+from waystation.client.submission import CONTROL_CHARACTERS, ForkRequest
+from waystation.client.task_json import CancelJson
+from waystation.documents.document_loading import (
+    DocumentLoadResult,
+    DocumentNamePair,
+    compute_unique_names,
+    load_documents,
+    sanitize_document_name,
+)
+from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, SourceDocument
+from waystation.documents.procedures import Procedures
+from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, parse_limit
+from waystation.kernel.errors import BadInput, WaystationError
+from waystation.kernel.value import OURS, Value, describe_fault
+from waystation.memory.passages import Excerpt, MemoryQuery
+from waystation.plugins.web.access import CurrentPrincipal
+from waystation.plugins.web.event_feed import EventFeed
+from waystation.plugins.web.principals import Principal
+from waystation.security.untrusted import (
+    ServerNames,
+    is_blank,
+    replace_control_characters,
+    sanitize_line,
+    strip_invisible_characters,
+)
+from waystation.tasks.approvals import VerifiedName
+from waystation.tasks.details import build_optional_grant_fields
+from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput
+from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name
+from waystation.tasks.view import SubmittedTask, TaskView
+
+MAX_REQUEST_DOCUMENTS, MAX_FAULTS = 1_000, 20
+MAX_PAGE_ITEMS, COUNTS = 5_000, frozenset({"most", "count", "limit"})
+"""Tasks, sessions or events in one answer to a client."""
+MAX_NAME_CHARACTERS, NAMES = 200, frozenset({"task_id", "prefix", "session", "agent", "request_id"})
+MAX_NUMBER = 10**15 - 1
+MAX_UPLOAD_NAME_BYTES, MAX_DOCUMENT_NAME_CHARACTERS = 200, 100
+"""Bytes of what a document is called after, of which file systems take 255; characters under which it is read."""
+
+
+class TenantProvider(Protocol):
+    """What is a tenant's: see `app.TenantRegistry`."""
+
+    async def get_client(self, tenant: str) -> Client:
+        """Its client."""
+        ...
+
+    async def get_feed(self, tenant: str) -> EventFeed:
+        """What its listeners hear of."""
+        ...
+
+    async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+        """What agents would recall."""
+        ...
+
+
+async def get_tenant_client(request: Request, who: CurrentPrincipal) -> Client:
+    """The client of the tenant whose principal asks."""
+    tenants: TenantProvider = request.app.state.tenants
+    return await tenants.get_client(who.tenant)
+
+
+TenantClient = Annotated[Client, Depends(get_tenant_client)]
+TaskPath = Annotated[str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its beginning.")]
+RequestKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+
+
+def _at_once(given: Any) -> Any:
+    if isinstance(given, list | tuple) and (count := len(cast("Sequence[object]", given))) > MAX_REQUEST_DOCUMENTS:
+        raise ValueError(
+            f"{count:,} are more than the {MAX_REQUEST_DOCUMENTS:,} that are handed in at once: give fewer; "
+            "`waystation "
+            f"submit --docs FOLDER` at the store takes {MAX_TASK_DOCUMENTS:,}, and an assistant gives the folder's path"
+        )
+    return cast("object", given)
+
+
+DocumentCountLimit = BeforeValidator(_at_once)
+"""Of documents: not too many."""
+
+
+class NewTask(Value):
+    """A task to hand in. Amounts are written as in commands: `600k`, `$2.00`, `600k+$2.00`."""
+
+    question: str = Field(min_length=1, max_length=20_000)
+    instructions: str = Field(default="", max_length=100_000)
+    accept: tuple[str, ...] = ()
+    session: str | None = Field(default=None, min_length=1, max_length=200)
+    budget: str | None = Field(default=None, max_length=60)
+    mode: BudgetMode | None = None
+    review_plan: bool | None = None
+    """Whether the plan waits for a person before any step begins; by default as the settings say."""
+    servers: ServerNames | None = None
+    """Tool servers of the workers, by name; without any, those of the session's newest task."""
+    procedures: Procedures = ()
+    """What agents are to follow: a name and a text; of a skill those of its folder and `SKILL.md`, and its files."""
+    documents: Annotated[tuple[SourceDocument, ...], DocumentCountLimit] = Field(
+        default=(), max_length=MAX_REQUEST_DOCUMENTS
+    )
+    """Names and texts; without any, those of the session's newest task."""
+
+
+class Grant(Value):
+    """An answer that approves. Without an amount, what was asked for."""
+
+    request_id: str = Field(min_length=1, max_length=200)
+    add: str | None = Field(default=None, min_length=1, max_length=60)
+    by: str = Field(default="", max_length=200)
+    note: str = Field(default="", max_length=2_000)
+
+
+class Denial(Value):
+    """An answer that denies."""
+
+    request_id: str = Field(min_length=1, max_length=200)
+    finish: Literal["partial", "cancel"] = "partial"
+    by: str = Field(default="", max_length=200)
+    note: str = Field(default="", max_length=2_000)
+
+
+class NewMessage(Value):
+    """What agents are told."""
+
+    message: str = Field(min_length=1, max_length=20_000)
+    by: str = Field(default="", max_length=200)
+
+
+class NewEdit(Value):
+    """What is done to the context of an agent: each action with what it needs, as `waystation compact`, `pin`,
+    `restore` and `rewind` have it.
+    """
+
+    action: ContextEditAction
+    agent: str = Field(min_length=1, max_length=60)
+    message: str | None = Field(default=None, max_length=200)
+    keep: bool | None = None
+    compaction: str | None = Field(default=None, max_length=200)
+    instructions: str = Field(default="", max_length=20_000)
+    """Of `compact`: what the summary is to heed."""
+    by: str = Field(default="", max_length=200)
+    note: str = Field(default="", max_length=2_000)
+
+
+class NewFork(Value):
+    """A new task with the finished steps of one that is over."""
+
+    step: str = Field(min_length=1, max_length=60)
+    """Id of the step that begins anew, with those that need it."""
+    instructions: str | None = Field(default=None, max_length=100_000)
+    budget: str | None = Field(default=None, max_length=60)
+
+
+class SessionLimit(Value):
+    """What all tasks of a session may spend; null or `unlimited`: without a limit."""
+
+    budget: str | None = Field(min_length=1, max_length=60)
+
+
+def format_fault_message(message: str) -> str:
+    """What pydantic says is wrong, in our words where they are ours."""
+    return replace_control_characters(message.removeprefix(OURS))
+
+
+_SHAPES: Mapping[str, str] = {
+    "documents": 'objects, each with a name and a text: [{"name": "a.md", "text": "..."}]',
+    "procedures": 'objects, each with a name and a text: [{"name": "style.md", "text": "..."}]',
+    "accept": 'texts: ["every figure has a source"]',
+    "servers": 'names of tool servers: ["github"]',
+}
+"""What the lists of bodies hold."""
+_KINDS = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type", "tuple_type", "list_type"})
+
+
+def format_body_fault(kind: str, message: str, place: Sequence[int | str]) -> str:
+    """What pydantic says is wrong in a body, in our words; of a value of another kind, which is wanted there."""
+    named = next((part for part in place if part in _SHAPES), None)
+    if named is not None and (kind in _KINDS or (kind == "string_type" and place[-1] != "text")):
+        return f"{named} is a list of {_SHAPES[str(named)]}"
+    if kind in {"model_attributes_type", "json_invalid"}:
+        return "it should be an object in JSON, with fields by name"
+    if kind == "json_type":
+        return "it should be JSON"
+    return replace_control_characters(describe_fault(kind, message))
+
+
+def format_faults(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
+    """What is wrong, by place; names of fields are whatever was sent, and faults as many as somebody made."""
+    told = [
+        f"{'.'.join(sanitize_line(str(part)) for part in place)}: {words}" if place else words
+        for place, words in faults[:MAX_FAULTS]
+    ]
+    more = len(faults) - len(told)
+    return "; ".join((*told, f"and {more:,} more") if more else told)
+
+
+def parse_optional_limit(text: str | None) -> Limit | None:
+    """As it was written. Raises BadInput."""
+    if not text:
+        return None
+    try:
+        return parse_limit(text)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
+    """Their texts, read as those of `submit --docs` are, and what of them cannot be used, by the names that they came
+    with. Raises BadInput where nothing can be used.
+
+    Folders in a file's name lead nowhere; they only tell files of the same name apart.
+    """
+    if not files:
+        return DocumentLoadResult(documents=())
+    given = [sanitize_upload_path(file.filename or "") for file in files]
+    with TemporaryDirectory() as folder:
+        for number, file in enumerate(files):
+            own = File(folder) / str(number)
+            own.mkdir()
+            (own / _short(given[number].rpartition("/")[2])).write_bytes(await file.read())
+        try:
+            loaded = await run_in_threadpool(load_documents, [File(folder)])
+        except BadInput as error:
+            raise BadInput(_as_given(str(error), folder, len(files))) from None
+    paths = [given[_number(one.name)] for one in loaded.documents]
+    names = compute_unique_names([DocumentNamePair(path.rpartition("/")[2], path) for path in paths])
+    documents = [one.replace(name=name) for one, name in zip(loaded.documents, names, strict=True)]
+    called = {one.name: name for one, name in zip(loaded.documents, names, strict=True)}
+    left_out = [one.replace(name=_left_out_name(one.name, called, given)) for one in loaded.left_out]
+    return DocumentLoadResult(documents=tuple(documents), left_out=tuple(left_out))
+
+
+def _short(name: str) -> str:
+    """Of a long name the end, where its kind is: of a longer path the number would be cut off."""
+    return name if len(name) <= MAX_DOCUMENT_NAME_CHARACTERS else f"long{name[-MAX_DOCUMENT_NAME_CHARACTERS:]}"
+
+
+def _number(name: str) -> int:
+    """Of the file: each has a folder of its own, which is called so."""
+    return int(name.partition("/")[0])
+
+
+def _left_out_name(name: str, called: Mapping[str, str], given: Sequence[str]) -> str:
+    """Of a part of a document, as that is called now; of a file, as it was given."""
+    for document, its_name in called.items():
+        if name.startswith(f"{document}, "):
+            return f"{its_name}{name.removeprefix(document)}"
+    return sanitize_document_name(given[_number(name)])
+
+
+def _as_given(words: str, folder: str, files: int) -> str:
+    """What is said of all of them, by the names that they came with."""
+    words = words.replace(f"cannot use {folder}: no file in it can be read", "none of these files can be read")
+    for number in range(files):
+        words = words.replace(f"({number}/", "(").replace(f"; {number}/", "; ")
+    return words
+
+
+def sanitize_upload_path(given: str) -> str:
+    """What a browser called a file, with the folders that it named, without signs that lead elsewhere or hide it."""
+    *folders, last = replace_control_characters(given).replace("\\", "/").split("/")
+    kept = [part for folder in folders if (part := _path_part(folder))]
+    return "/".join((*kept, _path_part(last) or "document.txt"))
+
+
+def _path_part(given: str) -> str:
+    kept = "".join(sign for sign in given if sign not in "\n\t\0")
+    return kept.encode(errors="replace")[-MAX_UPLOAD_NAME_BYTES:].decode(errors="ignore").lstrip(".")
+
+
+async def submit_new_task(client: Client, tenant: str, new: NewTask, request_id: str) -> SubmittedTask:
+    """Submit it. Raises BadInput where there is nothing to work on, and as `Client.submit` does."""
+    session = make_own_session_name(request_id) if new.session is None else new.session
+    documents = await resolve_documents(client, session, new.documents)
+    return await client.submit(build_task_request(tenant, new, session, request_id), documents)
+
+
+async def resolve_documents(client: Client, session: str, given: Sequence[SourceDocument]) -> Sequence[SourceDocument]:
+    """Those that were given, else those of the session's newest task. Raises BadInput where there are none, and for one
+    in which nobody can read anything.
+    """
+    documents = given or await client.get_session_documents(session)
+    if not documents:
+        raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
+    if blank := next((one for one in given if is_blank(one.text)), None):
+        raise BadInput(
+            f"the document {strip_invisible_characters(blank.name)} is blank: leave it out, or give its text"
+        )
+    return documents
+
+
+def build_task_request(
+    tenant: str, new: NewTask, session: str, request_id: str, left_out: Sequence[SkippedItem] = ()
+) -> TaskRequest:
+    """What is submitted. `left_out`: what was given with the documents and is in none. Raises BadInput, ValidationError
+    for its budget.
+    """
+    told = new.model_dump(
+        include={"question", "instructions", "accept", "mode", "review_plan", "procedures", "servers"}
+    )
+    whose = {"tenant": tenant, "session": session, "request_id": request_id}
+    return TaskRequest.model_validate(
+        {**told, **whose, "budget": parse_optional_limit(new.budget), "left_out": tuple(left_out)}
+    )
+
+
+async def get_default_task_config(client: Client, tenant: str) -> TaskConfig | None:
+    """Those of a task of which nothing is said; None where the settings allow none."""
+    try:
+        request = TaskRequest.model_validate({"question": "?", "tenant": tenant, "request_id": "usual"})
+        return (await client.prepare_task(request)).terms
+    except BadInput:
+        return None
+
+
+async def set_session_limit(client: Client, session: str, budget: str | None) -> Limit:
+    """What all tasks of a session may spend together from now on; without a budget no limit. Raises BadInput."""
+    limit = parse_session_limit(budget)
+    await client.set_session_limit(session, limit)
+    return limit
+
+
+_LEAST_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
+
+
+def parse_session_limit(budget: str | None) -> Limit:
+    """As it was written; nothing or `unlimited`: no limit. Raises BadInput."""
+    if budget is None or budget == UNLIMITED:
+        return Limit()
+    return _bounded("a session's budget", budget, _LEAST_BUDGET)
+
+
+def parse_task_budget(written: str) -> Limit | None:
+    """As it was written; nothing: what the settings say. Raises BadInput."""
+    return _bounded("a budget", written, _LEAST_BUDGET) if written else None
+
+
+def parse_grant_limit(written: str) -> Limit | None:
+    """As it was written; nothing: what was asked for. Raises BadInput."""
+    if not written:
+        return None
+    limit = _bounded("an amount", written, Amount())
+    build_optional_grant_fields(limit.amount)  # which says what an amount of nothing would be
+    return limit
+
+
+def _bounded(what: str, written: str, least: Amount) -> Limit:
+    try:
+        return parse_bounded_limit(written, least)
+    except ValueError as error:
+        raise BadInput(f"{what} is {error}") from error
+
+
+async def cancel_task(client: Client, task: str) -> CancelJson:
+    """Ask a task to stop; one that is over stays as it is."""
+    task_id = await client.resolve_task_id(task)
+    return CancelJson.from_phase(task_id, await client.cancel(task_id))
+
+
+async def grant_task_request(client: Client, task: str, given: Grant, who: Principal) -> AnswerResult:
+    """Approve one request, by its id."""
+    limit, by = parse_optional_limit(given.add), who.resolve_signature(given.by)
+    task_id, amount = await client.resolve_task_id(task), None if limit is None else limit.amount
+    return await client.approve(task_id, request_id=given.request_id, amount=amount, by=by, note=given.note)
+
+
+async def deny_task_request(client: Client, task: str, given: Denial, who: Principal) -> AnswerResult:
+    """Deny one request, by its id."""
+    task_id, by = await client.resolve_task_id(task), who.resolve_signature(given.by)
+    return await client.deny(task_id, request_id=given.request_id, finish=given.finish, note=given.note, by=by)
+
+
+async def grant_task_requests(
+    client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
+) -> Mapping[str, AnswerResult]:
+    """Approve these requests of one task in one moment, each with what it asks for; by id what became of it."""
+    try:
+        task_id, by = await client.resolve_task_id(task), who.resolve_signature(said.by)
+        return await client.approve_many(task_id, request_ids, by=by, note=said.note)
+    except WaystationError as error:
+        return dict.fromkeys(request_ids, _failed(error))
+
+
+async def deny_task_requests(
+    client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
+) -> Mapping[str, AnswerResult]:
+    """Deny these requests of one task in one moment; by id what became of each."""
+    try:
+        task_id, by = await client.resolve_task_id(task), who.resolve_signature(said.by)
+        return await client.deny_many(task_id, request_ids, by=by, note=said.note)
+    except WaystationError as error:
+        return dict.fromkeys(request_ids, _failed(error))
+
+
+AnswersEach = Callable[[Client, str, Sequence[str], Grant, Principal], Awaitable[Mapping[str, AnswerResult]]]
+
+
+class RequestAnswerResult(NamedTuple):
+    """What became of one of several answers."""
+
+    task_id: str
+    request_id: str
+    answer: AnswerResult
+
+
+async def answer_selected_requests(
+    client: Client, chosen: Sequence[str], said: Grant, who: Principal, answer_each: AnswersEach
+) -> tuple[RequestAnswerResult, ...]:
+    """Answer all these requests, named by task and id, those of different tasks at once; what became of each."""
+    by_task: dict[str, list[str]] = {}
+    for task, _, request_id in (one.partition("/") for one in dict.fromkeys(chosen)):
+        by_task.setdefault(task, []).append(request_id)
+    found = await asyncio.gather(*(answer_each(client, task, ids, said, who) for task, ids in by_task.items()))
+    return tuple(
+        RequestAnswerResult(task, request_id, answer)
+        for task, answers in zip(by_task, found, strict=True)
+        for request_id, answer in answers.items()
+    )
+
+
+def _failed(error: WaystationError) -> AnswerResult:
+    return AnswerResult(outcome="refused", reason=replace_control_characters(" ".join(str(error).split())))
+
+
+async def invoke_client_method(
+    client: Client, who: Principal, called: RemoteMethod[Any, Any], sent: Mapping[str, JsonValue]
+) -> bytes:
+    """What a method of the client gives to who asks for it over HTTP, as JSON. It is about tasks of their tenant alone,
+    and whoever answers is who that was proved to be. Raises as the method does; BadInput, ValidationError.
+    """
+    given = await asyncio.to_thread(called.parse_arguments, sent)
+    for name, value in given.items():
+        _stay_in_bounds(name, value)
+        match value:
+            case TaskRequest():
+                given[name] = _of_tenant(value, who)
+            case TaskRow():
+                given[name] = await _same(client, value, who)
+            case TaskView():
+                # Of what somebody sends as a view, nothing is believed but whose it is.
+                seen = await client.get_last_known_task(value.progress.task_id)
+                given[name] = seen.replace(origins=value.origins)
+            case ContextEditInput():
+                given[name] = value.replace(by=who.name or value.by)
+            case _:
+                pass
+    if "by" in called.parameters:
+        claimed = given.get("by", "")
+        name = claimed.name if isinstance(claimed, VerifiedName) else str(claimed)
+        given["by"] = who.resolve_signature(name) if called.signs else who.name or name
+    return called.serialize_result(await called.method(client, **given))
+
+
+def _stay_in_bounds(name: str, value: object) -> None:
+    """Raise BadInput for what no client of ours sends: numbers beyond what is counted, names that lists cannot show."""
+    most = MAX_PAGE_ITEMS if name in COUNTS else MAX_NUMBER
+    match value:
+        case bool():
+            pass
+        case int() if not (name in COUNTS) <= value <= most:
+            raise BadInput(f"{name}: it is from {int(name in COUNTS)} to {most:,}")
+        case Limit() | Amount():
+            _amount_in_bounds(name, value)
+        case str() if name in NAMES and (
+            not value or len(value) > MAX_NAME_CHARACTERS or CONTROL_CHARACTERS.search(value)
+        ):
+            raise BadInput(f"{name}: it is one line of at most {MAX_NAME_CHARACTERS} characters")
+        case DocumentLoadResult() if len(value.documents) > MAX_REQUEST_DOCUMENTS:
+            raise BadInput(f"{len(value.documents):,} documents are more than {MAX_REQUEST_DOCUMENTS:,}")
+        case list() | tuple() if len(cast("Sequence[object]", value)) > MAX_REQUEST_DOCUMENTS:
+            raise BadInput(f"{name}: more than {MAX_REQUEST_DOCUMENTS:,} at once")
+        case _:
+            pass
+
+
+def _amount_in_bounds(name: str, value: Limit | Amount) -> None:
+    amounts = [one for one in (value.tokens, value.micro_usd) if one is not None]
+    if not all(0 <= one <= MAX_NUMBER for one in amounts):
+        raise BadInput(f"{name}: an amount is from 0 to {MAX_NUMBER:,}")
+
+
+def _of_tenant(request: TaskRequest, who: Principal) -> TaskRequest:
+    """Raises BadInput where it builds on a task without saying so by a call of its own, which looks whose that is."""
+    if request.forked_from is not None or request.since is not None:
+        raise BadInput("what a task builds on is not said in a request: fork that task, or go on in its session")
+    return request.replace(tenant=who.tenant)
+
+
+async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:
+    """What `prepare` gave, made anew: whoever sends a row could have changed it. Raises BadInput where its terms are
+    others by now.
+    """
+    made = await client.prepare_task(_of_tenant(row.request, who))
+    if made.terms != row.terms:
+        raise BadInput("the terms of this task are others now than were shown: hand it in again")
+    return made
+
+
+async def edit_agent_context(client: Client, task: str, wanted: NewEdit, who: Principal) -> AnswerResult:
+    """Edit an agent's context. Raises BadInput for what does not fit the action."""
+    try:
+        edit = ContextEditInput(
+            action=wanted.action,
+            agent=wanted.agent,
+            message=wanted.message,
+            keep=wanted.keep,
+            compaction=wanted.compaction,
+            by=who.name or wanted.by,
+            note=wanted.note,
+        )
+    except ValidationError as error:
+        raise BadInput("; ".join(format_fault_message(str(fault["msg"])) for fault in error.errors())) from error
+    return await client.edit_context(await client.resolve_task_id(task), edit, wanted.instructions)
+
+
+async def fork_task(client: Client, task: str, wanted: NewFork, request_id: str) -> SubmittedTask:
+    """Begin a new task with what one that is over has finished."""
+    limit = parse_optional_limit(wanted.budget)
+    wish = ForkRequest(step=wanted.step, request_id=request_id, instructions=wanted.instructions, budget=limit)
+    return await client.fork(await client.resolve_task_id(task), wish)
+
+
+def raise_if_refused(answer: AnswerResult) -> AnswerResult:
+    """The answer, unless it was refused: somebody else was first, or nothing waits for it. Raises HTTPException."""
+    if answer.outcome == "refused":
+        raise HTTPException(409, answer.reason)
+    return answer

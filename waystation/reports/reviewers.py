@@ -1,0 +1,326 @@
+"""What looks over a task's work: reviews of its report, revisions of its plan.
+
+Reviews draft reports: code checks what words and places show, then a model judges; the writer hears of both.
+
+Revises plans: a model sees what the research found, and says which steps are to come, go or change.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pydantic import Field, JsonValue
+
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.leg_attempt import render_task_with_messages
+from waystation.agents.redaction import build_task_redactor
+from waystation.agents.roles import load_prompt
+from waystation.agents.tools.submissions import (
+    AgentResultSummary,
+    TaskDeliverables,
+    load_task_deliverables,
+    summarise_result,
+)
+from waystation.agents.tools.tool import ToolInput
+from waystation.context.transcript import build_platform_message
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.models.ports import ToolSpec
+from waystation.planning.plan import (
+    Plan,
+    PlanChange,
+    PlanRevision,
+    PlanVersion,
+    ReportReview,
+    RevisionResult,
+    Step,
+    apply_plan_change,
+    diff_plans,
+    find_plan_change_errors,
+    make_review_id,
+    make_revision_id,
+)
+from waystation.planning.planner import (
+    CallOptions,
+    NoAnswer,
+    NoAnswerReason,
+    StructuredCaller,
+    StructuredPrompt,
+    UnusableAnswerError,
+    redact_titles_and_ids,
+)
+from waystation.privacy.policy import TextDestination, truncate_redacted
+from waystation.privacy.ports import Redactor
+from waystation.reports.publisher import CitationChecker
+from waystation.reports.report import DraftUnderReview, Fault, FaultList, find_faults, render_fault_list
+from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted, wrap_untrusted_line
+from waystation.store.ports import Store
+from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
+
+REASON_CHARACTERS = 300
+_MOST_LINES = 40
+"""Of what one step handed in: the first claims, and all that stayed open."""
+_LINE_CHARACTERS = 400
+
+
+class RevisePlanInput(PlanChange, ToolInput):
+    """What is to be done to the plan, and why."""
+
+    reason: str = Field(min_length=1, description="Why the plan is changed, or kept, in one sentence.")
+
+
+REVISE_PLAN = ToolSpec(
+    name="revise_plan",
+    description="Changes the steps of the plan that have not begun, adds steps, or keeps the plan as it is.",
+    input_schema=RevisePlanInput.model_json_schema(),
+)
+REVISION_NOTES = {
+    NoAnswerReason.UNUSABLE: (
+        "A revision of the plan could not be run, also after one repair; the plan was kept as it was."
+    ),
+    NoAnswerReason.TOO_DEAR: "The budget was too small for revising the plan; it was kept as it was.",
+    NoAnswerReason.NO_REPLY: "No revision of the plan was to be had of the model; it was kept as it was.",
+}
+
+
+@dataclass(frozen=True)
+class PlanReviser:
+    """Makes revisions. Each is an agent run of its own, with a transcript: a retry asks nothing twice."""
+
+    model: MeteredModel
+    store: Store
+    redactor: Redactor
+
+    async def revise(self, request: RevisionRequest) -> RevisionResult:
+        """What became of the plan; what is in the store already, if it is. Raises ModelError, StoreError,
+        RedactionFailed.
+        """
+        run = RunRef(**request.ref.model_dump(), step_id=make_revision_id(request.number), role="planning")
+        if request.denied:
+            return await self._restore_previous_plan(run, request)
+        notes: tuple[str, ...] = ()
+        if not await self._find_revised_versions(run):
+            answer = await self._answer(run, request)
+            if isinstance(answer, NoAnswer):
+                notes = (answer.format_note(REVISION_NOTES),)
+            elif not answer.is_empty:
+                await self._save(run, request, answer)
+        revision, plan = PlanRevision(number=request.number, seen=request.seen), None
+        if (versions := await self._find_revised_versions(run)) is not None:
+            before, after = versions
+            plan = after.plan.without_goals()
+            steps = diff_plans(before.plan, after.plan)
+            revision = revision.replace(
+                version=after.number, added=steps.added, dropped=steps.dropped, changed=steps.changed
+            )
+        return RevisionResult(
+            revision=revision, plan=plan, totals=await self.store.get_run_usage(run.run_id), notes=notes
+        )
+
+    async def _restore_previous_plan(self, run: RunRef, request: RevisionRequest) -> RevisionResult:
+        """The plan before it is the newest version again; done once."""
+        made_by, versions = f"{run.step_id}/denied", await self.store.list_plan_versions(run.task_id, run.scope)
+        if (pair := await self._find_revised_versions(run)) is not None and versions[-1].made_by != made_by:
+            number, reason = versions[-1].number + 1, "A person denied the revision."
+            version = PlanVersion(number=number, plan=pair[0].plan, made_by=made_by, reason=reason)
+            await self.store.save_plan_version(run.task_id, version)
+        note = f"Revision {request.number} of the plan was not agreed to: the plan stays as it was."
+        revision = PlanRevision(number=request.number, seen=request.seen)
+        return RevisionResult(revision=revision, totals=await self.store.get_run_usage(run.run_id), notes=(note,))
+
+    async def _find_revised_versions(self, run: RunRef) -> tuple[PlanVersion, PlanVersion] | None:
+        """The version that this run has made, after the one that it changed."""
+        versions = await self.store.list_plan_versions(run.task_id, run.scope)
+        return next(((before, after) for before, after in pairwise(versions) if after.made_by == run.step_id), None)
+
+    async def _answer(self, run: RunRef, request: RevisionRequest) -> RevisePlanInput | NoAnswer:
+        plan, begun = await self._newest(run), frozenset(request.begun)
+
+        def read(arguments: Mapping[str, JsonValue]) -> RevisePlanInput:
+            wanted = RevisePlanInput.model_validate(arguments)
+            if not wanted.is_empty and (errors := find_plan_change_errors(plan, wanted, begun, request.room)):
+                raise UnusableAnswerError(*errors)
+            return wanted
+
+        matter = StructuredPrompt(
+            run=run,
+            kind="plan",
+            system=load_prompt("revise"),
+            tool=REVISE_PLAN,
+            opening=lambda: self._opening(run, request),
+            place=TextDestination.CONTRACT,
+            read=read,
+            refusal="This revision cannot be run",
+        )
+        means = CallOptions(request.model, request.limit, request.prices)
+        return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
+
+    async def _save(self, run: RunRef, request: RevisionRequest, wanted: RevisePlanInput) -> None:
+        versions = await self.store.list_plan_versions(run.task_id, run.scope)
+        plan = apply_plan_change(versions[-1].plan, wanted, frozenset(request.begun))
+        known = [step.id for step in versions[-1].plan.steps]
+        redactor = build_task_redactor(self.redactor, self.store, run.scope)
+        (reason,) = await redactor.redact([wanted.reason], TextDestination.TITLE, run.tenant)
+        version = PlanVersion(
+            number=versions[-1].number + 1,
+            plan=await redact_titles_and_ids(plan, redactor, run.tenant, known),
+            made_by=run.step_id,
+            reason=truncate_redacted(" ".join(reason.text.split()), REASON_CHARACTERS),
+        )
+        await self.store.save_plan_version(run.task_id, version)
+
+    async def _newest(self, run: RunRef) -> Plan:
+        return (await self.store.list_plan_versions(run.task_id, run.scope))[-1].plan
+
+    async def _opening(self, run: RunRef, request: RevisionRequest) -> str:
+        there = await load_task_deliverables(run.scope, self.store)
+        steps = [_step(step, begun=step.id in request.begun) for step in there.plan.steps]
+        parts = [
+            await render_task_with_messages(request.ref, self.store, self.redactor),
+            wrap_untrusted("plan", *steps),
+            *render_step_results(there),
+            wrap_untrusted_line("room", f"There is budget for {request.room} new steps."),
+        ]
+        return "\n".join(parts)
+
+
+def render_step_results(there: TaskDeliverables) -> list[SafeMarkup]:
+    """What each step has handed in, in its tag: claims with citations, then what stayed open."""
+    made = {**there.findings, **there.analyses}
+    return [
+        wrap_untrusted("found", *_lines(summarise_result(made[step.id])), step=step.id, title=step.title)
+        for step in there.plan.steps
+        if step.id in made
+    ]
+
+
+def _lines(handed_in: AgentResultSummary) -> Iterable[str]:
+    """Cut where there are many: the claims give way, and what stayed open does not."""
+    more = len(handed_in.claims) - _MOST_LINES
+    shown = [*handed_in.claims[:_MOST_LINES], *([f"({more} more findings)"] if more > 0 else [])]
+    return [f"- {_short(line)}" for line in (*shown, *handed_in.left_open)]
+
+
+def _short(line: str) -> str:
+    one = " ".join(line.split())
+    return one if len(one) <= _LINE_CHARACTERS else f"{one[:_LINE_CHARACTERS]} …"
+
+
+def _step(step: Step, *, begun: bool) -> str:
+    needs = f" needs {', '.join(step.needs)}" if step.needs else ""
+    stands = "begun" if begun else "not begun"
+    return f"- {step.id} ({step.role}, {stands}{needs}) {step.title}: {step.goal}"
+
+
+MAX_FAULTS = 20
+"""That a writer is sent at once, those that code found first."""
+
+
+class ReviewReportInput(ToolInput):
+    """What is wrong with the report."""
+
+    faults: tuple[Fault, ...]
+
+
+REVIEW_REPORT = ToolSpec(
+    name="review_report",
+    description="Says what is wrong with the report, fault by fault. Without any it is good as it is.",
+    input_schema=ReviewReportInput.model_json_schema(),
+)
+REVIEW_NOTES = {
+    NoAnswerReason.UNUSABLE: "A review of the report could not be used, also after one repair; code alone checked it.",
+    NoAnswerReason.TOO_DEAR: "The budget was too small for a review of the report by a model; code alone checked it.",
+    NoAnswerReason.NO_REPLY: "No review of the report was to be had of the model; code alone checked it.",
+}
+
+
+@dataclass(frozen=True)
+class ReportReviewer:
+    """Makes reviews. Each is an agent run of its own, with a transcript: a retry asks nothing twice."""
+
+    model: MeteredModel
+    store: Store
+    redactor: Redactor
+    check: CitationChecker
+
+    async def review(self, request: ReviewRequest) -> ReviewResult:
+        """What is wrong with the report; its writer has been told, where it shall be. Raises ModelError, StoreError,
+        RedactionFailed.
+        """
+        run = request.writer.replace(step_id=make_review_id(request.number), role="reviewing")
+        ref = TaskRef(store_id=run.store_id, tenant=run.tenant, session=run.session, task_id=run.task_id)
+        there = await load_task_deliverables(ref.scope, self.store)
+        drafted = await self._load_draft(ref, there)
+        known = await asyncio.to_thread(find_faults, drafted)
+        answer = await self._answer(run, request, lambda: self._opening(ref, there, drafted, known))
+        judged, notes = (
+            ((), (answer.format_note(REVIEW_NOTES),)) if isinstance(answer, NoAnswer) else (answer.faults, ())
+        )
+        faults = tuple(dict.fromkeys((*known, *judged)))[:MAX_FAULTS]
+        sent_back = bool(faults) and request.may_send_back
+        if sent_back:
+            await self._send_faults_to_writer(request, faults)
+        found = await self.store.put_text(FaultList(faults=faults).model_dump_json(), ref.scope) if faults else None
+        return ReviewResult(
+            review=ReportReview(number=request.number, faults=len(faults), sent_back=sent_back, found=found),
+            totals=await self.store.get_run_usage(run.run_id),
+            notes=notes,
+        )
+
+    async def _load_draft(self, ref: TaskRef, there: TaskDeliverables) -> DraftUnderReview:
+        asked = (await self.store.get_task(ref.task_id, ref.scope)).request
+        drafted = DraftUnderReview(
+            draft=there.draft,
+            asked=(*asked.accept, *(f"{one.title}: {one.goal}" for one in there.plan.steps if one.role == "research")),
+            findings=tuple(there.findings.values()),
+            analysis=there.analysis,
+        )
+        checked = await self.check.check(ref, drafted.text)
+        return drafted.replace(failed=checked.failed_citations)
+
+    async def _answer(
+        self, run: RunRef, request: ReviewRequest, opening: Callable[[], Awaitable[str]]
+    ) -> ReviewReportInput | NoAnswer:
+        matter = StructuredPrompt(
+            run=run,
+            kind="review",
+            system=load_prompt("review"),
+            tool=REVIEW_REPORT,
+            opening=opening,
+            place=TextDestination.CONTRACT,
+            read=ReviewReportInput.model_validate,
+            refusal="This review cannot be used",
+        )
+        means = CallOptions(request.model, request.limit, request.prices)
+        return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
+
+    async def _opening(
+        self, ref: TaskRef, there: TaskDeliverables, drafted: DraftUnderReview, known: tuple[Fault, ...]
+    ) -> str:
+        unused = await asyncio.to_thread(lambda: drafted.uncited_finding_count)
+        parts = [
+            await render_task_with_messages(ref, self.store, self.redactor),
+            *render_step_results(there),
+            wrap_untrusted("draft", drafted.text),
+            wrap_untrusted(
+                "checked",
+                render_fault_list(known) or "Code found nothing wrong.",
+                f"{unused} of {len(drafted.all_findings)} findings are not cited.",
+            ),
+        ]
+        return "\n".join(parts)
+
+    async def _send_faults_to_writer(self, request: ReviewRequest, faults: tuple[Fault, ...]) -> None:
+        """The writer's next leg begins with it. Told once, whatever is retried."""
+        writer = request.writer
+        text = (
+            f"Review {request.number} of your report found what follows. Mend it: write the sections concerned again "
+            "with write_section, each under its heading, then hand in again with submit_report. What the findings do "
+            f"not allow to mend, say in the report; invent nothing.\n{escape_tags(render_fault_list(faults))}"
+        )
+        (redacted,) = await self.redactor.redact([text], TextDestination.CONTRACT, writer.tenant)
+        fence = await self.store.acquire_fence(writer.run_id)
+        transcript = await self.store.load_transcript(writer.run_id, writer.scope)
+        told = build_platform_message(transcript.next_message_id, redacted.text)
+        if not any(message.text == told.text for message in transcript.messages):
+            await self.store.commit_message(fence, transcript.version, told)

@@ -1,0 +1,260 @@
+"""The store of these settings, the key of this installation, and what is encrypted with it.
+
+The store of these settings: which database, and with which key its texts are encrypted.
+
+The key of this installation, as commands and workers find it, and what each of them seals with it.
+
+How this process reads and writes what Temporal keeps, by the settings.
+"""
+
+from collections.abc import Collection, Mapping
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waystation.config.settings import Settings
+from waystation.kernel.cipher import Cipher
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, StoreError, WrongKey
+from waystation.kernel.files import create_private_folder, ensure_private_file
+from waystation.kernel.ids import short_hash
+from waystation.kernel.temporal_names import TOOL_SECRETS
+from waystation.plugins.redaction.keys import compute_key_check, parse_hex_key, resolve_key
+from waystation.privacy.keys import AesGcmCipher, KeyPurpose, MultiKeyCipher
+from waystation.runtime.reencryption import reencrypt_database
+from waystation.runtime.sql_store import SqlStore, format_database_location, has_database
+from waystation.store.encryption import EncryptionConfig
+from waystation.store.engine import Database, parse_database_url, run_to_completion, translate_database_errors
+
+if TYPE_CHECKING:
+    from temporalio.converter import DataConverter
+
+    from waystation.runtime.temporal.codec import EncryptionCodec
+
+
+def load_or_create_installation_key(settings: Settings) -> bytes:
+    """The key that is set, else the one in the home folder, made there where it is missing. Raises BadInput."""
+    try:
+        return resolve_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
+    except ValueError as error:
+        raise BadInput(f"{error}: put the right file back, or set WAYSTATION_KEY") from error
+
+
+def load_key_if_exists(settings: Settings) -> bytes | None:
+    """The same, and None where there is none. No key is made. Raises BadInput."""
+    return load_or_create_installation_key(settings) if settings.key or settings.key_file.exists() else None
+
+
+def load_previous_keys(settings: Settings) -> tuple[bytes, ...]:
+    """Keys that were used before, the newest first. Raises BadInput."""
+    if settings.previous_keys is None:
+        return ()
+    try:
+        return tuple([parse_hex_key(one) for one in settings.previous_keys.get_secret_value().split(",")])
+    except BadInput as error:
+        raise BadInput(f"WAYSTATION_PREVIOUS_KEYS: {error}") from None
+
+
+def load_oldest_key(settings: Settings) -> bytes:
+    """The oldest key that is known: placeholders are made with it, so that a new key changes none. Raises BadInput."""
+    return (load_or_create_installation_key(settings), *load_previous_keys(settings))[-1]
+
+
+def build_cipher(settings: Settings, purpose: KeyPurpose) -> Cipher:
+    """Seals with the key, which is made where it is missing, and opens what previous keys have sealed, too.
+
+    Raises BadInput.
+    """
+    return _cipher((load_or_create_installation_key(settings), *load_previous_keys(settings)), purpose)
+
+
+def build_cipher_if_key_exists(settings: Settings, purpose: KeyPurpose) -> Cipher | None:
+    """The same without making a key; None where there is none. Raises BadInput."""
+    key = load_key_if_exists(settings)
+    keys = (*(() if key is None else (key,)), *load_previous_keys(settings))
+    return _cipher(keys, purpose) if keys else None
+
+
+def build_missing_key_error(settings: Settings, what: str) -> BadInput:
+    """What to tell a person who wants to read something encrypted without a key."""
+    return BadInput(
+        f"{what} is encrypted, and the key is not here: set WAYSTATION_KEY to the key of the workers, or put their key "
+        f"file back as {settings.key_file}"
+    )
+
+
+def build_wrong_key_error(settings: Settings) -> BadInput:
+    """What to tell a person whose key does not open what is there."""
+    given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
+    return BadInput(
+        f"the key in {given} is not the one with which this was encrypted: set WAYSTATION_KEY to the key of the "
+        "workers, or put their key file back; WAYSTATION_PREVIOUS_KEYS may name older ones"
+    )
+
+
+def build_placeholder_key_missing_error(settings: Settings) -> BadInput:
+    """What to tell a person who would make a new key beside a store that has one."""
+    return BadInput(
+        "the store's placeholders are made with a key that is not here, and a new key would make others: set "
+        f"WAYSTATION_KEY to the key of the workers, or put their key file back as {settings.key_file}; where it is "
+        "lost, `waystation store adopt-key` makes a new one the store's"
+    )
+
+
+def build_placeholder_key_mismatch_error(settings: Settings) -> BadInput:
+    """What to tell a person whose key is not the one of the store's placeholders."""
+    given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
+    return BadInput(
+        f"the key in {given} is not the one that the store's placeholders are made with: set WAYSTATION_KEY to the key "
+        "of the workers, or put their key file back; where it is lost, `waystation store adopt-key` makes this one the "
+        "store's"
+    )
+
+
+def _cipher(keys: tuple[bytes, ...], purpose: KeyPurpose) -> Cipher:
+    return MultiKeyCipher([AesGcmCipher(key, purpose) for key in keys])
+
+
+async def open_store(settings: Settings) -> SqlStore:
+    """Open it; whoever asks closes it.
+
+    Raises as `SqlStore.open` does; and BadInput where texts are to be encrypted with another key than the workers of
+    this store have, since nobody could read what was written then; StoreError where everything in it was encrypted
+    when this machine last saw it, and the database does not say so any more.
+    """
+    store = await _opened(settings)
+    store_id = await store.get_store_id()
+    if store.is_row_encrypted:
+        _remember_sealed(settings, store_id)
+    elif any(seen.exists() for seen in _seen_sealed(settings, store_id)):
+        await store.aclose()
+        raise StoreError(
+            "everything in the store at this place was encrypted, and the database does not say so any more: "
+            "encryption was turned off from another machine, another database stands in its "
+            "place, or something else than Waystation has changed it. Restore the database from a backup; "
+            "`waystation store reseal` takes it as it is"
+        )
+    return store
+
+
+def _seen_sealed(settings: Settings, store_id: str) -> tuple[Path, Path]:
+    """Empty files by which this machine knows that everything in the store is encrypted.
+
+    The database says it in the clear, and whoever can write plain rows into it could take that away. So one is named by
+    the database's place, which stands in no database; the other, by the store's id, finds it in another place again.
+    """
+    url = parse_database_url(settings.database_url)
+    place = (
+        str(Path(format_database_location(url)).resolve())
+        if url.get_backend_name() == "sqlite"
+        else format_database_location(url)
+    )
+    return settings.home / f"sealed-{short_hash(place)}", settings.home / f"sealed-{short_hash(store_id)}"
+
+
+def _remember_sealed(settings: Settings, store_id: str) -> None:
+    with suppress(OSError):  # on a machine that keeps nothing the database is believed
+        for seen in _seen_sealed(settings, store_id):
+            ensure_private_file(create_private_folder(settings.home) / seen.name)
+
+
+async def _opened(settings: Settings) -> SqlStore:
+    seals = settings.encrypts_at_rest
+    cipher = build_cipher(settings, "rest") if seals else build_cipher_if_key_exists(settings, "rest")
+    store = await SqlStore.open(settings.database_url, utc_now, at_rest=EncryptionConfig(cipher, seals))
+    if seals and await store.get_key_check() not in {None, compute_key_check(load_oldest_key(settings))}:
+        await store.aclose()
+        raise build_wrong_key_error(settings)
+    return store
+
+
+async def reencrypt_store(settings: Settings) -> int:
+    """Write every text of the store as these settings have it: sealed with the key, or plain; how many there were.
+
+    Raises as `open_store` does, and WrongKey where a text cannot be read.
+    """
+    async with aclosing(await _opened(settings)) as store:  # it is this version's, and the key is its workers'
+        store_id = await store.get_store_id()
+    seals = settings.encrypts_at_rest
+    cipher = build_cipher(settings, "rest") if seals else build_cipher_if_key_exists(settings, "rest")
+    with translate_database_errors():
+        async with aclosing(Database(settings.database_url, None, EncryptionConfig(cipher, seals))) as database:
+            count = await run_to_completion(reencrypt_database(database, utc_now, seals=seals))
+            await run_to_completion(database.truncate_write_ahead_log())
+    if seals:
+        _remember_sealed(settings, store_id)
+    else:
+        for seen in _seen_sealed(settings, store_id):
+            seen.unlink(missing_ok=True)
+    return count
+
+
+async def get_placeholder_key(store: SqlStore, settings: Settings) -> bytes:
+    """The key of this store's placeholders. It is made only where no worker has one yet.
+
+    Raises BadInput where the store knows another one: placeholders that are made with it would match nothing there.
+    """
+    known = await store.get_key_check()
+    if known is not None and load_key_if_exists(settings) is None:
+        raise build_placeholder_key_missing_error(settings)
+    key = load_oldest_key(settings)
+    if known not in {None, compute_key_check(key)}:
+        raise build_placeholder_key_mismatch_error(settings)
+    return key
+
+
+async def find_placeholder_key(settings: Settings) -> bytes:
+    """The same for a command that needs no store: one that is there is asked, and none is made.
+
+    Where it does not answer, a key that is here is taken as it is. Raises as `key_of`, and StoreError.
+    """
+    if not has_database(settings.database_url):
+        return load_oldest_key(settings)
+    try:
+        async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+            return await get_placeholder_key(store, settings)
+    except StoreError:
+        if load_key_if_exists(settings) is None:
+            raise
+        return load_oldest_key(settings)
+
+
+def build_payload_codec(settings: Settings) -> "EncryptionCodec":
+    """Decrypts with every key that is there, and encrypts with the first of them where that is set. Raises BadInput."""
+    from waystation.runtime.temporal.codec import EncryptionCodec  # noqa: PLC0415
+
+    own = load_or_create_installation_key(settings) if settings.encrypts_payloads else load_key_if_exists(settings)
+    keys = (*(() if own is None else (own,)), *load_previous_keys(settings))
+    sealers = {sealer.key_id: sealer for sealer in (AesGcmCipher(key, "payloads") for key in keys)}
+    return EncryptionCodec(sealers, next(iter(sealers)) if settings.encrypts_payloads else None)
+
+
+def build_client_data_converter(settings: Settings) -> "DataConverter":
+    """For clients and workers. Raises BadInput."""
+    from waystation.runtime.temporal.codec import build_data_converter  # noqa: PLC0415
+
+    return build_data_converter(build_payload_codec(settings))
+
+
+async def require_store_key(store: SqlStore, settings: Settings) -> None:
+    """Refuse to encrypt where the key of this store's workers is not here: they could not read what was sent, and a
+    workflow that cannot read a message stands still. Raises BadInput.
+    """
+    if not settings.encrypts_payloads:
+        return
+    if await store.get_key_check() not in {None, compute_key_check(load_oldest_key(settings))}:
+        raise build_wrong_key_error(settings)
+
+
+async def load_tool_secrets(settings: Settings, store: SqlStore, names: Collection[str]) -> Mapping[str, str]:
+    """What the vault has of these secrets of tool servers, by name. Raises BadInput where the key is not here."""
+    if not names:
+        return {}
+    if (cipher := build_cipher_if_key_exists(settings, "vault")) is None:
+        if await store.get_key_check() is None:
+            return {}  # nobody has sealed anything yet
+        raise build_missing_key_error(settings, "a secret of a tool server")
+    try:
+        return await store.build_vault(cipher).load_originals(TOOL_SECRETS, names)
+    except WrongKey:
+        raise build_wrong_key_error(settings) from None

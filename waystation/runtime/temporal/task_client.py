@@ -1,0 +1,573 @@
+"""What the outside says to running sessions and tasks, by the names of `names`, and what the server answers.
+
+What a workflow's activities do at the moment: what agents are at, by heartbeats; which are tried again, and why.
+
+Where answers to requests came from, as the history of a task's workflow has it.
+
+The workflow itself cannot see it: signals reach it without their sender.
+"""
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType, PendingActivityState, TaskQueueType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetWorkflowExecutionHistoryReverseRequest
+from temporalio.client import (
+    Client,
+    WithStartWorkflowOperation,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from waystation.agents.agent_status import AgentStatus
+from waystation.kernel import temporal_names as names
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import BadInput, Busy, Unreachable, WaystationError
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.value import Value
+from waystation.runtime.temporal.codec import is_encryption_enabled
+from waystation.runtime.temporal.connect import (
+    REFUSED,
+    RPC_TIMEOUT,
+    TemporalTarget,
+    build_workflow_link,
+    connect_as_person,
+    describe_latest_run,
+    without_retries,
+)
+from waystation.runtime.temporal.installation import get_client_installation_prefix, to_server_id
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, RecordedAnswer, RecordedAnswerFields
+from waystation.tasks.continuation import TaskRewind
+from waystation.tasks.details import build_limit_fields
+from waystation.tasks.session import REFUSAL_PREFIX, SessionWorkflowInput, SubmissionResult
+from waystation.tasks.task import TaskPhase, TaskProgress
+
+ACTIVE_ACTIVITY_STATES = frozenset(
+    {
+        PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
+        PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED,
+    }
+)
+"""One that waits for another attempt still has the last words of the one before."""
+
+
+async def describe_retries(described: WorkflowExecutionDescription, converter: DataConverter) -> tuple[str, ...]:
+    """A sentence for each: our errors hold values, never content. Raises WrongKey."""
+    failed = [one for one in described.raw_description.pending_activities if one.HasField("last_failure")]
+    return tuple([f"{one.activity_type.name} is tried again: {await _why(one, converter)}" for one in failed])
+
+
+async def list_agent_statuses(
+    described: WorkflowExecutionDescription, converter: DataConverter
+) -> tuple[AgentStatus, ...]:
+    """What agents are at, as far as their activities have said so. Raises WrongKey."""
+    working = [one for one in described.raw_description.pending_activities if one.state in ACTIVE_ACTIVITY_STATES]
+    said = [await _doing(one, converter) for one in working if one.heartbeat_details.payloads]
+    return tuple([doing for doing in said if doing is not None])
+
+
+def list_subagent_ids(described: WorkflowExecutionDescription) -> tuple[str, ...]:
+    """Ids of the workflows in which subagents of this task work now."""
+    children = (child.workflow_id for child in described.raw_description.pending_children)
+    return tuple(sorted(child for child in children if child.startswith(f"{described.id}/")))
+
+
+async def _doing(pending: PendingActivityInfo, converter: DataConverter) -> AgentStatus | None:
+    """None for details of another release."""
+    with suppress(ValidationError, TypeError, RuntimeError):
+        (doing,) = await converter.decode(pending.heartbeat_details.payloads, [AgentStatus])
+        seen = pending.last_heartbeat_time.ToDatetime(UTC) if pending.HasField("last_heartbeat_time") else None
+        return doing.replace(seen=seen)
+    return None
+
+
+async def _why(pending: PendingActivityInfo, converter: DataConverter) -> str:
+    failure = type(pending.last_failure)()
+    failure.CopyFrom(pending.last_failure)  # decoding changes it
+    error = await converter.decode_failure(failure)
+    # Our messages stand by themselves; the type is the name of a class.
+    return error.message if isinstance(error, ApplicationError) and error.message else str(error)
+
+
+PAGE_EVENTS = 500
+_MOST_PAGES = 20
+"""A history of more than 10,000 events is not read to its beginning."""
+_FIELDS: TypeAdapter[tuple[RecordedAnswerFields, ...]] = TypeAdapter(tuple[RecordedAnswerFields, ...])
+
+
+async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> tuple[RecordedAnswer, ...]:
+    """Every answer that was sent to the task since then, the newest first, also to earlier runs of its workflow.
+
+    Raises RPCError.
+    """
+    found: list[RecordedAnswer] = []
+    async for event in _newest_first(client, task_id):
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+            continue  # written when the activity ends, under the time at which it began
+        at = event.event_time.ToDatetime(tzinfo=UTC)
+        if at < since:
+            break
+        signal = event.workflow_execution_signaled_event_attributes
+        if signal.signal_name in {APPROVE_BUDGET, DENY_BUDGET}:
+            fields = await _fields(client, event)
+            found.append(
+                RecordedAnswer(
+                    signal=signal.signal_name,
+                    at=at,
+                    identity=signal.identity,
+                    principal=":".join(filter(None, (event.principal.type, event.principal.name))),
+                    fields=fields,
+                )
+            )
+    return tuple(found)
+
+
+async def _newest_first(client: Client, task_id: str) -> AsyncGenerator[HistoryEvent]:
+    """The events of the newest run, then those of the run that it continues, and so on."""
+    run_id, token = "", b""
+    for _ in range(_MOST_PAGES):
+        page = await client.workflow_service.get_workflow_execution_history_reverse(
+            GetWorkflowExecutionHistoryReverseRequest(
+                namespace=client.namespace,
+                execution=WorkflowExecution(workflow_id=to_server_id(client, task_id), run_id=run_id),
+                maximum_page_size=PAGE_EVENTS,
+                next_page_token=token,
+            ),
+            timeout=RPC_TIMEOUT,
+        )
+        for event in page.history.events:
+            yield event
+        token = page.next_page_token
+        if not token:
+            first = page.history.events[-1].workflow_execution_started_event_attributes
+            run_id = first.continued_execution_run_id
+            if not run_id:
+                return
+
+
+async def _fields(client: Client, event: HistoryEvent) -> RecordedAnswerFields:
+    """What tells one answer from another; nothing of one that cannot be read."""
+    payloads = event.workflow_execution_signaled_event_attributes.input.payloads
+    try:
+        (fields,) = _FIELDS.validate_python(await client.data_converter.decode(list(payloads)), extra="ignore")
+    except (ValidationError, ValueError, RuntimeError, KeyError):
+        return RecordedAnswerFields()
+    return fields
+
+
+QUERY_TIMEOUT = timedelta(seconds=3)
+"""A worker that has to load the workflow first answers well within this; without a worker there is no answer."""
+
+RUNNING_TASKS_QUERY = f'WorkflowType = "{names.TASK_WORKFLOW}" AND ExecutionStatus = "Running"'
+WAITING_TASKS_QUERY = f"{RUNNING_TASKS_QUERY} AND {names.PENDING_ATTRIBUTE} > 0"
+
+ENDED_AS: Mapping[WorkflowExecutionStatus, TaskPhase] = {
+    WorkflowExecutionStatus.CANCELED: TaskPhase.CANCELLED,
+    WorkflowExecutionStatus.TERMINATED: TaskPhase.CANCELLED,
+    WorkflowExecutionStatus.FAILED: TaskPhase.FAILED,
+    WorkflowExecutionStatus.TIMED_OUT: TaskPhase.FAILED,
+}
+
+_BUSY = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        # A connection that broke while a call was under way.
+        RPCStatusCode.UNKNOWN,
+        # A workflow that cannot take a message now, since its worker's attempts fail.
+        RPCStatusCode.FAILED_PRECONDITION,
+    }
+)
+"""The same call may succeed later."""
+
+
+_NOTHING_ACCEPTED: Mapping[RPCStatusCode, str] = {
+    RPCStatusCode.RESOURCE_EXHAUSTED: "the server had as many requests under way as it takes",
+    RPCStatusCode.NOT_FOUND: "the session's workflow ended before it took the request",
+    RPCStatusCode.ABORTED: "the session's workflow ended before it took the request",
+}
+"""With these an update was certainly not accepted, and why."""
+_ACCEPTED_AND_ENDED = "AcceptedUpdateCompletedWorkflow"
+"""What the server calls the failure of an update that was accepted by a workflow that has ended without an answer."""
+_FIRST_PAUSE, _LAST_PAUSE = 0.1, 8.0
+"""Seconds between two attempts at an update."""
+
+
+class _NotAccepted(Exception):
+    """The update was not accepted; it may be later."""
+
+
+class _OutcomeUnknown(Exception):
+    """The update may have been accepted."""
+
+
+class _SessionUpdate(NamedTuple):
+    """An update of a session that is started if it does not run."""
+
+    start: SessionWorkflowInput
+    workflow_id: str
+    name: str
+    sent: TaskRef | TaskRewind
+    id: str
+
+
+class _Updated(NamedTuple):
+    """The answer to an update, and how many earlier attempts may have been accepted, too."""
+
+    admission: SubmissionResult
+    lost_answers: int
+
+
+def _update_id(name: str, task_id: str) -> str:
+    """A new one: with that of an earlier call the server would repeat what it answered to that one."""
+    return f"{name}-{task_id}-{uuid.uuid4().hex}"
+
+
+def _pauses() -> Iterator[float]:
+    """Jittered, so that clients that were turned away together do not come back together."""
+    longest = _FIRST_PAUSE
+    while True:
+        yield random.uniform(longest / 2, longest)
+        longest = min(2 * longest, _LAST_PAUSE)
+
+
+def _failed(error: WorkflowUpdateFailedError) -> Exception:
+    """What to make of an update that was rejected or failed."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type == names.SESSION_CONTINUES:
+        return _NotAccepted("the session continued as new")
+    if not isinstance(cause, ApplicationError) or cause.type == _ACCEPTED_AND_ENDED:
+        return _OutcomeUnknown("the session ended before it answered")
+    return BadInput(f"{REFUSAL_PREFIX}{cause.message}")
+
+
+class TaskRun(Value):
+    """A task as the server knows it."""
+
+    run_id: str
+    progress: TaskProgress | None = None
+    """None where no worker answers, and where the workflow ended without a result."""
+    waits: tuple[str, ...] = ()
+    """Why work is tried again, a sentence each."""
+    doing: tuple[AgentStatus, ...] = ()
+    """What agents are at, those of subagents included."""
+    ended: TaskPhase | None = None
+    """Set where the workflow ended without a result."""
+
+
+class TemporalTaskClient:
+    """Sessions and tasks on one Temporal server. Every method raises Unreachable when the server does not answer."""
+
+    def __init__(self, client: Client, target: TemporalTarget) -> None:
+        self._client = client
+        self._target = target
+        self._impatient: Client | None = None
+
+    @classmethod
+    async def connect(
+        cls, target: TemporalTarget, converter: DataConverter = pydantic_data_converter
+    ) -> "TemporalTaskClient":
+        """Connect to the server, under the name of whoever runs this program. Raises Unreachable, BadInput.
+
+        Where payloads are encrypted and `converter` has not the key, what reads one raises WrongKey.
+        """
+        return cls(await connect_as_person(target, converter), target)
+
+    def _begun(self, start: SessionWorkflowInput) -> SessionWorkflowInput:
+        """What a session is started with: one that is started by who encrypts takes only what was encrypted."""
+        sealed = is_encryption_enabled(self._client.data_converter)
+        return start.replace(state=start.state.replace(sealed=sealed))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server has ended for good: its address says nothing more."""
+        return self._target.has_ended
+
+    def build_task_link(self, task_id: str) -> str | None:
+        """The task's page in the Temporal UI, where one is known."""
+        return build_workflow_link(self._target, task_id)
+
+    async def list_queues_without_workers(self) -> tuple[str, ...]:
+        """Task queues that no worker has polled in the last minutes."""
+        return tuple([queue for queue in names.QUEUES if not await self._has_poller(queue)])
+
+    async def _has_poller(self, queue: str) -> bool:
+        kind = (
+            TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+            if queue == names.WORKFLOWS_QUEUE
+            else TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+        )
+        on_server = TaskQueue(name=to_server_id(self._client, queue))
+        request = DescribeTaskQueueRequest(namespace=self._client.namespace, task_queue=on_server, task_queue_type=kind)
+        async with self._answering():
+            queue_now = await self._client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
+        return bool(queue_now.pollers)
+
+    async def admit(
+        self, start: SessionWorkflowInput, workflow_id: str, task: TaskRef, patience: timedelta
+    ) -> SubmissionResult:
+        """Hand a stored task to its session, which is started if it does not run.
+
+        Raises:
+            BadInput: the session refused the task.
+            Busy: server or session took no more within `patience`; the task was not accepted.
+            Unreachable: no answer within `patience`; whether the task was taken is then unknown.
+        """
+        try:
+            return (await self._update(start, workflow_id, names.SUBMIT_TASK, task, patience)).admission
+        except TimeoutError as error:
+            if await self._has_begun(task.task_id):
+                return SubmissionResult(task_id=task.task_id, state="running")
+            raise Unreachable(
+                f"no answer in {patience.total_seconds():.0f} s: it is unknown whether {task.task_id} was accepted. "
+                "Submitting again with the same request id is safe; `waystation status` tells whether workers run"
+            ) from error
+
+    async def signal_session(self, start: SessionWorkflowInput, name: str, message: object) -> None:
+        """Signal a session, which is started if it does not run. This waits for no workflow: activities may call it."""
+        async with self._answering():
+            await self._client.start_workflow(
+                names.SESSION_WORKFLOW,
+                self._begun(start),
+                id=f"session-{start.session}",
+                task_queue=names.WORKFLOWS_QUEUE,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                start_signal=name,
+                start_signal_args=[message],
+                rpc_timeout=RPC_TIMEOUT,
+            )
+
+    async def rewind(
+        self, start: SessionWorkflowInput, workflow_id: str, rewind: TaskRewind, patience: timedelta
+    ) -> SubmissionResult:
+        """Have the session let a finished task go on. Raises as `admit` does."""
+        task_id = rewind.ref.task_id
+        try:
+            updated = await self._update(start, workflow_id, names.REWIND_TASK, rewind, patience)
+        except TimeoutError as error:
+            raise Unreachable(
+                f"no answer in {patience.total_seconds():.0f} s: `waystation show {task_id}` tells whether it goes on"
+            ) from error
+        # An earlier attempt, of which the answer was lost, has let it go on.
+        repeated = updated.admission.state == "running" and updated.lost_answers
+        return updated.admission.replace(state="started") if repeated else updated.admission
+
+    async def _has_begun(self, task_id: str) -> bool:
+        """Whether the server runs the task already. False where it does not say so at once."""
+        with suppress(TimeoutError, Unreachable, RPCError):
+            async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
+                found = await describe_latest_run(self._client, task_id)
+                return found is not None and found.status == WorkflowExecutionStatus.RUNNING
+        return False
+
+    async def _update(
+        self, start: SessionWorkflowInput, workflow_id: str, name: str, sent: TaskRef | TaskRewind, patience: timedelta
+    ) -> "_Updated":
+        """Send an update until the session has carried it out. Attempts have the same id until one is answered, so that
+        one whose answer was lost is not carried out twice.
+
+        Raises:
+            BadInput: the session refuses it.
+            Busy: nothing was accepted within `patience`.
+            TimeoutError: there was no answer, so that the outcome is unknown.
+            Unreachable: the server does not let us in.
+        """
+        task_id = sent.ref.task_id if isinstance(sent, TaskRewind) else sent.task_id
+        update = _SessionUpdate(self._begun(start), workflow_id, name, sent, _update_id(name, task_id))
+        clock, lost_answers = asyncio.get_running_loop().time, 0
+        deadline = clock() + patience.total_seconds()
+        for pause in _pauses():
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return _Updated(await self._send_update(update), lost_answers)
+            except _NotAccepted as error:
+                reason: Exception = error
+                update = update._replace(id=_update_id(name, task_id))
+            except _OutcomeUnknown as error:
+                reason, lost_answers = error, lost_answers + 1
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise asyncio.CancelledError from reason
+            if clock() + pause >= deadline:
+                if lost_answers:
+                    raise TimeoutError from reason
+                raise Busy(
+                    f"{task_id} was not accepted: {reason} for {patience.total_seconds():.0f} s. Try again; the same "
+                    "request id is the same task"
+                ) from reason
+            await asyncio.sleep(pause)
+        raise AssertionError("there is always another pause")
+
+    async def _send_update(self, update: "_SessionUpdate") -> SubmissionResult:
+        """One attempt. Raises BadInput, Unreachable, _NotAccepted, _OutcomeUnknown."""
+        session: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
+            names.SESSION_WORKFLOW,
+            update.start,
+            id=update.workflow_id,
+            task_queue=names.WORKFLOWS_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
+        try:
+            if self._impatient is None:
+                self._impatient = await without_retries(self._client)
+            admission: SubmissionResult = await self._impatient.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+                update.name, update.sent, start_workflow_operation=session, id=update.id, result_type=SubmissionResult
+            )
+        except WorkflowUpdateFailedError as error:
+            raise _failed(error) from error
+        except (WorkflowUpdateRPCTimeoutOrCancelledError, Unreachable) as error:
+            await _look_at_error(session)
+            raise _OutcomeUnknown("no answer") from error
+        except RPCError as error:
+            await _look_at_error(session)
+            if error.status in _NOTHING_ACCEPTED:
+                raise _NotAccepted(_NOTHING_ACCEPTED[error.status]) from error
+            if error.status in _BUSY:
+                raise _OutcomeUnknown("no answer") from error
+            raise self._translated(error, None) from error
+        return admission
+
+    async def find_task_run(self, task_id: str) -> TaskRun | None:
+        """The task as it is now; None where the server does not know it."""
+        found = await self._describe(task_id)
+        if found is None:
+            return None
+        handle = self._handle(task_id)
+        run = TaskRun(run_id=found.run_id)
+        if found.status == WorkflowExecutionStatus.COMPLETED:
+            return run.replace(progress=await self._result(handle))
+        if found.status is not None and found.status in ENDED_AS:
+            return run.replace(ended=ENDED_AS[found.status])
+        return await self._at_work(run.replace(progress=await self.query_progress(task_id)), found)
+
+    async def _at_work(self, run: TaskRun, task: WorkflowExecutionDescription) -> TaskRun:
+        """What its activities are at, and why they are tried again: its own, and those of its subagents."""
+        children = await asyncio.gather(*map(self._describe, list_subagent_ids(task)))
+        found, converter = [task, *(child for child in children if child is not None)], self._client.data_converter
+        why = [sentence for one in found for sentence in await describe_retries(one, converter)]
+        doing = [said for one in found for said in await list_agent_statuses(one, converter)]
+        doing.sort(key=lambda said: said.agent)
+        return run.replace(waits=tuple(why), doing=tuple(doing))
+
+    async def run_id(self, task_id: str) -> str | None:
+        """The task's run; None where the server does not know the task, or no longer."""
+        found = await self._describe(task_id)
+        return found.run_id if found is not None else None
+
+    async def _describe(self, task_id: str) -> WorkflowExecutionDescription | None:
+        async with self._answering():
+            return await describe_latest_run(self._client, task_id)
+
+    async def query_progress(self, task_id: str) -> TaskProgress | None:
+        """What the workflow itself says; None where no worker answers for it."""
+        try:
+            return await self._handle(task_id).query(
+                names.PROGRESS, result_type=TaskProgress, rpc_timeout=QUERY_TIMEOUT
+            )
+        except (RPCError, WorkflowQueryFailedError):
+            return None
+
+    async def _result(self, handle: WorkflowHandle[object, TaskProgress]) -> TaskProgress | None:
+        try:
+            return await handle.result(rpc_timeout=RPC_TIMEOUT)
+        except (WorkflowFailureError, RPCError):
+            return None
+
+    async def signal(self, task_id: str, signal: str, answer: Mapping[str, JsonValue]) -> None:
+        """Send a signal with plain JSON. Raises BadInput if the task does not run."""
+        async with self._answering(task_id):
+            await self._handle(task_id).signal(signal, answer, rpc_timeout=RPC_TIMEOUT)
+
+    async def list_sent_answers(self, task_id: str, since: datetime) -> tuple[RecordedAnswer, ...]:
+        """Answers that were sent to the task since then; none where the server has forgotten it."""
+        try:
+            async with self._answering():
+                return await fetch_sent_answers(self._client, task_id, since)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return ()
+            raise
+
+    async def cancel(self, task_id: str) -> None:
+        """Ask the task to stop. Raises BadInput if the task does not run."""
+        async with self._answering(task_id):
+            await self._handle(task_id).cancel(rpc_timeout=RPC_TIMEOUT)
+
+    async def set_session_limit(self, start: SessionWorkflowInput, workflow_id: str, limit: Limit) -> None:
+        """Set what a session may spend in all. The session is started if it does not run."""
+        async with self._answering():
+            await self._client.start_workflow(
+                names.SESSION_WORKFLOW,
+                self._begun(start),
+                id=workflow_id,
+                task_queue=names.WORKFLOWS_QUEUE,
+                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                start_signal=names.SET_SESSION_LIMIT,
+                start_signal_args=[build_limit_fields(limit)],
+                rpc_timeout=RPC_TIMEOUT,
+            )
+
+    async def list_waiting_task_ids(self) -> tuple[str, ...]:
+        """Ids of running tasks that wait for an answer; of all running tasks where the server cannot tell."""
+        try:
+            return await self._ids(WAITING_TASKS_QUERY)
+        except RPCError as error:
+            if error.status != RPCStatusCode.INVALID_ARGUMENT:
+                raise
+            return await self._ids(RUNNING_TASKS_QUERY)
+
+    async def count_waiting_tasks(self) -> int:
+        """How many running tasks wait for an answer. Only where the search attributes are registered."""
+        async with self._answering():
+            return (await self._client.count_workflows(WAITING_TASKS_QUERY, rpc_timeout=RPC_TIMEOUT)).count
+
+    async def _ids(self, query: str) -> tuple[str, ...]:
+        async with self._answering():
+            prefix = get_client_installation_prefix(self._client)
+            return tuple([found.id.removeprefix(prefix) async for found in self._client.list_workflows(query)])
+
+    def _handle(self, task_id: str) -> WorkflowHandle[object, TaskProgress]:
+        return self._client.get_workflow_handle(task_id, result_type=TaskProgress)
+
+    @asynccontextmanager
+    async def _answering(self, task_id: str | None = None) -> AsyncGenerator[None]:
+        try:
+            yield
+        except RPCError as error:
+            raise self._translated(error, task_id) from error
+
+    def _translated(self, error: RPCError, task_id: str | None) -> WaystationError | RPCError:
+        if error.status in _BUSY:
+            return Unreachable(f"the Temporal server at {self._target.address} does not answer ({error.status.name})")
+        if error.status in REFUSED:
+            return self._target.access_denied_error
+        if error.status == RPCStatusCode.NOT_FOUND and task_id is not None:
+            return BadInput(f"{task_id} does not run: it has ended, or no worker has taken it up yet")
+        return error
+
+
+async def _look_at_error(operation: WithStartWorkflowOperation[object, object]) -> None:
+    """The operation keeps a second error for its handle, and asyncio logs errors that nobody has looked at."""
+    with suppress(asyncio.CancelledError, RPCError):
+        await operation.workflow_handle()

@@ -1,0 +1,411 @@
+"""Waystation for scripts and notebooks: hand work over, wait, answer, read; with a `with` or without one.
+
+`AsyncWaystation` does it, `Waystation` has the same names and waits for each. Both speak to a `waystation serve`: the
+one that is named, or the one that `waystation up` started on this machine. What they give are plain values that print
+well: amounts are written as in commands (`200k`, `$2.00`), tasks are named by their ids or the beginnings of them.
+"""
+
+import asyncio
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from datetime import date
+from functools import partial, wraps
+from getpass import getuser
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from waystation.budgets.budget import BudgetMode
+from waystation.client.client import Client
+from waystation.client.remote import RemoteClient
+from waystation.client.sdk_values import ApprovalSnapshot, Report, TaskSnapshot, ValueRows
+from waystation.client.submission import ForkRequest
+from waystation.config.settings import Settings
+from waystation.context.transcript import Message
+from waystation.documents.document_loading import DocumentLoadResult, load_documents
+from waystation.kernel.amount import Limit, parse_limit
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput, Unreachable
+from waystation.kernel.value import extract_validation_faults
+from waystation.runtime.temporal.run_file import read_run_file
+from waystation.tasks.progress import CostLine, DayRange, SessionSummary, SpendingLine
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.task import TaskPhase, TaskRequest, make_own_session_name
+from waystation.tasks.view import TaskFilter
+
+MAX_OUTAGE_SECONDS, RETRY_SECONDS = 60.0, 2.0
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
+
+
+class AsyncWaystation:
+    """One tenant's tasks. Every method raises what commands say: BadInput, UnknownTask, Unreachable."""
+
+    def __init__(
+        self, server: str | None = None, token: str | None = None, *, settings: Settings | None = None
+    ) -> None:
+        """Without a server: that of WAYSTATION_SERVER, or what `waystation up` started on this machine."""
+        self._settings = settings or Settings()
+        self._server, self._token = server, token
+        self._client: Client | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close its connections."""
+        if self._client is not None and self._loop is asyncio.get_running_loop():
+            await self._client.aclose()
+        self._client = None
+
+    def _get_client(self) -> Client:
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:  # connections are of the loop that made them
+            self._loop = loop
+            known = self._settings.token
+            token = self._token or ("" if known is None else known.get_secret_value())
+            self._client = RemoteClient(self._server or self._settings.server or self._find_local_url(), token)
+        return self._client
+
+    def _find_local_url(self) -> str:
+        run = read_run_file(self._settings.run_file)
+        if run is None or not run.pages:
+            raise Unreachable("nothing serves tasks on this machine: `waystation up`, or name a server and its token")
+        return run.pages
+
+    async def submit(
+        self,
+        question: str,
+        docs: Sequence[Path | str] | Path | str = (),
+        *,
+        budget: str | None = None,
+        session: str | None = None,
+        mode: BudgetMode | str | None = None,
+        accept: Sequence[str] | str = (),
+        instructions: str = "",
+        servers: Sequence[str] | str | None = None,
+        review_plan: bool | None = None,
+        request_id: str | None = None,
+    ) -> TaskSnapshot:
+        """Hand a question in with files and folders, or with the documents of a session. The same `request_id` finds
+        the same task again.
+        """
+        identity = request_id or secrets.token_hex(8)
+        loaded = await asyncio.to_thread(read_documents, docs) if docs else None
+        request = _request(
+            question=question,
+            instructions=instructions,
+            accept=_several(accept),
+            tenant=self._settings.tenant,
+            session=make_own_session_name(identity) if session is None else session,
+            request_id=identity,
+            budget=None if budget is None else _limit(budget),
+            mode=mode,
+            servers=None if servers is None else _several(servers),
+            review_plan=review_plan,
+            left_out=() if loaded is None else loaded.left_out,
+        )
+        client = self._get_client()
+        documents = loaded.documents if loaded is not None else await client.get_session_documents(request.session)
+        if not documents:
+            raise BadInput(
+                "give the documents to work on: docs=[…], or the session of an earlier task, to go on with its"
+            )
+        return await self.task((await client.submit(request, documents)).task_id)
+
+    async def task(self, task: TaskSnapshot | str) -> TaskSnapshot:
+        """A task as it is now."""
+        return TaskSnapshot.from_view(await self._get_client().get_task(await self._id(task)))
+
+    async def tasks(
+        self, *, session: str | None = None, phases: Sequence[TaskPhase | str] = (), text: str = "", most: int = 50
+    ) -> ValueRows[TaskSnapshot]:
+        """The newest tasks; or all of a session, in these phases, with a text in their titles."""
+        wanted = _valid(TaskFilter, session=session, phases=_phases(phases), text=text)
+        return ValueRows([TaskSnapshot.from_view(one) for one in await self._get_client().list_tasks(wanted, most)])
+
+    async def wait(
+        self, task: TaskSnapshot | str, *, seconds: float | None = None, through_pauses: bool = False
+    ) -> TaskSnapshot:
+        """A task once it is over; or once it pauses for an answer, unless `through_pauses`; or after so many seconds as
+        it is then. A server that is away for a minute is waited for.
+        """
+        task_id, seen, clock = await self._id(task), None, asyncio.get_running_loop().time
+        away_since: float | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        async for view in self._get_client().watch(task_id):
+                            seen, away_since = TaskSnapshot.from_view(view), None
+                            if seen.over or (seen.phase is TaskPhase.PAUSED and not through_pauses):
+                                return seen
+                    except Unreachable:
+                        away_since = away_since or clock()
+                        if clock() - away_since > MAX_OUTAGE_SECONDS:
+                            raise
+                        await asyncio.sleep(RETRY_SECONDS)
+        return seen or await self.task(task_id)
+
+    async def report(self, task: TaskSnapshot | str, version: int | None = None) -> Report:
+        """What it delivered last, or a version of it."""
+        client, task_id = self._get_client(), await self._id(task)
+        markdown = await client.get_report(task_id, version)
+        return Report(task_id=task_id, phase=(await client.get_last_known_progress(task_id)).phase, markdown=markdown)
+
+    async def bill(self, task: TaskSnapshot | str) -> ValueRows[CostLine]:
+        """What it has cost so far, by agent, model and kind."""
+        return ValueRows((await self._get_client().get_bill(await self._id(task))).lines)
+
+    async def transcript(self, task: TaskSnapshot | str, agent: str) -> ValueRows[Message]:
+        """What an agent said and was told."""
+        return ValueRows((await self._get_client().get_transcript(await self._id(task), agent)).messages)
+
+    async def approvals(self, task: TaskSnapshot | str | None = None) -> ValueRows[ApprovalSnapshot]:
+        """What waits for an answer, the most urgent first; of all tasks or of one."""
+        client, meant = self._get_client(), None if task is None else await self._id(task)
+        return ValueRows(
+            [
+                ApprovalSnapshot.from_pending(one)
+                for one in await client.list_approvals()
+                if meant in {None, one.task_id}
+            ]
+        )
+
+    async def approve(
+        self,
+        asked: ApprovalSnapshot | TaskSnapshot | str,
+        add: str | None = None,
+        *,
+        by: str | None = None,
+        note: str = "",
+    ) -> str:
+        """Grant a request, or the one that a task has; without an amount what was asked for. What became of it."""
+        task_id, request_id = await self._asked(asked)
+        amount = None if add is None else _limit(add).amount
+        client = self._get_client()
+        answer = await client.approve(task_id, request_id=request_id, amount=amount, by=by or getuser(), note=note)
+        return await self._became(task_id, request_id, answer)
+
+    async def deny(
+        self,
+        asked: ApprovalSnapshot | TaskSnapshot | str,
+        *,
+        finish: Literal["partial", "cancel"] = "partial",
+        by: str | None = None,
+        note: str = "",
+    ) -> str:
+        """Refuse a request, or the one that a task has. What became of it."""
+        task_id, request_id = await self._asked(asked)
+        client = self._get_client()
+        answer = await client.deny(task_id, request_id=request_id, finish=finish, by=by or getuser(), note=note)
+        return await self._became(task_id, request_id, answer)
+
+    async def send_message(self, task: TaskSnapshot | str, words: str, *, by: str | None = None) -> str:
+        """Tell the agents of a task something, each at its next turn."""
+        return _told(await self._get_client().send_message(await self._id(task), words, by or getuser()))
+
+    async def cancel(self, task: TaskSnapshot | str) -> TaskSnapshot:
+        """Ask a task to stop; one that is over stays as it is."""
+        task_id = await self._id(task)
+        await self._get_client().cancel(task_id)
+        return await self.task(task_id)
+
+    async def fork(self, task: TaskSnapshot | str, step: str, *, budget: str | None = None) -> TaskSnapshot:
+        """A new task with what one has finished that is over; this step begins anew, with all that builds on it."""
+        limit = None if budget is None else _limit(budget)
+        wish = ForkRequest(step=step, request_id=secrets.token_hex(8), budget=limit)
+        return await self.task((await self._get_client().fork(await self._id(task), wish)).task_id)
+
+    async def sessions(self) -> ValueRows[SessionSummary]:
+        """Sessions with what their tasks have spent together, those with the newest tasks first."""
+        return ValueRows(await self._get_client().list_sessions())
+
+    async def spending(
+        self, since: date | None = None, until: date | None = None, *, session: str | None = None
+    ) -> ValueRows[SpendingLine]:
+        """What tasks have spent by day, task, role and model: of the last thirty days, or of these (UTC)."""
+        days = DayRange.resolve(since, until, utc_now().date())
+        return ValueRows((await self._get_client().get_spending(days, session)).lines)
+
+    async def _id(self, task: TaskSnapshot | str) -> str:
+        if isinstance(task, TaskSnapshot):
+            return task.task_id
+        if not isinstance(task, str):  # pyright: ignore[reportUnnecessaryIsInstance]: a notebook's cell has no types
+            raise BadInput(f"a task is what was given back for it, its id or how that begins, and no {task!r}")
+        return await self._get_client().resolve_task_id(task)
+
+    async def _became(self, task_id: str, request_id: str | None, answer: AnswerResult) -> str:
+        """A request that has become needless meanwhile fails nobody. Raises BadInput where another one was refused."""
+        if answer.outcome == "refused" and request_id is not None:
+            asked = (await self._get_client().get_task(task_id)).progress.approvals
+            if any(one.request_id == request_id and one.decision == "withdrawn" for one in asked):
+                return "withdrawn: money came free, and nobody has to answer any more"
+        return _told(answer)
+
+    async def _asked(self, asked: ApprovalSnapshot | TaskSnapshot | str) -> tuple[str, str | None]:
+        if isinstance(asked, ApprovalSnapshot):
+            return asked.task_id, asked.request_id
+        return await self._id(asked), None
+
+
+def read_documents(docs: Sequence[Path | str] | Path | str) -> DocumentLoadResult:
+    """One file or folder, or several: a text alone is a path, and no sequence of signs."""
+    given = [docs] if isinstance(docs, Path | str) else docs
+    try:
+        paths = [Path(one).expanduser() for one in given]
+    except TypeError:
+        raise BadInput("docs takes the path of a file or a folder, or a list of them") from None
+    return load_documents(paths)
+
+
+def _several(given: Sequence[str] | str) -> Sequence[str]:
+    """One alone is meant as a whole."""
+    return (given,) if isinstance(given, str) else given
+
+
+def _valid(kind: type[_ModelT], **said: object) -> _ModelT:
+    """Raises BadInput with everything that is wrong."""
+    try:
+        return kind.model_validate(said)
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, fault.place))}: {fault.words}" for fault in extract_validation_faults(error))
+        raise BadInput("; ".join(faults)) from error
+
+
+_request = partial(_valid, TaskRequest)
+
+
+def _limit(written: str) -> Limit:
+    """As commands take it. Raises BadInput."""
+    try:
+        return parse_limit(str(written))
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+
+
+def _phases(given: Sequence[TaskPhase | str] | str) -> frozenset[TaskPhase]:
+    """Raises BadInput."""
+    try:
+        return frozenset(map(TaskPhase, _several(given)))
+    except (TypeError, ValueError):
+        raise BadInput(f"there are no phases {given!r}: they are {', '.join(TaskPhase)}") from None
+
+
+def _told(answer: AnswerResult) -> str:
+    """What became of an answer. Raises BadInput where it was refused."""
+    if answer.outcome == "refused":
+        raise BadInput(answer.reason)
+    return f"{answer.outcome}: {answer.reason}" if answer.reason else answer.outcome
+
+
+CLOSED_MESSAGE = "it is closed: make another Waystation()"
+
+
+class _Loop:
+    """An event loop in a thread of its own, so that whoever waits may have one, too, as notebooks do."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="waystation", daemon=True)
+        self._thread.start()
+
+    def _turn(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, _R]) -> _R:
+        """Wait for it; an interrupt ends it."""
+        going = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return going.result()
+        except CancelledError:
+            raise BadInput(CLOSED_MESSAGE) from None
+        except KeyboardInterrupt:
+            going.cancel()
+            raise
+
+    def end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do this yet, and end; whoever else waits is told that it is closed."""
+
+        async def ending() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for other in others:
+                other.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await last()
+
+        if threading.current_thread() is not self._thread:  # the collector may be there
+            self.run(ending())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncWaystation, _P], Coroutine[Any, Any, _R]],
+) -> Callable[Concatenate["Waystation", _P], _R]:
+    """The same method of `Waystation`."""
+
+    @wraps(method)
+    def waiting(self: "Waystation", *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self.run_until_complete(partial(method, self.asynchronous, *args, **kwargs))
+
+    return waiting
+
+
+class Waystation:
+    """The same, for whoever waits for each answer: scripts, notebooks, a prompt."""
+
+    def __init__(
+        self, server: str | None = None, token: str | None = None, *, settings: Settings | None = None
+    ) -> None:
+        """As `AsyncWaystation`."""
+        self.asynchronous, self._loop = AsyncWaystation(server, token, settings=settings), _Loop()
+        self._end = weakref.finalize(self, self._loop.end, self.asynchronous.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections. Nothing can be asked afterwards."""
+        self._end()
+
+    def run_until_complete(self, begin: Callable[[], Coroutine[Any, Any, _R]]) -> _R:
+        """What comes of it, once it has. Raises BadInput where this is closed."""
+        if not self._end.alive:
+            raise BadInput(CLOSED_MESSAGE)
+        return self._loop.run(begin())
+
+    submit = _blocking(AsyncWaystation.submit)
+    task = _blocking(AsyncWaystation.task)
+    tasks = _blocking(AsyncWaystation.tasks)
+    wait = _blocking(AsyncWaystation.wait)
+    report = _blocking(AsyncWaystation.report)
+    bill = _blocking(AsyncWaystation.bill)
+    transcript = _blocking(AsyncWaystation.transcript)
+    approvals = _blocking(AsyncWaystation.approvals)
+    approve = _blocking(AsyncWaystation.approve)
+    deny = _blocking(AsyncWaystation.deny)
+    send_message = _blocking(AsyncWaystation.send_message)
+    cancel = _blocking(AsyncWaystation.cancel)
+    fork = _blocking(AsyncWaystation.fork)
+    sessions = _blocking(AsyncWaystation.sessions)
+    spending = _blocking(AsyncWaystation.spending)

@@ -1,0 +1,57 @@
+"""A task's state in the store, in pieces that each fit into one payload of its workflow."""
+
+from waystation.kernel.json_chunks import JsonChunk, StateRef
+from waystation.kernel.scopes import TaskScope
+from waystation.store.ports import Store
+from waystation.tasks.session import RefusedTask
+from waystation.tasks.state import TaskState, join_state, split_state
+from waystation.tasks.task import TaskPhase, TaskRow
+
+
+async def store_state_chunk(store: Store, piece: JsonChunk, task: TaskScope) -> str:
+    """Store one piece and return its content hash. Raises StoreError."""
+    return await store.put_text(piece.model_dump_json(), task)
+
+
+async def load_state_chunk(store: Store, blob: str, task: TaskScope) -> JsonChunk:
+    """The piece with this content hash. Raises TextNotFoundError, StoreError."""
+    return JsonChunk.model_validate_json(await store.get_text(blob, task))
+
+
+async def store_state(store: Store, state: TaskState, task: TaskScope) -> StateRef:
+    """Store the state in pieces. Storing the same state twice changes nothing. Raises StoreError."""
+    return StateRef(pieces=tuple([await store_state_chunk(store, piece, task) for piece in split_state(state)]))
+
+
+async def load_state(store: Store, ref: StateRef, task: TaskScope) -> TaskState:
+    """The state that was stored in these pieces. Raises TextNotFoundError, StoreError."""
+    return join_state([await load_state_chunk(store, blob, task) for blob in ref.pieces])
+
+
+async def store_task_refusal(store: Store, refused: RefusedTask) -> None:
+    """Keep that the session did not take the task, and why. One that has begun stays as it is. Raises StoreError."""
+    row = await store.get_task(refused.ref.task_id, refused.ref.scope)
+    if row.progress is not None and row.progress.phase not in {TaskPhase.SUBMITTED, TaskPhase.REFUSED}:
+        return
+    progress = row.build_stored_progress(TaskPhase.REFUSED).replace(
+        notes=(f"its session refused it: {refused.reason}",)
+    )
+    if progress != row.progress:
+        await store.save_task_progress(refused.ref.task_id, progress)
+
+
+async def cancel_submitted_task(store: Store, row: TaskRow) -> None:
+    """End a task that no session has taken: one that takes it later finds that it is over. Raises StoreError."""
+    progress = row.build_stored_progress(TaskPhase.CANCELLED).replace(
+        notes=("it was cancelled before a session took it",)
+    )
+    await store.save_task_progress(row.ref.task_id, progress)
+
+
+async def clear_task_refusal(store: Store, row: TaskRow) -> TaskRow:
+    """The task as it was before its session refused it: the same request was submitted again. Raises StoreError."""
+    if row.progress is None or row.progress.phase is not TaskPhase.REFUSED:
+        return row
+    progress = row.progress.replace(phase=TaskPhase.SUBMITTED, notes=())
+    await store.save_task_progress(row.ref.task_id, progress)
+    return row.replace(progress=progress, ended_at=None)

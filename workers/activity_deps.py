@@ -1,0 +1,310 @@
+"""What activities work with: which adapter stands behind which port, opened where a process needs them.
+
+Which session the code at work belongs to, as the input of its activity says.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+from pydantic import BaseModel
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from activities.activity_errors import get_current_attempt, set_agent_status
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Compactor
+from waystation.agents.loop import AgentLoop
+from waystation.agents.ports import Meter
+from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor, VaultPlaceholderFactory
+from waystation.agents.roles import AgentDeps
+from waystation.agents.task_brief import BriefBuilder
+from waystation.agents.tool_visibility import ToolPolicy
+from waystation.config.settings import Settings
+from waystation.documents.ports import DocumentSearch
+from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
+from waystation.documents.search import Bm25DocumentSearch, split_into_passages
+from waystation.documents.table_redaction import ColumnRedactor
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.kernel.imports import pause_gc_for_imports
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.memory.indexing import DocumentIndexer, MemoryRecall, OutboxDrainer
+from waystation.memory.ports import Embedder, Memory
+from waystation.models.ports import ChatModel
+from waystation.planning.planner import Planner
+from waystation.plugins.redaction.keys import compute_key_check
+from waystation.plugins.redaction.placeholders import compute_fingerprint
+from waystation.privacy.policy import RedactionConfig, should_show_names
+from waystation.privacy.ports import PlaceholderFactory, Redactor, Vault
+from waystation.reports.publisher import CitationChecker, ReportIndexer, ReportPublisher
+from waystation.reports.reviewers import PlanReviser, ReportReviewer
+from waystation.runtime.sql_store import SqlStore
+from waystation.runtime.store_setup import build_cipher, load_oldest_key
+from waystation.tasks.context_editor import TranscriptRewinder
+from workers.external_systems import ToolBackendDeps, ToolBackends, open_tool_backends
+
+DEPTH = 3
+"""Of the reference in an input: an order, its request, its run."""
+
+_PRESENT: ContextVar[str] = ContextVar("session", default="")
+
+
+def get_current_session() -> str:
+    """The session's hash; empty where the work belongs to none."""
+    return _PRESENT.get()
+
+
+class SessionContextInterceptor(Interceptor):
+    """Makes the session of every activity known to what it calls."""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """One for each activity."""
+        return _Scoped(next)
+
+
+class _Scoped(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> object:
+        sessions = [find_session_hash(one) for one in list[object](input.args)]
+        token = _PRESENT.set(next(filter(None, sessions), ""))
+        try:
+            return await super().execute_activity(input)
+        finally:
+            _PRESENT.reset(token)
+
+
+def find_session_hash(given: object, depth: int = DEPTH) -> str:
+    """That of the first reference to a run or a task in an input; empty where there is none."""
+    match given:
+        case RunRef() | TaskRef():
+            return given.session
+        case BaseModel() if depth:
+            parts = (find_session_hash(getattr(given, name), depth - 1) for name in type(given).model_fields)
+            return next(filter(None, parts), "")
+        case _:
+            return ""
+
+
+@dataclass(frozen=True)
+class ActivityDeps:
+    """Everything that activities work with."""
+
+    store: SqlStore
+    model: ChatModel
+    redactor: Redactor
+    redacted: RedactedDocumentStore
+    """Documents, pages and stored results as agents may see them."""
+    embedder: Embedder
+    memory: Memory
+    search: DocumentSearch
+    meter: Meter
+    key_check: str = ""
+    """By what other workers of the store see whether they make placeholders with the same key."""
+    hooks: CompactionHooks = NO_HOOKS
+    vault: Vault | None = None
+    placeholders: PlaceholderFactory | None = None
+    """What makes those of private cells; without it no table is queried."""
+    reach: ToolBackends | None = None
+    """Beyond the store; without it agents read documents alone."""
+    tool_policy: ToolPolicy = field(default_factory=ToolPolicy)
+
+    async def claim_key(self) -> None:
+        """The workers of a store share one key: else one could not find what another has redacted. Raises BadInput."""
+        if not await self.store.claim_key(self.key_check):
+            raise BadInput(
+                "other workers of this store make their placeholders with another key: set WAYSTATION_KEY to theirs, "
+                "which is their WAYSTATION_KEY or the file `key` in their home folder, in hex. Where theirs is lost, "
+                "`waystation store adopt-key` makes this one the store's"
+            )
+
+    @property
+    def metered_model(self) -> MeteredModel:
+        """The model, with its calls announced in the store."""
+        return MeteredModel(model=self.model, store=self.store, clock=utc_now, meter=self.meter, tell=set_agent_status)
+
+    @property
+    def memory_recall(self) -> MemoryRecall:
+        """Search in memory."""
+        store = self.store
+        return MemoryRecall(
+            memory=self.memory,
+            embedder=self.embedder,
+            redactor=self.redactor,
+            store=store,
+            vault=self.vault,
+            shows_names=should_show_names(self.redacted.rules.policy),
+        )
+
+    @property
+    def agent_deps(self) -> AgentDeps:
+        """What the agents' tools work with."""
+        store, reach = self.store, self.reach
+        return AgentDeps(
+            store=store,
+            search=self.search,
+            recollection=self.memory_recall,
+            redactor=self.redactor,
+            redacted=self.redacted,
+            vault=self.vault,
+            tables=self.table_reader,
+            web=reach.web if reach is not None else (),
+            servers=reach.servers if reach is not None else None,
+            policy=self.tool_policy,
+        )
+
+    @cached_property
+    def table_reader(self) -> RedactedTableReader | None:
+        """What reads and queries tables; it keeps for a while what it redacted."""
+        if self.reach is None or self.placeholders is None:
+            return None
+        return RedactedTableReader(self.reach.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
+
+    @property
+    def outbox_drainer(self) -> OutboxDrainer:
+        """The way from outbox to memory."""
+        return OutboxDrainer(store=self.store, embedder=self.embedder, memory=self.memory, redactor=self.redactor)
+
+    @property
+    def document_indexer(self) -> DocumentIndexer:
+        """What brings documents into memory."""
+        store = self.store
+        return DocumentIndexer(
+            store=store,
+            redactor=self.redactor,
+            redacted=self.redacted,
+            cut=split_into_passages,
+            archive=self.outbox_drainer,
+            clock=utc_now,
+        )
+
+    @property
+    def report_indexer(self) -> ReportIndexer:
+        """What brings the results of tasks into memory."""
+        store = self.store
+        return ReportIndexer(
+            store=store,
+            redactor=self.redactor,
+            archive=self.outbox_drainer,
+            clock=utc_now,
+        )
+
+    @property
+    def agent_loop(self) -> AgentLoop:
+        """The agent loop."""
+        store = self.store
+        contracts = BriefBuilder(
+            store=store,
+            recollection=self.memory_recall,
+            redactor=self.redactor,
+        )
+        return AgentLoop(model=self.metered_model, desk=self.agent_deps, contracts=contracts, clock=utc_now)
+
+    @property
+    def planner(self) -> Planner:
+        """The planner."""
+        store = self.store
+        return Planner(model=self.metered_model, store=store, redactor=self.redactor)
+
+    @property
+    def reviser(self) -> PlanReviser:
+        """What revises plans."""
+        store = self.store
+        return PlanReviser(model=self.metered_model, store=store, redactor=self.redactor)
+
+    @property
+    def citation_check(self) -> CitationChecker:
+        """What checks citations."""
+        store = self.store
+        return CitationChecker(store, self.redactor, self.redacted, self.vault)
+
+    @property
+    def reviewer(self) -> ReportReviewer:
+        """What reviews reports."""
+        store = self.store
+        return ReportReviewer(
+            model=self.metered_model,
+            store=store,
+            redactor=self.redactor,
+            check=self.citation_check,
+        )
+
+    @property
+    def compactor(self) -> Compactor:
+        """What makes room in contexts."""
+        return Compactor(
+            model=self.metered_model, desk=self.agent_deps, archive=self.outbox_drainer, clock=utc_now, hooks=self.hooks
+        )
+
+    @property
+    def rewinder(self) -> TranscriptRewinder:
+        """What takes conversations back."""
+        return TranscriptRewinder(store=self.store, archive=self.outbox_drainer)
+
+    @property
+    def publisher(self) -> ReportPublisher:
+        """What makes the report."""
+        store = self.store
+        return ReportPublisher(
+            chronicler=self.report_indexer,
+            store=store,
+            redactor=self.redactor,
+            check=self.citation_check,
+        )
+
+
+@asynccontextmanager
+async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) -> AsyncGenerator[ActivityDeps]:
+    """The adapters that these settings ask for, opened, and closed at the end.
+
+    Raises:
+        BadInput: another process has the embedded memory of this home folder open, or a setting cannot be used.
+        MemoryUnavailable: the memory cannot be opened.
+    """
+    # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
+    with pause_gc_for_imports():
+        from waystation.runtime.redaction_setup import build_redaction_config, create_redactor, open_embedder  # noqa: PLC0415
+        from workers.external_systems import open_compaction_hooks  # noqa: PLC0415
+        from workers.memory import open_memory  # noqa: PLC0415
+        from workers.models import create_model_router  # noqa: PLC0415
+
+    async with AsyncExitStack() as stack:
+        hooks = await stack.enter_async_context(open_compaction_hooks(settings))
+        embedder = await stack.enter_async_context(open_embedder(settings))
+        memory = await stack.enter_async_context(open_memory(settings, embedder))
+        model = create_model_router(settings)
+        stack.push_async_callback(model.aclose)
+        key = load_oldest_key(settings)
+        redactor = create_redactor(settings, key, processes=settings.redaction_processes)
+        stack.callback(redactor.close)
+        vault = store.build_vault(build_cipher(settings, "vault"))
+        rules = build_redaction_config(settings, key)
+        originals = VaultPlaceholderFactory(vault, partial(compute_fingerprint, key), utc_now, get_current_session)
+        whole = TextRedactor(redactor, originals, meter, _endurance(settings, store, rules, originals), settings.titles)
+        redacted = RedactedDocumentStore(store, whole, rules)
+        reach = await stack.enter_async_context(open_tool_backends(settings, ToolBackendDeps(store, meter, redacted)))
+        yield ActivityDeps(
+            store=store,
+            model=model,
+            redactor=whole,
+            redacted=redacted,
+            embedder=embedder,
+            memory=memory,
+            search=Bm25DocumentSearch(store),
+            meter=meter,
+            key_check=compute_key_check(key),
+            hooks=hooks,
+            vault=vault,
+            placeholders=originals,
+            reach=reach,
+            tool_policy=settings.tool_policy,
+        )
+
+
+def _endurance(
+    settings: Settings, store: SqlStore, rules: RedactionConfig, originals: VaultPlaceholderFactory
+) -> RedactionRetryPolicy:
+    """Under other rules, and with other patience, texts that were put aside are tried again."""
+    slow = store.build_slow_text_store(f"{rules.policy}/{rules.version}/{settings.redaction_seconds:g}")
+    most, then = settings.redaction_attempts, settings.redaction_failure
+    return RedactionRetryPolicy(originals.fingerprint, slow, get_current_attempt, most, then)

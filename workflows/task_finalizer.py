@@ -1,0 +1,224 @@
+"""How a task ends: looked over, reported, settled, remembered.
+
+A task's documents come into memory: a workflow of its own, begun when the task has delivered, so that it delays
+neither steps nor report.
+
+What looks over a task's work, when it is due. What cannot be done is noted: no task fails by it.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import NoReturn, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from activities.ledger import LedgerActivities
+from activities.memory import MemoryActivities
+from activities.tasks import OversightActivities, PublishRequest, ReportActivities
+from waystation.budgets.budget import RunUsage
+from waystation.kernel.refs import RunRef
+from waystation.kernel.temporal_names import make_indexing_workflow_id
+from waystation.memory.passage_builder import IndexingState
+from waystation.planning.plan import (
+    PLANNING_ID,
+    PlanRevision,
+    ReportReview,
+    RevisionResult,
+    make_review_id,
+    make_revision_id,
+)
+from waystation.tasks.reviews import (
+    ReviewResult,
+    apply_review,
+    apply_revision,
+    book_oversight_cost,
+    build_review_request,
+    build_revision_request,
+    finish_report_repair,
+    is_review_due,
+    is_revision_due,
+    start_oversight_run,
+)
+from waystation.tasks.state import merge_unique
+from waystation.tasks.task import TaskPhase, TaskProgress
+from workflows.approvals import BudgetGate, request_revision_approval
+from workflows.index_documents import IndexDocumentsWorkflow
+from workflows.options import CONTEXT, LEG, REPORT, SHORT, with_summary
+from workflows.stored_state import store_state
+from workflows.subagent import get_failure_reason
+from workflows.task_runtime import TaskRuntime, notify_task_ended, start_detached_child
+
+
+async def start_document_indexing(board: TaskRuntime) -> None:
+    """Leave them to a child that outlives the task. After a rewind it brings in what is new, and what was under way is
+    taken up where it stood.
+    """
+    start = board.start
+    has_some = start.documents or any(update.added for update in board.state.updates)
+    if not (start.terms.remembered_characters and has_some):
+        return
+    wanted = IndexingState(ref=start.ref, most_characters=start.terms.remembered_characters)
+    summary = f"documents of {start.ref.task_id} into memory"
+    await start_detached_child(
+        IndexDocumentsWorkflow.run, wanted, make_indexing_workflow_id(start.ref.task_id), summary, again=True
+    )
+
+
+async def run_plan_revision_if_due(board: TaskRuntime) -> None:
+    """Between the research and what needs it. Where it may cost much, no step begins before a person agrees to it."""
+    if (made := board.state.proposed) is None:
+        if not is_revision_due(board.state, board.start.terms):
+            return
+        made = await _revision(board)
+    agreed = await request_revision_approval(board, made)
+    if agreed is not None:
+        made = made if agreed else await _revision(board, denied=True)
+        board.replace_state(apply_revision(board.state.replace(proposed=None), made, board.start.terms.agent_budget))
+
+
+async def _revision(board: TaskRuntime, *, denied: bool = False) -> RevisionResult:
+    """What became of the plan; of one that was denied, the plan before it."""
+    start = board.start
+    request = build_revision_request(board.state, start.ref, start.terms).replace(denied=denied)
+    board.replace_state(start_oversight_run(board.state, make_revision_id(request.number)))
+    what = "keep the plan as it was" if denied else "revise the plan after the research"
+    summary = f"{what}, {request.number} of at most {start.terms.revisions}"
+    try:
+        return await workflow.execute_activity_method(
+            OversightActivities.revise_plan, request, **with_summary(LEG, summary)
+        )
+    except ActivityError as error:
+        note = f"The plan could not be revised ({_reason(error)}); it was kept as it was."
+        kept, totals = PlanRevision(number=request.number, seen=request.seen), await _spent(board)
+        return RevisionResult(revision=kept, totals=totals, notes=(note,))
+
+
+async def run_report_review_if_due(board: TaskRuntime) -> bool:
+    """Have the report reviewed that was written. Whether its writer works on it again."""
+    terms = board.start.terms
+    if not terms.reviews:
+        return False
+    board.replace_state(finish_report_repair(board.state))
+    if not is_review_due(board.state):
+        return False
+    request = build_review_request(board.state, terms)
+    board.replace_state(start_oversight_run(board.state, make_review_id(request.number)))
+    summary = f"review the report, {request.number}"
+    try:
+        made = await workflow.execute_activity_method(
+            OversightActivities.review_report, request, **with_summary(LEG, summary)
+        )
+    except ActivityError as error:
+        note = f"The report could not be reviewed ({_reason(error)})."
+        made = ReviewResult(
+            review=ReportReview(number=request.number, faults=0), totals=await _spent(board), notes=(note,)
+        )
+    board.replace_state(apply_review(board.state, made))
+    return made.review.sent_back
+
+
+async def settle_oversight(board: TaskRuntime) -> None:
+    """What was stopped while it was under way: the store says what it spent."""
+    if run_id := board.state.oversight.under_way:
+        totals = await _spent(board)
+        board.replace_state(book_oversight_cost(board.state, run_id, totals))
+
+
+def _reason(error: ActivityError) -> str:
+    if is_cancelled_exception(error):
+        raise error
+    return get_failure_reason(error)
+
+
+async def _spent(board: TaskRuntime) -> RunUsage:
+    run = RunRef(**board.start.ref.model_dump(), step_id=board.state.oversight.under_way, role="reviewing")
+    return await workflow.execute_activity_method(LedgerActivities.read_run_totals, run, **SHORT)
+
+
+_T = TypeVar("_T")
+
+
+class TaskFinalizer:
+    """The last moves of a task."""
+
+    def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
+        self._board, self._gate = board, gate
+
+    async def finish(self, phase: TaskPhase, reason: str = "") -> TaskProgress:
+        """Store the report and how the task ended, and tell of it: also where that cannot be stored."""
+        try:
+            await self._store(phase)
+        except (ActivityError, ApplicationError) as error:
+            if not is_cancelled_exception(error):
+                await notify_task_ended(self._board, TaskPhase.FAILED, get_failure_reason(error))
+            raise
+        await notify_task_ended(self._board, self._board.state.phase, reason)
+        # A grant whose handler is still at work reaches the session before the settlement, or it would come too late
+        # there.
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        await self._gate.send_settlement_to_session()
+        if phase in {TaskPhase.DONE, TaskPhase.PARTIAL}:
+            await start_document_indexing(self._board)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return self._board.progress
+
+    async def _store(self, phase: TaskPhase) -> None:
+        self._board.replace_state(self._board.state.replace(phase=TaskPhase.REPORTING))
+        await self._settle_runs()
+        await self._bring_passages_in()
+        board, start = self._board, self._board.start
+        ended = await store_state(start.ref, board.state.end_task(phase))
+        published = await workflow.execute_activity_method(
+            ReportActivities.store_report,
+            PublishRequest(ref=start.ref, state=ended, title=start.title, privacy=start.privacy, at=workflow.now()),
+            **with_summary(REPORT, "check citations, store the report"),
+        )
+        over = board.state.end_task(phase)
+        if published.short:
+            over = over.replace(phase=TaskPhase.PARTIAL, notes=merge_unique(over.notes, (published.short,)))
+        board.replace_state(over.with_report_version(published.version))
+
+    async def fail(self, error: BaseException) -> NoReturn:
+        """The work could not even be planned: store that, then fail so that everybody sees it."""
+        known = isinstance(error, ActivityError | ApplicationError)
+        reason = get_failure_reason(error) if known else type(error).__name__
+        self._board.replace_state(self._board.state.replace(notes=merge_unique(self._board.state.notes, (reason,))))
+        await self.finish(TaskPhase.FAILED, reason)
+        raise ApplicationError(reason, type="TaskFailed", non_retryable=True)
+
+    async def _settle_runs(self) -> None:
+        """Whatever was stopped: the store says what it spent."""
+        board = self._board
+        if board.state.plan is None:
+            planning = RunRef(**board.start.ref.model_dump(), step_id=PLANNING_ID, role="planning")
+            totals = await workflow.execute_activity_method(LedgerActivities.read_run_totals, planning, **SHORT)
+            board.replace_state(board.state.with_planning_cost(totals))
+        await settle_oversight(board)
+        for step_id, run in self._board.state.runs.items():
+            if run.phase != "delivered":
+                totals = await workflow.execute_activity_method(LedgerActivities.read_run_totals, run.run, **SHORT)
+                stopped = (
+                    self._board.get_run(step_id).with_settled_usage(totals).finish_partial("the task was cancelled")
+                )
+                self._board.replace_state(self._board.state.with_run(stopped))
+
+    async def _bring_passages_in(self) -> None:
+        """Passages that could not be written when they were made. If memory is still down, the report says so."""
+        if not any(run.all_compactions.passages for run in self._board.state.runs.values()):
+            return
+        drained = await workflow.execute_activity_method(
+            MemoryActivities.drain_outbox, **with_summary(CONTEXT, "bring waiting passages into memory")
+        )
+        if drained.waiting:
+            note = f"Memory does not answer: {drained.waiting} passages wait in the store and are written later."
+            self._board.replace_state(self._board.state.replace(notes=merge_unique(self._board.state.notes, (note,))))
+
+
+async def run_shielded(work: Coroutine[object, object, _T]) -> _T:
+    """Await the work. A cancellation that comes meanwhile is too late: the work is finished and its result stands."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        return await task

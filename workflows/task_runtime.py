@@ -1,0 +1,245 @@
+"""A task's state inside its workflow, its display, and who is told: details, search attributes, audit and notices."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from pydantic import JsonValue
+from temporalio import workflow
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    SearchAttributeUpdate,
+    TypedSearchAttributes,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from activities.ledger import AuditRequest, LedgerActivities
+from waystation.agents.agent_run import AgentRun
+from waystation.agents.delegation import TeammateState, list_teammates
+from waystation.budgets.budget import BudgetAccount
+from waystation.kernel import temporal_names as names
+from waystation.kernel.amount import Amount
+from waystation.tasks.approvals import ApprovalContext
+from waystation.tasks.continuation import TaskWorkflowInput
+from waystation.tasks.details import render_task_details
+from waystation.tasks.notifications import NotificationEvent, TaskNotification
+from waystation.tasks.progress import build_task_progress, truncate_progress
+from waystation.tasks.reallocation import compute_drawable_budget, with_reallocation_config
+from waystation.tasks.signals import was_encrypted
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import ApprovalRequest, AuditEntry, TaskPhase, TaskProgress
+from workflows.notification import NotificationWorkflow
+from workflows.options import SHORT, with_summary
+
+SESSION = SearchAttributeKey.for_keyword(names.SESSION_ATTRIBUTE)
+PHASE = SearchAttributeKey.for_keyword(names.PHASE_ATTRIBUTE)
+TOKENS = SearchAttributeKey.for_int(names.TOKENS_ATTRIBUTE)
+COST = SearchAttributeKey.for_float(names.COST_ATTRIBUTE)
+PENDING = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
+
+
+AUDIT_BATCH_SIZE = 20
+"""Entries in one payload. Each has a few kilobytes at most."""
+
+
+def build_initial_search_attributes(session: str) -> TypedSearchAttributes:
+    """What a task is started with."""
+    return TypedSearchAttributes(
+        [SearchAttributePair(SESSION, session), SearchAttributePair(PHASE, TaskPhase.SUBMITTED.value)]
+    )
+
+
+class TaskRuntime:
+    """Where the parts of a task's workflow read and change its state."""
+
+    def __init__(self, start: TaskWorkflowInput) -> None:
+        self.start = start
+        self.state = with_reallocation_config(TaskState(account=BudgetAccount(limit=start.terms.budget)), start.terms)
+        self.ready = False
+        """The state is there. Until then a message would change a state that is about to be replaced: handlers wait."""
+        self.parking = False
+        """The workflow wants to continue as new: nothing new is started, and waiting agents come back."""
+        self._shown: tuple[str, int, int, int | None] | None = None
+        self._to_show = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether agents shall come back without going on."""
+        return self.parking or self.state.cancelled
+
+    @property
+    def progress(self) -> TaskProgress:
+        """What people see, in a bounded size."""
+        start = self.start
+        return truncate_progress(build_task_progress(self.state, start.ref, start.terms, start.title, start.privacy))
+
+    @property
+    def approval_context(self) -> ApprovalContext:
+        """What an answer is held against."""
+        return ApprovalContext(
+            approvals=self.state.approvals,
+            limit=self.state.account.limit,
+            ceiling=self.start.terms.ceiling,
+            ending=self.state.is_ending,
+            editing=self.state.plan_edit is not None,
+            revising=self.state.proposed is not None,
+            approvers=self.start.approvers,
+        )
+
+    def accepts(self, sent: tuple[JsonValue, ...]) -> bool:
+        """Whether a message may have an effect: where the task was admitted under encryption, if it came so."""
+        return not self.start.sealed_answers or was_encrypted(sent)
+
+    @property
+    def task_id(self) -> str:
+        """Of the task, and of its workflow."""
+        return self.start.ref.task_id
+
+    @property
+    def task_used(self) -> float:
+        """The share of the task's budget that is spent."""
+        return self.state.used_share
+
+    def list_team(self, step_id: str) -> tuple[TeammateState, ...]:
+        """Who else works on the task, as this agent is told."""
+        return list_teammates(self.progress.steps, step_id)
+
+    def get_drawable_budget(self, step_id: str) -> Amount:
+        """What this agent could draw from its task now."""
+        return compute_drawable_budget(self.state, step_id)
+
+    def get_run(self, step_id: str) -> AgentRun:
+        """A step's agent run."""
+        return self.state.runs[step_id]
+
+    def update_run(self, run: AgentRun) -> None:
+        """An agent run as it is from now on, shown at once."""
+        self.replace_state(self.state.with_run(run))
+
+    def begin_from_state(self, state: TaskState | None) -> None:
+        """The task goes on from this state, or begins where there is none; messages take effect from now on."""
+        if state is not None:
+            self.replace_state(state)
+        self.ready = True
+
+    async def wait_until_ready(self) -> None:
+        """Return when the state is there."""
+        await workflow.wait_condition(lambda: self.ready)
+
+    def replace_state(self, state: TaskState) -> None:
+        """Replace the state by one that was made of the present one: no await may lie between.
+
+        What people see follows once for all changes of a moment: with a hundred agents it takes long to put together.
+        """
+        self.state = state
+        if not self._to_show:
+            self._to_show = True
+            asyncio.get_running_loop().call_soon(self._show)
+
+    def _show(self) -> None:
+        self._to_show = False
+        workflow.set_current_details(render_task_details(self.progress))
+        self._upsert()
+
+    def _upsert(self) -> None:
+        """Search attributes, where the server has them: upserting an unknown one would hang the workflow."""
+        totals = self.state.totals
+        shown = (self.state.phase.value, totals.spent.tokens, len(self.state.pending_approvals), totals.cost_micro_usd)
+        if not self.start.search_attributes or shown == self._shown:
+            return
+        self._shown = shown
+        updates: list[SearchAttributeUpdate[str] | SearchAttributeUpdate[int] | SearchAttributeUpdate[float]] = [
+            PHASE.value_set(self.state.phase.value),
+            TOKENS.value_set(totals.spent.tokens),
+            PENDING.value_set(len(self.state.pending_approvals)),
+        ]
+        if totals.cost_micro_usd is not None:
+            updates.append(COST.value_set(totals.cost_micro_usd / 1_000_000))
+        workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]: its other overload has a bare generic
+
+
+async def record_audit_entries(board: TaskRuntime, *entries: AuditEntry) -> None:
+    """Keep requests, answers, edits and what was refused in the store's audit trail."""
+    for batch in _batches(entries):
+        request = AuditRequest(task_id=board.task_id, entries=batch)
+        await workflow.execute_activity_method(
+            LedgerActivities.record_audit_entries, request, **with_summary(SHORT, "keep the audit trail")
+        )
+
+
+def _batches(entries: Sequence[AuditEntry]) -> Iterator[tuple[AuditEntry, ...]]:
+    """One message may answer many requests, and repeats its note in each of them."""
+    for start in range(0, len(entries), AUDIT_BATCH_SIZE):
+        yield tuple(entries[start : start + AUDIT_BATCH_SIZE])
+
+
+WorkflowT = TypeVar("WorkflowT")
+_InputT = TypeVar("_InputT")
+
+
+async def start_detached_child(
+    run: Callable[[WorkflowT, _InputT], Awaitable[object]],
+    given: _InputT,
+    workflow_id: str,
+    summary: str,
+    *,
+    again: bool = False,
+) -> None:
+    """Start it and go on. One of the same id that was started before is left as it is; or it is done `again`, in the
+    place of one that still runs.
+    """
+    once, anew = WorkflowIDReusePolicy.REJECT_DUPLICATE, WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
+    with suppress(WorkflowAlreadyStartedError):
+        child = await workflow.start_child_workflow(
+            run,
+            given,
+            id=workflow_id,
+            id_reuse_policy=anew if again else once,
+            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+            cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
+            static_summary=summary,
+        )
+        # What becomes of it is its own affair; asyncio would log a failure that nobody looked at as an error.
+        child.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+async def persist_and_notify(
+    board: TaskRuntime, state: TaskState, event: NotificationEvent, *requests: ApprovalRequest
+) -> None:
+    """The state in which these requests were made or closed; they go into the audit trail, and people are told."""
+    board.replace_state(state)
+    await record_audit_entries(board, *requests)
+    for request in requests:
+        await notify_about_request(board, event, request)
+
+
+async def notify_about_request(board: TaskRuntime, event: NotificationEvent, request: ApprovalRequest) -> None:
+    """Tell of a request for budget."""
+    await _tell(board, _notice(board, event, board.state.phase).replace(request=request))
+
+
+async def notify_task_ended(board: TaskRuntime, phase: TaskPhase, reason: str = "") -> None:
+    """Tell how the task ends, and why where it failed."""
+    event = NotificationEvent.FAILED if phase is TaskPhase.FAILED else NotificationEvent.FINISHED
+    await _tell(board, _notice(board, event, phase).replace(reason=reason))
+
+
+def _notice(board: TaskRuntime, event: NotificationEvent, phase: TaskPhase) -> TaskNotification:
+    return TaskNotification(
+        event=event,
+        task_id=board.start.ref.task_id,
+        title=board.start.title,
+        phase=phase,
+        at=workflow.now(),
+        spent=board.state.totals.spent,
+        limit=board.state.account.limit,
+    )
+
+
+async def _tell(board: TaskRuntime, notice: TaskNotification) -> None:
+    """Leave the notice to a child that outlives its task. An event that was told before is not told again."""
+    if board.start.notices:
+        await start_detached_child(NotificationWorkflow.run, notice, notice.delivery_id, notice.summary)
