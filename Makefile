@@ -47,7 +47,7 @@ trips: $(STAMP) ## Print which modules a request, a full context and an approval
 	$(BIN)/python -m benchmarks.trips
 
 test-servers: $(STAMP) ## The end-to-end tests on PostgreSQL, a Qdrant server's protocol and several worker processes; part of `make test-all`
-	$(BIN)/python -m pytest tests/end_to_end/test_servers.py tests/end_to_end/test_same_report.py tests/adapters/test_store_postgresql.py tests/adapters/test_qdrant_server.py
+	$(BIN)/python -m pytest tests/end_to_end/test_team_deployment.py tests/end_to_end/test_sqlite_postgresql_parity.py tests/store/test_store_postgresql.py tests/memory/test_qdrant_server.py
 
 chaos: $(STAMP) ## Kill worker and Temporal server at random while tasks run, and say what it cost: `make chaos KILLS=200 SEED=1`
 	$(BIN)/python -m benchmarks.chaos --kills $(or $(KILLS),200) --seed $(or $(SEED),1)
@@ -98,7 +98,7 @@ platforms: $(UV) ## Check that every platform and Python has wheels of the locke
 	@for platform in $(PLATFORMS); do for python in $(PYTHONS); do echo "$$platform, Python $$python" && MACOSX_DEPLOYMENT_TARGET=$(MACOS) $(UV) pip compile --quiet --only-binary :all: --python-platform $$platform --python-version $$python --constraints requirements.lock --group dev pyproject.toml >/dev/null || exit 1; done; done
 
 pythons: $(UV) ## Run the tests of unit, wire and replay on Python 3.12 and 3.13, those of them that are on this machine
-	@for python in $(OTHER_PYTHONS); do found=$$($(UV) python find --no-project --no-python-downloads $$python 2>/dev/null) || { echo "Python $$python is not on this machine: not tested"; continue; }; echo "Python $$python" && $(UV) venv --quiet --allow-existing --python $$found .venv-$$python && $(UV) pip sync --quiet --require-hashes --python .venv-$$python/bin/python requirements.lock && $(UV) pip install --quiet --no-deps --python .venv-$$python/bin/python --editable . && .venv-$$python/bin/python -m pytest -q tests/unit tests/wire tests/replay || exit 1; done
+	@for python in $(OTHER_PYTHONS); do found=$$($(UV) python find --no-project --no-python-downloads $$python 2>/dev/null) || { echo "Python $$python is not on this machine: not tested"; continue; }; echo "Python $$python" && $(UV) venv --quiet --allow-existing --python $$found .venv-$$python && $(UV) pip sync --quiet --require-hashes --python .venv-$$python/bin/python requirements.lock && $(UV) pip install --quiet --no-deps --python .venv-$$python/bin/python --editable . && .venv-$$python/bin/python -m pytest -q tests/budgets tests/context tests/kernel tests/planning tests/tasks tests/wire tests/replay || exit 1; done
 
 format: $(STAMP) ## Format the code and mend what can be mended
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .

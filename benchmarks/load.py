@@ -29,10 +29,10 @@ from temporalio.client import Client as TemporalClient
 from benchmarks.budgets.tables import print_table
 from tests.end_to_end.messages_server import run_messages_server
 from tests.end_to_end.shell import Shell, terminate, wait_until
-from tests.end_to_end.test_servers import is_health_ready, run_temporal_server
-from tests.ports import find_free_port
-from tests.postgres import PostgresServer, run_postgres_server
-from tests.qdrant_server import QdrantStub, run_qdrant_server
+from tests.end_to_end.test_team_deployment import is_health_ready, run_temporal_server
+from tests.support.free_ports import find_free_port
+from tests.support.postgres_server import PostgresServer, run_postgres_server
+from tests.support.qdrant_server import QdrantStub, run_qdrant_server
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument

@@ -21,8 +21,8 @@ from pathlib import Path
 import httpx2
 import psutil
 
-from tests.ended_tasks import make_task_row
-from tests.ports import find_free_port
+from tests.support.finished_tasks import make_task_row
+from tests.support.free_ports import find_free_port
 from waystation.agents.leg import Interrupted, LegState
 from waystation.budgets.budget import RunUsage
 from waystation.config.settings import Settings

@@ -13,7 +13,7 @@ import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
-from tests.postgres import run_postgres_server
+from tests.support.postgres_server import run_postgres_server
 from waystation.config.settings import Settings
 from waystation.context.transcript import CallIntent, Charge, Message, Text
 from waystation.kernel.amount import Amount

@@ -11,11 +11,35 @@ import pytest
 from hypothesis import settings
 from temporalio.client import Client
 
-from tests.postgres import PostgresServer, run_postgres_server
+from tests.support.agent_fixtures import bare_env, env, full_env, prepared_stores
+from tests.support.postgres_server import PostgresServer, run_postgres_server
+from tests.support.store_fixtures import (
+    emptied_database_url,
+    migrated_database,
+    postgres_url,
+    shared_database_url,
+    store,
+    store_url,
+)
+from tests.support.task_fixtures import ended_id
 from tests.tiers import part_of, waits
 from waystation.config.settings import Settings
 from waystation.runtime.temporal.connect import TemporalTarget, connect, ensure_search_attributes
 from waystation.runtime.temporal.dev_server import run_dev_server
+
+__all__ = [
+    "bare_env",
+    "emptied_database_url",
+    "ended_id",
+    "env",
+    "full_env",
+    "migrated_database",
+    "postgres_url",
+    "prepared_stores",
+    "shared_database_url",
+    "store",
+    "store_url",
+]
 
 settings.register_profile("busy-machine", deadline=None)  # no test measures time: others may be at work here
 settings.register_profile("quick", deadline=None, max_examples=25)

@@ -16,82 +16,151 @@ def _modules(names: str) -> set[str]:
 
 QUICK = {
     "activities": _modules("""
-        failures sending_notices
-    """),
-    "adapters": _modules("""
-        anthropic_errors anthropic_model cli_memory_eval cli_report_versions documents_passages documents_pdf_notes
-        documents_search documents_search_parts documents_sheets documents_slides documents_word embedders_http
-        embedders_settings embeddings_static keys mcp_config mcp_keeper mcp_offered messages network
-        offline_overseeing offline_transport presidio_credentials presidio_extensions presidio_full_names
-        presidio_hostile presidio_key presidio_own_rules presidio_pairs presidio_parts presidio_people
-        presidio_redactor presidio_references presidio_secrets qdrant_address qdrant_edge qdrant_tenants recall_facts
-        session_command store_conflicts store_plans store_postgresql store_sessions store_spending store_sqlite
-        store_transcripts store_updates store_work stores tables_grid tables_queries temporal_busy temporal_codec
-        temporal_codec_server temporal_run_file temporal_ui_proxy vault web_fetch web_private_addresses web_robots
-        webhook worker_health
+        attempt_failures notification_delivery
     """),
     "agents": _modules("""
-        agent_loop archive archive_refusals archive_rewriting cli_tools_shown client_context condenser_check
-        condenser_hooks condensing contract contract_room delegating document_news draining editor first_turn
-        foreign_tool handed_over hearing kept_replies key_rotation metered pin_message possibly_billed projecting
-        publisher publisher_web recalled_names redacted_documents reviewer reviser rewinder servers_of_task skills
-        store_away titling toolbox tools_reading tools_results tools_web tools_writing unfinished
+        agent_loop agent_run analysis_deliverables compactor_hooks compactor_open_work compactor_validation
+        delegate_tool document_change_notices initial_prompt_size metering pin_message possibly_billed
+        prompt_sections recall_name_restoration reply_redaction run_repository status_messages store_outage
+        summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
+        tool_call_questions tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
+        tools_reading tools_results tools_web tools_writing untrusted_tool
     """),
     "architecture": _modules("""
-        architecture_code architecture_columns architecture_deployment architecture_repository architecture_values
+        architecture_code architecture_columns architecture_deployment architecture_repository
+        architecture_values tiers
     """),
     "attacks": _modules("""
-        attacks_browser_pages attacks_changes attacks_digits attacks_endpoints attacks_exports attacks_files
-        attacks_forms attacks_instructions attacks_json attacks_lookalikes attacks_nul attacks_payloads
-        attacks_sessions attacks_sign_in attacks_spending attacks_terminal attacks_web
+        attacks_browser_pages attacks_confusables attacks_endpoints attacks_exports attacks_files
+        attacks_instructions attacks_json attacks_long_numbers attacks_nul attacks_payloads
+        attacks_report_changes attacks_secret_formats attacks_sessions attacks_sign_in attacks_spending
+        attacks_terminal attacks_web
+    """),
+    "benchmarks": _modules("""
+        bench_context bench_live bench_memory_baseline
+    """),
+    "budgets": _modules("""
+        allowance backpressure budget_account run_usage
+    """),
+    "cli": _modules("""
+        cli_amounts cli_approvals cli_context_files cli_context_size cli_context_structure
+        cli_context_user_intent cli_evaluation cli_finished_task cli_import_time cli_list cli_memory_eval
+        cli_plan cli_report_restore cli_report_versions cli_serve_pages cli_session cli_show_tools cli_spending
+        cli_submit_files cli_submit_options console_wrapping progress_display render_costs render_message
+        render_requests render_task
+    """),
+    "client": _modules("""
+        client_context session_size task_json
+    """),
+    "config": _modules("""
+        model_family_presets presets settings settings_context settings_file settings_hooks settings_models
+        settings_task_config settings_tools
+    """),
+    "context": _modules("""
+        compaction_audit compaction_masking compaction_offloading compaction_pipeline compaction_properties
+        compaction_splitting compaction_strategies compaction_strategy_properties failed_summaries identifiers
+        legality model_view_history model_view_records model_view_repair open_work platform_messages restoration
+        restoration_changed_files summary_validator summary_validator_properties token_estimate_accuracy
+        token_estimates transcript_view truncation_constraints user_constraints
+    """),
+    "documents": _modules("""
+        citations document_changes document_markers document_update_store documents_passages
+        documents_pdf_annotations documents_search documents_search_ranges documents_slides
+        documents_spreadsheets documents_word procedures redacted_documents skills tables_grid tables_queries
+        web_addresses web_fetch web_private_addresses web_robots
     """),
     "end_to_end": _modules("""
-        killed_platform
+        crash_recovery
+    """),
+    "erasure": _modules("""
+        person_matching
+    """),
+    "evaluation": _modules("""
+        evaluation_scores
+    """),
+    "kernel": _modules("""
+        amount network_errors patterns payload_pieces
+    """),
+    "live": _modules("""
+        live_legs
+    """),
+    "mcp": _modules("""
+        mcp_config mcp_message_limits mcp_tool_listing
+    """),
+    "memory": _modules("""
+        document_passages embedders_http embedders_settings embeddings_static excerpts heading_relevance
+        outbox_drainer outbox_drainer_rejections outbox_drainer_updates passages qdrant_address qdrant_edge
+        qdrant_tenants recall_facts relevance search_fusion
+    """),
+    "models": _modules("""
+        anthropic_errors anthropic_model fallbacks model_profiles price_file pricing thinking
+    """),
+    "offline": _modules("""
+        offline_delegation offline_oversight offline_quotes offline_replies offline_summary offline_transport
     """),
     "packaging": _modules("""
         packaging_distributions packaging_image packaging_installed
     """),
+    "planning": _modules("""
+        plan plan_revision
+    """),
+    "privacy": _modules("""
+        key_rotation keys placeholder_truncation privacy_destinations privacy_display vault
+    """),
+    "redaction": _modules("""
+        presidio_chunks_and_cache presidio_credential_pairs presidio_custom_rules presidio_full_names
+        presidio_key_file presidio_people presidio_phone_extensions presidio_private_keys presidio_redactor
+        presidio_references presidio_secrets presidio_slow_patterns
+    """),
     "replay": _modules("""
         replay
     """),
-    "unit": _modules("""
-        action_requests action_text actions agent_run allowance amount approvals approvals_amounts backpressure
-        bench_context bench_live bill bounded_progress changed changes charts citations cli_amounts cli_answers
-        cli_ended_task cli_evaluation cli_pages cli_plan cli_report_restore cli_submit_files cli_submit_terms
-        compaction_audit compaction_gate compaction_gate_properties compaction_ladder compaction_mask
-        compaction_offload compaction_parts compaction_properties compaction_restored compaction_strategies
-        compaction_strategy_properties context_blocks context_files_on_disk context_meaning context_round_trip
-        context_size context_structure core_logs cut_titles delegation demands details document_changes documents
-        drawing edits evaluation excerpts exports failed_summaries fallbacks foreign_tools fusion history identifiers
-        layers ledger ledger_crashes ledger_levels legality listeners loading models nearing notices
-        offline_condensing offline_dividing offline_quotes offline_replies open_work outlook oversight page_bill
-        parameters passages patterns persons pictures pieces plain_baseline plan plan_change platform_words presets
-        price_file pricing privacy_places privacy_seen procedures profiles projection relevance remembering reminder
-        render_bill render_message render_requests render_task reopening report report_check said said_above schedules
-        sent serve_requests session_room session_scope session_state settings settings_context settings_file
-        settings_hooks settings_models settings_terms settings_tools shown signals spending step_progress stopping
-        stopping_server task_asking task_budgets task_expiry task_ids task_json task_list task_state thinking tiers
-        tokens tokens_counted tool_phase traces truncation_demands unattended usage view_records view_repair web
+    "reports": _modules("""
+        plan_reviser publisher publisher_web report report_changes report_check report_reviewer stored_report
+    """),
+    "request_files": _modules("""
+        request_body_blocks request_body_round_trip
+    """),
+    "runtime": _modules("""
+        apprise_notifications store_selection temporal_codec temporal_codec_server temporal_core_logs
+        temporal_overload temporal_run_file temporal_ui_proxy webhook_notifications
+    """),
+    "security": _modules("""
+        untrusted_tool_specs
+    """),
+    "store": _modules("""
+        store_conflicts store_postgresql store_sqlite store_texts_and_notes
+    """),
+    "tasks": _modules("""
+        approval_amounts approvals budget_crash_recovery budget_forecast budget_levels budget_reallocation
+        budget_requests budget_warnings context_editor context_edits context_rewind cost_report notifications
+        oversight_state plan_versions progress_size recorded_answers request_expiry schedules session_repository
+        session_state spending_queries task_budgets task_delegation task_details task_ids task_reopening
+        task_signals task_state tool_approval_requests tool_approval_texts trace_spans unattended_approvals
+    """),
+    "web": _modules("""
+        charts event_listeners page_costs page_requests server_shutdown timeline_pictures
     """),
     "wire": _modules("""
-        anthropic_search bad_endpoints chat_model_contract partial_replies prefix_cache scripted_model sse_events
-        strict_server turn_numbers wire_capabilities wire_requests wire_round_trip wire_thinking
+        anthropic_search bad_endpoints chat_model_contract partial_replies prefix_cache scripted_model
+        sse_events strict_server turn_counter wire_capabilities wire_requests wire_round_trip wire_thinking
     """),
-    "workflows_live": _modules("""
-        live_legs
+    "workers": _modules("""
+        activity_session_scope outbox_draining_worker shutdown worker_health
     """),
 }
 """By folder: modules that took less than five seconds when they were measured, and a few of each real component."""
 EVERY_LANDING = _modules("""
-    agent_loop_attempts agent_loop_budget anthropic_silence append_only attacks_ownership attacks_placeholders chaos
-    cli_persons documented_commands encrypted_client erased_while_killed killed_with_a_question live_append_only
-    live_approvals live_encrypted live_lost live_modes live_session live_session_busy live_subagent_budgets live_task
-    live_tell live_told_while_reopening other_tenants presidio_file_names presidio_spellings same_report
-    store_forgetting store_persons store_races store_transactions told_while_killed wire_assistant_tasks
-    wire_assistants
+    agent_loop_attempts agent_loop_budget anthropic_timeouts append_only_requests attacks_ownership
+    attacks_placeholders chaos cli_privacy_erase crash_during_approval crash_during_erasure crash_during_message
+    documented_commands encrypted_client live_append_only live_approvals live_budget_modes
+    live_messages_while_reopening live_payload_encryption live_reset_workflows live_session
+    live_session_concurrency live_subagent_budgets live_task live_task_messages person_repository
+    presidio_file_names presidio_spellings removal_repository sqlite_postgresql_parity store_races
+    store_transactions tenant_isolation wire_assistant_tasks wire_assistants
 """)
 """Of the modules that wait: money, tenants, crashes, messages, privacy, the wire, and the commands of the docs."""
-PARTS = 8
+PARTS = 12
 """The other modules that wait, in turns."""
 
 

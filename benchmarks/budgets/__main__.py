@@ -9,7 +9,7 @@ from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, Telemetr
 
 from benchmarks.budgets import fan_out, first_pause, history, pauses, schedules, throughput
 from benchmarks.proofs import run_proofs
-from tests.running import start_dev_server
+from tests.support.temporal_platform import start_dev_server
 
 LONGEST = 40 * 60
 """Seconds for one proof."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.crew import FINDING, PROMPT_TOKENS, QUOTED_SENTENCE, REPLY_TOKENS, ScriptedCall
+from tests.support.task_model import FINDING, PROMPT_TOKENS, QUOTED_SENTENCE, REPLY_TOKENS, ScriptedCall
 from waystation.context.transcript import Text, ToolUse
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse

@@ -10,8 +10,8 @@ from temporalio.client import Client
 
 from benchmarks.budgets.many import Session
 from benchmarks.budgets.tables import print_table
-from tests.running import open_activity_deps, run_all_workers
-from tests.spender import MODEL, BudgetExhaustingModel, make_fan_out_plan
+from tests.support.budget_exhausting_model import MODEL, BudgetExhaustingModel, make_fan_out_plan
+from tests.support.temporal_platform import open_activity_deps, run_all_workers
 from waystation.agents.leg import AgentConfig
 from waystation.agents.roles import load_prompt
 from waystation.budgets.budget import BudgetMode

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from temporalio.client import Client
 
 from benchmarks.budgets.tables import describe_machine, print_table
-from tests.running import POLL_SECONDS, TENANT, TaskSubmitter, run_platform
+from tests.support.temporal_platform import POLL_SECONDS, TENANT, TaskSubmitter, run_platform
 from waystation.cli.demo import DOCUMENTS, QUESTION
 from waystation.config.resolver import build_task_config
 from waystation.config.settings import Settings

@@ -12,8 +12,8 @@ from benchmarks.budgets.bare import QUEUE, Conversation, bare_worker
 from benchmarks.budgets.brisk import ScriptedModel, build_moves
 from benchmarks.budgets.many import Session
 from benchmarks.budgets.tables import print_table
-from tests.crew import LARGE_WINDOW_CONFIG
-from tests.running import open_activity_deps, run_all_workers
+from tests.support.task_model import LARGE_WINDOW_CONFIG
+from tests.support.temporal_platform import open_activity_deps, run_all_workers
 from waystation.budgets.budget import BudgetMode
 from waystation.context.tokens import estimate_messages
 from waystation.kernel.amount import Limit

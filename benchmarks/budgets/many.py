@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError, RPCStatusCode
 
-from tests.running import DOCUMENTS, TENANT
+from tests.support.temporal_platform import DOCUMENTS, TENANT
 from waystation.budgets.budget import BudgetAccount
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit

@@ -15,8 +15,8 @@ from benchmarks.budgets.bare import QUEUE, AnsweredPause, BlockingPause, Tally, 
 from benchmarks.budgets.brisk import ScriptedModel, build_moves
 from benchmarks.budgets.many import Session, Task
 from benchmarks.budgets.tables import format_spread, print_table
-from tests.crew import make_task_config
-from tests.running import TENANT, open_activity_deps, run_all_workers, start_dev_server
+from tests.support.task_model import make_task_config
+from tests.support.temporal_platform import TENANT, open_activity_deps, run_all_workers, start_dev_server
 from waystation.kernel.temporal_names import PENDING_ATTRIBUTE
 from waystation.models.ports import ModelRequest
 from waystation.runtime.sql_store import SqlStore

@@ -15,8 +15,8 @@ import httpx2
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from benchmarks.budgets.tables import print_table
-from tests.running import TENANT, wait_until
-from tests.scheduled import BUDGET, QUESTION, SchedulePlatform, run_schedule_platform
+from tests.support.schedule_platform import BUDGET, QUESTION, SchedulePlatform, run_schedule_platform
+from tests.support.temporal_platform import TENANT, wait_until
 from waystation.config.settings import Settings
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.plugins.offline.transport import OfflineTransport

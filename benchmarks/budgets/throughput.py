@@ -12,8 +12,8 @@ from temporalio.client import Client
 from benchmarks.budgets.bare import QUEUE, SLOTS, Chain, bare_worker
 from benchmarks.budgets.many import Session
 from benchmarks.budgets.tables import print_table
-from tests.crew import SCRIPTED_CALLS, ScriptedTaskModel, make_task_config
-from tests.running import DOCUMENTS, TENANT, open_activity_deps, run_all_workers
+from tests.support.task_model import SCRIPTED_CALLS, ScriptedTaskModel, make_task_config
+from tests.support.temporal_platform import DOCUMENTS, TENANT, open_activity_deps, run_all_workers
 from waystation.agents.agent_run import AgentRun, RunLeg
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.clock import utc_now

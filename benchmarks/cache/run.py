@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from pydantic import JsonValue
 
 from benchmarks.cache.reader import ReaderModel, build_documents
-from tests.agents.conftest import open_agent_environment
-from tests.agents.office import TASK, AgentEnvironment, never_interrupted
+from tests.support.agent_environment import TASK, AgentEnvironment, never_interrupted
+from tests.support.agent_fixtures import open_agent_environment
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.delegation import DelegationConfig, TeammateState
 from waystation.agents.leg import AgentConfig, AgentFinished, ContextFull, LegRequest, TurnLimitReached

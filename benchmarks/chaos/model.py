@@ -9,7 +9,7 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from tests.end_to_end.messages_server import MessagesServer
-from tests.strict_server import BODY
+from tests.support.strict_server import BODY
 from waystation.models.anthropic.requests import CountTokensRequest, TextBlock, WireMessage
 from waystation.planning.plan import PLANNING_ID, make_revision_id
 from waystation.planning.planner import SUBMIT_PLAN

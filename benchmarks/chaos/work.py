@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.chaos.model import MARK
-from tests.end_to_end.survey import BROAD_QUESTION, write_survey_documents
+from tests.end_to_end.survey_documents import BROAD_QUESTION, write_survey_documents
 from waystation.client import Client
 from waystation.documents.document_loading import load_documents
 from waystation.documents.documents import SourceDocument

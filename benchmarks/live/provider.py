@@ -22,7 +22,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from benchmarks.live.documents import BYTES_PER_TOKEN
 from benchmarks.live.model import READS, Body, Role, Script, ScriptedModel, ScriptedTurn, build_filler, detect_role
 from tests.end_to_end.messages_server import MessagesServer
-from tests.strict_server import StrictRequest, find_protocol_errors, find_unknown_fields
+from tests.support.strict_server import StrictRequest, find_protocol_errors, find_unknown_fields
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.sse import iter_message_events
 from waystation.models.profiles import get_model_profile

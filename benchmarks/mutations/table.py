@@ -24,18 +24,18 @@ CODEC, KEYS, QDRANT = (
     "waystation/memory/qdrant",
 )
 VALIDATOR = "waystation/context/summary_validator.py"
-LEDGER = ("tests/unit/test_ledger.py",)
-SESSION = ("tests/unit/test_session_state.py",)
-CRASHES = ("tests/unit/test_ledger_crashes.py",)
-TRANSCRIPTS = ("tests/adapters/test_store_transcripts.py",)
-GATE = ("tests/unit/test_compaction_gate.py",)
-CITATIONS = ("tests/unit/test_citations.py",)
-APPROVALS = ("tests/unit/test_approvals.py", "tests/unit/test_approvals_amounts.py")
+LEDGER = ("tests/budgets/test_budget_account.py",)
+SESSION = ("tests/tasks/test_session_state.py",)
+CRASHES = ("tests/tasks/test_budget_crash_recovery.py",)
+TRANSCRIPTS = ("tests/agents/test_run_repository.py",)
+GATE = ("tests/context/test_summary_validator.py",)
+CITATIONS = ("tests/documents/test_citations.py",)
+APPROVALS = ("tests/tasks/test_approvals.py", "tests/tasks/test_approval_amounts.py")
 OWNERSHIP = ("tests/attacks/test_attacks_ownership.py",)
 HOSTILE_SITES = ("tests/attacks/test_attacks_web.py",)
-PRIVATE_ADDRESSES = ("tests/adapters/test_web_private_addresses.py",)
-PAYLOADS = ("tests/adapters/test_temporal_codec.py", "tests/attacks/test_attacks_payloads.py")
-LIVE = "tests/workflows_live"
+PRIVATE_ADDRESSES = ("tests/documents/test_web_private_addresses.py",)
+PAYLOADS = ("tests/runtime/test_temporal_codec.py", "tests/attacks/test_attacks_payloads.py")
+LIVE = "tests/live"
 
 MUTATIONS = (
     # ---------------------------------------------------------------------------------------------------- ledger
@@ -65,16 +65,16 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "cache writes are free", "waystation/kernel/usage.py",
-        "self.input + self.cache_write + self.output", "self.input + self.output", ("tests/unit/test_usage.py",),
+        "self.input + self.cache_write + self.output", "self.input + self.output", ("tests/budgets/test_run_usage.py",),
     ),
     Mutation(
         "ledger", "calls without a reply cost nothing", "waystation/budgets/budget.py",
         "tokens=self.usage.fresh + self.possibly_billed", "tokens=self.usage.fresh",
-        ("tests/unit/test_usage.py", *TRANSCRIPTS),
+        ("tests/budgets/test_run_usage.py", *TRANSCRIPTS),
     ),
     Mutation(
         "ledger", "an unknown price is no price", "waystation/budgets/budget.py",
-        "None if None in costs else sum", "sum", ("tests/unit/test_task_state.py",),
+        "None if None in costs else sum", "sum", ("tests/tasks/test_task_state.py",),
     ),
     Mutation(
         "ledger", "a charge counts once for each attempt", "waystation/agents/run_repository.py",
@@ -91,22 +91,22 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "an answer of the session raises its task again", "waystation/tasks/state.py",
-        "answer.ask_id in self.answered_asks", "False", ("tests/unit/test_task_state.py",),
+        "answer.ask_id in self.answered_asks", "False", ("tests/tasks/test_task_state.py",),
     ),
     Mutation(
         "ledger", "the bound of a request forgets its messages", "waystation/context/tokens.py",
         "PART_OVERHEAD * (1 + len(message.blocks))", "PART_OVERHEAD * len(message.blocks)",
-        ("tests/unit/test_tokens.py",),
+        ("tests/context/test_token_estimates.py",),
     ),
     Mutation(
         "ledger", "a reply may pass what is left", "waystation/budgets/budget.py",
         "room = min(room, left.tokens - self.input_tokens)", "room = min(room, left.tokens)",
-        ("tests/unit/test_allowance.py",),
+        ("tests/budgets/test_allowance.py",),
     ),
     Mutation(
         "ledger", "subagents hold more than their share together", AGENTS,
         "self._terms.width and self._percent + percent <= most:", "self._terms.width:",
-        ("tests/agents/test_delegating.py",),
+        ("tests/agents/test_delegate_tool.py",),
     ),
     # ---------------------------------------------------------------------------------------------------- fences
     Mutation(
@@ -181,39 +181,39 @@ MUTATIONS = (
     Mutation(
         "redaction", "a contract goes out as it was written", "waystation/agents/task_brief.py",
         "build_user_message(message_id, redacted.text)", "build_user_message(message_id, parts.text(room))",
-        ("tests/agents/test_contract.py",),
+        ("tests/agents/test_task_brief.py",),
     ),
     Mutation(
         "redaction", "what a model said is kept as it is", f"{AGENTS}/redaction.py",
-        "block.replace(text=next(said))", "block.replace(text=block.text)", ("tests/agents/test_kept_replies.py",),
+        "block.replace(text=next(said))", "block.replace(text=block.text)", ("tests/agents/test_reply_redaction.py",),
     ),
     Mutation(
         "redaction", "arguments of calls are kept as they are", f"{AGENTS}/redaction.py",
-        "lambda _: next(given)", "lambda text: text", ("tests/agents/test_kept_replies.py",),
+        "lambda _: next(given)", "lambda text: text", ("tests/agents/test_reply_redaction.py",),
     ),
     Mutation(
         "redaction", "a summary is kept as the model wrote it", f"{AGENTS}/summariser.py",
         '"" if redacted.unredacted else redacted.text', '"" if redacted.unredacted else text',
-        ("tests/agents/test_condensing.py",),
+        ("tests/agents/test_summariser.py",),
     ),
     Mutation(
         "redaction", "results of foreign tools pass", f"{AGENTS}/tools/tool.py",
         "redact([result.text], TextDestination.TOOL_RESULT", 'redact([""], TextDestination.TOOL_RESULT',
-        ("tests/agents/test_foreign_tool.py",),
+        ("tests/agents/test_untrusted_tool.py",),
     ),
     Mutation(
         "redaction", "memory is asked with private words", "waystation/memory/indexing.py",
         "redact([query.text], TextDestination.QUERY", 'redact([""], TextDestination.QUERY',
-        ("tests/agents/test_librarian.py",),
+        ("tests/memory/test_document_indexer.py",),
     ),
     Mutation(
         "redaction", "a text goes on before its last attempt", f"{AGENTS}/redaction.py",
-        "if self.attempt() < self.attempts:", "if False:", ("tests/agents/test_enduring.py",),
+        "if self.attempt() < self.attempts:", "if False:", ("tests/agents/test_redaction_timeouts.py",),
     ),
     Mutation(
         "redaction", "what could not be kept goes on", f"{AGENTS}/redaction.py",
         'raise RedactionFailed(f"what was replaced cannot be kept, so it goes nowhere: {error}") from error',
-        "return settled", ("tests/adapters/test_vault.py",),
+        "return settled", ("tests/privacy/test_vault.py",),
     ),
     # --------------------------------------------------------------------------------------------------- tenants
     Mutation(
@@ -237,24 +237,24 @@ MUTATIONS = (
     ),
     Mutation(
         "tenants", "an original opens for another tenant", "waystation/privacy/vault_repository.py",
-        'f"{tenant}\\x00{placeholder}"', 'f"\\x00{placeholder}"', ("tests/adapters/test_vault.py",),
+        'f"{tenant}\\x00{placeholder}"', 'f"\\x00{placeholder}"', ("tests/privacy/test_vault.py",),
     ),
     Mutation(
         "tenants", "placeholders are restored for every tenant", "waystation/privacy/vault_repository.py",
-        "return vault.c.tenant == tenant, vault", "return true(), vault", ("tests/adapters/test_vault.py",),
+        "return vault.c.tenant == tenant, vault", "return true(), vault", ("tests/privacy/test_vault.py",),
     ),
     Mutation(
         "tenants", "two tenants have one task", "waystation/tasks/task.py",
-        "'task', request.tenant, request.session", "'task', request.session", ("tests/unit/test_task_ids.py",),
+        "'task', request.tenant, request.session", "'task', request.session", ("tests/tasks/test_task_ids.py",),
     ),
     Mutation(
         "tenants", "two tenants have one session", "waystation/tasks/task.py",
-        'short_hash("session", tenant, session)', 'short_hash("session", session)', ("tests/unit/test_task_ids.py",),
+        'short_hash("session", tenant, session)', 'short_hash("session", session)', ("tests/tasks/test_task_ids.py",),
     ),
     Mutation(
         "tenants", "memory finds what others have", f"{QDRANT}/edge.py",
         "return qe.Filter(must=[*must], must_not=[*without])", "return qe.Filter(must_not=[*without])",
-        ("tests/adapters/test_qdrant_memory_contract.py",),
+        ("tests/memory/test_qdrant_memory_contract.py",),
     ),
     # ------------------------------------------------------------------------------------------------- approvals
     Mutation(
@@ -272,17 +272,17 @@ MUTATIONS = (
     Mutation(
         "approvals", "what was authorised in advance passes the ceiling", "waystation/tasks/approvals.py",
         "if not standing.ceiling.can_cover(standing.limit.increase_by(top_up.amount).amount):", "if False:",
-        ("tests/unit/test_unattended.py",),
+        ("tests/tasks/test_unattended_approvals.py",),
     ),
     Mutation(
         "approvals", "what was authorised in advance is never used up", "waystation/tasks/approvals.py",
-        "used >= top_up.times", "used > top_up.times", ("tests/unit/test_unattended.py",),
+        "used >= top_up.times", "used > top_up.times", ("tests/tasks/test_unattended_approvals.py",),
     ),
     Mutation(
         "approvals", "a call is approved that nobody named", "waystation/tasks/approvals.py",
         "    if given.request_id is None:\n        raise ValueError(f\"{request.request_id} asks to call",
         "    if False:\n        raise ValueError(f\"{request.request_id} asks to call",
-        ("tests/unit/test_action_requests.py", *APPROVALS),
+        ("tests/tasks/test_tool_approval_requests.py", *APPROVALS),
     ),
     Mutation(
         "approvals", "anybody answers as what was authorised in advance", "waystation/tasks/approvals.py",
@@ -310,7 +310,7 @@ MUTATIONS = (
     Mutation(
         "citations", "a citation that holds is called outdated", "waystation/reports/publisher.py",
         "if reason and citation.document in meant]", "if citation.document in meant]",
-        ("tests/agents/test_document_news.py",),
+        ("tests/agents/test_document_change_notices.py",),
     ),
     # ------------------------------------------------------------------------------------------------- addresses
     Mutation(
@@ -347,7 +347,7 @@ MUTATIONS = (
         "                if answer.status in _REDIRECTS:",
         "async with self._session.get(URL(address.url), allow_redirects=True) as answer:\n"
         "                if answer.status in _REDIRECTS:",
-        ("tests/adapters/test_web_fetch.py",),
+        ("tests/documents/test_web_fetch.py",),
     ),
     Mutation(
         "addresses", "a site whose rules fail is read", "waystation/documents/web.py",
@@ -373,21 +373,21 @@ MUTATIONS = (
     Mutation(
         "codec", "what is sealed opens anywhere", KEYS,
         'b"\\x00".join((self._header, self._purpose, context))', 'b"\\x00".join((self._header, self._purpose))',
-        ("tests/adapters/test_keys.py", "tests/adapters/test_vault.py"),
+        ("tests/privacy/test_keys.py", "tests/privacy/test_vault.py"),
     ),
     Mutation(
         "codec", "a text opens in another row", f"{STORE}/seals.py",
-        'f"{place}\\x00{row}"', 'f"{place}\\x00"', ("tests/attacks/test_attacks_sealed.py",),
+        'f"{place}\\x00{row}"', 'f"{place}\\x00"', ("tests/attacks/test_attacks_encrypted_rows.py",),
     ),
     Mutation(
         "codec", "plain texts are read in a sealed store", f"{STORE}/seals.py",
         "    if at_rest.strict:\n        raise StoreError(\n            f\"a value in {place} is not",
         "    if False:\n        raise StoreError(\n            f\"a value in {place} is not",
-        ("tests/attacks/test_attacks_sealed.py",),
+        ("tests/attacks/test_attacks_encrypted_rows.py",),
     ),
     Mutation(
         "codec", "bytes are sealed where sealing is of", f"{STORE}/seals.py",
         "if not value or not at_rest.seals or at_rest.cipher is None:", "if not value or at_rest.cipher is None:",
-        ("tests/adapters/test_store_at_rest.py", "tests/attacks/test_attacks_sealed.py"),
+        ("tests/store/test_store_encryption.py", "tests/attacks/test_attacks_encrypted_rows.py"),
     ),
 )  # fmt: skip

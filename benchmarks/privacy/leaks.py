@@ -21,11 +21,11 @@ from benchmarks.privacy.found import NAMES
 from benchmarks.privacy.gossip import LeakingModel
 from benchmarks.privacy.structured import build_document, generate_structures
 from tests.attacks.structures import Structure
-from tests.crew import make_task_config
-from tests.running import StrictWorkerPlugin, make_task_request, run_all_workers, start_dev_server
-from tests.running import TaskSubmitter as Desk
-from tests.webhook_server import run_webhook_server
-from tests.workflows_live.encrypted import iter_payloads
+from tests.support.history_payloads import iter_payloads
+from tests.support.task_model import make_task_config
+from tests.support.temporal_platform import StrictWorkerPlugin, make_task_request, run_all_workers, start_dev_server
+from tests.support.temporal_platform import TaskSubmitter as Desk
+from tests.support.webhook_server import run_webhook_server
 from waystation.config.settings import Settings
 from waystation.context.transcript import SummaryPartRecord, SummaryRecord
 from waystation.documents.documents import SourceDocument

@@ -16,8 +16,8 @@ from pathlib import Path
 from benchmarks.budgets.tables import print_table
 from benchmarks.privacy.finders import KEY
 from benchmarks.privacy.values import PRIVATE, ValueGenerator
-from tests.agents.office import NOON, AgentEnvironment, ManualClock, make_tool_use
 from tests.attacks.structures import STRUCTURES, Structure
+from tests.support.agent_environment import NOON, AgentEnvironment, ManualClock, make_tool_use
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
@@ -137,15 +137,15 @@ class Reader:
 
     async def _call(self, tool: str, *, window: int = 20_000, **arguments: object) -> str:
         desk = replace(
-            self.office.agent_deps,
+            self.env.agent_deps,
             redactor=self.redactor,
-            redacted=RedactedDocumentStore(self.office.store, self.redactor),
+            redacted=RedactedDocumentStore(self.env.store, self.redactor),
             tables=RedactedTableReader(
-                DuckDbTableEngine(), ColumnRedactor(self.redactor, self.originals), self.office.clock
+                DuckDbTableEngine(), ColumnRedactor(self.redactor, self.originals), self.env.clock
             ),
         )
         given = {key: value for key, value in ({"name": self.document.name} | arguments).items() if value is not None}
-        site = await self.office.make_tool_context(window=window)
+        site = await self.env.make_tool_context(window=window)
         result = await desk.build_role_toolbox("research").run(make_tool_use(tool, "call", **given), site)
         assert not result.is_error, result.content
         return result.content

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.agents.office import (
+from tests.support.agent_environment import (
     AGENT_CONFIG,
     NAME,
     SECRET,
@@ -15,7 +15,7 @@ from tests.agents.office import (
     make_tool_use,
     never_interrupted,
 )
-from tests.readers import SYSTEM_SCOPE
+from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.deliverables import Finding, ResearchFindings
 from waystation.agents.leg import AgentFinished, ContextFull, Interrupted, LegRequest, TurnLimitReached
 from waystation.agents.loop import MAX_LEG_DURATION

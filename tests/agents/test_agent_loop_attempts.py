@@ -5,9 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agents.office import AGENT_CONFIG, TASK, AgentEnvironment, make_tool_use, never_interrupted, without_statuses
-from tests.readers import SYSTEM_SCOPE
-from tests.store_contract.values import make_intent
+from tests.support.agent_environment import (
+    AGENT_CONFIG,
+    TASK,
+    AgentEnvironment,
+    make_tool_use,
+    never_interrupted,
+    without_statuses,
+)
+from tests.support.scopes import SYSTEM_SCOPE
+from tests.support.store_values import make_intent
 from waystation.agents.call_ledger import IMMEDIATE_RETRIES, MAX_UNANSWERED_CALLS, RETRY_DELAY_SECONDS
 from waystation.agents.leg import (
     AgentFinished,

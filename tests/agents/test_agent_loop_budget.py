@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.agents.conftest import open_agent_environment_copy
-from tests.agents.office import AGENT_CONFIG, AgentEnvironment, make_tool_use
+from tests.support.agent_environment import AGENT_CONFIG, AgentEnvironment, make_tool_use
+from tests.support.agent_fixtures import open_agent_environment_copy
 from waystation.agents.leg import MIN_REPLY_TOKENS, AgentFinished, BudgetExhausted
 from waystation.context.tokens import compute_request_upper_bound
 from waystation.context.transcript import Text

@@ -1,10 +1,10 @@
 """What is found kept, lost and recallable after compactions by the real condenser."""
 
-from tests.agents.audited import DEMAND, commit_audited_conversation, make_audited_summary
-from tests.agents.full_context import list_passage_texts, run_compaction
-from tests.agents.office import NAME, NAME_PLACEHOLDER, AgentEnvironment
-from tests.readers import SYSTEM_SCOPE
-from tests.unit.histories import make_research_turns
+from tests.support.agent_environment import NAME, NAME_PLACEHOLDER, AgentEnvironment
+from tests.support.audited_conversation import DEMAND, commit_audited_conversation, make_audited_summary
+from tests.support.conversations import make_research_turns
+from tests.support.full_context import list_passage_texts, run_compaction
+from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.auditor import CompactionAuditor
 from waystation.context.audit import CONSTRAINTS, CompactionAudit
 from waystation.context.compaction import CompactionStatus

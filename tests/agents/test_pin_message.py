@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agents.office import (
+from tests.support.agent_environment import (
     AGENT_CONFIG,
     TASK,
     AgentEnvironment,
@@ -12,7 +12,7 @@ from tests.agents.office import (
     never_interrupted,
     without_prefix_records,
 )
-from tests.unit.histories import make_filler_text
+from tests.support.conversations import make_filler_text
 from waystation.agents.leg import LegRequest
 from waystation.context.history import get_pinned_message_ids
 from waystation.context.summary import build_summary_message

@@ -6,8 +6,8 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from tests.agents.office import AGENT_CONFIG, TASK, AgentEnvironment, make_tool_use, never_interrupted
-from tests.prices import PRICES
+from tests.support.agent_environment import AGENT_CONFIG, TASK, AgentEnvironment, make_tool_use, never_interrupted
+from tests.support.prices import PRICES
 from waystation.agents.call_ledger import CallKey, MeteredModel, PreparedCall
 from waystation.agents.leg import AgentFinished, LegOutcome, LegRequest
 from waystation.context.transcript import PinRecord, Text, build_user_message

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.agents.office import SECRET, SECRET_PLACEHOLDER, AgentEnvironment, make_tool_use
+from tests.support.agent_environment import SECRET, SECRET_PLACEHOLDER, AgentEnvironment, make_tool_use
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool, select_page_lines
 from waystation.agents.tools.toolbox import OUTCOME_UNKNOWN, Toolbox
 from waystation.context.stages import is_too_large

@@ -3,9 +3,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agents.full_context import make_conversation, make_summary_response, run_compaction
-from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, AgentEnvironment, make_tool_use
-from tests.unit.histories import make_research_turns
+from tests.support.agent_environment import (
+    NAME,
+    NAME_PLACEHOLDER,
+    SECRET,
+    SECRET_PLACEHOLDER,
+    AgentEnvironment,
+    make_tool_use,
+)
+from tests.support.conversations import make_research_turns
+from tests.support.full_context import make_conversation, make_summary_response, run_compaction
 from waystation.context.pipeline import MAX_SOURCES
 from waystation.context.summary import SOURCES_PREFIX, parse_ledger_entries
 from waystation.context.transcript import build_user_message

@@ -4,7 +4,7 @@ import uuid
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import DOCUMENTS, NAME, NOON, SECRET, TASK, TENANT, AgentEnvironment, make_tool_use
+from tests.support.agent_environment import DOCUMENTS, NAME, NOON, SECRET, TASK, TENANT, AgentEnvironment, make_tool_use
 from waystation.agents.deliverables import Analysis, Finding, Note, ReportDraft, ReportSection, ResearchFindings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.scopes import TaskScope

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from tests.agents.office import TASK, AgentEnvironment, make_tool_use
+from tests.support.agent_environment import TASK, AgentEnvironment, make_tool_use
 from waystation.agents.delegation import SubagentResult
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
 from waystation.agents.tools.submissions import summarise_result

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, AgentEnvironment, make_tool_use
+from tests.support.agent_environment import (
+    NAME,
+    NAME_PLACEHOLDER,
+    SECRET,
+    SECRET_PLACEHOLDER,
+    AgentEnvironment,
+    make_tool_use,
+)
 from waystation.agents.tools import tables
 from waystation.agents.tools.tables import CalculateTool, QueryTableTool
 from waystation.agents.tools.toolbox import Toolbox
@@ -40,7 +47,7 @@ class TableToolEnvironment:
     toolbox: Toolbox
 
     async def call(self, call: ToolUse, window: int = 20_000) -> str:
-        result = await self.toolbox.run(call, await self.office.make_tool_context(window=window))
+        result = await self.toolbox.run(call, await self.env.make_tool_context(window=window))
         return f"ERROR {result.content}" if result.is_error else result.content
 
     async def calculate(self, expression: str) -> str:

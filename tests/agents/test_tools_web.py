@@ -3,9 +3,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from tests.agents.office import NOON, SECRET, SECRET_PLACEHOLDER, TASK, AgentEnvironment, make_tool_use
-from tests.prices import PRICES
-from tests.readers import SYSTEM_SCOPE
+from tests.support.agent_environment import NOON, SECRET, SECRET_PLACEHOLDER, TASK, AgentEnvironment, make_tool_use
+from tests.support.prices import PRICES
+from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MeteredSearch
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.toolbox import Toolbox

@@ -1,8 +1,8 @@
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import TASK, AgentEnvironment, make_tool_use
-from tests.readers import SYSTEM_SCOPE
+from tests.support.agent_environment import TASK, AgentEnvironment, make_tool_use
+from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
 from waystation.kernel.errors import StaleFenceError
 

@@ -17,8 +17,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from starlette.types import Receive, Scope, Send
 
-from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, open_site_client
-from tests.ended_tasks import make_task_row, store_finished_task
+from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, open_site_client
+from tests.support.finished_tasks import make_task_row, store_finished_task
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount

@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from tests.attacks.test_attacks_assistants import OWN, store_task
-from tests.attacks.test_attacks_pages import NO_SERVER, SITE
+from tests.attacks.test_attacks_web_pages import NO_SERVER, SITE
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.config.settings import Settings

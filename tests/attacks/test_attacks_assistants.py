@@ -13,8 +13,8 @@ from mcp import Client as AssistantClient
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import TextContent
 
-from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
-from tests.ended_tasks import make_task_row
+from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
+from tests.support.finished_tasks import make_task_row
 from waystation.agents.action_approvals import build_action_question
 from waystation.client import Client
 from waystation.config.settings import Settings

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from tests.attacks.hostile_search import BABBLES, DIES, FOUND, HOLDS, LIES
-from tests.running import wait_until
+from tests.support.temporal_platform import wait_until
 from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor
 from waystation.documents.document_loading import load_documents
 from waystation.documents.readers.reader import READER_MODULE, SubprocessFileReader

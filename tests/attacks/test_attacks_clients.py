@@ -8,8 +8,8 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from tests.attacks.test_attacks_keys import NAME, NOON, create_keyed_app, keys, make_bearer_header, settings
-from tests.ended_tasks import store_finished_task
+from tests.attacks.test_attacks_api_keys import NAME, NOON, create_keyed_app, keys, make_bearer_header, settings
+from tests.support.finished_tasks import store_finished_task
 from waystation import AsyncWaystation, __version__
 from waystation.client import Client, connect_client
 from waystation.client.remote import CALL_PATH_PREFIX, REMOTE_METHODS, VERSION_HEADER, RemoteClient

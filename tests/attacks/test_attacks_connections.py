@@ -11,9 +11,9 @@ import httpx2
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.attacks.test_attacks_keys import NAME, create_keyed_app, keys
-from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, open_site_client
-from tests.unit.notice_values import REQUEST_NOTICE
+from tests.attacks.test_attacks_api_keys import NAME, create_keyed_app, keys
+from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, HERE, NO_SERVER, open_site_client
+from tests.support.notification_values import REQUEST_NOTICE
 from waystation.cli.options import parse_moment, parse_moment_or_age, parse_unattended_options
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput

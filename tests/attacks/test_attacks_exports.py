@@ -11,8 +11,8 @@ from zipfile import ZipFile
 import httpx2
 import pytest
 
-from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, store_running_task
-from tests.ended_tasks import store_finished_task
+from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, store_running_task
+from tests.support.finished_tasks import store_finished_task
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit

@@ -17,8 +17,8 @@ from aiohttp import web
 from mcp.types import JSONRPCMessage
 from pydantic import JsonValue
 
-from tests.adapters.mcp_workshop import ToolCaller, make_sample_server_entry, open_servers
 from tests.attacks.flooding_server import JUNK, LARGE, iter_unsolicited_messages, make_answer
+from tests.support.mcp_tool_servers import ToolCaller, make_sample_server_entry, open_servers
 from waystation.kernel.errors import ToolServerFailed
 from waystation.mcp import servers as servers_module
 from waystation.mcp import session as session_module

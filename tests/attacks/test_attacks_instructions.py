@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.agents.conftest import open_agent_environment
-from tests.agents.office import NOON, TASK, TASK_REQUEST, TENANT, AgentEnvironment, make_tool_use
 from tests.agents.test_tools_web import FOUND as SAID
 from tests.agents.test_tools_web import PAGE, FakeWebPageFetcher, FakeWebSearch, make_toolbox
-from tests.prices import PRICES
-from tests.readers import SYSTEM_SCOPE
+from tests.support.agent_environment import NOON, TASK, TASK_REQUEST, TENANT, AgentEnvironment, make_tool_use
+from tests.support.agent_fixtures import open_agent_environment
+from tests.support.prices import PRICES
+from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MeteredSearch
 from waystation.agents.task_brief import PromptSpace
 from waystation.agents.tools.web import FetchPageTool, WebSearchTool

@@ -13,10 +13,10 @@ from hypothesis import strategies as some
 from mcp.types import Tool
 from pydantic import JsonValue
 
-from tests.adapters.test_mcp_offered import make_server, make_tool
-from tests.agents.conftest import open_agent_environment as opened_office
-from tests.agents.office import NOON, TASK, AgentEnvironment
-from tests.prices import PRICES
+from tests.mcp.test_mcp_tool_listing import make_server, make_tool
+from tests.support.agent_environment import NOON, TASK, AgentEnvironment
+from tests.support.agent_fixtures import open_agent_environment as opened_office
+from tests.support.prices import PRICES
 from waystation.agents.call_ledger import CallKey, PreparedCall
 from waystation.context.transcript import ToolUse, build_user_message
 from waystation.kernel.amount import Amount, Limit

@@ -17,9 +17,9 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.contrib.pydantic import pydantic_data_converter
 
-from tests.crew import ScriptedTaskModel, make_tight_budget_config
-from tests.readers import SYSTEM_SCOPE
-from tests.running import (
+from tests.support.scopes import SYSTEM_SCOPE
+from tests.support.task_model import ScriptedTaskModel, make_tight_budget_config
+from tests.support.temporal_platform import (
     KEY,
     StrictWorkerPlugin,
     TaskSubmitter,

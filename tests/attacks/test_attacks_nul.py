@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import literal, select
 
-from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, open_site_client
-from tests.readers import SYSTEM_SCOPE, TASK_1_SCOPE
+from tests.attacks.test_attacks_web_pages import BEARER, NO_SERVER, open_site_client
+from tests.support.scopes import SYSTEM_SCOPE, TASK_1_SCOPE
 from waystation.config.settings import Settings
 from waystation.kernel.scopes import SessionScope
 from waystation.runtime.sql_store import SqlStore

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from tests.adapters.conftest import store_clock
-from tests.adapters.test_store_at_rest import READING, SEALING
-from tests.adapters.test_store_remembering import (
+from tests.memory.test_remembered_documents import (
     SHOWN,
     make_document_passage,
     register_task_with_document,
     store_document_passage,
 )
-from tests.store_contract.values import (
+from tests.store.test_store_encryption import READING, SEALING
+from tests.support.store_fixtures import store_clock
+from tests.support.store_values import (
     NOON,
     make_charge,
     make_passage,

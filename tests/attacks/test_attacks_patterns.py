@@ -47,7 +47,7 @@ PERSONS = ("Ada Lovelace", "- - -", "a_b -c _d_", "+1 212 555 0147", "漢字 か
 def pumped(**asked: bool | Sequence[str] | Sequence[Source]) -> dict[str, str | None]:
     """What is wrong with each pattern. In a process of its own, since it forks, and imports the whole product."""
     order = {"number": PUMPS, "product": False, "persons": (), "sources": (), "linear": (), **asked}
-    command = [sys.executable, "-m", "tests.attacks.pumped"]
+    command = [sys.executable, "-m", "tests.attacks.pump_runner"]
     ran = subprocess.run(command, cwd=ROOT, input=json.dumps(order), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return dict(json.loads(line) for line in ran.stdout.splitlines())

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 from pydantic import JsonValue
 
-from tests.agents.office import NOON, TENANT, AgentEnvironment, ManualClock, make_tool_use
-from tests.readers import SYSTEM_SCOPE
+from tests.support.agent_environment import NOON, TENANT, AgentEnvironment, ManualClock, make_tool_use
+from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.redaction import (
     TOOLS_GRANTED_ORIGINALS,
@@ -70,17 +70,15 @@ class PlaceholderEnvironment:
 
     async def given(self, tool: Listening, **arguments: object) -> dict[str, JsonValue]:
         """What the tool is given in the office's session."""
-        store = self.office.store
+        store = self.env.store
         redactor = PlainRedactor({})
         box = Toolbox([tool], store=store, redactor=redactor, vault=self.vault)
         call_id = f"call of {tool.name}"
-        await box.run(
-            make_tool_use(tool.name, call_id, **arguments), await self.office.make_tool_context(call_id=call_id)
-        )
+        await box.run(make_tool_use(tool.name, call_id, **arguments), await self.env.make_tool_context(call_id=call_id))
         return tool.given[-1]
 
     async def audited(self) -> list[PlaceholderResolution]:
-        trail = await self.office.store.list_audit_entries(self.office.task_id, SYSTEM_SCOPE)
+        trail = await self.env.store.list_audit_entries(self.env.task_id, SYSTEM_SCOPE)
         return [entry for entry in trail if isinstance(entry, PlaceholderResolution)]
 
 
@@ -130,7 +128,7 @@ async def test_what_the_session_met_is_given_in_arguments_that_were_granted_by_n
     ]
     trail = "".join(
         entry.model_dump_json()
-        for entry in await memory_env.office.store.list_audit_entries(memory_env.office.task_id, SYSTEM_SCOPE)
+        for entry in await memory_env.env.store.list_audit_entries(memory_env.env.task_id, SYSTEM_SCOPE)
     )
     assert ADA not in trail
 
@@ -183,8 +181,8 @@ async def test_a_session_that_is_forgotten_has_met_nothing_any_more(
 ) -> None:
     for session in ("session", "another session"):
         await memory_env.meets(session)
-    ref = memory_env.office.ref
-    await memory_env.office.store.forget_tasks(
+    ref = memory_env.env.ref
+    await memory_env.env.store.forget_tasks(
         ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=(ref.task_id,), everything=everything)
     )
     kept = await memory_env.vault.load_originals(TENANT, [PLACEHOLDER], "session")

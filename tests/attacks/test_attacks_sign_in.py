@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.test_attacks_pages import ACCESS, COOKIES, HERE, NO_SERVER, open_site_client
+from tests.attacks.test_attacks_web_pages import ACCESS, COOKIES, HERE, NO_SERVER, open_site_client
 from waystation.config.settings import Settings
 from waystation.plugins.web.access import COOKIE, MAX_BODY_BYTES, MAX_SIGN_IN_BYTES, TRIES_AT_ONCE
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.test_attacks_pages import BEARER, NO_SERVER, SCRIPT, open_site_client, store_running_task
-from tests.ended_tasks import make_task_row
-from tests.store_contract.values import make_charge, make_summary
+from tests.attacks.test_attacks_web_pages import BEARER, NO_SERVER, SCRIPT, open_site_client, store_running_task
+from tests.support.finished_tasks import make_task_row
+from tests.support.store_values import make_charge, make_summary
 from waystation.config.settings import Settings
 from waystation.context.transcript import build_user_message
 from waystation.kernel.clock import utc_now

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.conftest import open_agent_environment, open_agent_environment_copy
-from tests.agents.office import NOON, AgentEnvironment, make_tool_use
 from tests.attacks.structures import OTHER, STRUCTURES, THIRD, Structure
 from tests.attacks.structures import PASSWORD as PLANTED
+from tests.support.agent_environment import NOON, AgentEnvironment, make_tool_use
+from tests.support.agent_fixtures import open_agent_environment, open_agent_environment_copy
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.documents.documents import SourceDocument
 from waystation.documents.ports import TableEngine
@@ -67,10 +67,10 @@ class Analyst:
 
     async def ask(self, sql: str | None, source: str = "staff.csv", *headless: str, **more: str) -> str:
         """The result, as its transcript has it."""
-        redacted = RedactedDocumentStore(self.office.store, self.redactor)
-        desk = replace(self.office.agent_deps, redactor=self.redactor, redacted=redacted, tables=self.tables)
+        redacted = RedactedDocumentStore(self.env.store, self.redactor)
+        desk = replace(self.env.agent_deps, redactor=self.redactor, redacted=redacted, tables=self.tables)
         call = make_tool_use("query_table", tables={"t": source, **more}, sql=sql, without_heading=list(headless))
-        return (await desk.build_role_toolbox("research").run(call, await self.office.make_tool_context())).content
+        return (await desk.build_role_toolbox("research").run(call, await self.env.make_tool_context())).content
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +325,7 @@ async def test_what_the_whole_document_hides_no_cell_shows(
     analyst: Analyst, presidio: PresidioRedactor, structure: Structure
 ) -> None:
     twice = structure.text * 2
-    env, lines = analyst.office, len(twice.splitlines())
+    env, lines = analyst.env, len(twice.splitlines())
     env.task_id = "task-2"
     named = {"once.csv": structure.text, "twice.csv": twice, "notes.md": f"# Notes\n\n{twice}\nEnd."}
     await env.open_task([SourceDocument(name=name, text=text) for name, text in named.items()])

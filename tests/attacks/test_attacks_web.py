@@ -8,7 +8,7 @@ from ipaddress import ip_address
 import pytest
 from aiohttp import web
 
-from tests.web_site import (
+from tests.support.web_site import (
     ALLOWED_ADDRESS,
     FORBIDDEN_ADDRESS,
     FakeResolver,

@@ -19,8 +19,8 @@ import httpx2
 from anthropic.types import Message as WireMessage
 from pydantic import JsonValue
 
-from tests.strict_server import BODY, Body, find_refusal
-from tests.vendor_servers import make_chat_chunks, make_chat_stream_response
+from tests.support.strict_server import BODY, Body, find_refusal
+from tests.support.vendor_servers import make_chat_chunks, make_chat_stream_response
 from waystation.models.anthropic import wire
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.plugins.offline.transport import MAX_OUTPUT, OfflineTransport

@@ -14,12 +14,12 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.end_to_end.shell import Shell
-from tests.end_to_end.survey import QUESTION, write_survey_documents
+from tests.end_to_end.survey_documents import QUESTION, write_survey_documents
 from tests.end_to_end.test_assistants import FormGrantingUser, assert_citations_resolve, open_stdio_client
 from tests.end_to_end.test_documented_commands import offline_platform
 from tests.end_to_end.test_serve import start_server_process as serving
-from tests.following import TasksClientExtension, call_task_method, submit_research_task
-from tests.ports import find_free_port
+from tests.support.free_ports import find_free_port
+from tests.support.mcp_tasks_client import TasksClientExtension, call_task_method, submit_research_task
 
 LOOKS_EVERY = 0.2
 GRANTED = {"action": "accept", "content": {"amount": "200k", "note": "go on", "decision": "approve"}}

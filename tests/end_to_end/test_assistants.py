@@ -20,10 +20,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, TextResourceContents
 
 from tests.end_to_end.shell import ROOT, Shell
-from tests.end_to_end.survey import QUESTION, write_survey_documents
+from tests.end_to_end.survey_documents import QUESTION, write_survey_documents
 from tests.end_to_end.test_documented_commands import offline_platform
 from tests.end_to_end.test_serve import run_server_process
-from tests.ports import find_free_port
+from tests.support.free_ports import find_free_port
 
 ENOUGH = "200k"
 

@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.end_to_end.axe import find_faults_in_all_layouts
+from tests.end_to_end.axe_checks import find_faults_in_all_layouts
 from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, terminate, wait_until
-from tests.end_to_end.survey import QUESTION, write_survey_documents
-from tests.end_to_end.test_servers import is_health_ready
-from tests.ports import find_free_port
+from tests.end_to_end.survey_documents import QUESTION, write_survey_documents
+from tests.end_to_end.test_team_deployment import is_health_ready
+from tests.support.free_ports import find_free_port
 from waystation.runtime.temporal.connect import TemporalTarget
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.end_to_end.messages_server import HoldableMessagesServer, run_server
 from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, wait_for_exit, wait_until
-from tests.end_to_end.survey import BROAD_QUESTION, write_survey_documents
+from tests.end_to_end.survey_documents import BROAD_QUESTION, write_survey_documents
 from waystation.config.settings import Settings
 from waystation.runtime.temporal.run_file import read_run_file
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.shell import ROOT, Shell
-from tests.end_to_end.survey import QUESTION, TIGHT_BUDGET, write_survey_documents
+from tests.end_to_end.survey_documents import QUESTION, TIGHT_BUDGET, write_survey_documents
 
 PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.end_to_end.messages_server import HoldableMessagesServer, run_server
 from tests.end_to_end.shell import Shell
-from tests.end_to_end.survey import QUESTION, write_survey_documents
-from tests.end_to_end.test_killed_platform import run_local_platform
+from tests.end_to_end.survey_documents import QUESTION, write_survey_documents
+from tests.end_to_end.test_crash_recovery import run_local_platform
 
 KEPT, ANEW = {"research-1", "research-2"}, {"analysis", "writing"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.end_to_end.messages_server import run_messages_server
 from tests.end_to_end.shell import ROOT, WAYSTATION, Shell
-from tests.prices import PRICES, render_price_file
+from tests.support.prices import PRICES, render_price_file
 
 CAP = 500_000
 """Millionths of a dollar."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.running import start_dev_server
+from tests.support.temporal_platform import start_dev_server
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.client.store_queries import restore_task_text

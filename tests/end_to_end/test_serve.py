@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ports import find_free_port
+from tests.support.free_ports import find_free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 CURL = re.compile(r"^curl (?:.*\\\n)*.*$", re.MULTILINE)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.end_to_end.messages_server import UncachedMessagesServer, run_server
 from tests.end_to_end.shell import Shell, assert_no_committed_turn_repeated
-from tests.end_to_end.stdlib import QUESTION, write_stdlib_documents
-from tests.end_to_end.test_killed_platform import kill_everything, run_local_platform
+from tests.end_to_end.stdlib_documents import QUESTION, write_stdlib_documents
+from tests.end_to_end.test_crash_recovery import kill_everything, run_local_platform
 from waystation.tasks.task import TaskProgress
 
 DOCUMENTS = 500

@@ -17,10 +17,10 @@ from socket import gethostname
 
 from temporalio.client import WorkflowHistory
 
-from tests.prices import PRICES
-from tests.replay.divided import answer_pending_requests, run_delegation_task
-from tests.running import KEY, SESSION, TENANT, run_platform, start_dev_server, wait_until
-from tests.scheduled import run_schedule_platform
+from tests.replay.delegation_task import answer_pending_requests, run_delegation_task
+from tests.support.prices import PRICES
+from tests.support.schedule_platform import run_schedule_platform
+from tests.support.temporal_platform import KEY, SESSION, TENANT, run_platform, start_dev_server, wait_until
 from waystation import __version__
 from waystation.config.resolver import build_task_config
 from waystation.config.settings import Settings

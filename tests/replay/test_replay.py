@@ -7,7 +7,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
-from tests.workflows_live.history import join_all_strings
+from tests.support.workflow_history import join_all_strings
 from waystation import __version__
 from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.task import TaskProgress

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from tests.vendor_servers import make_chat_chunks
+from tests.support.vendor_servers import make_chat_chunks
 from waystation.context.transcript import Text, ToolUse, build_user_message
 from waystation.kernel.errors import (
     BrokenEndpointError,

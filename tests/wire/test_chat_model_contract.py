@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from pydantic import JsonValue
 
-from tests.vendor_servers import (
+from tests.support.vendor_servers import (
     AWS_KEY,
     AWS_SECRET,
     MODEL,

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from tests.strict_server import Body, StrictServer, find_refusal
+from tests.support.strict_server import Body, StrictServer, find_refusal
 from waystation.context.transcript import Message, Text, Thinking, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import ModelRejected
 from waystation.models.anthropic.model import create_anthropic_model

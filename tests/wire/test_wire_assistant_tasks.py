@@ -26,8 +26,8 @@ from tests.attacks.test_attacks_assistants import (
     open_http_client,
     store_task,
 )
-from tests.attacks.test_attacks_pages import BEARER, HERE
-from tests.following import AnyResult, TaskMethodRequest, TasksClientExtension, call_task_method
+from tests.attacks.test_attacks_web_pages import BEARER, HERE
+from tests.support.mcp_tasks_client import AnyResult, TaskMethodRequest, TasksClientExtension, call_task_method
 from tests.wire.test_wire_assistants import store_report_task
 from waystation.client import Client
 from waystation.config.settings import Settings

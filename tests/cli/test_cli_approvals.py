@@ -1,0 +1,173 @@
+import shlex
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.support.view_values import PAUSED_VIEW, PENDING_APPROVAL
+from waystation.agents.action_approvals import ActionQuestion
+from waystation.cli.approvals import (
+    AnswerCommand,
+    describe_insufficient_grant,
+    describe_late_answer,
+    describe_previous_answer,
+    format_announcement,
+    format_answer_outcome,
+    select_requests,
+)
+from waystation.cli.main import run
+from waystation.client.submission import NOT_FOLLOWED, annotate_message_answer
+from waystation.kernel.amount import Amount
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.tasks.approvals import AnswerOrigin
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.task import ApprovalRequest
+from waystation.tasks.view import TaskView
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def view(*approvals: ApprovalRequest) -> TaskView:
+    return TaskView(
+        progress=PAUSED_VIEW.progress.replace(approvals=approvals),
+        origins={"r1": AnswerOrigin(identities=("ada@laptop (waystation)",))},
+    )
+
+
+def answered(request_id: str, minutes: int) -> ApprovalRequest:
+    return PENDING_APPROVAL.replace(
+        request_id=request_id,
+        decision="approved",
+        granted=Amount(tokens=9_000),
+        by="Ada",
+        note="go on",
+        answered_at=NOON + timedelta(minutes=minutes),
+    )
+
+
+def test_a_command_is_given_again_as_it_was_typed_with_the_request_named() -> None:
+    typed = AnswerCommand("approve", "0123", (), {"--add": "$0.50", "--note": "it's fine", "--by": None})
+    again = typed.render_command_for("task-0123456789abcdef", "research-1-1")
+    assert again.startswith("waystation approve task-0123456789abcdef --request research-1-1 --add '$0.50' --note ")
+    assert shlex.split(again)[-1] == "it's fine"
+
+
+def test_who_comes_late_is_told_who_answered_when_and_what() -> None:
+    assert describe_previous_answer(view(answered("r1", 3)), "r1") == (
+        "research-1 asked for 30,000 tokens after 7 calls; 9,000 tokens approved by Ada (a name as given; sent from "
+        "ada@laptop (waystation)): go on (2026-11-21 12:03 UTC)"
+    )
+
+
+def test_where_no_request_is_named_the_newest_answer_is_told() -> None:
+    told = describe_previous_answer(view(answered("r2", 9), answered("r1", 3)), None)
+    assert told.endswith(": go on (2026-11-21 12:09 UTC)")
+
+
+def test_of_an_open_request_and_of_one_that_never_was_there_is_nothing_to_tell() -> None:
+    assert describe_previous_answer(view(PENDING_APPROVAL, answered("r2", 1)), "r1") == ""
+    assert describe_previous_answer(view(), None) == ""
+
+
+# ------------------------------------------------------------------------------------------------ several at once
+
+SEND_LETTER = ActionQuestion(call_id="c", digest="d", tool="send_letter", text="Send it?")
+FOR_A_CALL = PENDING_APPROVAL.replace(request_id="r3", asked=Amount(), action=SEND_LETTER)
+HALTED = PENDING_APPROVAL.replace(request_id="r4", asked=Amount(), reason="no credit at the provider")
+DEARER = PENDING_APPROVAL.replace(request_id="r2", asked=Amount(tokens=50_000))
+OPEN = PAUSED_VIEW.progress.replace(approvals=(PENDING_APPROVAL, answered("r0", 1), FOR_A_CALL, DEARER, HALTED))
+
+
+def approving(*request_ids: str, add: int | None = None) -> AnswerCommand:
+    """What is typed to approve these requests; with none of them, all."""
+    amount = None if add is None else Amount(tokens=add)
+    return AnswerCommand("approve", "0123", request_ids, {}, amount=amount, every=not request_ids)
+
+
+def test_all_means_every_open_request_for_money_and_no_call_of_a_tool() -> None:
+    meant = select_requests(approving(add=9_000), OPEN)
+    assert meant.request_ids == ("r1", "r2")
+    assert meant.left_out == (
+        f"r3 asks to call send_letter, so --all leaves it out: look at it "
+        f"(`waystation approvals {OPEN.task_id}`), then "
+        "`waystation approve task-0123456789abcdef --request r3`",
+        f"r4 asks for no money, so --all leaves it out: look at it "
+        f"(`waystation approvals {OPEN.task_id}`), then "
+        "`waystation approve task-0123456789abcdef --request r4`",
+    )
+
+
+def test_requests_that_are_named_are_answered_once_each_in_that_order_also_for_calls() -> None:
+    assert select_requests(approving("r3", "r1", "r3"), OPEN).request_ids == ("r3", "r1")
+
+
+def test_the_sum_of_several_grants_is_told_before_they_are_made() -> None:
+    as_asked, given = approving(), approving(add=9_000)
+    assert format_announcement(as_asked, select_requests(as_asked, OPEN)) == (
+        "approving 2 requests, what each asked for: 80,000 tokens in all"
+    )
+    assert (
+        format_announcement(given, select_requests(given, OPEN))
+        == "approving 2 requests, 9,000 tokens each: 18,000 tokens in all"
+    )
+
+
+def test_of_all_requests_one_that_needs_no_money_any_more_fails_nobody_and_a_named_one_is_refused() -> None:
+    refused = AnswerResult(outcome="refused", reason="r1 was already withdrawn")
+    freed = view(PENDING_APPROVAL.replace(decision="withdrawn", note="money came free", answered_at=NOON))
+    needless = describe_late_answer(approving(), refused, freed, "r1")
+    assert needless.outcome == "withdrawn"
+    assert format_answer_outcome(needless).startswith(
+        "not needed any more: research-1 asked for 30,000 tokens after 7 calls; "
+    )
+    assert describe_late_answer(approving("r1"), refused, freed, "r1").outcome == "refused"
+    assert describe_late_answer(approving(), refused, view(answered("r1", 3)), "r1").outcome == "refused"
+
+
+def test_several_denials_are_counted() -> None:
+    denying = AnswerCommand("deny", "0123", (), {}, every=True)
+    assert format_announcement(denying, select_requests(denying, OPEN)) == "denying 2 requests"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["approve", "abc", "--all", "--request", "r1"], "--request and --all exclude each other"),
+        (
+            ["deny", "abc", "--all", "--finish", "cancel"],
+            "--finish cancel ends the whole task: deny one request so, or",
+        ),
+        (["deny", "abc", "--request", "r1", "--request", "r2", "--finish", "cancel"], "`waystation cancel abc`"),
+    ],
+)
+def test_what_cannot_be_meant_of_several_is_bad_usage(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------- grants that are too small
+
+APPROVED = AnswerResult(outcome="approved")
+
+
+def test_a_grant_under_what_the_next_call_may_need_is_warned_of() -> None:
+    assert describe_insufficient_grant(Amount(tokens=899), PENDING_APPROVAL, APPROVED) == (
+        "a grant of 899 tokens is too little for the next call of research-1, which may need 900 tokens more than it "
+        "has: it takes what comes free in its task, or asks again"
+    )
+
+
+def test_of_enough_and_of_what_was_asked_for_and_of_what_was_refused_nothing_is_said() -> None:
+    assert describe_insufficient_grant(Amount(tokens=900), PENDING_APPROVAL, APPROVED) == ""
+    assert describe_insufficient_grant(None, PENDING_APPROVAL, APPROVED) == ""
+    assert describe_insufficient_grant(Amount(tokens=1), PENDING_APPROVAL, AnswerResult(outcome="refused")) == ""
+
+
+def test_of_a_message_to_the_built_in_model_it_is_said_that_nothing_follows_it() -> None:
+    for outcome in ("done", "unseen"):
+        told = annotate_message_answer(AnswerResult(outcome=outcome), OFFLINE_MODEL)
+        assert (told.outcome, told.reason) == (outcome, NOT_FOLLOWED)
+        assert "cannot follow a message" in format_answer_outcome(told)
+        assert annotate_message_answer(AnswerResult(outcome=outcome), "claude-opus-4-8").reason == ""
+    assert annotate_message_answer(AnswerResult(outcome="refused", reason="over"), OFFLINE_MODEL).reason == "over"

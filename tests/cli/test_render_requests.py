@@ -1,0 +1,178 @@
+import shlex
+from datetime import UTC, datetime, timedelta
+
+from inline_snapshot import snapshot
+
+from tests.support.view_values import (
+    PAUSED_PROGRESS_IN_DOLLARS,
+    PAUSED_VIEW,
+    PENDING_APPROVAL,
+    PENDING_APPROVAL_FORECAST,
+)
+from waystation.agents.deliverables import WorkCounts
+from waystation.cli.options import Deadline, parse_amount
+from waystation.cli.render import format_inbox_lines
+from waystation.cli.render_requests import format_approve_command, format_inbox, format_request
+from waystation.kernel.amount import Amount, Limit
+from waystation.planning.plan import PLANNING_ID
+from waystation.tasks.task import ApprovalRequest, BudgetProgress
+from waystation.tasks.view import PendingApproval, list_pending_approvals
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+WIDE = 200
+
+
+def waiting(approval: ApprovalRequest) -> PendingApproval:
+    return PendingApproval(task_id="task-1", title="Why?", approval=approval)
+
+
+def line(text: str, label: str) -> str:
+    return next(line.removeprefix(f"  {label}").strip() for line in text.splitlines() if line.startswith(f"  {label}"))
+
+
+def test_the_command_to_approve_survives_the_shell_and_grants_what_was_asked_for() -> None:
+    words = shlex.split(format_approve_command("task-1", PAUSED_PROGRESS_IN_DOLLARS.approvals[0]))
+    assert words[-2:] == ["--add", "$0.50"]
+    assert parse_amount(words[-1], "--add") == PAUSED_PROGRESS_IN_DOLLARS.approvals[0].asked
+
+
+def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> None:
+    (asking,) = list_pending_approvals(PAUSED_VIEW.progress)
+    late = asking.approval.replace(requested_at=NOON, answer_by=NOON + timedelta(hours=9))
+    shown = format_inbox([asking.replace(approval=late, then="wait"), waiting(PENDING_APPROVAL)], NOON, 80)
+    assert shown == snapshot("""\
+task-0123456789abcdef  Which licences [red]do[/red] they carry?
+research-1 asks for 30,000 tokens more, since 2026-11-21 12:00 UTC
+  spent      29,500 of 30,000 tokens; the task 41,200 of 200,000 tokens
+  left       158,800 tokens in the task: 89,500 tokens are kept for other steps,
+             500 tokens are its own, 68,800 tokens are unreserved
+  steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
+  estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are
+             worth about 7
+  at least   900 tokens: its next call is made when 1,400 tokens are there, the
+             most that request and longest reply can come to, though most cost
+             far less; a smaller grant pauses again
+  so far     3 notes; the draft has them
+  if denied  research-1 ends with 3 notes, analysis goes on with that, and the
+             task ends partial
+  until      2026-11-21 21:00 UTC; it is then overdue, and waits on
+  waystation report task-0123456789abcdef --draft
+  waystation approve task-0123456789abcdef --request r1 --add 30000
+  waystation deny task-0123456789abcdef --request r1 --finish partial
+
+task-1  Why?
+research-1 asks for 30,000 tokens more
+  spent      29,500 of 30,000 tokens; the task 41,200 tokens when it asked
+  steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
+  estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are
+             worth about 7
+  at least   900 tokens: its next call is made when 1,400 tokens are there, the
+             most that request and longest reply can come to, though most cost
+             far less; a smaller grant pauses again
+  so far     3 notes; the draft has them
+  if denied  research-1 ends with 3 notes, analysis goes on with that, and the
+             task ends partial
+  waystation report task-1 --draft
+  waystation approve task-1 --request r1 --add 30000
+  waystation deny task-1 --request r1 --finish partial\
+""")
+
+
+def test_a_request_of_a_provider_that_stopped_says_what_there_is_and_nothing_of_money() -> None:
+    halted = PENDING_APPROVAL.replace(asked=Amount(), reason="the account has no credit")
+    assert format_request(waiting(halted), NOON, 80) == snapshot("""\
+research-1 makes no more calls: the account has no credit
+  next       see to that; `approve` then goes on
+  so far     3 notes; the draft has them
+  if denied  research-1 ends with 3 notes, analysis goes on with that, and the
+             task ends partial
+  waystation report task-1 --draft
+  waystation approve task-1 --request r1
+  waystation deny task-1 --request r1 --finish partial\
+""")
+
+
+def test_money_that_is_left_in_the_task_is_accounted_for() -> None:
+    def left(spent: int, reserved: int) -> str:
+        limit = Limit(tokens=100_000)
+        budget = BudgetProgress(limit=limit, spent=Amount(tokens=spent), reserved=Amount(tokens=reserved))
+        text = format_request(waiting(PENDING_APPROVAL).replace(task_budget=budget), NOON, WIDE)
+        return line(text, "left") if "\n  left" in text else ""
+
+    assert left(41_200, 50_500) == (
+        "58,800 tokens in the task: 50,000 tokens are kept for other steps, 500 tokens are its own, "
+        "8,300 tokens are unreserved"
+    )
+    assert left(99_500, 500) == "500 tokens in the task: 500 tokens are its own"
+    assert left(100_000, 0) == ""
+
+
+def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does() -> None:
+    asking = PENDING_APPROVAL.replace(answer_by=NOON)
+    before, after = NOON - timedelta(minutes=1), NOON + timedelta(minutes=1)
+
+    def told(then: Deadline | None, now: datetime) -> str:
+        text = format_request(waiting(asking).replace(then=then), now, WIDE)
+        return text.splitlines()[-4].strip()
+
+    assert [told(then, now) for now in (before, after) for then in ("partial", "wait", None)] == snapshot(
+        [
+            "until      2026-11-21 12:00 UTC; research-1 then delivers what it has",
+            "until      2026-11-21 12:00 UTC; it is then overdue, and waits on",
+            "until      2026-11-21 12:00 UTC",
+            "overdue    since 2026-11-21 12:00 UTC: research-1 delivers what it has as soon as a worker looks",
+            "overdue    since 2026-11-21 12:00 UTC: nobody answered in time; it waits on until somebody does",
+            "overdue    since 2026-11-21 12:00 UTC: nobody answered in time; it waits on until somebody does",
+        ]
+    )
+
+
+def test_the_draft_is_offered_where_there_is_one() -> None:
+    nothing = PENDING_APPROVAL_FORECAST.replace(made=WorkCounts(), finished=0)
+    others = nothing.replace(finished=1)
+
+    def told(asking: ApprovalRequest) -> tuple[str, bool]:
+        text = format_request(waiting(asking), NOON, WIDE)
+        return line(text, "so far"), "\n  waystation report task-1 --draft\n" in text
+
+    assert told(PENDING_APPROVAL) == ("3 notes; the draft has them", True)
+    assert told(PENDING_APPROVAL.replace(outlook=nothing)) == ("nothing", False)
+    assert told(PENDING_APPROVAL.replace(outlook=others)) == ("nothing; the draft has what other steps found", True)
+
+
+def test_a_request_of_a_task_without_a_worker_and_one_of_an_earlier_release_show_what_is_known() -> None:
+    assert format_request(
+        waiting(PAUSED_PROGRESS_IN_DOLLARS.approvals[0].replace(outlook=None)), NOON, WIDE
+    ) == snapshot("""\
+research-1 asks for $0.50 more
+  spent      $0.45 of $0.50; the task $0.70 when it asked
+  steps      3 to finish
+  at least   $0.012345: its next call is made when $0.062345 are there, the most that request \
+and longest reply can come to, though most cost far less; a smaller grant pauses again
+  waystation approve task-1 --request r1 --add '$0.50'
+  waystation deny task-1 --request r1 --finish partial\
+""")
+
+
+def test_the_inbox_is_a_line_a_request() -> None:
+    (asking,) = list_pending_approvals(PAUSED_VIEW.progress)
+    due = asking.approval.replace(answer_by=NOON + timedelta(hours=33))
+    late = asking.approval.replace(request_id="research-1.2-4", answer_by=NOON, reason="no key")
+    plan = asking.approval.replace(request_id="plan-1", agent=PLANNING_ID)
+    shown = format_inbox_lines([asking.replace(approval=one) for one in (due, late, plan)], NOON, 80)
+    assert "\n".join(line.plain for line in shown) == snapshot("""\
+01234567  r1              until 22 Nov 21:00  30,000 tokens more  Which licence…
+01234567  research-1.2-4  overdue             no more calls       Which licence…
+01234567  plan-1          -                   plan of 3 steps     Which licence…\
+""")
+    assert {line.cell_len for line in shown} == {80}
+
+
+def test_a_task_is_named_once_above_all_that_it_asks_for() -> None:
+    shown = format_inbox(
+        [waiting(PENDING_APPROVAL), waiting(PENDING_APPROVAL), waiting(PENDING_APPROVAL).replace(task_id="task-2")],
+        NOON,
+        80,
+    )
+    assert [line for line in shown.splitlines() if line.startswith("task-")] == ["task-1  Why?", "task-2  Why?"]
+    assert shown.count("asks for 30,000 tokens more") == 3

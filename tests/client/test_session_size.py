@@ -1,0 +1,73 @@
+"""What is counted and refused of a session before a task is submitted to it."""
+
+import pytest
+
+from tests.support.finished_tasks import store_finished_task
+from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
+from waystation.client.submission import prepare_task_row
+from waystation.config.settings import Settings
+from waystation.config.validation import estimate_first_turn_tokens
+from waystation.context.tokens import estimate_text
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskRequest
+
+
+def follow_up(session: str = "default") -> TaskRequest:
+    """In a window that has room for what is asked, and next to none for more."""
+    asked = TaskRequest(question="And?", request_id="r2", session=session)
+    return asked.replace(window=(estimate_first_turn_tokens(asked) + 20) * 100 // 75 + 1)
+
+
+async def ended_in(settings: Settings) -> SqlStore:
+    """The store of a session with one task that has ended."""
+    await store_finished_task(settings)
+    return await SqlStore.open(settings.database_url, utc_now)
+
+
+async def test_a_window_without_room_for_the_earlier_tasks_of_its_session_is_refused(without_server: Settings) -> None:
+    store = await ended_in(without_server)
+    with pytest.raises(BadInput, match="what you ask and what it is told of earlier tasks an agent begins with about "):
+        await prepare_task_row(without_server, store, follow_up())
+    assert (
+        await prepare_task_row(without_server, store, follow_up("another"))
+    ).terms.agent.window == follow_up().window
+    await store.aclose()
+
+
+async def test_the_window_that_the_refusal_names_has_room(without_server: Settings) -> None:
+    store = await ended_in(without_server)
+    with pytest.raises(BadInput) as refusal:
+        await prepare_task_row(without_server, store, follow_up())
+    least = int(str(refusal.value).rpartition("--window ")[2].removesuffix(" or more").replace(",", ""))
+    row = await prepare_task_row(without_server, store, follow_up().replace(window=least))
+    earlier = EarlierTasks(store)
+    told = await earlier.render_listing(row, least)
+    assert told
+    assert estimate_first_turn_tokens(row.request) + estimate_text(told) < row.terms.agent.trigger
+    assert estimate_text(told) <= min(
+        least // WINDOW_SHARE, await earlier.estimate_max_tokens(row.ref, row.submitted_at)
+    )
+    await store.aclose()
+
+
+async def test_the_same_request_again_is_measured_by_what_there_was_when_it_was_submitted_first(
+    without_server: Settings,
+) -> None:
+    without_server.home.mkdir()
+    store = await SqlStore.open(without_server.database_url, utc_now)
+    first = await prepare_task_row(without_server, store, follow_up())
+    await store.register_task(first, ())
+    await store_finished_task(without_server)
+    assert (await prepare_task_row(without_server, store, follow_up())).terms == first.terms
+    await store.aclose()
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "bell\x07", "\u2028"])
+async def test_a_session_that_no_list_can_show_is_refused(name: str, without_server: Settings) -> None:
+    without_server.home.mkdir()
+    store = await SqlStore.open(without_server.database_url, utc_now)
+    with pytest.raises(BadInput, match="the name of a session is one line without control characters; "):
+        await prepare_task_row(without_server, store, follow_up(name))
+    await store.aclose()

@@ -1,0 +1,16 @@
+"""A reader of pages for all tests of a module."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from waystation.documents.readers.reader import SubprocessPageReader
+
+
+@pytest.fixture(scope="module")
+def page_reader() -> Iterator[SubprocessPageReader]:
+    """One for all tests of a module: its child takes a second to start."""
+    reader = SubprocessPageReader()
+    yield reader
+    asyncio.run(reader.aclose())

@@ -1,0 +1,81 @@
+"""PDFs: what their fonts say of signs, and what is said where they do not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.documents.test_documents_formats import read_document_file
+from tests.support.document_files import make_pdf_file
+from waystation.documents.readers.extraction import UnreadableFileError
+from waystation.documents.readers.formats import extract_file
+
+CONTRACT = "The retention period is thirty days and the liability cap is 250,000 euros."
+WITHOUT_MAP = dict.fromkeys(CONTRACT, "")
+UNREADABLE = "its fonts do not say which letters its signs are"
+
+
+@pytest.mark.parametrize("first_glyph", [1, 3, 29, 36, 65, 97, 300])
+def test_a_font_without_a_map_gives_no_text(first_glyph: int) -> None:
+    # Its glyphs are numbered, and some of the numbers are those of controls, of punctuation or of letters.
+    with pytest.raises(UnreadableFileError, match=f"no page of it can be read: {UNREADABLE}"):
+        extract_file(make_pdf_file(CONTRACT, maps=WITHOUT_MAP, first_glyph=first_glyph), "a.pdf")
+
+
+def test_a_font_without_a_map_whose_numbers_might_be_letters_is_doubted(tmp_path: Path) -> None:
+    content = make_pdf_file(CONTRACT, maps=WITHOUT_MAP, first_glyph=0x4E00)
+    assert read_document_file(tmp_path, "a.pdf", content)[1] == [
+        f"page 1: {len(CONTRACT)} signs that may be others: {UNREADABLE}"
+    ]
+
+
+def test_a_font_without_a_map_that_is_coded_as_text_is_read(tmp_path: Path) -> None:
+    # All characters from the space to z, so that the number of each is its code.
+    every = "".join(map(chr, range(32, 123)))
+    content = make_pdf_file(CONTRACT, every, maps=dict.fromkeys(every, ""), first_glyph=32)
+    assert read_document_file(tmp_path, "a.pdf", content)[0].startswith(f"[page 1]\n{CONTRACT}")
+
+
+def test_a_page_without_letters_is_named(tmp_path: Path) -> None:
+    maps = dict.fromkeys("xyz", "")
+    assert read_document_file(tmp_path, "a.pdf", make_pdf_file("One.", "xyz zyx", "Two.", maps=maps)) == (
+        "[page 1]\nOne.\n\n[page 3]\nTwo.",
+        [f"page 2: cannot be read: {UNREADABLE}. Run text recognition (OCR) on it"],
+    )
+
+
+@pytest.mark.parametrize("first_glyph", [1, 40])
+@pytest.mark.parametrize("said", ["", "\x0c", "\ue123", "\ufffd"])
+def test_ligatures_without_a_map_are_counted_and_told(tmp_path: Path, said: str, first_glyph: int) -> None:
+    pages = ("An o#ce and an a#liate.", "The end.", "Another o#ce.")
+    text, left_out = read_document_file(
+        tmp_path, "a.pdf", make_pdf_file(*pages, maps={"#": said}, first_glyph=first_glyph)
+    )
+    assert text == "[page 1]\nAn o�ce and an a�liate.\n\n[page 2]\nThe end.\n\n[page 3]\nAnother o�ce."
+    assert left_out == [f"pages 1, 3: 3 signs shown as �, since {UNREADABLE} (often ligatures such as fi)"]
+
+
+def test_bullets_of_a_font_of_symbols_are_bullets(tmp_path: Path) -> None:
+    assert read_document_file(tmp_path, "a.pdf", make_pdf_file("# One\n# Two", maps={"#": "\uf0b7"})) == (
+        "[page 1]\n• One\n• Two",
+        [],
+    )
+
+
+@pytest.mark.parametrize(
+    ("drawn", "glyph", "expected"),
+    [
+        ("م#س", "لا", "سلام"),
+        ("م#س", "ﻻ", "سلام"),
+        ("ءاشن#ا", "لإ", "الإنشاء"),
+        ("نوث#ث", "لا", "ثلاثون"),
+        ("# دبع", "الله", "عبد الله"),
+        ("# دبع", "ﷲ", "عبد الله"),
+    ],
+)
+def test_letters_that_are_one_glyph_come_in_the_order_in_which_they_are_read(
+    tmp_path: Path, drawn: str, glyph: str, expected: str
+) -> None:
+    assert read_document_file(tmp_path, "a.pdf", make_pdf_file(drawn, maps={"#": glyph})) == (
+        f"[page 1]\n{expected}",
+        [],
+    )

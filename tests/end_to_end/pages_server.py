@@ -1,0 +1,155 @@
+"""The pages in this process, over a store that is real and a server of Temporal that is not there: a client of tests
+says what waits and takes what is handed in, so that a browser meets every state within seconds.
+"""
+
+import asyncio
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from socket import create_server
+
+from tests.attacks.test_attacks_web_pages import SITE
+from waystation.client import Client
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.amount import Amount, parse_bounded_limit
+from waystation.kernel.errors import Unreachable
+from waystation.plugins.web.access import AccessPolicy
+from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
+from waystation.tasks.approvals import AnswerAuthor
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRequest, TaskRow
+from waystation.tasks.view import PendingApproval, SubmittedTask, TaskView
+
+NO_TIME = timedelta()
+NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
+MAX_GRANT = parse_bounded_limit("50k", Amount(tokens=1)).amount
+
+
+def make_budget_request(number: int) -> ApprovalRequest:
+    """A request for money."""
+    amount = Amount(tokens=5_000 * number)
+    return ApprovalRequest(request_id=f"writing-{number}", agent="writing", asked=amount, requested_at=NOON)
+
+
+class StubTaskClient(Client):
+    """Tasks that are at work wait for answers to `requests`, which refuse what is over 50,000 tokens."""
+
+    requests: tuple[ApprovalRequest, ...] = ()
+    away = False
+    taken: TaskRequest | None = None
+    given: Sequence[SourceDocument] = ()
+
+    async def submit(
+        self, request: TaskRequest | TaskRow, documents: Sequence[SourceDocument], *, start_timeout: timedelta = NO_TIME
+    ) -> SubmittedTask:
+        """See base class: it is stored, and no more."""
+        if self.away:
+            raise Unreachable("no Temporal server answers at 127.0.0.1:9: start one with `waystation up`")
+        row = request if isinstance(request, TaskRow) else await self.prepare_task(request)
+        self.taken, self.given = row.request, documents
+        await self._store.register_task(row, documents)
+        return SubmittedTask(task_id=row.ref.task_id, run_id=None, ui_url=None)
+
+    async def rename(self, task_id: str, title: str) -> None:
+        """As a worker does that admits it."""
+        await self._store.save_task_title(task_id, title)
+
+    async def get_task(self, task_id: str) -> TaskView:
+        """See base class."""
+        if await self.is_over(task_id):
+            return await super().get_task(task_id)
+        return self._waiting(await self._view_or_stored(await self._load_row(task_id)))
+
+    async def get_last_known_task(self, task_id: str) -> TaskView:
+        """See base class."""
+        return await self.get_task(task_id)
+
+    def _waiting(self, view: TaskView) -> TaskView:
+        phase = TaskPhase.PAUSED if self.requests else view.progress.phase
+        return view.replace(progress=view.progress.replace(approvals=self.requests, phase=phase), remark="")
+
+    async def list_approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
+        """See base class."""
+        if self.away:
+            raise Unreachable("no Temporal server answers at 127.0.0.1:9: start one with `waystation up`")
+        working = [one for one in await self.list_tasks() if not one.progress.phase.over][-1:]
+        return tuple(
+            PendingApproval(task_id=one.progress.task_id, title=one.progress.title, approval=request)
+            for one in working
+            for request in self.requests
+        )
+
+    async def approve(
+        self,
+        task_id: str,
+        *,
+        request_id: str | None = None,
+        amount: Amount | None = None,
+        by: AnswerAuthor = "",
+        note: str = "",
+    ) -> AnswerResult:
+        """See base class."""
+        if amount is not None and amount.tokens > MAX_GRANT.tokens:
+            reason = "it would raise the task to 900,000 tokens, over its ceiling of 650,000 tokens: 50,000 tokens left"
+            return AnswerResult(outcome="refused", reason=reason)
+        self.requests = tuple(one for one in self.requests if one.request_id != request_id)
+        return AnswerResult(outcome="approved", reason="")
+
+
+class PagesServer:
+    """A server that runs in a thread of its own."""
+
+    def __init__(self, settings: Settings, port: int) -> None:
+        self.address = f"http://127.0.0.1:{port}"
+        self._settings, self._port = settings, port
+        self._access = AccessPolicy(token="t" * 43, port=port)
+        self._ready = threading.Event()
+        self._serving: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._loop: asyncio.AbstractEventLoop
+        self.client: StubTaskClient
+
+    @property
+    def sign_in_url(self) -> str:
+        """The address that signs a browser in."""
+        return f"{self.address}/?token={self._access.token}"
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        async with await StubTaskClient.connect(self._settings) as self.client:
+            app = create_app(SITE, self.client, self._settings.tenant, ServerDeps(self._access))
+            with create_server(("127.0.0.1", self._port)) as listener:
+                self._serving = asyncio.create_task(SiteServer(app).serve_until_cancelled(listener))
+                self._ready.set()
+                await asyncio.gather(self._serving, return_exceptions=True)
+
+    def rename_task(self, task_id: str, title: str) -> None:
+        """Something happens to a task: it is called otherwise from now on, and an event says that it changed."""
+        asyncio.run_coroutine_threadsafe(self.client.rename(task_id, title), self._loop).result(60)
+
+    def start(self) -> None:
+        """Until it listens."""
+        self._thread.start()
+        self._ready.wait(60)
+
+    def stop(self) -> None:
+        """And wait until it has ended."""
+        if self._serving is not None:
+            self._loop.call_soon_threadsafe(self._serving.cancel)
+        self._thread.join(60)
+
+
+@contextmanager
+def run_pages_server(settings: Settings, port: int) -> Generator[PagesServer]:
+    """A server as long as the block lasts."""
+    pages = PagesServer(settings, port)
+    pages.start()
+    try:
+        yield pages
+    finally:
+        pages.stop()

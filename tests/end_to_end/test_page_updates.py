@@ -1,0 +1,285 @@
+"""Pages in a real browser that change, lose their server, or do not take a form: what a person sees, and what stays."""
+
+import asyncio
+import re
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.attacks.test_attacks_web_pages import store_running_task
+from tests.end_to_end.axe_checks import find_faults_in_all_layouts
+from tests.end_to_end.harbour_documents import QUESTION, write_harbour_documents
+from tests.end_to_end.pages_server import PagesServer, make_budget_request, run_pages_server
+from tests.end_to_end.test_browser import CHROMIUM, launch_browser
+from tests.end_to_end.test_serve import start_server_process
+from tests.support.finished_tasks import store_finished_task
+from tests.support.free_ports import find_free_port
+from waystation.config.settings import Settings
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"),
+    pytest.mark.timeout(240),
+]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+    return Settings(home=tmp_path / "home", offline=True)
+
+
+@contextmanager
+def opened(settings: Settings) -> Generator[tuple[PagesServer, Page]]:
+    """A browser that is signed in, at the list of tasks."""
+    with run_pages_server(settings, find_free_port()) as pages, launch_browser() as started:
+        page = started.new_page()
+        page.goto(pages.sign_in_url)
+        yield pages, page
+
+
+def fault_at(field: Locator) -> Locator:
+    """The message that a field says is about it."""
+    expect(field).to_have_attribute("aria-invalid", "true")
+    return field.page.locator(f'[id="{field.get_attribute("aria-describedby")}"]')
+
+
+def test_a_new_task_keeps_what_was_typed_and_chosen_until_it_is_taken(settings: Settings, tmp_path: Path) -> None:
+    survey = write_harbour_documents(tmp_path / "survey")
+    (survey / "scan.xyz").write_bytes(bytes(range(256)))
+    with opened(settings) as (pages, page):
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Documents").set_input_files(sorted(survey.iterdir()))
+        page.get_by_label("Budget").fill("lots")
+        page.get_by_label("wait with the plan").check()
+        page.get_by_role("button", name="Hand in").click()
+        budget = page.get_by_label("Budget")
+        expect(fault_at(budget)).to_contain_text("A budget is tokens like 600k")
+        expect(budget).to_be_focused()
+        expect(page.locator("ul.fault")).to_have_text(re.compile(r"^\s*Left out: scan.xyz: binary, not text\s*$"))
+        assert find_faults_in_all_layouts(page) == {}
+
+        pages.client.away = True
+        budget.fill("9k")
+        page.get_by_role("button", name="Hand in").click()
+        expect(page.get_by_role("alert")).to_contain_text("No Temporal server answers")
+        expect(page.get_by_label("Question")).to_have_value(QUESTION)
+
+        pages.client.away = False
+        page.get_by_role("button", name="Hand in").click()
+        page.wait_for_url("**/tasks/task-*")
+        assert pages.client.taken is not None
+        assert (pages.client.taken.question, pages.client.taken.review_plan) == (QUESTION, True)
+        assert sorted(one.name for one in pages.client.given) == ["nordvik.md", "sandby.md"]
+        expect(page.get_by_text("scan.xyz: binary, not text")).to_be_visible()
+
+
+def test_files_that_are_too_large_for_a_form_are_told_before_they_are_sent(settings: Settings, tmp_path: Path) -> None:
+    large = tmp_path / "large.txt"
+    large.write_bytes(b"word " * 6_500_000)
+    with opened(settings) as (pages, page):
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Documents").set_input_files(large)
+        page.get_by_role("button", name="Hand in").click()
+        said = page.get_by_label("Documents").evaluate("(field) => field.validationMessage")
+        assert "These files have 32.5 MB, and a form takes 32 MB" in said
+        assert (pages.client.taken, page.get_by_label("Question").input_value()) == (None, QUESTION)
+
+
+def test_an_amount_that_is_refused_leaves_the_answer_as_it_was_typed_beside_the_others(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1), make_budget_request(2))
+        page.goto(f"{pages.address}/tasks/{task}")
+        first, second = page.locator("article.request").all()
+        second.get_by_label("Note").fill("for the other")
+        first.get_by_label("Note").fill("go on")
+        for amount, said in (("900 k tokens", "An amount is"), ("900k", "over its ceiling of 650,000 tokens")):
+            first.get_by_label("Amount").fill(amount)
+            first.get_by_role("button", name="Approve").click()
+            expect(fault_at(first.get_by_label("Amount"))).to_contain_text(said)
+        assert find_faults_in_all_layouts(page) == {}
+        values = [one.get_by_label("Note").input_value() for one in (first, second)]
+        assert values == ["go on", "for the other"]
+        first.get_by_label("Amount").fill("40k")
+        with page.expect_navigation():
+            first.get_by_role("button", name="Approve").click()
+        expect(page.locator("article.request")).to_have_count(1)
+
+
+def test_what_was_typed_waits_for_a_server_that_is_gone(settings: Settings) -> None:
+    port = find_free_port()
+    with launch_browser() as started:
+        page = started.new_page()
+        with run_pages_server(settings, port) as pages:
+            page.goto(pages.sign_in_url)
+            page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Documents").set_input_files({"name": "a.md", "mimeType": "text/plain", "buffer": b"# A"})
+        page.get_by_role("button", name="Hand in").click()
+        expect(page.get_by_role("alert")).to_contain_text("What you typed is still here")
+        with run_pages_server(settings, port) as pages:
+            page.get_by_role("button", name="Hand in").click()
+            page.wait_for_url("**/tasks/task-*")
+            assert pages.client.taken is not None
+            assert pages.client.taken.question == QUESTION
+
+
+def test_a_page_whose_server_is_killed_says_so_and_goes_on_by_itself_once_one_answers(settings: Settings) -> None:
+    task, port = asyncio.run(store_running_task(settings)), find_free_port()
+    with launch_browser() as started:
+        page = started.new_context().new_page()
+        with start_server_process(settings.home, port) as (server, token):
+            page.goto(f"http://127.0.0.1:{port}/?token={token}")
+            page.goto(f"http://127.0.0.1:{port}/tasks/{task}")
+            expect(page.get_by_role("status")).to_have_text("")
+            server.kill()
+            server.communicate()
+        expect(page.locator("#lost")).to_contain_text("The server does not answer")
+        expect(page.locator("#lost")).to_be_in_viewport()
+        assert find_faults_in_all_layouts(page) == {}
+        with start_server_process(settings.home, port) as (server, token):
+            try:
+                expect(page.locator("#lost")).to_contain_text("You are signed out")
+                other = page.context.new_page()
+                other.goto(f"http://127.0.0.1:{port}/?token={token}")
+                expect(page.locator("#lost")).to_have_count(0)
+            finally:
+                server.send_signal(signal.SIGINT)
+                server.communicate(timeout=60)
+
+
+def test_a_page_whose_server_is_silent_says_so_though_the_connection_stays_open(settings: Settings) -> None:
+    task, port = asyncio.run(store_running_task(settings)), find_free_port()
+    with launch_browser() as started, start_server_process(settings.home, port) as (server, token):
+        try:
+            page = started.new_page()
+            page.goto(f"http://127.0.0.1:{port}/?token={token}")
+            page.goto(f"http://127.0.0.1:{port}/tasks/{task}")
+            page.wait_for_timeout(16_000)
+            expect(page.locator("#lost")).to_have_count(0, timeout=1)
+            server.send_signal(signal.SIGSTOP)
+            expect(page.locator("#lost")).to_contain_text("The server does not answer")
+            server.send_signal(signal.SIGCONT)
+            expect(page.locator("#lost")).to_have_count(0)
+        finally:
+            server.send_signal(signal.SIGCONT)
+            server.send_signal(signal.SIGINT)
+            server.communicate(timeout=60)
+
+
+def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_keeps_what_is_typed(
+    settings: Settings,
+) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1), make_budget_request(2))
+        page.goto(f"{pages.address}/tasks/{task}")
+        page.get_by_label("Tell its agents").fill("Mind the silt")
+        note = page.locator("article.request").nth(1).get_by_label("Note")
+        note.fill("Not before noon")
+        page.get_by_text("What each step is to do").click()
+
+        pages.rename_task(task, "Which harbours are closed?")
+        expect(page.locator("#news")).to_contain_text("There is something new on this page")
+        expect(page.locator("#news")).to_be_in_viewport()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Which?")
+        assert find_faults_in_all_layouts(page) == {}
+        page.get_by_role("button", name="Show it").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Which harbours are closed?")
+        expect(page.locator("#news")).to_have_count(0)
+        expect(page.get_by_label("Tell its agents")).to_have_value("Mind the silt")
+        expect(note).to_have_value("Not before noon")
+        expect(page.locator("details[open] > summary")).to_have_text("What each step is to do")
+
+        # Somebody else answers the request for which the note was meant.
+        pages.client.requests = (make_budget_request(1),)
+        pages.rename_task(task, "Which harbours are closed now?")
+        page.get_by_role("button", name="Show it").click()
+        expect(page.locator("article.request")).to_have_count(1)
+        expect(page.locator("#homeless")).to_contain_text("Note: Not before noon")
+        expect(page.get_by_label("Tell its agents")).to_have_value("Mind the silt")
+
+        # Without anything typed it follows again by itself.
+        page.get_by_label("Tell its agents").fill("")
+        page.get_by_role("heading", level=1).click()
+        pages.rename_task(task, "Which harbours were closed?")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Which harbours were closed?")
+        expect(page.locator("#news")).to_have_count(0)
+
+
+def test_a_form_that_came_back_is_not_renewed_away(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        pages.client.requests = (make_budget_request(1),)
+        page.goto(f"{pages.address}/tasks/{task}")
+        page.get_by_label("Amount").fill("900k")
+        page.get_by_role("button", name="Approve").click()
+        fault_at(page.get_by_label("Amount"))
+        page.get_by_role("heading", level=1).click()
+        pages.rename_task(task, "Which harbours are closed?")
+        page.get_by_role("button", name="Show it").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Which harbours are closed?")
+        expect(page.get_by_label("Amount")).to_have_value("900k")
+
+
+def test_the_inbox_renews_itself_and_leaves_the_form_for_a_new_task_alone(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        page.get_by_label("Question").fill(QUESTION)
+        expect(page.get_by_text("Nothing waits for an answer.")).to_be_visible()
+        pages.client.requests = (make_budget_request(1),)
+        pages.rename_task(task, "Which harbours are closed?")
+        expect(page.locator("article.request")).to_have_count(1)
+        expect(page.get_by_role("link", name="Which harbours are closed?").first).to_be_visible()
+        expect(page.get_by_label("Question")).to_have_value(QUESTION)
+
+        page.locator("article.request").get_by_label("Note").fill("go on")
+        pages.client.requests = (make_budget_request(1), make_budget_request(2))
+        pages.rename_task(task, "Which harbours are closed now?")
+        expect(page.locator("#news")).to_be_visible()
+        page.get_by_role("button", name="Show it").click()
+        expect(page.locator("article.request")).to_have_count(2)
+        expect(page.locator("article.request").first.get_by_label("Note")).to_have_value("go on")
+
+
+HIDDEN = """(hidden) => {
+  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_a_page_that_nobody_looks_at_leaves_its_connection_to_others_and_catches_up(settings: Settings) -> None:
+    task = asyncio.run(store_running_task(settings))
+    with opened(settings) as (pages, page):
+        context = page.context.browser
+        assert context is not None
+        tabs = context.new_context()
+        front = tabs.new_page()
+        front.goto(pages.sign_in_url)
+        for _ in range(7):
+            front.goto(f"{pages.address}/tasks/{task}")
+            front.evaluate(HIDDEN, arg=True)
+            front = tabs.new_page()
+        # A browser has six connections to one server: with all of them taken this would load for ever.
+        front.goto(f"{pages.address}/tasks/{task}")
+        first = tabs.pages[0]
+        pages.rename_task(task, "Which harbours are closed?")
+        expect(front.get_by_role("heading", level=1)).to_have_text("Which harbours are closed?")
+        assert first.get_by_role("heading", level=1).inner_text() == "Which?"
+        first.evaluate(HIDDEN, arg=False)
+        expect(first.get_by_role("heading", level=1)).to_have_text("Which harbours are closed?")
+
+
+def test_a_report_is_had_as_pdf_and_as_word_from_its_page(settings: Settings, tmp_path: Path) -> None:
+    task = asyncio.run(store_finished_task(settings))
+    with opened(settings) as (pages, page):
+        page.goto(f"{pages.address}/tasks/{task}")
+        for name, ending, begins in (("PDF", "pdf", b"%PDF-"), ("Word", "docx", b"PK")):
+            with page.expect_download() as kept:
+                page.get_by_role("link", name=name, exact=True).click()
+            assert kept.value.suggested_filename == f"{task}.{ending}"
+            kept.value.save_as(tmp_path / ending)
+            assert (tmp_path / ending).read_bytes().startswith(begins)

@@ -1,0 +1,67 @@
+"""A task that is being started, while its session looks after the open ones."""
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.sessions import ReconcileRequest, ReconcileResult
+from tests.live.session_doubles import EagerCheckSessionWorkflow, IdleTaskWorkflow
+from tests.support.task_model import make_task_config
+from waystation.budgets.budget import BudgetAccount
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.temporal_names import CONTEXT_QUEUE, SUBMIT_TASK, WORKFLOWS_QUEUE
+from waystation.tasks.session import (
+    AdmissionResult,
+    SaveSessionRequest,
+    SessionState,
+    SessionWorkflowInput,
+    SubmissionResult,
+    TaskSettlement,
+)
+from workers.sandbox import create_sandboxed_runner
+from workflows.session import SessionWorkflow
+
+NEW = TaskRef(store_id="store", tenant="t", session="s", task_id="task-new")
+DEAD, BUDGET, SPENT = "task-dead", Amount(tokens=20_000), Amount(tokens=100)
+
+
+@activity.defn(name="AdmitTask")
+async def admit(ref: TaskRef) -> AdmissionResult:
+    given = make_task_config(budget=BUDGET.tokens)
+    return AdmissionResult(ref=ref, terms=given, title="", documents=0, finished=False, search_attributes=False)
+
+
+@activity.defn(name="ReconcileTasks")
+async def none_runs(request: ReconcileRequest) -> ReconcileResult:
+    """As Temporal says it of a task that it has not started yet, too."""
+    return ReconcileResult(settled=tuple(TaskSettlement(task_id=one, spent=SPENT) for one in request.task_ids))
+
+
+@activity.defn(name="SaveSession")
+async def save(request: SaveSessionRequest) -> bool:
+    return request.stored.version > 0
+
+
+async def test_a_task_that_is_being_started_is_not_taken_for_dead(server: Client) -> None:
+    account = BudgetAccount(limit=Limit(tokens=50_000)).reserve(DEAD, BUDGET)
+    state = SessionState(account=account, open_tasks=(DEAD,))
+    start = SessionWorkflowInput(**NEW.model_dump(exclude={"task_id"}), state=state, epoch=1)
+    workflows = [EagerCheckSessionWorkflow, IdleTaskWorkflow]
+    async with (
+        Worker(client=server, task_queue=CONTEXT_QUEUE, activities=[admit]),
+        Worker(
+            client=server,
+            task_queue=WORKFLOWS_QUEUE,
+            workflows=workflows,
+            activities=[none_runs, save],
+            workflow_runner=create_sandboxed_runner(),
+        ),
+    ):
+        session = await server.start_workflow(
+            EagerCheckSessionWorkflow.run, start, id=f"session-{NEW.session}", task_queue=WORKFLOWS_QUEUE
+        )
+        admission = await session.execute_update(SUBMIT_TASK, NEW, result_type=SubmissionResult)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+        settled = await session.query(SessionWorkflow.account)
+    assert admission == SubmissionResult(task_id=NEW.task_id, state="started")
+    assert settled == BudgetAccount(limit=Limit(tokens=50_000), spent=SPENT, reserved={NEW.task_id: BUDGET})

@@ -1,0 +1,95 @@
+"""Answers to calls that ask, from the command line: seen in the inbox, named, sent by the signals for money."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from tests.support.delegating_model import SUBMIT_FINDINGS_CALL, make_delegate_call, make_delegating_task_config
+from tests.support.temporal_platform import run_all_workers, wait_until
+from tests.support.tool_approval_platform import ONE_LETTER_SCRIPT, make_send_letter_call, run_tool_approval_platform
+from waystation.cli.approvals import AnswerCommand, answer_request
+from waystation.cli.render import format_message
+from waystation.client import Client
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount
+from waystation.kernel.errors import BadInput
+from waystation.privacy.ports import Redactor
+from waystation.tasks.signals import AnswerResult
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import PendingApproval
+
+
+async def listed(client: Client) -> tuple[PendingApproval, ...]:
+    """The inbox, once it has anything: the server lists by search attributes, which it indexes later."""
+    found: list[PendingApproval] = []
+
+    async def any_listed() -> bool:
+        found[:] = await client.list_approvals()
+        return bool(found)
+
+    await wait_until(any_listed)
+    return tuple(found)
+
+
+async def approve(client: Client, amount: Amount | None, task_id: str, request_id: str | None) -> AnswerResult:
+    return await client.approve(task_id, request_id=request_id, amount=amount, by="Ada")
+
+
+async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_amount(
+    server: TemporalClient,
+    tmp_path: Path,
+    redactor: Redactor,
+    remote_settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with (
+        run_tool_approval_platform(server, tmp_path, redactor, ONE_LETTER_SCRIPT) as at,
+        run_all_workers(server, at.parts),
+        await Client.connect(remote_settings) as client,
+    ):
+        await at.counter.submit()
+        await at.wait_for_pending_requests()
+        task, send = at.task.id, partial(approve, client, None)
+        (waiting,) = await listed(client)
+        with pytest.raises(BadInput, match="harbours asks for no money: name the call by --request, as above"):
+            await answer_request(client, AnswerCommand("approve", task, (), {}), send)
+        told = capsys.readouterr().err
+        named = AnswerCommand("approve", task, ("harbours-1",), {})
+        with_money = await answer_request(client, named, partial(approve, client, Amount(tokens=900)))
+        taken = await answer_request(client, named, send)
+        progress = await at.task.result()
+        seen = await client.with_origins(await client.get_task(task))
+    assert waiting.approval.action is not None
+    assert waiting.approval.action.text.startswith("Send this letter to the keeper?")
+    assert "  | Send this letter to the keeper?" in told
+    assert f"  waystation approve {task} --request harbours-1" in told
+    assert with_money.outcome == "refused"
+    assert with_money.reason == "harbours-1 asks for no money but to call send_letter: approve it without an amount"
+    assert taken.outcome == "approved"
+    assert at.tool.sent == ["the keeper"]
+    assert progress.phase is TaskPhase.DONE
+    assert seen.origins["harbours-1"].identities
+
+
+async def test_the_whole_call_of_a_subagent_is_read_in_its_transcript(
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, remote_settings: Settings
+) -> None:
+    scripts = {
+        "harbours": [[make_delegate_call("beacons")], [SUBMIT_FINDINGS_CALL]],
+        "harbours.1": [[make_send_letter_call("Brest " * 15)], [SUBMIT_FINDINGS_CALL]],
+    }
+    async with (
+        run_tool_approval_platform(server, tmp_path, redactor, scripts) as at,
+        run_all_workers(server, at.parts),
+        await Client.connect(remote_settings) as client,
+    ):
+        await at.counter.submit(under=make_delegating_task_config())
+        (request,) = await at.wait_for_pending_requests()
+        said = (await client.get_transcript(at.task.id, request.agent)).messages
+        await client.deny(at.task.id, request_id=request.request_id, by="Ada", note="not now")
+        await at.task.result()
+    assert "Brest " * 15 in format_message(said[-1])
+    assert "They say: not now" in at.find_tool_results(step="harbours.1")[0].content
+    assert at.tool.sent == []

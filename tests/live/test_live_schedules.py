@@ -1,0 +1,353 @@
+"""Questions come back on a real server: five Mondays with a changed document in the third week; and what goes wrong."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from temporalio.client import Client as TemporalClient
+from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy, WorkflowExecutionStatus
+
+from tests.support.schedule_platform import BUDGET, MONDAYS, QUESTION, SchedulePlatform, run_schedule_platform
+from tests.support.task_model import ModelCall, ScriptedTaskModel
+from tests.support.temporal_platform import (
+    KEY,
+    TENANT,
+    StrictWorkerPlugin,
+    create_strict_runner,
+    start_dev_server,
+    wait_until,
+)
+from waystation.cli.main import run
+from waystation.client.erasure import run_erasure
+from waystation.client.person_search import open_person_search
+from waystation.client.schedules import ScheduleDescription
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import BadInput, ModelRejected, TextNotFoundError
+from waystation.runtime.store_setup import build_client_data_converter
+from waystation.runtime.temporal.erasure_client import is_workflow_running
+from waystation.tasks.schedules import ScheduleTiming
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import TaskFilter
+
+
+@dataclass
+class Held:
+    """Every call of the crew waits."""
+
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+    refuses: bool = False
+
+    async def __call__(self, call: ModelCall) -> None:
+        await self.goes_on.wait()
+        if self.refuses:
+            raise ModelRejected("the key is not known")
+
+
+@pytest.mark.timeout(240)
+async def test_over_five_weeks_a_report_opens_with_what_changed_and_a_run_that_would_repeat_starts_no_task(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with run_schedule_platform(server, settings) as platform:
+        await platform.schedules.add(platform.make_schedule())
+        said = [(await platform.run_week(0)).seen.last, (await platform.run_week(1)).seen.last]
+        platform.write_documents("three")
+        said += [(await platform.run_week(week)).seen.last for week in (2, 3, 4)]
+        reports = await platform.list_reports()
+        tasks = [view.progress.task_id for view in await platform.client.list_tasks(TaskFilter(session="S"))][::-1]
+    assert said == [
+        f"done, {tasks[0]}",
+        f"unchanged, {tasks[0]}, the same question, terms and documents",
+        f"done, {tasks[1]}",
+        *[f"unchanged, {tasks[1]}, the same question, terms and documents"] * 2,
+    ]
+    first, third = reports
+    assert "What changed" not in first
+    head = third[: third.index("In the sections below")]
+    assert f"> **What changed since last time** (`{tasks[0]}`): claims; 0 new, 0 gone, 1 changed" in head
+    was, now = "The bar of Nordvik is two fathoms deep", "The bar of Nordvik is three fathoms deep"
+    assert was in head
+    assert head.index(was) < head.index("**is now**") < head.index(now)
+    assert head.count("[bar.md:3") == 2
+
+
+async def told_by_server(platform: SchedulePlatform, name: str) -> bytes:
+    """All that the server has of a schedule and of its runs, payloads as they lie there."""
+    schedule_id = (await platform.wait_for_schedule(name)).seen.schedule_id
+    described = await platform.server.get_schedule_handle(schedule_id).describe()
+    parts = [described.raw_description.SerializeToString()]
+    async for began in platform.server.list_workflows('WorkflowType = "ScheduledRun"'):
+        parts += [
+            event.SerializeToString()
+            for event in (await platform.server.get_workflow_handle(began.id).fetch_history()).events
+        ]
+    return b"\n".join(parts)
+
+
+@pytest.mark.timeout(240)
+async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_has_no_word_of_what_it_asks(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with run_schedule_platform(server, settings, ScriptedTaskModel()) as platform:
+        await platform.schedules.add(platform.make_schedule())
+        await platform.client.set_session_limit("S", Limit(tokens=10_000))
+        refused = await platform.run_week(0)
+        platform.docs.rename(platform.docs.with_name("moved"))
+        gone = await platform.run_week(1)
+        paused = await platform.run_week(2)
+        told = await told_by_server(platform, "weekly")
+        await platform.schedules.resume("weekly", "the folder is back")
+        resumed = await platform.wait_for_schedule("weekly")
+    assert refused.seen.last.startswith("failed: the session refused the task")
+    assert refused.seen.last.endswith("(failure 1 in a row)")
+    assert gone.seen.last.startswith("failed: 1 of the places of its documents cannot be found")
+    assert [one.seen.paused for one in (refused, gone, paused, resumed)] == [False, False, True, False]
+    assert paused.seen.note == ("paused itself after 3 failures in a row: see why in its last run, then resume it")
+    assert paused.seen.last.endswith("(failure 3 in a row)")
+    assert b"ScheduledRunFailed" in told
+    assert [words for words in (QUESTION, "Nordvik", str(platform.docs), "docs") if words.encode() in told] == []
+
+
+@pytest.mark.timeout(240)
+async def test_a_success_ends_a_row_of_failures(server: TemporalClient, settings: Settings) -> None:
+    async with run_schedule_platform(server, settings, runner=create_strict_runner()) as platform:
+        await platform.schedules.add(platform.make_schedule().replace(failures=2))
+        moved = platform.docs.rename(platform.docs.with_name("moved"))
+        first = await platform.run_week(0)
+        moved.rename(platform.docs)
+        second = await platform.run_week(1)
+        platform.docs.rename(moved)
+        third = await platform.run_week(2)
+    assert [one.seen.last.rpartition("(")[2] for one in (first, third)] == ["failure 1 in a row)"] * 2
+    assert second.seen.last.startswith("done, task-")
+    assert not third.seen.paused
+
+
+@pytest.mark.timeout(240)
+async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and_says_so(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with run_schedule_platform(server, settings) as platform:
+        with pytest.raises(BadInput, match="no run would ever start"):
+            await platform.schedules.add(platform.make_schedule().replace(monthly=Limit(tokens=10_000)))
+        await platform.schedules.add(platform.make_schedule().replace(monthly=BUDGET))
+        first = await platform.run_week(0)
+        platform.write_documents("three")
+        second = await platform.run_week(1)
+        tasks = await platform.client.list_tasks(TaskFilter(session="S"))
+    spent = tasks[0].progress.budget.spent.tokens
+    assert first.seen.last.startswith("done, task-")
+    assert second.seen.last == (
+        f"over the month, this month's runs have spent or hold {spent:,} tokens, and another 300,000 tokens would pass "
+        "the ceiling of 300,000 tokens a month"
+    )
+    assert not second.seen.paused
+    assert len(tasks) == 1
+
+
+@pytest.mark.timeout(240)
+async def test_runs_that_begin_at_once_keep_to_the_ceiling_of_the_month_together(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew = Held()
+    async with run_schedule_platform(server, settings, ScriptedTaskModel(before=crew)) as platform:
+        monthly, timing = Limit(tokens=2 * (BUDGET.tokens or 0)), ScheduleTiming(cron="0 7 * * 1", overlap="allow-all")
+        added = await platform.schedules.add(platform.make_schedule().replace(monthly=monthly, timing=timing))
+        handle = platform.server.get_schedule_handle(added.seen.schedule_id)
+        every_week = ScheduleBackfill(MONDAYS[0] - timedelta(days=1), MONDAYS[4] + timedelta(days=1))
+        await handle.backfill(replace(every_week, overlap=ScheduleOverlapPolicy.ALLOW_ALL))
+
+        async def turned_away() -> bool:
+            found = [one async for one in platform.server.list_workflows('WorkflowType = "ScheduledRun"')]
+            return sum(one.status == WorkflowExecutionStatus.COMPLETED for one in found) == 3
+
+        await wait_until(turned_away)
+        tasks = await platform.client.list_tasks(TaskFilter(session="S"))
+        crew.goes_on.set()
+        await platform.wait_for_runs(5)
+    assert len(tasks) == 2
+
+
+@pytest.mark.timeout(240)
+async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_run_that_is_under_way(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew = Held()
+    async with run_schedule_platform(server, settings, ScriptedTaskModel(before=crew)) as platform:
+        added = await platform.schedules.add(platform.make_schedule())
+        handle = platform.server.get_schedule_handle(added.seen.schedule_id)
+        await handle.backfill(ScheduleBackfill(MONDAYS[0] - timedelta(days=1), MONDAYS[4] + timedelta(days=1)))
+
+        async def skipped() -> bool:
+            seen = (await platform.wait_for_schedule("weekly")).seen
+            return seen.running and seen.skipped == 4
+
+        await wait_until(skipped)
+        assert not await platform.schedules.trigger("weekly")
+        policy = (await handle.describe()).schedule.policy
+        wish = (await platform.wait_for_schedule("weekly")).seen.order
+        await platform.schedules.remove("weekly")
+        with pytest.raises(TextNotFoundError):
+            await platform.store.get_text(wish.wish, wish.own.scope)
+        with pytest.raises(BadInput, match="there is no schedule of this name"):
+            await platform.schedules.remove("weekly")
+        with pytest.raises(BadInput, match="there is no schedule of this name"):
+            await platform.schedules.trigger("weekly")
+        crew.goes_on.set()
+        (held,) = [one async for one in server.list_workflows('WorkflowType = "ScheduledRun"')]
+        outcome = await server.get_workflow_handle(held.id).result()
+        (task,) = await platform.client.list_tasks(TaskFilter(session="S"))
+        again = await platform.schedules.add(platform.make_schedule())
+    assert (policy.overlap, policy.catchup_window) == (ScheduleOverlapPolicy.SKIP, timedelta(days=1))
+    assert outcome == {"outcome": "done", "task_id": task.progress.task_id, "reason": ""}
+    assert again.seen.order.wish == wish.wish
+    assert again.wish is not None
+
+
+async def test_each_run_has_the_servers_and_the_skills_that_were_named_with_the_schedule(
+    server: TemporalClient, cli_settings: Settings, tmp_path: Path
+) -> None:
+    skill = tmp_path / "skills" / "tides"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: tides\ndescription: Of depths.\n---\nSubtract two metres.\n")
+    async with run_schedule_platform(server, cli_settings, ScriptedTaskModel()) as platform:
+        platform.write_documents()
+        command = ["schedule", "add", QUESTION, "--docs", str(platform.docs), "--cron", "0 7 * * 1", "--name", "weekly"]
+        named = ["--servers", "wiki,default", "--skills", str(skill.parent), "--session", "S", "--budget", "300k"]
+        assert await asyncio.to_thread(run, [*command, *named]) == 0
+        await platform.run_week(0)
+        (task,) = await platform.client.list_tasks(TaskFilter(session="S"))
+        seen = await platform.client.get_task(task.progress.task_id)
+    assert seen.servers == ("wiki", "default")
+    assert [one.name for one in seen.procedures] == ["tides"]
+
+
+async def test_the_question_of_a_person_who_was_erased_is_asked_no_more_and_the_next_run_says_what_to_do(
+    server: TemporalClient, settings: Settings
+) -> None:
+    person = "Ada Lovelace"
+    async with run_schedule_platform(server, settings, ScriptedTaskModel()) as platform:
+        wish = platform.make_schedule()
+        asked = wish.request.replace(question=f"What does {person} say of the bar?")
+        added = await platform.schedules.add(wish.replace(request=asked))
+        async with open_person_search(settings, person, "PERSON") as search:
+            await run_erasure(search, await search.find_locations(), histories=True, tell=lambda _: None)
+        kept = await platform.wait_for_schedule("weekly")
+        ran = await platform.run_week(0)
+    assert added.wish is not None
+    assert kept.wish is None
+    assert "what this schedule asks is not in the store any more: remove it, and add it anew" in ran.seen.last
+
+
+async def test_what_cannot_be_scheduled_is_refused_and_nothing_of_it_is_kept(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with run_schedule_platform(server, settings, ScriptedTaskModel()) as platform:
+        for timing in (
+            ScheduleTiming(cron="at seven"),
+            ScheduleTiming(cron="0 7 * * 9"),
+            ScheduleTiming(cron="0 7 * * 1", zone="Europe/Nowhere"),
+        ):
+            with pytest.raises(BadInput, match=r"--cron .* cannot be used"):
+                await platform.schedules.add(platform.make_schedule().replace(timing=timing))
+        with pytest.raises(BadInput, match=r"^--cron '0 7 31 2 \*' names no time that will ever come"):
+            await platform.schedules.add(platform.make_schedule().replace(timing=ScheduleTiming(cron="0 7 31 2 *")))
+        assert await platform.schedules.list() == ()
+        wishes = [platform.make_schedule().replace(monthly=Limit(tokens=1_000_000 * times)) for times in (1, 2)]
+        added = await asyncio.gather(*map(platform.schedules.add, wishes), return_exceptions=True)
+        (kept,) = await platform.list_schedules()
+    won = [one for one in added if isinstance(one, ScheduleDescription)]
+    assert ["there is a schedule of this name" in str(one) for one in added if isinstance(one, BadInput)] == [True]
+    assert [kept.wish] == [one.wish for one in won]
+    assert not kept.seen.paused
+
+
+async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew = Held()
+    async with run_schedule_platform(server, settings, ScriptedTaskModel(before=crew)) as platform:
+        await platform.schedules.add(platform.make_schedule().replace(failures=2))
+        assert await platform.schedules.trigger("weekly")
+
+        async def at_work() -> bool:
+            return len(await platform.client.list_tasks(TaskFilter(session="S"))) == 1
+
+        await wait_until(at_work)
+        ended = (await platform.client.list_tasks(TaskFilter(session="S")))[0].progress.task_id
+        await wait_until(partial(is_workflow_running, server, ended))
+        await server.get_workflow_handle(ended).terminate("by a person")
+        first = await platform.wait_for_runs(1)
+        crew.refuses = True
+        crew.goes_on.set()
+        second = await platform.run_week(0)
+        failed = (await platform.client.list_tasks(TaskFilter(session="S")))[0].progress
+    assert first.seen.last == f"failed: {ended} was ended in Temporal, without a report (failure 1 in a row)"
+    assert failed.phase is TaskPhase.FAILED
+    assert second.seen.last == f"failed: {failed.task_id} failed (failure 2 in a row)"
+    assert second.seen.paused
+
+
+@pytest.mark.timeout(240)
+async def test_a_run_whose_history_grows_long_goes_on_waiting_for_the_same_task_and_knows_the_failures_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    crew = Held()
+    async with start_dev_server("limit.historyCount.suggestContinueAsNew=20") as server:
+        monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+        async with run_schedule_platform(
+            server, Settings(home=tmp_path, tenant=TENANT), ScriptedTaskModel(before=crew)
+        ) as platform:
+            await platform.schedules.add(platform.make_schedule().replace(failures=2))
+            moved = platform.docs.rename(platform.docs.with_name("moved"))
+            first = await platform.run_week(0)
+            moved.rename(platform.docs)
+            assert await platform.schedules.trigger("weekly")
+
+            async def went_on() -> bool:
+                query = 'WorkflowType = "ScheduledRun" AND ExecutionStatus = "ContinuedAsNew"'
+                return bool([one async for one in server.list_workflows(query)])
+
+            await wait_until(went_on)
+            crew.refuses = True
+            crew.goes_on.set()
+
+            async def paused() -> bool:
+                return (await platform.wait_for_schedule("weekly")).seen.paused
+
+            await wait_until(paused)
+            second, tasks = (
+                await platform.wait_for_schedule("weekly"),
+                await platform.client.list_tasks(TaskFilter(session="S")),
+            )
+    assert first.seen.last.endswith("(failure 1 in a row)")
+    assert "after 2 failures in a row" in second.seen.note
+    assert len(tasks) == 1
+
+
+@pytest.mark.timeout(120)
+async def test_where_payloads_are_encrypted_a_schedule_runs_and_is_listed_by_who_has_the_key(
+    server: TemporalClient, settings: Settings
+) -> None:
+    key = SecretStr(KEY.hex())
+    with_key = Settings(home=settings.home, tenant=TENANT, key=key, encrypt_at_rest=False)
+    plugged = await TemporalClient.connect(
+        server.service_client.config.target_host,
+        data_converter=build_client_data_converter(with_key),
+        plugins=[StrictWorkerPlugin(cached=False)],
+    )
+    async with run_schedule_platform(plugged, with_key, ScriptedTaskModel()) as platform:
+        await platform.schedules.add(platform.make_schedule())
+        moved = platform.docs.rename(platform.docs.with_name("moved"))
+        failed = [await platform.run_week(0), await platform.run_week(1)]
+        moved.rename(platform.docs)
+        ran = await platform.run_week(2)
+        raw = (await server.get_schedule_handle(ran.seen.schedule_id).describe()).raw_description
+    assert [one.seen.last.rpartition("(")[2] for one in failed] == ["failure 1 in a row)", "failure 2 in a row)"]
+    assert ran.seen.last.startswith("done, task-")
+    assert ran.wish is not None
+    assert ran.seen.order.wish.encode() not in raw.SerializeToString()

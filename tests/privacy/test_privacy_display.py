@@ -1,0 +1,60 @@
+"""Under which policy a task's text is redacted, and why its work is tried again: wherever people look."""
+
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from tests.reports.test_report import make_report_parts
+from tests.support.view_values import PAUSED_VIEW
+from waystation.agents.deliverables import ReportDraft
+from waystation.cli.render import render_changes, render_task_screen
+from waystation.client.task_json import build_task_json
+from waystation.privacy.policy import RedactionPolicy
+from waystation.reports.report import ReportAppendix, render_report
+from waystation.tasks.details import render_task_details
+from waystation.tasks.task import TaskProgress
+from waystation.tasks.view import TaskView
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+WAITS = "RunResearchAgent is tried again: RedactionFailed: the redactor is down"
+
+
+def screen(view: TaskView) -> str:
+    console = Console(width=200, highlight=False)
+    with console.capture() as captured:
+        console.print(render_task_screen(view, NOON, 200), soft_wrap=True)
+    return captured.get()
+
+
+def under(policy: RedactionPolicy | None) -> TaskProgress:
+    return PAUSED_VIEW.progress.replace(privacy=policy)
+
+
+def report(progress: TaskProgress) -> str:
+    return render_report(make_report_parts(ReportDraft(), progress), "", ReportAppendix())
+
+
+@pytest.mark.parametrize("policy", RedactionPolicy)
+def test_the_policy_is_told_in_show_in_the_temporal_ui_and_in_the_report(policy: RedactionPolicy) -> None:
+    told = f"Privacy {policy}: {policy.text}"
+    progress = under(policy)
+    assert f"{told}\n" in screen(TaskView(progress=progress))
+    assert f"\n\n{told}" in render_task_details(progress)
+    account = report(progress).split("## How this report came about")[1]
+    assert f"\n- {told}\n" in account
+    assert build_task_json(TaskView(progress=progress), None).privacy == policy
+
+
+def test_of_a_task_from_before_nothing_is_claimed() -> None:
+    progress = under(None)
+    for told in (screen(TaskView(progress=progress)), render_task_details(progress), report(progress)):
+        assert "Privacy" not in told
+
+
+def test_why_work_is_tried_again_is_told_once() -> None:
+    before, waiting = TaskView(progress=PAUSED_VIEW.progress), TaskView(progress=PAUSED_VIEW.progress, waits=(WAITS,))
+    assert WAITS in screen(waiting)
+    assert render_changes(before, waiting, NOON, 80) == (WAITS,)
+    assert render_changes(waiting, waiting, NOON, 80) == ()
+    assert build_task_json(waiting, None).waits == (WAITS,)

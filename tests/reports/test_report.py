@@ -1,0 +1,210 @@
+from inline_snapshot import snapshot
+
+from tests.support.progress_values import PAUSED_PROGRESS as STILL_PAUSED
+from tests.support.progress_values import PENDING_APPROVAL
+from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
+from waystation.budgets.budget import RunUsage
+from waystation.documents.citations import Citation, CitedDocument, FailedCitation
+from waystation.documents.documents import SkippedItem
+from waystation.kernel.usage import Usage
+from waystation.reports.report import (
+    OFFLINE_WARNING,
+    QUOTATION_CHECK_NOTE,
+    ReportAppendix,
+    ReportParts,
+    StepFindings,
+    render_report,
+    render_skipped_section,
+    render_sources_section,
+    render_written_part,
+)
+from waystation.tasks.task import TaskPhase, TaskProgress
+
+PAUSED = STILL_PAUSED.replace(phase=TaskPhase.PARTIAL)
+"""The same task, ended."""
+FOUND = StepFindings(
+    title="Silting",
+    findings=ResearchFindings(
+        findings=(
+            Finding(claim="It silted up\nwithin ten years.", citations=("[harbour.md:2-2]", "[log.md:4-9]")),
+            Finding(claim="Nobody dredged it.", citations=("[harbour.md:3-3]",)),
+        )
+    ),
+)
+WEIGHED = Analysis(conclusions=(Finding(claim="Silt closed it.", citations=("[harbour.md:2-3]",)),))
+DRAFT = ReportDraft(
+    title="The silted harbour",
+    summary="Silt closed it [harbour.md:2-3].",
+    sections=(ReportSection(heading="Causes", markdown='It "silted up" [harbour.md:2-2].'),),
+)
+
+
+def make_report_parts(
+    draft: ReportDraft = DRAFT, progress: TaskProgress = PAUSED, *, offline: bool = False
+) -> ReportParts:
+    return ReportParts(
+        question="Why did the harbour silt up?",
+        draft=draft,
+        findings=(FOUND,),
+        analysis=WEIGHED,
+        progress=progress,
+        offline=offline,
+    )
+
+
+def test_a_report_names_on_top_some_of_many_agents_that_ended_early_and_none_of_those_that_were_done() -> None:
+    research, *others = PAUSED.steps
+    early = [research.replace(id=f"research-1.{n}", state="partial", reason="lost") for n in range(1, 7)]
+    written = render_written_part(make_report_parts(progress=PAUSED.replace(steps=(*others, *early))))
+    assert "> **Ended early:** research-1.1 (lost); " in written
+    assert "research-1.4 (lost); and 2 more, named at the end. What they had" in written
+    done = [step.replace(state="done") for step in PAUSED.steps]
+    assert "Ended early" not in render_written_part(make_report_parts(progress=PAUSED.replace(steps=tuple(done))))
+
+
+def test_a_finished_report_and_how_it_came_about() -> None:
+    whole = make_report_parts()
+    assert render_report(
+        whole, render_written_part(whole), ReportAppendix(checked=2, sources="## Sources", not_used="## Not used")
+    ) == snapshot("""\
+# The silted harbour
+
+> **Ended early:** research-1 (a person denied it more). What they had by then is in this report; the rest is not.
+
+**Question.** Why did the harbour silt up?
+
+Silt closed it [harbour.md:2-3].
+
+## Causes
+
+It "silted up" [harbour.md:2-2].
+
+## Sources
+
+## Citations
+
+All 2 citations were checked against the documents, and hold.
+
+## How this report came about
+
+- Task `task-0123456789abcdef`, model `claude-sonnet-5-5`, 14 model turns in 4 legs
+- Tokens: 12,000 input, 3,000 cache write, 90,000 cache read, 4,500 output; cost: $0.123456
+- Budget: 41,200 of 200,000 tokens
+- Possibly billed without a reply, and counted as spent: 2,500 tokens at most
+- Step research-1 ended partial: a person denied it more
+- Compactions: 1, 22,000 tokens compressed away, 6 passages kept in memory, 2 private values replaced
+- research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (a name as given): go on
+- research-1 asked for 20,000 tokens; denied by Ada (a name as given)
+- research-2 asked for 30,000 tokens after 7 calls; nobody answered
+- `approve_budget` without effect: tokens: Input should be greater than 0
+- Memory did not answer a recall; the agent went on without it.
+
+## Not used
+""")
+
+
+def test_where_the_writing_was_not_finished_the_findings_stand_in_for_it() -> None:
+    unfinished = DRAFT.replace(title="", summary="")
+    assert render_written_part(make_report_parts(unfinished)) == snapshot("""\
+# Why did the harbour silt up?
+
+> **Partial.** This report was not finished (research-1: a person denied it more). What was found follows.
+
+## Causes
+
+It "silted up" [harbour.md:2-2].
+
+## Findings: Silting
+
+- It silted up within ten years. [harbour.md:2-2] [log.md:4-9]
+- Nobody dredged it. [harbour.md:3-3]
+
+## Conclusions
+
+- Silt closed it. [harbour.md:2-3]\
+""")
+
+
+def test_a_cancelled_task_says_so_and_a_task_without_anything_says_that() -> None:
+    cancelled = PAUSED.replace(phase=TaskPhase.CANCELLED, steps=())
+    empty = make_report_parts(ReportDraft(), cancelled).replace(findings=(), analysis=None)
+    assert render_written_part(empty) == snapshot("""\
+# Why did the harbour silt up?
+
+> **Partial.** This report was not finished (the task was cancelled). What was found follows.
+
+Nothing was found before the work stopped.\
+""")
+
+
+def test_a_report_that_no_llm_wrote_opens_with_that_warning() -> None:
+    offline = make_report_parts(offline=True)
+    assert render_report(offline, "# Report", ReportAppendix()).startswith(
+        f"{OFFLINE_WARNING}\n\n# Report\n\n## How this report"
+    )
+    assert OFFLINE_WARNING not in render_report(make_report_parts(), "# Report", ReportAppendix())
+
+
+def test_that_its_citations_hold_is_not_said_alone() -> None:
+    offline = render_report(make_report_parts(offline=True), "# Report", ReportAppendix(checked=2))
+    assert f"and hold. {QUOTATION_CHECK_NOTE}\n" in offline
+    assert QUOTATION_CHECK_NOTE not in render_report(make_report_parts(), "# Report", ReportAppendix(checked=2))
+
+
+def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
+    failed = FailedCitation(
+        citation=Citation(document="harbour.md", first_line=2, last_line=9), reason="the document has 5 lines"
+    )
+    report = render_report(make_report_parts(), "# Report", ReportAppendix(checked=3, failed=(failed,)))
+    assert "1 of 3 citations does not hold:\n\n- [harbour.md:2-9]: the document has 5 lines\n" in report
+    assert "All 3" not in report
+
+
+def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
+    totals = RunUsage(cost_micro_usd=None, usage=Usage(searches=3, estimated=4_000))
+    progress = PAUSED.replace(totals=totals, approvals=(PENDING_APPROVAL,))
+    report = render_report(make_report_parts(progress=progress), "# Report", ReportAppendix())
+    assert "- Searches of the web, by the provider: 3\n" in report
+    assert "- Estimated, at most, as the endpoint did not report them: 4,000 of these tokens\n" in report
+    assert "cost: price unknown" in report
+    assert "- research-2 asked for 30,000 tokens after 7 calls; nobody answered" in report
+    assert "Possibly billed" not in report
+
+
+def cited(document: str, first_line: int, last_line: int) -> Citation:
+    return Citation(document=document, first_line=first_line, last_line=last_line)
+
+
+def test_each_source_is_named_once_with_its_places_in_order() -> None:
+    documents = {
+        "notes.md": CitedDocument(["text"] * 9),
+        "paper.pdf": CitedDocument(["[page 1]", "a", "b", "[page 2]", "c", "[page 3]", "d", "e"]),
+        "mail.eml": CitedDocument(["Subject: x", "text", "[sheet Costs of attachment a.xlsx]", "1 | 2"]),
+    }
+    holding = [
+        cited("paper.pdf", 7, 8),
+        cited("notes.md", 4, 5),
+        cited("paper.pdf", 2, 2),
+        cited("mail.eml", 4, 4),
+        cited("notes.md", 2, 2),
+        cited("paper.pdf", 3, 5),
+        cited("paper.pdf", 7, 8).replace(quotation="another quotation"),
+        cited("paper.pdf", 3, 3),
+        cited("mail.eml", 1, 3),
+    ]
+    assert render_sources_section(holding, documents) == snapshot("""\
+## Sources
+
+- paper.pdf: page 1 (lines 2, 3), page 1 to page 2 (lines 3–5), page 3 (lines 7–8)
+- notes.md: lines 2, 4–5
+- mail.eml: beginning to sheet Costs of attachment a.xlsx (lines 1–3), sheet Costs of attachment a.xlsx (line 4)\
+""")
+    assert render_sources_section([], documents) == ""
+
+
+def test_what_was_not_used_is_listed_with_its_reasons_up_to_fifty() -> None:
+    left_out = [SkippedItem(name=f"{number}.doc", reason="an old\nWord file") for number in range(1_051)]
+    lines = render_skipped_section(left_out).splitlines()
+    assert lines[:5] == ["## Not used", "", "Given with the documents, and not read:", "", "- 0.doc: an old Word file"]
+    assert lines[-2:] == ["- 49.doc: an old Word file", "- and 1,001 more"]
+    assert render_skipped_section([]) == ""

@@ -1,0 +1,95 @@
+import pytest
+
+from tests.support.agent_environment import SECRET, SECRET_PLACEHOLDER, TASK, AgentEnvironment, make_tool_use
+from tests.support.scopes import SYSTEM_SCOPE
+from waystation.agents.deliverables import Finding, ReportDraft, ResearchFindings
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import RedactionFailed
+from waystation.models.ports import ModelResponse
+from waystation.privacy.policy import TextDestination
+from waystation.reports.report import FaultList
+from waystation.reports.reviewers import ReportReviewer
+from waystation.tasks.reviews import ReviewRequest, ReviewResult
+from waystation.testing.doubles import ScriptedModel, make_scripted_response
+
+DRAFT = ReportDraft(title="The research", summary=f"Silt, says {SECRET} [harbour.md:2-9].")
+FAULT = {"kind": "unsupported", "text": f"Nobody found what {SECRET} says."}
+
+
+def judged(*faults: object) -> ModelResponse:
+    return make_scripted_response(make_tool_use("review_report", "r1", faults=list(faults)))
+
+
+async def reviewed(
+    env: AgentEnvironment, model: ScriptedModel, *, may_send_back: bool = True, limit: int = 60_000
+) -> ReviewResult:
+    env.model = model
+    store = env.store
+    reviewer = ReportReviewer(env.metered_model, store, env.redactor, env.publisher.check)
+    request = ReviewRequest(
+        writer=env.run_ref("writing"),
+        number=1,
+        model="small",
+        limit=Limit(tokens=limit),
+        may_send_back=may_send_back,
+    )
+    return await reviewer.review(request)
+
+
+@pytest.fixture
+async def drafted(env: AgentEnvironment) -> AgentEnvironment:
+    await env.store.commit_deliverable((await env.make_tool_context("writing")).fence, TASK, DRAFT)
+    return env
+
+
+async def told(env: AgentEnvironment) -> list[str]:
+    return [message.text for message in (await env.load_transcript("writing")).messages if message.is_platform_message]
+
+
+async def test_the_writer_hears_of_what_code_and_model_found_and_the_store_keeps_it(drafted: AgentEnvironment) -> None:
+    found = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
+    await drafted.store.commit_deliverable(
+        (await drafted.make_tool_context("research-1")).fence, TASK, ResearchFindings(findings=(found,))
+    )
+    model = ScriptedModel([judged(FAULT)])
+    made = await reviewed(drafted, model)
+    assert (made.review.faults, made.review.sent_back, made.notes) == (3, True, ())
+    (text,) = await told(drafted)
+    assert "- citation: [harbour.md:2-9]: the document has 2 lines\n- unsupported: None of the 1 findings" in text
+    assert text.endswith(f"- unsupported: Nobody found what {SECRET_PLACEHOLDER} says.</platform>")
+    opening = model.requests[0].messages[0].text
+    assert "the document has 2 lines\n- unsupported: None of the 1 findings is cited.\n1 of 1 findings" in opening
+    assert SECRET not in opening
+    kept = FaultList.model_validate_json(await drafted.store.get_text(str(made.review.found), SYSTEM_SCOPE))
+    assert [fault.kind for fault in kept.faults] == ["citation", "unsupported", "unsupported"]
+    totals = (await drafted.store.list_task_charges(TASK, SYSTEM_SCOPE)).cost_breakdown
+    assert [(line.agent, line.kind, line.calls) for line in totals.lines] == [("review-1", "review", 1)]
+
+
+async def test_a_retry_asks_nothing_and_tells_nothing_twice(drafted: AgentEnvironment) -> None:
+    first = await reviewed(drafted, ScriptedModel([judged(FAULT)]))
+    assert await reviewed(drafted, ScriptedModel([])) == first
+    assert len(await told(drafted)) == 1
+
+
+async def test_a_retry_after_a_crash_behind_the_reply_makes_no_call(drafted: AgentEnvironment) -> None:
+    def answer(_: object) -> ModelResponse:
+        drafted.redactor.failing_at = frozenset({TextDestination.CONTRACT})
+        return judged()
+
+    with pytest.raises(RedactionFailed):
+        await reviewed(drafted, ScriptedModel(answer))
+    drafted.redactor.failing_at = frozenset()
+    assert (await reviewed(drafted, ScriptedModel([]))).review.sent_back
+
+
+async def test_a_writer_that_may_not_be_sent_back_hears_nothing(drafted: AgentEnvironment) -> None:
+    made = await reviewed(drafted, ScriptedModel([judged(FAULT)]), may_send_back=False)
+    assert (made.review.faults, made.review.sent_back) == (2, False)
+    assert await told(drafted) == []
+
+
+async def test_without_money_for_a_model_code_alone_checks(drafted: AgentEnvironment) -> None:
+    made = await reviewed(drafted, ScriptedModel([]), limit=600)
+    assert made.notes == ("The budget was too small for a review of the report by a model; code alone checked it.",)
+    assert (made.review.faults, made.review.sent_back) == (1, True)

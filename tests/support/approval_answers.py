@@ -1,0 +1,28 @@
+"""Answers to requests as they come to a task: by the rows of the table of signals."""
+
+from datetime import datetime
+
+from pydantic import JsonValue
+
+from tests.support.task_states import make_working_state
+from waystation.tasks.approvals import ApprovalContext
+from waystation.tasks.signals import APPROVAL, DENIAL, InputT, SignalContext, TaskSignal
+from waystation.tasks.task import ApprovalRequest, RejectedMessage
+
+
+def apply_approval(standing: ApprovalContext, sent: JsonValue, now: datetime) -> ApprovalRequest | RejectedMessage:
+    """What is made of an `approve_budget`."""
+    return _answer(APPROVAL, standing, sent, now)
+
+
+def apply_denial(standing: ApprovalContext, sent: JsonValue, now: datetime) -> ApprovalRequest | RejectedMessage:
+    """What is made of a `deny_budget`."""
+    return _answer(DENIAL, standing, sent, now)
+
+
+def _answer(
+    signal: TaskSignal[InputT], standing: ApprovalContext, sent: JsonValue, now: datetime
+) -> ApprovalRequest | RejectedMessage:
+    answer = signal.evaluate(SignalContext(make_working_state(), standing, now), sent)
+    assert isinstance(answer, ApprovalRequest | RejectedMessage)
+    return answer

@@ -1,0 +1,32 @@
+"""A task whose agent asks to call a tool, as several tests begin with it."""
+
+from datetime import datetime
+
+from tests.support.task_states import NOON, apply_leg_outcome, make_leg_state, make_working_state
+from waystation.agents.action_approvals import ActionQuestion, build_action_question
+from waystation.agents.leg import ApprovalRequired
+from waystation.context.transcript import ToolUse
+from waystation.tasks.state import TaskState, build_action_requests
+
+AGENT = "research-1"
+
+
+def make_action_question(number: int = 1, text: str = "Write this file?") -> ActionQuestion:
+    """What a call of the agent's fourth message asks."""
+    return build_action_question(
+        "m4", ToolUse(id=f"c{number}", name="fs__write_file", input={"path": f"{number}.md"}), text
+    )
+
+
+def end_leg_with_questions(*questions: ActionQuestion, state: TaskState | None = None) -> TaskState:
+    """The agent's leg ended with these questions."""
+    outcome = ApprovalRequired(standing=make_leg_state(500), questions=questions or (make_action_question(),))
+    return apply_leg_outcome(state or make_working_state(), AGENT, outcome)
+
+
+def open_tool_approvals(*questions: ActionQuestion, deadline: datetime | None = None) -> TaskState:
+    """A person is asked about them."""
+    state = end_leg_with_questions(*questions)
+    for request in build_action_requests(state, AGENT, NOON, deadline):
+        state = state.with_approval_request(request)
+    return state

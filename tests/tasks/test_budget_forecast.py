@@ -1,0 +1,215 @@
+"""What a request says the money is for, in numbers and in words."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.progress_values import NOON, PENDING_APPROVAL
+from tests.support.task_states import apply_leg_outcome, finish_agent, make_run_usage, make_working_state
+from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE
+from waystation.agents.agent_run import AgentRun, BudgetForecast, build_budget_forecast
+from waystation.agents.deliverables import (
+    Analysis,
+    Finding,
+    Note,
+    ReportDraft,
+    ReportSection,
+    ResearchFindings,
+    WorkCounts,
+    count_work,
+)
+from waystation.agents.leg import BudgetExhausted, Interrupted, LegState, OperatorActionRequired
+from waystation.budgets.budget import BudgetAccount, RunUsage
+from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.usage import Usage
+from waystation.planning.plan import Plan
+from waystation.tasks.details import (
+    format_budget_forecast,
+    format_denial_effect,
+    format_request_and_answer,
+    format_spending_and_steps,
+    format_work_counts,
+)
+from waystation.tasks.reallocation import FREED_BUDGET_NOTE
+from waystation.tasks.task import ApprovalRequest
+
+
+def asking_run(used: int, calls: int, needed: int, share: int) -> AgentRun:
+    """An agent that spent its share, so much of it."""
+    run = make_working_state().runs["research-1"].replace(share=Limit(tokens=share), limit=Limit(tokens=share))
+    standing = LegState(totals=RunUsage(usage=Usage(input=used), turns=calls))
+    return run.after_leg(BudgetExhausted(standing=standing, needed=Amount(tokens=needed)))
+
+
+def seen(run: AgentRun) -> BudgetForecast:
+    return build_budget_forecast(run, Plan(steps=()), BudgetAccount(limit=Limit()), {}, 0)
+
+
+def calls_made(left: int, worst_case: int, cost: int) -> int:
+    """One by one, as the guard before each call lets them through."""
+    calls = 0
+    while left >= worst_case:
+        left, calls = left - cost, calls + 1
+    return calls
+
+
+@given(st.integers(1, 40), st.integers(1, 5_000), st.integers(0, 9_000), st.integers(1, 60_000), st.data())
+def test_an_amount_is_worth_as_many_calls_as_the_guard_lets_through_at_the_average_cost(
+    calls: int, cost: int, over: int, share: int, data: st.DataObject
+) -> None:
+    worst_case = cost + over
+    left = data.draw(st.integers(0, worst_case - 1))
+    run = asking_run(calls * cost, calls, worst_case - left, share)
+    assert seen(run).each == Amount(tokens=cost)
+    assert seen(run).worth == calls_made(left + run.proposed_grant.tokens, worst_case, cost)
+
+
+def test_of_two_units_the_one_that_ends_first_decides() -> None:
+    run = make_working_state().runs["research-1"].replace(limit=Limit(tokens=10_000, micro_usd=5_000))
+    spent = RunUsage(usage=Usage(input=9_000), turns=9, cost_micro_usd=4_500)
+    run = run.replace(share=Limit(tokens=30_000, micro_usd=5_000)).after_leg(
+        BudgetExhausted(standing=LegState(totals=spent), needed=Amount(tokens=1_000, micro_usd=2_500))
+    )
+    assert seen(run).each == Amount(tokens=1_000, micro_usd=500)
+    assert seen(run).worth == 1 + 5_000 // 500
+
+
+def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> None:
+    state = finish_agent(make_working_state(), "research-2")
+    standing = LegState(totals=make_run_usage(29_500), made=WorkCounts(notes=4))
+    state = apply_leg_outcome(state, "research-1", BudgetExhausted(standing=standing, needed=Amount(tokens=900)))
+    told = state.build_budget_request("research-1", NOON).outlook
+    assert told is not None
+    assert (told.finished, told.to_come, told.kept, told.made) == (1, 2, Amount(tokens=60_000), WorkCounts(notes=4))
+    assert told.needed_by == ("analysis",)
+
+
+def test_an_agent_that_made_no_call_is_given_no_estimate() -> None:
+    run = asking_run(0, 0, 900, 30_000)
+    assert format_budget_forecast(seen(run), run.proposed_grant) == "no call so far"
+
+
+def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_for() -> None:
+    run = asking_run(29_000, 29, 900, 30_000)
+    told, more = seen(run), run.proposed_grant + Amount(tokens=40_000)
+    assert "finishing" not in format_budget_forecast(told, run.proposed_grant)
+    text = format_budget_forecast(told.replace(finishing=more), run.proposed_grant)
+    assert text.endswith("; finishing the task may take about 71,000 tokens more at the pace so far")
+
+
+def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
+    standing = LegState(totals=RunUsage(usage=Usage(input=900), turns=3))
+    run = (
+        make_working_state().runs["research-1"].after_leg(OperatorActionRequired(standing=standing, reason="no credit"))
+    )
+    assert format_budget_forecast(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
+
+
+def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_asked_for() -> None:
+    spent = BudgetExhausted(standing=LegState(totals=RunUsage()), needed=Amount(tokens=9), unanswered="a cut stream")
+    run = make_working_state().runs["research-1"].after_leg(spent)
+    why = "its last call brought no reply and may have been billed: a cut stream"
+    assert format_budget_forecast(seen(run), run.proposed_grant) == f"no call so far; {why}"
+    assert run.finish_partial("a person denied it more").reason == f"a person denied it more; {why}"
+    went_on = run.after_grant(Amount(tokens=9)).after_leg(Interrupted(standing=LegState(totals=RunUsage(turns=1))))
+    assert went_on.finish_partial("it was ended").reason == "it was ended"
+
+
+@pytest.mark.parametrize(
+    ("each", "told"),
+    [
+        (Amount(tokens=7), "7 tokens"),
+        (Amount(tokens=4_251), "4,300 tokens"),
+        (Amount(micro_usd=31_337), "$0.031"),
+        (Amount(tokens=123_456, micro_usd=1_234_567), "120,000 tokens and $1.20"),
+    ],
+)
+def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
+    outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(each=each)
+    assert f"1 call so far, about {told} each: " in format_budget_forecast(outlook_of_it, Amount(tokens=1))
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "told"),
+    [
+        (Limit(), "30,900 tokens more are worth about "),
+        (Limit(tokens=230_900), "30,900 tokens more are worth about "),
+        (Limit(tokens=230_899), "the task's ceiling leaves 30,899 tokens for grants: approve no more than that"),
+        (Limit(tokens=200_900), "the task's ceiling leaves 900 tokens for grants: approve no more than that"),
+        (
+            Limit(tokens=200_899),
+            "29 calls so far, about 1,000 tokens each; the task's ceiling leaves 899 tokens for grants, too little for "
+            "its next call: deny it, or cancel the task",
+        ),
+    ],
+)
+def test_a_request_says_what_its_ceiling_leaves_and_when_no_grant_is_enough(ceiling: Limit, told: str) -> None:
+    run = asking_run(29_000, 29, 900, 30_000)
+    seen_under = seen(run).with_ceiling(ceiling, Limit(tokens=200_000), run.needed)
+    text = format_budget_forecast(seen_under, run.proposed_grant)
+    assert told in text
+    assert ("worth about" in text) is seen_under.grantable
+    assert ("ceiling" in text) is (ceiling != Limit() and ceiling != Limit(tokens=230_900))
+
+
+def test_a_denial_says_who_goes_on_with_what() -> None:
+    told = seen(asking_run(100, 1, 900, 30_000))
+    research = told.replace(made=WorkCounts(notes=1, findings=2), needed_by=("weigh", "write"))
+    writing = told.replace(made=WorkCounts(sections=2))
+    assert format_denial_effect(research, "a") == (
+        "a ends with 1 note and 2 findings, weigh and write go on with that, and the task ends partial"
+    )
+    assert format_denial_effect(told.replace(needed_by=("weigh",)), "a") == (
+        "a ends with nothing, weigh goes on with that, and the task ends partial"
+    )
+    assert format_denial_effect(writing, "write") == (
+        "write ends with 2 sections, and the report is partial: what other steps found stands in for the rest"
+    )
+    assert format_work_counts(WorkCounts(notes=1, findings=2, sections=3)) == "1 note, 2 findings and 3 sections"
+
+
+def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_what_it_knows() -> None:
+    told = PENDING_APPROVAL.outlook
+    assert told is not None
+    one = PENDING_APPROVAL.replace(outlook=told.replace(to_come=1), steps_left=1)
+    assert format_spending_and_steps(one).endswith("with 1 of 2 steps finished; 1 to come keeps its 60,000 tokens")
+    last = PENDING_APPROVAL.replace(outlook=told.replace(to_come=0), steps_left=1)
+    assert format_spending_and_steps(last) == "the task had spent 41,200 tokens, with 1 of 2 steps finished"
+    older = ApprovalRequest.model_validate(PENDING_APPROVAL.model_dump(exclude={"outlook"}))
+    assert older.outlook is None
+    assert format_spending_and_steps(older) == "the task had spent 41,200 tokens, with 3 steps to finish"
+
+
+def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() -> None:
+    asked = "research-2 asked for 30,000 tokens after 7 calls"
+    granted = PENDING_APPROVAL.replace(decision="approved", granted=Amount(tokens=5))
+    by_ada = granted.replace(by="Ada", note="go on")
+    assert format_request_and_answer(by_ada, over=False, origin="sent from a@b") == (
+        f"{asked}; 5 tokens approved by Ada (a name as given; sent from a@b): go on"
+    )
+    assert format_request_and_answer(granted, over=False) == f"{asked}; 5 tokens approved"
+    assert format_request_and_answer(granted, over=False, origin="sent from a@b") == (
+        f"{asked}; 5 tokens approved by nobody named (sent from a@b)"
+    )
+    halted = PENDING_APPROVAL.replace(decision="approved", reason="no credit", by="Ada")
+    assert format_request_and_answer(halted, over=False) == (
+        "research-2 made no more calls after 7 calls (no credit); approved by Ada (a name as given)"
+    )
+    unasked = granted.replace(by=AUTHORISED_IN_ADVANCE, note="1 of 3")
+    assert format_request_and_answer(unasked, over=False) == f"{asked}; 5 tokens were authorised in advance: 1 of 3"
+    relieved = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
+    assert (
+        format_request_and_answer(relieved, over=False)
+        == f"{asked}; withdrawn: money came free, and it goes on with that"
+    )
+    assert format_request_and_answer(PENDING_APPROVAL, over=False) == f"{asked}; not answered yet"
+    assert format_request_and_answer(PENDING_APPROVAL, over=True) == f"{asked}; nobody answered"
+
+
+def test_what_an_agent_has_is_counted_by_kind() -> None:
+    note = Note(id="n", run_id="r", text="t", document="a.md", first_line=1, last_line=1)
+    found = Finding(claim="c", citations=())
+    assert count_work(None, (note, note)) == WorkCounts(notes=2)
+    assert count_work(ResearchFindings(findings=(found, found)), (note,)) == WorkCounts(notes=1, findings=2)
+    assert count_work(Analysis(conclusions=(found,)), ()) == WorkCounts(findings=1)
+    assert count_work(ReportDraft(sections=(ReportSection(heading="h", markdown="m"),)), ()) == WorkCounts(sections=1)

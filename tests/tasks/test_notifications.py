@@ -1,0 +1,183 @@
+import pytest
+from inline_snapshot import snapshot
+
+from tests.support.notification_values import PENDING_APPROVAL, REQUEST_NOTICE, make_end_notice
+from waystation.agents.agent_run import BudgetForecast
+from waystation.agents.deliverables import WorkCounts
+from waystation.kernel.amount import Amount
+from waystation.tasks.notifications import NotificationEvent, TaskNotification, build_webhook_fields, render_mrkdwn
+from waystation.tasks.reallocation import FREED_BUDGET_NOTE
+from waystation.tasks.task import TaskPhase
+
+PAGE = "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&b=2"
+TASK = "`task-0123456789abcdef`, “How is the bar &lt;crossed&gt; &amp; when?”"
+ANSWER = (
+    "Answer with `waystation approve task-0123456789abcdef --request harbours-1` or "
+    "`waystation deny task-0123456789abcdef --request harbours-1`"
+)
+
+
+def of(event: NotificationEvent) -> TaskNotification:
+    return REQUEST_NOTICE.replace(event=event)
+
+
+def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
+    assert render_mrkdwn(REQUEST_NOTICE, PAGE) == (
+        "*`harbours` asks for 2,387 tokens.* It waits until 2026-11-22 00:00 UTC. "
+        f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
+        "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|its page>"
+    )
+
+
+def test_backticks_of_a_title_neither_end_code_nor_begin_it() -> None:
+    plain, told = render_mrkdwn(REQUEST_NOTICE, None), render_mrkdwn(REQUEST_NOTICE.replace(title="Why ```a` b?"), None)
+    assert "“Why ｀｀｀a｀ b?”" in told
+    assert told.split("`")[1::2] == plain.split("`")[1::2]
+
+
+def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
+    reason = "the provider's account has no credit"
+    request = PENDING_APPROVAL.replace(asked=Amount(), answer_by=None, reason=reason)
+    notice = REQUEST_NOTICE.replace(request=request)
+    assert render_mrkdwn(notice, None) == (
+        f"*`harbours` makes no more calls until somebody sees to this:* {reason}. "
+        f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
+    )
+    assert build_webhook_fields(notice, None)["reason"] == reason
+
+
+def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cause() -> None:
+    seen = BudgetForecast(
+        calls=0,
+        each=Amount(),
+        worth=0,
+        finished=0,
+        to_come=0,
+        kept=Amount(),
+        made=WorkCounts(),
+        needed_by=(),
+        unanswered="<x>",
+    )
+    told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(outlook=seen)), PAGE)
+    assert "tokens.* Before that, its last call brought no reply and may have been billed: &lt;x&gt;. It waits" in told
+
+
+def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_to_do() -> None:
+    seen = BudgetForecast(
+        calls=5,
+        each=Amount(),
+        worth=5,
+        finished=0,
+        to_come=2,
+        kept=Amount(),
+        made=WorkCounts(),
+        needed_by=(),
+        grantable=False,
+    )
+    told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(outlook=seen)), PAGE)
+    assert "`waystation approve" not in told
+    assert "is enough for its next call: `waystation deny task-0123456789abcdef --request harbours-1` or " in told
+    assert "`waystation cancel task-0123456789abcdef`" in told
+
+
+def test_a_deadline_that_passed_says_what_happens_now() -> None:
+    assert render_mrkdwn(of(NotificationEvent.OVERDUE), None) == (
+        f"*Nobody answered `harbours-1` until its deadline: it still waits.* It is about {TASK}. {ANSWER}"
+    )
+    assert render_mrkdwn(of(NotificationEvent.EXPIRED), None) == (
+        "*Nobody answered `harbours-1` until its deadline: the agent delivers what it has.* "
+        f"It is about {TASK}. How it stands: `waystation show task-0123456789abcdef`"
+    )
+
+
+def test_a_request_that_needs_no_answer_any_more_says_why() -> None:
+    request = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
+    told = render_mrkdwn(of(NotificationEvent.WITHDRAWN).replace(request=request), None)
+    assert told == (
+        "*`harbours-1` needs no answer any more: money came free, and it goes on with that.* "
+        f"It is about {TASK}. How it stands: `waystation show task-0123456789abcdef`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "words", "next_step"),
+    [
+        (TaskPhase.DONE, "", "*A task is done*", "Its report: `waystation report"),
+        (TaskPhase.PARTIAL, "", "*A task ended with a report that lacks something*", "Its report: `waystation report"),
+        (
+            TaskPhase.CANCELLED,
+            "",
+            "*A task was cancelled, and its report holds what there was*",
+            "Its report: `waystation report",
+        ),
+        (
+            TaskPhase.FAILED,
+            "no such <model>",
+            "*A task failed* (no such &lt;model&gt;)",
+            "How it stands: `waystation show",
+        ),
+    ],
+)
+def test_an_end_says_how_the_task_ended_and_where_to_read_on(
+    phase: TaskPhase, reason: str, words: str, next_step: str
+) -> None:
+    told = f"{words}: {TASK}. It spent 9,000 of 10,000 tokens. {next_step} task-0123456789abcdef`"
+    assert render_mrkdwn(make_end_notice(phase, reason), None) == told
+
+
+def test_programs_get_the_same_flat_and_without_nulls() -> None:
+    assert build_webhook_fields(REQUEST_NOTICE, PAGE) == snapshot(
+        {
+            "event": "budget_asked",
+            "delivery_id": "notice-task-0123456789abcdef-budget_asked-harbours-1",
+            "task_id": "task-0123456789abcdef",
+            "title": "How is the bar <crossed> & when?",
+            "phase": "paused",
+            "at": "2026-11-21T12:00:00+00:00",
+            "spent_tokens": 9000,
+            "spent_usd": 0.0125,
+            "request_id": "harbours-1",
+            "agent": "harbours",
+            "asked_tokens": 2387,
+            "asked_usd": 0.0,
+            "answer_by": "2026-11-22T00:00:00+00:00",
+            "link": "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&b=2",
+        }
+    )
+    assert build_webhook_fields(make_end_notice(TaskPhase.DONE), None) == snapshot(
+        {
+            "event": "task_finished",
+            "delivery_id": "notice-task-0123456789abcdef-done",
+            "task_id": "task-0123456789abcdef",
+            "title": "How is the bar <crossed> & when?",
+            "phase": "done",
+            "at": "2026-11-21T12:00:00+00:00",
+            "spent_tokens": 9000,
+            "spent_usd": 0.0125,
+        }
+    )
+
+
+def test_a_notice_has_the_same_id_whenever_it_is_made_and_another_for_every_other_event() -> None:
+    later = REQUEST_NOTICE.replace(phase=TaskPhase.WORKING, spent=Amount(tokens=9_500))
+    assert later.delivery_id == REQUEST_NOTICE.delivery_id
+    second = REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(request_id="harbours-2"))
+    endings = [make_end_notice(phase) for phase in TaskPhase if phase.over]
+    ids = {
+        notice.delivery_id
+        for notice in (
+            REQUEST_NOTICE,
+            second,
+            of(NotificationEvent.OVERDUE),
+            of(NotificationEvent.EXPIRED),
+            of(NotificationEvent.WITHDRAWN),
+            *endings,
+        )
+    }
+    assert len(ids) == 5 + len(endings)
+
+
+def test_the_summary_fits_the_temporal_ui() -> None:
+    assert (REQUEST_NOTICE.summary, make_end_notice(TaskPhase.DONE).summary) == snapshot(
+        ("task-0123456789abcdef: harbours-1 asked", "task-0123456789abcdef: done")
+    )

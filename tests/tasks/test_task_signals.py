@@ -1,0 +1,82 @@
+"""The table of what people send to a task."""
+
+import inspect
+
+import pytest
+from pydantic import JsonValue
+
+from activities.ledger import AuditRequest
+from tests.support.task_states import NOON, make_approval_context, make_working_state, request_budgets
+from waystation.context.compaction import ContextEdit
+from waystation.tasks import signals
+from waystation.tasks.signals import (
+    EDIT,
+    MESSAGE,
+    UPDATE,
+    InputT,
+    SignalContext,
+    TaskSignal,
+    apply_signal,
+    make_audit_entry_id,
+    reject_unstored,
+)
+from waystation.tasks.state import TaskState
+from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskMessage
+from workflows.task import TaskWorkflow
+
+ROWS = [name for name, row in vars(signals).items() if isinstance(row, TaskSignal)]
+WORDS: dict[str, JsonValue] = {"text": "Give depths in metres.", "by": "Ada", "answer_id": "a1"}
+SET: dict[str, JsonValue] = {"documents": "d" * 64, "by": "Ada", "answer_id": "a1"}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_workflow_has_a_method_of_each_rows_name_that_takes_that_row(name: str) -> None:
+    method = inspect.getsource(getattr(TaskWorkflow, getattr(signals, name).name))
+    assert f"@workflow.signal(description=signals.{name}.description)" in method
+    assert f"self._inbox.handle(signals.{name}, sent)" in method
+
+
+def sent_twice(row: TaskSignal[InputT], sent: JsonValue) -> TaskState:
+    state = make_working_state()
+    for _ in range(2):
+        answer = row.evaluate(SignalContext(state, make_approval_context(state), NOON), sent)
+        assert not isinstance(answer, RejectedMessage)
+        state = apply_signal(state, answer)
+    return state
+
+
+def test_messages_are_counted_in_the_order_in_which_they_come() -> None:
+    assert [one.number for one in sent_twice(MESSAGE, WORDS).tellings] == [1, 2]
+    assert [one.number for one in sent_twice(UPDATE, SET).updates] == [1, 2]
+
+
+def test_what_the_store_has_takes_the_place_of_what_has_come() -> None:
+    state = sent_twice(MESSAGE, WORDS)
+    kept = state.tellings[0].replace(text="f" * 64)
+    assert apply_signal(state, kept).tellings == (kept, state.tellings[1])
+
+
+def test_what_cannot_be_had_is_taken_out_and_refused_by_its_signals_name() -> None:
+    told, updated = sent_twice(MESSAGE, WORDS), sent_twice(UPDATE, SET)
+    after, refused = reject_unstored("tell", told, told.tellings[0], "no such text", NOON)
+    assert after.tellings == told.tellings[1:]
+    assert (after.refusals, refused.signal, refused.answer_id) == ((refused,), "tell", "a1")
+    after, refused = reject_unstored("update_documents", updated, updated.updates[1], "no such text", NOON)
+    assert after.updates == updated.updates[:1]
+    assert (after.refusals, refused.signal) == ((refused,), "update_documents")
+
+
+def test_entries_of_the_audit_trail_come_back_as_what_they_were() -> None:
+    """They travel in one list: their kinds are told apart by their fields."""
+    state = request_budgets(sent_twice(MESSAGE, WORDS), "research-1")
+    edit = EDIT.evaluate(
+        SignalContext(state, make_approval_context(state), NOON),
+        {"action": "pin", "agent": "research-1", "message": "m4"},
+    )
+    assert isinstance(edit, ContextEdit)
+    _, refused = reject_unstored("tell", state, state.tellings[0], "no such text", NOON)
+    entries = (refused, state.tellings[0], edit, *state.approvals)
+    loaded = AuditRequest.model_validate_json(AuditRequest(task_id="task-1", entries=entries).model_dump_json())
+    assert loaded.entries == entries
+    assert [type(entry) for entry in loaded.entries] == [RejectedMessage, TaskMessage, ContextEdit, ApprovalRequest]
+    assert len(set(map(make_audit_entry_id, entries))) == len(entries)
