@@ -105,7 +105,7 @@ def test_of_errors_that_are_not_ours_there_is_the_name_and_the_place_and_not_the
     assert (error.type, error.non_retryable) == ("ValueError", False)
     told = "".join(traceback.format_exception(error))
     assert "must not be seen" not in told.replace('raise ValueError("a text that must not be seen")', "")
-    assert "test_failures.py" in told
+    assert "test_attempt_failures.py" in told
 
 
 async def test_a_cancellation_passes_as_it_is() -> None:
