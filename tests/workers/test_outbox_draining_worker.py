@@ -70,7 +70,7 @@ async def test_a_store_that_does_not_answer_now_is_asked_again(env: AgentEnviron
         def __getattr__(self, name: str) -> object:
             return getattr(store, name)
 
-        async def waiting(self, limit: int, run_id: str | None = None) -> object:
+        async def list_pending_passages(self, limit: int, run_id: str | None = None) -> object:
             if failures:
                 failures.pop()
                 raise StoreUnavailable("not now")
