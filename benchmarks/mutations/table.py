@@ -49,11 +49,11 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "what is held counts as free", "waystation/budgets/budget.py",
-        "self.limit.after(self.spent + self.held)", "self.limit.after(self.spent)", LEDGER,
+        "self.limit.remaining_after(self.spent + self.total_reserved)", "self.limit.remaining_after(self.spent)", LEDGER,
     ),
     Mutation(
         "ledger", "no limit is a permission to draw", "waystation/budgets/budget.py",
-        "drawn = wanted.at_most(self.unreserved.amount)", "drawn = wanted", LEDGER,
+        "drawn = wanted.min_with(self.unreserved.amount)", "drawn = wanted", LEDGER,
     ),
     Mutation(
         "ledger", "a grant is not held for its child", "waystation/budgets/budget.py",
@@ -61,7 +61,7 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "more is carved than there is", "waystation/budgets/budget.py",
-        "carved = amount.at_most(self.reserved.get(parent, Amount()))", "carved = amount", LEDGER,
+        "carved = amount.min_with(self.reserved.get(parent, Amount()))", "carved = amount", LEDGER,
     ),
     Mutation(
         "ledger", "cache writes are free", "waystation/kernel/usage.py",
@@ -124,12 +124,12 @@ MUTATIONS = (
     ),
     Mutation(
         "fences", "an intent needs no fence", "waystation/agents/run_repository.py",
-        "        await hold(connection, fence)\n        await add_intent",
+        "        await lock_run(connection, fence)\n        await add_intent",
         "        await charges.add_intent", TRANSCRIPTS,
     ),
     Mutation(
         "fences", "an outcome needs no fence", "waystation/agents/run_repository.py",
-        "        await hold(connection, fence)\n        if await insert_if_absent(connection, outcomes",
+        "        await lock_run(connection, fence)\n        if await insert_if_absent(connection, outcomes",
         "        if await insert_if_absent(connection, outcomes", TRANSCRIPTS,
     ),
     Mutation(
@@ -145,7 +145,7 @@ MUTATIONS = (
     # ------------------------------------------------------------------------------------------------- workflows
     Mutation(
         "workflows", "a task continues as new while an agent works", "workflows",
-        "self._board.parking and self._crew.empty and not", "self._board.parking and not",
+        "self._board.parking and self._crew.is_empty and not", "self._board.parking and not",
         (f"{LIVE}/test_live_legs.py::test_a_task_continues_as_new_only_when_every_agent_is_back",),
     ),
     Mutation(
@@ -159,14 +159,14 @@ MUTATIONS = (
         "< draft.replaced.tokens", "<= draft.replaced.tokens", GATE,
     ),
     Mutation(
-        "gate", "a blank summary passes", VALIDATOR, "    Rule.EMPTY: _empty,\n", "", GATE,
+        "gate", "a blank summary passes", VALIDATOR, "    SummaryRule.EMPTY: _empty,\n", "", GATE,
     ),
     Mutation(
         "gate", "a refusal passes for a summary", VALIDATOR,
-        "    Rule.ERROR_TEXT: _error_text,\n", "", GATE,
+        "    SummaryRule.ERROR_TEXT: _error_text,\n", "", GATE,
     ),
     Mutation(
-        "gate", "what is pinned is hidden", VALIDATOR, "    Rule.PINS: _pins,\n", "", GATE,
+        "gate", "what is pinned is hidden", VALIDATOR, "    SummaryRule.PINS: _pins,\n", "", GATE,
     ),
     Mutation(
         "gate", "demands of the user are dropped", VALIDATOR,
@@ -193,7 +193,7 @@ MUTATIONS = (
     ),
     Mutation(
         "redaction", "a summary is kept as the model wrote it", f"{AGENTS}/summariser.py",
-        '"" if redacted.unredacted else redacted.text', '"" if redacted.unredacted else text',
+        '"" if redacted.redaction_failed else redacted.text', '"" if redacted.unredacted else text',
         ("tests/agents/test_summariser.py",),
     ),
     Mutation(
@@ -376,17 +376,17 @@ MUTATIONS = (
         ("tests/privacy/test_keys.py", "tests/privacy/test_vault.py"),
     ),
     Mutation(
-        "codec", "a text opens in another row", f"{STORE}/seals.py",
+        "codec", "a text opens in another row", f"{STORE}/encryption.py",
         'f"{place}\\x00{row}"', 'f"{place}\\x00"', ("tests/attacks/test_attacks_encrypted_rows.py",),
     ),
     Mutation(
-        "codec", "plain texts are read in a sealed store", f"{STORE}/seals.py",
+        "codec", "plain texts are read in a sealed store", f"{STORE}/encryption.py",
         "    if at_rest.strict:\n        raise StoreError(\n            f\"a value in {place} is not",
         "    if False:\n        raise StoreError(\n            f\"a value in {place} is not",
         ("tests/attacks/test_attacks_encrypted_rows.py",),
     ),
     Mutation(
-        "codec", "bytes are sealed where sealing is of", f"{STORE}/seals.py",
+        "codec", "bytes are encrypted although encryption is off", f"{STORE}/encryption.py",
         "if not value or not at_rest.seals or at_rest.cipher is None:", "if not value or at_rest.cipher is None:",
         ("tests/store/test_store_encryption.py", "tests/attacks/test_attacks_encrypted_rows.py"),
     ),
