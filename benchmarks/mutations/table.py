@@ -49,7 +49,8 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "what is held counts as free", "waystation/budgets/budget.py",
-        "self.limit.remaining_after(self.spent + self.total_reserved)", "self.limit.remaining_after(self.spent)", LEDGER,
+        "self.limit.remaining_after(self.spent + self.total_reserved)", "self.limit.remaining_after(self.spent)",
+        LEDGER,
     ),
     Mutation(
         "ledger", "no limit is a permission to draw", "waystation/budgets/budget.py",
