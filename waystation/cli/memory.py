@@ -313,7 +313,7 @@ async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> Rei
     async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:
         with closing(create_redactor(settings, await find_placeholder_key(settings))) as redactor:
             async with open_memory_draft(settings, embedder, anew=anew) as draft:
-                told = _Told(monotonic).told
+                told = _Told(monotonic).report_progress
                 done = await Reindexer(store, embedder, draft, redactor, told, with_refused=with_refused).run()
                 if lost := (await get_passage_counts(settings, store, draft)).loss_note:
                     print_message(lost)
@@ -328,7 +328,7 @@ class _Told:
     _first: tuple[int, float] | None = None
     """How many there were when something was first told, and when."""
 
-    def told(self, there: int, wanted: int) -> None:
+    def report_progress(self, there: int, wanted: int) -> None:
         self._first = self._first or (there, self.clock())
         # Batches are smaller than a step: one of them at most passes it.
         if there == wanted or there % PROGRESS_STEP < EMBEDDING_BATCH:

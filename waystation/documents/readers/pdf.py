@@ -131,7 +131,7 @@ def extract_pdf(content: bytes) -> ExtractionResult:
         lost.add(number, page)
     if not parts:
         raise UnreadableFileError(lost.reason())
-    return ExtractionResult(parts, [*lost.left_out(), *list_attachments(document)])
+    return ExtractionResult(parts, [*lost.list_skipped_items(), *list_attachments(document)])
 
 
 class _Lost:
@@ -169,7 +169,7 @@ class _Lost:
             return f"no page has text: scanned? {_RECOGNISE} first"
         return "damaged: no page can be read" if self.damaged else "empty"
 
-    def left_out(self) -> list[SkippedItem]:
+    def list_skipped_items(self) -> list[SkippedItem]:
         """Pages, and signs of pages."""
         unknown, doubtful = sum(self._unknown.values()), sum(self._doubtful.values())
         return [

@@ -63,7 +63,7 @@ def extract_spreadsheet(content: bytes, archive: ZipFile | None = None, main: st
     parts: list[DocumentPart] = []
     left_out: list[SkippedItem] = []
     try:
-        with book.opened() as opened:
+        with book.open_workbook() as opened:
             for at, sheet in enumerate(opened.sheets_metadata):
                 place = f"sheet {sheet.name}"
                 if reason := book.why_not(sheet):
@@ -76,7 +76,7 @@ def extract_spreadsheet(content: bytes, archive: ZipFile | None = None, main: st
                     continue
                 parts.append(DocumentPart(place, "\n".join(read.lines())))
                 parts += [DocumentPart(f"{place}, text boxes", "\n".join(read.look.boxes))]
-                left_out += read.left_out(place)
+                left_out += read.list_skipped_items(place)
     except PasswordError as error:
         raise UnreadableFileError(_PASSWORD) from error
     except CalamineError as error:
@@ -134,7 +134,7 @@ class _Book:
         self.lost += [SkippedItem(name=f"embedded objects ({stored:,})", reason="not read")] if stored > 0 else []
         return found
 
-    def opened(self) -> CalamineWorkbook:
+    def open_workbook(self) -> CalamineWorkbook:
         """Raises CalamineError, PasswordError."""
         try:
             return CalamineWorkbook.from_filelike(BytesIO(self._content))
@@ -276,7 +276,7 @@ class _Rows:
         look = self.look.looks.get(place)
         return render_text_runs([TextRun(text, look.height, look.struck)]) if look and text else text
 
-    def left_out(self, place: str) -> Iterator[SkippedItem]:
+    def list_skipped_items(self, place: str) -> Iterator[SkippedItem]:
         """What is not in the lines, once they were read."""
         reason = "hidden, maybe by a filter; show them to have them read"
         for item in build_skipped_ranges("row", self._hidden_rows, reason):

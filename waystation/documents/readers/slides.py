@@ -68,7 +68,7 @@ def extract_pptx(archive: ZipFile, main: str = _PRESENTATION) -> ExtractionResul
         parts.append(DocumentPart(f"slide {number}", "\n\n".join([*texts, *notes])))
     if left_out and not parts and all(item.reason.startswith("damaged") for item in left_out):
         raise UnreadableFileError(left_out[0].reason)
-    return ExtractionResult(parts, [*left_out, *not_read.left_out()])
+    return ExtractionResult(parts, [*left_out, *not_read.list_skipped_items()])
 
 
 class _NotRead:
@@ -89,7 +89,7 @@ class _NotRead:
                 )
                 self.found["comments", number] += sum(len(text.split()) for text in texts)
 
-    def left_out(self) -> Iterator[SkippedItem]:
+    def list_skipped_items(self) -> Iterator[SkippedItem]:
         """By kind, with the numbers of the slides."""
         for kind, reason in _KINDS.items():
             numbers = [number for (what, number), count in self.found.items() if what == kind and count]

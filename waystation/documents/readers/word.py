@@ -146,7 +146,7 @@ class _Package:
                 cleaner.clean(root, targets)
                 members[f"word/_rels/{name}.xml.rels"] = _relations(targets)
             members[f"word/{name}.xml"] = tostring(root)
-        self.left_out += [*cleaner.left_out(), *self._beside()]
+        self.left_out += [*cleaner.list_skipped_items(), *self._beside()]
         file = BytesIO()
         with ZipFile(file, "w") as written:
             for name, content in members.items():
@@ -533,7 +533,7 @@ class _Cleaner:
         self._form_texts = _read_fields(root)
         self._clean(root, None)
 
-    def left_out(self) -> Iterator[SkippedItem]:
+    def list_skipped_items(self) -> Iterator[SkippedItem]:
         """What is not in the texts that were cleaned."""
         words = sum(self._hidden)
         if words:
