@@ -205,6 +205,29 @@ async def test_a_question_that_cannot_be_shown_is_not_asked_and_its_call_is_refu
     assert (await letters.results())[1].content == QUESTION_NOT_REDACTABLE
 
 
+class FailsOnFirstBatch(GivesUp):
+    """Cannot redact the questions of the first batch; what is asked later it can."""
+
+    batches = 0
+
+    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+        if place is not TextDestination.QUESTION:
+            return await super().redact(texts, place, tenant)
+        self.batches += 1
+        self.failing_at = frozenset({place} if self.batches == 1 else ())
+        return await super().redact(texts, place, tenant)
+
+
+async def test_a_call_behind_questions_that_cannot_be_shown_is_asked_about_and_not_just_run(
+    letters: LettersEnvironment,
+) -> None:
+    letters.office.redactor = FailsOnFirstBatch({})
+    many = [make_tool_use("send_letter", f"c{n}", to=f"keeper {n}", text="?") for n in range(MAX_OPEN_QUESTIONS + 1)]
+    (question,) = await letters.asked(make_scripted_response(*many))
+    assert f"keeper {MAX_OPEN_QUESTIONS}" in question.text
+    assert letters.tool.sent == []
+
+
 async def test_a_compaction_while_a_call_waits_leaves_it_open(letters: LettersEnvironment) -> None:
     env, call = letters.office, LETTER.replace(id="c77")
     await env.commit_conversation([*make_conversation()[:13], Message(id="m14", role="assistant", blocks=(call,))])

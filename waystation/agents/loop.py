@@ -178,13 +178,16 @@ async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallP
         refused |= {call.id: build_rejected_call_result(call, NO_APPROVER) for call, _ in asking}
         attempt.notices.extend(f"{call.name} asks a person first, nobody is asked: not called" for call, _ in asking)
         return CallPermissions(refused=refused)
-    questions = await _questions(attempt, reply.id, asking[:MAX_OPEN_QUESTIONS])
-    refused |= {
-        call.id: build_rejected_call_result(call, QUESTION_NOT_REDACTABLE)
-        for call, question in questions
-        if question is None
-    }
-    return CallPermissions(tuple(question for _, question in questions if question is not None), refused)
+    # A call that waits for a later question may not run: questions are built until there is one, or none is left.
+    questions: list[ActionQuestion] = []
+    while asking and not questions:
+        batch, asking = asking[:MAX_OPEN_QUESTIONS], asking[MAX_OPEN_QUESTIONS:]
+        for call, question in await _questions(attempt, reply.id, batch):
+            if question is None:
+                refused[call.id] = build_rejected_call_result(call, QUESTION_NOT_REDACTABLE)
+            else:
+                questions.append(question)
+    return CallPermissions(tuple(questions), refused)
 
 
 async def _questions(
