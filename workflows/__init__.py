@@ -1,1 +1,1 @@
-"""What happens, in which order: deterministic, and free of any text from the work."""
+"""Temporal workflows: deterministic orchestration that holds no text from the work itself."""

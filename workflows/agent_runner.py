@@ -1,7 +1,4 @@
-"""Drives one agent run from move to move. A plain class: it runs inside a Task's workflow.
-
-How a task has a subagent work, and takes its run back.
-"""
+"""Drives one agent run from action to action inside its task's workflow, and runs subagents as child workflows."""
 
 import asyncio
 from contextlib import suppress
@@ -35,10 +32,10 @@ CHILD_ENDED_REASON = "its workflow was ended by somebody"
 
 
 async def run_as_child_workflow(board: TaskRuntime, step_id: str) -> None:
-    """Have the subagent work until it needs its task, or the task wants it back. While it does, its run is its own:
-    the task only takes in how far it is, and people's edits.
+    """Run the subagent's child workflow until it needs its task or the task calls it back.
 
-    A child that was terminated, cancelled or failed by itself is a subagent that delivers what it has.
+    While the child runs, it owns the agent run; the task only receives its progress and people's edits. If the child
+    was terminated, was cancelled or failed on its own, the subagent delivers what it has.
     """
     child = await workflow.start_child_workflow(
         SubagentWorkflow.run_until_it_needs_its_task,
@@ -58,7 +55,7 @@ async def run_as_child_workflow(board: TaskRuntime, step_id: str) -> None:
             lambda: child.done() or board.is_stopping or board.get_run(step_id).next_edit is not None
         )
         if not child.done():
-            with suppress(ApplicationError):  # it has come back in the same moment
+            with suppress(ApplicationError):  # # the child has returned at the same moment
                 await child.signal(SubagentWorkflow.call_back)
         worked = await child
         board.update_run(worked.replace(edits=board.get_run(step_id).edits))
@@ -73,7 +70,9 @@ async def run_as_child_workflow(board: TaskRuntime, step_id: str) -> None:
 
 
 async def _lost(board: TaskRuntime, step_id: str) -> None:
-    """The store says what it spent; an attempt of it that nobody has stopped yet may write nothing more."""
+    """Settle a lost subagent from the store, and fence off any attempt that still runs so that it
+    writes nothing more.
+    """
     run = board.get_run(step_id)
     totals = await workflow.execute_activity_method(
         LedgerActivities.take_over_run, run.run, **with_summary(SHORT, f"{step_id}: settle a subagent that was lost")
@@ -87,19 +86,21 @@ def _title(board: TaskRuntime, step_id: str) -> str:
 
 
 def _without_edits(run: AgentRun) -> AgentRun:
-    """They are carried out by the task."""
+    """Return the run without its edits: the task applies those."""
     return run.replace(edits=())
 
 
 class AgentRunner:
-    """The agent of a step, or a subagent: which works in a workflow of its own, and decides nothing there."""
+    """Driver of one agent run: a step's agent, or a subagent, which runs in a child workflow that makes
+    no decisions.
+    """
 
     def __init__(self, board: TaskRuntime, gate: BudgetGate, step_id: str) -> None:
         self._board, self._gate, self._step_id = board, gate, step_id
         self._work = AgentActivityRunner(board, step_id)
 
     async def run_agent(self) -> None:
-        """Go on until the run has delivered, or the workflow wants its agents back."""
+        """Run until the agent has delivered or the workflow stops its agents."""
         while not self._board.is_stopping:
             move = self._run.get_next_action()
             if isinstance(move, FinishRun):
@@ -135,14 +136,14 @@ class AgentRunner:
         return self._board.get_run(self._step_id)
 
     async def _wait_for_subagents(self) -> None:
-        """Nothing is held meanwhile. The task starts them, as it starts steps."""
+        """Wait for subagents, which the task starts as it starts steps. The agent holds no resources meanwhile."""
         self._board.replace_state(start_subagents(self._board.state, self._step_id, self._board.start.terms))
         await workflow.wait_condition(
             lambda: self._run.phase != "delegating" or self._run.next_edit is not None or self._board.is_stopping
         )
 
     async def _edit(self, request: EditRequest) -> None:
-        """What cannot be carried out changes nothing: the agent goes on, or goes on waiting."""
+        """Apply a person's edit. An edit that fails changes nothing: the agent goes on working or waiting."""
         edit = request.edit
         summary = f"{self._step_id}: {edit.short_description}, asked for by a person"
         try:

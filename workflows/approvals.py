@@ -1,12 +1,6 @@
-"""Where agents get their answers: money, and calls that ask first.
+"""How agents wait for budget and for people's decisions, including deadlines and what happens when they pass.
 
-Where an agent that spent its budget gets more: from its parent, task or session, and only then from a person.
-
-Where an agent gets its answer that wants to call a tool which asks first: from a person, by the task's inbox.
-
-How an agent waits for money that a person was asked for: it also goes on with what comes free meanwhile.
-
-How an agent waits for a person's answer: until it comes, its deadline passes, or something comes between.
+Budget comes from the parent, the task or the session first, and only then from a person.
 """
 
 from collections.abc import Callable
@@ -48,10 +42,11 @@ def _never() -> bool:
 
 
 async def wait_for_answer(board: TaskRuntime, step_id: str, settled: Callable[[], bool] = _never) -> None:
-    """Come back when a person has answered, nobody did until the deadline, the workflow wants its agents back, an edit
-    of the agent's context is to be carried out first, or it is settled without a person.
+    """Wait until the agent's requests are closed or no longer hold it back.
 
-    Several requests of an agent are made in one moment, and have one deadline.
+    Returns when a person has answered, the deadline has passed, the workflow stops its agents, an edit of the agent's
+    context must be applied first, or `settled` returns true. All open requests of an agent are made at the same moment
+    and share one deadline.
     """
     request = next(iter(_requests(board, step_id)), None)
     deadline = None if request is None or _is_overdue(board, request) else request.answer_by
@@ -77,9 +72,9 @@ def _is_over(board: TaskRuntime, step_id: str) -> bool:
 
 
 async def _expire(board: TaskRuntime, step_id: str) -> bool:
-    """The deadline has passed. False where the requests still wait."""
+    """Handle a passed deadline. Return False if the requests stay open."""
     now, state, requests = workflow.now(), board.state, _requests(board, step_id)
-    if not requests:  # answered in the same moment
+    if not requests:  # # answered at the same moment
         return True
     if board.start.terms.unattended.then == "wait":
         board.replace_state(state.replace(notes=merge_unique(state.notes, tuple(map(_overdue, requests)))))
@@ -108,7 +103,7 @@ def _closed(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
 
 
 def _is_overdue(board: TaskRuntime, request: ApprovalRequest) -> bool:
-    """Whether it was told before."""
+    """Return whether people were already notified that the request is overdue."""
     return _overdue(request) in board.state.notes
 
 
@@ -117,7 +112,7 @@ def _overdue(request: ApprovalRequest) -> str:
 
 
 async def wait_for_budget(board: TaskRuntime, step_id: str) -> None:
-    """Come back as `wait_for_answer` does, or with money that came free: then nobody has to answer any more."""
+    """Wait as `wait_for_answer` does, or until budget is released; open requests are then withdrawn."""
     await wait_for_answer(board, step_id, lambda: draw_freed_budget(board.state, step_id) is not None)
     state = draw_freed_budget(board.state, step_id)
     if state is None:
@@ -129,15 +124,17 @@ async def wait_for_budget(board: TaskRuntime, step_id: str) -> None:
 
 
 async def request_plan_approval(board: TaskRuntime, planned: TaskState) -> None:
-    """A person is asked before any step of a plan that was just made begins."""
+    """Ask a person to approve a new plan before any of its steps starts."""
     now = workflow.now()
     request = build_plan_approval_request(planned, now, board.start.terms.unattended.compute_deadline(now))
     await persist_and_notify(board, planned.with_approval_request(request), NotificationEvent.ASKED, request)
 
 
 async def request_revision_approval(board: TaskRuntime, made: RevisionResult) -> bool | None:
-    """Whether the task works by a revision: where it may cost much, as a person says. None: the task has ended, or the
-    workflow shall continue as new, and the request is still open.
+    """Return whether the task adopts a revised plan. If the revision may be expensive, a person decides.
+
+    Returns:
+        None if the task has ended, or if the workflow is about to continue as new and the request is still open.
     """
     if board.state.proposed is None:
         now, terms = workflow.now(), board.start.terms
@@ -151,8 +148,10 @@ async def request_revision_approval(board: TaskRuntime, made: RevisionResult) ->
 
 
 async def wait_for_plan_approval(board: TaskRuntime) -> bool:
-    """Come back when the plan is answered, nobody did until the deadline, or the workflow shall continue as new: then
-    False, and the request is still open.
+    """Wait until the plan request is closed.
+
+    Returns:
+        False if the workflow is about to continue as new and the request is still open.
     """
     if _requests(board, PLANNING_ID):
         suggested = workflow.info().is_continue_as_new_suggested
@@ -161,17 +160,16 @@ async def wait_for_plan_approval(board: TaskRuntime) -> bool:
 
 
 class BudgetGate:
-    """The budget of one task, seen by its agents."""
+    """Gate at which the agents of one task wait for more budget."""
 
     def __init__(self, board: TaskRuntime, session_workflow_id: str) -> None:
         self._board, self._session_id = board, session_workflow_id
 
     async def wait(self, step_id: str) -> None:
-        """Come back when the agent has more or has to deliver what it has, when an edit is to be carried out first, or
-        the workflow wants its agents back. It has more also where money comes free while a person is asked.
+        """Wait until the agent has more budget, must deliver what it has, must apply an edit first, or is stopped.
 
-        No activity runs meanwhile, so that a pause holds no worker slot; a request that is open stays open through
-        continue-as-new.
+        Budget that is released while a person is being asked also ends the wait. No activity runs meanwhile, so a pause
+        holds no worker slot; an open request stays open across continue-as-new.
         """
         if not self._is_asked(step_id):
             if not self._board.get_run(step_id).halted and await self._has_more(step_id):
@@ -180,7 +178,11 @@ class BudgetGate:
         await wait_for_budget(self._board, step_id)
 
     async def _has_more(self, step_id: str) -> bool:
-        """From its task or its session, in mode hard from neither. Also where the agent has ended, or is wanted."""
+        """Return whether the wait is over without asking a person.
+
+        Budget comes from the task or its session, in mode `hard` from neither. Also true if the agent has ended or is
+        stopped.
+        """
         if self._mode is BudgetMode.HARD:
             self._stop(step_id)
             return True
@@ -192,7 +194,9 @@ class BudgetGate:
         return should_wait_for_release(self._board.state, step_id)
 
     async def _was_handed_back(self, step_id: str) -> bool:
-        """From those at work, for whom it waits while they may still leave enough. Also where it is wanted."""
+        """Wait for working agents while they may still release enough. Return whether the agent got it
+        or is stopped.
+        """
         board = self._board
 
         def settled() -> bool:
@@ -204,11 +208,11 @@ class BudgetGate:
         return False
 
     async def send_grant_to_session(self, amount: Amount) -> None:
-        """A person's grant is new money: the session is raised by as much."""
+        """Raise the session's limit by a person's grant, which is new budget."""
         await self._signal_session(TASK_GRANTED, TaskGrant(task_id=self._board.start.ref.task_id, amount=amount))
 
     async def send_settlement_to_session(self) -> None:
-        """What the task spent; its session takes back the rest."""
+        """Report what the task spent, so that the session releases the rest of the reservation."""
         spent = self._board.state.totals.spent
         await self._signal_session(TASK_FINISHED, TaskSettlement(task_id=self._board.start.ref.task_id, spent=spent))
 
@@ -253,7 +257,7 @@ class BudgetGate:
         await persist_and_notify(board, board.state.with_approval_request(request), NotificationEvent.ASKED, request)
 
     def _stop(self, step_id: str) -> None:
-        """Nobody is asked: the agent delivers what it has."""
+        """Make the agent deliver what it has, without asking anyone."""
         run = self._board.get_run(step_id)
         short = f"its next call may cost {format_amount(run.needed)} more than it has left"
         reason = run.halted or f"{short}, and the mode is {self._mode}"
@@ -264,13 +268,18 @@ class BudgetGate:
         return self._board.start.terms.mode
 
     async def _signal_session(self, name: str, message: Value) -> bool:
-        """False: the session is gone, and does not need to know. What raises or asks for budget starts it again."""
+        """Signal the session. A signal that raises or requests budget restarts a session that is gone.
+
+        Returns:
+            False if the session is gone and does not need the signal.
+        """
         session = workflow.get_external_workflow_handle(self._session_id)
         try:
             await session.signal(name, message)
         except ApplicationError:
             if name == TASK_FINISHED:
-                # The next execution of the session finds out; one that was made for this task has ended for good.
+                # The session's next execution finds out by itself; a session that was made for this task has ended for
+                # good.
                 workflow.logger.warning("the session of this task is gone")
                 return False
             signal = SessionSignal(ref=self._board.start.ref, name=name, message=message.model_dump(mode="json"))
@@ -282,10 +291,9 @@ class BudgetGate:
 
 
 async def wait_for_action_approval(board: TaskRuntime, step_id: str) -> None:
-    """Come back when each of the agent's calls is decided on, an edit is to be carried out first, or the workflow wants
-    its agents back.
+    """Wait until each of the agent's tool calls is decided on, an edit must be applied first, or the agent is stopped.
 
-    No activity runs meanwhile; requests that are open stay open through continue-as-new.
+    No activity runs meanwhile; open requests stay open across continue-as-new.
     """
     now, state = workflow.now(), board.state
     requests = build_action_requests(state, step_id, now, board.start.terms.unattended.compute_deadline(now))
@@ -297,7 +305,7 @@ async def wait_for_action_approval(board: TaskRuntime, step_id: str) -> None:
 
 
 async def close_obsolete_requests(board: TaskRuntime, step_id: str) -> None:
-    """Close the requests for calls that an edit took back."""
+    """Close the requests for tool calls that an edit removed."""
     requests = expire_obsolete_requests(board.state, step_id, workflow.now())
     if not requests:
         return

@@ -1,4 +1,4 @@
-"""A task's documents into memory: a child that outlives it."""
+"""Indexes a task's documents into memory in a child workflow that outlives the task."""
 
 from temporalio import workflow
 
@@ -9,11 +9,13 @@ from workflows.options import CONTEXT, with_summary
 
 @workflow.defn(name="Remember")
 class IndexDocumentsWorkflow:
-    """Slice by slice. Its history has references and numbers; its result is what became of the documents."""
+    """Index the documents slice by slice. The history holds references and numbers only; the result is
+    the final state.
+    """
 
     @workflow.run
     async def run(self, so_far: IndexingState) -> IndexingState:
-        """To the end of the documents, or as far as the terms let it."""
+        """Index until the documents end or the task's character limit is reached."""
         while not so_far.done:
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(so_far)

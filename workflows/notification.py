@@ -1,4 +1,4 @@
-"""A notice to the webhook: a child that outlives its task."""
+"""Sends one notification in a child workflow that outlives its task."""
 
 from temporalio import workflow
 
@@ -9,11 +9,11 @@ from workflows.options import NOTICE, with_summary
 
 @workflow.defn(name="Notice")
 class NotificationWorkflow:
-    """One notice, attempted for a day. Its failure is seen in the Temporal UI and nowhere else."""
+    """One notification, retried for a day. Its failure is visible in the Temporal UI only."""
 
     @workflow.run
     async def run(self, notice: TaskNotification) -> None:
-        """Send it."""
+        """Send the notification."""
         await workflow.execute_activity_method(
             NotificationActivities.send_notification, notice, **with_summary(NOTICE, "post to the webhook")
         )

@@ -1,4 +1,4 @@
-"""How activities are scheduled: queues, time-outs, retries, and what a cancellation of their workflow does."""
+"""Activity options: queues, timeouts, retries, and what a cancellation of the workflow does to the activity."""
 
 import asyncio
 from datetime import timedelta
@@ -13,10 +13,11 @@ from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, WORKFL
 PATIENT = RetryPolicy(
     initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(minutes=1)
 )
-"""Retried until it works: a provider may be down for hours, and a task that waits costs nothing. What cannot work is
-marked as final where it is raised."""
+"""Retries without end: a provider may be down for hours, and a waiting task costs nothing. Errors that retries cannot
+fix are marked non-retryable where they are raised.
+"""
 HEARTBEAT = timedelta(seconds=45)
-"""Maximum time until a dead worker is detected. Heartbeats reach the server every 20 seconds: one may be lost."""
+"""Maximum time until a dead worker is detected. Heartbeats reach the server every 20 seconds, so one may be lost."""
 
 LEG = ActivityConfig(
     task_queue=AGENTS_QUEUE,
@@ -27,26 +28,27 @@ LEG = ActivityConfig(
 )
 CONTEXT: ActivityConfig = {**LEG, "task_queue": CONTEXT_QUEUE}
 DOCUMENTS: ActivityConfig = {**LEG, "task_queue": WORKFLOWS_QUEUE}
-"""Reading the files of a scheduled run. Admissions wait for the few slots of the queue `context`, and many schedules
-share a moment: this must not be in their way."""
+"""Options for reading the files of a scheduled run. It has its own queue because admissions wait for the few slots of
+the queue `context`, and many schedules fire at the same moment.
+"""
 SHORT = ActivityConfig(
     task_queue=WORKFLOWS_QUEUE,
     start_to_close_timeout=timedelta(minutes=2),
     retry_policy=PATIENT,
 )
-"""Reading and writing the store."""
+"""Options for reads and writes of the store."""
 RECONCILIATION: ActivityConfig = {**SHORT, "heartbeat_timeout": HEARTBEAT}
-"""Asking the server and the store about some of a session's tasks."""
+"""Options for checking some of a session's tasks against the server and the store."""
 CONTEXT_SHORT: ActivityConfig = {**SHORT, "task_queue": CONTEXT_QUEUE}
-"""The same, with redaction."""
+"""Options for short activities that redact."""
 REPORT: ActivityConfig = {
     **CONTEXT_SHORT,
     "start_to_close_timeout": timedelta(minutes=30),
     "heartbeat_timeout": HEARTBEAT,
 }
-"""The same: the names of all documents may have to be redacted first, and all that is cited."""
+"""Options for storing a report: all document names and all cited text may have to be redacted first."""
 ACCOUNT: ActivityConfig = {**SHORT, "start_to_close_timeout": timedelta(seconds=20)}
-"""Reading and writing a session's account, for which all who submit wait: where a worker dies in between, not long."""
+"""Options for a session's account. The time-out is short because all submitters wait if a worker dies in between."""
 ADMISSION = ActivityConfig(
     task_queue=CONTEXT_QUEUE,
     start_to_close_timeout=timedelta(minutes=2),
@@ -59,13 +61,13 @@ NOTICE = ActivityConfig(
     schedule_to_close_timeout=timedelta(hours=24),
     retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=10)),
 )
-"""A webhook that is away for a day is not told any more."""
+"""A webhook that is down for a day no longer gets the notification."""
 SESSION_ANSWER = timedelta(minutes=1)
-"""So long a task waits for its session before it asks a person."""
+"""Maximum time that a task waits for its session before it asks a person."""
 
 
 class Interval(TypedDict):
-    """A wait that ends by itself, with the summary that the Temporal UI shows of its timer."""
+    """Timeout of a wait, with the timer's summary for the Temporal UI."""
 
     timeout: timedelta
     timeout_summary: str
@@ -75,13 +77,14 @@ RECONCILE: Interval = {"timeout": timedelta(minutes=5), "timeout_summary": "look
 
 
 def with_summary(config: ActivityConfig, summary: str) -> ActivityConfig:
-    """The same options, with the summary that the Temporal UI shows on the timeline (400 bytes at most)."""
+    """Return the options with a summary for the timeline of the Temporal UI (at most 400 bytes)."""
     return {**config, "summary": summary}
 
 
 def raise_if_cancelled() -> None:
-    """Raises CancelledError where the workflow is to end, and an activity was done before it heard of that: its caller
-    gets the result then, and nothing else.
+    """Raise CancelledError if the workflow was cancelled while an activity completed.
+
+    An activity that completes before it learns of the cancellation returns its result, so its caller sees no error.
     """
     if workflow.cancellation_reason() is not None:
         raise asyncio.CancelledError

@@ -1,7 +1,7 @@
-"""Fails a workflow that is about to send a payload which the server would refuse.
+"""Fails a workflow that is about to send a payload which the server would reject.
 
-Without it the SDK fails the workflow task, and again whenever it is tried: the workflow stands still for good, and
-nobody is notified. No payload of ours is meant to come near the limit (`waystation.kernel.json_chunks`).
+Without this check the SDK fails the workflow task on every retry: the workflow hangs for good and no one is notified.
+None of our payloads should come near the limit (`waystation.kernel.json_chunks`).
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from temporalio.worker import (
 )
 
 MAX_PAYLOAD_BYTES = 1_000_000
-"""Half of what a server accepts by default: encryption adds to it, and a server may be set to less."""
+"""Half of the server's default limit: encryption adds to the size, and a server may be configured with less."""
 TOO_LARGE = "PayloadTooLarge"
-"""Type of the error."""
+"""Type of the application error."""
 
 
 def _check(what: str, values: Sequence[object]) -> None:
@@ -39,7 +39,7 @@ def _check(what: str, values: Sequence[object]) -> None:
 
 
 class PayloadLimit(Interceptor):
-    """Checks what workflows send: inputs of activities and children, signals, the next run's input, and results."""
+    """Checks what workflows send: inputs of activities and children, signals, input of the next run, and results."""
 
     def workflow_interceptor_class(
         self,

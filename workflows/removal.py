@@ -1,11 +1,4 @@
-"""Workflows that remove: tasks that are forgotten or whose time is over, and one person.
-
-One person is erased: carried out to its end although a database or a Qdrant server is away, and looked at again.
-
-Tasks are forgotten: what is carried out to its end although a database or a Qdrant server is away, and is seen.
-
-Tasks are forgotten when their time is over: a workflow for each store that looks once a day, as long as it is to.
-"""
+"""Workflows that delete data: chosen tasks, tasks past their retention time, and everything about one person."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -29,11 +22,11 @@ from workflows.options import CONTEXT, SHORT, with_summary
 
 @workflow.defn(name=ERASE_WORKFLOW)
 class ErasePersonWorkflow:
-    """One order. Its history has placeholders and numbers, and so is its receipt."""
+    """One erasure of a person. The history and the receipt hold placeholders and numbers, never the value."""
 
     @workflow.run
     async def run(self, order: PersonErasureOrder) -> ErasureResult:
-        """The originals go last: until then the order can be carried out again."""
+        """Erase the person, originals last: until then the order can be repeated."""
         found = await workflow.execute_activity_method(
             PersonErasureActivities.find_person, order, **with_summary(CONTEXT, "find one person in the store")
         )
@@ -76,11 +69,13 @@ async def _without_histories(order: PersonErasureOrder) -> int:
 
 @workflow.defn(name=FORGET_WORKFLOW)
 class ForgetTasksWorkflow:
-    """One order. Its history, with who started it and how many of each kind went, is its audit."""
+    """One order to forget tasks. Its history is the audit: who ordered it, and how much of each kind was deleted."""
 
     @workflow.run
     async def run(self, order: ForgetOrder) -> ErasureReceipt:
-        """The store first: what it has given up no search may bring back. Histories and reports are outside of it."""
+        """Delete from the store first, so that no search finds the tasks again; then histories and reports outside of
+        it.
+        """
         tasks = format_count(len(order.task_ids), "task")
         found = await workflow.execute_activity_method(
             TaskRemovalActivities.forget_tasks, order, **with_summary(CONTEXT, f"forget {tasks} in the store")
@@ -102,11 +97,11 @@ RETENTION_INTERVAL = timedelta(days=1)
 
 @workflow.defn(name=RETENTION_WORKFLOW)
 class RetentionWorkflow:
-    """Each look has its numbers in the worker's log, and each order a workflow of its own."""
+    """Daily look for expired tasks. The worker logs the numbers; each order has its own workflow."""
 
     @workflow.run
     async def run(self) -> None:
-        """Until the workers have no such setting any longer."""
+        """Run until the workers no longer have a retention setting."""
         while not workflow.info().is_continue_as_new_suggested():
             due = await workflow.execute_activity_method(
                 RetentionActivities.find_expired_tasks, **with_summary(SHORT, "look for tasks whose time is over")
@@ -120,7 +115,7 @@ class RetentionWorkflow:
         workflow.continue_as_new()
 
     async def _retire(self, order: ForgetOrder) -> None:
-        with suppress(WorkflowAlreadyStartedError):  # a person gave the same order: the next look finds what is left
+        with suppress(WorkflowAlreadyStartedError):  # # a person gave the same order: the next look finds what is left
             await workflow.execute_child_workflow(ForgetTasksWorkflow.run, order, id=order.workflow_id)
 
 

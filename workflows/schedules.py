@@ -1,6 +1,6 @@
-"""A scheduled run: its task begun in its session, waited for, and failures counted until the schedule pauses itself.
+"""A scheduled run: starts its task in the session, waits for it, and counts failures until the schedule pauses itself.
 
-The task is its session's child and outlives the run. What the run came to is its result, which the Temporal UI shows.
+The task is a child of its session and outlives the run. The run's result, which the Temporal UI shows, is the outcome.
 """
 
 from contextlib import suppress
@@ -28,20 +28,20 @@ from waystation.tasks.task import TaskPhase
 from workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, with_summary
 
 FIRST_LOOK, LAST_LOOK = timedelta(seconds=1), timedelta(minutes=5)
-"""Between two looks at the task; each pause is twice the one before, up to the last."""
+"""Shortest and longest pause between two looks at the task; each pause doubles the previous one."""
 FAILED = "ScheduledRunFailed"
 
 
 @workflow.defn(name=SCHEDULED_RUN_WORKFLOW)
 class ScheduledRunWorkflow:
-    """One run. Its history has references and numbers."""
+    """One scheduled run. The history holds references and numbers only."""
 
     def __init__(self) -> None:
         self._answer: AdmissionAnswer | None = None
 
     @workflow.run
     async def run(self, start: ScheduledRunInput) -> ScheduledRunOutcome:
-        """To the end of the task. Fails as the task does, and where none could be begun."""
+        """Run until the task ends. Fails if the task fails or could not be started."""
         try:
             begun = start.task or (await self._begin(start)).how
             if isinstance(begun, TaskRef) and start.task is None:
@@ -58,13 +58,13 @@ class ScheduledRunWorkflow:
 
     @workflow.signal(description="What became of the request to admit the task. Sent by its session.")
     def admission_answer(self, *sent: JsonValue) -> None:
-        """Until the session has taken the task or refused it."""
+        """Receive the session's decision to admit or reject the task."""
         answer = parse_signal_input(AdmissionAnswer, sent)
         if answer is not None and answer.error != SESSION_CONTINUES:
             self._answer = answer
 
     async def _admit(self, start: ScheduledRunInput, task: TaskRef) -> None:
-        """Have the session take the task. A session that is terminated meanwhile is asked again."""
+        """Have the session admit the task. Asks again if the session is terminated meanwhile."""
         request = AdmissionRequest(ref=task, reply_to=workflow.info().workflow_id)
         while self._answer is None:
             await workflow.execute_activity_method(
@@ -103,7 +103,7 @@ class ScheduledRunWorkflow:
         return ScheduledRunOutcome(outcome=seen.phase, task_id=task.task_id)
 
     async def _fail(self, start: ScheduledRunInput, kind: str, words: str) -> NoReturn:
-        """Fail with the number of failures in a row, which Temporal hands to the schedule's next run."""
+        """Fail with the number of consecutive failures, which Temporal passes to the schedule's next run."""
         failures = _failures_before(start) + 1
         if failures >= start.failures:
             order = PauseScheduleRequest(schedule_id=start.order.own.task_id, failures=failures)
@@ -116,7 +116,9 @@ class ScheduledRunWorkflow:
 
 
 def _failures_before(start: ScheduledRunInput) -> int:
-    """In a row, up to the last run. One that was terminated counts, and what it had counted is lost."""
+    """Return the number of consecutive failures up to the last run. A terminated run counts as one and resets the
+    count.
+    """
     if start.before is not None:
         return start.before
     last = workflow.get_last_failure()

@@ -1,8 +1,8 @@
-"""A session: admits tasks, holds the budget that they share, and lives as long as somebody works in it.
+"""A session: admits tasks, holds their shared budget, and lives while it has work.
 
-A task is admitted by an activity, then started as a child that outlives every execution of its session. What the
-session may spend, has spent and holds is saved in the store before anything that depends on it leaves the workflow, so
-that a new execution continues from there, even if the one before was terminated.
+An activity admits a task, which then runs as a child that outlives every execution of its session. The account (limit,
+spent, reserved) is saved in the store before anything that depends on it leaves the workflow. A new execution can
+therefore continue from there, even after a termination.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ from workflows.task_runtime import build_initial_search_attributes
 
 CONTINUES = "the session continues as new: send it again"
 TASKS_PER_RECONCILIATION = 50
-"""More open tasks are looked after by several activities, one after the other."""
+"""Open tasks above this number are split over several activities, one after the other."""
 
 
 async def find_ended_tasks(*task_ids: str) -> tuple[TaskSettlement, ...]:
-    """Those of the tasks that do not run, with what they spent."""
+    """Return those of the tasks that no longer run, with what they spent."""
     found = await workflow.execute_activity_method(
         SessionActivities.reconcile_tasks,
         ReconcileRequest(task_ids=task_ids),
@@ -58,7 +58,7 @@ async def find_ended_tasks(*task_ids: str) -> tuple[TaskSettlement, ...]:
 
 @workflow.defn(name="Session")
 class SessionWorkflow:
-    """An ongoing line of work. Its tasks are children that outlive its continue-as-new and signal it by its id."""
+    """An ongoing line of work. Tasks are children that outlive its continue-as-new and signal it by its ID."""
 
     @workflow.init
     def __init__(self, start: SessionWorkflowInput) -> None:
@@ -68,13 +68,14 @@ class SessionWorkflow:
         self._starting: set[str] = set()
         self._held: tuple[DeferredSignal, ...] = ()
         self._idle = False
-        """Whether `run` waits for something to happen."""
+        """Whether `run` is waiting for something to happen."""
         self._ready = self._used = bool(start.epoch)
 
     @workflow.run
     async def run(self, start: SessionWorkflowInput) -> None:
-        """Look after open tasks now and then. Continue as new when the server suggests it; end when a session that was
-        made for one task has none open.
+        """Reconcile open tasks now and then.
+
+        Continues as new when the server suggests it. A session that was made for one task ends when none is open.
         """
         if not self._loaded:
             await self._load()
@@ -90,13 +91,13 @@ class SessionWorkflow:
             if self._is_long():
                 await self._continue_as_new(start)
             if self._is_over():
-                # A task that comes in meanwhile keeps the session alive.
+                # A task that arrives meanwhile keeps the session alive.
                 await workflow.wait_condition(self._is_settled)
         saving.cancel()
 
     async def _continue_as_new(self, start: SessionWorkflowInput) -> NoReturn:
-        # Messages that come all the time must not keep this execution: updates are rejected, and signals that wait for
-        # an activity are held for the next one, which also saves what is not saved yet.
+        # A steady stream of messages must not keep this execution alive: updates are rejected, and signals that need an
+        # activity are held for the next execution, which also saves unsaved changes.
         await workflow.wait_condition(workflow.all_handlers_finished)
         workflow.continue_as_new(
             start.replace(
@@ -106,19 +107,27 @@ class SessionWorkflow:
 
     @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
     async def submit(self, *sent: JsonValue) -> SubmissionResult:
-        """Raises ApplicationError where the task is unknown, lives in another store, or does not fit the budget."""
+        """Admit and start a task.
+
+        Raises:
+            ApplicationError: The task is unknown, belongs to another store, or does not fit the budget.
+        """
         await self._until_ready()
         self._require_sealed(sent)
         return await self._admitted(TaskRef.model_validate(single_payload(sent)))
 
     @submit.validator
     def validate_submission(self, *sent: JsonValue) -> None:
-        """Where the input does not fit, this raises, and that rejects the update instead of hanging us."""
+        """Validate the input. Raising here rejects the update; raising in the handler would hang the workflow."""
         self._require(TaskRef, sent)
 
     @workflow.update(name="rewind_task", description="Let a finished task go on from a message of one of its agents.")
     async def rewind(self, *sent: JsonValue) -> SubmissionResult:
-        """Raises ApplicationError as `submit_task` does. A task that runs is left as it is."""
+        """Continue a finished task from an earlier message. A running task is left as it is.
+
+        Raises:
+            ApplicationError: As in `submit`.
+        """
         await self._until_ready()
         self._require_sealed(sent)
         rewind = TaskRewind.model_validate(single_payload(sent))
@@ -126,13 +135,14 @@ class SessionWorkflow:
 
     @rewind.validator
     def validate_rewind(self, *sent: JsonValue) -> None:
-        """As `validate_submission`."""
+        """Validate as `validate_submission` does."""
         self._require(TaskRewind, sent)
 
     @workflow.signal(description="A scheduled run asks to have its task admitted. Sent by its workflow.")
     async def admit_task(self, *sent: JsonValue) -> None:
-        """As `submit_task`, for a sender that is a workflow: an activity that waited for the answer would hold a slot
-        that the admission itself may need.
+        """Admit a task as `submit` does, for a sender that is a workflow.
+
+        An activity that waited for the answer would hold a slot that the admission itself may need.
         """
         await self._handle_or_hold(ADMIT_TASK, sent)
 
@@ -152,7 +162,9 @@ class SessionWorkflow:
 
     @workflow.signal(description='Limit all tasks together: {"tokens": 2000000, "usd": 50}; null lifts it.')
     async def set_session_limit(self, *sent: JsonValue) -> None:
-        """Any JSON, or none, is taken and validated here; a malformed limit changes nothing and is logged."""
+        """Set the limit. Accepts any JSON, or none, and validates it here; a malformed limit is logged and changes
+        nothing.
+        """
         await self._until_ready()
         if not self._takes(sent):
             return
@@ -163,7 +175,9 @@ class SessionWorkflow:
 
     @workflow.signal(description="A task asks for more than its budget. Sent by tasks.")
     async def ask_budget(self, *sent: JsonValue) -> None:
-        """Answered at once, each ask once; by the next execution where this one is about to continue as new."""
+        """Answer a budget request at once, and only once; the next execution answers if this one is about to continue
+        as new.
+        """
         await self._handle_or_hold(ASK_BUDGET, sent)
 
     async def _answer_ask(self, sent: JsonValue) -> None:
@@ -182,7 +196,7 @@ class SessionWorkflow:
 
     @workflow.signal(description="A person granted a task new money. Sent by tasks.")
     async def task_granted(self, *sent: JsonValue) -> None:
-        """The session's limit grows by as much."""
+        """Raise the session's limit by the amount granted."""
         await self._until_ready()
         raised = parse_signal_input(TaskGrant, sent) if self._takes(sent) else None
         if raised is not None:
@@ -190,7 +204,7 @@ class SessionWorkflow:
 
     @workflow.signal(description="A task is over. Sent by tasks.")
     async def task_finished(self, *sent: JsonValue) -> None:
-        """Its reservation is given back."""
+        """Release the task's reservation."""
         await self._until_ready()
         settlement = parse_signal_input(TaskSettlement, sent) if self._takes(sent) else None
         if settlement is not None:
@@ -214,11 +228,11 @@ class SessionWorkflow:
 
     @workflow.query(description="The session's account: limit, spent, and what is reserved for each open task.")
     def account(self) -> BudgetAccount:
-        """In tokens."""
+        """Return the account, in tokens."""
         return self._state.account
 
     async def _admitted(self, ref: TaskRef, rewind: TaskRewind | None = None) -> SubmissionResult:
-        """One submission of a task after the other."""
+        """Admit and start a task; concurrent submissions of the same task run one after the other."""
         while ref.task_id in self._starting:
             await workflow.wait_condition(lambda: ref.task_id not in self._starting)
         if ref.task_id in self._state.open_tasks:
@@ -228,7 +242,7 @@ class SessionWorkflow:
             return await self._start(await run_admission(ref), rewind)
         except ApplicationError as refused:
             if rewind is None and refused.type != SESSION_CONTINUES:
-                # Before anybody hears of it, so that it is seen as refused whatever ends in between.
+                # Store the refusal before anyone learns of it, so that it stands whatever ends in between.
                 await record_task_refusal(ref, refused.message)
             raise
         finally:
@@ -250,14 +264,14 @@ class SessionWorkflow:
             raise ApplicationError(CONTINUES, type=SESSION_CONTINUES, non_retryable=True)
         if await start_task(admitted, rewind):
             return SubmissionResult(task_id=task_id, state="started")
-        # It runs since an earlier life of this session; or it was terminated, and holds nothing.
+        # The task has run since an earlier execution of this session, or it was terminated and holds nothing.
         if not await find_ended_tasks(task_id):
             return SubmissionResult(task_id=task_id, state="running")
         self._change(session.release_unstarted_task(self._state, task_id))
         return SubmissionResult(task_id=task_id, state="finished")
 
     async def _quiet(self) -> bool:
-        """True after an interval in which tasks stayed open; False when none is left or the history grew long."""
+        """Return True after an interval in which tasks stayed open, False if none is open or the history is long."""
         self._idle = True
         try:
             await workflow.wait_condition(lambda: bool(self._state.open_tasks) or self._is_long() or self._is_over())
@@ -269,14 +283,14 @@ class SessionWorkflow:
         return False
 
     async def _reconcile(self) -> None:
-        """A task that was terminated tells nobody: without this its reservation would be lost."""
+        """Settle tasks that ended silently: a terminated task sends no signal, and its reservation would be lost."""
         started = [task_id for task_id in self._state.open_tasks if task_id not in self._starting]
         for first in range(0, len(started), TASKS_PER_RECONCILIATION):
             for settlement in await find_ended_tasks(*started[first : first + TASKS_PER_RECONCILIATION]):
                 self._change(session.settle_task(self._state, settlement))
 
     async def _load(self) -> None:
-        """Go on from what the store has. Messages wait until then."""
+        """Load the stored account and take the session over. Messages wait until then."""
         stored = await workflow.execute_activity_method(
             SessionActivities.take_over_session, self._key, **with_summary(ACCOUNT, "read the session's account")
         )
@@ -285,7 +299,7 @@ class SessionWorkflow:
         self._epoch, self._version, self._saved = stored.epoch, stored.version, stored.version
 
     async def _save_changes(self) -> None:
-        """Save the newest state whenever there is one: changes that come meanwhile are saved together."""
+        """Save the newest state whenever there is one; changes that arrive meanwhile are saved together."""
         while True:
             await workflow.wait_condition(lambda: self._saved < self._version)
             version = self._version
@@ -298,7 +312,7 @@ class SessionWorkflow:
             if saved:
                 self._saved = version
             else:
-                # An execution that was reset is behind the store, which has what its forerunner went on to do.
+                # A reset execution is behind the store, which holds what the earlier execution did after that point.
                 workflow.logger.warning("the session was saved by another execution: going on from there")
                 await self._load()
 
@@ -307,37 +321,45 @@ class SessionWorkflow:
         return self._epoch > 0
 
     def _is_over(self) -> bool:
-        """Whether nobody needs a session any more that was made for one task."""
+        """Return whether a session that was made for one task is no longer needed."""
         return self._single and self._used and not (self._state.open_tasks or self._starting or self._held)
 
     def _is_settled(self) -> bool:
-        """Whether nothing would be lost if this execution ended now, or there is something for the next one."""
+        """Return whether this execution can end without losing anything, or holds work for the next one."""
         return bool(self._held) or (workflow.all_handlers_finished() and self._saved == self._version)
 
     async def _until_ready(self) -> None:
-        """Until the account is read, and the tasks are settled that ended while no session ran: a task that the store
-        calls open may be over.
+        """Wait until the account is loaded and tasks that ended while no session ran are settled.
+
+        A task that the store calls open may be over.
         """
         await workflow.wait_condition(lambda: self._ready)
 
     def _takes(self, sent: tuple[JsonValue, ...]) -> bool:
-        """Whether a message may have an effect: where tasks here were admitted under encryption, if it came so."""
+        """Return whether a message may take effect: a session of encrypted tasks accepts encrypted messages only."""
         taken = not self._state.sealed or was_encrypted(sent)
         if not taken:
             workflow.logger.warning("a message to the session was refused: %s", UNENCRYPTED_REASON)
         return taken
 
     def _require_sealed(self, sent: tuple[JsonValue, ...]) -> None:
-        """For an update that was validated before the store said that messages must be encrypted. Raises
-        ApplicationError.
+        """Reject an update that was validated before the store said that messages must be encrypted.
+
+        Raises:
+            ApplicationError: The message is not encrypted.
         """
         if not self._takes(sent):
             raise ApplicationError(UNENCRYPTED_REASON, type="ValueError", non_retryable=True)
 
     def _require(self, model: type[BaseModel], sent: tuple[JsonValue, ...]) -> None:
-        """Reject an update, of which then nothing is kept. Raises ValueError, and ApplicationError `SESSION_CONTINUES`
-        once the history is long: updates that are accepted without end would keep us from continuing as new, until the
-        server terminates us. The first one is accepted where `run` is idle: a rejected update wakes nobody.
+        """Validate an update. A rejected update leaves nothing in the history.
+
+        Accepting updates without end would keep the workflow from continuing as new until the server terminates it. If
+        `run` is idle, the first one is accepted all the same, because a rejected update wakes nothing.
+
+        Raises:
+            ValueError: The input is invalid or unencrypted.
+            ApplicationError: `SESSION_CONTINUES`, once the history is long.
         """
         if self._is_long() and not self._idle:
             raise ApplicationError(CONTINUES, type=SESSION_CONTINUES)
@@ -356,10 +378,10 @@ class SessionWorkflow:
             workflow.set_current_details(session.render_session_details(state))
 
     async def _change_and_save(self, state: SessionState) -> bool:
-        """The same, for a change on which somebody outside of the session is about to rely.
+        """Change the state and wait until it is saved, for changes that others outside the session rely on.
 
         Returns:
-            False if the store had a newer state, which has taken the place of this one.
+            False if the store had a newer state, which has replaced this one.
         """
         self._change(state)
         version, epoch = self._version, self._epoch
@@ -368,7 +390,9 @@ class SessionWorkflow:
 
 
 async def run_admission(ref: TaskRef) -> AdmissionResult:
-    """What the workflows may know of the task. Raises the activity's own error: the submitter reads why."""
+    """Return what workflows may know of the task. Raises the activity's own error, so that the submitter reads the
+    reason.
+    """
     try:
         return await workflow.execute_activity_method(
             PlanningActivities.admit_task, ref, **with_summary(ADMISSION, "admit a task")
@@ -378,7 +402,7 @@ async def run_admission(ref: TaskRef) -> AdmissionResult:
 
 
 async def record_task_refusal(ref: TaskRef, reason: str) -> None:
-    """Keep why the session does not take the task."""
+    """Store why the session rejected the task."""
     await workflow.execute_activity_method(
         SessionActivities.store_refusal,
         session.RefusedTask(ref=ref, reason=reason),
@@ -387,7 +411,9 @@ async def record_task_refusal(ref: TaskRef, reason: str) -> None:
 
 
 async def start_task(admitted: AdmissionResult, rewind: TaskRewind | None = None) -> bool:
-    """Start the task, or have it go on. False: it runs, or the server has had it before; it is left as it is."""
+    """Start or resume the task. Return False if it is running or the server has run it before; it is then left as it
+    is.
+    """
     once = WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:
         task = await workflow.start_child_workflow(
@@ -415,6 +441,6 @@ async def start_task(admitted: AdmissionResult, rewind: TaskRewind | None = None
         )
     except WorkflowAlreadyStartedError:
         return False
-    # The task tells its session how it ended; asyncio would log a failure that nobody looked at as an error.
+    # The task reports its end to the session itself; without this, asyncio would log its failure as never retrieved.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return True

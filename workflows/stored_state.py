@@ -1,4 +1,4 @@
-"""A task's state between its workflow and the store: in pieces, since no payload may grow with the task."""
+"""Stores and loads a task's state in pieces, since no payload may grow with the task."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from workflows.options import SHORT, with_summary
 
 
 async def store_state(ref: TaskRef, state: TaskState) -> StateRef:
-    """Store the state of this task."""
+    """Store the state of a task."""
     pieces = split_state(state)
     stored = (
         workflow.execute_activity_method(
@@ -26,7 +26,7 @@ async def store_state(ref: TaskRef, state: TaskState) -> StateRef:
 
 
 async def load_state(ref: TaskRef, stored: StateRef) -> TaskState:
-    """Load the state of this task."""
+    """Load the state of a task."""
     pieces = (
         workflow.execute_activity_method(
             StateActivities.load_state_chunk,

@@ -1,6 +1,5 @@
-"""A subagent: a thin workflow around its agent run, started by its task and gone whenever that has to decide.
-
-What an agent run has done for it by activities: its legs, and room in its context. Shared by tasks and subagents.
+"""A subagent's thin child workflow, and the activities of an agent run (legs and compactions) that
+tasks share with it.
 """
 
 from typing import Protocol
@@ -24,38 +23,38 @@ from workflows.options import CONTEXT, LEG, SHORT, raise_if_cancelled, with_summ
 
 
 class AgentRunContext(Protocol):
-    """Where a workflow keeps its agent runs."""
+    """Owner of agent runs: a task's workflow, or a subagent's."""
 
     def get_run(self, step_id: str) -> AgentRun:
-        """As it is now."""
+        """Return the current agent run."""
         ...
 
     def update_run(self, run: AgentRun) -> None:
-        """As it is from now on."""
+        """Replace the agent run."""
         ...
 
     @property
     def task_used(self) -> float:
-        """The share of the task's budget that is spent."""
+        """Share of the task's budget that is spent (0 to 1)."""
         ...
 
     def list_team(self, step_id: str) -> tuple[TeammateState, ...]:
-        """Who else works on the task, as this agent is told."""
+        """Return the other agents of the task, as shown to this agent."""
         ...
 
     def get_drawable_budget(self, step_id: str) -> Amount:
-        """What this agent could draw from its task."""
+        """Return the budget that this agent could draw from its task."""
         ...
 
 
 class AgentActivityRunner:
-    """The activities of one agent run, and what becomes of the run by them."""
+    """Runs the activities of one agent run and applies their outcomes to it."""
 
     def __init__(self, board: AgentRunContext, step_id: str) -> None:
         self._board, self._step_id = board, step_id
 
     async def run_leg(self, request: LegRequest) -> None:
-        """Carry out a leg."""
+        """Run one leg."""
         try:
             outcome = await self._execute(
                 request.replace(
@@ -70,7 +69,7 @@ class AgentActivityRunner:
             self._board.update_run(self._run.after_leg(outcome))
 
     async def compact(self, request_tokens: int) -> None:
-        """Make room in the context."""
+        """Compact the agent's context."""
         run = self._run
         request = CompactionRequest(
             run=run.run,
@@ -99,7 +98,7 @@ class AgentActivityRunner:
         return await workflow.execute_activity_method(leg, request, **with_summary(LEG, summary))
 
     async def _failed(self, error: ActivityError) -> None:
-        """An activity failed for good: the store says what was spent, and the run delivers what it has."""
+        """Settle a run whose activity failed for good from the store; the run delivers what it has."""
         if is_cancelled_exception(error):
             raise error
         totals = await workflow.execute_activity_method(LedgerActivities.read_run_totals, self._run.run, **SHORT)
@@ -107,31 +106,31 @@ class AgentActivityRunner:
 
 
 def get_failure_reason(error: ActivityError | ApplicationError) -> str:
-    """Why an activity failed, or could not be scheduled, as its error says: our errors hold values, never content."""
+    """Return the error's reason. Our errors hold values, never content."""
     cause = error if isinstance(error, ApplicationError) else error.cause
     return (cause.message if isinstance(cause, FailureError) else "") or "the activity failed"
 
 
 class SubagentWorkflowInput(Value):
-    """Input of the workflow."""
+    """Input of `SubagentWorkflow`."""
 
     run: AgentRun
     title: str
     """Redacted."""
     task_used: float
-    """The share of the task's budget that was spent when it was started."""
+    """Share of the task's budget that was spent when the subagent was started (0 to 1)."""
     team: tuple[TeammateState, ...] = ()
-    """As it was then."""
+    """Other agents of the task when the subagent was started."""
     drawable: Amount = Amount()
-    """What it could draw from its task then."""
+    """Budget that it could draw from its task when it was started."""
 
 
 @workflow.defn(name=SUBAGENT_WORKFLOW)
 class SubagentWorkflow:
-    """Works until it needs its task: for money, for subagents of its own, or because it has delivered.
+    """Runs until it needs its task: for budget, for subagents of its own, or because it has delivered.
 
-    It holds no decision: its task is the one place where budgets and answers are kept, and starts it again with the
-    run as it is then. So a paused subagent is no workflow at all.
+    It makes no decisions: budgets and answers live in the task only, which starts this workflow again with the run as
+    it is then. A paused subagent is therefore no workflow at all.
     """
 
     @workflow.init
@@ -142,7 +141,7 @@ class SubagentWorkflow:
 
     @workflow.run
     async def run_until_it_needs_its_task(self, start: SubagentWorkflowInput) -> AgentRun:
-        """The run as it is when it can go no further on its own, or was called back."""
+        """Return the run when it needs its task or was called back."""
         self.update_run(start.run)
         while not (self._called_back or workflow.info().is_continue_as_new_suggested()):
             raise_if_cancelled()
@@ -159,33 +158,33 @@ class SubagentWorkflow:
 
     @workflow.signal(description="Come back to the task when the present leg is over. Sent by the task.")
     def call_back(self, *_: JsonValue) -> None:
-        """Whatever is sent."""
+        """Call the subagent back. The input is ignored."""
         self._called_back = True
 
     def get_run(self, step_id: str) -> AgentRun:  # noqa: ARG002 (there is one)
-        """As it is now."""
+        """Return the agent run."""
         return self._run
 
     def update_run(self, run: AgentRun) -> None:
-        """As it is from now on, shown at once."""
+        """Replace the agent run and show it in the Temporal UI."""
         self._run = run
         workflow.set_current_details(render_run_details(run, self._start.title))
 
     @property
     def task_used(self) -> float:
-        """As it was when the subagent was started."""
+        """Share of the task's budget that was spent when the subagent was started (0 to 1)."""
         return self._start.task_used
 
     def list_team(self, step_id: str) -> tuple[TeammateState, ...]:  # noqa: ARG002 (there is one)
-        """As it was when the subagent was started."""
+        """Return the other agents of the task when the subagent was started."""
         return self._start.team
 
     def get_drawable_budget(self, step_id: str) -> Amount:  # noqa: ARG002 (there is one)
-        """As it was when the subagent was started."""
+        """Return the drawable budget when the subagent was started."""
         return self._start.drawable
 
     async def _tell(self) -> None:
-        """How far it is after a leg, where it goes on: the task counts what it spends, and shows it."""
+        """Report progress to the task before the next leg, so that the task counts and shows what was spent."""
         run = self._run
         if run.leg == self._told:
             return

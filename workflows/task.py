@@ -1,5 +1,6 @@
-"""A task: plan, steps in parallel, what people send, report. Pauses hold nothing; a long life continues as new between
-two moves.
+"""A task's workflow: plan, steps in parallel, people's messages, report.
+
+Pauses hold no worker slot; a long task continues as new between two actions.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ from workflows.task_runtime import TaskRuntime, record_audit_entries
 
 
 class RunnerPool:
-    """Who drives which agent run."""
+    """The agent runs that are being driven, each by an asyncio task."""
 
     def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
@@ -58,35 +59,35 @@ class RunnerPool:
 
     @property
     def is_empty(self) -> bool:
-        """Nobody is at work."""
+        """Whether no agent run is being driven."""
         return not self._driving
 
     @property
     def has_finished(self) -> bool:
-        """Somebody has come back."""
+        """Whether at least one agent run has returned."""
         return any(driven.done() for driven in self._driving.values())
 
     @property
     def pending_run_ids(self) -> list[str]:
-        """Runs that nobody drives: of steps that were just started, and subagents that were just asked for."""
+        """Runs that are not being driven: steps that were just started, and subagents that were just requested."""
         state = self._board.state
         return [
             step_id for step_id in state.runs if step_id not in state.delivered_agents and step_id not in self._driving
         ]
 
     def start_pending(self) -> None:
-        """Drive all of those."""
+        """Start driving all pending runs."""
         for step_id in self.pending_run_ids:
             runner = AgentRunner(self._board, self._gate, step_id)
             self._driving[step_id] = asyncio.create_task(runner.run_agent())
 
     async def collect_finished(self) -> None:
-        """Take in those that have come back. Raises what ended them."""
+        """Remove the runs that have returned. Raises the error that ended a run."""
         for step_id in [step_id for step_id, driven in self._driving.items() if driven.done()]:
             await self._driving.pop(step_id)
 
     async def stop(self) -> None:
-        """After a cancellation, by the server or by a denial: no agent goes on."""
+        """Stop all runs after a cancellation or a denial."""
         for driven in self._driving.values():
             driven.cancel()
         await asyncio.gather(*self._driving.values(), return_exceptions=True)
@@ -94,11 +95,11 @@ class RunnerPool:
 
 
 class SignalHandler:
-    """What people send: validated, put on the task's board, kept by the store. What names something in the store is put
-    on the board twice: when it has come, and when the store has it.
+    """Validates people's messages, applies them to the task's state and stores them.
 
-    Any JSON, or none, is taken: a malformed message is refused where the person sees it. Words and documents wake
-    nobody: who waits hears of them when they go on.
+    A message that refers to something in the store is applied twice: when it arrives, and when the store has it. Any
+    JSON is accepted, or none: a malformed message is rejected where the person sees it. Text and documents wake no
+    agent; an agent reads them at its next turn.
     """
 
     def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
@@ -106,8 +107,9 @@ class SignalHandler:
         self._held: tuple[DeferredSignal, ...] | None = None
 
     async def handle(self, signal: TaskSignal[InputT], sent: tuple[JsonValue, ...]) -> None:
-        """Have it take effect, in the next run if this one is about to continue as new. What came unencrypted where it
-        must not is refused.
+        """Apply a message, or hold it for the next run if this one is about to continue as new.
+
+        An unencrypted message to a task that requires encryption is rejected.
         """
         await self._board.wait_until_ready()
         message = DeferredSignal(signal=signal.name, sent=single_payload(sent), readable=self._board.accepts(sent))
@@ -117,21 +119,23 @@ class SignalHandler:
             await self._handle(message)
 
     def hold_signals(self) -> None:
-        """From now on messages are for the next run: else a steady stream of them would keep this one for ever."""
+        """Hold messages for the next run from now on; a steady stream of them would otherwise keep this one alive
+        forever.
+        """
         self._held = self.held_signals
 
     @property
     def held_signals(self) -> tuple[DeferredSignal, ...]:
-        """What came since `hold`."""
+        """Messages that have arrived since `hold_signals`."""
         return self._held or ()
 
     async def release_signals(self) -> None:
-        """There is no next run after all: have what was held take effect here, and all that follows."""
+        """Apply the held messages here, and all later ones: there is no next run after all."""
         held, self._held = self.held_signals, None
         await self.handle_held(held)
 
     async def handle_held(self, held: tuple[DeferredSignal, ...]) -> None:
-        """Have those take effect that came while the run before stored its state."""
+        """Apply messages that arrived while the previous run stored its state."""
         for message in held:
             await self._handle(message)
 
@@ -165,7 +169,7 @@ class SignalHandler:
             await self._gate.send_grant_to_session(granted)
 
     async def _replan(self, edit: PlanEdit) -> None:
-        """The task works by this plan, where it can be run."""
+        """Adopt a person's plan if it can be run."""
         start = self._board.start
         wanted = EditedPlanRequest(ref=start.ref, edit=edit, left=compute_limit_for_steps(self._board.state))
         summary = "read the plan that a person sent"
@@ -177,7 +181,7 @@ class SignalHandler:
         await record_audit_entries(self._board, answer)
 
     async def _kept(self, signal: str, sent: TaskMessage | DocumentsUpdate, reason: str) -> None:
-        """As the store has it now; or why it has not."""
+        """Apply the message as the store has it, or reject it with the reason why it was not stored."""
         if not reason:
             self._board.replace_state(apply_signal(self._board.state, sent))
             return
@@ -187,7 +191,7 @@ class SignalHandler:
 
 
 async def _state_to_go_on_from(start: TaskWorkflowInput) -> TaskState | None:
-    """The state of the run before, of a finished task that is reopened, or of a fork; None for a task that begins."""
+    """Load the state of the previous run, a reopened task or a fork; return None for a new task."""
     if start.state is not None:
         return await load_state(start.ref, start.state)
     if start.rewind is not None:
@@ -208,7 +212,7 @@ async def _state_to_go_on_from(start: TaskWorkflowInput) -> TaskState | None:
 
 @workflow.defn(name="Task")
 class TaskWorkflow:
-    """One thing asked for, which ends in a report."""
+    """One question that ends in a report."""
 
     @workflow.init
     def __init__(self, start: TaskWorkflowInput) -> None:
@@ -220,9 +224,9 @@ class TaskWorkflow:
 
     @workflow.run
     async def run(self, start: TaskWorkflowInput) -> TaskProgress:
-        """Work until the report is stored; cancelled or failed, store what there is."""
+        """Work until the report is stored; if cancelled or failed, store what exists."""
         try:
-            # A cancellation waits for it: what there is to report, and what was spent, is not known before.
+            # Shielded: a cancellation waits for it, because what to report and what was spent is not known before.
             self._board.begin_from_state(await run_shielded(_state_to_go_on_from(start)))
             raise_if_cancelled()
             await self._inbox.handle_held(start.held)
@@ -236,7 +240,7 @@ class TaskWorkflow:
         except (ActivityError, ApplicationError, asyncio.CancelledError) as error:
             nothing_reopened = start.rewind is not None and start.state is None and not self._board.ready
             self._board.begin_from_state(self._board.state.replace(cancelled=True))
-            if nothing_reopened:  # it has ended as it had; who sent it something meanwhile hears that
+            if nothing_reopened:  # # it keeps its former end; anyone who sent it a message meanwhile learns of that
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 raise
             await self._crew.stop()
@@ -249,49 +253,49 @@ class TaskWorkflow:
 
     @workflow.query(description="How far the task is: phase, steps, budgets, approvals. No text from the work.")
     def progress(self) -> TaskProgress:
-        """What people see."""
+        """Return the progress that people see."""
         return self._board.progress
 
     @workflow.signal(description=signals.APPROVAL.description)
     async def approve_budget(self, *sent: JsonValue) -> None:
-        """Any JSON, or none, is taken and validated inside."""
+        """Approve a budget request. Accepts any JSON, or none, and validates it inside."""
         await self._inbox.handle(signals.APPROVAL, sent)
 
     @workflow.signal(description=signals.DENIAL.description)
     async def deny_budget(self, *sent: JsonValue) -> None:
-        """Any JSON, or none, is taken and validated inside."""
+        """Deny a budget request. Accepts any JSON, or none, and validates it inside."""
         await self._inbox.handle(signals.DENIAL, sent)
 
     @workflow.signal(description=signals.PLAN.description)
     async def review_plan(self, *sent: JsonValue) -> None:
-        """Any JSON, or none, is taken and validated inside."""
+        """Review the plan. Accepts any JSON, or none, and validates it inside."""
         await self._inbox.handle(signals.PLAN, sent)
 
     @workflow.signal(description=signals.EDIT.description)
     async def edit_context(self, *sent: JsonValue) -> None:
-        """Any JSON, or none, is taken and validated inside."""
+        """Edit an agent's context. Accepts any JSON, or none, and validates it inside."""
         await self._inbox.handle(signals.EDIT, sent)
 
     @workflow.signal(description=signals.MESSAGE.description)
     async def tell(self, *sent: JsonValue) -> None:
-        """Any JSON, or none, is taken and validated inside."""
+        """Send a message to the agents. Accepts any JSON, or none, and validates it inside."""
         await self._inbox.handle(signals.MESSAGE, sent)
 
     @workflow.signal(description=signals.UPDATE.description)
     async def update_documents(self, *sent: JsonValue) -> None:
-        """Any JSON, or none, is taken and validated inside."""
+        """Update the task's documents. Accepts any JSON, or none, and validates it inside."""
         await self._inbox.handle(signals.UPDATE, sent)
 
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     async def budget_answer(self, *sent: JsonValue) -> None:
-        """What the session gives."""
+        """Apply the session's answer to a budget request."""
         await self._board.wait_until_ready()
         if self._board.accepts(sent) and (answer := parse_signal_input(SessionBudgetAnswer, sent)) is not None:
             self._board.replace_state(self._board.state.after_session_answer(answer))
 
     @workflow.signal(description="How far a subagent of this task is. Sent by the subagent.")
     async def subagent_news(self, *sent: JsonValue) -> None:
-        """Its spending counts at once."""
+        """Record a subagent's progress, so that its spending counts at once."""
         await self._board.wait_until_ready()
         if self._board.accepts(sent) and (news := parse_signal_input(SubagentProgress, sent)) is not None:
             self._board.replace_state(apply_subagent_progress(self._board.state, news))
@@ -315,7 +319,7 @@ class TaskWorkflow:
         self._board.replace_state(state)
 
     async def _steps(self, start: TaskWorkflowInput) -> None:
-        """Every step as soon as what it needs is done. Continues as new when the server suggests it."""
+        """Run every step as soon as its inputs are done. Continues as new when the server suggests it."""
         while not (self._board.state.all_steps_delivered or self._board.state.cancelled):
             if not self._board.parking:
                 await run_plan_revision_if_due(self._board)
@@ -329,8 +333,9 @@ class TaskWorkflow:
                 await self._continue_as_new(start)
 
     async def _continue_as_new(self, start: TaskWorkflowInput) -> None:
-        """Does not return. Messages that come while the state is stored go along to the next run. If something else has
-        changed the state meanwhile, it is stored again.
+        """Store the state and continue as new; does not return.
+
+        Messages that arrive meanwhile go to the next run. If something else has changed the state, it is stored again.
         """
         while True:
             await workflow.wait_condition(workflow.all_handlers_finished)

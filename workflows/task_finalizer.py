@@ -1,9 +1,7 @@
-"""How a task ends: looked over, reported, settled, remembered.
+"""How a task ends: reviews of its plan and report, the report itself, settlement, and indexing of its documents.
 
-A task's documents come into memory: a workflow of its own, begun when the task has delivered, so that it delays
-neither steps nor report.
-
-What looks over a task's work, when it is due. What cannot be done is noted: no task fails by it.
+Document indexing is a separate workflow that starts after delivery, so that it delays neither steps nor report. A
+review that fails is noted in the report and fails no task.
 """
 
 import asyncio
@@ -51,8 +49,9 @@ from workflows.task_runtime import TaskRuntime, notify_task_ended, start_detache
 
 
 async def start_document_indexing(board: TaskRuntime) -> None:
-    """Leave them to a child that outlives the task. After a rewind it brings in what is new, and what was under way is
-    taken up where it stood.
+    """Index the task's documents in a child that outlives the task.
+
+    After a rewind it adds new documents only, and resumes an indexing run that was interrupted.
     """
     start = board.start
     has_some = start.documents or any(update.added for update in board.state.updates)
@@ -66,7 +65,10 @@ async def start_document_indexing(board: TaskRuntime) -> None:
 
 
 async def run_plan_revision_if_due(board: TaskRuntime) -> None:
-    """Between the research and what needs it. Where it may cost much, no step begins before a person agrees to it."""
+    """Revise the plan between the research and the steps that use it.
+
+    If the revision may be expensive, no step starts before a person agrees to it.
+    """
     if (made := board.state.proposed) is None:
         if not is_revision_due(board.state, board.start.terms):
             return
@@ -78,7 +80,7 @@ async def run_plan_revision_if_due(board: TaskRuntime) -> None:
 
 
 async def _revision(board: TaskRuntime, *, denied: bool = False) -> RevisionResult:
-    """What became of the plan; of one that was denied, the plan before it."""
+    """Have the plan revised, or, if the revision was denied, keep the previous plan."""
     start = board.start
     request = build_revision_request(board.state, start.ref, start.terms).replace(denied=denied)
     board.replace_state(start_oversight_run(board.state, make_revision_id(request.number)))
@@ -95,7 +97,7 @@ async def _revision(board: TaskRuntime, *, denied: bool = False) -> RevisionResu
 
 
 async def run_report_review_if_due(board: TaskRuntime) -> bool:
-    """Have the report reviewed that was written. Whether its writer works on it again."""
+    """Have a new report reviewed. Return whether its writer works on it again."""
     terms = board.start.terms
     if not terms.reviews:
         return False
@@ -119,7 +121,7 @@ async def run_report_review_if_due(board: TaskRuntime) -> bool:
 
 
 async def settle_oversight(board: TaskRuntime) -> None:
-    """What was stopped while it was under way: the store says what it spent."""
+    """Charge an interrupted revision or review with what the store says it spent."""
     if run_id := board.state.oversight.under_way:
         totals = await _spent(board)
         board.replace_state(book_oversight_cost(board.state, run_id, totals))
@@ -140,13 +142,13 @@ _T = TypeVar("_T")
 
 
 class TaskFinalizer:
-    """The last moves of a task."""
+    """Ends a task: report, notification, settlement."""
 
     def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
 
     async def finish(self, phase: TaskPhase, reason: str = "") -> TaskProgress:
-        """Store the report and how the task ended, and tell of it: also where that cannot be stored."""
+        """Store the report and the outcome, then notify people, also if storing failed."""
         try:
             await self._store(phase)
         except (ActivityError, ApplicationError) as error:
@@ -154,8 +156,7 @@ class TaskFinalizer:
                 await notify_task_ended(self._board, TaskPhase.FAILED, get_failure_reason(error))
             raise
         await notify_task_ended(self._board, self._board.state.phase, reason)
-        # A grant whose handler is still at work reaches the session before the settlement, or it would come too late
-        # there.
+        # A grant whose handler is still running must reach the session before the settlement, or it comes too late.
         await workflow.wait_condition(workflow.all_handlers_finished)
         await self._gate.send_settlement_to_session()
         if phase in {TaskPhase.DONE, TaskPhase.PARTIAL}:
@@ -180,7 +181,7 @@ class TaskFinalizer:
         board.replace_state(over.with_report_version(published.version))
 
     async def fail(self, error: BaseException) -> NoReturn:
-        """The work could not even be planned: store that, then fail so that everybody sees it."""
+        """Store that the work could not even be planned, then fail so that everyone sees it."""
         known = isinstance(error, ActivityError | ApplicationError)
         reason = get_failure_reason(error) if known else type(error).__name__
         self._board.replace_state(self._board.state.replace(notes=merge_unique(self._board.state.notes, (reason,))))
@@ -188,7 +189,7 @@ class TaskFinalizer:
         raise ApplicationError(reason, type="TaskFailed", non_retryable=True)
 
     async def _settle_runs(self) -> None:
-        """Whatever was stopped: the store says what it spent."""
+        """Settle interrupted runs with what the store says they spent."""
         board = self._board
         if board.state.plan is None:
             planning = RunRef(**board.start.ref.model_dump(), step_id=PLANNING_ID, role="planning")
@@ -204,7 +205,7 @@ class TaskFinalizer:
                 self._board.replace_state(self._board.state.with_run(stopped))
 
     async def _bring_passages_in(self) -> None:
-        """Passages that could not be written when they were made. If memory is still down, the report says so."""
+        """Store passages that are still waiting for memory. If memory is still down, the report says so."""
         if not any(run.all_compactions.passages for run in self._board.state.runs.values()):
             return
         drained = await workflow.execute_activity_method(
@@ -216,7 +217,7 @@ class TaskFinalizer:
 
 
 async def run_shielded(work: Coroutine[object, object, _T]) -> _T:
-    """Await the work. A cancellation that comes meanwhile is too late: the work is finished and its result stands."""
+    """Await the work to its end. A cancellation that arrives meanwhile is too late: the result stands."""
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)

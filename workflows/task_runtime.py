@@ -1,4 +1,6 @@
-"""A task's state inside its workflow, its display, and who is told: details, search attributes, audit and notices."""
+"""A task's state inside its workflow, and what follows from a change: details, search attributes,
+audit, notifications.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -42,43 +44,45 @@ PENDING = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
 
 
 AUDIT_BATCH_SIZE = 20
-"""Entries in one payload. Each has a few kilobytes at most."""
+"""Entries in one payload. Each has at most a few kilobytes."""
 
 
 def build_initial_search_attributes(session: str) -> TypedSearchAttributes:
-    """What a task is started with."""
+    """Return the search attributes that a task is started with."""
     return TypedSearchAttributes(
         [SearchAttributePair(SESSION, session), SearchAttributePair(PHASE, TaskPhase.SUBMITTED.value)]
     )
 
 
 class TaskRuntime:
-    """Where the parts of a task's workflow read and change its state."""
+    """Shared state of a task's workflow, read and changed by its parts."""
 
     def __init__(self, start: TaskWorkflowInput) -> None:
         self.start = start
         self.state = with_reallocation_config(TaskState(account=BudgetAccount(limit=start.terms.budget)), start.terms)
         self.ready = False
-        """The state is there. Until then a message would change a state that is about to be replaced: handlers wait."""
+        """Whether the state is loaded. Handlers wait until then: an earlier message would change a state that is about
+        to be replaced.
+        """
         self.parking = False
-        """The workflow wants to continue as new: nothing new is started, and waiting agents come back."""
+        """Whether the workflow wants to continue as new: nothing new is started, and waiting agents return."""
         self._shown: tuple[str, int, int, int | None] | None = None
         self._to_show = False
 
     @property
     def is_stopping(self) -> bool:
-        """Whether agents shall come back without going on."""
+        """Whether agents must return without going on."""
         return self.parking or self.state.cancelled
 
     @property
     def progress(self) -> TaskProgress:
-        """What people see, in a bounded size."""
+        """The progress that people see, bounded in size."""
         start = self.start
         return truncate_progress(build_task_progress(self.state, start.ref, start.terms, start.title, start.privacy))
 
     @property
     def approval_context(self) -> ApprovalContext:
-        """What an answer is held against."""
+        """What an answer to an approval request is validated against."""
         return ApprovalContext(
             approvals=self.state.approvals,
             limit=self.state.account.limit,
@@ -90,49 +94,51 @@ class TaskRuntime:
         )
 
     def accepts(self, sent: tuple[JsonValue, ...]) -> bool:
-        """Whether a message may have an effect: where the task was admitted under encryption, if it came so."""
+        """Return whether a message may take effect: a task that was admitted under encryption accepts encrypted ones
+        only.
+        """
         return not self.start.sealed_answers or was_encrypted(sent)
 
     @property
     def task_id(self) -> str:
-        """Of the task, and of its workflow."""
+        """ID of the task, which is also its workflow's ID."""
         return self.start.ref.task_id
 
     @property
     def task_used(self) -> float:
-        """The share of the task's budget that is spent."""
+        """Share of the task's budget that is spent (0 to 1)."""
         return self.state.used_share
 
     def list_team(self, step_id: str) -> tuple[TeammateState, ...]:
-        """Who else works on the task, as this agent is told."""
+        """Return the other agents of the task, as shown to this agent."""
         return list_teammates(self.progress.steps, step_id)
 
     def get_drawable_budget(self, step_id: str) -> Amount:
-        """What this agent could draw from its task now."""
+        """Return the budget that this agent can draw from its task now."""
         return compute_drawable_budget(self.state, step_id)
 
     def get_run(self, step_id: str) -> AgentRun:
-        """A step's agent run."""
+        """Return an agent run by the ID of its step."""
         return self.state.runs[step_id]
 
     def update_run(self, run: AgentRun) -> None:
-        """An agent run as it is from now on, shown at once."""
+        """Replace an agent run."""
         self.replace_state(self.state.with_run(run))
 
     def begin_from_state(self, state: TaskState | None) -> None:
-        """The task goes on from this state, or begins where there is none; messages take effect from now on."""
+        """Continue from this state, or start a new task if there is none; messages take effect from now on."""
         if state is not None:
             self.replace_state(state)
         self.ready = True
 
     async def wait_until_ready(self) -> None:
-        """Return when the state is there."""
+        """Wait until the state is loaded."""
         await workflow.wait_condition(lambda: self.ready)
 
     def replace_state(self, state: TaskState) -> None:
-        """Replace the state by one that was made of the present one: no await may lie between.
+        """Replace the state by one derived from the current one, with no await in between.
 
-        What people see follows once for all changes of a moment: with a hundred agents it takes long to put together.
+        The display is updated once for all changes of one loop iteration: with a hundred agents it is slow to build.
         """
         self.state = state
         if not self._to_show:
@@ -145,7 +151,7 @@ class TaskRuntime:
         self._upsert()
 
     def _upsert(self) -> None:
-        """Search attributes, where the server has them: upserting an unknown one would hang the workflow."""
+        """Upsert search attributes if the server has them: an unknown attribute would hang the workflow."""
         totals = self.state.totals
         shown = (self.state.phase.value, totals.spent.tokens, len(self.state.pending_approvals), totals.cost_micro_usd)
         if not self.start.search_attributes or shown == self._shown:
@@ -162,7 +168,7 @@ class TaskRuntime:
 
 
 async def record_audit_entries(board: TaskRuntime, *entries: AuditEntry) -> None:
-    """Keep requests, answers, edits and what was refused in the store's audit trail."""
+    """Store requests, answers, edits and rejected messages in the audit trail."""
     for batch in _batches(entries):
         request = AuditRequest(task_id=board.task_id, entries=batch)
         await workflow.execute_activity_method(
@@ -171,7 +177,7 @@ async def record_audit_entries(board: TaskRuntime, *entries: AuditEntry) -> None
 
 
 def _batches(entries: Sequence[AuditEntry]) -> Iterator[tuple[AuditEntry, ...]]:
-    """One message may answer many requests, and repeats its note in each of them."""
+    """Split entries into payloads: one message may answer many requests and repeats its note in each of them."""
     for start in range(0, len(entries), AUDIT_BATCH_SIZE):
         yield tuple(entries[start : start + AUDIT_BATCH_SIZE])
 
@@ -188,8 +194,14 @@ async def start_detached_child(
     *,
     again: bool = False,
 ) -> None:
-    """Start it and go on. One of the same id that was started before is left as it is; or it is done `again`, in the
-    place of one that still runs.
+    """Start a child workflow that outlives this one, without waiting for it.
+
+    Args:
+        run: Run method of the child's workflow class.
+        given: Its input.
+        workflow_id: Its ID. A child of the same ID that was started before is left as it is.
+        summary: Its summary in the Temporal UI.
+        again: Start it even if it ran before, and replace one that is still running.
     """
     once, anew = WorkflowIDReusePolicy.REJECT_DUPLICATE, WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
     with suppress(WorkflowAlreadyStartedError):
@@ -202,14 +214,14 @@ async def start_detached_child(
             cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
             static_summary=summary,
         )
-        # What becomes of it is its own affair; asyncio would log a failure that nobody looked at as an error.
+        # Nothing here depends on its outcome; without this, asyncio would log a failure as never retrieved.
         child.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 async def persist_and_notify(
     board: TaskRuntime, state: TaskState, event: NotificationEvent, *requests: ApprovalRequest
 ) -> None:
-    """The state in which these requests were made or closed; they go into the audit trail, and people are told."""
+    """Replace the state, record the requests that it opened or closed in the audit trail, and notify people."""
     board.replace_state(state)
     await record_audit_entries(board, *requests)
     for request in requests:
@@ -217,12 +229,12 @@ async def persist_and_notify(
 
 
 async def notify_about_request(board: TaskRuntime, event: NotificationEvent, request: ApprovalRequest) -> None:
-    """Tell of a request for budget."""
+    """Notify people of an approval request."""
     await _tell(board, _notice(board, event, board.state.phase).replace(request=request))
 
 
 async def notify_task_ended(board: TaskRuntime, phase: TaskPhase, reason: str = "") -> None:
-    """Tell how the task ends, and why where it failed."""
+    """Notify people of the task's end, with the reason if it failed."""
     event = NotificationEvent.FAILED if phase is TaskPhase.FAILED else NotificationEvent.FINISHED
     await _tell(board, _notice(board, event, phase).replace(reason=reason))
 
@@ -240,6 +252,6 @@ def _notice(board: TaskRuntime, event: NotificationEvent, phase: TaskPhase) -> T
 
 
 async def _tell(board: TaskRuntime, notice: TaskNotification) -> None:
-    """Leave the notice to a child that outlives its task. An event that was told before is not told again."""
+    """Hand the notification to a child that outlives the task. The same event is never sent twice."""
     if board.start.notices:
         await start_detached_child(NotificationWorkflow.run, notice, notice.delivery_id, notice.summary)
