@@ -1,1 +1,1 @@
-"""Units of work, each thin: they call the agents' code over ports and report numbers and references."""
+"""Temporal activities: thin units of work that call the core over ports and return numbers and references."""

@@ -1,13 +1,6 @@
-"""What every activity has: an attempt, heartbeats, and one table from our errors to Temporal's.
+"""What all activities share: the attempt number, heartbeats, shutdown, and the translation of our errors to Temporal's.
 
-Which attempt at its activity the code at work belongs to.
-
-One table from our errors to Temporal's: what is retried, after how long, and what ends at once.
-
-Heartbeats while an activity works, so that a silent model does not time out; and the word that the worker stops.
-
-They say what the activity does at the moment: the server keeps the newest with the activity, and nothing of it in the
-history.
+A heartbeat says what the activity is doing. The server keeps the newest one with the activity, and none in the history.
 """
 
 import asyncio
@@ -36,7 +29,7 @@ from waystation.kernel.errors import (
 
 
 def get_current_attempt() -> int:
-    """From 1 on; Temporal counts, over crashes of workers too. Outside of activities nothing is tried again."""
+    """Return the attempt, from 1 on. Temporal also counts attempts that ended in a crash; 1 outside of activities."""
     return activity.info().attempt if activity.in_activity() else 1
 
 
@@ -48,18 +41,19 @@ NON_RETRYABLE_ERRORS = (
     WebhookRejectedError,
     WrongStore,
 )
-"""Trying again changes nothing. StaleFenceError is none of them: the server listens only to the newest attempt, so that
-the one which took the fence away was given up before, and the next attempt takes it back."""
+"""Errors that a retry cannot fix. StaleFenceError is not among them: the server only listens to the newest attempt, so
+the attempt that took the fence was given up earlier, and the next one takes it back.
+"""
 _BUSY = (ModelUnavailable, WebhookUnavailable)
-"""A server elsewhere cannot now, and may say when it can."""
+"""Errors of a busy external server, which may say when it is available again."""
 
 
 @contextmanager
 def translating_errors() -> Generator[None]:
-    """Raise our errors as application errors. Their messages hold values, never content, so history may keep them.
+    """Raise our errors as application errors. Their messages hold values, never content, so the history may keep them.
 
-    What nobody foresaw may quote anything (pydantic quotes what it validates): of that history and logs get the name
-    and where it came from.
+    An unexpected error may quote anything (pydantic quotes what it validates), so history and logs get only its type
+    and traceback.
     """
     with ExitStack() as stack:
         stack.push(_raise_without_text)
@@ -79,7 +73,7 @@ def _raise_without_text(
 
 
 def to_application_error(error: WaystationError) -> ApplicationError:
-    """The error as Temporal shall treat it. One retry policy, here: the SDKs below retry nothing."""
+    """Convert an error to Temporal's. This is the only retry policy: the SDKs below retry nothing."""
     delay = error.retry_after if isinstance(error, _BUSY) else None
     return ApplicationError(
         str(error),
@@ -91,19 +85,19 @@ def to_application_error(error: WaystationError) -> ApplicationError:
 
 
 def _category(error: WaystationError) -> ApplicationErrorCategory:
-    """That another server is busy is no defect of the worker's: it is not logged as one."""
+    """Return the error's category. A busy external server is no defect of the worker, so it is not logged as one."""
     return ApplicationErrorCategory.BENIGN if isinstance(error, _BUSY) else ApplicationErrorCategory.UNSPECIFIED
 
 
 HEARTBEAT_INTERVAL = timedelta(seconds=4)
-"""Between two heartbeats in the process. How many of them reach the server, the worker decides."""
+"""Interval between two heartbeats in the process. The worker decides how many of them reach the server."""
 MIN_HEARTBEAT_GAP_SECONDS = 0.5
-"""Seconds between two heartbeats, however much happens. The SDK sends one in an interval, with the newest details."""
+"""Minimum time between two heartbeats in seconds. The SDK sends one per interval, with the newest details."""
 
 
 @dataclass
 class HeartbeatState:
-    """What the next heartbeat says."""
+    """Content of the next heartbeat."""
 
     doing: AgentStatus | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -114,7 +108,7 @@ _PULSE: ContextVar[HeartbeatState] = ContextVar("pulse")
 
 @asynccontextmanager
 async def heartbeating(interval: timedelta = HEARTBEAT_INTERVAL) -> AsyncGenerator[None]:
-    """Heartbeat in the background, with a few words as details: they live in the workflow's mutable state."""
+    """Send heartbeats in the background. Their details are short, because they live in the workflow's mutable state."""
     pulse = HeartbeatState()
     before = _PULSE.set(pulse)
     pump = asyncio.create_task(_beat(pulse, interval.total_seconds()))
@@ -127,7 +121,7 @@ async def heartbeating(interval: timedelta = HEARTBEAT_INTERVAL) -> AsyncGenerat
 
 
 def set_agent_status(doing: AgentStatus) -> None:
-    """Have the next heartbeat of this activity say what it does. Outside of activities nobody is told."""
+    """Set what the next heartbeat of this activity says. Does nothing outside of activities."""
     if (pulse := _PULSE.get(None)) is not None:
         pulse.doing = doing
         pulse.changed.set()
@@ -144,5 +138,5 @@ async def _beat(pulse: HeartbeatState, seconds: float) -> None:
 
 
 def is_worker_shutting_down() -> bool:
-    """Whether the worker is shutting down: finish the turn and yield."""
+    """Return whether the worker is shutting down: the agent then finishes its turn and yields."""
     return activity.is_worker_shutdown()

@@ -1,9 +1,4 @@
-"""The agents' activities: legs, and room in their contexts.
-
-The agents' activities: one leg each, under the name of its role.
-
-The activities that change an agent's context: room made where it is full, and what a person asks for.
-"""
+"""Activities of agents: one leg each, under the name of the role, and changes of an agent's context."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -27,17 +22,17 @@ class AgentActivities:
 
     @activity.defn(name="RunResearchAgent")
     async def run_research_leg(self, request: LegRequest) -> LegOutcome:
-        """One leg of a research agent."""
+        """Run one leg of a research agent."""
         return await self._leg(request)
 
     @activity.defn(name="RunAnalysisAgent")
     async def run_analysis_leg(self, request: LegRequest) -> LegOutcome:
-        """One leg of an analysis agent."""
+        """Run one leg of an analysis agent."""
         return await self._leg(request)
 
     @activity.defn(name="RunWritingAgent")
     async def run_writing_leg(self, request: LegRequest) -> LegOutcome:
-        """One leg of a writing agent."""
+        """Run one leg of a writing agent."""
         return await self._leg(request)
 
     async def _leg(self, request: LegRequest) -> LegOutcome:
@@ -51,20 +46,20 @@ LEGS: Mapping[AgentActivity, Callable[[AgentActivities, LegRequest], Awaitable[L
     "RunAnalysisAgent": AgentActivities.run_analysis_leg,
     "RunWritingAgent": AgentActivities.run_writing_leg,
 }
-"""By the names that rows of roles have."""
+"""Activity methods by the names used in the table of roles."""
 
 SUMMARISER_ATTEMPTS = 4
 
 
 class ContextActivities:
-    """Compactions, and people's edits."""
+    """Compactions, and people's edits of contexts."""
 
     def __init__(self, condenser: Compactor, meter: Meter) -> None:
         self._condenser, self._meter = condenser, meter
 
     @activity.defn(name="CompressAndStoreContext")
     async def compress(self, request: CompactionRequest) -> CompactionOutcome:
-        """Redact, summarise the middle, check, commit, embed, store in Qdrant."""
+        """Compact a context: redact, summarise the middle, validate, commit, embed, store in Qdrant."""
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with heartbeating():
             with translating_errors():
@@ -74,7 +69,7 @@ class ContextActivities:
 
     @activity.defn(name="EditContext")
     async def edit(self, request: EditRequest) -> EditOutcome:
-        """Summarise now, pin, unpin or restore, between two legs."""
+        """Apply a person's edit between two legs: summarise now, pin, unpin or restore."""
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with heartbeating():
             with translating_errors():

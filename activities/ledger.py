@@ -1,4 +1,4 @@
-"""Bookkeeping of tasks: what runs have cost, the audit trail, and what people send. It needs nothing but the store."""
+"""Bookkeeping activities that need only the store: costs of runs, the audit trail, task state, people's messages."""
 
 from pydantic import ValidationError
 from temporalio import activity
@@ -19,31 +19,31 @@ from waystation.tasks.task import MAX_MESSAGE_CHARACTERS, ApprovalRequest, Audit
 
 
 class AuditRequest(Value):
-    """What is to be kept, in this order."""
+    """Audit entries to store, in this order."""
 
     task_id: str
     entries: tuple[AuditEntry, ...] = ()
-    """Requests, answers, refused messages and edits. Until there were more of them they came by their kinds."""
+    """Requests, answers, rejected messages and edits. The fields below are an older form, one per kind."""
     approvals: tuple[ApprovalRequest, ...] = ()
     refusals: tuple[RejectedMessage, ...] = ()
     edits: tuple[ContextEdit, ...] = ()
 
 
 class LedgerActivities:
-    """What was spent, and who decided what."""
+    """What runs spent, and who decided what."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     @activity.defn(name="ReadTotals")
     async def read_run_totals(self, run: RunRef) -> RunUsage:
-        """What a run has cost: settles a leg that failed, timed out or was cancelled."""
+        """Return what a run has cost; settles a leg that failed, timed out or was cancelled."""
         with translating_errors():
             return await self._store.get_run_usage(run.run_id)
 
     @activity.defn(name="TakeOverRun")
     async def take_over_run(self, run: RunRef) -> RunUsage:
-        """What a run has cost, and will have: an attempt that nobody has stopped yet writes nothing from here on."""
+        """Return what a run has cost, and fence it: an attempt that still runs writes nothing from here on."""
         with translating_errors():
             await self._store.open_run(run)
             await self._store.acquire_fence(run.run_id)
@@ -51,41 +51,41 @@ class LedgerActivities:
 
     @activity.defn(name="RecordAudit")
     async def record_audit_entries(self, request: AuditRequest) -> None:
-        """Keep what was asked, answered, refused and edited. Kept twice, it stands once."""
+        """Store audit entries. Idempotent."""
         with translating_errors():
             for entry in (*request.entries, *request.approvals, *request.refusals, *request.edits):
                 await self._store.add_audit_entry(request.task_id, entry)
 
 
 class StoreStateChunkRequest(Value):
-    """One piece of a task's state, to be stored."""
+    """One piece of a task's state to store."""
 
     ref: TaskRef
     piece: JsonChunk
 
 
 class StateChunkRef(Value):
-    """One piece of a task's state in the store, by its content hash."""
+    """Reference to one stored piece of a task's state, by its content hash."""
 
     ref: TaskRef
     blob: str
 
 
 class StateActivities:
-    """Carries a task's state between its workflow and the store, one piece at a time."""
+    """Moves a task's state between its workflow and the store, one piece at a time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     @activity.defn(name="StoreStatePiece")
     async def store_state_chunk(self, request: StoreStateChunkRequest) -> str:
-        """Store it and return its content hash."""
+        """Store a piece and return its content hash."""
         with translating_errors():
             return await store_state_chunk(self._store, request.piece, request.ref.scope)
 
     @activity.defn(name="LoadStatePiece")
     async def load_state_chunk(self, request: StateChunkRef) -> JsonChunk:
-        """Load it."""
+        """Load a piece."""
         with translating_errors():
             return await load_state_chunk(self._store, request.blob, request.ref.scope)
 
@@ -100,42 +100,42 @@ UNKNOWN_DOCUMENTS = (
 
 
 class StoreMessageRequest(Value):
-    """What is to be kept for which task."""
+    """A message to store, and its task."""
 
     task_id: str
     words: PendingMessage
 
 
 class StoreMessageResult(Value):
-    """The telling with its words; or why they cannot be had."""
+    """The stored message, or the reason why it could not be stored."""
 
     telling: TaskMessage
     reason: str = ""
 
 
 class UpdateDocumentsRequest(Value):
-    """Which update of which task."""
+    """A document update to apply, and its task."""
 
     task_id: str
     update: DocumentsUpdate
 
 
 class DocumentsUpdateResult(Value):
-    """The update as it was kept; or why it could not be."""
+    """The stored update, or the reason why it could not be stored."""
 
     update: DocumentsUpdate
     reason: str = ""
 
 
 class MessageActivities:
-    """What people send that names something in the store: their words, and what their documents are now."""
+    """People's messages that refer to something in the store: their text, and the task's new documents."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     @activity.defn(name="KeepTelling")
     async def store_message(self, request: StoreMessageRequest) -> StoreMessageResult:
-        """Into the audit trail, where agents find it at their next turn. Kept twice, it stands once."""
+        """Store a message in the audit trail, where agents find it at their next turn. Idempotent."""
         telling, words = request.words.telling, request.words
         with translating_errors():
             task = (await self._store.get_task(request.task_id, SystemScope())).ref.scope
@@ -160,7 +160,7 @@ class MessageActivities:
 
     @activity.defn(name="UpdateDocuments")
     async def update_documents(self, request: UpdateDocumentsRequest) -> DocumentsUpdateResult:
-        """From then on agents read the new versions, and hear of them at their next turns. Twice is once."""
+        """Store new document versions, which agents read from then on and learn of at their next turns. Idempotent."""
         with translating_errors():
             task = (await self._store.get_task(request.task_id, SystemScope())).ref.scope
             given = await self._given(request.update.given, task)
@@ -170,7 +170,7 @@ class MessageActivities:
         return DocumentsUpdateResult(update=kept.without_names)
 
     async def _given(self, blob: str, task: TaskScope) -> DocumentSet | None:
-        """None where it, or a text that it names, is not there."""
+        """Load a document set; return None if it, or a text that it names, is missing."""
         try:
             given = DocumentSet.model_validate_json(await self._store.get_text(blob, task))
             for document in given.documents:

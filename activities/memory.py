@@ -1,9 +1,4 @@
-"""The activities about memory: documents and what waits go in, and people look things up.
-
-The activities about memory: what waits is brought in, and what is in there is looked up for people.
-
-The activity that brings documents into memory.
-"""
+"""Activities of memory: store pending passages, index documents, and search for people."""
 
 import logging
 
@@ -17,28 +12,30 @@ from waystation.memory.passages import MemoryQuery, ScoredPassageRef
 
 
 class MemoryActivities:
-    """The outbox, and the memory behind it."""
+    """The outbox, and the memory that it feeds."""
 
     def __init__(self, archive: OutboxDrainer) -> None:
         self._archive = archive
 
     @activity.defn(name="StorePendingPassages")
     async def drain_outbox(self) -> DrainResult:
-        """Write what waits. Qdrant being down is no failure here: the passages wait on, and the answer says so."""
+        """Write pending passages. If Qdrant is down, this does not fail: the passages stay pending, as
+        the result says.
+        """
         async with heartbeating():
             with translating_errors():
                 return await self._archive.drain()
 
     @activity.defn(name=SEARCH_MEMORY)
     async def search_memory(self, query: MemoryQuery) -> tuple[ScoredPassageRef, ...]:
-        """Which passages the query finds; its text is redacted. Theirs comes into no history."""
+        """Return references to the passages that match a redacted query. Their text enters no history."""
         with translating_errors():
             found = await self._archive.memory.search(query)
             return tuple(ScoredPassageRef(passage_id=one.passage.id, score=one.score) for one in found)
 
     @activity.defn(name=COUNT_PASSAGES)
     async def count_passages(self, tenant: str) -> int:
-        """Points of a tenant."""
+        """Return the number of a tenant's points."""
         with translating_errors():
             return await self._archive.memory.count(tenant)
 
@@ -47,14 +44,14 @@ _logger = logging.getLogger(__name__)
 
 
 class DocumentActivities:
-    """The documents of tasks."""
+    """Indexing of task documents."""
 
     def __init__(self, librarian: DocumentIndexer) -> None:
         self._librarian = librarian
 
     @activity.defn(name="RememberDocuments")
     async def index_next_slice(self, so_far: IndexingState) -> IndexingState:
-        """One slice further."""
+        """Index the next slice of a task's documents."""
         async with heartbeating():
             with translating_errors():
                 now = await self._librarian.index_next_slice(so_far)

@@ -1,10 +1,6 @@
-"""The activities by which tasks are forgotten and one person is erased.
+"""Activities that forget tasks, erase one person, and find tasks past their retention time.
 
-The activities by which tasks are forgotten: by the store, which decides, then by memory, then by what is outside.
-
-The activities by which one person is erased. The value itself is in the vault meanwhile, and not in any history.
-
-The activity that finds tasks whose time is over.
+The person's value is in the vault meanwhile, and never in a history.
 """
 
 import logging
@@ -38,28 +34,28 @@ _logger = logging.getLogger(__name__)
 
 
 class TaskRemovalActivities:
-    """All are safe to repeat."""
+    """Forgets tasks: in the store, which decides, then in memory, then outside. Idempotent."""
 
     def __init__(self, store: Store, archive: OutboxDrainer, outside: ExternalTaskData) -> None:
         self._store, self._archive, self._outside = store, archive, outside
 
     @activity.defn(name="ForgetTasks")
     async def forget_tasks(self, order: ForgetOrder) -> ForgetCounts:
-        """Remove from the store what the order names."""
+        """Delete from the store what the order names."""
         async with heartbeating():
             with translating_errors():
                 return await self._store.forget_tasks(order)
 
     @activity.defn(name="ForgetPassages")
     async def forget_passages(self) -> int:
-        """Take out of memory what the store has given up; how many points. Repeated until memory answers."""
+        """Delete withdrawn points from memory and return their number. Retried until memory answers."""
         async with heartbeating():
             with translating_errors():
                 return await self._archive.erase_withdrawn_points()
 
     @activity.defn(name="TidyUpAfterTasks")
     async def clean_up_after_tasks(self, tidying: CleanupStep) -> ErasureReceipt:
-        """Delete histories and reports, and say what went. An attempt counts what the ones before it have left."""
+        """Delete histories and reports, and return what was deleted. An attempt counts only what earlier ones left."""
         task_ids = tidying.order.task_ids
         async with heartbeating():
             with translating_errors():
@@ -77,14 +73,14 @@ TASKS_OF_A_TENANT = 1_000_000
 
 
 class PersonErasureActivities:
-    """All are safe to repeat."""
+    """Erases one person. Idempotent."""
 
     def __init__(self, store: Store, archive: OutboxDrainer, vault: Vault, outside: ExternalTaskData) -> None:
         self._store, self._archive, self._vault, self._outside = store, archive, vault, outside
 
     @activity.defn(name="FindPerson")
     async def find_person(self, order: PersonErasureOrder) -> ErasureMatches:
-        """Where the store has the person, and how often."""
+        """Count where the store mentions the person."""
         async with heartbeating():
             with translating_errors():
                 return ErasureMatches(
@@ -93,21 +89,21 @@ class PersonErasureActivities:
 
     @activity.defn(name="EraseFromStore")
     async def erase_from_store(self, order: PersonErasureOrder) -> None:
-        """Take the person out of the store's texts."""
+        """Erase the person from the store's texts."""
         async with heartbeating():
             with translating_errors():
                 await self._store.erase_person(order, await self._sought(order))
 
     @activity.defn(name="RewritePassages")
     async def rewrite_passages(self) -> None:
-        """Have memory write over what it has of the passages that changed. Repeated until memory answers."""
+        """Overwrite changed passages in memory. Retried until memory answers."""
         async with heartbeating():
             with translating_errors():
                 await self._archive.replace_rewritten_points()
 
     @activity.defn(name="RewriteReports")
     async def rewrite_reports(self, order: PersonErasureOrder) -> int:
-        """Take the person out of files of reports; how many had them."""
+        """Erase the person from report files and return the number of files changed."""
         async with heartbeating():
             with translating_errors():
                 rows = await self._store.list_tasks(TenantScope(tenant=order.tenant), TASKS_OF_A_TENANT)
@@ -116,14 +112,14 @@ class PersonErasureActivities:
 
     @activity.defn(name="DeleteHistories")
     async def delete_histories(self, order: PersonErasureOrder) -> int:
-        """Delete the closed histories that have the person; how many there still were."""
+        """Delete the closed histories that mention the person and return how many still existed."""
         async with heartbeating():
             with translating_errors():
                 return await self._outside.delete_found_histories(order.histories_to_delete)
 
     @activity.defn(name="DropOriginals")
     async def drop_originals(self, order: PersonErasureOrder) -> int:
-        """Take out of the vault what the placeholders stand for, and the value of the order; how many of the former."""
+        """Delete the placeholders' originals and the order's value from the vault; return the number of the former."""
         async with heartbeating():
             with translating_errors():
                 count = await self._vault.delete_originals(order.tenant, order.placeholders)
@@ -138,22 +134,25 @@ class PersonErasureActivities:
 
 
 TASKS_AT_ONCE = 5_000
-"""Of one look; the next one finds the rest."""
+"""Maximum number of tasks per look; the next one finds the rest."""
 
 
 @dataclass(frozen=True)
 class RetentionActivities:
-    """It is safe to repeat."""
+    """Finds tasks past their retention time. Idempotent."""
 
     days: int | None
     store: Store
     clock: Clock
     runs: Callable[[str], Awaitable[bool]]
-    """Whether the workflow of this id is open."""
+    """Whether the workflow of this ID is open."""
 
     @activity.defn(name="FindExpiredTasks")
     async def find_expired_tasks(self) -> ExpiredTasks:
-        """Tasks of all tenants that ended so many days ago. One that was never told to have ended may still run."""
+        """Return orders for all tenants' tasks that ended more than `days` days ago.
+
+        A task without a recorded end may still be running, so its workflow is checked.
+        """
         if self.days is None:
             return ExpiredTasks(days=None)
         with translating_errors():

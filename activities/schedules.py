@@ -1,4 +1,4 @@
-"""The activities of a scheduled run: its task handed in as a client would, looked after, and the schedule paused."""
+"""Activities of a scheduled run: submit its task as a client would, look at it, and pause the schedule."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,32 +34,33 @@ from waystation.tasks.session import AdmissionRequest
 from waystation.tasks.task import TaskRow
 
 MAX_TASKS = 100_000
-"""Of a session: a month's runs are among them."""
+"""Maximum number of a session's tasks that are read: a month's runs are among them."""
 RUNS_READ_AT_ONCE = 2
-"""Runs of which a worker reads the documents at the same time; others wait."""
+"""Maximum number of runs whose documents a worker reads at the same time."""
 
 
 @dataclass(frozen=True)
 class ScheduleActivities:
-    """All are safe to repeat."""
+    """Activities of scheduled runs. Idempotent."""
 
     store: Store
     intake: TaskIntake
     clock: Clock
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RUNS_READ_AT_ONCE))
-    """Schedules often share a moment, and reading documents takes processors."""
+    """Limits concurrent reads: schedules often fire at the same moment, and reading documents is CPU-bound."""
 
     @activity.defn(name="BeginScheduledRun")
     async def begin_run(self, order: ScheduledRunOrder) -> ScheduledRunBeginning:
-        """Read the documents as they are now and store the task; or say why there is none."""
+        """Read the current documents and store the task, or return why there is none."""
         async with heartbeating(), self.reading:
             with translating_errors():
                 return await self._begin(order)
 
     @activity.defn(name="RequestAdmission")
     async def request_admission(self, request: AdmissionRequest) -> None:
-        """Ask the task's session to admit it. The session answers the workflow: an activity that waited would hold a
-        slot that the admission may need.
+        """Ask the task's session to admit it.
+
+        The session answers the workflow: an activity that waited would hold a slot that the admission may need.
         """
         with translating_errors():
             await self.intake.request_admission(request)
@@ -91,7 +92,7 @@ class ScheduleActivities:
             raise BadInput("what this schedule asks is not in the store any more: remove it, and add it anew") from None
 
     async def _month(self, wish: ScheduleDefinition, own: Sequence[TaskRow], session: TenantScope) -> MonthlyBudget:
-        """The budget of this month, with what its runs so far have spent or hold."""
+        """Return this month's budget, with what its runs so far have spent or hold."""
         now, schedule = self.clock(), wish.schedule_id
         counted = {
             row.ref.task_id: await self._held(row, schedule, session)
@@ -101,7 +102,7 @@ class ScheduleActivities:
         return MonthlyBudget(schedule_id=schedule, limit=wish.monthly, at=now, counted=counted)
 
     async def _held(self, row: TaskRow, schedule: str, session: TenantScope) -> Amount:
-        """What a task has spent; until it is settled, at least what it may spend."""
+        """Return what a task has spent; until it is settled, at least what it may spend."""
         ended = row.progress.budget if row.progress is not None and row.progress.phase.over else None
         if await self._may_spend(row, schedule):
             held = row.terms.budget if ended is None else ended.limit
@@ -109,8 +110,9 @@ class ScheduleActivities:
         return await self._spent(row, session) if ended is None else ended.spent
 
     async def _may_spend(self, row: TaskRow, schedule: str) -> bool:
-        """Whether it is at work, or the run that registered it has yet to submit it. Asked in this order, a task that
-        is submitted meanwhile is seen.
+        """Return whether the task is running, or the run that registered it has yet to submit it.
+
+        The order of the two checks matters: a task that is submitted meanwhile is seen.
         """
         registering = make_run_workflow_id(schedule, row.request.request_id)
         return await self.intake.is_workflow_open(registering) or await self.intake.is_workflow_open(row.ref.task_id)
@@ -121,7 +123,7 @@ class ScheduleActivities:
 
     @activity.defn(name="LookAtScheduledTask")
     async def get_task_status(self, ref: TaskRef) -> ScheduledTaskStatus:
-        """Whether it is over, and how it ended."""
+        """Return whether the task is over, and how it ended."""
         with translating_errors():
             try:
                 row = await self.store.get_task(ref.task_id, ref.scope)
@@ -133,7 +135,7 @@ class ScheduleActivities:
 
     @activity.defn(name="PauseSchedule")
     async def pause_schedule(self, order: PauseScheduleRequest) -> None:
-        """With a note that tells why. One that was removed meanwhile needs none."""
+        """Pause the schedule with a note that says why. Does nothing if it was removed meanwhile."""
         with translating_errors():
             await self.intake.pause_schedule(order.schedule_id, format_pause_note(order))
 

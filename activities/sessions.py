@@ -1,11 +1,4 @@
-"""The activities that look after a session's tasks: those at work, forks, and those that are taken back.
-
-The activity that looks after tasks which a session believes to be running.
-
-The activity by which a forked task takes over what is done.
-
-The activity by which a finished task goes on from a message of one of its agents.
-"""
+"""Activities of sessions: save and take over, reconcile running tasks, load forks, reopen finished tasks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -36,23 +29,23 @@ from waystation.tasks.state import TaskState
 from waystation.tasks.state_storage import store_state, store_task_refusal
 
 TASKS_AT_ONCE = 8
-"""Tasks that `ReconcileTasks` looks at concurrently."""
+"""Maximum number of tasks that `ReconcileTasks` checks concurrently."""
 
 
 class ReconcileRequest(Value):
-    """Some of the tasks that a session has not seen ending."""
+    """Some of the tasks whose end the session has not seen."""
 
     task_ids: tuple[str, ...]
 
 
 class ReconcileResult(Value):
-    """Those of them that are over, with what they spent."""
+    """Those of the tasks that are over, with what they spent."""
 
     settled: tuple[TaskSettlement, ...]
 
 
 class SessionSignal(Value):
-    """What a task says to its session."""
+    """A signal from a task to its session."""
 
     ref: TaskRef
     name: str
@@ -63,40 +56,42 @@ SessionSender = Callable[[SessionWorkflowInput, str, JsonValue], Awaitable[None]
 
 
 class SessionActivities:
-    """Saves sessions, and finds dead tasks: one that was terminated tells nobody, and would keep its reservation for
-    ever.
+    """Saves sessions and settles dead tasks: a terminated task sends no signal and would keep its
+    reservation forever.
     """
 
     def __init__(self, runs: Callable[[str], Awaitable[bool]], store: Store, send: SessionSender) -> None:
-        """`runs`: whether the workflow of this id is open; `send`: signals a session, which is started if it does not
-        run.
+        """Initialise.
+
+        Args:
+            runs: Whether the workflow of this ID is open.
+            store: Store of sessions and tasks.
+            send: Signals a session, and starts it if it does not run.
         """
         self._runs, self._store, self._send = runs, store, send
 
     @activity.defn(name="TakeOverSession")
     async def take_over_session(self, key: SessionKey) -> StoredSession:
-        """The session as it was saved last. No other workflow execution saves it from here on."""
+        """Load the saved session and fence off all other workflow executions from saving it."""
         with translating_errors():
             return await self._store.take_over_session(key)
 
     @activity.defn(name="SaveSession")
     async def save_session(self, request: SaveSessionRequest) -> bool:
-        """Keep the session's state. False: another workflow execution has taken the session over."""
+        """Save the session's state. Return False if another workflow execution has taken the session over."""
         with translating_errors():
             return await self._store.save_session(request.key, request.stored)
 
     @activity.defn(name="SignalSession")
     async def signal_session(self, request: SessionSignal) -> None:
-        """Send a task's signal to its session, which was terminated: it is started and goes on from the store."""
+        """Send a task's signal to its terminated session, which starts again from the store."""
         with translating_errors():
             row = await self._store.get_task(request.ref.task_id, request.ref.scope)
             await self._send(build_session_input_for_row(row), request.name, request.message)
 
     @activity.defn(name="ReconcileTasks")
     async def reconcile_tasks(self, request: ReconcileRequest) -> ReconcileResult:
-        """Describe the tasks, several at once; those that no longer run are settled with what the store says they
-        spent.
-        """
+        """Check which tasks still run, several at once, and settle the others with what the store says they spent."""
         at_once = asyncio.Semaphore(TASKS_AT_ONCE)
 
         async def settle(task_id: str) -> TaskSettlement | None:
@@ -112,13 +107,13 @@ class SessionActivities:
 
     @activity.defn(name="RefuseTask")
     async def store_refusal(self, refused: RefusedTask) -> None:
-        """Keep that the session does not take the task, and why. Nothing is kept of one of another store."""
+        """Store that the session rejected the task, and why. Does nothing for a task of another store."""
         with translating_errors():
             if await self._store.get_store_id() == refused.ref.store_id:
                 await store_task_refusal(self._store, refused)
 
     async def _spent(self, task_id: str) -> Amount:
-        """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""
+        """Return the final cost of the task's agent runs: an agent that still runs is fenced off."""
         return sum(
             [await self._last_spending(run) for run in await self._store.list_run_ids(task_id, SystemScope())],
             Amount(),
@@ -137,7 +132,7 @@ class ForkActivities:
 
     @activity.defn(name="TakeOverFork")
     async def load_fork_state(self, ref: TaskRef) -> StateRef:
-        """Where the state is that was stored with the task when it was forked: its steps are in the store, too."""
+        """Return the state that was stored with the task when it was forked; its steps are in the store, too."""
         with translating_errors():
             row = await self._store.get_task(ref.task_id, ref.scope)
             if row.progress is None or row.progress.state is None:
@@ -147,13 +142,13 @@ class ForkActivities:
 
 
 class RewindActivities:
-    """Tasks that go on."""
+    """Finished tasks that continue."""
 
     def __init__(self, rewinder: TranscriptRewinder, store: Store) -> None:
         self._rewinder, self._store = rewinder, store
 
     @activity.defn(name="ReopenTask")
     async def reopen_task(self, asked: TaskRewind) -> StateRef:
-        """Take the agent back, let those that built on it start again, and store the state to go on from."""
+        """Rewind the agent, reset the agents that built on it, and store the state to continue from."""
         with translating_errors():
             return await store_state(self._store, await self._rewinder.reopen_task(asked), asked.ref.scope)

@@ -1,13 +1,4 @@
-"""The activities of a task as a whole: admitted, planned, looked over, reported, told of.
-
-Activities at a task's beginning: admit it, plan it.
-
-The activities that look over a task's work: its plan after the research, its report before people get it.
-
-The activities at a task's end, and where it goes on after all.
-
-The activity that sends a notice.
-"""
+"""Activities of a task as a whole: admission, planning, revision and review, report, notification."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -41,7 +32,7 @@ _TITLE_CHARACTERS = 120
 
 
 class PlanRequest(Value):
-    """Which task to plan, with which model, for how much at most."""
+    """Which task to plan, with which model, prices and limit."""
 
     ref: TaskRef
     model: str
@@ -50,12 +41,12 @@ class PlanRequest(Value):
 
 
 class EditedPlanRequest(Value):
-    """Which plan a person sent to which task."""
+    """A person's plan for a task."""
 
     ref: TaskRef
     edit: PlanEdit
     left: Limit
-    """What there is for its steps."""
+    """Limit for the steps of the plan."""
 
 
 class PlanningActivities:
@@ -73,7 +64,7 @@ class PlanningActivities:
 
     @activity.defn(name="AdmitTask")
     async def admit_task(self, ref: TaskRef) -> AdmissionResult:
-        """What the workflows may know of a task: its terms, and its question redacted and shortened."""
+        """Return what workflows may know of a task: its configuration, and its question redacted and shortened."""
         async with heartbeating():
             with translating_errors():
                 store_id = await self._store.get_store_id()
@@ -96,14 +87,14 @@ class PlanningActivities:
 
     @activity.defn(name="PlanTask")
     async def create_plan(self, request: PlanRequest) -> PlanningResult:
-        """A plan that can be run, without its goals."""
+        """Create a runnable plan, returned without its goals."""
         async with heartbeating():
             with translating_errors():
                 return await self._planner.create_plan(request.ref, request.model, request.limit, request.prices)
 
     @activity.defn(name="TakePlanEdit")
     async def apply_plan_edit(self, request: EditedPlanRequest) -> PlanEditResult:
-        """The plan that a person sent, kept and without its goals; or why it cannot be run, without its words."""
+        """Store a person's plan and return it without its goals, or return why it cannot be run, without its text."""
         with translating_errors():
             return await self._planner.apply_plan_edit(request.ref, request.edit, request.left)
 
@@ -114,47 +105,47 @@ class PlanningActivities:
 
 
 class OversightActivities:
-    """Revisions and reviews."""
+    """Plan revisions and report reviews."""
 
     def __init__(self, reviser: PlanReviser, reviewer: ReportReviewer) -> None:
         self._reviser, self._reviewer = reviser, reviewer
 
     @activity.defn(name="RevisePlan")
     async def revise_plan(self, request: RevisionRequest) -> RevisionResult:
-        """A plan that can be run, without its goals; or none, where it is kept."""
+        """Return a revised plan without its goals, or none if the plan is kept."""
         async with heartbeating():
             with translating_errors():
                 return await self._reviser.revise(request)
 
     @activity.defn(name="ReviewReport")
     async def review_report(self, request: ReviewRequest) -> ReviewResult:
-        """How many faults there are. What they are is in the store, and its writer may know it."""
+        """Return the number of faults found. The faults themselves are in the store, for the report's writer."""
         async with heartbeating():
             with translating_errors():
                 return await self._reviewer.review(request)
 
 
 class PublishRequest(Value):
-    """Which task to report on. How it ended is in the store, since it grows with the task."""
+    """Which task to report on. Its outcome is in the store, since it grows with the task."""
 
     ref: TaskRef
     state: StateRef
-    """In which the task ended, and from which it goes on if it is taken back."""
+    """State in which the task ended, and from which it continues if it is rewound."""
     title: str
     privacy: RedactionPolicy | None = None
     at: datetime
-    """When it ended."""
+    """When the task ended."""
 
 
 class ReportActivities:
-    """Reports."""
+    """Storing of reports."""
 
     def __init__(self, publisher: ReportPublisher, store: Store) -> None:
         self._publisher, self._store = publisher, store
 
     @activity.defn(name="StoreReport")
     async def store_report(self, request: PublishRequest) -> PublishedReport:
-        """Assemble, check and store the report, and how the task ended."""
+        """Assemble, check and store the report, and store the task's outcome."""
         async with heartbeating():
             with translating_errors():
                 ref = request.ref
@@ -165,16 +156,23 @@ class ReportActivities:
 
 
 class NotificationActivities:
-    """Tells people by a webhook and by messages."""
+    """Notifies people by webhook and by messages."""
 
     def __init__(self, notifiers: Sequence[Notifier], link: Callable[[str], str | None]) -> None:
-        """`notifiers`: everybody who is to be told; `link`: a task's page, by its id, where one is known."""
+        """Initialise.
+
+        Args:
+            notifiers: All addressees.
+            link: Returns the page of a task by its ID, if one is known.
+        """
         self._notifiers, self._link = notifiers, link
 
     @activity.defn(name="SendNotice")
     async def send_notification(self, notice: TaskNotification) -> None:
-        """One attempt. Who has taken the notice is told to the server at once and is not told again, whichever worker
-        has the next one. A worker without any address leaves it to that.
+        """Make one attempt to notify everyone.
+
+        An addressee that has received the notification is reported to the server at once, in the heartbeat, and is
+        skipped by later attempts on any worker. A worker without any address fails, so that another one sends it.
         """
         with translating_errors():
             if not self._notifiers:
@@ -187,7 +185,8 @@ class NotificationActivities:
             told = await asyncio.gather(*(self._tell(one, notice, taken) for one in missing), return_exceptions=True)
             failed = [outcome for outcome in told if outcome is not None]
             if failed:
-                # What may pass is tried again: one that refused for good would end that for all.
+                # A transient failure is raised first, to be retried: a permanent rejection would end the attempts for
+                # all.
                 raise next((error for error in failed if isinstance(error, WebhookUnavailable)), failed[0])
 
     async def _tell(self, to: Notifier, notice: TaskNotification, taken: list[str]) -> None:
@@ -197,4 +196,4 @@ class NotificationActivities:
 
 
 _TAKEN: TypeAdapter[tuple[str, ...]] = TypeAdapter(tuple[str, ...])
-"""Names of those that took a notice: place and kind, without the address."""
+"""Names of the addressees that received a notification: place and kind, without the address."""
