@@ -28,8 +28,8 @@ LEG = ActivityConfig(
 )
 CONTEXT: ActivityConfig = {**LEG, "task_queue": CONTEXT_QUEUE}
 DOCUMENTS: ActivityConfig = {**LEG, "task_queue": WORKFLOWS_QUEUE}
-"""Options for reading the files of a scheduled run. It has its own queue because admissions wait for the few slots of
-the queue `context`, and many schedules fire at the same moment.
+"""Options for reading the files of a scheduled run, on the workflows queue: admissions wait for the few slots of the
+queue `context`, and many schedules fire at the same moment.
 """
 SHORT = ActivityConfig(
     task_queue=WORKFLOWS_QUEUE,

@@ -1,1 +1,1 @@
-"""The agents: their loop, their roles and their tools, over ports only."""
+"""Agents: their loop, roles and tools, over ports only."""

@@ -1,12 +1,7 @@
-"""The state machine of one agent run: what the workflow must do next with it.
+"""State machine of one agent run: decides what the workflow does next with it.
 
-It is part of the workflow's state: immutable, serialisable, carried through continue-as-new.
-
-The moves of an agent run: what the workflow must do next with it.
-
-What a request for money is about: what calls have cost, what more would buy, and what a denial would deliver.
-
-Counts and ids only: it is part of workflow history.
+It is part of the workflow's state: immutable, serialisable, carried through continue-as-new. It holds counts and IDs
+only, because it enters workflow history.
 """
 
 from collections.abc import Mapping
@@ -46,19 +41,19 @@ from waystation.planning.plan import Plan
 
 
 class RunLeg(Value):
-    """Carry out this leg."""
+    """Run this leg."""
 
     request: LegRequest
 
 
 class CompactContext(Value):
-    """Make room in the context before the next leg."""
+    """Compact the context before the next leg."""
 
     request_tokens: int
 
 
 class ApplyContextEdit(Value):
-    """Change the context as a person asked."""
+    """Apply a person's edit to the context."""
 
     request: EditRequest
 
@@ -70,19 +65,19 @@ class RequestBudget(Value):
 
 
 class StartSubagents(Value):
-    """Have these subagents work, and wait until all of them have ended."""
+    """Start these subagents and wait until all of them have ended."""
 
     orders: tuple[SubagentOrder, ...]
 
 
 class RequestApproval(Value):
-    """Have a person decide on each of these calls, and wait until all of them are decided on."""
+    """Have a person decide on each of these calls, and wait for all decisions."""
 
     questions: tuple[ActionQuestion, ...]
 
 
 class FinishRun(Value):
-    """The run is over. `partial`: the agent did not hand in a result of its own."""
+    """The run is over. `partial`: the agent did not submit a result of its own."""
 
     partial: bool
     reason: str = ""
@@ -92,17 +87,21 @@ RunAction = RunLeg | CompactContext | ApplyContextEdit | RequestBudget | StartSu
 
 
 LISTED_COMPACTIONS = 5
-"""A run lists its newest compactions; earlier ones are totals, so that its state does not grow with its age."""
+"""Number of newest compactions that a run lists; earlier ones are added up, so that its state does not
+grow with age.
+"""
 LISTED_NOTES = 20
-"""The same of its notes, all of which its task has taken over."""
+"""Number of newest notes that a run lists; its task has taken over all of them."""
 MAX_FUTILE_COMPACTIONS = 3
-"""Compactions in a row without a turn between them; then what there is gets delivered."""
+"""Maximum number of consecutive compactions without a turn in between; after that the agent delivers what it has."""
 
 STRETCH_TURNS, MOST_SHARES = 10, 3
-"""Turns that a request for money pays for at least: a grant of what was asked must not pause again at once."""
+"""A budget request covers at least `STRETCH_TURNS` turns, up to `MOST_SHARES` shares: a grant of the requested amount
+must not lead to another pause at once.
+"""
 
 OutcomeWithOpenCalls = SubagentsRequested | ApprovalRequired | OperatorActionRequired
-"""Outcomes of legs after which calls of the last reply may have no results yet."""
+"""Outcomes after which calls of the last reply may still lack results."""
 
 _Phase = Literal["running", "full", "spent", "delegating", "asking", "delivered"]
 
@@ -113,48 +112,48 @@ class AgentRun(Value):
     run: RunRef
     terms: AgentConfig
     limit: Limit
-    """What it may spend in all."""
+    """Total that the run may spend."""
     share: Limit
-    """What it started with, and what it asks for when that is spent."""
+    """What it started with, and what it requests when that is spent."""
     leg: int = 1
     phase: _Phase = "running"
     totals: RunUsage = RunUsage()
     needed: Amount = Amount()
-    """What its next call needs over what is left; nothing of a unit that it has enough of."""
+    """What its next call needs beyond what is left; zero in a unit of which it has enough."""
     request_tokens: int = 0
     scale: float = 1.0
     compactions: tuple[CompactionOutcome, ...] = ()
-    """The newest ones, oldest first."""
+    """The newest compactions, oldest first."""
     earlier_compactions: CompactionTotals = CompactionTotals()
-    """All others."""
+    """Totals of all earlier compactions."""
     futile: int = 0
     """Compactions since the last turn."""
     partial: bool = False
     reason: str = ""
     notes: tuple[str, ...] = ()
     made: WorkCounts = WorkCounts()
-    """What it had handed over when its last leg ended."""
+    """Work delivered when its last leg ended."""
     halted: str = ""
-    """Why the provider makes no more calls, until a person has seen to it."""
+    """Why the provider makes no more calls until a person has acted."""
     unanswered: str = ""
-    """Why its last call brought no reply, where that spent its budget."""
+    """Why its last call brought no reply, if that call spent its budget."""
     edits: tuple[ContextEdit, ...] = ()
-    """What people changed, or want to change, in its context: in the order in which it is carried out."""
+    """People's edits of its context, in the order of application."""
     orders: tuple[SubagentOrder, ...] = ()
-    """The subagents that it asked for, oldest first."""
+    """The subagents that it requested, oldest first."""
     handed_back: tuple[SubagentResult, ...] = ()
-    """Those of them that have ended."""
+    """Results of the subagents that have ended."""
     lacking: bool = False
-    """One of those whose work it has ended early, or lacked something itself."""
+    """Whether a run that it builds on ended early, or was itself lacking."""
     spare: Amount = Amount()
-    """What those that it waits for have handed back: others of them may draw on it."""
+    """Budget released by the subagents that it waits for; the others may draw on it."""
     questions: tuple[ActionQuestion, ...] = ()
-    """Calls that it waits for a person to decide on."""
+    """Calls that wait for a person's decision."""
     decisions: tuple[ActionDecision, ...] = ()
-    """On calls of its last reply that have no results yet."""
+    """Decisions on calls of its last reply that have no results yet."""
 
     def get_next_action(self) -> RunAction:
-        """What the workflow does next."""
+        """Return what the workflow must do next."""
         if self.next_edit is not None:
             return ApplyContextEdit(request=self._edit_request(self.next_edit))
         return self._next_move()
@@ -176,15 +175,17 @@ class AgentRun(Value):
 
     @property
     def top_up_amount(self) -> Amount:
-        """What it takes when its budget is spent, in the units that it lacks: what its next call needs, and beyond that
-        its share again.
+        """Amount that it draws when its budget is spent, in the units that it lacks: what its next call needs, plus one
+        share.
         """
         return self._lacking_units.restrict_to_limited_units(self.share.amount) + self.needed
 
     @property
     def proposed_grant(self) -> Amount:
-        """What a person is asked for: the same, or enough for its next `STRETCH_TURNS` turns at the pace so far, so
-        that a grant of it does not pause again at once. At most `MOST_SHARES` of its shares: first turns are dear.
+        """Amount that a person is asked for: as `top_up_amount`, or enough for `STRETCH_TURNS` turns at the pace so
+        far.
+
+        At most `MOST_SHARES` shares, because first turns are expensive.
         """
         spent, turns, share = self.totals.spent, max(1, self.totals.turns), self.share.amount
         stretch = Amount(
@@ -198,7 +199,7 @@ class AgentRun(Value):
         return Limit(tokens=self.needed.tokens or None, micro_usd=self.needed.micro_usd or None)
 
     def after_leg(self, outcome: LegOutcome) -> "AgentRun":
-        """The leg's outcome, taken into the state."""
+        """Apply a leg's outcome."""
         standing = outcome.standing
         worked = standing.totals.turns > self.totals.turns
         base = self.replace(
@@ -231,8 +232,8 @@ class AgentRun(Value):
         return self.replace(phase="asking", questions=outcome.questions)
 
     def after_compaction(self, outcome: CompactionOutcome) -> "AgentRun":
-        """The compaction's outcome, taken into the state. What made no room for a turn, or was blocked, is tried
-        again at most a few times.
+        """Apply a compaction's outcome. One that made no room, or was blocked, is repeated at most
+        `MAX_FUTILE_COMPACTIONS` times.
         """
         base = self.replace(
             totals=outcome.totals,
@@ -247,16 +248,16 @@ class AgentRun(Value):
         return base.finish_partial(f"its context cannot be made smaller ({outcome.status})")
 
     def after_grant(self, amount: Amount) -> "AgentRun":
-        """More, from a parent or a person: the run goes on."""
+        """Add budget from a parent or a person; the run continues."""
         return self.replace(limit=self.limit.increase_by(amount), phase="running", needed=Amount(), halted="")
 
     @property
     def remaining_budget(self) -> Amount:
-        """What it has of its own."""
+        """Budget left of the run's own limit."""
         return self.limit.remaining_after(self.totals.spent).amount
 
     def after_decision(self, decision: ActionDecision) -> "AgentRun":
-        """One of the calls that it waits for is decided on; after the last of them it goes on."""
+        """Apply a decision on one of the pending calls; after the last one the run continues."""
         left = tuple(question for question in self.questions if question.digest != decision.digest)
         if len(left) == len(self.questions):
             return self
@@ -270,11 +271,13 @@ class AgentRun(Value):
         return tuple(order for order in self.orders if order.id not in ended)
 
     def find_open_order(self, subagent: str) -> SubagentOrder | None:
-        """The order of a subagent that has not ended."""
+        """Return the order of a subagent that has not ended."""
         return next((order for order in self.open_orders if order.id == subagent), None)
 
     def after_subagent(self, back: SubagentResult, rest: Amount, *, lacking: bool = False) -> "AgentRun":
-        """A subagent has ended: what it did not spend is its parent's again, which goes on after the last of them."""
+        """Apply a subagent's result: its unspent budget returns to this run, which continues after the
+        last subagent.
+        """
         base = self.replace(
             limit=self.limit.increase_by(rest),
             handed_back=(*self.handed_back, back),
@@ -285,21 +288,25 @@ class AgentRun(Value):
         return base.replace(phase="running") if done else base
 
     def after_transfer(self, amount: Amount) -> "AgentRun":
-        """It keeps so much less for itself: its subagents have that."""
+        """Reduce the run's limit by what was transferred to its subagents."""
         return self.replace(limit=self.limit.remaining_after(amount), spare=self.spare.subtract_clamped(amount))
 
     def after_reallocation(self, amount: Amount) -> "AgentRun":
-        """Another agent of its task has so much of what it waits to have more of: it needs that, too, to go on."""
+        """Reduce the limit by what another agent of the task received; this run, waiting for budget, then needs as much
+        more.
+        """
         return self.replace(
             limit=self.limit.remaining_after(amount), needed=self.limit.restrict_to_limited_units(self.needed + amount)
         )
 
     def with_progress(self, news: SubagentProgress) -> "AgentRun":
-        """How far it is, as its own workflow tells."""
+        """Apply the progress that the run's own workflow reports."""
         return self.replace(totals=news.totals, leg=news.leg, made=news.made)
 
     def reopen_run(self, share: Limit) -> "AgentRun":
-        """It works again after the task's end, with a share of what the task has left. What it spent stays spent."""
+        """Restart the run after its task's end, with a share of what the task has left. Earlier
+        spending stays booked.
+        """
         return self.replace(
             phase="running",
             questions=(),
@@ -316,61 +323,61 @@ class AgentRun(Value):
         )
 
     def finish_partial(self, reason: str) -> "AgentRun":
-        """Deliver what there is, marked partial, with the reason; and with what stood in its way before."""
+        """Deliver what exists, marked partial, with the reason and with any earlier obstacle."""
         before = self.halted or (format_unanswered_call(self.unanswered) if self.unanswered else "")
         reason = f"{reason}; {before}" if before and before not in reason else reason
         return self._delivered(partial=True, reason=reason)
 
     @property
     def next_edit(self) -> ContextEdit | None:
-        """The edit that waits, the oldest first. None waits for an agent that has delivered."""
+        """The oldest waiting edit. None waits for an agent that has delivered."""
         return next((edit for edit in self.edits if edit.state == "waiting"), None)
 
     def get_edit(self, edit_id: str) -> ContextEdit:
-        """As it is now."""
+        """Return the current state of an edit."""
         return next(edit for edit in self.edits if edit.id == edit_id)
 
     @property
     def next_edit_id(self) -> str:
-        """`edit-N`."""
+        """ID of the next edit: `edit-N`."""
         return f"{EDIT_PREFIX}{len(self.edits) + 1}"
 
     @property
     def late_edits(self) -> tuple[ContextEdit, ...]:
-        """Those that the end of the run came before."""
+        """Edits that arrived too late, because the run ended first."""
         return tuple(edit for edit in self.edits if edit.reason == TOO_LATE)
 
     @property
     def committed_compaction_count(self) -> int:
-        """Compactions that were committed."""
+        """Number of committed compactions."""
         return self.all_compactions.made_room
 
     @property
     def all_compactions(self) -> CompactionTotals:
-        """Every compaction of this run, added up."""
+        """Totals of all compactions of this run."""
         return self.earlier_compactions + CompactionTotals.from_outcomes(self.compactions)
 
     def with_edit(self, edit: ContextEdit) -> "AgentRun":
-        """One more, or what became of one. What does not wait any more is noted."""
+        """Add an edit, or update one. An edit that no longer waits is noted."""
         known = {one.id: one for one in (*self.edits, edit)}
         noted = () if edit.state == "waiting" else (edit.text,)
         return self.replace(edits=tuple(known.values()), notes=_newest(self.notes, noted))
 
     def after_edit(self, edit: ContextEdit, outcome: EditOutcome) -> "AgentRun":
-        """The edit's outcome, taken into the state: the run goes on where it was."""
+        """Apply an edit's outcome: the run continues where it was."""
         base = self.with_edit(edit.replace(state=outcome.state, reason=outcome.reason))
         if outcome.state == "done" and base.phase == "full":
-            base = base.replace(phase="running")  # whether it still is, the next leg measures
+            base = base.replace(phase="running")  # # the next leg measures whether the context is still full
         if outcome.state == "done" and base.phase == "asking" and edit.action == "rewind":
-            base = base.replace(phase="running", questions=(), decisions=())  # whether it still asks, the next leg sees
+            base = base.replace(phase="running", questions=(), decisions=())  # # the next leg sees if it still asks
         if outcome.state == "done" and edit.action == "rewind":
             base = base.replace(lacking=False)
         made = outcome.compaction
         return base if made is None else base.replace(totals=made.totals)._compacted(made)
 
     def with_settled_usage(self, totals: RunUsage) -> "AgentRun":
-        """What the store says was spent, after a leg that failed, timed out or was cancelled."""
-        cut_off = self.phase == "running"  # its number is not used again: its outcome may be in the store
+        """Replace the usage by the store's, after a leg that failed, timed out or was cancelled."""
+        cut_off = self.phase == "running"  # # the leg's number is not reused: its outcome may be in the store
         return self.replace(totals=totals, leg=self.leg + 1 if cut_off else self.leg)
 
     def _delivered(self, *, partial: bool, reason: str) -> "AgentRun":
@@ -418,7 +425,7 @@ def _newest(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def format_unanswered_call(cause: str) -> str:
-    """Why so much counts as spent that brought nothing."""
+    """Return why so much counts as spent without a reply."""
     return f"its last call brought no reply and may have been billed: {cause}"
 
 
@@ -428,30 +435,36 @@ class BudgetForecast(Value):
     calls: int
     """Turns of the agent so far."""
     each: Amount
-    """What a turn has cost on average, in the units that the agent is limited in."""
+    """Average cost of a turn, in the units that the agent is limited in."""
     worth: int
-    """About how many more turns what is asked for is good for, at that average."""
+    """Approximate number of further turns that the requested amount pays for at that average."""
     finishing: Amount = Amount()
-    """What the agent and all steps to come may need over what they have, at the pace of the steps that finished."""
+    """What the agent and all later steps may need beyond what they have, at the pace of the steps that finished."""
     finished: int
-    """Steps that delivered."""
+    """Number of steps that delivered."""
     to_come: int
-    """Steps that were not started."""
+    """Number of steps that have not started."""
     kept: Amount
-    """What stays reserved for those."""
+    """Amount reserved for the steps that have not started."""
     made: WorkCounts
-    """What the agent has to deliver."""
+    """What the agent could deliver now."""
     needed_by: tuple[str, ...]
-    """Ids of the steps that build on this one; none of a writing step."""
+    """IDs of the steps that build on this one; empty for a writing step."""
     room: Limit = Limit()
-    """What could still be granted before the task would pass its ceiling; no limit where it has none."""
+    """What may still be granted below the task's ceiling; unlimited if it has none."""
     grantable: bool = True
-    """Whether that is enough for the agent's next call. It never gets more: a ceiling stays, and grants use it up."""
+    """Whether that covers the agent's next call. A ceiling never rises, and grants use it up."""
     unanswered: str = ""
-    """Why its last call brought no reply, where that spent its budget."""
+    """Why its last call brought no reply, if that call spent its budget."""
 
     def with_ceiling(self, ceiling: Limit, limit: Limit, needed: Amount) -> "BudgetForecast":
-        """The same with what may be granted to a task of this limit, where the next call needs so much more."""
+        """Return the forecast with what may still be granted to a task.
+
+        Args:
+            ceiling: Upper bound of the task's limit.
+            limit: Current limit of the task.
+            needed: What the agent's next call needs beyond what it has.
+        """
         room = ceiling.remaining_after(limit.amount)
         return self.replace(room=room, grantable=room.can_cover(needed))
 
@@ -459,7 +472,15 @@ class BudgetForecast(Value):
 def build_budget_forecast(
     run: AgentRun, plan: Plan, account: BudgetAccount, runs: Mapping[str, AgentRun], finished: int
 ) -> BudgetForecast:
-    """The outlook of an agent that spent its budget, from its task's account and the runs of the steps that started."""
+    """Build the forecast for an agent that spent its budget.
+
+    Args:
+        run: The agent.
+        plan: Plan of its task.
+        account: Account of its task.
+        runs: Runs of the steps that started, by step ID.
+        finished: Number of steps that delivered.
+    """
     started = runs.keys()
     pace = _pace(run, runs)
     spent, calls = run.limit.restrict_to_limited_units(run.totals.spent), run.totals.turns
@@ -482,7 +503,7 @@ def build_budget_forecast(
 
 
 def _pace(run: AgentRun, runs: Mapping[str, AgentRun]) -> Amount:
-    """What a step of the task takes: the mean of those that delivered, or what this one has spent so far."""
+    """Return the cost of one step: the mean of those that delivered, or what this one has spent so far."""
     done = [one.totals.spent for one in runs.values() if one.phase == "delivered" and not one.partial]
     costs = done or [run.totals.spent]
     both = sum(costs, Amount())
@@ -490,7 +511,8 @@ def _pace(run: AgentRun, runs: Mapping[str, AgentRun]) -> Amount:
 
 
 def _worth(asked: Amount, needed: Amount, each: Amount) -> int:
-    """Turns until the next one no longer fits: each is let through by its worst case, and costs the average.
+    """Return the number of turns until the next one no longer fits: each is admitted by its worst case and costs the
+    average.
 
     With `needed` alone the next turn fits; every further one takes another average of what is asked for beyond that.
     """

@@ -1,4 +1,4 @@
-"""What an agent does at this moment, as the heartbeats of its activity say."""
+"""What an agent is doing at this moment, as reported by the heartbeats of its activity."""
 
 from datetime import datetime, timedelta
 from typing import Literal
@@ -6,25 +6,25 @@ from typing import Literal
 from waystation.kernel.value import Value
 
 HEARTBEAT_STALE_AFTER = timedelta(seconds=30)
-"""One and a half heartbeats: an agent that was not heard of for longer may be gone."""
+"""Age of the last heartbeat (one and a half intervals) after which an agent may be gone."""
 
 
 class AgentStatus(Value):
-    """What an agent does inside of an activity, as its heartbeats tell: numbers and names of tools, never text."""
+    """What an agent is doing inside an activity: numbers and names of tools, never text."""
 
     agent: str
-    """Id of its step, or of a subagent, planning or review."""
+    """ID of its step, or of a subagent, planning or review."""
     what: Literal["model", "tool", "between"]
-    """It waits for the model, or for a tool; or it redacts, commits and measures in between."""
+    """Waiting for the model, calling a tool, or redacting, committing and measuring in between."""
     turn: int | None = None
-    """Number of the turn, where it is one."""
+    """Number of the turn, if it is one."""
     tool: str = ""
     since: datetime
     seen: datetime | None = None
-    """When the server last heard of it."""
+    """When the server last received a heartbeat."""
 
     def text(self, now: datetime) -> str:
-        """One sentence, without the full stop."""
+        """Return the status as one sentence, without the full stop."""
         turn = f"turn {self.turn:,}, " if self.turn is not None else ""
         match self.what:
             case "model":
@@ -39,7 +39,7 @@ class AgentStatus(Value):
 
 
 def format_elapsed(since: datetime, now: datetime) -> str:
-    """How long it has been: 12 s, 3 min 5 s, 2 h 10 min."""
+    """Format the elapsed time: 12 s, 3 min 5 s, 2 h 10 min."""
     seconds = max(0, int((now - since).total_seconds()))
     if seconds < 60:
         return f"{seconds} s"

@@ -1,8 +1,6 @@
-"""Audits what compactions did to an agent's context: redacted as for the summariser, and asking memory as agents do.
+"""Audits what compactions did to an agent's context, and evaluates how well memory recalls what was compacted.
 
-Conversations go into a memory by the pipeline of compactions, and questions are asked by the one of agents.
-
-How well memory finds again what it was given: conversations, questions about them, and the measures.
+Texts are redacted as for the summariser, and memory is queried as agents query it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,20 +34,22 @@ from waystation.privacy.ports import Redactor, Vault
 
 @dataclass(frozen=True)
 class CompactionAuditor:
-    """Audits agents of one task."""
+    """Auditor of the agents of one task."""
 
     redactor: Redactor
     passages: Sequence[Passage]
-    """What the store keeps of the task: what is not in them, no search finds."""
+    """All passages that the store keeps of the task: no search finds anything else."""
     recollection: MemoryRecall | None
-    """None: memory is not to be had, and the passages themselves are searched by exact text."""
+    """None: memory is not available, and the passages themselves are searched for exact text."""
     _searched: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText], init=False)
-    """By passage id."""
+    """By passage ID."""
 
     async def audit(self, task: TaskRef, transcript: Transcript) -> tuple[CompactionAudit, ...]:
-        """One audit for each compaction that stands in the agent's view.
+        """Build one audit for each compaction in the agent's view.
 
-        Raises RedactionFailed, and MemoryUnavailable where memory was given and does not answer.
+        Raises:
+            RedactionFailed: A text could not be redacted.
+            MemoryUnavailable: Memory was given and does not answer.
         """
         found = build_compaction_audits(transcript, await self._redaction(task.tenant, transcript))
         lost = dict.fromkeys(item for audit in found for item in audit.lost)
@@ -78,7 +78,7 @@ class CompactionAuditor:
         return {message.id: item.text for (message, _), item in zip(rendered, redacted, strict=True)}
 
     async def _recalls(self, task: TaskRef, item: AuditItem) -> bool:
-        """Whether what agents recall by these very words has them. Nothing is asked that is in no passage."""
+        """Return whether a recall query with the item's own words finds it. What is in no passage is not queried."""
         kept = any(self._holds(passage, item) for passage in self.passages)
         if not kept or self.recollection is None:
             return kept
@@ -93,17 +93,17 @@ class CompactionAuditor:
 
 _ROLES = {"user", "assistant"}
 MessageId = Annotated[str, Field(pattern=r"^[^\s\[\]]+$")]
-"""It stands in brackets before what was said."""
+"""It precedes the message in square brackets."""
 
 
 class _Line(Value):
-    """Of a file. Fields that are not known are not looked at; ids may be numbers."""
+    """A line of an evaluation file. Unknown fields are ignored; IDs may be numbers."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True, extra="ignore")
 
 
 class EvalMessage(_Line):
-    """What somebody said."""
+    """One message of a conversation."""
 
     id: MessageId
     role: str = ""
@@ -130,14 +130,14 @@ class EvalMessage(_Line):
 
     @property
     def transcript_message(self) -> Message:
-        """As an agent's transcript would have it: who is neither user nor assistant is named in the text."""
+        """The message as in an agent's transcript: a speaker other than user and assistant is named in the text."""
         speaker = self.speaker or ("" if self.role in _ROLES else self.role)
         said = f"{speaker}: {self.text}" if speaker else self.text
         return Message(id=self.id, role="assistant" if self.role == "assistant" else "user", blocks=(Text(text=said),))
 
 
 class EvalQuestion(_Line):
-    """What is asked later, and which messages answer it."""
+    """A later question, and the messages that answer it."""
 
     id: str
     text: str = Field(min_length=1)
@@ -145,52 +145,52 @@ class EvalQuestion(_Line):
 
 
 class _Recall(Value):
-    """Within so many tokens."""
+    """Recall within a number of tokens."""
 
     tokens: int
     recall: float
-    """Share of a question's relevant messages of which a part is there; the mean over the questions."""
+    """Share of a question's relevant messages that are at least partly returned; mean over the questions (0 to 1)."""
 
 
 class RecallMetrics(Value):
-    """What came of all questions."""
+    """Metrics over all questions."""
 
     recall: tuple[_Recall, ...]
     mrr: float
-    """Mean of one over the rank of the first stretch that has a relevant message, 0 where none has."""
+    """Mean of 1 / rank of the first excerpt that has a relevant message, 0 if none has."""
     median_ms: float
-    """Of a question: redacted, embedded, searched, and the best chosen."""
+    """Median time per question in milliseconds: redact, embed, search, and choose the best."""
     missed: tuple[str, ...]
-    """Questions that do not have all of their messages within the most tokens."""
+    """IDs of questions that miss some of their messages within the largest number of tokens."""
 
 
 class _Answer(Value):
-    """What one question brought back."""
+    """Result of one question."""
 
     question: EvalQuestion
     shown: Mapping[int, tuple[frozenset[str], ...]]
-    """By number of tokens: the messages of each stretch, best first."""
+    """By number of tokens: the message IDs of each excerpt, best first."""
     milliseconds: float
 
     def compute_recall(self, tokens: int) -> float:
-        """From 0 to 1."""
+        """Return the recall within a number of tokens (0 to 1)."""
         relevant, shown = set(self.question.relevant), set[str]().union(*self.shown[tokens])
         return len(relevant & shown) / len(relevant)
 
     def compute_reciprocal_rank(self, tokens: int) -> float:
-        """From 0 to 1."""
+        """Return the reciprocal rank within a number of tokens (0 to 1)."""
         relevant = set(self.question.relevant)
         return next((1 / rank for rank, ids in enumerate(self.shown[tokens], 1) if ids & relevant), 0.0)
 
 
 def get_excerpt_message_ids(excerpt: Excerpt, places: Mapping[str, int]) -> frozenset[str]:
-    """Ids of the messages of which the excerpt has a part; `places` has their order."""
+    """Return the IDs of the messages that the excerpt contains a part of; `places` has their order."""
     spans = [(places[first], places[last]) for first, last in (turn.message_ids for turn in excerpt.turns)]
     return frozenset(name for name, place in places.items() if any(first <= place <= last for first, last in spans))
 
 
 def compute_recall_metrics(answers: Sequence[_Answer], budgets: Sequence[int]) -> RecallMetrics:
-    """The means over all questions, of which there is one at least."""
+    """Compute the means over all questions, at least one."""
     most = max(budgets)
     return RecallMetrics(
         recall=tuple(
@@ -204,7 +204,7 @@ def compute_recall_metrics(answers: Sequence[_Answer], budgets: Sequence[int]) -
 
 
 def group_by_session(lines: Sequence[EvalMessage]) -> dict[str, list[EvalMessage]]:
-    """The lines of each session, in the order in which both come."""
+    """Group lines by session, keeping the order of both."""
     sessions: dict[str, list[EvalMessage]] = {}
     for line in lines:
         sessions.setdefault(line.session, []).append(line)
@@ -212,7 +212,7 @@ def group_by_session(lines: Sequence[EvalMessage]) -> dict[str, list[EvalMessage
 
 
 def find_session_end(lines: Sequence[EvalMessage], place: int, start: datetime) -> datetime:
-    """When a session was over; of sessions without times a later one ended later."""
+    """Return when a session ended; of sessions without times, a later one ended later."""
     times = [line.time if line.time.tzinfo else line.time.replace(tzinfo=start.tzinfo) for line in lines if line.time]
     return max(times, default=start.replace(microsecond=place % 1_000_000))
 
@@ -221,35 +221,40 @@ EVALUATION_RUN = RunRef(
     store_id="trial", tenant="trial", session="", task_id="trial", step_id="session", role="research"
 )
 EVALUATION_START = datetime(2026, 1, 1, tzinfo=UTC)
-"""Of sessions that do not say when they were."""
+"""Start time of sessions without times."""
 
 
 class NoOpRedactor:
-    """A `Redactor` that replaces nothing: what redaction costs is seen beside it."""
+    """A `Redactor` that replaces nothing, as a baseline for the cost of redaction."""
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
-        """The texts as they are."""
+        """Return the texts unchanged."""
         return tuple(RedactionResult(text=text) for text in texts)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class RecallEvaluation:
-    """One conversation in a memory that has nothing else."""
+    """Evaluation of one conversation in a memory that holds nothing else."""
 
     memory: PassageVectorStore
     embedder: Embedder
     redactor: Redactor
     clock: Callable[[], float]
-    """Seconds that only ever grow."""
+    """Monotonic clock, in seconds."""
     vault: Vault | None = None
-    """What the redactor's placeholders stand for."""
+    """Originals of the redactor's placeholders."""
     shows_names: bool = False
 
     async def index(self, lines: Sequence[EvalMessage]) -> tuple[Passage, ...]:
-        """Each session as if one compaction had hidden all of it. Raises MemoryUnavailable, RedactionFailed."""
+        """Index each session as if one compaction had hidden all of it.
+
+        Raises:
+            MemoryUnavailable: Memory does not answer.
+            RedactionFailed: A text could not be redacted.
+        """
         passages = tuple(
             [
                 passage
@@ -266,7 +271,7 @@ class RecallEvaluation:
         return passages
 
     async def answer_question(self, question: EvalQuestion, budgets: Sequence[int], places: dict[str, int]) -> _Answer:
-        """What the question brings back within each number of tokens. Raises as `index` does."""
+        """Return what the question finds within each number of tokens. Raises as `index` does."""
         recollection = MemoryRecall(
             self.memory, self.embedder, self.redactor, vault=self.vault, shows_names=self.shows_names
         )

@@ -1,10 +1,4 @@
-"""Calls that cost: announced before, charged after, and never over the budget.
-
-Calls of a model that fit their budget and leave a trace whatever happens: intent before, charge after, nothing in
-between forgotten.
-
-Searches of the web that are held under a budget, announced before and charged after, as calls of models are.
-"""
+"""Model calls and web searches within their budget: each is recorded as an intent before, and charged after."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -45,7 +39,7 @@ from waystation.store.ports import Store
 
 @dataclass(frozen=True)
 class CallKey:
-    """Names a call within its agent run, without an attempt number: what has this key is paid once."""
+    """Name of a call within its agent run, without an attempt number: each key is charged once."""
 
     kind: CallKind
     name: str
@@ -55,44 +49,48 @@ class CallKey:
 
     @property
     def turn(self) -> int | None:
-        """Its number, where the call is one."""
+        """Number of the turn, if the call is one."""
         return int(self.name) if self.kind == "turn" and self.name.isdecimal() else None
 
 
 def ignore_status(_: AgentStatus) -> None:
-    """Where nobody asks what goes on."""
+    """Ignore the status: the default if no one watches."""
 
 
 @dataclass(frozen=True)
 class PreparedCall:
-    """A call that stays under its limit whatever the model answers."""
+    """A call that stays within its limit whatever the model answers."""
 
     request: ModelRequest
-    """With the longest reply that fits."""
+    """The request, with the longest reply that fits."""
     worst_case: Amount
     prices: Sequence[Price]
     day: date
-    """Whose prices hold for it: what was promised before the call is what is charged after it."""
+    """Day whose prices apply, so that the charge uses the same prices as the bound."""
 
     def with_messages(self, messages: tuple[Message, ...]) -> "PreparedCall":
-        """With messages that are no longer than those it was fitted with."""
+        """Return the call with other messages, which must be no longer than those it was prepared with."""
         return replace(self, request=self.request.replace(messages=messages))
 
 
 @dataclass(frozen=True)
 class CountedPrompt:
-    """What a provider counted for the beginning of a request, when that was the whole of an earlier one."""
+    """A provider's token count of a request's beginning, known from an earlier request."""
 
     tokens: int
     messages: int
-    """So many of the request's messages it covers, from the first on."""
+    """Number of leading messages that the count covers."""
     same_head: bool
-    """Whether system prompt and tools are certainly those that were counted; else they are added once more."""
+    """Whether system prompt and tools are certainly the counted ones; otherwise they are added once more."""
 
     def compute_token_bound(self, request: ModelRequest, tools: str) -> int:
-        """Tokens that the request certainly does not exceed: those counted, and the bytes of all that is new.
+        """Return an upper bound of the request's tokens: the count, plus the bytes of everything new.
 
-        `tools`: those of the request as JSON. No token reaches over the border of a message.
+        No token spans two messages, so the sum holds.
+
+        Args:
+            request: The request.
+            tools: Its tools as JSON.
         """
         system, tools = ("", "") if self.same_head else (request.system, tools)
         return self.tokens + compute_request_upper_bound(system, tools, request.messages[self.messages :])
@@ -100,22 +98,24 @@ class CountedPrompt:
 
 @dataclass(frozen=True)
 class CallNotAffordable:
-    """Not even the smallest useful reply fits."""
+    """Not even the smallest useful reply fits the budget."""
 
     needed: Amount
-    """What it needs over what is left."""
+    """What the call needs beyond what is left."""
 
 
 @dataclass(frozen=True)
 class MeteredModel:
-    """A model whose every call is announced in the store. The caller commits the charge together with its use."""
+    """A model whose every call is recorded in the store first. The caller commits the charge together
+    with the reply.
+    """
 
     model: ChatModel
     store: Store
     clock: Clock
     meter: Meter
     tell: Callable[[AgentStatus], None] = ignore_status
-    """Takes what goes on at this moment."""
+    """Receives what is going on at this moment."""
 
     async def prepare_call(
         self,
@@ -125,12 +125,22 @@ class MeteredModel:
         prices: Sequence[Price],
         counted: CountedPrompt | None = None,
     ) -> PreparedCall | CallNotAffordable:
-        """The request with its reply shortened to what is left, down to `floor` tokens.
+        """Return the call with its reply shortened to what is left.
 
-        The input's bound is its bytes; less than that if the provider `counted` the beginning of the request already,
-        or if the bytes are too wide and the endpoint counts. Models that may answer in its place are reckoned with, at
-        the dearest rates; where the bytes are too wide, those that count alike are left. Raises ModelError, and
-        BadInput where dollars are limited and the model has no price.
+        The input's bound is its bytes. It is lower if the provider already `counted` the beginning of the request, or
+        if the byte bound does not fit and the endpoint can count. Fallback models are included at the highest rates; if
+        the byte bound does not fit, only those with the same tokeniser family remain.
+
+        Args:
+            request: The request, with the longest reply wanted.
+            left: Remaining budget.
+            floor: Minimum reply length in tokens.
+            prices: Prices of models.
+            counted: Provider's count of the request's beginning.
+
+        Raises:
+            ModelError: The provider could not count.
+            BadInput: Dollars are limited and the model has no known price.
         """
         day = self.clock().date()
         specs = [tool.model_dump(mode="json") for tool in request.tools]
@@ -162,13 +172,17 @@ class MeteredModel:
         return PreparedCall(request.replace(max_output=room), bound.compute_worst_case(room), prices, day)
 
     async def run_call(self, fence: Fence, key: CallKey, call: PreparedCall) -> tuple[ModelResponse, Charge]:
-        """Ask once.
+        """Make the call once.
 
-        An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
-        where the provider certainly refused, it is taken back. Raises ModelError, StaleFenceError; BrokenEndpointError
-        where this was the last of `MAX_UNANSWERED_CALLS` in a row. ModelRejected before any intent where the request
-        is no
-        JSON: it could not have been billed.
+        An intent stays in the store if the call may have been billed without a reply (crash, cancellation, cut stream);
+        it is dropped if the provider certainly refused.
+
+        Raises:
+            ModelError: The call brought no reply.
+            StaleFenceError: Another attempt has taken over.
+            BrokenEndpointError: This was the last of `MAX_UNANSWERED_CALLS` in a row.
+            ModelRejected: The request is not valid JSON. Raised before any intent, since the call cannot have been
+                billed.
         """
         _require_json(call.request.model_dump())
         books = CallLedger(self.store, self.clock, self.meter, self.tell)
@@ -180,7 +194,7 @@ class MeteredModel:
         )
 
     async def _counted(self, request: ModelRequest) -> int | None:
-        """The provider's count; None also where its answer cannot be used, since the call does not depend on it."""
+        """Return the provider's count; None if its answer is unusable, since the call does not depend on it."""
         try:
             return await self.model.count_tokens(request)
         except ModelUnavailable as error:
@@ -189,7 +203,7 @@ class MeteredModel:
             return None
 
     async def _answer(self, call: PreparedCall) -> ModelResponse:
-        """The reply; what its endpoint did not report is reckoned with what it can have been at most."""
+        """Return the reply; usage that its endpoint did not report is set to its upper bound."""
         reply = await self.model.complete(call.request)
         most = call.request.max_output
         shown = not reply.thought and bool(reply.blocks or reply.usage.prompt_tokens)
@@ -198,7 +212,10 @@ class MeteredModel:
 
 
 def _require_json(value: object) -> None:
-    """Raises ModelRejected. Clients serialise a request only when it is sent, and so after its intent is recorded."""
+    """Raise ModelRejected unless the value is valid JSON.
+
+    Clients serialise a request only when they send it, which is after its intent was recorded.
+    """
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False, default=str).encode()
     except (ValueError, RecursionError) as error:
@@ -209,21 +226,21 @@ def _require_json(value: object) -> None:
 
 
 class BillableResponse(Protocol):
-    """What an answer says that it used, and of whom it is."""
+    """An answer that reports its usage and its model."""
 
     @property
     def model(self) -> str:
-        """Who answered, as the provider names it."""
+        """The model that answered, as the provider names it."""
         ...
 
     @property
     def asked(self) -> str:
-        """Who was asked in the end, where it was another than was meant."""
+        """The model that was asked in the end, if it differs from the intended one."""
         ...
 
     @property
     def usage(self) -> Usage:
-        """As the provider counted it."""
+        """Usage as the provider counted it."""
         ...
 
 
@@ -238,14 +255,14 @@ class PricedCall:
     worst_case: Amount
     prices: Sequence[Price]
     day: date
-    """Whose prices hold for it."""
+    """Day whose prices apply."""
     input_bound: int = 0
-    """Tokens of the worst case that are input."""
+    """Input tokens within the worst case."""
 
 
 @dataclass(frozen=True)
 class CallLedger:
-    """What calls that cost leave behind, whoever answers them."""
+    """Records intents and charges of metered calls."""
 
     store: Store
     clock: Clock
@@ -255,11 +272,13 @@ class CallLedger:
     async def run_metered_call(
         self, fence: Fence, key: CallKey, call: PricedCall, answer: Callable[[], Awaitable[UsedT]]
     ) -> tuple[UsedT, Charge]:
-        """The answer, and the charge for it, which is not committed yet. Raises as `MeteredModel.run_call` does."""
+        """Make a call and return the answer with its charge, which is not committed yet. Raises as
+        `MeteredModel.run_call` does.
+        """
         intent = CallIntent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
         unanswered = await self.store.record_intent(fence, intent)
         agent = fence.run_id.rpartition("/")[2]
-        if key.kind != "search":  # that is a call of a tool
+        if key.kind != "search":  # # a search is a tool call, with a status of its own
             self.tell(AgentStatus(agent=agent, what="model", turn=key.turn, since=intent.at))
         try:
             answered = await answer()
@@ -285,22 +304,24 @@ class CallLedger:
         )
         if key.kind != "search":
             self.tell(AgentStatus(agent=agent, what="between", turn=key.turn, since=charge.at))
-        # Here and not where the charge is committed: this is what the provider bills, and no attempt passes it twice.
+        # Recorded here and not where the charge is committed: this is what the provider bills, and each reply passes
+        # here once.
         self.meter.record_model_reply(charge)
         return answered, charge
 
 
 MAX_UNANSWERED_CALLS = 5
-"""Calls of one key that may have been billed and brought no reply that can be used: then a person has to see to it.
-Each holds its worst case. The store counts them, those of workers that were killed included."""
+"""Maximum number of calls with the same key that may have been billed without a usable reply; then a person has to act.
+Each holds its worst case. The store counts them, including those of killed workers.
+"""
 IMMEDIATE_RETRIES = 2
-"""So many are repeated as soon as any activity that failed."""
+"""Number of failed calls that are retried as soon as any activity is."""
 RETRY_DELAY_SECONDS = 30.0
-"""Seconds before each later one: what passes by itself has some time to, at no further cost."""
+"""Delay before each later retry in seconds: a transient failure gets time to pass, at no further cost."""
 
 
 def _in_a_row(error: ModelUnavailable, unanswered: int) -> ModelError:
-    """What the failure of a call is, after so many of its key without a reply, it included."""
+    """Return the error to raise after this number of unanswered calls of one key, including the current one."""
     if unanswered >= MAX_UNANSWERED_CALLS:
         named = f"{unanswered} calls in a row brought no reply that can be used, and may all have been billed"
         return BrokenEndpointError(f"{named}; the last one: {error}", possibly_billed=True)
@@ -310,14 +331,16 @@ def _in_a_row(error: ModelUnavailable, unanswered: int) -> ModelError:
 
 
 _MOST_BYTES_PER_TOKEN = 16
-"""Of any request in any tokeniser, by a wide margin: an endpoint that reports fewer tokens has not counted it."""
+"""Upper bound for any request in any tokeniser, by a wide margin: an endpoint that reports fewer tokens has not
+counted.
+"""
 
 
 def _reported_cost(call: PricedCall, error: ModelError) -> Amount | None:
-    """What a call without a reply costs at most by its provider's report; None if the report says nothing about it.
+    """Return the maximum cost of a call without a reply by its provider's report; None if the report says nothing.
 
-    An upper bound as the worst case is: the input is what the provider will bill, at the rates of its kinds, and the
-    output is bounded by the code that read the stream. It is never more than the worst case.
+    Like the worst case, it is an upper bound: the input is what the provider will bill, at the rates of its kinds, and
+    the output is bounded by the code that read the stream. It never exceeds the worst case.
     """
     used = error.reported
     if used is None or used.prompt_tokens * _MOST_BYTES_PER_TOKEN < call.input_bound:
@@ -335,7 +358,7 @@ def _possibly_billed(error: ModelError) -> bool:
 
 @dataclass(frozen=True)
 class MeteredSearch:
-    """A search whose every call leaves a trace, and is charged once."""
+    """A web search whose every call is recorded first and charged once."""
 
     web: WebSearch
     store: Store
@@ -346,10 +369,22 @@ class MeteredSearch:
     async def search(
         self, fence: Fence, call_id: str, query: str, most: int, limit: Limit
     ) -> WebSearchResponse | CallNotAffordable:
-        """Search once for at most so many pages, within the run's limit.
+        """Search once, within the run's limit.
 
-        A search is reckoned with what it costs at most, and its charge is committed here: it may turn out higher only
-        where the provider reads more than any search does. Raises ModelError, BadInput, StoreError.
+        A search is admitted at its maximum cost, and its charge is committed here. The charge exceeds the maximum only
+        if the provider reads more than any search does.
+
+        Args:
+            fence: Fence of the attempt.
+            call_id: ID of the tool call.
+            query: Search query.
+            most: Maximum number of pages.
+            limit: Limit of the agent run.
+
+        Raises:
+            ModelError: The search brought no answer.
+            BadInput: Dollars are limited and the search model has no known price.
+            StoreError: The store does not answer.
         """
         spent = (await self.store.get_run_usage(fence.run_id)).spent
         call = self._priced(limit)
@@ -363,7 +398,7 @@ class MeteredSearch:
         return found
 
     async def _answer(self, query: str, most: int) -> WebSearchResponse:
-        """What was found; what the endpoint did not report is reckoned as any search was before it was made."""
+        """Return the results; usage that the endpoint did not report is set to the maximum of any search."""
         found = await self.web.search(query, most)
         return found.replace(usage=found.usage.fill_missing(SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS))
 

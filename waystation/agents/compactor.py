@@ -1,10 +1,6 @@
-"""`CompressAndStoreContext`: redact, summarise the whole middle, check, commit, embed, store in Qdrant.
+"""`CompressAndStoreContext`: redacts, summarises the whole middle, validates, commits, embeds, and stores in Qdrant.
 
-Everything up to the commit leaves the old view whole; everything after it can be done again.
-
-What is called before and after each compaction of this worker's agents.
-
-What an agent run has still to hand in: the summary of its conversation says so, whatever a model makes of it.
+Everything before the commit leaves the old view intact; everything after it can be repeated.
 """
 
 from dataclasses import dataclass, field
@@ -59,15 +55,15 @@ from waystation.store.ports import Store
 
 @dataclass(frozen=True)
 class CompactionHooks:
-    """The hooks of a worker. Those that fail are reported."""
+    """Hooks of a worker, called before and after each compaction. Failures are reported."""
 
     before: CompactionHook | None = None
     after: CompactionHook | None = None
     blocks: bool = False
-    """Whether a compaction is not made where the hook before it fails."""
+    """Whether a compaction is skipped if the hook before it fails."""
 
     async def call_hook(self, event: CompactionEvent) -> str | None:
-        """Call the hook that the event is for; how it failed, in one sentence, or None."""
+        """Call the hook for the event. Return how it failed in one sentence, or None."""
         hook = self.before if event.event == "before" else self.after
         if hook is None:
             return None
@@ -85,7 +81,7 @@ NO_MONEY_FOR_SUMMARY = (
 
 
 async def describe_unfinished_result(store: Store, run: RunRef) -> str:
-    """One line for the ledger, not redacted: what the store has of the step's result so far."""
+    """Return one line for the summary's ledger on what the store has of the step's unfinished result; not redacted."""
     notes, result = (
         await store.list_notes(run.task_id, run.scope, run.run_id),
         await store.get_deliverable(run.run_id, run.scope),
@@ -98,7 +94,7 @@ async def describe_unfinished_result(store: Store, run: RunRef) -> str:
 
 @dataclass(frozen=True)
 class Compactor:
-    """Makes room in agents' contexts."""
+    """Compacts agents' contexts."""
 
     model: MeteredModel
     desk: AgentDeps
@@ -107,10 +103,16 @@ class Compactor:
     hooks: CompactionHooks = NO_HOOKS
 
     async def compact(self, request: CompactionRequest, manual: ManualCompaction | None = None) -> CompactionOutcome:
-        """Make room once. A retry finds the record of an earlier attempt and makes no second one.
+        """Compact once. A retry finds the record of an earlier attempt and makes no second one.
 
-        `manual`: only a summary is tried; one that is refused leaves everything as it was.
-        Raises ModelUnavailable (the summariser; worth a retry), RedactionFailed, StoreError.
+        Args:
+            request: What to compact.
+            manual: A person's request: only a summary is tried; one that is rejected leaves everything as it was.
+
+        Raises:
+            ModelUnavailable: The summariser failed; a retry may help.
+            RedactionFailed: A text could not be redacted.
+            StoreError: The store does not answer.
         """
         transcripts = self.desk.store
         await transcripts.open_run(request.run)
@@ -124,7 +126,7 @@ class Compactor:
 
 @dataclass
 class CompactionJob:
-    """One compaction under way."""
+    """One compaction in progress."""
 
     condenser: Compactor
     wanted: CompactionContext
@@ -137,12 +139,14 @@ class CompactionJob:
     removed: tuple[str, ...] = ()
     """What the check before commit did to the summary."""
     begun: bool = False
-    """The hook before it was called, by this attempt or the one that is reported: the one after it will be."""
+    """Whether the hook before it was called, by this attempt or the one being reported: the hook after
+    it then follows.
+    """
     fence: Fence = field(init=False)
-    """Taken when there is something to do: a late attempt at what was done takes it away from nobody."""
+    """Acquired only if there is work to do, so that a late attempt at finished work takes it from no other."""
 
     async def run_once(self) -> CompactionOutcome:
-        """Make room, or report how an earlier attempt did; then call the hook that is for after that."""
+        """Compact, or report an earlier attempt's outcome; then call the hook for after the compaction."""
         if self._done is None:
             transcripts, run_id = self.condenser.desk.store, self.request.run.run_id
             self.fence = await transcripts.acquire_fence(run_id)
@@ -161,7 +165,7 @@ class CompactionJob:
         return await self._make_room(skip_summary=not self.wanted.allows_summary)
 
     async def _summarise_now(self, manual: ManualCompaction) -> CompactionOutcome:
-        """What a person asked for, or nothing."""
+        """Summarise as a person requested, or change nothing."""
         rung = select_next_stage(self.transcript, self._measure, self._policy, frozenset())
         if self.request.give_up_summary:
             return await self._nothing(rung, CompactionStatus.FAILED_SUMMARISER)
@@ -172,7 +176,7 @@ class CompactionJob:
         )
 
     async def _make_room(self, *, skip_summary: bool) -> CompactionOutcome:
-        """The next rung that helps; a summary that fails leads to the one after it."""
+        """Apply the next stage that helps; if a summary fails, go on to the stage after it."""
         rung = select_next_stage(
             self.transcript, self._measure, self._policy, self.rereadable, skip_summary=skip_summary
         )
@@ -194,7 +198,7 @@ class CompactionJob:
                 return await self._summarise_unless_hopeless(rung)
 
     async def _blocked(self, rung: CompactionDecision) -> CompactionOutcome | None:
-        """Call the hook that is for before any rung; how it ended where that stops it."""
+        """Call the hook for before any stage. Return the outcome if a failure blocks the compaction."""
         if self.begun:
             return None
         self.begun = True
@@ -205,7 +209,7 @@ class CompactionJob:
         return await self._nothing(rung, CompactionStatus.BLOCKED) if self.condenser.hooks.blocks else None
 
     async def _summarise_unless_hopeless(self, rung: SummariseDecision) -> CompactionOutcome:
-        """A summary that is likely to fail as the last one did is not asked for."""
+        """Skip a summary that is likely to fail as the last one did."""
         if why := get_summary_skip_reason(self.transcript) or await self._too_little_for_both(rung):
             self.notes.append(why)
         elif self.request.give_up_summary:
@@ -215,8 +219,9 @@ class CompactionJob:
         return await self._make_room(skip_summary=True)
 
     async def _too_little_for_both(self, rung: SummariseDecision) -> str:
-        """Why no summary is bought: what is left would not pay for it and for the agent's next call. Hiding what has to
-        go costs nothing.
+        """Return why no summary is made if the budget left does not cover it and the agent's next call.
+
+        Hiding messages costs nothing.
         """
         request, terms = self.request, self.request.terms
         totals = await self.condenser.desk.store.get_run_usage(request.run.run_id)
@@ -233,7 +238,7 @@ class CompactionJob:
         return "" if left.can_cover(summary + work) else NO_MONEY_FOR_SUMMARY
 
     async def _already_done(self, record: Compaction) -> CompactionOutcome:
-        """An earlier attempt committed its record: report it as that attempt would have, and bring its passages in."""
+        """Report the record of an earlier attempt as that attempt would have, and store its passages."""
         self.begun = True
         self.transcript = self.wanted.get_transcript_before(self.transcript)
         rung = NoopDecision(
@@ -273,14 +278,14 @@ class CompactionJob:
                 )
 
     async def _work(self, redactor: Redactor) -> str:
-        """What the agent works on, as the summariser may see it."""
+        """Return what the agent works on, as the summariser may see it."""
         (redacted,) = await redactor.redact(
             [extract_question(self.transcript)], TextDestination.COMPRESSED, self.request.run.tenant
         )
         return "" if redacted.redaction_failed else redacted.text
 
     async def _not_summarised(self, rung: SummariseDecision, result: SummaryResult) -> CompactionOutcome:
-        """What a person asked for stays undone; else the next rung is taken, and the failure is remembered."""
+        """Leave everything unchanged if a person asked; otherwise store the failure and apply the next stage."""
         bad = result.verdict if isinstance(result.verdict, RejectedSummary) else None
         if bad is not None:
             self.notes.append(f"A summary was rejected ({bad.status}): {bad.rule}: {bad.message}.")
@@ -293,7 +298,7 @@ class CompactionJob:
         return await self._nothing(rung, bad.status if bad else CompactionStatus.FAILED_SUMMARISER)
 
     async def _remember(self, rung: SummariseDecision, charge: Charge | None) -> None:
-        """That this middle could not be summarised, in one transaction with what that cost: no retry pays it again."""
+        """Store that this middle could not be summarised, in one transaction with the cost: no retry pays again."""
         record = SummaryFailureRecord(id=f"{rung.compaction_id}-failed", middle_tokens=rung.middle_tokens)
         await self._commit(record, (), charge)
 
@@ -305,7 +310,7 @@ class CompactionJob:
         return with_recent_files(self.transcript, record, FILE_READING_TOOLS, self._measure, policy.target)
 
     async def _truncate(self, rung: TruncateDecision) -> CompactionOutcome:
-        """What is hidden is archived in the same transaction: nothing is hidden that cannot be found again."""
+        """Hide messages and archive them in the same transaction: nothing is hidden that cannot be found again."""
         record = rung.record
         middle = await self._redacted(record.covered)
         passages = self._passages(record.id, middle)
@@ -315,7 +320,7 @@ class CompactionJob:
         )
 
     async def _redacted(self, covered: tuple[str, ...]) -> SummaryInput:
-        """The messages to hide as they may be shown to summariser and memory: everything private replaced."""
+        """Redact the messages to hide for summariser and memory."""
         hidden = set(covered)
         messages = tuple(
             message for message in build_model_view(self.transcript) if message.id in hidden and not message.is_status
@@ -330,7 +335,7 @@ class CompactionJob:
         return middle
 
     def _passages(self, record_id: str, middle: SummaryInput) -> tuple[Passage, ...]:
-        """Of messages that are hidden for the first time: earlier summaries have theirs already."""
+        """Build passages of the messages that are hidden for the first time: earlier summaries already have theirs."""
         said = {message.id for message in self.transcript.messages}
         messages = [message for message in middle.messages if message.id in said]
         return make_passages(self.request.run, record_id, messages, middle.texts, self.condenser.clock())
@@ -343,7 +348,7 @@ class CompactionJob:
         self.transcript = with_record(self.transcript, record)
 
     async def _nothing(self, rung: CompactionDecision, status: CompactionStatus) -> CompactionOutcome:
-        """No record was committed."""
+        """Return an outcome without a committed record."""
         return await self._outcome("", status, rung, rung.tokens_before, covered=0, passages=0)
 
     async def _outcome(
@@ -377,7 +382,7 @@ class CompactionJob:
 
     @property
     def request(self) -> CompactionRequest:
-        """What the activity was asked to do."""
+        """The activity's request."""
         return self.wanted.request
 
     @property

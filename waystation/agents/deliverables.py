@@ -1,6 +1,6 @@
-"""What agents hand over: notes with their source, findings, an analysis, a report. All of it typed tool calls.
+"""What agents deliver through typed tool calls: notes, findings, an analysis, a report; and checks of report criteria.
 
-Where a report meets what was demanded of it: its writer says it, code decides it.
+A report's writer says where a criterion is met; code decides whether it is.
 """
 
 from collections.abc import Iterable, Sequence, Set
@@ -13,7 +13,7 @@ from waystation.kernel.value import Value
 
 
 class Note(Value):
-    """Something worth keeping, quoted or said, with where it stands. `id` derives from the call that took it."""
+    """A quotation or remark with its source. `id` derives from the call that took it."""
 
     id: str
     run_id: str
@@ -31,7 +31,7 @@ class Finding(Value):
 
 
 class ResearchFindings(Value):
-    """What a research agent hands in."""
+    """Result of a research agent."""
 
     type: Literal["findings"] = "findings"
     findings: tuple[Finding, ...]
@@ -39,7 +39,7 @@ class ResearchFindings(Value):
 
 
 class Analysis(Value):
-    """What an analysis agent hands in."""
+    """Result of an analysis agent."""
 
     type: Literal["analysis"] = "analysis"
     conclusions: tuple[Finding, ...]
@@ -48,24 +48,24 @@ class Analysis(Value):
 
 
 class ReportSection(Value):
-    """One part of a report. Its heading is its key: writing it again replaces it."""
+    """A section of a report. Its heading is its key: writing it again replaces it."""
 
     heading: str
     markdown: str
 
 
 class ReportDraft(Value):
-    """What a writing agent hands in, section by section: Markdown with citations `[document:first-last]`."""
+    """Result of a writing agent, section by section: Markdown with citations `[document:first-last]`."""
 
     type: Literal["report"] = "report"
     title: str = ""
     summary: str = ""
     sections: tuple[ReportSection, ...] = ()
     criteria: tuple[str, ...] = ()
-    """Of each criterion, in their order: the heading of the section that meets it, or why none does."""
+    """For each criterion, in order: heading of the section that meets it, or why none does."""
 
     def with_section(self, section: ReportSection) -> "ReportDraft":
-        """The draft with this section added, or replaced in its place."""
+        """Return the draft with this section added, or replaced in its place."""
         if any(known.heading == section.heading for known in self.sections):
             sections = tuple(section if known.heading == section.heading else known for known in self.sections)
         else:
@@ -74,34 +74,34 @@ class ReportDraft(Value):
 
 
 class CriterionResult(Value):
-    """What was demanded of a report, and where it meets that."""
+    """A criterion for a report, and where the report meets it."""
 
     text: str
     state: Literal["met", "not met", "not judged"]
-    """Not judged: its writer says neither where it is met nor why it is not, as the built-in model never does."""
+    """Not judged: the writer says neither where it is met nor why it is not. The built-in model never says either."""
     heading: str = ""
-    """Of the section that meets it."""
+    """Heading of the section that meets it."""
     citations: tuple[str, ...] = ()
-    """Some that hold there."""
+    """Some citations of that section that hold."""
     why_not: str = ""
     """Why it does not count as met."""
 
     @property
     def markdown_line(self) -> str:
-        """Of a Markdown list."""
+        """The result as an item of a Markdown list."""
         behind = f" in “{self.heading}”" if self.state == "met" else f", {self.why_not}"
         return " ".join(f"- {self.text}: **{self.state}**{behind} {' '.join(self.citations)}".split())
 
 
 MAX_SHOWING_SECTIONS = 3
-"""Citations behind a criterion."""
+"""Maximum number of citations shown for a criterion."""
 UNSAID = "as its writer says neither where it is met nor why it is not"
 
 
 def check_criteria(
     accept: Sequence[str], draft: ReportDraft, holding: Set[str], failing: Set[str]
 ) -> tuple[CriterionResult, ...]:
-    """Each criterion. It is met where its writer names a section whose citations hold, one at least."""
+    """Check each criterion. It is met if its writer names a section with a citation that holds and none that fails."""
     said = (*draft.criteria, *[""] * len(accept))
     return tuple(_criterion(text, where, draft, holding, failing) for text, where in zip(accept, said, strict=False))
 
@@ -124,7 +124,7 @@ Deliverable = Annotated[ResearchFindings | Analysis | ReportDraft, Field(discrim
 
 
 def build_findings_from_notes(notes: Iterable[Note]) -> ResearchFindings:
-    """What an agent that was stopped had found: its notes, each with its source."""
+    """Build the findings of an agent that was stopped from its notes, each with its source."""
     return ResearchFindings(
         findings=tuple(
             Finding(claim=note.text, citations=(f"[{note.document}:{note.first_line}-{note.last_line}]",))
@@ -138,12 +138,12 @@ class WorkCounts(Value):
 
     notes: int = 0
     findings: int = 0
-    """Findings of a research agent, conclusions of an analysis."""
+    """Findings of a research agent, or conclusions of an analysis."""
     sections: int = 0
 
 
 def count_work(deliverable: Deliverable | None, notes: Sequence[Note]) -> WorkCounts:
-    """What there is of an agent, counted."""
+    """Count an agent's delivered work."""
     match deliverable:
         case None:
             return WorkCounts(notes=len(notes))

@@ -1,8 +1,6 @@
-"""A leg: the stretch of an agent run that one activity carries out. What it is given, and how it can end.
+"""A leg: the turns of an agent run that one activity executes, with its request and its possible outcomes.
 
-Both cross the workflow's history, so they hold references and numbers, never a conversation.
-
-The terms of a task's agents by role, as its workflow and whoever shows it look them up.
+Both cross workflow history, so they hold references and numbers, never a conversation.
 """
 
 from typing import Annotated, Literal
@@ -22,15 +20,17 @@ from waystation.memory.passages import MemoryScope
 from waystation.models.profiles import MIN_THINKING_TOKENS, Effort, Price, ThinkingSetting, get_thinking_tokens
 
 MIN_REPLY_TOKENS = 4_000
-"""A reply that may be shorter than this is cut in the middle of a thought or a tool call."""
+"""Minimum reply length in tokens for a normal budget: a shorter reply would be cut mid-thought or mid-call."""
 SMALLEST_REPLY_TOKENS = 256
 REPLY_PART = 16
-"""The shortest reply that is worth a call is at most this part of an agent's budget."""
+"""The shortest reply worth a call is at most 1/16 of what the agent's budget pays for."""
 
 
 def compute_min_reply_tokens(affordable: int | None) -> int:
-    """Tokens of the shortest reply that is worth a call, of an agent whose budget pays for so many tokens of reply in
-    all; None: for any number.
+    """Return the shortest reply worth a call, in tokens.
+
+    Args:
+        affordable: Reply tokens that the agent's budget pays for in total; None: unlimited.
     """
     if affordable is None:
         return MIN_REPLY_TOKENS
@@ -38,49 +38,55 @@ def compute_min_reply_tokens(affordable: int | None) -> int:
 
 
 class AgentConfig(Value):
-    """The settings of an agent run, fixed when its task was submitted."""
+    """Settings of an agent run, fixed when its task was submitted."""
 
     model: str
     condense_model: str
     window: int
     """Working window in tokens: the largest request that this agent sends on purpose."""
     trigger: int
-    """Tokens of the whole request at which the context counts as full (75 % of the window unless asked otherwise)."""
+    """Size of the whole request, in tokens, at which the context counts as full (75 % of the window by default)."""
     target: int
-    """Tokens that a compaction aims for (half the trigger)."""
+    """Target of a compaction, in tokens (half the trigger by default)."""
     messages: int | None = None
-    """With more messages than these in its view the context counts as full, too."""
+    """Number of messages in the view above which the context counts as full, too."""
     primers: int = PRIMERS
-    """At most so many of the first messages outlive a compaction."""
+    """Maximum number of first messages that survive a compaction."""
     recents: int = RECENTS
-    """At most so many of the last messages outlive a compaction."""
+    """Maximum number of last messages that survive a compaction."""
     strategy: StrategyName = "window"
-    """How a compaction chooses what a summary is to stand for."""
+    """How a compaction chooses which messages a summary replaces."""
     keep_last: int | None = None
-    """See `RedactionPolicy.keep_last`."""
+    """See `CompactionPolicy.keep_last`."""
     auto_compact: bool = True
-    """Whether summaries are written where nobody asked for one. Without them, what has to go is hidden."""
+    """Whether summaries are written unprompted. Without them, what has to go is hidden."""
     history: int | None = None
-    """Most messages of the whole conversation, hidden ones included: then the agent delivers what it has."""
+    """Maximum number of messages in the whole conversation, including hidden ones; then the agent
+    delivers what it has.
+    """
     effort: Effort | None = None
-    """None here and in `thinking`: as the provider has it for this model."""
+    """None here and in `thinking`: the provider's default for this model."""
     thinking: ThinkingSetting | None = None
     max_output: int = 4_000
-    """Most tokens of one reply, its thinking included."""
+    """Maximum tokens of one reply, including its thinking."""
     output_floor: int = 4_000
-    """Under this a reply is not worth a call: the leg ends instead. More than the tokens set aside for thinking."""
+    """Minimum reply length in tokens: if less fits, the leg ends instead. Larger than the tokens set aside for
+    thinking.
+    """
     turn_limit: int = 12
-    """Turns of one leg."""
+    """Maximum turns of one leg."""
     hard: bool = False
-    """Nobody will be asked for more: the agent is told what it has left, so that it hands in before that is spent."""
+    """Whether no one will be asked for more budget: the agent is then shown what is left, so that it
+    submits in time.
+    """
     prices: tuple[Price, ...] = ()
-    """What its models cost, had cost and will cost, as known when the task was submitted."""
+    """Prices of its models, past, present and future, as known when the task was submitted."""
     backpressure: bool = True
-    """Whether calls are delayed where a budget is nearly spent."""
+    """Whether calls are delayed when a budget is nearly spent."""
     memory: MemoryScope = "session"
-    """Whose passages it recalls."""
+    """Scope of the passages that it recalls."""
     delegation: DelegationConfig | None = None
-    """Within which bounds it may start subagents; None: it may not."""
+    """Limits within which it may start subagents; None: it may not."""
 
     @property
     def compaction_policy(self) -> CompactionPolicy:
@@ -96,16 +102,12 @@ class AgentConfig(Value):
         )
 
     def with_scaled_min_reply(self, tokens: int) -> "AgentConfig":
-        """For an agent with a small budget: its shortest reply that is worth a call is no larger part of it than in
-        `compute_min_reply_tokens`.
-        """
+        """Return the config for a small budget: the minimum reply is scaled as in `compute_min_reply_tokens`."""
         aside = get_thinking_tokens(self.thinking)
         return self.replace(output_floor=min(self.output_floor, aside + compute_min_reply_tokens(tokens)))
 
     def with_thinking_limit(self, tokens: int) -> "AgentConfig":
-        """For an agent with less to spend: fewer tokens set aside for thinking, where some are, and no less than a
-        provider takes.
-        """
+        """Return the config with fewer thinking tokens for a smaller budget, but no fewer than a provider accepts."""
         fewer = get_thinking_tokens(self.thinking) - max(MIN_THINKING_TOKENS, tokens)
         if fewer <= 0:
             return self
@@ -116,12 +118,12 @@ class AgentConfig(Value):
         )
 
     def has_too_many_messages(self, messages: int) -> bool:
-        """Whether a view of so many messages is full, whatever their size."""
+        """Return whether a view of this many messages counts as full, whatever their size."""
         return self.messages is not None and messages > self.messages
 
 
 class LegRequest(Value):
-    """One leg to carry out. Running it again after its outcome was committed returns that outcome."""
+    """One leg to run. Running it again after its outcome was committed returns that outcome."""
 
     run: RunRef
     leg: int
@@ -129,32 +131,32 @@ class LegRequest(Value):
     """What the whole agent run may have spent when this leg ends: cumulative, so a retry computes the same."""
     terms: AgentConfig
     task_used: float = 0.0
-    """Share of the task's budget that was spent when the leg began."""
+    """Share of the task's budget that was spent when the leg began (0 to 1)."""
     scale: float = 1.0
-    """What the provider counted for the run's last request, over what was estimated."""
+    """Ratio of the provider's count to our estimate for the run's last request."""
     handed_back: tuple[SubagentResult, ...] = ()
-    """The subagents of this run that have ended: their results answer its open calls."""
+    """Subagents of this run that have ended: their results answer its open calls."""
     team: tuple[TeammateState, ...] = ()
-    """The plan and the siblings as they were when the leg began."""
+    """The plan and the sibling agents when the leg began."""
     drawable: Amount = Amount()
-    """What the run could draw from its task when the leg began, beyond its limit."""
+    """What the run could draw from its task, beyond its limit, when the leg began."""
     decisions: tuple[ActionDecision, ...] = ()
-    """On its open calls, where a person was asked."""
+    """People's decisions on its open calls."""
 
 
 class LegState(Value):
-    """Where the agent run stands when a leg ends."""
+    """State of the agent run at the end of a leg."""
 
     totals: RunUsage
     scale: float = 1.0
     notes: tuple[str, ...] = ()
     """What a person should know of this leg ("memory did not answer"), without content."""
     made: WorkCounts = WorkCounts()
-    """What the agent has handed over so far."""
+    """Work that the agent has delivered so far."""
     fixed: int = 0
     """Estimated tokens of its system prompt and tools; 0 before its first call."""
     window: int = 0
-    """Its working window, also of a subagent whose window is smaller than its task's; 0 before its first call."""
+    """Its working window in tokens, which may be smaller than its task's for a subagent; 0 before its first call."""
 
 
 class _Ended(Value):
@@ -162,34 +164,35 @@ class _Ended(Value):
 
 
 class AgentFinished(_Ended):
-    """The agent handed in its result."""
+    """The agent submitted its result."""
 
     type: Literal["finished"] = "finished"
     partial: bool = False
-    """The model refused, or stopped without a result: what there is was delivered."""
+    """The model refused, or stopped without a result: what existed was delivered."""
     reason: str = ""
 
 
 class ContextFull(_Ended):
-    """The next request would be over the trigger: compact, then go on."""
+    """The next request would exceed the trigger: compact, then go on."""
 
     type: Literal["context_full"] = "context_full"
     request_tokens: int
 
 
 class BudgetExhausted(_Ended):
-    """The next call's worst case no longer fits under the limit."""
+    """The next call's worst case no longer fits the limit."""
 
     type: Literal["allowance_spent"] = "allowance_spent"
     needed: Amount
-    """What the next call needs at least, over what is left."""
+    """Minimum that the next call needs beyond what is left."""
     unanswered: str = ""
-    """Why the last call brought no reply, where none did: what it may have cost counts as spent."""
+    """Why the last call brought no reply, if it did not: its possible cost counts as spent."""
 
 
 class OperatorActionRequired(_Ended):
-    """No more calls can be made until somebody has seen to something: the provider's account has no money left, its
-    endpoint is broken, or text cannot be redacted.
+    """No more calls are possible until a person has acted.
+
+    The provider's account is empty, its endpoint is broken, or a text cannot be redacted.
     """
 
     type: Literal["provider_limit"] = "provider_limit"
@@ -197,14 +200,14 @@ class OperatorActionRequired(_Ended):
 
 
 class SubagentsRequested(_Ended):
-    """The agent waits for subagents, and holds nothing meanwhile."""
+    """The agent waits for subagents and holds no resources meanwhile."""
 
     type: Literal["delegated"] = "delegated"
     orders: tuple[SubagentOrder, ...]
 
 
 class ApprovalRequired(_Ended):
-    """The agent's next calls wait for a person, and it holds nothing meanwhile."""
+    """The agent's next calls wait for a person, and it holds no resources meanwhile."""
 
     type: Literal["actions_asked"] = "actions_asked"
     questions: tuple[ActionQuestion, ...]
@@ -236,18 +239,18 @@ LegOutcome = Annotated[
 
 
 class AgentConfigByRole(Value):
-    """One entry for research, and one for each role that differs from it: most tasks work alike in all roles."""
+    """Agent configs of a task by role. Only roles that differ from research have an entry of their own."""
 
     agent: AgentConfig
-    """Of research, and of each role that is not in `by_role`."""
+    """Config of research, and of each role that is not in `by_role`."""
     by_role: dict[str, AgentConfig] = {}
 
     def get_config(self, role: str) -> AgentConfig:
-        """Those of the agents of a role."""
+        """Return the config of a role's agents."""
         return self.by_role.get(role, self.agent)
 
     @property
     def models(self) -> dict[str, str]:
-        """The agents' models by role; empty where all work with the same."""
+        """The agents' models by role; empty if all roles use the same one."""
         named = {role: self.get_config(role).model for role in list_step_roles()}
         return named if len({*named.values()}) > 1 else {}

@@ -1,12 +1,8 @@
-"""Where one attempt at a leg stands: the transcript as far as it is committed, and the right to add to it.
+"""One attempt at a leg: its committed transcript and its fence; receives people's messages and document updates.
 
-At a turn boundary an agent hears what people have told its task; what reads the task once hears it, too.
-
-What an agent hears when documents of its task have changed: which, and where. It is told once, as a message of the
-platform: no wish of anybody, and no text of a document.
-
-A message like every other: it is committed, so that a crash neither loses nor repeats it; it stands where it was heard,
-before everything that was read of the new versions; and it is paid once, behind a prefix that stays cached.
+Both are received at turn boundaries and committed as messages: a crash neither loses nor repeats them, they precede
+everything read afterwards, and they are paid for once, behind a cached prefix. The message about changed documents
+comes from the platform and holds no text of a document.
 """
 
 import asyncio
@@ -55,7 +51,7 @@ from waystation.tasks.task import TaskRow, build_transcript_message, list_receiv
 
 @dataclass
 class LegAttempt:
-    """Every write is bound to the attempt's fence."""
+    """One attempt at a leg. Every write is bound to its fence."""
 
     desk: AgentDeps
     request: LegRequest
@@ -64,10 +60,10 @@ class LegAttempt:
     transcript: Transcript
     totals: RunUsage
     scale: float
-    """What the provider counted for the last request, over what was estimated."""
+    """Ratio of the provider's count to our estimate for the last request."""
     notices: list[str] = field(default_factory=list[str])
     previous_reply: str = ""
-    """The provider's id of the last reply of this attempt."""
+    """The provider's ID of this attempt's last reply."""
 
     async def append(self, message: Message) -> None:
         """Commit a user message. Raises StaleFenceError, VersionConflict."""
@@ -75,16 +71,17 @@ class LegAttempt:
         self.transcript = self.transcript.with_message(message)
 
     async def commit_reply(self, message: Message, charge: Charge) -> None:
-        """Commit a reply with what it cost. Raises StaleFenceError, VersionConflict."""
+        """Commit a reply with its charge. Raises StaleFenceError, VersionConflict."""
         await self.desk.store.commit_reply(self.fence, self.transcript.version, message, charge)
         self.transcript = self.transcript.with_message(message)
         await self.reload_usage()
 
     def get_counted_prompt(self, shown: Sequence[Message]) -> CountedPrompt | None:
-        """The provider's count of the newest turn's request, if the next request begins with all that it sent.
+        """Return the provider's count of the last turn's request, if the next request begins with all of it.
 
-        None before the first reply, after a reply whose input was not reported or that a fallback gave, whose tokens
-        are others, and if anything was done to the conversation since: a compaction, an edit.
+        Returns:
+            None before the first reply; after a reply whose input was not reported, or that came from a fallback with
+            another tokeniser; and after a change of the conversation, such as a compaction or an edit.
         """
         replies = [place for place, message in enumerate(shown) if message.role == "assistant"]
         said = self.transcript.messages
@@ -103,13 +100,14 @@ class LegAttempt:
         self.transcript = with_record(self.transcript, record)
 
     async def commit_prompt_prefix(self) -> bool:
-        """Commit system prompt and tools as they are sent from here on, if that is not what the conversation says.
+        """Commit the system prompt and tools as sent from here on, if the conversation has others.
 
         Returns:
-            Whether it was committed: what is shown of the conversation may be another then.
+            Whether they were committed: the model view may have changed then.
 
         Raises:
-            StaleFenceError, VersionConflict: another attempt has taken over.
+            StaleFenceError: Another attempt has taken over.
+            VersionConflict: Another attempt has written.
         """
         if self._holds_prefix:
             return False
@@ -121,28 +119,28 @@ class LegAttempt:
 
     @property
     def _holds_prefix(self) -> bool:
-        """Whether system prompt and tools are those that the conversation says were sent last."""
+        """Whether the last committed system prompt and tools are the current ones."""
         known = find_prompt_prefix(self.transcript)
         return known is not None and (known.system, known.tools) == (self.system_prompt, self.toolbox.visible_specs)
 
     async def reload_usage(self) -> None:
-        """What the run has cost by now."""
+        """Reload what the run has cost."""
         self.totals = await self.desk.store.get_run_usage(self.request.run.run_id)
 
     @property
     def effective_messages(self) -> tuple[Message, ...]:
-        """What counts of the conversation, without what was taken back."""
+        """The conversation without rewound messages."""
         return get_effective_transcript(self.transcript).messages
 
     @property
     def model_view(self) -> tuple[Message, ...]:
-        """What the model is sent of the conversation."""
+        """The messages that the model is sent."""
         binds = get_model_profile(self.request.terms.model).binds_thinking
         return build_view_without_outdated_thinking(self.transcript) if binds else build_model_view(self.transcript)
 
     @property
     def leg_state(self) -> LegState:
-        """As the leg's outcome tells it."""
+        """State for the leg's outcome."""
         return LegState(
             totals=self.totals,
             scale=self.scale,
@@ -153,15 +151,15 @@ class LegAttempt:
 
     @property
     def remaining_limit(self) -> Limit:
-        """Of what the run may spend."""
+        """What is left of the run's limit."""
         return self.request.limit.remaining_after(self.totals.spent)
 
     def make_partial_outcome(self, reason: str) -> AgentFinished:
-        """The leg ends with what there is."""
+        """Build the outcome of a leg that ends with what exists."""
         return AgentFinished(standing=self.leg_state, partial=True, reason=reason)
 
     def build_tool_context(self, call: ToolUse) -> ToolContext:
-        """Who makes this call."""
+        """Build the context in which a tool runs this call."""
         return ToolContext(
             run=self.request.run,
             fence=self.fence,
@@ -177,20 +175,20 @@ class LegAttempt:
 
     @cached_property
     def system_prompt(self) -> str:
-        """The prompt of the agent's role, as it is sent since the last compaction."""
+        """System prompt of the agent's role, as sent since the last compaction."""
         return self.toolbox.sent_system_prompt or load_role_prompt(self.request.run.role)
 
     @cached_property
     def fixed_tokens(self) -> int:
-        """Estimated tokens that each of its requests has."""
+        """Estimated tokens of system prompt and tools, which every request has."""
         return self.toolbox.estimate_prompt_overhead(self.system_prompt)
 
 
 async def receive_messages(attempt: LegAttempt) -> None:
-    """Commit each thing that this agent has not heard, oldest first, as a message of its own: redacted, else word for
-    word. What it has heard stands in its transcript: so nothing is said twice, and what is taken back is said again.
+    """Commit each message from people that this agent has not received yet, oldest first, each as a message of its own.
 
-    Raises StaleFenceError, VersionConflict, StoreError, RedactionFailed.
+    The text is redacted and otherwise verbatim. The transcript shows what was received: nothing is repeated, and a
+    rewound message is received again. Raises StaleFenceError, VersionConflict, StoreError, RedactionFailed.
     """
     desk, run, known = attempt.desk, attempt.request.run, list_received_message_numbers(attempt.effective_messages)
     for telling in await desk.store.list_task_messages(run.task_id, run.scope):
@@ -204,34 +202,34 @@ async def receive_messages(attempt: LegAttempt) -> None:
 
 
 async def render_task_sections(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[SafeMarkup]:
-    """What was asked, and of which documents, each in its tag: called as agents know them, else not redacted.
+    """Render the request and its documents, each in its tag.
 
-    Raises StoreError, RedactionFailed.
+    Documents have the names that agents know; nothing else is redacted. Raises StoreError, RedactionFailed.
     """
     listed = await store.list_documents(row.ref.task_id, row.ref.scope)
     return render_task_parts(row.request, await build_document_listing(listed, redactor, row.ref.tenant))
 
 
 async def render_task_with_messages(ref: TaskRef, store: Store, redactor: Redactor) -> str:
-    """The task in one tag, then what people have told it. Raises as `render_task_sections` does."""
+    """Render the task in one tag, followed by people's messages. Raises as `render_task_sections` does."""
     task = await render_task_sections(await store.get_task(ref.task_id, ref.scope), store, redactor)
     told = await render_task_messages(store, ref.scope)
     return "\n".join(filter(None, [wrap_untrusted("task", *task), told]))
 
 
 async def render_task_messages(store: Store, task: TaskScope) -> SafeMarkup | None:
-    """All of it in one tag, for whoever is asked once and has no turns: oldest first, not redacted. None without any.
+    """Render people's messages in one tag, for a model that is asked once and has no turns.
 
-    Raises StoreError.
+    Oldest first, not redacted; None if there are none. Raises StoreError.
     """
     words = [await store.get_text(telling.text, task) for telling in await store.list_task_messages(task.task_id, task)]
     return wrap_untrusted("told_meanwhile", *words) if words else None
 
 
 MAX_LISTED_DOCUMENTS = 20
-"""So many documents are named; list_documents names them all."""
+"""Maximum number of documents named; list_documents names them all."""
 MAX_LISTED_CHANGES = 8
-"""And so many places in each."""
+"""Maximum number of places named per document."""
 _HEAD = (
     "The documents of the task have changed. This says which; it asks for nothing new. Tools give the new versions. "
     "Read again what you rely on: line numbers may be others now, and what was found before rests on the old versions."
@@ -239,7 +237,7 @@ _HEAD = (
 
 
 async def receive_document_updates(attempt: LegAttempt) -> None:
-    """Commit one message of all that has changed since the last one, if anything has.
+    """Commit one message about all document changes since the last one, if there are any.
 
     Raises StaleFenceError, VersionConflict, StoreError, RedactionFailed.
     """

@@ -1,10 +1,7 @@
-"""The agent loop: turns of one agent until its leg ends. Two commits a turn, each bound to the attempt's fence.
+"""The agent loop: runs the turns of one agent until its leg ends.
 
-What an agent's model is sent at a turn.
-
-Answers the calls that an agent's last reply asks for: the second commit of a turn.
-
-Which calls of an agent's reply wait for a person, and which are not carried out: before any call of it is.
+A turn has two commits, each bound to the attempt's fence: the reply, then the results of its calls. Before any call
+runs, it is settled which calls wait for a person and which are rejected.
 """
 
 import asyncio
@@ -79,11 +76,11 @@ from waystation.privacy.policy import TextDestination, build_redaction_notes
 async def prepare_next_call(
     attempt: LegAttempt, shown: tuple[Message, ...], model: MeteredModel
 ) -> PreparedCall | CallNotAffordable:
-    """The next call, with the view of the conversation, and behind it a status where there is something new to say: the
-    caller commits that before the call. Raises as `MeteredModel.fitted` does.
+    """Prepare the next call with the model view, followed by a status message if there is something new to say.
 
-    What the status says gives way before the call does. What is missing then does not depend on what is left, nor on
-    how far others are: who is granted just that goes on, and is sent a status that says so.
+    The caller commits the status before the call. If the call does not fit the budget, the status is shortened first.
+    What is then missing depends neither on what is left nor on other agents' progress: an agent that is granted just
+    that goes on, with a status that says so. Raises as `MeteredModel.prepare_call` does.
     """
     terms, reminder, message_id = attempt.request.terms, _reminder(attempt, model), attempt.transcript.next_status_id
     counted = attempt.get_counted_prompt(shown)
@@ -130,9 +127,9 @@ def _reminder(attempt: LegAttempt, model: MeteredModel) -> StatusMessage:
 
 
 def _least_for_a_call(attempt: LegAttempt, day: date) -> Amount:
-    """What the next call may cost at most with the shortest reply, rounded up, in the units of the limit.
+    """Return the maximum cost of the next call with the shortest reply, rounded up, in the units of the limit.
 
-    It follows the last prompt that was counted, so between compactions it only grows, and only in steps.
+    It follows the last counted prompt, so between compactions it only grows, and only in steps.
     """
     terms, prompt = attempt.request.terms, attempt.totals.last_prompt
     if not prompt:
@@ -156,15 +153,18 @@ DENIED = "A person refused this call, so it was not carried out."
 
 @dataclass(frozen=True)
 class CallPermissions:
-    """What a reply waits for, and what is said of calls that are refused."""
+    """Which calls of a reply wait for a person, and the results of rejected calls."""
 
     questions: tuple[ActionQuestion, ...] = ()
     refused: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
-    """By id of the call."""
+    """By ID of the call."""
 
 
 async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallPermissions:
-    """Of a reply that has no results yet, from what was decided on its calls so far. Raises RedactionFailed."""
+    """Resolve which calls of an unanswered reply wait for approval or are rejected, by the decisions so far.
+
+    Raises RedactionFailed.
+    """
     decisions = {decision.digest: decision for decision in attempt.request.decisions}
     refused: dict[str, ToolResult] = {}
     asking: list[tuple[ToolUse, str]] = []
@@ -193,7 +193,9 @@ async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallP
 async def _questions(
     attempt: LegAttempt, message_id: str, asking: Sequence[tuple[ToolUse, str]]
 ) -> list[tuple[ToolUse, ActionQuestion | None]]:
-    """None where the words could not be redacted: nobody agrees to what they cannot read."""
+    """Return each call's question; None if it could not be redacted, because no one can approve what
+    they cannot read.
+    """
     words = [question for _, question in asking]
     redacted = await attempt.desk.redactor.redact(words, TextDestination.QUESTION, attempt.request.run.tenant)
     return [
@@ -219,10 +221,16 @@ async def _words(attempt: LegAttempt, decision: ActionDecision) -> str:
 
 
 async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None]) -> LegOutcome | None:
-    """Commit the results of the last reply's calls, or a word to go on. None: the leg goes on. `calling` is told the
-    name of each tool before it is called.
+    """Run the open calls of the last reply and commit their results, or prompt the model to go on.
 
-    Before that people decide, then subagents do their part: all results of a reply are one message.
+    People decide first, then subagents work: all results of a reply are one message.
+
+    Args:
+        attempt: The attempt at the leg.
+        calling: Receives the name of each tool before it is called.
+
+    Returns:
+        The outcome if the leg ends here, else None.
     """
     last = attempt.effective_messages[-1]
     if last.role == "user":
@@ -246,15 +254,15 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
         return SubagentsRequested(standing=attempt.leg_state, orders=asked.orders)
     refused = {**asked.refused, **permitted.refused}
     results = [refused.get(call.id) or await _answer(attempt, call, calling) for call in last.tool_uses]
-    await attempt.reload_usage()  # a tool may have asked a model, or paid for a search
+    await attempt.reload_usage()  # # a tool may have called a model or paid for a search
     await attempt.append(Message(id=attempt.transcript.next_message_id, role="user", blocks=tuple(results)))
     return None
 
 
 async def _answer(attempt: LegAttempt, call: ToolUse, calling: Callable[[str], None]) -> ToolResult:
-    """The call's result, and before it is committed what the call does to the conversation."""
+    """Run a call; commit what it does to the conversation before its result is committed."""
     site = attempt.build_tool_context(call)
-    if call.name in {spec.name for spec in attempt.toolbox.visible_specs}:  # any other name is a word of the model's
+    if call.name in {spec.name for spec in attempt.toolbox.visible_specs}:  # # any other name was made up by the model
         calling(call.name)
     result = await attempt.toolbox.run(call, site)
     for record in site.records:
@@ -267,33 +275,41 @@ _CUT = {StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED}
 _TURN_MESSAGES = 2
 """A reply, and the results of its calls."""
 MAX_IDLE_REPLIES = 3
-"""Replies in a row that call no tool that there is; then what there is gets delivered."""
+"""Maximum number of consecutive replies without a call of a known tool; then what exists is delivered."""
 
 
 @dataclass(frozen=True)
 class AgentLoop:
-    """Carries out legs."""
+    """Runs legs."""
 
     model: MeteredModel
     desk: AgentDeps
     contracts: BriefBuilder
     clock: Clock
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-    """Waits so many seconds."""
+    """Waits for a number of seconds."""
 
     async def run(self, request: LegRequest, interrupted: Callable[[], bool]) -> LegOutcome:
-        """The leg's outcome: the committed one, if there is one already; then no call is made.
+        """Run a leg and return its outcome; if one is already committed, return it without any call.
 
-        `interrupted` turns true when the worker wants to stop: the leg then yields at the next turn boundary.
-        Raises ModelError, StoreError, RedactionFailed; everything committed before stays.
+        Everything committed before an error stays.
+
+        Args:
+            request: The leg.
+            interrupted: Returns true when the worker wants to stop: the leg then yields at the next turn boundary.
+
+        Raises:
+            ModelError: A model call failed.
+            StoreError: The store does not answer.
+            RedactionFailed: A text could not be redacted.
         """
         transcripts, run_id = self.desk.store, request.run.run_id
         await transcripts.open_run(request.run)
         if known := await transcripts.get_leg_outcome(run_id, request.leg, request.run.scope):
-            return known  # without a fence: it would be taken away from a later leg
+            return known  # # without a fence: taking one would take it from a later leg
         fence = await transcripts.acquire_fence(run_id)
         if known := await transcripts.get_leg_outcome(run_id, request.leg, request.run.scope):
-            return known  # asked again: it was committed meanwhile, and from here on it cannot be
+            return known  # # read again: it may have been committed meanwhile, and cannot be from here on
         transcript = await transcripts.load_transcript(run_id, request.run.scope)
         toolbox = await self.desk.build_agent_toolbox(request.run, request.terms, transcript)
         attempt = LegAttempt(
@@ -312,7 +328,7 @@ class AgentLoop:
         return outcome
 
     async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
-        """With what the agent has handed over so far: a person who is asked for money decides by it."""
+        """Add the work delivered so far: a person decides on budget requests by it."""
         work = self.desk.store
         counts = count_work(
             await work.get_deliverable(run.run_id, run.scope), await work.list_notes(run.task_id, run.scope, run.run_id)
@@ -329,7 +345,7 @@ class TurnRunner:
     deadline: datetime
 
     async def run_turns(self, interrupted: Callable[[], bool]) -> LegOutcome:
-        """Turn after turn; also until a person has to see to a text that cannot be redacted."""
+        """Run turns until the leg ends, or until a person has to act on a text that cannot be redacted."""
         try:
             return await self._turns(interrupted)
         except RedactionReviewRequiredError as held:
@@ -358,12 +374,12 @@ class TurnRunner:
                 return stopped
 
     def _calling(self, tool: str) -> None:
-        """Whoever asks what goes on is told which tool is called."""
+        """Report which tool is being called."""
         agent, turn = self.at.request.run.step_id, self.at.transcript.turn_count
         self.loop.model.tell(AgentStatus(agent=agent, what="tool", turn=turn, tool=tool, since=self.loop.clock()))
 
     async def _turn(self) -> LegOutcome | None:
-        """One model call and its first commit; None where the leg goes on."""
+        """Make one model call and its first commit. Return None if the leg goes on."""
         at, terms = self.at, self.at.request.terms
         estimate = estimate_request_tokens(at.fixed_tokens, shown := at.model_view, at.scale)
         if estimate >= terms.trigger or terms.has_too_many_messages(len(shown)):
@@ -396,7 +412,7 @@ class TurnRunner:
         return await self._take(reply, charge)
 
     async def _spent_by(self, failed: ModelUnavailable) -> BudgetExhausted | None:
-        """The leg's end where a call that brought no reply may have been billed, and nothing is left for another."""
+        """Return the leg's end if a call without a reply may have been billed and no further call fits."""
         if not failed.possibly_billed:
             return None
         await self.at.reload_usage()
@@ -414,7 +430,9 @@ class TurnRunner:
         return at.make_partial_outcome("the model refused to go on") if reply.stop is StopReason.REFUSAL else None
 
     def _ended(self) -> LegOutcome | None:
-        """Whether the agent has handed in. Read from the transcript, so that a retry after a crash sees it too."""
+        """Return the outcome if the agent has submitted. Read from the transcript, so that a retry after a crash sees
+        it too.
+        """
         at, said = self.at, self.at.effective_messages
         if _handed_in(said, at.toolbox.ending_tool_names):
             return AgentFinished(standing=at.leg_state)
@@ -428,7 +446,7 @@ class TurnRunner:
         return None
 
     async def _slow_down(self) -> None:
-        """Backpressure: near the end of a budget calls wait, so that a person can look before it is spent."""
+        """Delay calls near the end of a budget (backpressure), so that a person can look before it is spent."""
         request = self.at.request
         if request.terms.backpressure:
             used = max(request.task_used, request.limit.compute_used_share(self.at.totals.spent))
@@ -441,8 +459,9 @@ def _handed_in(said: Sequence[Message], ending: frozenset[str]) -> bool:
 
 
 def _idle_replies(said: Sequence[Message], known: Container[str]) -> int:
-    """How many replies at the end call no tool that there is. One that was called with success was there then, even
-    where its server is away now.
+    """Return the number of trailing replies that call no known tool.
+
+    A tool that was called successfully counts as known, even if its server is away now.
     """
     idle, failed = 0, set[str]()
     for message in reversed(said):
@@ -454,8 +473,9 @@ def _idle_replies(said: Sequence[Message], known: Container[str]) -> int:
 
 
 def _with_valid_thinking(kept: Message, said: Sequence[Block]) -> Message:
-    """The reply without thinking that follows something in it that is kept in other words: a secret that was replaced,
-    a call under another id. It is signed over what the model said, and the provider would leave it out.
+    """Drop thinking that follows a changed block of the reply: a redacted secret, or a call under another ID.
+
+    Thinking is signed over what the model said, so the provider would drop it.
     """
     changed = next((place for place, (own, its) in enumerate(zip(kept.blocks, said, strict=False)) if own != its), None)
     if changed is None:
@@ -465,7 +485,7 @@ def _with_valid_thinking(kept: Message, said: Sequence[Block]) -> Message:
 
 
 def _usable(reply: ModelResponse) -> tuple[Block, ...]:
-    """The reply's blocks, without a tool call that was cut off by a maximum."""
+    """Return the reply's blocks without a tool call that was cut off by a length limit."""
     blocks = reply.blocks
     if reply.stop in _CUT and blocks and isinstance(blocks[-1], ToolUse):
         blocks = (

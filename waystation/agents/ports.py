@@ -1,4 +1,4 @@
-"""The port to what counts tokens, money, calls and compactions, without content and without ids."""
+"""Port for metrics of tokens, cost, calls and compactions; no content and no IDs."""
 
 from typing import Protocol
 
@@ -10,32 +10,32 @@ from waystation.privacy.policy import TextDestination
 
 
 class Meter(Protocol):
-    """Counts since this process started. Counting never fails and never waits."""
+    """Metrics since this process started. Recording never fails and never blocks."""
 
     def record_model_reply(self, charge: Charge) -> None:
-        """A model call was answered, and cost this; without a known price it counts as unpriced."""
+        """Record the cost of an answered model call; without a known price it counts as unpriced."""
         ...
 
     def record_model_failure(self, kind: CallKind, model: str, error: ModelError) -> None:
-        """A model call gave no reply."""
+        """Record a model call that gave no reply."""
         ...
 
     def record_compaction(self, outcome: CompactionOutcome) -> None:
-        """A compaction ended."""
+        """Record the end of a compaction."""
         ...
 
     def record_redactions(self, place: TextDestination, spans: int) -> None:
-        """So many private stretches were replaced in texts on their way there."""
+        """Record the number of private spans replaced in texts for this destination."""
         ...
 
     def set_pending_passages(self, count: int) -> None:
-        """So many passages are in the outbox now."""
+        """Set the number of passages in the outbox."""
         ...
 
     def set_paused_tasks(self, count: int) -> None:
-        """So many running tasks wait for an answer about money now."""
+        """Set the number of running tasks that wait for a budget decision."""
         ...
 
     def record_sampling_failure(self, gauge: str) -> None:
-        """A gauge keeps its last value, because what it shows could not be read."""
+        """Record that a gauge could not be read and keeps its last value."""
         ...

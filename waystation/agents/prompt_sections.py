@@ -1,11 +1,7 @@
-"""The layers of a request to the model: their order, their shares of the window, and what of each gives way first.
+"""Sections of a request to the model: their order, their shares of the window, and what is left out first.
 
-The allocator decides about what is put into a request on purpose; how a conversation is made smaller is decided by the
-ladder (`context.pipeline`), so its parts are firm here: measured, never dropped.
-
-The reminder: what an agent has left and how its task stands, as a status message that stays in the conversation.
-
-Every part of an agent's request, in the layer that it belongs to.
+The allocator decides what is put into a request deliberately, such as the task brief and the status messages. The
+compaction pipeline (`context.pipeline`) shrinks conversations, so their parts are firm here: measured, never dropped.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,32 +26,32 @@ from waystation.kernel.value import Value
 from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrusted_line
 
 LIMIT_PERCENT = 90
-"""Of the window: what an estimate may be wrong by is kept free."""
+"""Usable percentage of the window; the rest covers errors of estimates."""
 
 
 class PromptSection(StrEnum):
-    """In the order of a request: what never changes first, so that the prompt cache holds."""
+    """Sections in the order of a request: the most stable first, so that the prompt cache holds."""
 
     SYSTEM = "system and policy"
     """System prompt and tools."""
     CONTRACT = "task contract"
-    """Question, instructions, criteria, output form, deadline, the step and what it builds on."""
+    """Question, instructions, criteria, output format, deadline, the step and what it builds on."""
     RUNTIME = "runtime state"
-    """The status messages in the conversation."""
+    """Status messages in the conversation."""
     SHORT_TERM = "short-term memory"
     """What agent and user have said, and the agent's calls."""
     EPISODIC = "episodic memory"
-    """Summaries and markers of what is hidden."""
+    """Summaries, and markers of hidden messages."""
     SEMANTIC = "semantic memory"
-    """Notes and findings that were read."""
+    """Notes and findings that the agent has read."""
     PROCEDURAL = "procedural memory"
     """The user's procedures."""
     OBSERVATIONS = "observations"
     """Results of tools."""
     RETRIEVED = "retrieved evidence"
-    """Recalled passages, and the names of documents."""
+    """Recalled passages, and names of documents."""
     WORK = "work buffer"
-    """Room for the reply."""
+    """Space for the reply."""
 
 
 SECTION_SHARES: Mapping[PromptSection, int] = {
@@ -70,30 +66,30 @@ SECTION_SHARES: Mapping[PromptSection, int] = {
     PromptSection.RETRIEVED: 9,
     PromptSection.WORK: 9,
 }
-"""Percent of the limit."""
+"""Percentage of the request limit."""
 
 
 class PromptPart(Value):
-    """Something that wants to be in a request. Within a layer parts stand in the order in which they are shown."""
+    """A candidate for a request. Within a section, parts are shown in their order."""
 
     name: str
     tokens: int
     firm: bool = False
-    """It cannot be left out."""
+    """Whether it cannot be left out."""
     divisible: bool = False
-    """Some of it is of use, too."""
+    """Whether a fraction of it is useful, too."""
     relevance: float = 0.0
     """From 0 to 1."""
     repeatable: bool = False
-    """It can be had again by asking for it."""
+    """Whether the agent can get it again by asking."""
 
 
 class _Rule(NamedTuple):
-    """What of a layer gives way first."""
+    """Which parts of a section are left out first."""
 
     words: str
     order: Callable[[int, PromptPart], tuple[float, ...]]
-    """Parts by what this says of their place and of them: the greatest gives way first."""
+    """Sort key by place and part: the part with the greatest key is left out first."""
 
 
 def _by_place(place: int, _: PromptPart) -> tuple[float, ...]:
@@ -126,53 +122,53 @@ SECTION_RULES: Mapping[PromptSection, _Rule] = {
 }
 
 PromptDemands = Mapping[PromptSection, Sequence[PromptPart]]
-"""What wants to be in a request, by layer; a layer that is not there wants nothing."""
+"""Candidates for a request by section; a missing section has none."""
 
 
 class SectionAllocation(Value):
-    """What one layer asked for, and what it got. All in tokens."""
+    """What one section asked for, and what it got, in tokens."""
 
     layer: PromptSection
     share: int
     asked: int
     got: int
     kept: tuple[str, ...] = ()
-    """The parts that are in, in their order; divisible ones also where they are not whole."""
+    """Names of the included parts, in order; divisible ones may be included only in part."""
     gave_way: tuple[str, ...] = ()
-    """The parts that are not, or not whole: the first to give way first."""
+    """Names of the parts left out or shortened, the first to give way first."""
 
 
 class PromptAllocation(Value):
-    """Who gets what of a request. Rows stand in the order of the layers, one for each."""
+    """Allocation of a request: one row per section, in their order."""
 
     limit: int
     rows: tuple[SectionAllocation, ...]
 
     @property
     def allocated_tokens(self) -> int:
-        """Tokens of all layers: never over the limit."""
+        """Tokens of all sections: never over the limit."""
         return sum(row.got for row in self.rows)
 
     def get_row(self, layer: PromptSection) -> SectionAllocation:
-        """Of this layer."""
+        """Return the row of a section."""
         return next(row for row in self.rows if row.layer is layer)
 
 
 def compute_request_limit(window: int) -> int:
-    """What a request may have, in tokens."""
+    """Return the maximum size of a request in tokens."""
     return window * LIMIT_PERCENT // 100
 
 
 def compute_section_tokens(layer: PromptSection, window: int) -> int:
-    """A layer's share of a window, in tokens."""
+    """Return a section's share of a window in tokens."""
     return compute_request_limit(window) * SECTION_SHARES[layer] // 100
 
 
 def allocate_prompt(window: int, demands: PromptDemands) -> PromptAllocation:
-    """Share a window out. The same demands always get the same.
+    """Allocate a window. The same demands always get the same allocation.
 
-    A layer whose firm parts are over its share takes what they need, and the others share the rest as their shares are
-    to each other. What a layer leaves of its room flows down to the next one.
+    A section whose firm parts exceed its share gets what they need; the others divide the rest in proportion to their
+    shares. What a section leaves unused goes to the next one.
     """
     limit = compute_request_limit(window)
     firm = {layer: sum(part.tokens for part in demands.get(layer, ()) if part.firm) for layer in PromptSection}
@@ -188,7 +184,7 @@ def allocate_prompt(window: int, demands: PromptDemands) -> PromptAllocation:
 
 
 def _rooms(limit: int, firm: Mapping[PromptSection, int]) -> Mapping[PromptSection, int]:
-    """What each layer may have before anything flows down."""
+    """Return the space of each section before unused space is passed on."""
     over: set[PromptSection] = set()
     while True:
         rest = max(0, limit - sum(firm[layer] for layer in over))
@@ -203,7 +199,7 @@ def _rooms(limit: int, firm: Mapping[PromptSection, int]) -> Mapping[PromptSecti
 
 
 def _row(layer: PromptSection, share: int, room: int, parts: Sequence[PromptPart]) -> SectionAllocation:
-    """Firm parts first, then the others: what gives way last is served first."""
+    """Allocate firm parts first, then the others, the last to give way first."""
     places = {part.name: place for place, part in enumerate(parts)}
     served = sorted(parts, key=lambda part: (not part.firm, *SECTION_RULES[layer].order(places[part.name], part)))
     got: dict[str, int] = {}
@@ -224,34 +220,34 @@ def _row(layer: PromptSection, share: int, room: int, parts: Sequence[PromptPart
 
 
 MORE_IS_ASKED_FOR = "more is asked for when it is spent"
-"""Said where that is so: the agent then need not hand in early."""
+"""Shown if a person will be asked for more budget: the agent then need not submit early."""
 MOST_TOKENS, MOST_MICRO_USD = 999_999_999_999, 999_999_999_999
 RECENT_RESULTS, SHOWN_FAILURES = 12, 3
-"""Failures among so many results at the end of the conversation are recent; so many of them are shown."""
+"""Failures among this many newest results count as recent; at most `SHOWN_FAILURES` of them are shown."""
 WHY_CHARACTERS = 160
 
 
 class ToolFailure(Value):
-    """A call that failed."""
+    """A failed tool call."""
 
     tool: str
     why: str
-    """The beginning of its result."""
+    """Beginning of its result."""
 
 
 ROUNDING_STEPS = (80, 63, 50, 40, 32, 25, 20, 16, 13, 10)
-"""Two digits of the amounts that a status names, each some four fifths of the one before it."""
+"""First two digits of the amounts that a status names; each step is about four fifths of the previous one."""
 
 
 def round_down_to_step(amount: int) -> int:
-    """The largest step that is no more than the amount."""
+    """Return the largest step that is not above the amount."""
     scale = 10 ** max(0, len(str(amount)) - 2)
     digits = amount // scale
     return next((step for step in ROUNDING_STEPS if step <= digits), digits) * scale
 
 
 def round_limit_down(left: Limit) -> Limit:
-    """What is left in steps: a status that names it holds, as a lower bound, until the next step is reached."""
+    """Round the remaining limit down: the status stays valid, as a lower bound, until the next step is reached."""
     return Limit(
         tokens=None if left.tokens is None else round_down_to_step(left.tokens),
         micro_usd=None if left.micro_usd is None else round_down_to_step(left.micro_usd),
@@ -259,7 +255,7 @@ def round_limit_down(left: Limit) -> Limit:
 
 
 def round_up_to_step(amount: int) -> int:
-    """The smallest step that is no less than the amount."""
+    """Return the smallest step that is not below the amount."""
     if amount < ROUNDING_STEPS[-1]:
         return amount
     scale = 10 ** max(0, len(str(amount)) - 2)
@@ -267,25 +263,27 @@ def round_up_to_step(amount: int) -> int:
 
 
 class StatusMessage(Value):
-    """What a status message says.
+    """Content of a status message.
 
-    It stays in the conversation as it was sent, so a new one is written only where its text would be another one: what
-    it says changes in steps and not at every turn.
+    It stays in the conversation as it was sent, so a new one is written only if its text changes: amounts change in
+    steps, not every turn.
     """
 
     step_id: str
     left: Limit
-    """What the agent may spend, with what its task could lend it: see `round_limit_down`."""
+    """What the agent may spend, including what its task could lend it; see `round_limit_down`."""
     final: bool
-    """Nobody will be asked for more when that is spent."""
+    """Whether no one will be asked for more when that is spent."""
     submit_below: Amount = Amount()
-    """See `round_up_to_step`: with less than this left the next call may not fit. Nothing before the first reply."""
+    """With less than this left, the next call may not fit; see `round_up_to_step`. Zero before the first reply."""
     team: tuple[TeammateState, ...] = ()
     failures: tuple[ToolFailure, ...] = ()
-    """The newest first. They ride along: each stands in a result already, so they are no reason for a new status."""
+    """Recent failures, newest first. They already appear in results, so they are no reason for a new status."""
 
     def text(self, window: int) -> str:
-        """Within the runtime share of this window: the last named lines are left out first, the budget never."""
+        """Return the text within the runtime share of this window: the last lines are left out first,
+        the budget never.
+        """
         parts = [self._head, *self._lines]
         above = {
             layer: [PromptPart(name="held", tokens=compute_section_tokens(layer, window))]
@@ -296,12 +294,12 @@ class StatusMessage(Value):
 
     @property
     def shortest_text(self) -> str:
-        """The budget alone."""
+        """The budget line alone."""
         return _status(self._head.name)
 
     @property
     def with_widest_amounts(self) -> "StatusMessage":
-        """With as much left as has room on the line: what fits with this fits whatever is left."""
+        """The status with the widest possible amounts: if this fits, any amount fits."""
         most = Limit(
             tokens=None if self.left.tokens is None else MOST_TOKENS,
             micro_usd=None if self.left.micro_usd is None else MOST_MICRO_USD,
@@ -318,7 +316,7 @@ class StatusMessage(Value):
 
     @property
     def _lines(self) -> Iterator[PromptPart]:
-        """The most important first."""
+        """Optional lines, the most important first."""
         plan = [mate for mate in self.team if get_parent_id(mate.id) is None]
         siblings = [mate for mate in self.team if get_parent_id(mate.id) is not None and mate.id != self.step_id]
         failed = " | ".join(f"{failure.tool}: {failure.why}" for failure in self.failures)
@@ -333,25 +331,25 @@ class StatusMessage(Value):
 
 
 def find_latest_status(shown: Iterable[Message]) -> str | None:
-    """The last status message of a view, as it was sent."""
+    """Return the last status message of a view, as it was sent."""
     return next((message.text for message in reversed([*shown]) if message.is_status), None)
 
 
 def with_status(shown: tuple[Message, ...], message_id: str, status: str) -> tuple[Message, ...]:
-    """The view, and after it a message of this id with the status, where the newest one says anything else."""
+    """Return the view, with a new status message appended unless the latest one says the same."""
     told = find_latest_status(shown)
     same = told is not None and _lines_of(told) == _lines_of(status)
     return shown if same else (*shown, build_status_message(message_id, status))
 
 
 def _lines_of(status: str) -> list[str]:
-    """Without its failures."""
+    """Return the lines of a status without its failures."""
     inside = status.removeprefix(STATUS_OPEN).removesuffix(STATUS_CLOSE)
     return [line for line in inside.split("\n") if not line.startswith(_FAILED)]
 
 
 def find_recent_failures(messages: Sequence[Message]) -> tuple[ToolFailure, ...]:
-    """Of the tools, the newest first, each message once."""
+    """Return the recent tool failures, newest first, without duplicates."""
     names = {call.id: call.name for message in messages for call in message.tool_uses}
     results = [result for message in messages for result in message.tool_results][-RECENT_RESULTS:]
     failed = [
@@ -363,12 +361,12 @@ def find_recent_failures(messages: Sequence[Message]) -> tuple[ToolFailure, ...]
 
 
 def _beginning(text: str) -> str:
-    """In one line, and nothing that looks like a tag."""
+    """Return the beginning of a text in one line, without anything that looks like a tag."""
     return sanitize_line(" ".join(text.split()).translate(_NO_TAGS), WHY_CHARACTERS)
 
 
 def _status(lines: str) -> str:
-    """Each line is our own, or in a tag of its own."""
+    """Wrap lines into a status. Each line is our own, or in a tag of its own."""
     return wrap_untrusted_line("status", SafeMarkup(lines))
 
 
@@ -385,7 +383,7 @@ _ASKED = (DelimitedPattern(r"<question>", r"</question>"), DelimitedPattern(r"<s
 
 
 def extract_question(transcript: Transcript) -> str:
-    """The question and the step's goal, each in its tag, as the contract of an agent has them; empty without one."""
+    """Return the question and the step's goal from the agent's task brief, each in its tag; empty without a brief."""
     contract = next(
         (one.text for one in get_effective_transcript(transcript).messages if one.text.startswith(CONTRACT_OPEN)), ""
     )
@@ -395,9 +393,13 @@ def extract_question(transcript: Transcript) -> str:
 def compute_prompt_demands(
     transcript: Transcript, measure: TokenEstimator, result_layers: Mapping[str, PromptSection]
 ) -> Mapping[PromptSection, Sequence[PromptPart]]:
-    """What the next request has of system prompt, tools and conversation, as its provider would count it. All firm.
+    """Return the parts of the next request, as its provider would count them: system prompt, tools, conversation. All
+    firm.
 
-    `result_layers`: by name of the tool, the layer of its results; those of other tools are observations.
+    Args:
+        transcript: The conversation.
+        measure: Token estimator.
+        result_layers: Section of a tool's results by tool name; results of other tools are observations.
     """
     shown = build_model_view(transcript)
     hidden = {
@@ -422,7 +424,7 @@ def _part(name: str, estimated: int, measure: TokenEstimator) -> PromptPart:
 def _layered(
     message: Message, hidden: set[str], calls: Mapping[str, str], result_layers: Mapping[str, PromptSection]
 ) -> Iterator[tuple[PromptSection, int]]:
-    """The message's parts with their plain estimates, which together are that of the message."""
+    """Yield the message's parts with their plain estimates, which add up to the message's."""
     if message.id in hidden:
         yield PromptSection.EPISODIC, estimate_message(message)
         return

@@ -1,10 +1,8 @@
-"""Redaction as agents have it: everybody gets a redactor here.
+"""Redaction for agents: the process-wide `TextRedactor`, task redactors, and restoring of placeholders.
 
-`TextRedactor` is the one of a process: what it replaces is in the vault before the redacted text goes anywhere, each
-replacement is counted, no text is tried for ever, and titles are read again with names spelled as names are.
-`build_task_redactor` is that of one task, for places where documents are called otherwise than where agents work.
-
-Placeholders in a text become again what they stand for, for owners and for tools that are granted it.
+`TextRedactor` stores originals in the vault before the redacted text goes anywhere, counts replacements, bounds
+retries, and redacts titles twice. `build_task_redactor` knows one task's documents. Placeholders are restored for
+owners, and for tools that are granted it.
 """
 
 import asyncio
@@ -50,13 +48,13 @@ from waystation.privacy.ports import Redactor, SlowTextStore, Vault
 from waystation.store.ports import Store
 
 NEVER_STORED_TYPES = frozenset({"SECRET"})
-"""Types of credentials: nothing that is restored ever holds one."""
+"""Types of credentials: their originals are never stored, so they can never be restored."""
 LENGTHENED_BY = 4
-"""Hexadecimal digits (16 bits) that a placeholder gets more where a shorter one stands for another value."""
+"""Hexadecimal digits (16 bits) added to a placeholder when the shorter one stands for another value."""
 MAX_CACHED_PLACEHOLDERS = 100_000
 
 Fingerprint = Callable[[str, str, str], str]
-"""Tenant, type and value become 64 hexadecimal digits; the redactor's placeholder shows the first of them."""
+"""Returns 64 hexadecimal digits for tenant, type and value; the placeholder shows the first of them."""
 
 
 _Redact = Callable[[Sequence[str], TextDestination, str], Awaitable[tuple[RedactionResult, ...]]]
@@ -74,24 +72,24 @@ class _Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class VaultPlaceholderFactory:
-    """Implements the port `PlaceholderFactory`: what is replaced is kept in the vault.
+    """Implements the port `PlaceholderFactory`: originals are stored in the vault.
 
-    Where that cannot be written, nothing is redacted: no placeholder goes out that nobody could restore. A value that
-    comes again costs a hash and no look into the vault.
+    If the vault cannot be written, nothing is redacted: no placeholder leaves that could not be restored. A value that
+    occurs again costs a hash and no vault access.
     """
 
     vault: Vault
     fingerprint: Fingerprint
     clock: Clock
     session: Callable[[], str] = _no_session
-    """Hash of the session that the text at hand belongs to: what is replaced in it, was met there."""
+    """Returns the hash of the session that the current text belongs to; originals are stored for that session."""
     _kept: dict[_Value, _Kept] = field(default_factory=dict[_Value, _Kept], init=False)
     """By tenant, session and fingerprint."""
 
     async def store_originals(
         self, texts: Sequence[str], results: Sequence[RedactionResult], tenant: str
     ) -> tuple[RedactionResult, ...]:
-        """The results under the placeholders that the vault has for them. Raises RedactionFailed."""
+        """Store the originals and return the results with the vault's placeholders. Raises RedactionFailed."""
         found = [
             [self._original(tenant, span, text) for span in result.spans]
             for text, result in zip(texts, results, strict=True)
@@ -119,7 +117,7 @@ class VaultPlaceholderFactory:
         return VaultEntry(type=span.type, placeholder=span.placeholder, fingerprint=fingerprint, text=value)
 
     async def _keep(self, tenant: str, originals: Mapping[str, VaultEntry]) -> Mapping[str, str]:
-        """By fingerprint the placeholder under which the vault has each; credentials are not among them."""
+        """Store values and return the vault's placeholders by fingerprint. Credentials are never stored."""
         now, session = self.clock(), self.session()
         known = {one: self._remembered((tenant, session, one), now) for one in originals}
         settled = {one: kept.placeholder for one, kept in known.items() if kept}
@@ -162,9 +160,9 @@ def _lengthened(original: VaultEntry) -> VaultEntry:
 
 
 PAID_DESTINATIONS = frozenset({TextDestination.MODEL_OUTPUT, TextDestination.TOOL_ARGUMENT, TextDestination.SUMMARY})
-"""What a model was paid for. Another attempt at the work would ask it anew, so redaction is tried again here."""
+"""Texts that a model was paid for. A new attempt at the work would pay again, so redaction is retried here."""
 REQUIRED_DESTINATIONS = frozenset({TextDestination.USER_INPUT, TextDestination.CONTRACT})
-"""Without these an agent does not know what it is to do."""
+"""Texts without which an agent does not know its task."""
 LONGEST_PAUSE_S = 60
 MAX_TIMEOUTS = 2
 
@@ -174,33 +172,33 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RedactionRetryPolicy:
-    """How often a text is tried: after enough attempts nothing of it goes on.
+    """How often redaction of a text is tried: after enough attempts, nothing of the text passes.
 
-    Until then it raises what the redactor raises, so that the activity waits and is tried again. A redactor that is
-    down altogether is waited for without end.
+    Before that, the redactor's errors are raised, so that the activity waits and is retried. A redactor that is down
+    altogether is waited for without end.
 
-    A text that takes too long holds up others each time, so it has two attempts, one after the other and whatever it
-    is for, and is put aside: it is not looked at again under the same rules, by no worker and after no restart.
+    A text that times out delays others each time. It gets two attempts in a row, whatever its destination, and is then
+    put aside: under the same rules no worker tries it again, not even after a restart.
     """
 
     fingerprint: Fingerprint
     slow: SlowTextStore
-    """Which took too long, and how often: kept, so that no restart forgets one."""
+    """Stores which texts timed out, and how often, across restarts."""
     attempt: Callable[[], int]
-    """Which attempt at the work in hand this is. Temporal counts them, so that no crash forgets one."""
+    """Returns the current attempt at the work. Temporal counts attempts, including those that crashed."""
     attempts: int
     then: RedactionFailureMode
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
-    """Waits so many seconds."""
+    """Waits for a number of seconds."""
 
     _times: dict[str, int] = field(default_factory=dict[str, int], init=False)
-    """What is kept of slow texts, as this process knows it: by fingerprint how often."""
+    """Time-outs by fingerprint, as this process knows them."""
     _read: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def redact_with_retries(
         self, redact: _Redact, texts: Sequence[str], place: TextDestination, tenant: str
     ) -> tuple[RedactionResult, ...]:
-        """See `Redactor`. Raises RedactionAbandonedError and RedactionReviewRequiredError, too."""
+        """See `Redactor`. Also raises RedactionAbandonedError and RedactionReviewRequiredError."""
         if place in PAID_DESTINATIONS:
             return tuple([await self._paid(redact, text, place, tenant) for text in texts])
         if self.attempt() < self.attempts:
@@ -214,7 +212,7 @@ class RedactionRetryPolicy:
             try:
                 return await redact(texts, place, tenant)
             except RedactionTimeoutError:
-                # Which one it was, only one by one tells. What was done is done at once.
+                # Only redacting one by one shows which text it was. What was redacted already is instant.
                 pass
         return tuple([await self._once(redact, text, place, tenant) for text in texts])
 
@@ -245,7 +243,9 @@ class RedactionRetryPolicy:
             await self.pause(pause)
 
     async def _once(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
-        """Raises what the redactor does, but that it took too long only where that is a person's to see."""
+        """Redact one text. Raises the redactor's errors, except that a timeout is raised only if a person has to act on
+        it.
+        """
         times, key, tried = await self._known(), self._key(text, tenant), False
         while times.get(key, 0) < MAX_TIMEOUTS:
             try:
@@ -255,7 +255,7 @@ class RedactionRetryPolicy:
             else:
                 return redacted
         if place not in PAID_DESTINATIONS and (self.then == "pause" or place in REQUIRED_DESTINATIONS):
-            # A person may have seen to it when it comes again.
+            # A person may have acted by the time it comes again.
             await _kept(self.slow.reset_timeouts(tenant, key))
             times.pop(key, None)
             kind = RedactionReviewRequiredError if self.then == "pause" else RedactionAbandonedError
@@ -269,14 +269,16 @@ class RedactionRetryPolicy:
         return placeholder
 
     async def _known(self) -> dict[str, int]:
-        """Read once: what another worker counts meanwhile comes with the first time that it is slow here."""
+        """Return the known time-outs, read once: another worker's counts are seen when the text is slow here for the
+        first time.
+        """
         if not self._read.is_set():
             self._times.update(await _kept(self.slow.load_slow_texts()))
             self._read.set()
         return self._times
 
     def _key(self, text: str, tenant: str) -> str:
-        # Of the text to the letter: in a normal form, all texts of signs alone would be one.
+        # Exact text: in a normalised form, all texts of symbols alone would be the same.
         return self.fingerprint(tenant, UNREDACTABLE_TYPE, text_hash(text))
 
     def _placeholder(self, text: str, tenant: str) -> RedactionResult:
@@ -288,7 +290,7 @@ class RedactionRetryPolicy:
 
 
 async def _kept(answer: Awaitable[_T]) -> _T:
-    """Raises RedactionFailed where the store does not answer, so that the work waits for it."""
+    """Await the store's answer. Raises RedactionFailed if the store does not answer, so that the work waits for it."""
     try:
         return await answer
     except StoreError as error:
@@ -296,47 +298,47 @@ async def _kept(answer: Awaitable[_T]) -> _T:
 
 
 TitlePolicy = Literal["redacted", "none"]
-"""Words of the question and of the plan, redacted; or none of them."""
+"""Titles show the redacted words of the question and of the plan, or none of them."""
 NO_TITLE = "(no title)"
 _PERSON = "PERSON"
 _WORD = compile_bounded(rf"{PLACEHOLDER_PATTERN.pattern}|[^\W\d_]+")
 _HALVES = compile_bounded("[\ud800-\udfff]")
-"""Of characters that are written as two (surrogates): an escape of JSON may be one alone, and no encoding has it."""
+"""Lone surrogates: JSON escapes can produce them, and no encoding can store them."""
 _LONGEST_CODE = 3
-"""Letters: words of capitals that are no longer stay as they are."""
+"""Words in capitals of up to this many letters keep their spelling."""
 _NO_NAMES = compile_bounded(
     "a|about|after|all|an|and|any|are|as|ask|at|be|between|by|call|can|could|did|do|does|draft|find|for|from"
     "|had|has|have|he|her|his|how|if|in|into|is|it|its|me|my|not|of|on|or|our|out|over|said|say|says|she"
     "|should|so|tell|than|that|the|their|them|then|they|this|to|told|up|us|was|we|were|what|when|where|which"
     "|who|whom|whose|why|will|with|would|write|you|your"
 )
-"""Between words like these a model sees a name best."""
+"""Function words, which keep their spelling: between them a model recognises a name best."""
 
 
 @dataclass(frozen=True)
 class TextRedactor:
-    """Implements the port `Redactor` over one that finds and replaces; each further duty is one field.
+    """Implements the port `Redactor` on top of a plain redactor; each field adds one duty.
 
-    Raises RedactionAbandonedError and RedactionReviewRequiredError, too, where it has endurance.
+    With a retry policy it also raises RedactionAbandonedError and RedactionReviewRequiredError.
     """
 
     redactor: Redactor
     originals: VaultPlaceholderFactory | None = None
-    """Without it nobody restores what is replaced."""
+    """Without it, no replacement can be restored."""
     meter: Meter | None = None
-    """Counts replacements, again where a text is redacted again."""
+    """Counts replacements, again for a text that is redacted again."""
     endurance: RedactionRetryPolicy | None = None
-    """Without it the first failure is raised."""
+    """Without it, the first failure is raised."""
     titles: TitlePolicy | None = None
-    """None: titles are texts like others. They go where everybody looks, and are too short for a language model: a name
-    that stands alone, in small letters or in capitals, is often not seen as one. Spelled as names are, it may be; what
-    is replaced too much costs little there.
+    """None: titles are redacted like other texts. Titles are public and too short for a language model, which often
+    misses a name that stands alone in lower case or in capitals. Spelled with a capital letter it may be found;
+    replacing too much costs little there.
     """
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        """See `Redactor`. Of titles only the text counts: spans are not those of the text that was given.
+        """Redact texts; see `Redactor`. For titles only the text is meaningful: spans do not refer to the given text.
 
-        What a model or a tool said of a character's half becomes U+FFFD: no store keeps it, and no hash is made of it.
+        Lone surrogates in texts of a model or tool become U+FFFD: they can be neither stored nor hashed.
         """
         texts = [_HALVES.sub("\ufffd", text) for text in texts]
         if place is not TextDestination.TITLE or self.titles is None:
@@ -371,7 +373,7 @@ def _as_a_name(word: re.Match[str]) -> str:
 
 
 def _without_names(once: RedactionResult, again: RedactionResult) -> RedactionResult:
-    # A single word that is spelled so is taken for a name too often.
+    # A single capitalised word is mistaken for a name too often.
     names = [span for span in again.spans if span.type == _PERSON and " " in once.text[span.start : span.end]]
     if once.redaction_failed or not names:
         return once
@@ -388,15 +390,24 @@ TOOLS_GRANTED_ORIGINALS: Mapping[str, Set[str]] = MappingProxyType(
         "take_note": {"document"},
     }
 )
-"""The tools that may be given what placeholders stand for, by name, and the arguments in which they are: names of
-documents, and what documents are searched for. No tool of others is among them.
+"""Tools that may receive originals, by name, and the arguments in which they may: names of documents, and search
+queries. No external tool is among them.
 """
 
 
 async def restore_text_from_vault(text: str, vault: Vault, tenant: str, session: str | None = None) -> RestoredText:
-    """The text as its owner may read it; `tenant` is the tenant's hash. Raises StoreError, WrongKey.
+    """Restore the placeholders of a text.
 
-    With the hash of a session: as a tool of the session may use it, with what was met there and nothing else.
+    Args:
+        text: Redacted text.
+        vault: Store of the originals.
+        tenant: Hash of the tenant.
+        session: Hash of the session: only what was met there is restored, for use by the session's tools. None:
+            everything, for the owner.
+
+    Raises:
+        StoreError: The vault does not answer.
+        WrongKey: No available key decrypts an entry.
     """
     return restore_originals(
         text, await vault.load_originals(tenant, frozenset(PLACEHOLDER_PATTERN.findall(text)), session)
@@ -406,10 +417,10 @@ async def restore_text_from_vault(text: str, vault: Vault, tenant: str, session:
 async def redact_reply(
     blocks: Sequence[Block], redactor: Redactor, tenant: str
 ) -> tuple[tuple[Block, ...], tuple[RedactionResult, ...]]:
-    """The blocks as they may be kept, and what was redacted for it.
+    """Redact a model's reply. Return the blocks to store, and the redactions made.
 
-    Models are told of no originals, and still write some: guessed, recited, or decoded from what redaction cannot read.
-    Signed reasoning stays as it is: the provider takes it back unchanged or not at all. Raises RedactionFailed.
+    Models are shown no originals and still write some: guessed, recited, or decoded from what redaction cannot read.
+    Signed reasoning is left as it is: the provider accepts it unchanged or not at all. Raises RedactionFailed.
     """
     words = [block.text for block in blocks if isinstance(block, Text)]
     calls = [block.input for block in blocks if isinstance(block, ToolUse)]
@@ -424,7 +435,7 @@ def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Bloc
     if isinstance(block, Text):
         return block.replace(text=next(said))
     if isinstance(block, ToolUse):
-        # `mapped` meets the texts in the order in which `strings` gave them.
+        # `map_object_strings` visits the texts in the order in which `iter_strings` yielded them.
         return block.replace(input=map_object_strings(block.input, lambda _: next(given), is_unusual_name))
     return block
 
@@ -436,15 +447,17 @@ class _TaskRedactor:
     task: TaskScope
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        """See `Redactor`; documents are called as at this place. Raises StoreError, too."""
+        """Redact texts with the names that documents have at this destination; see `Redactor`. Raises
+        StoreError, too.
+        """
         documents = await self.store.list_documents(self.task.task_id, self.task)
         called = await redact_document_names(texts, documents, self.redactor, tenant, place)
         return await self.redactor.redact(called, place, tenant)
 
 
 def build_task_redactor(redactor: Redactor, store: Store, task: TaskScope) -> Redactor:
-    """That of one task, for places where more is replaced than where agents work: it knows the task's documents.
+    """Build a redactor that knows one task's documents, for places where more is replaced than where agents work.
 
-    In a text the name of a file counts as code, where names of people are not looked for.
+    In a text, the name of a file counts as code, in which names of people are not searched for.
     """
     return _TaskRedactor(redactor, store, task)

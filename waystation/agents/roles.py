@@ -1,7 +1,4 @@
-"""What a role works with: its prompt, and the tools of its row.
-
-Gives an agent's toolbox its projection: which tools it sees now, and within which limits.
-"""
+"""What an agent of a role works with: its prompt, its dependencies, and its toolbox with the tools visible to it."""
 
 import json
 import logging
@@ -68,7 +65,7 @@ NO_SERVERS = "the task names tool servers, and its worker has no config file of 
 
 @dataclass(frozen=True)
 class ToolVisibilityContext:
-    """What a projection is made of, beside tools and settings."""
+    """What tool visibility depends on, besides tools and settings."""
 
     run: RunRef
     terms: AgentConfig
@@ -76,8 +73,9 @@ class ToolVisibilityContext:
 
 
 def apply_tool_visibility(toolbox: Toolbox, of: ToolVisibilityContext, policy: ToolPolicy) -> Toolbox:
-    """The same tools, with their limits, and what the agent sees of them: what was sent since the last compaction, and
-    in the place of that, after one, what fits the phase.
+    """Return the toolbox with parameter limits and with the tools that the agent sees.
+
+    These are the tools sent since the last compaction, or, right after one, those that fit the phase.
     """
     schemas = {tool.name: tool.spec.input_schema for tool in toolbox.tools if tool.name in policy.limits}
     amiss = {name: find_unknown_parameters(schema, policy.limits[name]) for name, schema in schemas.items()}
@@ -100,8 +98,8 @@ def apply_tool_visibility(toolbox: Toolbox, of: ToolVisibilityContext, policy: T
 def _held(
     now: ToolVisibility, prefix: PromptPrefixRecord, known: Collection[str]
 ) -> tuple[ToolVisibility, PromptPrefixRecord]:
-    """Tools that are not there now (their server is away) stay among what is sent: a call of one is refused. Those that
-    somebody has denied since are left out at once.
+    """Keep the sent tools. Tools that are missing now (their server is away) stay among them, and a call of one is
+    refused; tools that were denied since then are removed at once.
     """
     admitted = {tool.name for tool in now.admitted}
     sent = tuple(spec for spec in prefix.tools if spec.name in admitted or spec.name not in known)
@@ -125,7 +123,7 @@ def _tell(run: RunRef, now: ToolVisibility) -> None:
 
 
 def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:
-    """For people: of how many tool servers that the task names its agents have nothing."""
+    """Return a note for people on the number of named tool servers from which the agents have no tools."""
     told = {one.server for one in offered.tools} | {one.server for one in offered.hidden if one.tool}
     missed = {one.server for one in offered.hidden if one.server in named} - told
     if not missed:
@@ -137,51 +135,51 @@ def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:
 
 @cache
 def load_prompt(name: str) -> str:
-    """A prompt file of this package: `research`, `analysis`, `writing`, `plan`, `revise`, `review`, `condense`
-    or `snapshot`.
+    """Load a prompt file of this package: `research`, `analysis`, `writing`, `plan`, `revise`, `review`, `condense` or
+    `snapshot`.
     """
     return files("waystation.agents").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
 
 
 def load_role_prompt(role: AgentRole) -> str:
-    """The system prompt of a role."""
+    """Load the system prompt of a role."""
     return load_prompt(get_role_spec(role).prompt)
 
 
 def build_planning_prompt() -> str:
-    """The system prompt of planning, which says what steps of each role are for."""
+    """Build the system prompt of planning, which explains what steps of each role are for."""
     steps = "; ".join(f"{role} {get_role_spec(role).step}" for role in list_step_roles())
     return load_role_prompt("planning").replace("{roles}", steps)
 
 
 @dataclass(frozen=True)
 class AgentDeps:
-    """Everything that the agents' tools work with."""
+    """Dependencies of the agents' tools."""
 
     store: Store
     search: DocumentSearch
     recollection: MemoryRecall
     redactor: Redactor
     redacted: RedactedDocumentStore
-    """What tools show of documents, pages and stored results."""
+    """Redacted texts of documents, pages and stored results, as tools show them."""
     vault: Vault | None = None
-    """Where tools find what placeholders in names of documents stand for."""
+    """Originals of placeholders in names of documents."""
     tables: RedactedTableReader | None = None
-    """What calculates, and queries tables; without it agents have no tools for that."""
+    """Calculates and queries tables; without it agents have no tools for that."""
     web: Sequence[Tool] = ()
-    """What reads and searches the web, where that is allowed."""
+    """Tools that fetch and search the web, if that is allowed."""
     servers: ToolServers | None = None
-    """Tools of others."""
+    """Clients of external tool servers."""
 
     policy: ToolPolicy = field(default_factory=ToolPolicy)
-    """What whoever runs the agents says of their tools."""
+    """The operator's settings for tools."""
 
     def build_run_redactor(self, run: RunRef) -> Redactor:
-        """For what is kept of a run: it knows the documents that the run's task is about."""
+        """Build the redactor for what is stored of a run: it knows the documents of the run's task."""
         return build_task_redactor(self.redactor, self.store, run.scope)
 
     async def build_agent_toolbox(self, run: RunRef, terms: AgentConfig, transcript: Transcript) -> Toolbox:
-        """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""
+        """Build one agent's toolbox: our tools, then those of tool servers, and which of them it sees now."""
         documents = await self.store.list_documents(run.task_id, run.scope)
         own = self.build_role_toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
         asked = (await self.store.get_task(run.task_id, run.scope)).request
@@ -198,13 +196,21 @@ class AgentDeps:
         return apply_tool_visibility(own, ToolVisibilityContext(run, terms, transcript), self.policy)
 
     async def _foreign(self, run: RunRef, servers: ToolServers, offered: UntrustedTools) -> Sequence[Tool]:
-        """Those of the role. What a tool was like when the task first had it is what was agreed to."""
+        """Return the external tools of the role. Each is compared with its definition when the task first had it, which
+        is what was approved.
+        """
         first = await self.store.store_first_tool_definitions(run.task_id, [spec.definition for spec in offered.tools])
         compared = [spec.with_changes_since(before) for spec, before in zip(offered.tools, first, strict=True)]
         return [UntrustedTool(spec, servers, self.redactor) for spec in compared if run.role in spec.roles]
 
     def build_role_toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
-        """All tools of a role, in a fixed order. `tables`: there are some among the task's documents."""
+        """Build the toolbox of a role, in a fixed order.
+
+        Args:
+            role: The role.
+            tables: Whether the task has documents that are tables.
+            delegates: Whether the tool to delegate is included.
+        """
         known = self._tools(tables)
         wanted = [name for name in get_role_spec(role).tools if delegates or name != DelegateTool.name]
         return Toolbox(
@@ -215,7 +221,7 @@ class AgentDeps:
         )
 
     def _tools(self, tables: bool) -> Mapping[str, Sequence[Tool]]:
-        """All there are, by the names that rows of roles have."""
+        """Return all tools by the names used in the table of roles."""
         tools: list[Tool] = [
             ListDocumentsTool(self.store),
             SearchDocumentsTool(self.search, self.store, self.redactor, self.redacted),

@@ -1,13 +1,8 @@
-"""Agent runs: append-only transcripts with their compactions, and how legs ended. Nothing is changed or removed.
+"""SQL repositories of agent runs: fences, append-only transcripts, charges and intents, leg outcomes, notes,
+deliverables.
 
-What agent runs cost: charges that count once for their key, and the intents that wait for one.
-
-Who may write to an agent run: the newest fence, checked in the same transaction as the write.
-
-The check locks the run's row. SQLite has one writer anyway; on PostgreSQL this row is what the writers of a run, and
-those who take it over, wait for.
-
-What agents note and hand in.
+Every write checks the run's newest fence in the same transaction. The check locks the run's row: SQLite has a single
+writer anyway, and on PostgreSQL the writers of a run, and those who take it over, wait for this row.
 """
 
 from bisect import bisect
@@ -57,7 +52,7 @@ from waystation.tasks.events import UnnumberedEvent, build_charge_event, build_r
 
 
 async def _take(connection: AsyncConnection, run_id: str) -> Fence:
-    """The next fence of the run. Raises StoreError for a run that was never opened."""
+    """Acquire the next fence of the run. Raises StoreError for a run that was never opened."""
     taken = update(runs).where(runs.c.run_id == run_id).values(fence=runs.c.fence + 1).returning(runs.c.fence)
     number: int | None = (await connection.execute(taken)).scalar_one_or_none()
     if number is None:
@@ -66,7 +61,9 @@ async def _take(connection: AsyncConnection, run_id: str) -> Fence:
 
 
 async def lock_run(connection: AsyncConnection, fence: Fence) -> int:
-    """The run's version. Until the transaction ends nobody else can take the run over. Raises StaleFenceError."""
+    """Lock the run and return its version. Until the transaction ends, no one else can take it over. Raises
+    StaleFenceError.
+    """
     held = select(runs.c.version).where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)
     version: int | None = (await connection.execute(held.with_for_update())).scalar_one_or_none()
     if version is None:
@@ -75,7 +72,9 @@ async def lock_run(connection: AsyncConnection, fence: Fence) -> int:
 
 
 async def increment_version(connection: AsyncConnection, fence: Fence, version: int) -> None:
-    """Compare-and-set: one version on, if the run still has `version`. Raises StaleFenceError, VersionConflict."""
+    """Increment the version if the run still has `version` (compare-and-set). Raises StaleFenceError,
+    VersionConflict.
+    """
     unchanged = (runs.c.run_id == fence.run_id, runs.c.fence == fence.number, runs.c.version == version)
     changed = await connection.execute(update(runs).where(*unchanged).values(version=version + 1))
     if changed.rowcount != 1:
@@ -86,7 +85,7 @@ _DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable)
 
 
 async def revert_work(connection: AsyncConnection, run_id: str, rewind: TranscriptRewind) -> None:
-    """Notes of calls that count no more go, and what was handed in is again what it was."""
+    """Delete notes of rewound calls and restore the deliverable as it was."""
     ids = [f"{run_id}/{call_id}" for call_id in rewind.calls]
     await connection.execute(delete(notes).where(notes.c.run_id == run_id, notes.c.note_id.in_(ids)))
     own = deliverables.c.run_id == run_id
@@ -99,11 +98,11 @@ async def revert_work(connection: AsyncConnection, run_id: str, rewind: Transcri
 
 
 class SqlWorkRepository(SqlRepository):
-    """The port `Store`: what agents note and hand in."""
+    """Part of the port `Store`: notes and deliverables of agents."""
 
     @write_transaction
     async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> None:
-        """Keep a note; the same id twice is one note. Raises StaleFenceError."""
+        """Add a note; the same ID twice is one note. Raises StaleFenceError."""
         body = bind_to_row(note.model_dump_json(), fence.run_id, note.id)
         row = {"run_id": fence.run_id, "note_id": note.id, "task_id": task_id, "body": body}
         await lock_run(connection, fence)
@@ -114,7 +113,7 @@ class SqlWorkRepository(SqlRepository):
     async def list_notes(
         self, connection: AsyncConnection, task_id: str, reader: ReadScope, run_id: str | None = None
     ) -> tuple[Note, ...]:
-        """Notes of a task or of one agent run, in the order in which they were taken."""
+        """Return the notes of a task or of one agent run, in the order in which they were taken."""
         own = (
             select(notes.c.body, runs.c.proof)
             .join(runs, runs.c.run_id == notes.c.run_id)
@@ -129,7 +128,7 @@ class SqlWorkRepository(SqlRepository):
     async def commit_deliverable(
         self, connection: AsyncConnection, fence: Fence, task_id: str, deliverable: Deliverable
     ) -> None:
-        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises StaleFenceError."""
+        """Store the run's deliverable, replacing an earlier one. Raises StaleFenceError."""
         row = {
             "run_id": fence.run_id,
             "task_id": task_id,
@@ -142,7 +141,7 @@ class SqlWorkRepository(SqlRepository):
 
     @read_transaction
     async def get_deliverable(self, connection: AsyncConnection, run_id: str, reader: ReadScope) -> Deliverable | None:
-        """What the run handed in."""
+        """Return the run's deliverable, or None."""
         own = select(deliverables.c.body, runs.c.proof).join(runs, runs.c.run_id == deliverables.c.run_id)
         handed_in = own.where(deliverables.c.run_id == run_id, build_owner_filter(runs, reader))
         found = await fetch_bodies(connection, handed_in)
@@ -152,7 +151,7 @@ class SqlWorkRepository(SqlRepository):
     async def get_deliverables(
         self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> dict[str, Deliverable]:
-        """What all agent runs of a task handed in, by run id."""
+        """Return the deliverables of a task by run ID."""
         chosen = select(deliverables.c.run_id, deliverables.c.body, runs.c.proof)
         handed_in = chosen.where(build_task_filter(deliverables, task_id))
         own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(build_owner_filter(runs, reader))
@@ -170,11 +169,11 @@ class _Committed(NamedTuple):
 
 
 class SqlTranscriptRepository(SqlRepository):
-    """The port `Store`: transcripts, charges and outcomes."""
+    """Part of the port `Store`: transcripts, charges and leg outcomes."""
 
     @write_transaction
     async def open_run(self, connection: AsyncConnection, run: RunRef) -> None:
-        """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
+        """Create the run unless it exists. Raises WrongStore if `run.store_id` is not this store's."""
         self.require_own_store(run.store_id)
         row = {
             "tenant": run.tenant,
@@ -191,14 +190,16 @@ class SqlTranscriptRepository(SqlRepository):
 
     @write_transaction
     async def acquire_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
-        """Take the run over: every older fence is lost from here on. Raises StoreError for an unknown run."""
+        """Take the run over: all older fences become stale. Raises StoreError for an unknown run."""
         fence = await _take(connection, run_id)
         self._tell(connection, run_id, UnnumberedEvent(kind="taken", reference=str(fence.number)))
         return fence
 
     @read_transaction
     async def load_transcript(self, connection: AsyncConnection, run_id: str, reader: ReadScope) -> Transcript:
-        """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
+        """Load the transcript with its compaction records; empty for a run without messages or outside the reader's
+        scope.
+        """
         known = await connection.execute(select(runs.c.version, runs.c.proof).where(*_own(run_id, reader)))
         opened = known.one_or_none()
         if opened is None:
@@ -215,26 +216,31 @@ class SqlTranscriptRepository(SqlRepository):
 
     @read_transaction
     async def list_run_ids(self, connection: AsyncConnection, task_id: str, reader: ReadScope) -> tuple[str, ...]:
-        """Of all agent runs of a task that were opened: planning, steps and subagents."""
+        """Return the IDs of a task's agent runs: planning, steps and subagents."""
         own = select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, build_owner_filter(runs, reader))
         return tuple(await fetch_bodies(connection, own.order_by(runs.c.run_id)))
 
     @read_transaction
     async def get_run_usage(self, connection: AsyncConnection, run_id: str) -> RunUsage:
-        """All charges and open intents of the run, added up."""
+        """Return the sum of all charges and open intents of the run."""
         return await load_run_usage(connection, run_id)
 
     @read_transaction
     async def get_usage_by_agent(self, connection: AsyncConnection, task_id: str) -> Mapping[str, RunUsage]:
-        """By step, what agents of the task have spent, without the call that each may be waiting for now: what that
-        costs is not known yet, and its worst case is no spending.
+        """Return what each agent of the task has spent, by step ID, without its current call.
+
+        The cost of a call in progress is not known yet, and its worst case has not been spent.
         """
         found = await connection.execute(select(runs.c.run_id, runs.c.step_id).where(runs.c.task_id == task_id))
         return {step_id: await load_settled_run_usage(connection, run_id) for run_id, step_id in found.all()}
 
     @write_transaction
     async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: CallIntent) -> int:
-        """Store the intent before its call; those of earlier attempts stay, and are counted. Raises StaleFenceError."""
+        """Store an intent before its call; return the number of open intents of the key. Earlier attempts' intents
+        stay.
+
+        Raises StaleFenceError.
+        """
         await lock_run(connection, fence)
         await add_intent(connection, fence.run_id, intent)
         self._tell(connection, fence.run_id, UnnumberedEvent(kind="called", reference=intent.key))
@@ -243,13 +249,13 @@ class SqlTranscriptRepository(SqlRepository):
 
     @write_transaction
     async def drop_intent(self, connection: AsyncConnection, fence: Fence, key: str) -> None:
-        """Take the newest intent of the key back. Raises StaleFenceError."""
+        """Delete the newest intent of the key. Raises StaleFenceError."""
         await lock_run(connection, fence)
         await drop_newest_intent(connection, fence.run_id, key)
 
     @write_transaction
     async def update_intent(self, connection: AsyncConnection, fence: Fence, key: str, worst_case: Amount) -> None:
-        """The newest intent of the key holds this from now on. Raises StaleFenceError."""
+        """Set the worst case of the key's newest intent. Raises StaleFenceError."""
         await lock_run(connection, fence)
         held = {"worst_case": worst_case.tokens, "worst_case_micro_usd": worst_case.micro_usd}
         newest = intents.c.ordinal == _newest_intent(fence.run_id, key)
@@ -259,9 +265,12 @@ class SqlTranscriptRepository(SqlRepository):
     async def commit_reply(
         self, connection: AsyncConnection, fence: Fence, version: int, message: Message, charge: Charge
     ) -> None:
-        """The reply and its charge. A key that was charged before changes nothing.
+        """Append the reply with its charge. Does nothing if the key was charged before.
 
-        Raises StaleFenceError, VersionConflict, and StoreError for a message id that the run has already.
+        Raises:
+            StaleFenceError: Another attempt has taken over.
+            VersionConflict: The transcript has another version.
+            StoreError: The run already has a message with this ID.
         """
         await lock_run(connection, fence)
         if await add_charge(connection, fence.run_id, charge):
@@ -276,14 +285,14 @@ class SqlTranscriptRepository(SqlRepository):
 
     @write_transaction
     async def commit_charge(self, connection: AsyncConnection, fence: Fence, charge: Charge) -> None:
-        """A charge without a message; the same key twice counts once. Raises StaleFenceError."""
+        """Store a charge without a message; the same key counts once. Raises StaleFenceError."""
         await lock_run(connection, fence)
         if await add_charge(connection, fence.run_id, charge):
             self._tell(connection, fence.run_id, build_charge_event("charged", charge))
 
     @write_transaction
     async def record_tool_intent(self, connection: AsyncConnection, fence: Fence, tool_use_id: str) -> bool:
-        """Whether this attempt is the first that is about to run the call. Raises StaleFenceError."""
+        """Return whether this attempt is the first that is about to run the call. Raises StaleFenceError."""
         row = {"run_id": fence.run_id, "tool_use_id": tool_use_id, "at": self._clock()}
         await lock_run(connection, fence)
         return await insert_if_absent(connection, tool_intents, row)
@@ -292,7 +301,7 @@ class SqlTranscriptRepository(SqlRepository):
     async def get_leg_outcome(
         self, connection: AsyncConnection, run_id: str, leg: int, reader: ReadScope
     ) -> LegOutcome | None:
-        """The committed outcome of a leg."""
+        """Return the committed outcome of a leg, or None."""
         joined = select(outcomes.c.body, runs.c.proof).join(runs, runs.c.run_id == outcomes.c.run_id)
         committed = joined.where(*_own(run_id, reader), outcomes.c.leg == leg)
         found = await fetch_bodies(connection, committed)
@@ -300,7 +309,7 @@ class SqlTranscriptRepository(SqlRepository):
 
     @write_transaction
     async def commit_outcome(self, connection: AsyncConnection, fence: Fence, leg: int, outcome: LegOutcome) -> None:
-        """The leg is over. The same leg twice: the first outcome stays. Raises StaleFenceError."""
+        """Store a leg's outcome; the first one stays. Raises StaleFenceError."""
         body = bind_to_row(outcome.model_dump_json(), fence.run_id, leg)
         row = {"leg": leg, "body": body, **self._stamp(fence)}
         await lock_run(connection, fence)
@@ -317,7 +326,7 @@ class SqlTranscriptRepository(SqlRepository):
         passages: Sequence[Passage],
         charge: Charge | None,
     ) -> None:
-        """Record, passages and charge in one transaction. The same record id twice changes nothing.
+        """Commit a record, its passages and its charge in one transaction. The same record ID twice changes nothing.
 
         Raises StaleFenceError, VersionConflict.
         """
@@ -331,14 +340,14 @@ class SqlTranscriptRepository(SqlRepository):
     async def commit_rewind(
         self, connection: AsyncConnection, fence: Fence, version: int, rewind: TranscriptRewind
     ) -> None:
-        """The record, and what goes with it, in one transaction. Raises as `commit_compaction` does."""
+        """Commit a rewind and its consequences in one transaction. Raises as `commit_compaction` does."""
         await lock_run(connection, fence)
         if await self._recorded(connection, fence, version, rewind.record):
             await revert_work(connection, fence.run_id, rewind)
             await withdraw_passages(connection, fence.run_id, rewind.gone, self._clock())
 
     async def _recorded(self, connection: AsyncConnection, fence: Fence, version: int, record: Record) -> bool:
-        """Whether the record is new. The same id twice changes nothing."""
+        """Insert a record. Return False if its ID exists already."""
         if await _is_recorded(connection, fence.run_id, record.id):
             return False
         body = bind_to_row(record.model_dump_json(), fence.run_id, version + 1)
@@ -377,7 +386,7 @@ async def _is_recorded(connection: AsyncConnection, run_id: str, record_id: str)
 
 
 async def add_intent(connection: AsyncConnection, run_id: str, intent: CallIntent) -> None:
-    """One row more for the intent's key."""
+    """Insert an intent."""
     row = {
         "run_id": run_id,
         "key": intent.key,
@@ -390,7 +399,7 @@ async def add_intent(connection: AsyncConnection, run_id: str, intent: CallInten
 
 
 async def drop_newest_intent(connection: AsyncConnection, run_id: str, key: str) -> None:
-    """Take the newest intent of the key back, if there is one."""
+    """Delete the newest intent of the key, if there is one."""
     await connection.execute(delete(intents).where(intents.c.ordinal == _newest_intent(run_id, key)))
 
 
@@ -400,7 +409,9 @@ def _newest_intent(run_id: str, key: str) -> ScalarSelect[int]:
 
 
 async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -> bool:
-    """Count the charge and close one intent of its key. False: the key was charged before, and nothing changed."""
+    """Insert a charge and close one intent of its key. Return False, changing nothing, if the key was
+    charged before.
+    """
     row = {
         "run_id": run_id,
         "key": charge.key,
@@ -421,7 +432,7 @@ async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -
 
 
 async def load_run_usage(connection: AsyncConnection, run_id: str) -> RunUsage:
-    """All charges and open intents of the run, added up."""
+    """Return the sum of all charges and open intents of the run."""
     mine = charges.c.run_id == run_id
     summed = select(
         *(sum_or_zero(charges.c[kind]).label(kind) for kind in Usage.model_fields),
@@ -445,8 +456,9 @@ async def load_run_usage(connection: AsyncConnection, run_id: str) -> RunUsage:
 
 
 async def load_settled_run_usage(connection: AsyncConnection, run_id: str) -> RunUsage:
-    """The totals without the newest intent, as long as its key has no charge: its answer may still come. An older one
-    will have none any more.
+    """Return the totals without the newest intent while its key has no charge.
+
+    Its answer may still arrive; an older intent's will not.
     """
     known = await load_run_usage(connection, run_id)
     newest = select(intents).where(intents.c.run_id == run_id).order_by(intents.c.ordinal.desc()).limit(1)
@@ -469,6 +481,6 @@ def _open(worst_case: ColumnElement[int], run_id: str) -> ScalarSelect[int]:
 def _last_prompt(run_id: str) -> ScalarSelect[int]:
     turns = charges.alias()
     reported = turns.c.input + turns.c.cache_write + turns.c.cache_read
-    prompt = case((turns.c.estimated > 0, 0), else_=reported)  # a bound would teach estimates nothing
+    prompt = case((turns.c.estimated > 0, 0), else_=reported)  # # estimates must not learn from an upper bound
     newest = select(prompt).where(turns.c.run_id == run_id, turns.c.kind == "turn").order_by(turns.c.ordinal.desc())
     return newest.limit(1).scalar_subquery()

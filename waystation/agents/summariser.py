@@ -1,7 +1,6 @@
-"""Makes the summary of a redacted middle, by parts where that is too long to be read at once, and has code check it.
+"""Writes the summary of a redacted middle, in parts if it is too long to be read at once, and validates it.
 
-Asks the model that condenses for one summary: within budget and window, redacted again, without what it thought
-aloud.
+The summarising model is called within budget and window; its reply is redacted again, without its scratchpad.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,39 +57,39 @@ from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted
 
 HEADROOM = 2
-"""A summary may have this many times the tokens that were asked for: models do not count exactly."""
+"""Maximum length of a summary, as a multiple of the requested tokens: models do not count exactly."""
 THINKING_ROOM = 2_048
-"""Tokens of a reply in addition to the summary: models think before they write, and count that as output."""
+"""Output tokens allowed in addition to the summary: models think first, and thinking counts as output."""
 _REPLY_FLOOR = 128
 MAX_TRIES = 2
-"""A summary that was cut is asked for once more, shorter and with twice the room."""
+"""A summary that was cut off is requested once more, shorter and with twice the output."""
 _SURE_SHARE = 75
-"""Percent of a window that an estimate may fill: texts of several kinds together may have a third more tokens."""
+"""Percentage of a window that an estimate may fill: mixed texts may have a third more tokens than estimated."""
 
 
 class SummaryResponse(Value):
-    """What the model wrote."""
+    """The model's summary."""
 
     text: str
-    """Redacted; blank where it refused."""
+    """Redacted; blank if the model refused."""
     charge: Charge
     """Not committed yet."""
     redactions: int
     cut: bool = False
-    """It is not whole, also after another try: it was longer than its reply may be."""
+    """Whether it is incomplete even after a second try: it exceeded the reply's maximum length."""
 
 
 class SummaryUnavailableResult(Value):
-    """The model was not to be had. Nothing was charged."""
+    """No summary could be had. Nothing was charged."""
 
     note: str
     asked: bool
-    """Whether it failed; else there was no money to ask it."""
+    """True: the model failed. False: the budget did not allow the call."""
 
 
 @dataclass(frozen=True)
 class SummaryModel:
-    """The model of one compaction, charged to the agent run that needs it."""
+    """The summarising model of one compaction, charged to the agent run."""
 
     model: MeteredModel
     redactor: Redactor
@@ -101,7 +100,7 @@ class SummaryModel:
     """What the agent works on, redacted: the question and its step's goal, each in its tag."""
 
     def compute_max_input_tokens(self, most: int) -> int:
-        """Tokens of conversation that it can read for a summary of at most so many."""
+        """Return how many tokens of conversation it can read for a summary of at most `most` tokens."""
         facts = get_model_profile(self.request.terms.condense_model)
         asked = estimate_text(self._system + self.policy.instructions + self.work)
         return max(1, (facts.window - self._most_output(most, MAX_TRIES) - asked) * _SURE_SHARE // 100)
@@ -109,10 +108,18 @@ class SummaryModel:
     async def request_summary(
         self, name: str, conversation: str, length: tuple[int, int], note: str = ""
     ) -> SummaryResponse | SummaryUnavailableResult:
-        """Ask, and once more where the summary was cut; `name` is unique in the agent run, so that a call is charged
-        once. `note` says what the conversation is, where it is not a whole one.
+        """Request a summary; if it was cut off, request it once more.
 
-        Raises ModelUnavailable, RedactionFailed, StaleFenceError.
+        Args:
+            name: Key of the call, unique in the agent run, so that it is charged once.
+            conversation: What to summarise.
+            length: Minimum and maximum tokens of the summary.
+            note: Explains the conversation if it is not a whole one.
+
+        Raises:
+            ModelUnavailable: The model did not answer.
+            RedactionFailed: The summary could not be redacted.
+            StaleFenceError: Another attempt has taken over.
         """
         answer = await self._asked(name, conversation, length, note, 1)
         if isinstance(answer, SummaryUnavailableResult) or not answer.cut:
@@ -152,7 +159,7 @@ class SummaryModel:
         said = () if reply.stop is StopReason.REFUSAL else reply.blocks
         text = without_scratchpad("\n".join(block.text for block in said if isinstance(block, Text)))
         (redacted,) = await self.redactor.redact([text], TextDestination.SUMMARY, run.tenant)
-        # A placeholder alone is no summary.
+        # A failed redaction's placeholder is no summary.
         return SummaryResponse(
             text="" if redacted.redaction_failed else redacted.text,
             charge=charge,
@@ -161,13 +168,13 @@ class SummaryModel:
         )
 
     def _most_output(self, most: int, attempt: int) -> int:
-        """Tokens of the reply to a request for a summary of at most so many."""
+        """Return the maximum output tokens of a request for a summary of at most `most` tokens."""
         facts = get_model_profile(self.request.terms.condense_model)
         wanted = (most * HEADROOM + THINKING_ROOM) * attempt
         return min(wanted, facts.max_output) if facts.known else wanted
 
     async def _fitted(self, ask: ModelRequest, least: int) -> PreparedCall | CallNotAffordable:
-        """With room for the shortest summary at least: less would only be cut."""
+        """Prepare the call with space for the shortest summary at least: less would only be cut off."""
         left = self.request.limit.remaining_after((await self.model.store.get_run_usage(self.fence.run_id)).spent)
         floor = min(max(_REPLY_FLOOR, least), ask.max_output)
         return await self.model.prepare_call(ask, left, floor, self.request.terms.prices)
@@ -196,7 +203,9 @@ class SummaryModel:
 
 
 def _inside(text: str) -> SafeMarkup:
-    """What was said, and the records of earlier compactions, whose frames stay: nothing in it can step out."""
+    """Mark the conversation as safe. It keeps the frames of earlier compaction records; nothing in it can close its
+    tag.
+    """
     return SafeMarkup(escape_tags(text, "conversation", "wishes", "task"))
 
 
@@ -204,26 +213,26 @@ JOIN_INSTRUCTION = "It is given by summaries of its parts, one after the other: 
 
 
 class SummaryInput(Value):
-    """The messages that are to be hidden, with everything private replaced."""
+    """The messages to hide, with everything private replaced."""
 
     messages: tuple[Message, ...]
-    """As the view has them. Not to be shown to summariser or memory."""
+    """As in the view, not redacted. Must not be shown to summariser or memory."""
     texts: dict[str, str]
-    """Redacted rendering by message id."""
+    """Redacted rendering by message ID."""
     said: tuple[Message, ...]
-    """Those of the user's role that have text, redacted."""
+    """Messages of the user's role that have text, redacted."""
     user_said: tuple[str, ...]
-    """What the user said in the conversation so far, redacted."""
+    """What the user has said in the conversation so far, redacted."""
     pinned: tuple[str, ...]
-    """Ids of the messages that must not be hidden."""
+    """IDs of the messages that must not be hidden."""
     open_work: tuple[str, ...]
-    """What is not done where it ends, redacted."""
+    """Open work at its end, redacted."""
     notes: tuple[str, ...] = ()
     """What a person should know of the redaction."""
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Each message as the summariser reads it: only what an earlier compaction left may look like that."""
+        """Each message as the summariser reads it: only earlier compactions keep frame tags."""
         shown = ((message, self.texts[message.id]) for message in self.messages)
         return tuple(
             text if is_summary_or_marker(message) else strip_frame_tags(text) for message, text in shown if text
@@ -231,12 +240,14 @@ class SummaryInput(Value):
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """All lines as one text."""
         return "\n".join(self.lines)
 
     def to_check_input(self, rung: SummariseDecision, policy: CompactionPolicy) -> SummaryCheckInput:
-        """As the check before commit needs it. The user's words are those of the conversation, which the agent's model
-        has seen: what is kept for its next view is kept word for word, and only what others read is replaced.
+        """Build the input of the check before commit.
+
+        The user's words are taken unredacted: the agent's model has seen them, and its next view keeps them verbatim.
+        Only what others read is redacted.
         """
         heard = _heard(self.messages)
         return SummaryCheckInput(
@@ -256,10 +267,17 @@ class SummaryInput(Value):
     async def build_redacted(
         cls, messages: Sequence[Message], transcript: Transcript, redactor: Redactor, tenant: str, *unfinished: str
     ) -> tuple["SummaryInput", int]:
-        """Some of the transcript's view as a middle, and how many spans of it were replaced.
+        """Build the input from a part of the transcript's view; also return the number of replaced spans.
 
-        `unfinished`: open work that the conversation does not tell of.
-        Raises RedactionFailed: then nothing goes anywhere.
+        Args:
+            messages: The messages to hide.
+            transcript: The whole transcript.
+            redactor: Redactor for summariser and memory.
+            tenant: Tenant of the agent run.
+            unfinished: Open work that the conversation does not mention.
+
+        Raises:
+            RedactionFailed: Nothing of the conversation leaves then.
         """
         shown = build_model_view(transcript)
         names, undone = map_tool_names(shown), (*find_open_items(messages, shown), *unfinished)
@@ -286,31 +304,39 @@ class SummaryInput(Value):
 
 
 class SummaryResult(Value):
-    """What came of asking. No verdict: no summary was to be had."""
+    """Result of a request. No verdict: no summary could be had."""
 
     verdict: AcceptedSummary | RejectedSummary | None
     charge: Charge | None
     """Not committed yet."""
     asked: bool = True
-    """Whether a model was: what was refused before that costs nothing, however often it is tried."""
+    """Whether a model was called: what was rejected earlier costs nothing, however often it is tried."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass
 class Summariser:
-    """The summary of one middle, under way."""
+    """The summary of one middle, in progress."""
 
     model: SummaryModel
     transcript: Transcript
-    """It grows by the parts of a long middle."""
+    """Grows by the parts of a long middle."""
     redactions: int = 0
-    """Spans replaced in what the model wrote."""
+    """Number of spans replaced in what the model wrote."""
 
     async def summarise(self, rung: SummariseDecision, middle: SummaryInput, sources: str = "") -> SummaryResult:
-        """Ask, once for a middle that the model can read at once, and not at all where no summary would do.
+        """Summarise a middle: in one call if the model can read all of it, and without a call if no summary would pass.
 
-        `sources` names the passages behind it. Raises ModelUnavailable, RedactionFailed, StaleFenceError,
-        VersionConflict.
+        Args:
+            rung: The decision to summarise.
+            middle: The messages to hide.
+            sources: Line that names the passages behind the summary.
+
+        Raises:
+            ModelUnavailable: The model did not answer.
+            RedactionFailed: A summary could not be redacted.
+            StaleFenceError: Another attempt has taken over.
+            VersionConflict: Another attempt has written.
         """
         replaced = middle.to_check_input(rung, self.model.policy).replace(sources=sources)
         if hopeless := check_middle(replaced):
@@ -330,7 +356,7 @@ class Summariser:
         return SummaryResult(verdict=verdict, charge=answer.charge)
 
     async def _summaries(self, rung: SummariseDecision, parts: Sequence[str]) -> str | SummaryResult:
-        """What the parts come to, one after the other; or how the first one failed of which nothing came."""
+        """Summarise the parts one after the other. Return the summaries, or the first failure."""
         high = rung.summary_tokens[1]
         length = compute_part_token_range(
             rung.summary_tokens, len(parts), self.model.compute_max_input_tokens(high) // HEADROOM
@@ -346,12 +372,12 @@ class Summariser:
         return "\n".join(summaries)
 
     def _kept(self, name: str) -> str | None:
-        """A part that an earlier attempt has paid."""
+        """Return a part's summary that an earlier attempt has paid for."""
         records = self.transcript.records
         return next((r.text for r in records if isinstance(r, SummaryPartRecord) and r.id == name), None)
 
     async def _summarised(self, name: str, part: str, length: tuple[int, int], note: str) -> str | SummaryResult:
-        """Kept in the transcript together with its charge: a crash later on does not pay it again."""
+        """Summarise a part and commit it with its charge: no later attempt pays for it again after a crash."""
         answer = await self.model.request_summary(name, part, length, note)
         if isinstance(answer, SummaryUnavailableResult):
             return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
@@ -380,7 +406,7 @@ _CUT = RejectedSummary(
 
 
 def _heard(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Those of the user's role that have text, each once, with nothing but what was said."""
+    """Return messages of the user's role that have text, each once, with nothing but what was said."""
     heard = {message.id: message for message in messages if message.role == "user" and message.text}
     return tuple(message.replace(blocks=(Text(text=_text(message)),)) for message in heard.values())
 

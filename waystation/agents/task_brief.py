@@ -1,10 +1,6 @@
-"""The first message of an agent run: what was asked, what this step is, and what is there to work with.
+"""The task brief, first message of an agent run: the request, the step, procedures, earlier tasks, recalled passages.
 
-The text of a contract: its parts in their tags, what all agents of a task share first; how much of each fits.
-
-What an agent can know of the earlier tasks of its session: that there are some, and what their reports say.
-
-The procedures of a task, as agents are told of them.
+Parts are in tags, those that all agents of a task share first; the allocator decides how much of each fits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +47,7 @@ from waystation.tasks.task import TaskRequest, TaskRow
 
 
 def parse_procedures(row: TaskRow) -> tuple[Procedure | InvalidProcedure, ...]:
-    """What agents can follow of them, and what not."""
+    """Parse a task's procedures, with the reason for each that cannot be used."""
     given = row.request.procedures
     read = [parse_procedure(one) for one in given[:MAX_PROCEDURES]]
     over = f"a task has {MAX_PROCEDURES} procedures at most"
@@ -62,14 +58,16 @@ def parse_procedures(row: TaskRow) -> tuple[Procedure | InvalidProcedure, ...]:
 
 
 def render_procedure(procedure: Procedure) -> SafeMarkup:
-    """As a model reads it: whose it is, and that no line of it ends it; behind a skill what its files are called."""
+    """Render a procedure for a model, in a tag that no line of it can close; for a skill also the names
+    of its files.
+    """
     shown = wrap_untrusted("procedure", procedure.text, name=sanitize_line(procedure.name))
     names = ", ".join(sanitize_line(file.name) for file in procedure.files)
     return join_safe_markup(shown, f"Files of it, which read_skill_file shows: {names}.") if names else shown
 
 
 def render_procedures(found: Sequence[Procedure | InvalidProcedure], more: str = "") -> SafeMarkup | None:
-    """By name and description, then how many more there are; None where there are none."""
+    """Render names and descriptions, then the number of further procedures; None if there are none."""
     if not found and not more:
         return None
     lines = [
@@ -91,14 +89,14 @@ HELD = (
     PromptSection.OBSERVATIONS,
     PromptSection.WORK,
 )
-"""Layers that fill when the agent works: their shares are kept for that."""
+"""Sections that fill while the agent works: their shares are kept free for that."""
 _LISTED = 1.0
-"""The names of procedures outlive their texts: who knows the name can read them."""
+"""Relevance of names, above that of texts: an agent that knows the name can read the procedure."""
 
 
 @dataclass(frozen=True)
 class PromptSpace:
-    """What a contract may take."""
+    """Space for a task brief, in estimated tokens."""
 
     window: int
     fixed: int
@@ -109,20 +107,20 @@ class DocumentListing(NamedTuple):
     """Documents that may be cited."""
 
     first: Sequence[Document]
-    """As many as are told of, under the names that agents know."""
+    """The first documents, under the names that agents know."""
     total: int
-    """Of all that there are."""
+    """Total number of documents."""
 
 
 async def build_document_listing(listed: Sequence[Document], redactor: Redactor, tenant: str) -> DocumentListing:
-    """Of a task's documents. No more names are redacted than are told. Raises RedactionFailed."""
+    """Build the listing of a task's documents. Only the names shown are redacted. Raises RedactionFailed."""
     names = await build_document_names(listed[:MAX_LISTED_DOCUMENTS], redactor, tenant)
     return DocumentListing(names.shown_documents, len(listed))
 
 
 @dataclass(frozen=True)
 class BriefContext:
-    """Everything that may be in a contract, as a model reads it once it is redacted."""
+    """Everything that a task brief may contain, before redaction."""
 
     request: TaskRequest
     documents: DocumentListing
@@ -133,10 +131,10 @@ class BriefContext:
     """The step and what it builds on, each in its tag."""
     recalled: Sequence[Excerpt]
     earlier: SafeMarkup | None = None
-    """What there is of earlier tasks of the session, in its tag."""
+    """Earlier tasks of the session, in its tag."""
 
     def text(self, room: PromptSpace) -> str:
-        """What of it has room, the stable parts first."""
+        """Render as much as fits, the stable parts first."""
         allocation = allocate_prompt(room.window, self._demands(room))
         kept = {name for row in allocation.rows for name in row.kept if name not in row.gave_way}
         named = [one for one in self.documents.first if f"document {one.name}" in kept]
@@ -205,12 +203,12 @@ class BriefContext:
 
 
 def render_task_parts(request: TaskRequest, documents: DocumentListing) -> Sequence[SafeMarkup]:
-    """Question, instructions, criteria and documents, each in its tag."""
+    """Render question, instructions, criteria and documents, each in its tag."""
     return [*render_request_parts(request), render_document_list(*documents)]
 
 
 def render_request_parts(request: TaskRequest) -> Sequence[SafeMarkup]:
-    """What the user asked for, each in its tag."""
+    """Render what the user asked for, each part in its tag."""
     parts = [wrap_untrusted("question", request.question)]
     if request.instructions:
         parts.append(wrap_untrusted("instructions", request.instructions))
@@ -220,7 +218,7 @@ def render_request_parts(request: TaskRequest) -> Sequence[SafeMarkup]:
 
 
 def render_deadline(request: TaskRequest) -> Sequence[SafeMarkup]:
-    """Until when a person is waited for, where that was decided in advance."""
+    """Render the deadline after which no person is waited for, if it was set in advance."""
     ahead = request.unattended
     if ahead.answer_by is None or ahead.then == "wait":
         return []
@@ -229,7 +227,7 @@ def render_deadline(request: TaskRequest) -> Sequence[SafeMarkup]:
 
 
 def render_document_list(named: Sequence[Document], count: int) -> SafeMarkup:
-    """These documents by name, and how many more there are."""
+    """Render the names of these documents, and the number of the others."""
     lines = [_named(document) for document in named]
     if len(named) < count:
         lines.append(f"- and {count - len(named)} more; list_documents shows them")
@@ -242,7 +240,7 @@ def _named(document: Document) -> str:
 
 _MOST_NAMED = 10
 WINDOW_SHARE = 20
-"""At most this part of a window tells of earlier tasks."""
+"""Earlier tasks take at most 1/20 of a window."""
 _HEAD = (
     "Earlier tasks of this session, the newest first. `recall` finds passages of their reports, findings and "
     "conversations; `expand` with the id of one shows its report."
@@ -251,13 +249,14 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class EarlierTasks:
-    """Of one session; of its tenant, where an agent recalls as widely."""
+    """Earlier tasks of a session, or of its tenant for an agent that recalls from there."""
 
     store: Store
 
     async def render_listing(self, own: TaskRow, window: int) -> SafeMarkup | None:
-        """Tasks that were over before this one was handed in, and have a report: by id, day and redacted title, as many
-        of the newest as fit. None without any.
+        """List tasks that were over before this one was submitted and have a report.
+
+        Newest first, by ID, day and redacted title, as many as fit. None if there are none.
         """
         shown, room = list[str](), window // WINDOW_SHARE - estimate_text(_HEAD)
         for line in await self._lines(own.ref, own.submitted_at):
@@ -268,7 +267,7 @@ class EarlierTasks:
         return _part(shown)
 
     async def estimate_max_tokens(self, ref: TaskRef, at: datetime) -> int:
-        """Estimated tokens of what a task that is submitted now is told, in a window where all of it fits."""
+        """Return the estimated tokens of the listing for a task submitted now, in a window where all of it fits."""
         return estimate_text(_part(await self._lines(ref, at)) or "")
 
     async def _lines(self, ref: TaskRef, at: datetime) -> Sequence[str]:
@@ -280,7 +279,9 @@ class EarlierTasks:
         return [_line(row) for row in rows[:_MOST_NAMED]]
 
     async def load_report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:
-        """The whole report of a task that the agent may look into, by its id or the beginning of it; else None."""
+        """Load the report of a task that the agent may read, by its ID or the beginning of it; None if
+        there is none.
+        """
         reader = run.scope.get_recall_scope(scope)
         found = await self.store.find_task_ids(task, reader)
         row = await self.store.get_task(found[0], reader) if len(found) == 1 else None
@@ -289,7 +290,7 @@ class EarlierTasks:
             return None
         try:
             return await self.store.get_text(version.report, reader)
-        except TextNotFoundError:  # it was forgotten
+        except TextNotFoundError:  # # it was erased
             return None
 
 
@@ -313,23 +314,31 @@ def _line(row: TaskRow) -> str:
 
 
 STARTING_TOKENS = 1_000
-"""Recalled before the first turn."""
+"""Maximum tokens recalled before the first turn."""
 RECALL: Final = "recall"
-"""The name of the tool, also where a run begins with what it would find."""
+"""Name of the tool, also for what is recalled at the start of a run."""
 
 
 @dataclass(frozen=True)
 class BriefBuilder:
-    """Writes contracts from what the store holds."""
+    """Builds task briefs from the store."""
 
     store: Store
     recollection: MemoryRecall
     redactor: Redactor
 
     async def build_message(self, run: RunRef, message_id: str, notices: list[str], room: PromptSpace) -> Message:
-        """The contract, as far as it has room, redacted as everything that a model sees.
+        """Build the task brief, as much as fits, redacted like everything that a model sees.
 
-        `notices` takes what a person should know. Raises RedactionFailed, StoreError.
+        Args:
+            run: The agent run.
+            message_id: ID of the message.
+            notices: Receives what a person should know.
+            room: Space for the task brief.
+
+        Raises:
+            RedactionFailed: The task brief could not be redacted.
+            StoreError: The store does not answer.
         """
         goal, assigned = await self._assigned(run)
         row = await self.store.get_task(run.task_id, run.scope)
@@ -354,12 +363,12 @@ class BriefBuilder:
         return build_user_message(message_id, redacted.text)
 
     async def _assigned(self, run: RunRef) -> tuple[str, Sequence[SafeMarkup]]:
-        """The goal, and the parts of the contract that are this agent's own."""
+        """Return the goal, and the parts of the task brief for this agent alone."""
         parent = get_parent_id(run.step_id)
         return await (self._of_step(run) if parent is None else self._of_subagent(run, parent))
 
     async def _of_step(self, run: RunRef) -> tuple[str, Sequence[SafeMarkup]]:
-        """The goal, the step, and what it builds on."""
+        """Return the goal, the step, and what it builds on."""
         plan = await self.store.get_newest_plan(run.task_id, run.scope)
         if plan is None:
             raise StoreError(f"task {run.task_id} has no plan in the store")
@@ -368,7 +377,7 @@ class BriefBuilder:
         return step.goal, [own, *await self._needs(run, plan, step)]
 
     async def _of_subagent(self, run: RunRef, parent: str) -> tuple[str, Sequence[SafeMarkup]]:
-        """The goal, what its parent asked for, and what that gave it to know."""
+        """Return the goal, the parent's assignment and its context."""
         asked = parse_assignment(await self.store.load_transcript(f"{run.task_id}/{parent}", run.scope), run.step_id)
         own = _step_part(run.step_id, run.role, asked.title, asked.goal)
         known = [wrap_untrusted("context", asked.context, **{"from": parent})] if asked.context else []
@@ -384,7 +393,7 @@ class BriefBuilder:
         return [wrap_untrusted("needs", *lines)] if lines else []
 
     async def _recalled(self, run: RunRef, goal: str, scope: MemoryScope, notices: list[str]) -> Sequence[Excerpt]:
-        """Earlier work of the session on this goal."""
+        """Recall earlier work of the session on this goal."""
         try:
             found = await self.recollection.find_relevant(run, goal, STARTING_TOKENS, scope)
         except MemoryUnavailable:
@@ -396,7 +405,9 @@ class BriefBuilder:
 async def record_restored_placeholders(
     store: Store, run: RunRef, call_id: str, found: Sequence[Excerpt]
 ) -> Sequence[Excerpt]:
-    """What was recalled, once the audit trail says which placeholders are names in it. Raises StoreError."""
+    """Return the excerpts after recording in the audit trail which placeholders are restored in them. Raises
+    StoreError.
+    """
     if restored := frozenset[str]().union(*[turn.restored for one in found for turn in one.turns]):
         entry = PlaceholderResolution(
             agent=run.step_id, tool=RECALL, call_id=call_id, placeholders=tuple(sorted(restored))
@@ -406,5 +417,7 @@ async def record_restored_placeholders(
 
 
 def _step_part(step_id: str, role: str, title: str, goal: str) -> SafeMarkup:
-    """A plan is a model's words over documents: its goals are followed, and are no other part of the contract."""
+    """Render the step. A plan is a model's words over documents: its goals are followed, but cannot imitate other
+    parts.
+    """
     return wrap_untrusted("step", goal, id=step_id, role=role, title=sanitize_line(title))

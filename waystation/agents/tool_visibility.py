@@ -1,22 +1,8 @@
-"""Which tools an agent sees: what its permissions and its phase admit, as far as the budget for definitions reaches.
+"""Which tools an agent sees: those that its permissions and its phase admit, within the budget for definitions.
 
-A pure function, so that the same numbers decide what the model is sent and say afterwards why a tool was hidden.
-
-Limits on the values of tools' parameters, as production has them: checked before a call, and shown in its schema.
-
-What cannot be checked is refused: a value of another type, an optional parameter that is left to the tool.
-
-In which phase an agent run is. Its tools follow at compactions alone: any other change of them would break the whole
-prompt cache, and cost the model all of its thinking so far.
-
-All of it is read from the transcript, so that an attempt after a crash sees what the one before it saw:
-
-- planning: the agent that makes or revises the plan.
-- executing: an agent of a step, until something of the following holds.
-- reflecting: its context was compacted. It works from a summary, and needs the ways back to what that stands for.
-- verifying: it has tried to hand in, and its result came back; or it reviews a report. It mends, and begins nothing.
-
-Permissions do not wait: what is denied is hidden from the next leg on.
+Pure functions of the transcript, so that an attempt after a crash sees the same tools, and a tool's absence can be
+explained afterwards. Also limits on the values of tool parameters, checked before a call and shown in the schema; what
+cannot be checked is refused, such as a value of another type.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,13 +20,13 @@ from waystation.kernel.value import Value
 
 
 class ParameterLimit(Value):
-    """What the values of one parameter are held to. At least one of these is said."""
+    """Limits on the values of one parameter. At least one must be set."""
 
     min: float | None = None
     max: float | None = None
     one_of: Annotated[tuple[str | int | float | bool, ...], Field(min_length=1)] | None = None
     domains: tuple[str, ...] | None = None
-    """Of an address: the domains that it may lie in, each with all below it; * for every one, none for no address."""
+    """For an address: the allowed domains, each with its subdomains; `*` allows all, an empty list none."""
 
     @model_validator(mode="after")
     def _says_something(self) -> "ParameterLimit":
@@ -49,16 +35,16 @@ class ParameterLimit(Value):
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"min {self.min:g} is more than max {self.max:g}")
         if self.domains is not None:
-            DomainPolicy(allow=self.domains)  # refuses what is no domain
+            DomainPolicy(allow=self.domains)  # # rejects invalid domains
         return self
 
     def is_allowed(self, value: JsonValue) -> bool:
-        """Whether a call may have this value."""
+        """Return whether a call may have this value."""
         return self._in_range(value) and self._is_listed(value) and self._in_domains(value)
 
     @property
     def description(self) -> str:
-        """What it asks for, as an agent and a person read it. Allowed values are the operator's own words."""
+        """The limit in words, for agents and people. Allowed values are the operator's own words."""
         said = [
             f"at least {self.min:g}" if self.min is not None else "",
             f"at most {self.max:g}" if self.max is not None else "",
@@ -68,8 +54,8 @@ class ParameterLimit(Value):
         return ", ".join(filter(None, said))
 
     def apply_to_schema(self, plain: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """A parameter's JSON schema with the limit in it. A default that is not admitted makes way for one that is, or
-        for none.
+        """Return a parameter's JSON schema with the limit. A default that is not allowed is replaced by one that is, or
+        removed.
         """
         limited = {**plain}
         if self.min is not None:
@@ -85,7 +71,7 @@ class ParameterLimit(Value):
         return limited
 
     def _instead_of(self, default: JsonValue) -> JsonValue:
-        """The default itself, the bound that is next to it, or the first of the listed values; None where none fits."""
+        """Return the default itself, the bound next to it, or the first listed value; None if none is allowed."""
         low = default if self.min is None else max(self.min, _number(default, self.min))
         near = low if self.max is None else min(self.max, _number(low, self.max))
         stand_ins: list[JsonValue] = [default, _whole(_number(near, 0)), *(self.one_of or ())]
@@ -111,16 +97,16 @@ class ParameterLimit(Value):
 
 
 ParameterLimits = Mapping[str, ParameterLimit]
-"""By the name of the parameter."""
+"""By parameter name."""
 
 
 def find_unknown_parameters(schema: Mapping[str, JsonValue], limits: ParameterLimits) -> list[str]:
-    """Parameters that a tool with this schema does not have: a limit on them would hold nothing."""
+    """Return limited parameters that the tool's schema lacks: a limit on them would have no effect."""
     return sorted(limits.keys() - _properties(schema).keys())
 
 
 def apply_parameter_limits(schema: Mapping[str, JsonValue], limits: ParameterLimits) -> dict[str, JsonValue]:
-    """A tool's schema with the limits in it. What has no default that is admitted has to be given."""
+    """Return a tool's schema with the limits. Parameters without an allowed default become required."""
     required = schema.get("required")
     parameters = _properties(schema)
     held = {name: limit.apply_to_schema(_as_object(parameters[name])) for name, limit in limits.items()}
@@ -132,14 +118,14 @@ def apply_parameter_limits(schema: Mapping[str, JsonValue], limits: ParameterLim
 def with_defaults(
     arguments: Mapping[str, JsonValue], schema: Mapping[str, JsonValue], limits: ParameterLimits
 ) -> dict[str, JsonValue]:
-    """The arguments, and for limited parameters that were left out the defaults of a schema that was `limited`."""
+    """Fill in omitted limited parameters with the defaults of a schema from `apply_parameter_limits`."""
     properties = _properties(schema)
     left_out = [name for name in limits if name not in arguments and "default" in _as_object(properties[name])]
     return {**arguments, **{name: _as_object(properties[name])["default"] for name in left_out}}
 
 
 def find_argument_error(arguments: Mapping[str, JsonValue], limits: ParameterLimits) -> str | None:
-    """What is wrong with arguments that are complete, without their values; None where nothing is."""
+    """Return what is wrong with complete arguments, without their values; None if nothing is."""
     wrong = [name for name, limit in limits.items() if name not in arguments or not limit.is_allowed(arguments[name])]
     return "; ".join(f"{name} has to be {limits[name].description}" for name in wrong) or None
 
@@ -157,22 +143,22 @@ def _number(value: JsonValue, otherwise: float) -> float:
 
 
 def _whole(value: float) -> JsonValue:
-    """As people write it: 5, and not 5.0."""
+    """Write whole numbers without a fraction: 5, not 5.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 PhaseUrgency = Mapping[AgentPhase, int]
-"""In which phases a tool is of use, and how urgent it is there: the smaller, the more."""
+"""Phases in which a tool is useful, and its urgency there: smaller is more urgent."""
 
 FIRST, SOON, LATER, LAST = 1, 2, 3, 4
-"""What the work cannot do without; what this task has it for; what is handy; what can be done otherwise."""
+"""Indispensable; specific to this task; convenient; replaceable."""
 TOOL_TOKENS = 2_500
 MORE_PART = 4
-"""Tools that somebody added may bring what is shown to this part of the window, at most to twice `TOOL_TOKENS`."""
+"""With added tools, definitions may take this fraction of the window (1/4), at most twice `TOOL_TOKENS`."""
 
 
 def make_urgency(executing: int, reflecting: int | None = None, verifying: int | None = None) -> PhaseUrgency:
-    """As urgent in each phase of a step's agent; in later ones as in the one before, where nothing else is said."""
+    """Build the urgency for the phases of a step's agent; a phase without a value takes that of the previous phase."""
     reflecting = executing if reflecting is None else reflecting
     return {
         "executing": executing,
@@ -186,11 +172,11 @@ class CandidateTool(Value):
 
     name: str
     tokens: int
-    """Estimated, of its definition."""
+    """Estimated tokens of its definition."""
     permission: ToolPermission
     urgency: PhaseUrgency
     unusable: str = ""
-    """Why nobody may have it here."""
+    """Why it cannot be used here."""
 
 
 class HiddenToolRecord(Value):
@@ -202,45 +188,45 @@ class HiddenToolRecord(Value):
 
 
 class ToolVisibility(Value):
-    """What an agent sees in a phase. Both in the order in which the tools were offered."""
+    """What an agent sees in a phase, in the order in which the tools were offered."""
 
     phase: AgentPhase
     budget: int
-    """Tokens for definitions. The tools by which it hands in are there even where they alone have more."""
+    """Tokens for definitions. Tools that submit are shown even if they alone exceed it."""
     shown: tuple[CandidateTool, ...]
     hidden: tuple[HiddenToolRecord, ...]
     admitted: tuple[CandidateTool, ...] = ()
-    """All that its rights admit, whatever the phase and the budget."""
+    """All tools that its permissions admit, whatever the phase and the budget."""
 
     @property
     def tokens(self) -> int:
-        """Of what is shown."""
+        """Tokens of the tools shown."""
         return sum(tool.tokens for tool in self.shown)
 
     @property
     def names(self) -> frozenset[str]:
-        """Of what is shown."""
+        """Names of the tools shown."""
         return frozenset(tool.name for tool in self.shown)
 
     def get_hidden_reason(self, name: str) -> str | None:
-        """None for a tool that is shown, or that was not offered."""
+        """Return why a tool is hidden; None if it is shown or was not offered."""
         return next((tool.reason for tool in self.hidden if tool.name == name), None)
 
 
 class ToolPolicy(Value):
-    """What whoever runs the agents says of their tools."""
+    """The operator's settings for tools."""
 
     tokens: int | None = None
-    """Budget for definitions; None: what `budget` says."""
+    """Budget for definitions in tokens; None: see `compute_definition_budget`."""
     more: bool = False
-    """Whether there are more tools than our own: of the web, or of servers."""
+    """Whether there are tools besides our own: of the web, or of servers."""
     denied: tuple[str, ...] = ()
-    """Tools that nobody may have: names, patterns of names with *, or permissions. An agent can always hand in."""
+    """Denied tools: names, patterns with `*`, or permissions. An agent can always submit."""
     limits: Mapping[str, ParameterLimits] = {}
-    """On the values of parameters, by name of the tool."""
+    """Limits on parameters, by tool name."""
 
     def compute_definition_budget(self, window: int) -> int:
-        """Tokens for definitions of an agent with this window: what was asked for, or what its tools need."""
+        """Return the tokens for definitions of an agent with this window: as configured, or what its tools need."""
         if self.tokens is not None:
             return self.tokens
         return min(2 * TOOL_TOKENS, max(TOOL_TOKENS, window // MORE_PART)) if self.more else TOOL_TOKENS
@@ -251,12 +237,12 @@ class AgentPermissions(Value):
 
     role: AgentRole
     delegates: bool
-    """Whether it may start subagents, by its depth and its task's terms."""
+    """Whether it may start subagents, by its depth and its task's config."""
     denied: tuple[str, ...] = ()
     """As in `ToolPolicy`."""
 
     def find_denial_reason(self, tool: CandidateTool) -> str | None:
-        """Why it may not have this tool; None where it may."""
+        """Return why it may not have this tool; None if it may."""
         if tool.permission not in get_role_spec(self.role).permissions:
             return f"the role {self.role} has no permission {tool.permission}"
         if tool.permission == "hand_in":
@@ -271,8 +257,9 @@ SINCE_THEN = "it came after the tools of this conversation were set: it is shown
 
 
 def retain_sent_tools(now: ToolVisibility, sent: Collection[str]) -> ToolVisibility:
-    """The projection `now`, with the tools that were sent since the last compaction: all of them that are still there
-    and may be had, and no others.
+    """Return the visibility with exactly the sent tools that still exist and are permitted.
+
+    A change of tools between compactions would break the prompt cache and lose the model's thinking so far.
     """
     shown = tuple(tool for tool in now.admitted if tool.name in sent)
     names = {tool.name for tool in shown}
@@ -285,9 +272,9 @@ def retain_sent_tools(now: ToolVisibility, sent: Collection[str]) -> ToolVisibil
 def compute_tool_visibility(
     offered: Sequence[CandidateTool], phase: AgentPhase, rights: AgentPermissions, budget: int
 ) -> ToolVisibility:
-    """What of the offered tools is shown: what may be, the most urgent first, as long as definitions fit.
+    """Select the tools to show: permitted ones, the most urgent first, while definitions fit.
 
-    One that is too large leaves its room to smaller ones that are less urgent. Names are unique.
+    A tool that does not fit leaves its space to smaller, less urgent ones. Names are unique.
     """
     refused = {tool.name: why for tool in offered if (why := _why_not(tool, phase, rights)) is not None}
     admitted = [tool for tool in offered if tool.name not in refused]
@@ -314,7 +301,7 @@ def compute_tool_visibility(
 
 
 def _why_not(tool: CandidateTool, phase: AgentPhase, rights: AgentPermissions) -> str | None:
-    """By its rights, then by the phase."""
+    """Return why a tool is not shown, by permissions, then by phase; None if it may be."""
     if (refusal := rights.find_denial_reason(tool)) is not None:
         return refusal
     return None if phase in tool.urgency or tool.permission == "hand_in" else f"not while {phase}"
@@ -325,8 +312,18 @@ _TURN_MESSAGES = 2
 
 
 def get_tool_phase(role: AgentRole, transcript: Transcript, ending: Collection[str]) -> AgentPhase:
-    """The phase that the tools follow which are shown from the next compaction on; before the first one, from the
-    beginning. `ending`: names of the tools that hand in.
+    """Return the phase whose tools are shown from the next compaction on; before the first one, from the start.
+
+    - planning: the agent makes or revises the plan.
+    - executing: an agent of a step, until one of the following holds.
+    - reflecting: its context was compacted. It works from a summary and needs the tools that recover what it replaced.
+    - verifying: it has tried to submit and its result came back, or it reviews a report. It fixes, and starts nothing
+      new.
+
+    Args:
+        role: Role of the agent.
+        transcript: Its conversation.
+        ending: Names of the tools that submit.
     """
     return get_role_spec(role).phase or _phase_of_step(transcript, ending)
 
@@ -342,7 +339,7 @@ def _phase_of_step(transcript: Transcript, ending: Collection[str]) -> AgentPhas
 
 
 def _first_try(transcript: Transcript, ending: Collection[str]) -> int | None:
-    """How many messages there were when the first result that was handed in had come back."""
+    """Return the number of messages when the first submission had come back."""
     counting = {message.id for message in get_effective_transcript(transcript).messages}
     for place, message in enumerate(transcript.messages):
         if message.id in counting and any(call.name in ending for call in message.tool_uses):

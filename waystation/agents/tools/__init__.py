@@ -1,1 +1,1 @@
-"""The agents' tools, one file each, and the box that runs them."""
+"""The agents' tools, and the toolbox that runs them."""

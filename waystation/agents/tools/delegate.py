@@ -1,7 +1,4 @@
-"""The tool that hands a part of the work to a subagent, and shows what came back of it.
-
-Turns an agent's open calls of `delegate` into orders for subagents, and finds them again as their assignments.
-"""
+"""The tool that delegates work to a subagent, and the orders and assignments derived from its calls."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +33,7 @@ _SOURCES = 20
 
 
 class DelegateInput(ToolInput):
-    """One subagent."""
+    """Assignment of one subagent."""
 
     role: Role
     title: str = Field(min_length=1, max_length=_TITLE_CHARACTERS, description="A few words for the people who watch.")
@@ -50,7 +47,7 @@ class DelegateInput(ToolInput):
 
 
 class DelegateTool(TypedTool[DelegateInput]):
-    """A call of it ends the leg; the next leg finds the subagent's result."""
+    """Delegates to a subagent. A call ends the leg; the next leg finds the subagent's result."""
 
     name = "delegate"
     description = (
@@ -65,7 +62,7 @@ class DelegateTool(TypedTool[DelegateInput]):
         self._store = store
 
     async def run(self, arguments: DelegateInput, at: ToolContext) -> str:
-        """What came back, cut to half a page; `expand` shows the whole."""
+        """Return the subagent's result, cut to half a page; `expand` shows all of it."""
         back = next((back for back in at.handed_back if back.call_id == at.call_id), None)
         if back is None:
             raise ToolCallRejectedError("This subagent was not started. Do this part yourself.")
@@ -76,7 +73,7 @@ class DelegateTool(TypedTool[DelegateInput]):
 def render_subagent_result(
     back: SubagentResult, asked: DelegateInput, handed_in: AgentResultSummary, characters: int
 ) -> str:
-    """What a subagent came to, in its tag: what stayed open first, as many lines as have room."""
+    """Render a subagent's result in its tag: open questions first, as many lines as fit."""
     state = "partial" if back.partial else "done"
     found = handed_in.claims
     names = dict.fromkeys(citation.document for line in found for citation in parse_citations(line))
@@ -92,7 +89,7 @@ def render_subagent_result(
 
 
 def _fitting(lines: Sequence[str], characters: int) -> tuple[list[str], int]:
-    """As many lines as fit, and how many are left."""
+    """Return as many lines as fit, and the number of the others."""
     shown: list[str] = []
     for line in (" ".join(line.split()) for line in lines):
         characters -= len(line) + 1
@@ -104,15 +101,15 @@ def _fitting(lines: Sequence[str], characters: int) -> tuple[list[str], int]:
 
 @dataclass(frozen=True)
 class DelegationRequest:
-    """What an agent's last reply asks of others."""
+    """Subagents that an agent's last reply requests."""
 
     orders: tuple[SubagentOrder, ...] = ()
     refused: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
-    """By id of the call."""
+    """By ID of the call."""
 
 
 def parse_assignment(of_parent: Transcript, step_id: str) -> DelegateInput:
-    """What a subagent was asked for: the arguments of its parent's call. Raises StoreError if there is none."""
+    """Return a subagent's assignment: the arguments of its parent's call. Raises StoreError if there is none."""
     calls = [call for call, _ in _numbered(of_parent)]
     number = parse_subagent_number(step_id)
     if number > len(calls):
@@ -123,10 +120,19 @@ def parse_assignment(of_parent: Transcript, step_id: str) -> DelegateInput:
 async def extract_subagent_orders(
     request: LegRequest, transcript: Transcript, left: Limit, redactor: Redactor, barred: Collection[str]
 ) -> DelegationRequest:
-    """The subagents that the last reply asks for and that have not come back, as many as may work at once.
+    """Build the orders for the subagents that the last reply requests and that have not ended.
 
-    Those over that wait for the next time: what the first ones leave of the budget is theirs. `barred`: ids of calls
-    that may not be carried out. Raises RedactionFailed.
+    Only as many as may work at once; the others wait for the next batch and its budget.
+
+    Args:
+        request: The leg.
+        transcript: The agent's conversation.
+        left: Its remaining budget.
+        redactor: Redactor for titles.
+        barred: IDs of calls that may not run.
+
+    Raises:
+        RedactionFailed: A title could not be redacted.
     """
     terms, run = request.terms.delegation, request.run
     if terms is None or not can_delegate(run.step_id, terms):
@@ -146,7 +152,7 @@ async def extract_subagent_orders(
 
 
 class _Batch:
-    """The orders of one time."""
+    """Orders that are placed together."""
 
     def __init__(self, terms: DelegationConfig, left: Limit) -> None:
         self._terms, self._left, self._percent = terms, left, 0
@@ -154,11 +160,11 @@ class _Batch:
         self.refused: dict[str, ToolResult] = {}
 
     def add_call(self, call: ToolUse, step_id: str) -> None:
-        """Order it, refuse it, or leave it for the next time."""
+        """Order the subagent, refuse it, or leave it for the next batch."""
         try:
             wanted = DelegateInput.model_validate(call.input)
         except ValidationError:
-            return  # the tool itself says what is wrong with the arguments
+            return  # # the tool itself reports what is wrong with the arguments
         percent, most = wanted.budget_percent, self._terms.share
         limit = self._left.compute_percent(percent)
         if percent > most:
@@ -176,7 +182,7 @@ class _Batch:
 
 
 def _numbered(transcript: Transcript) -> Iterable[tuple[ToolUse, int]]:
-    """All calls of the whole log, also those that were taken back: a number is never used again."""
+    """Number all calls of the log, including rewound ones: a number is never reused."""
     calls = (call for message in transcript.messages for call in message.tool_uses if call.name == DelegateTool.name)
     return ((call, number) for number, call in enumerate(calls, 1))
 

@@ -1,15 +1,4 @@
-"""The tools for documents: list, search and read them, procedures and stored results.
-
-The tool that names the task's documents.
-
-The tool that reads a document in pieces, with line numbers.
-
-The tools that show a procedure of the user's, and files of a skill.
-
-The tool that reads a large tool result which was put into the store.
-
-The tool that searches the task's documents.
-"""
+"""Tools for documents: list, search and read them, read procedures and their files, and read stored results."""
 
 import sys
 from collections.abc import Sequence
@@ -41,14 +30,14 @@ from waystation.store.ports import Store
 
 
 class ListDocumentsInput(ToolInput):
-    """Which part of the list."""
+    """Part of the list of documents."""
 
     first: int = Field(default=1, ge=1, description="Number of the first document to name.")
     count: int = Field(default=100, ge=1, le=200)
 
 
 class ListDocumentsTool(TypedTool[ListDocumentsInput]):
-    """Names, lines and sizes of the documents."""
+    """Lists documents with lines and sizes."""
 
     name = "list_documents"
     description = "Names the documents of this task with their length, page by page."
@@ -60,7 +49,7 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
         self._store = store
 
     async def run(self, arguments: ListDocumentsInput, at: ToolContext) -> str:
-        """One line a document, and where to go on."""
+        """Return one line per document, and where to continue."""
         documents = await self._store.list_documents(at.run.task_id, at.run.scope)
         start = arguments.first - 1
         lines = [_line(document) for document in documents[start : start + arguments.count]]
@@ -79,11 +68,13 @@ def _line(document: Document) -> str:
 
 _LINES_A_PAGE = 200
 LINE_CHARACTERS = 2_000
-"""A longer line is cut here, and read on by itself: one line must not fill the window."""
+"""Characters of a line that are shown; the rest of a longer line is read separately, so that no line
+fills the window.
+"""
 
 
 class ReadDocumentInput(ToolInput):
-    """Which lines of which document."""
+    """Lines of a document."""
 
     name: str = Field(description="The document's name, exactly as list_documents or a citation gives it.")
     first_line: int = Field(default=1, ge=1)
@@ -94,7 +85,7 @@ class ReadDocumentInput(ToolInput):
 
 
 class ReadDocumentTool(TypedTool[ReadDocumentInput]):
-    """A stretch of lines."""
+    """Reads a range of lines."""
 
     name = "read_document"
     description = (
@@ -109,7 +100,7 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
         self._store, self._redacted = store, redacted
 
     async def run(self, arguments: ReadDocumentInput, at: ToolContext) -> str:
-        """A header, numbered lines, and where to go on."""
+        """Return a header, numbered lines, and where to continue."""
         document = find_document(arguments.name, await self._store.list_documents(at.run.task_id, at.run.scope))
         if arguments.first_line > document.lines:
             raise ToolCallRejectedError(
@@ -124,7 +115,7 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
         ):
             return _within_line(document, arguments, line, at)
         last = min(arguments.last_line or document.lines, arguments.first_line + _LINES_A_PAGE - 1, document.lines)
-        # Before they are numbered: a tag may begin on one line and end on another.
+        # Before lines are numbered: a tag may start on one line and end on another.
         shown_ones = escape_tags("\n".join(map(_cut, lines[arguments.first_line - 1 : last]))).split("\n")
         numbered = [f"{number}| {line}" for number, line in enumerate(shown_ones, arguments.first_line)]
         taken, _ = select_page_lines(numbered, at.page_characters)
@@ -135,14 +126,14 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
 
 
 FILE_READING_TOOLS = {ReadDocumentTool.name: "name"}
-"""The tools that read files, each with the argument that names the file."""
+"""Tools that read files, with the argument that names the file."""
 
 
 def find_document(name: str, documents: tuple[Document, ...]) -> Document:
-    """The document of that name.
+    """Find a document by name.
 
     Raises:
-        ToolCallRejectedError: there is none, which names the closest ones; or it was removed.
+        ToolCallRejectedError: There is none, and the message names the closest ones; or it was removed.
     """
     if document := find_document_by_name(name, documents):
         called = sanitize_line(document.name)
@@ -155,7 +146,7 @@ def find_document(name: str, documents: tuple[Document, ...]) -> Document:
 
 
 def _within_line(document: Document, arguments: ReadDocumentInput, line: str, at: ToolContext) -> str:
-    """A part of one long line, and where it goes on. Raises ToolCallRejectedError."""
+    """Return a part of one long line, and where it continues. Raises ToolCallRejectedError."""
     number, first = arguments.first_line, arguments.first_character
     if first > max(1, len(line)):
         raise ToolCallRejectedError(
@@ -181,13 +172,13 @@ def _cut(line: str) -> str:
 
 
 class ReadSkillInput(ToolInput):
-    """Which procedure."""
+    """Name of a procedure."""
 
     name: str = Field(min_length=1, max_length=300, description="As the contract names it.")
 
 
 class ReadSkillTool(TypedTool[ReadSkillInput]):
-    """A whole procedure."""
+    """Shows a whole procedure."""
 
     name = "read_skill"
     description = (
@@ -202,14 +193,14 @@ class ReadSkillTool(TypedTool[ReadSkillInput]):
         self._store = store
 
     async def run(self, arguments: ReadSkillInput, at: ToolContext) -> str:
-        """Its text, in its tag."""
+        """Return its text in its tag."""
         return render_procedure(await _procedure(arguments.name, at.get_raw_argument("name"), self._store, at))
 
 
 async def _procedure(name: str, written: str, store: Store, at: ToolContext) -> Procedure:
-    """By its own name, or that of its file or folder. Raises ToolCallRejectedError.
+    """Find a procedure by its own name, or that of its file or folder. Raises ToolCallRejectedError.
 
-    As the model wrote it, too: where a document is called almost so, its name was put in the place of that.
+    The name as the model wrote it is tried, too: a document of a similar name may have replaced it.
     """
     found = parse_procedures(await store.get_task(at.run.task_id, at.run.scope))
     known = [one for one in found if isinstance(one, Procedure)]
@@ -221,14 +212,14 @@ async def _procedure(name: str, written: str, store: Store, at: ToolContext) -> 
 
 
 class ReadSkillFileInput(ToolInput):
-    """Which file of which skill."""
+    """File of a skill."""
 
     skill: str = Field(min_length=1, max_length=300, description="As the contract names it.")
     file: str = Field(min_length=1, max_length=300, description="As read_skill names it.")
 
 
 class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
-    """A whole file; of a long one the toolbox shows the beginning, and says how to read on."""
+    """Shows a whole file; of a long one the toolbox shows the beginning, and how to read on."""
 
     name = "read_skill_file"
     description = "Shows a file of a procedure of the user's that has files. Scripts are there to be read: none is run."
@@ -241,7 +232,7 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
         self._store = store
 
     async def run(self, arguments: ReadSkillFileInput, at: ToolContext) -> str:
-        """Its text, in its tag."""
+        """Return its text in its tag."""
         skill = await _procedure(arguments.skill, at.get_raw_argument("skill"), self._store, at)
         wanted = {name.removeprefix("./") for name in (arguments.file, at.get_raw_argument("file"))}
         for file in skill.files:
@@ -256,14 +247,14 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
 
 
 class ReadStoredInput(ToolInput):
-    """Which characters of which stored result."""
+    """Position in a stored result."""
 
     id: str = Field(description="The id that the pointer gives.")
     first: int = Field(default=0, ge=0, description="Number of the first character.")
 
 
 class ReadStoredResultTool(TypedTool[ReadStoredInput]):
-    """A page of a stored result."""
+    """Reads a page of a stored result."""
 
     name = "read_stored"
     description = "Reads on in a large result that was stored; its pointer gives the id."
@@ -275,7 +266,7 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
         self._redacted = redacted
 
     async def run(self, arguments: ReadStoredInput, at: ToolContext) -> str:
-        """The page, and where to go on."""
+        """Return the page, and where to continue."""
         try:
             text = "\n".join(await load_redacted_lines(self._redacted, arguments.id, "This result", at))
         except TextNotFoundError as error:
@@ -290,11 +281,13 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
 
 
 ROUNDS = 5
-"""In which documents are redacted, those of the best hits first, before the passages that there are by then must do."""
+"""Maximum rounds in which the documents of the best hits are redacted, before the passages found so far
+must suffice.
+"""
 
 
 class SearchDocumentsInput(ToolInput):
-    """What to look for."""
+    """Query and range of documents."""
 
     query: str = Field(min_length=1, max_length=1_000, description="Key words.")
     limit: int = Field(default=10, ge=1, le=40)
@@ -321,7 +314,7 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         self._search, self._store, self._redactor, self._redacted = search, store, redactor, redacted
 
     async def run(self, arguments: SearchDocumentsInput, at: ToolContext) -> str:
-        """One block a passage."""
+        """Return one block per passage."""
         hits = await self._found(arguments, at)
         if not hits:
             return "No passage matches. Try other words, or list_documents."
@@ -333,13 +326,13 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])
 
     async def _found(self, arguments: SearchDocumentsInput, at: ToolContext) -> Sequence[DocumentMatch]:
-        """Only what is found in documents as they are shown: a hit on a word that was replaced would confirm it.
+        """Search the documents as shown: a hit on a redacted word would confirm it.
 
-        Those in which something was found are redacted now, and searched again so.
+        Documents with hits that are not redacted yet are redacted now and searched again.
         """
         last = arguments.last_document
         among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
-        # Originals have what placeholders stand for, and documents as they are shown have the placeholders.
+        # Original documents contain what placeholders stand for; documents as shown contain the placeholders.
         query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.get_raw_argument("query")))))
         hits = await self._search.search(at.run.scope, query, arguments.limit, among)
         for _ in range(ROUNDS):

@@ -1,11 +1,4 @@
-"""The tools for notes and pins, which survive every compaction.
-
-The tool that keeps a note with its source. Notes survive every compaction.
-
-The tool that shows an agent its own notes.
-
-The tool by which an agent pins a message of its conversation. Models see no ids, so it is named by words of it.
-"""
+"""Tools for notes and pins, which survive every compaction."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -35,7 +28,7 @@ from waystation.store.ports import Store
 
 
 class TakeNoteInput(ToolInput):
-    """A note and where it stands."""
+    """A note and its source."""
 
     text: str = Field(min_length=1, max_length=4_000, description="What is worth keeping; quote it where you can.")
     document: str
@@ -44,7 +37,7 @@ class TakeNoteInput(ToolInput):
 
 
 class TakeNoteTool(TypedTool[TakeNoteInput]):
-    """Keeps a note."""
+    """Takes a note."""
 
     name = "take_note"
     description = "Keeps a note with its source. Notes are never compressed away; read_notes shows them."
@@ -57,7 +50,7 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
         self._store, self._redacted = store, redacted
 
     async def run(self, arguments: TakeNoteInput, at: ToolContext) -> str:
-        """The note's number. The call's id is the note's, so that a repeated call keeps one note."""
+        """Store a note and return its number. The call's ID is the note's, so a repeated call keeps one note."""
         name, lines = await self._source(arguments.document, at)
         if not arguments.first_line <= arguments.last_line <= lines:
             raise ToolCallRejectedError(
@@ -70,9 +63,7 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
         return f"note {len(notes)} kept"
 
     async def _source(self, name: str, at: ToolContext) -> tuple[str, int]:
-        """A page that the agent has fetched, or a document: what it is called, and its lines. Raises
-        ToolCallRejectedError.
-        """
+        """Return the name and number of lines of a fetched page or a document. Raises ToolCallRejectedError."""
         if fetched := extract_stored_web_pages(at.transcript.messages).get(name):
             return name, len(split_page_lines(await load_redacted_lines(self._redacted, fetched.blob, name, at)))
         document = find_document(name, await self._store.list_documents(at.run.task_id, at.run.scope))
@@ -80,14 +71,14 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
 
 
 class ReadNotesInput(ToolInput):
-    """Which part of the notes."""
+    """Part of the notes."""
 
     first: int = Field(default=1, ge=1)
     count: int = Field(default=50, ge=1, le=200)
 
 
 class ReadNotesTool(TypedTool[ReadNotesInput]):
-    """Notes in the order in which they were taken."""
+    """Shows notes in the order in which they were taken."""
 
     name = "read_notes"
     description = "Shows your own notes with their sources, page by page."
@@ -98,7 +89,7 @@ class ReadNotesTool(TypedTool[ReadNotesInput]):
         self._store = store
 
     async def run(self, arguments: ReadNotesInput, at: ToolContext) -> str:
-        """One line a note."""
+        """Return one line per note."""
         notes = await self._store.list_notes(at.run.task_id, at.run.scope, at.run.run_id)
         start = arguments.first - 1
         lines = [
@@ -117,7 +108,7 @@ _NAME_CHARACTERS = 80
 
 
 class PinMessageInput(ToolInput):
-    """Which message."""
+    """Message to pin. Models see no message IDs, so it is named by a quotation."""
 
     quote: str = Field(
         pattern=r"\w",
@@ -128,7 +119,7 @@ class PinMessageInput(ToolInput):
 
 
 class PinMessageTool(TypedTool[PinMessageInput]):
-    """Keeps a message in view, or takes such a pin back."""
+    """Pins a message, or removes such a pin."""
 
     name = "pin_message"
     description = (
@@ -140,7 +131,9 @@ class PinMessageTool(TypedTool[PinMessageInput]):
     input_model = PinMessageInput
 
     async def run(self, arguments: PinMessageInput, at: ToolContext) -> str:
-        """What was pinned, in words. The record derives its id from the call, so that a repeated call makes one pin."""
+        """Pin the message and return a description of it. The record's ID derives from the call, so a repeated call
+        pins once.
+        """
         calls = {call.id: call for message in at.transcript.messages for call in message.tool_uses}
         message = _quoted(arguments.quote, at.transcript)
         done = f"{'no longer pinned' if arguments.take_back else 'pinned'}: {_in_words(message, calls)}"
@@ -162,7 +155,7 @@ def _record(message_id: str, at: ToolContext, record_id: str, *, take_back: bool
     except BadInput as refused:
         raise ToolCallRejectedError(f"{refused}\nPins are: {_all_pins(at.transcript)}") from refused
     if build_model_view(with_record(at.transcript, record)) != build_model_view(at.transcript):
-        # What was sent stays as it was sent: a result that shows up again would cost the model all that it thought.
+        # The sent view must not change: a result that reappears would cost the model all its thinking.
         raise ToolCallRejectedError(
             "A part of this message, or of its results, is not shown any more: read it again, and pin that."
         )
@@ -170,7 +163,7 @@ def _record(message_id: str, at: ToolContext, record_id: str, *, take_back: bool
 
 
 def _quoted(quote: str, transcript: Transcript) -> Message:
-    """The newest message in view with these words, the one that asks for the call aside. Raises
+    """Find the newest visible message with these words, except the one that makes the call. Raises
     ToolCallRejectedError.
     """
     for message in reversed(build_model_view(transcript)[:-1]):
@@ -195,7 +188,7 @@ def _all_pins(transcript: Transcript) -> str:
 
 
 def _in_words(message: Message, calls: Mapping[str, ToolUse]) -> str:
-    """What the message is, for a model: no ids, and no more than its beginning."""
+    """Describe a message to a model: no IDs, and only its beginning."""
     if asked := [calls[result.tool_use_id] for result in message.tool_results if result.tool_use_id in calls]:
         return " and ".join(f"the result of {call.name} {_start(json.dumps(call.input))}" for call in asked)
     return f"“{_start(message.text)}”"

@@ -1,9 +1,4 @@
-"""The tools for memory: what a compaction hid is found again, and shown whole.
-
-The tool that finds again what a compaction hid, and earlier work of the session.
-
-The tool that shows what is behind a passage: messages as they were said, or a document around it.
-"""
+"""Tools for memory: find what a compaction hid or earlier tasks found, and show it in full."""
 
 import asyncio
 from collections.abc import Sequence
@@ -35,17 +30,17 @@ from waystation.security.untrusted import escape_tags
 from waystation.store.ports import Store
 
 _WINDOW_SHARE = 8
-"""At most this part of the window is recalled at once."""
+"""At most 1/8 of the window is recalled at once."""
 
 
 class RecallInput(ToolInput):
-    """What to remember."""
+    """Recall query."""
 
     query: str = Field(min_length=1, max_length=1_000)
 
 
 class RecallTool(TypedTool[RecallInput]):
-    """Passages of compressed-away conversation and of other tasks' documents, as labelled records."""
+    """Finds passages of compacted conversation and of other tasks' documents, as labelled records."""
 
     name = RECALL
     description = (
@@ -60,9 +55,9 @@ class RecallTool(TypedTool[RecallInput]):
         self._recollection, self._store = recollection, store
 
     async def run(self, arguments: RecallInput, at: ToolContext) -> str:
-        """Passages, or that there are none, or that memory is down: the agent goes on either way.
+        """Return passages, or that there are none, or that memory is down: the agent goes on either way.
 
-        Names that are restored in them are audited before they are shown.
+        Restored names are recorded in the audit trail before they are shown.
         """
         tokens = min(RECALLED_TOKENS, at.window // _WINDOW_SHARE) - FRAMED_TOKENS
         try:
@@ -76,11 +71,11 @@ class RecallTool(TypedTool[RecallInput]):
 
 _MESSAGE = compile_bounded(r"m\d+")
 LINES_AROUND = 20
-"""Before and behind the lines of a document's passage."""
+"""Lines shown before and after those of a document's passage."""
 
 
 class ExpandInput(ToolInput):
-    """Which messages, and where to begin."""
+    """What to show, and where to start."""
 
     id: str = Field(
         min_length=2,
@@ -92,7 +87,7 @@ class ExpandInput(ToolInput):
 
 
 class ExpandTool(TypedTool[ExpandInput]):
-    """The originals of a passage: what the agent saw, without what must not be shown to it now."""
+    """Shows the originals of a passage: what the agent saw, without what it must not be shown now."""
 
     name = "expand"
     description = (
@@ -107,9 +102,9 @@ class ExpandTool(TypedTool[ExpandInput]):
         self._store, self._redacted, self._earlier = store, redacted, earlier
 
     async def run(self, arguments: ExpandInput, at: ToolContext) -> str:
-        """A page of them, and where to go on."""
+        """Return a page of them, and where to continue."""
         wanted = arguments.id.strip("<>[] ,;").lower()
-        # Our tags are said again here, too: what they said then is a record now.
+        # Escape our own tags, too: they were instructions then and are a record now.
         text = await asyncio.to_thread(escape_tags, await self._text(wanted, at))
         if arguments.first >= len(text):
             raise ToolCallRejectedError(
@@ -144,7 +139,7 @@ class ExpandTool(TypedTool[ExpandInput]):
         return _rendered(shown, at.transcript.messages)
 
     async def _passage(self, wanted: str, at: ToolContext) -> str:
-        """Of another tenant, and of a session that is not recalled, it is as if there were none."""
+        """Return the text of a passage. Passages of another tenant or session appear not to exist."""
         reader, (passage, _, message) = at.run.scope.get_recall_scope(at.memory), wanted.partition("/")
         found = await self._store.find_passages(passage.removeprefix("p"), reader)
         if len(found) != 1:
@@ -174,7 +169,7 @@ def _of(passage: Passage, said: Sequence[Message]) -> Sequence[Message]:
 
 
 def _between(said: Sequence[Message], first: str, last: str) -> list[Message]:
-    """From the first message to the last; a result with the call that it answers."""
+    """Return the messages from the first to the last; results together with their calls."""
     units = split_into_units(said)
     places = {message.id: place for place, unit in enumerate(units) for message in unit}
     if first not in places or last not in places:

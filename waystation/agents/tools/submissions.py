@@ -1,20 +1,6 @@
-"""The tools that hand in work, and show what earlier steps handed in.
+"""Tools that submit findings, analyses and reports, and show what earlier steps submitted.
 
-The tool by which an analysis agent hands in its conclusions.
-
-The tool by which a research agent hands in its findings.
-
-The tool by which the writing agent hands in the report that it wrote section by section.
-
-The tool that writes one section of the report. What is written is kept, so a pause can show the draft.
-
-What an agent's calls have handed in, derived from its conversation: so that it can be taken back with it.
-
-What an agent has handed in, as lines that another agent reads.
-
-The tool that shows what earlier steps handed in.
-
-What the agents of a task have handed over so far, step by step.
+Deliverables can be derived from the conversation alone, so that they can be rewound with it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -50,12 +36,12 @@ class SubmitAnalysisInput(ToolInput):
     gaps: tuple[str, ...] = Field(default=(), description="What the findings do not cover.")
 
     def build_deliverable(self, before: Deliverable | None) -> Analysis:  # noqa: ARG002
-        """The analysis, whatever was handed in before."""
+        """Build the analysis; an earlier deliverable is ignored."""
         return Analysis(conclusions=self.conclusions, contradictions=self.contradictions, gaps=self.gaps)
 
 
 class SubmitAnalysisTool(TypedTool[SubmitAnalysisInput]):
-    """Hands in the analysis and ends the run."""
+    """Submits the analysis and ends the run."""
 
     name = "submit_analysis"
     description = "Hands in your conclusions with citations, contradictions and gaps, and ends your work on this step."
@@ -67,24 +53,24 @@ class SubmitAnalysisTool(TypedTool[SubmitAnalysisInput]):
         self._store = store
 
     async def run(self, arguments: SubmitAnalysisInput, at: ToolContext) -> str:
-        """Keep it."""
+        """Store the analysis."""
         await self._store.commit_deliverable(at.fence, at.run.task_id, arguments.build_deliverable(None))
         return f"analysis with {len(arguments.conclusions)} conclusions handed in"
 
 
 class SubmitFindingsInput(ToolInput):
-    """Findings and what stayed open."""
+    """Findings and open questions."""
 
     findings: tuple[Finding, ...]
     open_questions: tuple[str, ...] = Field(default=(), description="What the documents do not answer.")
 
     def build_deliverable(self, before: Deliverable | None) -> ResearchFindings:  # noqa: ARG002
-        """The findings, whatever was handed in before."""
+        """Build the findings; an earlier deliverable is ignored."""
         return ResearchFindings(findings=self.findings, open_questions=self.open_questions)
 
 
 class SubmitFindingsTool(TypedTool[SubmitFindingsInput]):
-    """Hands in findings and ends the run."""
+    """Submits findings and ends the run."""
 
     name = "submit_findings"
     description = "Hands in your findings, each with citations, and ends your work on this step."
@@ -96,24 +82,26 @@ class SubmitFindingsTool(TypedTool[SubmitFindingsInput]):
         self._store = store
 
     async def run(self, arguments: SubmitFindingsInput, at: ToolContext) -> str:
-        """Keep them."""
+        """Store the findings."""
         await self._store.commit_deliverable(at.fence, at.run.task_id, arguments.build_deliverable(None))
         return f"{len(arguments.findings)} findings handed in"
 
 
 class WriteSectionInput(ToolInput):
-    """One section."""
+    """One section of the report."""
 
     heading: str = Field(min_length=1, max_length=200)
     markdown: str = Field(min_length=1, max_length=60_000, description="Cite as [document:first-last].")
 
     def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
-        """The draft with this section added, or replaced in its place."""
+        """Build the draft with this section added, or replaced in its place."""
         return get_report_draft(before).with_section(ReportSection(heading=self.heading, markdown=self.markdown))
 
 
 class WriteSectionTool(TypedTool[WriteSectionInput]):
-    """Adds a section to the draft, or replaces the one of the same heading."""
+    """Adds a section to the draft, or replaces the one with the same heading. Sections are stored, so a pause can show
+    them.
+    """
 
     name = "write_section"
     description = "Writes one section of the report. The same heading again replaces that section."
@@ -124,7 +112,7 @@ class WriteSectionTool(TypedTool[WriteSectionInput]):
         self._store = store
 
     async def run(self, arguments: WriteSectionInput, at: ToolContext) -> str:
-        """Keep the section."""
+        """Store the section."""
         grown = arguments.build_deliverable(await self._store.get_deliverable(at.run.run_id, at.run.scope))
         await self._store.commit_deliverable(at.fence, at.run.task_id, grown)
         number = [section.heading for section in grown.sections].index(arguments.heading) + 1
@@ -132,24 +120,24 @@ class WriteSectionTool(TypedTool[WriteSectionInput]):
 
 
 def get_report_draft(handed_in: Deliverable | None) -> ReportDraft:
-    """The draft so far; an empty one before the first section."""
+    """Return the draft so far; an empty one before the first section."""
     return handed_in if isinstance(handed_in, ReportDraft) else ReportDraft()
 
 
 class SubmitReportInput(ToolInput):
-    """What stands above the sections."""
+    """Title, summary and criteria of the report."""
 
     title: str = Field(min_length=1, max_length=300)
     summary: str = Field(min_length=1, max_length=8_000, description="The answer in short, with citations.")
     criteria: tuple[str, ...] = Field(default=(), description="Of each: the heading that meets it, or why none does.")
 
     def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
-        """The sections written before, with this above them."""
+        """Build the report from the sections written earlier, with title, summary and criteria."""
         return get_report_draft(before).replace(title=self.title, summary=self.summary, criteria=self.criteria)
 
 
 class SubmitReportTool(TypedTool[SubmitReportInput]):
-    """Hands in the report and ends the run."""
+    """Submits the report and ends the run."""
 
     name = "submit_report"
     description = "Gives the report its title and summary and hands it in, with the sections written before."
@@ -161,7 +149,7 @@ class SubmitReportTool(TypedTool[SubmitReportInput]):
         self._store = store
 
     async def run(self, arguments: SubmitReportInput, at: ToolContext) -> str:
-        """Keep it."""
+        """Store the report."""
         whole = arguments.build_deliverable(await self._store.get_deliverable(at.run.run_id, at.run.scope))
         if not whole.sections:
             raise ToolCallRejectedError(
@@ -172,15 +160,15 @@ class SubmitReportTool(TypedTool[SubmitReportInput]):
 
 
 class SubmissionInput(Protocol):
-    """Arguments of a call that hands something in."""
+    """Arguments of a call that submits something."""
 
     @classmethod
     def model_validate(cls, obj: Mapping[str, JsonValue], /) -> Self:
-        """Read them. Raises ValidationError."""
+        """Parse the arguments. Raises ValidationError."""
         ...
 
     def build_deliverable(self, before: Deliverable | None) -> Deliverable:
-        """What there is after the call."""
+        """Build the deliverable after the call, given the one before it."""
         ...
 
 
@@ -193,7 +181,7 @@ SUBMISSION_INPUTS: Mapping[str, type[SubmissionInput]] = {
 
 
 def extract_deliverable(messages: Iterable[Message]) -> Deliverable | None:
-    """What the successful calls of these messages have handed in; None where there is none."""
+    """Return what the successful calls in these messages have submitted; None if nothing."""
     messages = tuple(messages)
     done = {result.tool_use_id for message in messages for result in message.tool_results if not result.is_error}
     handed_in: Deliverable | None = None
@@ -204,19 +192,19 @@ def extract_deliverable(messages: Iterable[Message]) -> Deliverable | None:
 
 
 class AgentResultSummary(NamedTuple):
-    """What an agent came to, and what it did not settle: each of them says of itself what it is."""
+    """An agent's results and open questions, as labelled lines."""
 
     claims: list[str]
     left_open: list[str]
 
     @property
     def lines(self) -> list[str]:
-        """Claims with their citations first, then what stayed open."""
+        """Claims with their citations first, then open questions."""
         return [*self.claims, *self.left_open]
 
 
 def summarise_result(deliverable: Deliverable | None, notes: Iterable[Note] = ()) -> AgentResultSummary:
-    """Of what was handed in. Of an agent that was stopped there are its notes."""
+    """Summarise a deliverable; for an agent that was stopped, its notes."""
     match deliverable:
         case None:
             return AgentResultSummary([*map(render_claim, build_findings_from_notes(notes).findings)], [])
@@ -234,7 +222,7 @@ def summarise_result(deliverable: Deliverable | None, notes: Iterable[Note] = ()
 
 
 async def load_agent_result(store: Store, task: TaskScope, agent: str) -> AgentResultSummary:
-    """Of one agent of the task. Raises StoreError."""
+    """Load and summarise the result of one agent of the task. Raises StoreError."""
     run_id = f"{task.task_id}/{agent}"
     return summarise_result(
         await store.get_deliverable(run_id, task), await store.list_notes(task.task_id, task, run_id)
@@ -242,12 +230,12 @@ async def load_agent_result(store: Store, task: TaskScope, agent: str) -> AgentR
 
 
 def render_claim(finding: Finding) -> str:
-    """A claim with its citations."""
+    """Render a claim with its citations."""
     return " ".join([finding.claim, *finding.citations])
 
 
 class ReadFindingsInput(ToolInput):
-    """Which part of which step's result."""
+    """Part of a step's result."""
 
     step: str = Field(description="Id of the step.")
     first: int = Field(default=1, ge=1)
@@ -255,7 +243,7 @@ class ReadFindingsInput(ToolInput):
 
 
 class ReadFindingsTool(TypedTool[ReadFindingsInput]):
-    """Findings of research steps, conclusions of the analysis."""
+    """Shows findings of research steps and conclusions of the analysis."""
 
     name = "read_findings"
     description = "Shows what an earlier step handed in, with its citations, page by page."
@@ -267,7 +255,7 @@ class ReadFindingsTool(TypedTool[ReadFindingsInput]):
         self._store = store
 
     async def run(self, arguments: ReadFindingsInput, at: ToolContext) -> str:
-        """A header and one line a finding; a step that was stopped is represented by its notes."""
+        """Return a header and one line per finding; for a step that was stopped, its notes."""
         lines = [_line(number, text) for number, text in enumerate(await self._texts(arguments.step, at), 1)]
         start = arguments.first - 1
         taken, _ = select_page_lines(lines[start : start + arguments.count], at.page_characters)
@@ -292,20 +280,20 @@ def _line(number: int, text: str) -> str:
 
 @dataclass(frozen=True)
 class TaskDeliverables:
-    """By the steps of the newest plan, in its order."""
+    """Deliverables of a task so far, by the steps of the newest plan, in its order."""
 
     plan: Plan
     draft: ReportDraft
     analyses: dict[str, Analysis]
-    """By step id."""
+    """By step ID."""
     findings: dict[str, ResearchFindings]
-    """By step id: what was handed in as findings; of steps that have handed in nothing, what they and their subagents
-    have found so far.
+    """By step ID: submitted findings; for steps that have submitted nothing, what they and their
+    subagents have found.
     """
 
     @property
     def analysis(self) -> Analysis | None:
-        """All of them as one, for who reads what was concluded and not by whom."""
+        """All analyses combined, for readers who do not need to know their steps."""
         made = self.analyses.values()
         if not made:
             return None
@@ -317,7 +305,7 @@ class TaskDeliverables:
 
 
 async def load_task_deliverables(task: TaskScope, store: Store) -> TaskDeliverables:
-    """Raises StoreError."""
+    """Load the deliverables of a task. Raises StoreError."""
     plan = await store.get_newest_plan(task.task_id, task) or Plan(steps=())
     draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, ResearchFindings]()
     runs = await _runs(task, store)
@@ -336,13 +324,13 @@ async def load_task_deliverables(task: TaskScope, store: Store) -> TaskDeliverab
 
 @dataclass(frozen=True)
 class _Runs:
-    """What there is of each agent run of a task, by the agent's id."""
+    """Deliverables and notes of a task's agent runs, by agent ID."""
 
     handed_in: dict[str, Deliverable]
     notes: dict[str, list[Note]]
 
     def collect_findings(self, step_id: str) -> ResearchFindings:
-        """What a step's agent has noted, and what each of its subagents has handed in or noted."""
+        """Collect what a step's agent has noted, and what its subagents have submitted or noted."""
         agents = [agent for agent in {*self.handed_in, *self.notes} if get_step_id(agent) == step_id]
         of_step = [self._found(agent) for agent in sorted(agents, key=_numbers)]
         return ResearchFindings(findings=tuple(finding for found in of_step for finding in found.findings))
@@ -366,7 +354,7 @@ async def _runs(task: TaskScope, store: Store) -> _Runs:
 
 
 def _numbers(agent: str) -> list[int]:
-    """In the order in which they were started; the step's own agent first."""
+    """Sort key by start order; the step's own agent first."""
     return [int(number) for number in agent.split(SUBAGENT_ID_SEPARATOR)[1:]]
 
 

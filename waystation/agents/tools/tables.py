@@ -1,10 +1,6 @@
-"""The tools for numbers: one calculates, one queries tables in the task's documents.
+"""Tools for numbers: calculate an expression, and query tables in the task's documents.
 
-The tool that calculates, so that no number of a report is a model's guess.
-
-The tool that queries tables in the task's documents.
-
-Which lines of a document are a table: all of them, one sheet of a workbook, or those that are asked for.
+No number of a report needs to be a model's guess. A table is a whole document, a sheet of a workbook, or given lines.
 """
 
 import asyncio
@@ -40,7 +36,7 @@ from waystation.store.ports import Store
 
 _FLOATING = frozenset({"DOUBLE", "FLOAT"})
 _SEVERAL = ("STRUCT(", "TUPLE(", "MAP(", "UNION(")
-"""How types of values that hold others begin; that of a list has brackets."""
+"""Prefixes of types whose values contain others; list types have brackets."""
 _OVERFLOW = "Out of Range Error: Overflow"
 _WIDER = (
     " Larger numbers are exact with a type: 99999999999::HUGEINT for whole ones, 1.5::DECIMAL(38,2) for decimals; "
@@ -49,7 +45,7 @@ _WIDER = (
 
 
 class CalculateInput(ToolInput):
-    """What is to be calculated."""
+    """Expression to calculate."""
 
     expression: str = Field(
         min_length=1,
@@ -60,7 +56,7 @@ class CalculateInput(ToolInput):
 
 
 class CalculateTool(TypedTool[CalculateInput]):
-    """The value of an expression."""
+    """Calculates an expression."""
 
     name = "calculate"
     description = (
@@ -76,8 +72,8 @@ class CalculateTool(TypedTool[CalculateInput]):
         self._engine = engine
 
     async def run(self, arguments: CalculateInput, at: ToolContext) -> str:  # noqa: ARG002 - it is the same everywhere
-        """The value after `=`, or after `≈` where it is not exact."""
-        # The line break ends a comment that the expression may end with.
+        """Return the value after `=`, or after `≈` if it is not exact."""
+        # The line break ends a comment at the end of the expression.
         try:
             result = await self._engine.query(f"SELECT ({arguments.expression}\n)", (), 2)
         except TableQueryError as refused:
@@ -102,7 +98,7 @@ def _holds_others(type_name: str) -> bool:
 
 
 _MOST_CHARACTERS = 20_000_000
-"""Of all tables of a query."""
+"""Total characters of all tables of a query."""
 PARTS_NAMED = 20
 SUFFIXES = frozenset({".csv", ".tsv", ".xlsx", ".xlsm", ".xls", ".ods"})
 
@@ -110,12 +106,12 @@ _WITH_LINES = compile_bounded(r"\A(?P<document>.+):(?P<first>\d{1,9})-(?P<last>\
 
 
 def is_table(document: str) -> bool:
-    """Whether a document of this name is a table, or has some."""
+    """Return whether a document of this name is or contains a table."""
     return PurePath(document).suffix.lower() in SUFFIXES
 
 
 class TableSource(NamedTuple):
-    """A table without private cells, and where it stands."""
+    """A table without private cells, and its source."""
 
     table: Table
     document: str
@@ -125,7 +121,7 @@ class TableSource(NamedTuple):
 
     @property
     def citation(self) -> str:
-        """Of all its lines."""
+        """Citation of all its lines."""
         return f"[{self.document}:{self.first_line}-{self.last_line}]"
 
 
@@ -138,7 +134,7 @@ class _Part(NamedTuple):
 
 
 class TableSourceLoader:
-    """The tables in a task's documents."""
+    """Loads tables from a task's documents."""
 
     def __init__(self, store: Store, redacted: RedactedDocumentStore, tables: RedactedTableReader) -> None:
         self._store, self._redacted, self._tables = store, redacted, tables
@@ -146,14 +142,18 @@ class TableSourceLoader:
     async def load_sources(
         self, at: ToolContext, wanted: Mapping[str, str], headless: Sequence[str]
     ) -> tuple[TableSource, ...]:
-        """`wanted` maps each name to a document, or to lines of it: `q3.csv`, `book.xlsx:3-40`.
+        """Load tables.
+
+        Args:
+            at: Context of the call.
+            wanted: Maps each table name to a document, or to lines of one: `q3.csv`, `book.xlsx:3-40`.
+            headless: Names of tables whose first row is not a heading.
 
         Raises:
-            ToolCallRejectedError: there is no such document, nothing of it may be shown, lines are missing in it or are
-            not of
-                one place, or all of it is too large.
-            TableQueryError: it is no table.
-            RedactionFailed: nobody may query it.
+            ToolCallRejectedError: There is no such document, nothing of it may be shown, the lines are missing or span
+                several places, or everything together is too large.
+            TableQueryError: It is not a table.
+            RedactionFailed: It could not be redacted, so it may not be queried.
         """
         documents = await self._store.list_documents(at.run.task_id, at.run.scope)
         found: list[TableSource] = []
@@ -183,7 +183,7 @@ class TableSourceLoader:
         return tuple(found)
 
     async def _part(self, document: Document, lines: Sequence[str], ends: tuple[int, int], at: ToolContext) -> _Part:
-        """The one between these lines, both included."""
+        """Return the place between these lines, both included."""
         first, last = ends
         if not 1 <= first <= last <= len(lines):
             raise ToolCallRejectedError(
@@ -196,7 +196,9 @@ class TableSourceLoader:
         return parts[0]
 
     async def _read(self, texts: Sequence[TableText], run: RunRef) -> RedactedTable:
-        """With as much of the table around the part as can be read: what lines hold is seen from those around them."""
+        """Read the part with as much of the surrounding table as is readable: the context shows what
+        the lines contain.
+        """
         for text in texts[:-1]:
             if len(text.text) <= _MOST_CHARACTERS:
                 with suppress(TableQueryError):
@@ -205,15 +207,15 @@ class TableSourceLoader:
 
 
 class _Lines:
-    """Those of a document, and what of them agents are not shown."""
+    """Lines of a document, and the ranges that agents are not shown."""
 
     def __init__(self, name: str, lines: Sequence[str], replaced: Sequence[ReplacedRange]) -> None:
-        """`name`: what queries call the table."""
+        """Initialise. `name` is the table's name in queries."""
         self._name, self._lines, self._replaced = name, lines, replaced
         self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
 
     def texts(self, part: _Part, whole: _Part, *, heading: bool) -> list[TableText]:
-        """Best first: the whole table, the part below the first line of it, the part."""
+        """Return candidates, best first: the whole table, the part below the table's first line, the part alone."""
         if whole == part:
             return [self._text(part, heading=heading)]
         above = _Part(whole.place, whole.first, whole.first) if whole.first < part.first else None
@@ -224,7 +226,7 @@ class _Lines:
         ]
 
     def _text(self, part: _Part, above: _Part | None = None, *, heading: bool) -> TableText:
-        """A part as one table, below another that is one line, if there is one."""
+        """Build the text of a part as one table, below an optional heading line."""
         parts = [one for one in (above, part) if one is not None]
         own: list[str] = []
         hidden: list[ReplacedRange] = []
@@ -243,14 +245,17 @@ class _Lines:
         )
 
     def _hidden(self, part: _Part, at: int) -> Iterator[ReplacedRange]:
-        """In a text in which the part begins there. What goes on beyond the part ends one sign beyond it."""
+        """Yield hidden ranges of the part, relative to a text in which it starts at `at`.
+
+        A range that continues beyond the part ends one character after it.
+        """
         begin, end = self._starts[part.first - 1], self._starts[part.last] - 1
         for one in select_replaced_ranges(self._replaced, begin, end):
             yield one._replace(start=max(one.start, -1) + at, end=min(one.end, end - begin + 1) + at)
 
 
 def _whole(document: str, lines: Sequence[str], part: _Part) -> _Part:
-    """The table around these lines: all of their place in a file of tables, else the lines up to blank ones."""
+    """Find the table around these lines: the whole place in a file of tables, else up to blank lines."""
 
     def ends(line: str) -> bool:
         return parse_place_marker(line) is not None or not (is_table(document) or line.strip())
@@ -264,7 +269,7 @@ def _whole(document: str, lines: Sequence[str], part: _Part) -> _Part:
 
 
 def _parts(lines: Sequence[str], first: int) -> Iterator[_Part]:
-    """Stretches from a line on that lie in one place each, without the lines that mark the places."""
+    """Yield the stretches from a line on that lie in one place each, without the marker lines of the places."""
     place, begins = find_line_place(lines, first) or "", first
     for number, line in enumerate(lines[first - 1 :], first):
         if marked := parse_place_marker(line):
@@ -281,7 +286,7 @@ def _end(lines: Sequence[str], last: int) -> int:
 
 
 def _in_parts(document: str, parts: Sequence[_Part], shown: Sequence[str]) -> str:
-    """`shown`: the document's lines as agents see them."""
+    """Describe the parts. `shown`: the document's lines as agents see them."""
     told = ", ".join(
         f"{find_line_place(shown, part.first) or 'its beginning'} ({part.first}-{part.last})"
         for part in parts[:PARTS_NAMED]
@@ -296,13 +301,13 @@ def _in_parts(document: str, parts: Sequence[_Part], shown: Sequence[str]) -> st
 MAX_TABLES = 8
 ROWS_SHOWN = 100
 SAMPLE_ROWS = 5
-"""Of a table that is looked at before it is queried."""
+"""Rows shown of a table that is inspected before it is queried."""
 
 TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")]
 
 
 class QueryTableInput(ToolInput):
-    """Tables and what is asked of them."""
+    """Tables, and the query on them."""
 
     tables: dict[TableName, str] = Field(
         min_length=1,
@@ -317,7 +322,7 @@ class QueryTableInput(ToolInput):
 
 
 class QueryTableTool(TypedTool[QueryTableInput]):
-    """A SELECT over documents."""
+    """Runs a SELECT over documents."""
 
     name = "query_table"
     description = (
@@ -336,13 +341,13 @@ class QueryTableTool(TypedTool[QueryTableInput]):
     def __init__(
         self, store: Store, redacted: RedactedDocumentStore, tables: RedactedTableReader, *, wanted: bool = False
     ) -> None:
-        """`wanted`: the task has documents that are tables."""
+        """Initialise. `wanted`: whether the task has documents that are tables."""
         self._sources, self._engine = TableSourceLoader(store, redacted, tables), tables.engine
         if wanted:
             self.urgency = make_urgency(SOON)
 
     async def run(self, arguments: QueryTableInput, at: ToolContext) -> str:
-        """Where the tables stand, how many rows there are, and a Markdown table."""
+        """Return the tables' sources, the number of rows, and a Markdown table."""
         try:
             sources = await self._sources.load_sources(at, arguments.tables, arguments.without_heading)
             at.notices.extend(dict.fromkeys(note for source in sources for note in source.notes))
@@ -371,7 +376,7 @@ class QueryTableTool(TypedTool[QueryTableInput]):
 
 
 def _shown(result: QueryResult, characters: int) -> list[str]:
-    """How many rows there are, and those of them that fit, as a Markdown table."""
+    """Return the number of rows, and those that fit as a Markdown table."""
     heading = [_row([column.name for column in result.columns]), _row(["---"] * len(result.columns))]
     lines, _ = select_page_lines([*heading, *map(_row, result.rows)], characters)
     shown = max(0, len(lines) - len(heading))
@@ -385,7 +390,7 @@ def _row(cells: Sequence[str | None]) -> str:
 
 
 def _cell(value: str | None) -> str:
-    """On one line, with nothing in it that no text has."""
+    """Render a cell on one line, without unprintable characters."""
     if value is None:
         return "NULL"
     return "".join(sign if sign.isprintable() else " " for sign in value).replace("|", r"\|")

@@ -1,6 +1,6 @@
-"""What a tool is: a name, an input model, and one coroutine that returns text or refuses with a reason.
+"""What a tool is: a name, an input model, and a coroutine that returns text or rejects the call with a reason.
 
-A tool of a tool server, as the agents' toolbox sees it.
+Also adapts tools of tool servers to the toolbox.
 """
 
 from abc import ABC, abstractmethod
@@ -37,55 +37,56 @@ from waystation.security.untrusted import (
 )
 
 PAGE_CHARACTERS = 12_000
-"""Most characters of one page of any tool; smaller in a small working window."""
+"""Maximum characters of a page of any tool; smaller in a small working window."""
 _WINDOW_SHARE = 6
-"""A stretch has at most a sixth as many characters as the window has tokens: it must not be put into the store again,
-in whatever script it is written."""
+"""A slice has at most 1/6 as many characters as the window has tokens, so that it is not offloaded to the store again,
+in whatever script it is written.
+"""
 
 
 class ToolInput(Value):
-    """Arguments of a call. Unknown ones are refused, so that the model learns of its error."""
+    """Arguments of a call. Unknown arguments are rejected, so that the model learns of its error."""
 
 
 _InputT = TypeVar("_InputT", bound=ToolInput)
 
 
 class ToolCallRejectedError(Exception):
-    """The call cannot be carried out. The message tells the model why and what to do instead."""
+    """The call cannot run. The message says why, and what the model can do instead."""
 
     def __init__(self, words: str) -> None:
-        """`words` may be `SafeMarkup`."""
+        """Initialise. `words` may be `SafeMarkup`."""
         super().__init__(words)
         self.words = words
 
 
 @dataclass(frozen=True)
 class ToolContext:
-    """Who calls, with which right to write."""
+    """The agent that makes a call, with its fence and its conversation."""
 
     run: RunRef
     fence: Fence
     call_id: str
     transcript: Transcript
-    """The conversation so far; its last message asks for the call."""
+    """The conversation so far; its last message makes the call."""
     policy: CompactionPolicy
     measure: TokenEstimator
     notices: list[str] = field(default_factory=list[str])
-    """For people: "memory did not answer". Shown in the leg's outcome."""
+    """Notes for people, such as "memory did not answer", shown in the leg's outcome."""
     records: list[Record] = field(default_factory=list[Record])
-    """What the call does to the conversation: committed before its result is."""
+    """Changes of the conversation by the call, committed before its result."""
 
     memory: MemoryScope = "session"
-    """Whose passages it recalls."""
+    """Scope of the passages that it recalls."""
 
     handed_back: tuple[SubagentResult, ...] = ()
     """Subagents of the run that have ended."""
 
     limit: Limit = field(default_factory=lambda: Limit(tokens=0, micro_usd=0))
-    """What the run may spend in all, for tools whose calls cost. Nothing, unless it is said."""
+    """Limit of the whole run, for tools whose calls cost. Zero by default."""
 
     def get_raw_argument(self, argument: str) -> str:
-        """An argument that is text, as the model wrote it, with its placeholders; empty where it did not."""
+        """Return a text argument as the model wrote it, with its placeholders; empty if there is none."""
         asked = self.transcript.messages[-1].tool_uses if self.transcript.messages else ()
         written = next((call.input.get(argument) for call in asked if call.id == self.call_id), None)
         return written if isinstance(written, str) else ""
@@ -97,36 +98,36 @@ class ToolContext:
 
     @property
     def page_characters(self) -> int:
-        """A page is at most a sixth of the working window (at four characters a token)."""
+        """Maximum characters of a page: a sixth of the working window, at four characters per token."""
         return min(PAGE_CHARACTERS, self.window * 4 // 6)
 
 
 class Tool(ABC):
-    """One tool of the agents, as the toolbox sees it."""
+    """A tool of the agents, as the toolbox sees it."""
 
     name: str
     description: str
     rereadable: bool = False
-    """Calling it again brings the same result, so an old result may be masked."""
+    """Whether calling it again returns the same result, so that an old result may be masked."""
     repeatable: bool = True
-    """Running it twice does no more than running it once. One that is not is never run again after a crash."""
+    """Whether running it twice does no more than running it once. If not, it is never rerun after a crash."""
     ends_run: ClassVar[bool] = False
-    """A successful call hands in the agent's result."""
+    """Whether a successful call submits the agent's result."""
     permission: ClassVar[ToolPermission] = "read"
-    """What an agent must have for it. Tools of `hand_in` are always shown."""
+    """Permission that an agent needs for it. Tools with the permission `hand_in` are always shown."""
     urgency: PhaseUrgency = make_urgency(LATER)
-    """In which phases it is shown, and how urgently, where definitions are more than their budget."""
+    """Phases in which it is shown, and its urgency if definitions exceed their budget."""
 
     originals: ClassVar[frozenset[str]] = frozenset()
-    """Arguments that are looked for in documents as they were handed in: placeholders in them become again what they
-    stand for, where the tool is granted that by name (`GRANTED`). The result is redacted, whatever it repeats of them.
+    """Arguments that are looked up in the original documents: their placeholders are restored if the tool is listed in
+    `TOOLS_GRANTED_ORIGINALS`. The result is redacted, whatever it repeats of them.
     """
 
     definition: str = ""
-    """Digest of what the tool is like, where others may change that while a task goes on."""
+    """Digest of the tool's definition, if others may change it while a task is running."""
 
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:  # noqa: ARG002 (tools that ask look at them)
-        """What a person is asked before a call with these arguments is carried out; None: nobody has to be asked."""
+        """Return what a person is asked before a call with these arguments runs; None: no approval is needed."""
         return None
 
     @property
@@ -136,29 +137,33 @@ class Tool(ABC):
 
     @abstractmethod
     async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
-        """Carry out one call with the arguments that the model wrote.
+        """Run a call with the arguments that the model wrote.
 
         Raises:
-            ValidationError: the arguments do not fit. Becomes an error result.
-            ToolCallRejectedError: becomes an error result.
+            ValidationError: The arguments do not fit. Becomes an error result.
+            ToolCallRejectedError: Becomes an error result.
         """
 
 
 class _Untitled(GenerateJsonSchema):
-    """Leaves out the titles that pydantic makes of names: a sixth of all tokens of definitions, and nothing new."""
+    """Omits the titles that pydantic derives from names: they take a sixth of all tokens of definitions and add
+    nothing.
+    """
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
         return False
 
     def generate(self, schema: CoreSchema, mode: JsonSchemaMode = "validation") -> dict[str, JsonValue]:
-        """Also without the docstring, which is for whoever reads the code."""
+        """Omit the model's docstring, too: it is for readers of the code."""
         whole = super().generate(schema, mode)
         return {name: part for name, part in whole.items() if name not in {"title", "description"}}
 
 
 @cache
 def _schema(model: type[ToolInput]) -> dict[str, JsonValue]:
-    """Made once a process: it takes milliseconds, and every leg and compaction asks for those of all tools."""
+    """Return the schema, cached per process: it takes milliseconds, and every leg and compaction needs those of all
+    tools.
+    """
     return model.model_json_schema(schema_generator=_Untitled)
 
 
@@ -169,27 +174,33 @@ class TypedTool(Tool, Generic[_InputT]):
 
     @property
     def spec(self) -> ToolSpec:
-        """Name, description, and the model's JSON schema."""
+        """Name, description, and the input model's JSON schema."""
         return ToolSpec(name=self.name, description=self.description, input_schema=_schema(self.input_model))
 
     async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
-        """Validate, then run."""
+        """Validate the arguments, then run the call."""
         return await self.run(self.input_model.model_validate(arguments), at)
 
     @abstractmethod
     async def run(self, arguments: _InputT, at: ToolContext) -> str:
-        """Carry out one call. Raises ToolCallRejectedError."""
+        """Run a call. Raises ToolCallRejectedError."""
 
 
 async def load_redacted_text(
     redacted: RedactedDocumentStore, blob: str, called: str, at: ToolContext, reader: TenantScope | None = None
 ) -> RedactedText:
-    """A text as the agent may see it. `called` is how the agent knows the text; without a
-    reader it is one of its task.
+    """Load a text as the agent may see it.
+
+    Args:
+        redacted: Store of redacted texts.
+        blob: Content hash of the text.
+        called: Name by which the agent knows the text.
+        at: Context of the call.
+        reader: Scope to read in; None: the agent's task.
 
     Raises:
-        ToolCallRejectedError: it could not be redacted, so that nothing of it is shown.
-        TextNotFoundError: no task that the reader may see has it.
+        ToolCallRejectedError: It could not be redacted, so nothing of it is shown.
+        TextNotFoundError: No task in the reader's scope has it.
     """
     shown = await redacted.get_redacted_text(blob, reader or at.run.scope)
     at.notices.extend(await redacted.build_redaction_notes(shown, called, at.run.tenant))
@@ -204,12 +215,12 @@ async def load_redacted_text(
 async def load_redacted_lines(
     redacted: RedactedDocumentStore, blob: str, called: str, at: ToolContext, reader: TenantScope | None = None
 ) -> list[str]:
-    """Its lines, at least one. Raises as `load_redacted_text` does."""
+    """Load the text's lines, at least one. Raises as `load_redacted_text` does."""
     return (await load_redacted_text(redacted, blob, called, at, reader)).lines
 
 
 def select_page_lines(lines: list[str], characters: int) -> tuple[list[str], bool]:
-    """As many lines as fit, at least one (cut to fit), and whether that is all of them."""
+    """Return as many lines as fit, at least one (cut to fit), and whether these are all."""
     taken: list[str] = []
     room = characters
     for line in lines:
@@ -223,21 +234,21 @@ def select_page_lines(lines: list[str], characters: int) -> tuple[list[str], boo
 
 
 def render_text_slice(text: str, first: int, at: ToolContext) -> str:
-    """Characters of a text from this number on, at most half a page of them, and where it goes on."""
+    """Return at most half a page of a text from this character on, and where it continues."""
     end = find_slice_end(text, first, at)
     rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
     return f"{text[first:end]}{rest}"
 
 
 def find_slice_end(text: str, first: int, at: ToolContext) -> int:
-    """Where a stretch that begins at this character ends: after at most half a page, and in no placeholder."""
+    """Return the end of a slice that starts at this character: at most half a page, and not inside a placeholder."""
     room = min(at.page_characters // 2, at.window // _WINDOW_SHARE)
     end = find_cut_position(text, min(len(text), first + room))
     return end if end > first else len(text)
 
 
 class UntrustedTool(Tool):
-    """What it returns is framed as data with its source, also where it is an error."""
+    """A tool of a tool server. Its results, including errors, are framed as data with their source."""
 
     permission = "foreign"
     urgency = make_urgency(SOON)
@@ -252,15 +263,15 @@ class UntrustedTool(Tool):
 
     @property
     def spec(self) -> ToolSpec:
-        """With the server's own schema."""
+        """The tool with the server's own schema."""
         return ToolSpec(name=self.name, description=self.description, input_schema=self._offered.input_schema)
 
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:
-        """Everything that would be sent, where the config file wants a person to see it."""
+        """Return everything that would be sent, if the config file requires approval."""
         return render_approval_question(self._offered, arguments) if self._offered.asks else None
 
     async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
-        """The server checks the arguments itself. Its result is redacted as it was returned, then cut and framed."""
+        """Call the tool; the server validates the arguments. The result is redacted as a whole, then cut and framed."""
         try:
             result = await self._servers.call_tool(self._offered, arguments)
         except ToolServerFailed as failure:

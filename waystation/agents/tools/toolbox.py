@@ -1,4 +1,4 @@
-"""Runs the calls of one reply: validates arguments, keeps promises about repetition, redacts and bounds results."""
+"""Runs the calls of a reply: validates arguments, avoids unsafe reruns, redacts and bounds results."""
 
 import asyncio
 import json
@@ -43,40 +43,41 @@ class Toolbox:
     """The tools of one agent."""
 
     tools: Sequence[Tool]
-    """All that it could have; `projection` says which of them it sees."""
+    """All tools that it could have; `projection` says which of them it sees."""
     store: Store
     redactor: Redactor
     vault: Vault | None = None
-    """Without one placeholders in arguments stay what they are."""
+    """Without it, placeholders in arguments are not restored."""
     limits: Mapping[str, ParameterLimits] = field(default_factory=dict[str, ParameterLimits])
-    """On the values of parameters, by name of the tool, which has these parameters."""
+    """Limits on parameters that the tool has, by tool name."""
     projection: ToolVisibility | None = None
-    """Without one it sees all of them."""
+    """Without it, the agent sees all tools."""
     prefix: PromptPrefixRecord | None = None
-    """What was sent since the last compaction, and is sent again. None: nothing yet."""
+    """System prompt and tools sent since the last compaction, to be sent again. None: nothing was sent yet."""
     notes: tuple[str, ...] = ()
-    """For people: what the task asked for and is not among the tools."""
+    """Notes for people: what the task asked for and is not among the tools."""
 
     @cached_property
     def specs_by_name(self) -> Mapping[str, ToolSpec]:
-        """Every tool by its name, with its limits, in a fixed order."""
+        """Every tool by name, with its limits, in a fixed order."""
         return {tool.name: self._limited(tool.spec) for tool in self.tools}
 
     @cached_property
     def visible_specs(self) -> tuple[ToolSpec, ...]:
-        """Of what the agent sees, in a fixed order: the prompt cache and signed thinking live on that."""
+        """Specs of the visible tools in a fixed order, which the prompt cache and signed thinking depend on."""
         if self.prefix is not None:
             return self.prefix.tools
         return tuple(self.specs_by_name[tool.name] for tool in self._shown)
 
     @property
     def sent_system_prompt(self) -> str:
-        """The system prompt that was sent since the last compaction; empty where nothing was."""
+        """System prompt sent since the last compaction; empty if none was."""
         return self.prefix.system if self.prefix is not None else ""
 
     def estimate_prompt_overhead(self, system: str) -> int:
-        """Estimated tokens that every request has: the system prompt, which is this one unless another was sent since
-        the last compaction, and the tools.
+        """Estimate the tokens of the system prompt and the tools, which every request has.
+
+        `system` counts only if no other system prompt was sent since the last compaction.
         """
         system = self.sent_system_prompt or system
         return estimate_fixed_tokens(system, json.dumps([spec.model_dump(mode="json") for spec in self.visible_specs]))
@@ -92,7 +93,7 @@ class Toolbox:
         return frozenset(tool.name for tool in self.tools if tool.ends_run)
 
     def find_refusal_reason(self, call: ToolUse) -> str | None:
-        """Why the call is not to be carried out, whatever a person says; None where it may be."""
+        """Return why the call must not run, whatever a person decides; None if it may."""
         if (tool := self._tool(call)) is None:
             away = any(spec.name == call.name for spec in self.visible_specs)
             what = "The tool {} is not there at present" if away else "There is no tool {!r}"
@@ -103,7 +104,9 @@ class Toolbox:
         return None if wrong is None else f"These arguments are not allowed here: {wrong}."
 
     def build_approval_question(self, call: ToolUse) -> str | None:
-        """What a person is asked before the call is carried out; None: nobody has to be, or it is refused anyway."""
+        """Return what a person is asked before the call runs; None: no approval is needed, or the call is refused
+        anyway.
+        """
         tool = self._tool(call)
         return (
             None
@@ -112,15 +115,15 @@ class Toolbox:
         )
 
     def get_definition_digest(self, call: ToolUse) -> str:
-        """Digest of what the call's tool is like, where others may change that; else empty."""
+        """Return the digest of the tool's definition if others may change it; otherwise empty."""
         tool = self._tool(call)
         return "" if tool is None else tool.definition
 
     async def run(self, call: ToolUse, at: ToolContext) -> ToolResult:
-        """The call's result, redacted and bounded. Only failures of the platform itself are raised."""
+        """Run a call and return its result, redacted and bounded. Raises failures of the platform only."""
         tool, refusal = self._tool(call), self.find_refusal_reason(call)
         if any(back.call_id == call.id for back in at.handed_back):
-            refusal = None  # what a subagent has done by then is not thrown away
+            refusal = None  # # a subagent's finished work is not thrown away
         if tool is None or refusal is not None:
             return build_rejected_call_result(call, refusal or OUTCOME_UNKNOWN)
         if not tool.repeatable and not await self.store.record_tool_intent(at.fence, call.id):
@@ -154,7 +157,7 @@ class Toolbox:
         return spec.replace(input_schema=apply_parameter_limits(spec.input_schema, limits))
 
     def _complete(self, call: ToolUse) -> dict[str, JsonValue]:
-        """The arguments with the defaults that limits have put in place of the tool's own."""
+        """Return the arguments with the defaults that limits imposed."""
         limits = self.limits.get(call.name)
         return (
             call.input
@@ -170,7 +173,9 @@ class Toolbox:
     async def _with_originals(
         self, tool: Tool, given: dict[str, JsonValue], names: DocumentNames, at: ToolContext
     ) -> dict[str, JsonValue]:
-        """The arguments as the tool may have them; what that is of the vault is audited before the tool sees it."""
+        """Restore placeholders in granted arguments; restored ones are recorded in the audit trail before the tool
+        runs.
+        """
         granted = tool.originals & TOOLS_GRANTED_ORIGINALS.get(tool.name, frozenset()) & given.keys()
         arguments = given | {name: await _original(given[name], names) for name in granted}
         if names.resolved:
@@ -182,10 +187,9 @@ class Toolbox:
         return arguments
 
     async def _presentable(self, text: str, names: DocumentNames, call: ToolUse, at: ToolContext) -> str:
-        """Whatever a tool says, and whichever wrote it: tags of ours are in it where it is `SafeMarkup`, and else
-        nowhere.
+        """Redact, escape and bound a result. Our own tags survive only in `SafeMarkup`.
 
-        In threads, since a result may be long and made to be slow.
+        Runs in threads, since a result may be long and crafted to be slow.
         """
         named = await asyncio.to_thread(names.replace_private_names, text)
         (redacted,) = await self.redactor.redact([named], TextDestination.TOOL_RESULT, at.run.tenant)
@@ -195,12 +199,12 @@ class Toolbox:
         shown = redacted.text if isinstance(text, SafeMarkup) else await asyncio.to_thread(escape_tags, redacted.text)
         if not is_too_large(shown, at.window):
             return shown
-        # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.
+        # With line feeds, as `read_stored` reads it: the pointer's character numbers then match.
         whole = normalize_line_endings(shown)
         return build_offload_preview(whole, await self.store.put_text(whole, at.run.scope))
 
     async def _told(self, call: ToolUse, at: ToolContext) -> str:
-        """What people are told that this call's result is: of which document, where it is of one."""
+        """Return how people see this call's result named: by its document, if it has one."""
         name = call.input.get(FILE_READING_TOOLS.get(call.name, ""))
         if not isinstance(name, str):
             return call.name
@@ -218,6 +222,6 @@ async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:
 
 
 def _complaint(error: ValidationError) -> str:
-    """What is wrong with the arguments, without repeating their values."""
+    """Describe what is wrong with the arguments, without repeating their values."""
     faults = [f"{'.'.join(str(part) for part in fault['loc']) or 'input'}: {fault['msg']}" for fault in error.errors()]
     return "These arguments cannot be used. " + "; ".join(faults)

@@ -1,9 +1,4 @@
-"""The tools for the web: one searches it, one reads a page.
-
-The tool that reads a page of the web, as lines, and keeps its text.
-
-The tool that searches the web.
-"""
+"""Tools for the web: search it, and read pages as lines whose text is stored."""
 
 import asyncio
 from collections.abc import Sequence
@@ -48,14 +43,14 @@ _LINES_A_PAGE = 200
 
 
 class FetchPageInput(ToolInput):
-    """Which lines of which page."""
+    """Lines of a page."""
 
     url: str = Field(max_length=MAX_ADDRESS_CHARACTERS, description="Its whole address, like https://example.org/page.")
     first_line: int = Field(default=1, ge=1)
 
 
 class FetchPageTool(TypedTool[FetchPageInput]):
-    """A stretch of lines of a page, which is fetched once in a run."""
+    """Reads a range of lines of a page, which is fetched once per run."""
 
     name = FETCH_PAGE
     description = (
@@ -73,8 +68,9 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         self._web, self._store, self._redacted, self._domains = web, store, redacted, domains
 
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:
-        """A page of a domain that is not on the list is fetched only when a person agrees; of one that is, where its
-        address looks as if it carried text out.
+        """Return the question for a person if the page's domain is not on the list of allowed ones.
+
+        For a listed domain, a person is asked if the address looks as if it carried text out.
         """
         try:
             address = parse_web_address(str(arguments.get("url")))
@@ -86,21 +82,22 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         if self._domains.is_allowed(host):
             asks = self._domains.asks != "never" and is_suspicious_address(address)
             return f"Fetch a page of {host} by an address that may carry text out?\n{address.url}" if asks else None
-        # The whole of it: what an address says is sent to whoever has the domain.
+        # Show the whole address: everything in it is sent to the owner of the domain.
         return f"Fetch a page of {host}, which is not on the list of allowed domains?\n{address.url}"
 
     async def run(self, arguments: FetchPageInput, at: ToolContext) -> str:
-        """A header, numbered lines, and where to go on."""
+        """Return a header, numbered lines, and where to continue."""
         if PLACEHOLDER_PATTERN.search(arguments.url):
             raise ToolCallRejectedError(
                 "The address has a placeholder in it. What that stands for is private and is not sent."
             )
         found, first = await self._page(arguments.url, at), arguments.first_line
         shown = await load_redacted_lines(self._redacted, found.blob, "The page", at)
-        lines = await asyncio.to_thread(split_page_lines, shown)  # of up to 10 MB
+        lines = await asyncio.to_thread(split_page_lines, shown)  # # up to 10 MB
         if first > len(lines):
             raise ToolCallRejectedError(f"The page has {len(lines)} lines; there is no line {first}.")
-        # Before it is numbered and cut, so that what comes out has room: a tag may begin on one line, end on another.
+        # Before lines are numbered and cut, so that the escaped text fits: a tag may start on one line and end on
+        # another.
         words = "\n".join(lines[first - 1 : first - 1 + _LINES_A_PAGE])
         defused = (await asyncio.to_thread(escape_tags, words)).split("\n")
         taken, _ = select_page_lines(
@@ -111,7 +108,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         return join_safe_markup(wrap_untrusted_page(found, taken, f"{first}-{last} of {len(lines)}"), *rest)
 
     async def _page(self, url: str, at: ToolContext) -> StoredWebPage:
-        """Fetched now, or earlier in the run. Raises ToolCallRejectedError."""
+        """Return the page, fetched now or earlier in the run. Raises ToolCallRejectedError."""
         try:
             address = parse_web_address(url).url
             if known := extract_stored_web_pages(at.transcript.messages).get(address):
@@ -125,20 +122,20 @@ class FetchPageTool(TypedTool[FetchPageInput]):
 
 
 MAX_EXCERPT_CHARACTERS = 600
-"""Characters."""
+"""Maximum characters of an excerpt."""
 _LINE_CHARACTERS = 2_000
-"""Of a title, an address or an excerpt."""
+"""Maximum characters of a title, an address or an excerpt."""
 
 
 class WebSearchInput(ToolInput):
-    """What to look for."""
+    """Query and number of results."""
 
     query: str = Field(min_length=1, max_length=400, description="Key words. They leave this house: nothing private.")
     limit: int = Field(default=8, ge=1, le=20)
 
 
 class WebSearchTool(TypedTool[WebSearchInput]):
-    """Addresses of pages, best first. Searched once for each call: a search costs."""
+    """Searches the web, best pages first. A call searches once only, because a search costs."""
 
     name = "web_search"
     description = (
@@ -154,7 +151,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
         self._search, self._redactor, self._asks = search, redactor, asks
 
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:
-        """What is searched for is sent to the provider, and to others by it: a person sees it before."""
+        """Return the question for a person, since the query is sent to the provider, which may pass it on."""
         query = str(arguments.get("query"))
         if self._asks == "never" or PLACEHOLDER_PATTERN.search(query):
             return None
@@ -163,7 +160,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
         return f"Search the web for these words, which leave this house?\n{query}"
 
     async def run(self, arguments: WebSearchInput, at: ToolContext) -> str:
-        """One block a page."""
+        """Return one block per page."""
         if PLACEHOLDER_PATTERN.search(arguments.query):
             raise ToolCallRejectedError(
                 "The query has a placeholder in it. What that stands for is private: search without it."
@@ -183,7 +180,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
         return render_web_results(await self._redacted(found.hits, at), at.page_characters)
 
     async def _redacted(self, hits: Sequence[WebSearchResult], at: ToolContext) -> list[WebSearchResult]:
-        """Each part as it was found: on one line with others it would be read otherwise."""
+        """Redact each part separately: on one line with others it would be read differently."""
         parts = [part for hit in hits for part in (hit.title, hit.excerpt)]
         redacted = await self._redactor.redact(parts, TextDestination.TOOL_RESULT, at.run.tenant)
         at.notices.extend(build_redaction_notes(*redacted))
@@ -195,7 +192,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
 
 
 def render_web_results(hits: Sequence[WebSearchResult], characters: int) -> str:
-    """Those that have room, each part of one on its own line, in one tag."""
+    """Render the results that fit in one tag, each part on its own line."""
     taken, _ = select_page_lines([_block(number, hit) for number, hit in enumerate(hits, 1)], characters)
     return wrap_untrusted("web_results", *taken)
 
@@ -208,5 +205,5 @@ def _block(number: int, hit: WebSearchResult) -> str:
 
 
 def _line(text: str) -> str:
-    """On one line: what strangers wrote must not look like the frame around it."""
+    """Put a text on one line: what strangers wrote must not imitate the frame around it."""
     return sanitize_line(text, _LINE_CHARACTERS)
