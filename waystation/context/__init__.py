@@ -1,1 +1,1 @@
-"""Transcripts, and compaction: what of a transcript a model is sent."""
+"""Transcripts, the view of them that a model is sent, and compaction."""

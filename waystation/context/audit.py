@@ -1,7 +1,4 @@
-"""What a summary or a marker kept of the messages that it hides, and what the view has lost of them.
-
-The whole log for people: each message with what hides it, each compaction with what it stands for, undone or not.
-"""
+"""Audits what a compaction kept and lost, and shows people the whole log with what hides each message."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -38,7 +35,7 @@ from waystation.kernel.value import Value
 
 DECISIONS, CONSTRAINTS = "decisions", "constraints"
 AUDIT_KINDS = (*(kind for kind, _ in IDENTIFIER_PATTERNS), DECISIONS, CONSTRAINTS)
-"""What is looked for in hidden messages."""
+"""Kinds of items that are looked for in hidden messages."""
 
 _Place = Literal["summary", "ledger", "elsewhere"]
 
@@ -47,24 +44,24 @@ class RedactedConversation(Value):
     """A conversation as summariser and memory may see it: everything private replaced."""
 
     texts: Mapping[str, str]
-    """The rendering of each message of the log, by its id."""
+    """Rendering of each message of the log, by its ID."""
     said: Mapping[str, Message]
-    """By id, the text of each message of the user's role in the log, and of each summary and marker."""
+    """Text of each message of the user's role in the log, and of each summary and marker, by ID."""
     view: Mapping[str, str]
-    """The rendering of each message of the view, by its id."""
+    """Rendering of each message of the view, by its ID."""
 
 
 class AuditItem(Value):
     """Something that hidden messages had."""
 
     kind: str
-    """One of `KINDS`."""
+    """One of `AUDIT_KINDS`."""
     text: str
     """Redacted."""
     kept: _Place | None
-    """Where in the view it still is: in the compaction's own summary or marker, in the ledger of that, or elsewhere."""
+    """Where the view still has it: in the compaction's own summary or marker, in that one's ledger, or elsewhere."""
     recallable: bool = False
-    """It is not in the view, but a search in memory finds it."""
+    """Whether a search in memory finds it, although the view does not have it."""
 
 
 class CompactionAudit(Value):
@@ -74,26 +71,26 @@ class CompactionAudit(Value):
     type: Literal["summarised", "truncated"]
     strategy: str | None
     hidden: tuple[str, ...]
-    """Ids of the messages of the log behind it, also those that an earlier compaction had hidden."""
+    """IDs of the original messages, including those that an earlier compaction had hidden."""
     earlier: tuple[str, ...]
-    """Ids of the earlier compactions whose summaries or markers it covers."""
+    """IDs of the earlier compactions whose summaries or markers it covers."""
     items: tuple[AuditItem, ...]
 
     @property
     def lost(self) -> tuple[AuditItem, ...]:
-        """What the view does not have."""
+        """Items that the view does not have."""
         return tuple(item for item in self.items if item.kept is None)
 
     def with_recalled(self, found: frozenset[AuditItem]) -> "CompactionAudit":
-        """The same, with what memory gave back."""
+        """Return the audit with the items that memory found marked as recallable."""
         items = tuple(item.replace(recallable=item in found) for item in self.items)
         return self.replace(items=items)
 
 
-# Not a value of pydantic: made once for each text that is searched, and never stored.
+# Not a pydantic value: made once for each searched text, and never stored.
 @dataclass(frozen=True)
 class SearchableText:
-    """A text in which many things are looked for."""
+    """A text that is searched many times."""
 
     text: str
 
@@ -106,14 +103,14 @@ class SearchableText:
         return normalise_words(self.text)
 
     def contains_value(self, kind: str, text: str) -> bool:
-        """Whether it has this identifier as a whole, or these words in a row."""
+        """Return whether the text has this identifier as a whole, or these words in a row."""
         if kind in self._identifiers:
             return text in self._identifiers[kind]
         return has_words(self._words, text.removesuffix(CUT_MARK))
 
 
 def build_compaction_audits(transcript: Transcript, redaction: RedactedConversation) -> tuple[CompactionAudit, ...]:
-    """Every compaction that stands in the view, each judged by the messages of the log behind it."""
+    """Audit every compaction in the view against the messages of the log that it hides."""
     now = get_effective_transcript(transcript)
     covering = [record for record in now.compactions if not isinstance(record, MaskRecord)]
     return tuple(_audit(record, now, redaction) for record in covering if get_replacement(record).id in redaction.view)
@@ -143,7 +140,7 @@ def _found(
     text = "\n".join(strip_frame_tags(redaction.texts[message_id]) for message_id in messages)
     for kind, values in extract_identifiers(text).items():
         yield from ((kind, value) for value, _ in values.most_common())
-    # Decisions are those that an earlier summary recorded: before that nobody but a model could tell what is one.
+    # Only decisions that an earlier summary recorded: in the raw conversation, only a model could recognise one.
     yield from ((DECISIONS, line) for line in extract_recorded_decisions([redaction.said[name] for name in earlier]))
     said = [redaction.said[message_id] for message_id in messages if message_id in redaction.said]
     yield from ((CONSTRAINTS, sentence) for sentence in extract_user_constraints(said))
@@ -168,12 +165,14 @@ class MessageView(Message):
     """A message of the log, and what became of it."""
 
     hidden_by: str | None
-    """Id of the compaction that covers it; that one's own summary may be hidden again. None where a pin keeps it."""
+    """ID of the compaction that covers it, whose own summary may be hidden in turn. None if a pin keeps the message
+    visible.
+    """
     masked_by: dict[str, str]
-    """By the call of each masked result, the id of the compaction that masks it."""
+    """By ID of the call of each masked result: ID of the compaction that masks it."""
     pinned: bool
     rewound: bool
-    """It counts no more."""
+    """Whether it was rewound and no longer counts."""
 
 
 class CompactionView(Value):
@@ -183,17 +182,17 @@ class CompactionView(Value):
     type: Literal["summarised", "masked", "truncated"]
     strategy: str | None
     covered: tuple[str, ...]
-    """Ids of what it covers itself: messages, and summaries and markers of earlier compactions."""
+    """IDs of what it covers directly: messages, and summaries and markers of earlier compactions."""
     originals: tuple[str, ...]
-    """Ids of the messages of the log that are behind those, in order. The first is its place."""
+    """IDs of the original messages behind those, in order. The first one determines its place."""
     added: tuple[str, ...]
     removed: tuple[str, ...]
     stand_in: str | None
-    """Id of the summary or marker in the view."""
+    """ID of the summary or marker in the view."""
     text: str
-    """That of the summary or marker; empty for a mask."""
+    """Text of the summary or marker; empty for a mask."""
     hidden_by: str | None
-    """Id of the later compaction that covers this one's summary or marker."""
+    """ID of the later compaction that covers this one's summary or marker."""
     undone: Literal["restored", "rewound"] | None
 
 
@@ -207,7 +206,7 @@ class TranscriptView(Value):
 
 
 def build_transcript_view(transcript: Transcript) -> TranscriptView:
-    """The log with what hides, masks and pins each message now."""
+    """Build the log with what currently hides, masks and pins each message."""
     now = get_effective_transcript(transcript)
     hiding, pins = _hiding(now), get_pinned_message_ids(now)
     masked, masking = get_masked_call_ids(now), [record for record in now.compactions if isinstance(record, MaskRecord)]
@@ -235,7 +234,7 @@ def build_transcript_view(transcript: Transcript) -> TranscriptView:
 
 
 def _hiding(now: Transcript) -> dict[str, str]:
-    """By the id of what is hidden, the compaction that covers it: the first one, as in the view."""
+    """Map each hidden ID to the compaction that covers it: the first one, as in the view."""
     whole = get_pinned_unit_message_ids(now)
     covering = [record for record in now.compactions if not isinstance(record, MaskRecord)]
     return {covered: record.id for record in reversed(covering) for covered in record.covered if covered not in whole}

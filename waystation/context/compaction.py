@@ -1,6 +1,6 @@
-"""What a compaction is asked to do and how it ended, and a person's change to the context of a running agent.
+"""Requests and outcomes of compactions, and people's edits of the context of a running agent.
 
-Numbers and references alone, safe for workflow history: so is what a hook is told of it.
+Everything here is numbers and references, safe for workflow history and for hooks, except `ManualCompaction`.
 """
 
 from collections.abc import Iterable
@@ -17,11 +17,11 @@ from waystation.security.untrusted import LONGEST_NOTE, render_claimed_name, san
 
 
 class CompactionStatus(StrEnum):
-    """Every way in which a compaction can end."""
+    """All possible outcomes of a compaction."""
 
     COMPRESSED = "COMPRESSED"
     OFFLOADED = "OFFLOADED"
-    """Results that are too large for any context became previews. Runs do so when a tool returns."""
+    """Results too large for any context became previews. Agent runs do this when a tool returns."""
     MASKED = "MASKED"
     """Old, re-readable tool results became placeholders, and that was enough."""
     NOOP = "NOOP"
@@ -34,11 +34,11 @@ class CompactionStatus(StrEnum):
     TRUNCATED = "TRUNCATED"
     CANNOT_FIT = "CANNOT_FIT"
     BLOCKED = "BLOCKED"
-    """The hook before it failed, and may block."""
+    """The hook before the compaction failed, and is allowed to block."""
 
     @property
     def made_room(self) -> bool:
-        """Whether the view is smaller than before."""
+        """Whether the view became smaller."""
         return self in {
             CompactionStatus.COMPRESSED,
             CompactionStatus.OFFLOADED,
@@ -48,7 +48,7 @@ class CompactionStatus(StrEnum):
 
 
 class CompactionOutcome(Value):
-    """One compaction of one agent run. Token counts are of the whole request, system prompt and tools included."""
+    """One compaction of one agent run. Token counts are of the whole request, with system prompt and tools."""
 
     compaction_id: str
     status: CompactionStatus
@@ -56,34 +56,34 @@ class CompactionOutcome(Value):
     tokens_before: int
     tokens_after: int
     covered: int
-    """Messages that the record hides."""
+    """Number of messages that the record hides."""
     passages: int
-    """Passages made from what was hidden."""
+    """Number of passages made from the hidden messages."""
     passages_waiting: int = 0
-    """Of these, not yet in Qdrant: it or the embedder did not answer."""
+    """Number of those not yet in Qdrant, because it or the embedder did not answer."""
     redactions: int = 0
-    """Spans replaced before the summariser saw the text, and in the summary."""
+    """Number of spans replaced before the summariser saw the text, and in the summary."""
     added: tuple[str, ...] = ()
-    """What the check before commit wrote under the summary: kinds and counts."""
+    """What the check before commit added below the summary: kinds and counts."""
     removed: tuple[str, ...] = ()
-    """What it took out of the summary: kinds and counts."""
+    """What the check before commit removed from the summary: kinds and counts."""
     totals: RunUsage
     notes: tuple[str, ...] = ()
 
 
 class CompactionTotals(Value):
-    """Several compactions added up: what remains of those that are not listed any more."""
+    """Totals of several compactions: what remains of those that are no longer listed."""
 
     count: int = 0
     made_room: int = 0
-    """How many of them made the view smaller; the following is of these alone."""
+    """Number of those that made the view smaller; the fields below count these alone."""
     hidden_tokens: int = 0
     passages: int = 0
     redactions: int = 0
 
     @classmethod
     def from_outcomes(cls, outcomes: Iterable[CompactionOutcome]) -> "CompactionTotals":
-        """The outcomes added up."""
+        """Return the totals of these outcomes."""
         outcomes = tuple(outcomes)
         made = [outcome for outcome in outcomes if outcome.status.made_room]
         return cls(
@@ -95,7 +95,7 @@ class CompactionTotals(Value):
         )
 
     def __add__(self, other: "CompactionTotals") -> "CompactionTotals":
-        """Both added up."""
+        """Return the sum of both."""
         return CompactionTotals(
             count=self.count + other.count,
             made_room=self.made_room + other.made_room,
@@ -106,37 +106,37 @@ class CompactionTotals(Value):
 
 
 class AgentCompaction(CompactionOutcome):
-    """A compaction and the agent whose it was, as shown to people."""
+    """A compaction and its agent, as shown to people."""
 
     agent: str
 
 
 class CompactionEvent(Value):
-    """A compaction is about to be made, or has ended. Token counts are of the whole request."""
+    """A compaction that is about to start or has ended, as sent to hooks. Token counts are of the whole request."""
 
     event: Literal["before", "after"]
     trigger: Literal["manual", "auto"]
     """Whether a person asked for it, or the context was full."""
     task: str
     agent: str
-    """The id of its step, like research-1."""
+    """ID of its step, such as research-1."""
     run_id: str
     strategy: str
     tokens: int
-    """Before it."""
+    """Tokens before the compaction."""
     window: int
     status: CompactionStatus | None = None
-    """This and the following: of one that has ended."""
+    """This and the fields below are set after the compaction."""
     compaction_id: str | None = None
-    """Empty where nothing was committed."""
+    """Empty if nothing was committed."""
     tokens_after: int | None = None
     covered: int | None = None
-    """Messages that it hides."""
+    """Number of messages that it hides."""
     notes: int | None = None
-    """How many notes it left for people."""
+    """Number of notes for people."""
 
     def with_outcome(self, outcome: CompactionOutcome) -> "CompactionEvent":
-        """The same compaction after it was made."""
+        """Return the event for after the compaction."""
         return self.replace(
             event="after",
             tokens=outcome.tokens_before,
@@ -149,7 +149,7 @@ class CompactionEvent(Value):
 
     @property
     def json_line(self) -> str:
-        """One line of JSON, with what is known."""
+        """The event as one line of JSON, without unset fields."""
         return self.model_dump_json(exclude_none=True) + "\n"
 
 
@@ -159,20 +159,20 @@ TOO_LATE = "the agent had delivered before it could be carried out"
 
 
 class ContextEdit(Value):
-    """One change, carried out between two legs. References and numbers, no text from the work."""
+    """A person's edit of a context, applied between two legs. References and numbers, no text from the work."""
 
     id: str
-    """`edit-N`, counted in the agent run. What it commits derives its id from it, so that a retry commits it once."""
+    """`edit-N`, counted in the agent run. IDs of what it commits derive from it, so that a retry commits once."""
     agent: str
     action: ContextEditAction
     message: str = ""
-    """Which one to pin or unpin, or to go back to."""
+    """ID of the message to pin, unpin or rewind to."""
     keep: bool = True
-    """Whether the message that is gone back to stays itself."""
+    """Whether the message that is rewound to stays."""
     compaction: str = ""
-    """Which one to restore: its id, or the beginning of it."""
+    """ID, or its beginning, of the compaction to restore."""
     instructions: str = ""
-    """Content hash of what the summary is to heed."""
+    """Content hash of the instructions for the summary."""
     by: str = ""
     """The name that the person gave: a claim, not a proof."""
     note: str = ""
@@ -180,11 +180,11 @@ class ContextEdit(Value):
     asked_at: datetime
     state: Literal["waiting", "done", "refused"] = "waiting"
     reason: str = ""
-    """What came of it; where it was refused, why: then nothing was changed."""
+    """Result; for a refused edit, why nothing was changed."""
 
     @property
     def short_description(self) -> str:
-        """As it follows on the agent's name: `research-1: pin m4`."""
+        """The edit as shown after the agent's name: `research-1: pin m4`."""
         match self.action:
             case "compact":
                 return "compact with instructions" if self.instructions else "compact"
@@ -197,7 +197,7 @@ class ContextEdit(Value):
 
     @property
     def text(self) -> str:
-        """Who asked for what, and what became of it, in one line."""
+        """Who asked for what, and the result, in one line."""
         asked = (
             f"{self.agent}: {sanitize_line(self.short_description)} ({self.id}), asked for by "
             f"{render_claimed_name(self.by)}"
@@ -209,52 +209,53 @@ class ContextEdit(Value):
 
 
 class EditRequest(Value):
-    """What the activity `EditContext` is asked to do."""
+    """Input of the activity `EditContext`."""
 
     run: RunRef
     terms: AgentConfig
     limit: Limit
-    """What the agent run may have spent in all; a summary is charged to it."""
+    """What the whole agent run may have spent; a summary is charged to it."""
     edit: ContextEdit
     scale: float = 1.0
-    """What the provider counted for the run's last request, over what was estimated."""
+    """Ratio of the provider's count to our estimate for the run's last request."""
     known_records: int
-    """Compactions of this run that the workflow knows to be committed."""
+    """Number of compactions of this run that the workflow knows to be committed."""
     give_up_summary: bool = False
-    """The summariser failed too often."""
+    """Whether the summariser has failed too often."""
 
 
 class EditOutcome(Value):
-    """What became of it."""
+    """Result of an edit."""
 
     state: Literal["done", "refused"]
     reason: str = ""
     compaction: CompactionOutcome | None = None
-    """Of a summary that was asked for, also where it was refused after it had cost something."""
+    """Set for a requested summary, even one that was rejected after it had cost something."""
 
 
 class ManualCompaction(Value):
     """A summary that a person asks for, however full the context is. Not for workflow history: it holds their words."""
 
     edit_id: str
-    """Makes its record and its charge its own: what was refused once may be asked for again, and is paid again."""
+    """Makes the record and the charge distinct: a rejected summary may be requested again, and is paid for again."""
     instructions: str = ""
-    """What the summary is to heed, redacted."""
+    """Instructions for the summary, redacted."""
     scale: float = 1.0
-    """What the provider counted for the run's last request, over what was estimated."""
+    """Ratio of the provider's count to our estimate for the run's last request."""
 
 
 class CompactionRequest(Value):
-    """Make room in one agent run's context."""
+    """Request to compact one agent run's context."""
 
     run: RunRef
     terms: AgentConfig
     limit: Limit
-    """What the agent run may have spent in all; the summariser's call is charged to it."""
+    """What the whole agent run may have spent; the summariser's call is charged to it."""
     request_tokens: int = 0
-    """The request that was too large, corrected by what the provider counted before; 0 where a person asked."""
+    """Tokens of the request that was too large, corrected by the provider's earlier counts; 0 if a person asked."""
     known_records: int
-    """Compactions of this run that the workflow knows to be committed: one more in the store was made by an earlier
-    attempt at this very request."""
+    """Number of compactions of this run that the workflow knows to be committed. One more in the store was made by an
+    earlier attempt at this very request.
+    """
     give_up_summary: bool = False
-    """The summariser failed too often: go on to the next rung."""
+    """Whether the summariser has failed too often: then go on to the next stage."""

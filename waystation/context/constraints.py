@@ -1,18 +1,6 @@
-"""What a summary must not lose: demands, wishes, decisions, identifiers, and open work.
+"""What a summary must not lose: the user's demands and requests, recorded decisions, identifiers, and open work.
 
-What the user demanded, word for word: sentences that a summary must not soften.
-
-What the user's messages asked for beside demands: the next view still shows it, the newest first of all.
-
-Decisions that an earlier summary recorded: the next one has them, or its ledger does.
-
-How people demand and forbid, in the languages that we know: English, German, French, Spanish, Chinese, Japanese.
-
-Identifiers in text: what a summary is likely to lose and a later turn cannot guess.
-
-Whether a text has certain words, however they are spaced, quoted and capitalised.
-
-Work that an agent says is not done: the open items of the newest list that it keeps of what there is to do.
+Demands are kept verbatim. They are recognised by words of English, German, French, Spanish, Chinese and Japanese.
 """
 
 import re
@@ -42,7 +30,7 @@ from waystation.context.transcript import Message
 from waystation.kernel.patterns import compile_bounded
 
 _STARTS = r"[\s(\[\"'“‘«¡*_,;:—-]"
-"""Before a word; a set of characters at the beginning of a pattern is searched for quickly."""
+"""Characters before a word: a pattern that begins with a set of characters is searched quickly."""
 _WORDS = (
     # English
     r"never|always|must(?:n['’]?t)?|shall|do not|don['’]?t|should(?:n['’]?t)?|may not|can(?:not|['’]t)|not (?:to|yet)"
@@ -74,28 +62,28 @@ _WIDE_DEMAND = compile_bounded(
 
 
 def is_demand(sentence: str) -> bool:
-    """Whether the sentence demands or forbids something."""
+    """Return whether the sentence demands or forbids something."""
     if _DEMAND.search(f" {sentence.lower()}"):
         return True
     return not sentence.isascii() and _WIDE_DEMAND.search(sentence) is not None
 
 
 DEMAND_CHARACTERS = 1_000
-"""A longer sentence is pasted material and no demand."""
+"""A longer sentence is pasted material, not a demand."""
 # Not before a small letter: "e.g. this" goes on.
 _SENTENCE_END = compile_bounded(r"[.!?。！？](?:(?<=[。！？])|(?=\s+[^a-z\s]))")
 
 
 def extract_user_constraints(middle: Sequence[Message]) -> tuple[str, ...]:
-    """The sentences of the user's messages that demand or forbid something, in order, each once.
+    """Return the sentences of the user's messages that demand or forbid something, in order, each once.
 
-    Those that an earlier compaction took into its ledger stay. What tools and assistant said never counts.
+    Demands in an earlier compaction's ledger stay. What tools and assistant said never counts.
     """
     return tuple(dict.fromkeys(sentence for message in middle for sentence in _demands(message)))
 
 
 def extract_user_words(messages: Sequence[Message]) -> tuple[str, ...]:
-    """What the user said in these messages, and before them as far as ledgers have it word for word."""
+    """Return what the user said in these messages, and earlier as far as ledgers have it verbatim."""
     heard = (_heard(message) for message in messages if _is_the_users(message))
     return tuple(words for said in heard for words in said)
 
@@ -109,14 +97,14 @@ def _heard(message: Message) -> tuple[str, ...]:
 
 
 def _sentences(text: str) -> Iterator[tuple[str, bool]]:
-    """The sentences of a text, word for word, and whether each is a demand."""
+    """Yield the sentences of a text verbatim, and whether each is a demand."""
     for line in _SENTENCE_END.sub("\\g<0>\n", strip_frame_tags(text)).splitlines():
         if sentence := line.strip():
             yield sentence, len(sentence) <= DEMAND_CHARACTERS and is_demand(sentence)
 
 
 def _is_the_users(message: Message) -> bool:
-    """Also where a stand-in says it for the user."""
+    """Return whether it is the user's, including summaries and markers that stand for the user's messages."""
     return message.role == "user" and not message.is_platform_message
 
 
@@ -126,7 +114,7 @@ def _demands(message: Message) -> Iterator[str]:
     if is_summary_or_marker(message):
         yield from parse_ledger_entries(message, CONSTRAINT_PREFIX)
         return
-    # What people tell a task at work is meant for all that is to come, in whatever words.
+    # What people send to a running task is meant for all later work, in whatever words.
     heeded = message.told > 0
     yield from (
         sentence
@@ -136,14 +124,14 @@ def _demands(message: Message) -> Iterator[str]:
 
 
 ASKED_CHARACTERS = 500
-"""Of one message: what was pasted into it shall not crowd out the others."""
+"""Maximum characters for one message, so that pasted text does not crowd out the others."""
 _TAG = compile_bounded(r"<([A-Za-z][\w-]{0,40})[^<>]{0,200}>")
 
 
 def extract_user_requests(middle: Sequence[Message]) -> tuple[str, ...]:
-    """For each of the user's messages one line of what it says beside its demands, in order, the last of equal ones.
+    """Return one line per user message with what it says besides its demands, in order, the last of equal ones.
 
-    Those of earlier ledgers come along. A message that is all in one tag was wrapped by a program and says nothing.
+    Lines of earlier ledgers are included. A message wrapped in a single tag was made by a program and says nothing.
     """
     lines = [line for message in middle if message.role == "user" for line in _asked_in(message)]
     return tuple(dict.fromkeys(reversed(lines)))[::-1]
@@ -175,9 +163,9 @@ _OTHER_HEADING = compile_bounded(r"^\s*(?:#|<|\*\*[^*]{1,80}\*\*:?\s*$|[^:：]{1
 
 
 def extract_recorded_decisions(middle: Sequence[Message]) -> tuple[str, ...]:
-    """The lines under "Decisions" in earlier summaries, and those that their ledgers carry; in order, each once.
+    """Return the lines under "Decisions" in earlier summaries, and decisions in their ledgers; in order, each once.
 
-    Notes that an agent takes are kept elsewhere and are not in need of this.
+    An agent's notes are stored elsewhere and do not need this.
     """
     found = (
         line
@@ -245,15 +233,15 @@ IDENTIFIER_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
 )
-"""Kinds with their patterns. Every repetition is bounded, or starts at a boundary: a line may have megabytes. Each but
-that of paths begins with a set of characters, and looks back after it: that is searched for ten times as quickly.
+"""Kinds with their patterns. Every repetition is bounded, or starts at a boundary: a line may have megabytes. Each
+pattern except that of paths begins with a set of characters and looks behind after it, which is ten times as fast.
 """
 
 
 def extract_identifiers(text: str) -> dict[str, Counter[str]]:
-    """Citations, URLs, paths, error codes, ids and figures of a text, with how often each occurs, by kind.
+    """Return citations, URLs, paths, error codes, IDs and figures of a text by kind, with the number of occurrences.
 
-    In each kind the one mentioned last comes first, also in `most_common` among those mentioned as often.
+    Within a kind, the one mentioned last comes first; so does `most_common` among equally frequent ones.
     """
     return {
         kind: Counter(found.rstrip(".,;:") for found in reversed(pattern.findall(_searched(kind, text))))
@@ -262,7 +250,7 @@ def extract_identifiers(text: str) -> dict[str, Counter[str]]:
 
 
 def _searched(kind: str, text: str) -> str:
-    """Paths cannot be looked for quickly in everything: only in the words that have a slash."""
+    """Return the text to search. Paths are only searched in words with a slash: searching everything is slow."""
     return " ".join(word for word in text.split() if "/" in word or "\\" in word) if kind == "paths" else text
 
 
@@ -272,18 +260,22 @@ _ENDS = " .,;:!?…。，、；：！？"
 
 
 def normalise_words(text: str) -> str:
-    """The words and signs of a text, each between two spaces, without quotation marks: `in` then finds whole words."""
+    """Return the words and symbols of a text, each between spaces, without quotation marks: `in` then finds whole
+    words.
+    """
     return f" {' '.join(_WORD.findall(text.casefold().translate(_QUOTES)))} "
 
 
 def has_words(words: str, text: str) -> bool:
-    """Whether `words` (of `normalise_words`) has those of the text, in a row; how the text ends does not matter."""
+    """Return whether `words` (from `normalise_words`) contains those of the text in a row, ignoring its final
+    punctuation.
+    """
     return normalise_words(text.strip(_ENDS)) in words
 
 
 MOST_ITEMS, OPEN_WORK_CHARACTERS = 20, 200
 STEP_ITEM_PREFIX: Final = "this step: "
-"""How what the platform itself knows to be open begins: it is said anew each time, and not carried on."""
+"""Prefix of items that the platform itself knows to be open: they are stated afresh each time, not carried over."""
 _ITEM = compile_bounded(
     r"^[ \t]*(?:(?:[-*•]|\d{1,3}[.)])[ \t]+)?\[(?P<status>TODO|IN PROGRESS|DONE|[ xX])\][ \t]+(?P<text>\S.*)$", re.M
 )
@@ -304,11 +296,11 @@ class _Item(NamedTuple):
 
 
 def find_open_items(middle: Sequence[Message], shown: Sequence[Message]) -> tuple[str, ...]:
-    """What is open where the middle of this view ends; nothing where a newer list follows it, which stays in view.
+    """Return the open items at the end of the middle; none if a newer list follows it, which stays in view.
 
-    The newest list counts, and nothing older: what an agent leaves out of it is no work any more. A list is lines such
-    as `[TODO] …`, `[IN PROGRESS] …`, `- [x] …`, or the input of a call with items of a `content` and a `status`. An
-    earlier summary has in its ledger what was open at its end.
+    Only the newest list counts: an item that an agent omits from it is no longer work. A list is lines such as `[TODO]
+    …`, `[IN PROGRESS] …`, `- [x] …`, or the input of a call with items of a `content` and a `status`. An earlier
+    summary's ledger has the items that were open at its end.
     """
     hidden = {message.id for message in middle}
     newest_first = list(reversed(shown))
@@ -340,7 +332,7 @@ def _items_listed(message: Message) -> list[_Item]:
 
 
 def _kept(value: JsonValue) -> Iterator[_Item]:
-    """The items of a list as tools keep them."""
+    """Yield the items of a list in a tool's input."""
     for entry in value if isinstance(value, list) else ():
         if isinstance(entry, dict):
             text, status = entry.get("content"), entry.get("status")

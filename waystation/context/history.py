@@ -1,14 +1,6 @@
-"""What counts of a transcript, and the view of it that a model is sent.
+"""Which messages and records of a transcript count, and the view of it that a model is sent.
 
-What of a transcript counts now, and the records by which people rewind and restore.
-
-All of it is a pure function of the log: an undone compaction leaves no marker, no summary and no half of a tool call.
-
-Adding a record to a transcript.
-
-What a compaction hides in truth: what it covers, and what the summaries and markers among that stood for.
-
-The view: what the model is sent. A pure function of a transcript's messages and the records that lie over them.
+Pure functions of the log: an undone compaction leaves no marker, no summary and no half of a tool call.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,9 +30,9 @@ from waystation.kernel.errors import BadInput
 
 
 def get_effective_transcript(transcript: Transcript) -> Transcript:
-    """The transcript without what was rewound or restored away: its messages, compactions and pins that count.
+    """Return the transcript without what was rewound or restored: the messages, compactions and pins that count.
 
-    The transcript itself where nothing was undone. Its length says nothing of turns or ids: those the log counts.
+    This is the transcript itself if nothing was undone. Its length does not give turns or IDs: the log counts those.
     """
     if not any(isinstance(record, RewindRecord | RestoreRecord) for record in transcript.records):
         return transcript
@@ -63,25 +55,25 @@ def get_effective_transcript(transcript: Transcript) -> Transcript:
 
 
 def get_replacement(record: SummaryRecord | TruncationRecord) -> Message:
-    """What the view shows instead of the messages that the record covers."""
+    """Return what the view shows instead of the covered messages."""
     return record.summary if isinstance(record, SummaryRecord) else record.marker
 
 
 def get_pinned_message_ids(transcript: Transcript) -> frozenset[str]:
-    """Ids of the messages that no compaction covers because somebody said so."""
+    """Return the IDs of pinned messages, which no compaction covers."""
     return frozenset(
         record.message_id for record in get_effective_transcript(transcript).records if isinstance(record, PinRecord)
     )
 
 
 def build_rewind_record(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> RewindRecord:
-    """The record of this id that takes the conversation back to a message, which stays or goes. Raises BadInput."""
+    """Build the record that rewinds the conversation to a message, which stays if `keep`. Raises BadInput."""
     validate_message_id(message_id, get_effective_transcript(transcript))
     return RewindRecord(id=record_id, message_id=message_id, kept=keep)
 
 
 def build_restore_record(transcript: Transcript, compaction: str, record_id: str) -> RestoreRecord:
-    """The record of this id that undoes one compaction, named by its id or the beginning of it. Raises BadInput."""
+    """Build the record that undoes a compaction, named by its ID or the beginning of it. Raises BadInput."""
     records = [record for record in get_effective_transcript(transcript).records if isinstance(record, Compaction)]
     found = [record for record in records if record.id.startswith(compaction)] if compaction else []
     if len(found) != 1:
@@ -98,12 +90,12 @@ def build_restore_record(transcript: Transcript, compaction: str, record_id: str
 
 
 def count_messages_before(record: Record, transcript: Transcript) -> int:
-    """How many messages had been said when it was recorded."""
+    """Return the number of messages when the record was committed."""
     return len(transcript.messages) if record.after is None else record.after
 
 
 def _until(trail: Sequence[Record], transcript: Transcript, target: int, left: Sequence[Message]) -> list[Record]:
-    """What was recorded before the target message was said. Pins and unpins stay as long as their message does."""
+    """Return what was recorded before the target message. Pins and unpins stay while their message does."""
     there = {message.id for message in left}
     pins = {record.id for record in trail if isinstance(record, PinRecord) and record.message_id in there}
     return [
@@ -115,20 +107,20 @@ def _until(trail: Sequence[Record], transcript: Transcript, target: int, left: S
 
 
 def validate_message_id(message_id: str, now: Transcript) -> None:
-    """Raises BadInput for a message that the conversation does not have (any more)."""
+    """Raise BadInput for a message that the conversation does not have, or no longer has."""
     if not any(message.id == message_id for message in now.messages):
         ends = f"{now.messages[0].id} to {now.messages[-1].id}" if now.messages else "none"
         raise BadInput(f"there is no message {message_id!r} in this conversation; there are: {ends}")
 
 
 def with_record(transcript: Transcript, record: Record) -> Transcript:
-    """The transcript with the record over it: one commit more, no message less."""
+    """Return the transcript with the record appended: one version later, with all messages."""
     placed = record.replace(after=len(transcript.messages))
     return transcript.replace(records=(*transcript.records, placed), version=transcript.version + 1)
 
 
 def expand_covered_ids(covered: Iterable[str], compactions: Iterable[Compaction]) -> frozenset[str]:
-    """The covered ids with everything that is behind them; those of summaries and markers stay among them."""
+    """Expand covered IDs to everything behind them; IDs of summaries and markers stay included."""
     inside = {
         get_replacement(record).id: record.covered for record in compactions if not isinstance(record, MaskRecord)
     }
@@ -143,9 +135,9 @@ def expand_covered_ids(covered: Iterable[str], compactions: Iterable[Compaction]
 
 
 def build_model_view(transcript: Transcript) -> tuple[Message, ...]:
-    """The messages as the model sees them, legal for the Messages API; calls at the very end may be pending."""
-    # Repaired before the records apply, so that what they cover are whole units and nothing that had to go comes
-    # back when its rival is covered; and after, because a view is legal whatever a stored record says.
+    """Build the messages that the model is sent, legal for the Messages API; calls at the very end may be pending."""
+    # Repaired before the records apply, so that they cover whole units and nothing that was dropped reappears when its
+    # duplicate is covered; and afterwards, because a view must be legal whatever a stored record says.
     now = get_effective_transcript(transcript)
     shown = repair_messages(now.messages)
     if not now.compactions:
@@ -157,10 +149,9 @@ def build_model_view(transcript: Transcript) -> tuple[Message, ...]:
 
 
 def find_prompt_prefix(transcript: Transcript) -> PromptPrefixRecord | None:
-    """The system prompt and tools that the next request begins with.
+    """Return the system prompt and tools that the next request begins with.
 
-    None where new ones are to be recorded: nothing was sent yet, or what was sent is not what the model would see now
-    (after a compaction, or a change that somebody made).
+    None if new ones must be recorded: nothing was sent yet, or the view has changed since (by a compaction or an edit).
     """
     records = transcript.records
     place = next(
@@ -175,8 +166,9 @@ def find_prompt_prefix(transcript: Transcript) -> PromptPrefixRecord | None:
 
 
 def build_view_without_outdated_thinking(transcript: Transcript) -> tuple[Message, ...]:
-    """The view for a model that signs its thinking over everything before it: without thinking from before the newest
-    `PromptPrefixRecord`, which it would leave out itself.
+    """Build the view for a model that signs its thinking over everything before it.
+
+    Thinking from before the newest `PromptPrefixRecord` is omitted: the model would drop it anyway.
     """
     prefixes = [record for record in transcript.records if isinstance(record, PromptPrefixRecord)]
     shown = build_model_view(transcript)
@@ -192,9 +184,9 @@ def _without_thinking(message: Message) -> Message:
 
 
 def get_pinned_unit_message_ids(transcript: Transcript) -> frozenset[str]:
-    """Ids of the pinned messages and of those that stay with them, a call with its results.
+    """Return the IDs of the pinned messages and of those that stay with them: a call with its results.
 
-    They are shown as they were said, also where a compaction covered them before they were pinned.
+    They are shown as they were said, even if a compaction covered them before they were pinned.
     """
     now = get_effective_transcript(transcript)
     if not (pins := get_pinned_message_ids(now)):
@@ -204,7 +196,7 @@ def get_pinned_unit_message_ids(transcript: Transcript) -> frozenset[str]:
 
 
 def get_masked_call_ids(transcript: Transcript) -> frozenset[str]:
-    """Ids of the calls whose results are shown as placeholders."""
+    """Return the IDs of the calls whose results are shown as placeholders."""
     now = get_effective_transcript(transcript)
     masked = frozenset(call for record in now.records if isinstance(record, MaskRecord) for call in record.tool_use_ids)
     if not masked or not (whole := get_pinned_unit_message_ids(now)):
@@ -213,7 +205,7 @@ def get_masked_call_ids(transcript: Transcript) -> frozenset[str]:
 
 
 def render_masked_result(tool: str, content: str) -> str:
-    """What is shown instead of a result of this tool."""
+    """Render the placeholder of a masked result."""
     return f"[Old result of {tool}, {len(content):,} characters, not shown. Repeat the call to read it again.]"
 
 
@@ -241,11 +233,11 @@ def _masked_block(block: Block, calls: frozenset[str], names: dict[str, str]) ->
 def _replaced(
     messages: Sequence[Message], records: Iterable[SummaryRecord | TruncationRecord], whole: frozenset[str]
 ) -> tuple[Message, ...]:
-    """For each record in turn its stand-in at the place of the first message that it covers, and none of those.
+    """Apply each record in turn: its replacement takes the place of the first message that it covers.
 
-    `whole`: ids of messages that stay although a record covers them.
+    `whole`: IDs of messages that stay although a record covers them.
     """
-    # By places, so that a log takes no longer for having been compacted often.
+    # By index, so that a log with many compactions takes no longer.
     shown: list[Message | None] = [*messages]
     places: dict[str, list[int]] = {}
     for place, message in enumerate(messages):

@@ -1,4 +1,4 @@
-"""What the Messages API accepts: a checker of its own, that shares no code with what makes views legal.
+"""Checks messages against the rules of the Messages API; independent of the code that makes views legal.
 
 Reasoning need not come first in a message (adaptive reasoning may follow text), but it may not come last.
 """
@@ -24,9 +24,9 @@ ALLOWED_BLOCKS: dict[MessageRole, tuple[type[Block], ...]] = {
 
 
 def find_violations(messages: Sequence[Message], *, pending_allowed: bool = False) -> tuple[str, ...]:
-    """Every rule that the messages break, with the id of the message; empty for a legal request.
+    """Return every rule that the messages break, with the message's ID; empty for a legal request.
 
-    `pending_allowed`: calls of the last assistant message may wait for their results, if nothing else follows it.
+    `pending_allowed`: calls of the last assistant message may lack results if nothing else follows it.
     """
     found: list[str] = []
     if messages and messages[0].role != "user":

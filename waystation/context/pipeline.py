@@ -1,12 +1,8 @@
-"""The ladder: which rung makes room in a context that is full. Each one only where the one before is not enough.
+"""The compaction pipeline: selects the stage that makes room in a full context, each only if the one before is not
+enough.
 
-The memory of failed summaries: whether the next compaction may ask for one. It is read off the transcript.
-
-What a request for room means on a transcript: by which policy and measure, and whether it is carried out already.
-
-Cuts a conversation that is too long for the model that condenses it into parts that it can read.
-
-Which passages stand behind a summary: one line of its ledger, written by code, that an agent can expand.
+Also decides whether a summary may be tried again after failures, which policy applies to a request, how a long middle
+is split for the summariser, and which passages a summary names as its sources.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,11 +46,11 @@ from waystation.kernel.value import Value
 from waystation.memory.passages import Passage
 
 LEAST_SUMMARY, MOST_SUMMARY = 800, 2_000
-"""Tokens: the upper end of a summary's length, for a small and for a large middle. The lower end is half of it."""
+"""Maximum length of a summary in tokens, for a small and for a large middle. The minimum is half of it."""
 SMALLEST_SUMMARY = 64
-"""A middle whose summary may have fewer tokens than these is not worth a model call."""
+"""A middle whose summary may have fewer tokens than this is not worth a model call."""
 CONDENSED_SHARE, LARGEST_SHARE = 10, 3
-"""A summary has about a tenth of its middle's tokens, and never more than a third."""
+"""A summary has about 1/10 of its middle's tokens, and never more than 1/3."""
 
 
 class _Decision(Value):
@@ -69,30 +65,30 @@ class NoopDecision(_Decision):
 
 
 class MaskDecision(_Decision):
-    """Commit this record: it alone brings the request under the target."""
+    """Commit this record, which alone brings the request under the target."""
 
     record: MaskRecord
     tokens_after: int
 
 
 class SummariseDecision(_Decision):
-    """Have the middle summarised, check the summary, and commit it."""
+    """Have the middle summarised, validate the summary, and commit it."""
 
     compaction_id: str
     middle: tuple[Message, ...]
-    """What the summary is to stand for: whole units, earlier summaries included."""
+    """Messages that the summary replaces: whole units, including earlier summaries."""
     middle_tokens: int
-    """Plain estimate, without the provider's correction: what the check compares the summary with."""
+    """Plain estimate without the provider's correction, which the summary's size is compared with."""
     summary_tokens: tuple[int, int]
-    """Least and most tokens to ask for."""
+    """Minimum and maximum tokens to ask for."""
 
     @property
     def covered_ids(self) -> tuple[str, ...]:
-        """Ids of the middle, for the record."""
+        """IDs of the middle, for the record."""
         return tuple(message.id for message in self.middle)
 
     def build_record(self, accepted: AcceptedSummary, strategy: StrategyName) -> SummaryRecord:
-        """With the summary that passed the check."""
+        """Build the record with a validated summary."""
         return SummaryRecord(
             id=self.compaction_id,
             strategy=strategy,
@@ -111,29 +107,30 @@ class TruncateDecision(_Decision):
 
 
 class CannotFitDecision(_Decision):
-    """No rung helps: what is named here cannot be made smaller. Tokens each; 0 where there is no such part, or where
-    it is one with the part before.
+    """No stage helps: these parts cannot be made smaller.
+
+    Sizes are tokens; 0 if there is no such part, or if it is the same as the part before.
     """
 
     limit: int
-    """The request has to stay under this."""
+    """Limit that the request must stay under."""
     fixed: int
     """System prompt and tools."""
     contract: int
     latest: int
-    """The latest message of the user."""
+    """The user's latest message."""
     pending: int
     """Calls that wait for their results."""
     pinned: int = 0
 
     @property
     def min_tokens(self) -> int:
-        """All parts together."""
+        """Tokens of all parts together."""
         return self.fixed + self.contract + self.latest + self.pending + self.pinned
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The sizes in a sentence for people."""
         return (
             f"These parts cannot be made smaller: system prompt and tools {self.fixed:,} tokens, contract "
             f"{self.contract:,}, latest request {self.latest:,}, pins {self.pinned:,}; limit {self.limit:,}."
@@ -151,9 +148,14 @@ def select_next_stage(
     *,
     skip_summary: bool = False,
 ) -> CompactionDecision:
-    """What to do now.
+    """Select the next compaction stage.
 
-    `rereadable` names the tools whose calls can be repeated; `skip_summary`: no summariser is to be had.
+    Args:
+        transcript: The conversation.
+        measure: Token estimator.
+        policy: The agent's compaction policy.
+        rereadable: Names of the tools whose calls can be repeated.
+        skip_summary: Whether no summary can be had.
     """
     shown = build_layout(transcript)
     before = measure.scale_estimate(measure.fixed + shown.tokens)
@@ -171,7 +173,7 @@ def select_next_stage(
 
 
 def compute_summary_token_range(middle_tokens: int) -> tuple[int, int]:
-    """Least and most tokens of a summary of so many."""
+    """Return minimum and maximum tokens of the summary of a middle of this size."""
     most = min(max(middle_tokens // CONDENSED_SHARE, LEAST_SUMMARY), MOST_SUMMARY, middle_tokens // LARGEST_SHARE)
     return most // 2, most
 
@@ -183,7 +185,7 @@ def _mask(
     measure: TokenEstimator,
     rereadable: frozenset[str],
 ) -> MaskDecision | None:
-    """None where it would not bring the request under the target, or save too little."""
+    """Return None if masking would not bring the request under the target, or would save too little."""
     masks = mask_tool_results(transcript, shown, policy, rereadable)
     if masks is None:
         return None
@@ -197,7 +199,7 @@ def _mask(
 def _summarise(
     transcript: Transcript, shown: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator
 ) -> SummariseDecision | None:
-    """None where the saving would be too small for a model call, or what stays would leave no room for a summary."""
+    """Return None if the saving is not worth a model call, or if what stays leaves no space for a summary."""
     everything = measure.scale_estimate(shown.tokens)
     middle = STRATEGIES[policy.strategy].middle
     covered = middle(shown, policy, measure, _largest(compute_summary_token_range(everything), measure))
@@ -220,15 +222,15 @@ def _summarise(
 
 
 def _largest(length: tuple[int, int], measure: TokenEstimator) -> int:
-    """What a summary of this length may take in the view: with its ledger and its frame."""
+    """Return the maximum tokens of a summary of this length in the view, with its ledger and its frame."""
     return length[1] + measure.scale_estimate(compute_ledger_token_limit(length[1]) + FRAME_TOKENS)
 
 
 def _fitting(length: tuple[int, int], stays: int, measure: TokenEstimator, policy: CompactionPolicy) -> tuple[int, int]:
-    """The length, or a shorter one with which the context is not full again. `stays`: tokens beside the summary."""
+    """Return the length, or a shorter one that does not fill the context again. `stays`: tokens besides the summary."""
     if policy.crowded or stays + _largest(length, measure) < policy.trigger:
         return length
-    room = policy.trigger - stays - measure.scale_estimate(FRAME_TOKENS) - 2  # rounding takes less than two
+    room = policy.trigger - stays - measure.scale_estimate(FRAME_TOKENS) - 2  # # rounding takes less than two
     most = max(0, int(room / (1 + measure.scale / LEDGER_SHARE)))
     return most // 2, most
 
@@ -236,7 +238,7 @@ def _fitting(length: tuple[int, int], stays: int, measure: TokenEstimator, polic
 def _truncate(
     transcript: Transcript, shown: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator
 ) -> TruncateDecision | None:
-    """None where the context would be full all the same."""
+    """Return None if the context would still be full."""
     record = truncate_oldest_units(transcript, shown, policy, measure)
     if record is None:
         return None
@@ -267,15 +269,17 @@ def _unfit(shown: TranscriptLayout, measure: TokenEstimator, policy: CompactionP
 
 
 MAX_FAILED_SUMMARIES = 3
-"""Summaries in a row; then none is asked for any more, except by a person."""
+"""Maximum failed summaries in a row; after that, only a person can ask for one."""
 GROWTH_PERCENT = 25
-"""Of the middle that could not be summarised: by so much the conversation has to grow, or the next one is the same."""
+"""Percentage of the failed middle by which the conversation must grow before the next attempt, which would otherwise be
+the same.
+"""
 
 
 def get_summary_skip_reason(transcript: Transcript) -> str | None:
-    """Why no summary is asked for now, in words for a person; None where one may be.
+    """Return why no summary is tried now, in words for a person; None if one may be.
 
-    A summary that was made, also one by hand, ends the row. What was rewound takes its failures with it.
+    A successful summary, also a manual one, ends the row. Failures that were rewound no longer count.
     """
     failed = _failed_in_a_row(transcript)
     if len(failed) >= MAX_FAILED_SUMMARIES:
@@ -296,7 +300,7 @@ def _failed_in_a_row(transcript: Transcript) -> list[SummaryFailureRecord]:
 
 
 def _missing_growth(transcript: Transcript, failed: SummaryFailureRecord) -> int:
-    """Tokens (plain estimate) that still have to be said."""
+    """Return the tokens (plain estimate) by which the conversation must still grow."""
     later = {message.id for message in transcript.messages[failed.after :]}
     grown = estimate_messages(
         [message for message in get_effective_transcript(transcript).messages if message.id in later]
@@ -306,7 +310,7 @@ def _missing_growth(transcript: Transcript, failed: SummaryFailureRecord) -> int
 
 @dataclass(frozen=True)
 class CompactionContext:
-    """A request for room, of a workflow or by way of it of a person."""
+    """A request to compact, from a workflow or from a person."""
 
     request: CompactionRequest
     manual: ManualCompaction | None
@@ -319,25 +323,27 @@ class CompactionContext:
         return self.manual is not None or self.request.terms.auto_compact
 
     def find_committed_compaction(self, transcript: Transcript) -> Compaction | None:
-        """What an earlier attempt at the same request has committed."""
+        """Return what an earlier attempt at the same request has committed."""
         return next(iter(transcript.compactions[self.request.known_records :]), None)
 
     def get_transcript_before(self, transcript: Transcript) -> Transcript:
-        """The transcript as the workflow knew it when it asked."""
+        """Return the transcript as the workflow knew it when it made the request."""
         record = self.find_committed_compaction(transcript)
         if record is None:
             return transcript
         return transcript.replace(records=transcript.records[: transcript.records.index(record)])
 
     def build_estimator(self, transcript: Transcript) -> TokenEstimator:
-        """Corrected as the leg's last request was, which was found too large."""
+        """Build an estimator with the correction of the leg's last request, the one that was too large."""
         if self.manual is not None:
             return TokenEstimator(fixed=self.fixed, scale=self.manual.scale)
         estimated = TokenEstimator(fixed=self.fixed).request(build_model_view(self.get_transcript_before(transcript)))
         return TokenEstimator(fixed=self.fixed, scale=compute_correction_factor(estimated, self.request.request_tokens))
 
     def resolve_policy(self, transcript: Transcript) -> CompactionPolicy:
-        """That of the agent; where its messages are too many, or a person asked, full as it is."""
+        """Return the agent's policy; with too many messages, or if a person asked, one that treats the
+        context as full.
+        """
         terms, shown = self.request.terms, build_model_view(transcript)
         if self.manual is None and not terms.has_too_many_messages(len(shown)):
             return terms.compaction_policy
@@ -346,9 +352,9 @@ class CompactionContext:
 
 
 def split_into_parts(texts: Sequence[str], room: int) -> tuple[str, ...]:
-    """The texts in order, joined by line ends, in as few parts of at most `room` tokens as go one after another.
+    """Join the texts by line ends, in order, into as few parts of at most `room` tokens as possible.
 
-    A text that alone is over the room is cut by characters. One part where everything fits.
+    A text that alone exceeds the room is cut by characters. Returns one part if everything fits.
     """
     parts: list[str] = []
     part: list[str] = []
@@ -364,8 +370,9 @@ def split_into_parts(texts: Sequence[str], room: int) -> tuple[str, ...]:
 
 
 def compute_part_token_range(length: tuple[int, int], parts: int, room: int) -> tuple[int, int]:
-    """Least and most tokens of the summary of one of so many parts: together they are no longer than the room, so
-    that joining them is one more call and never again parts.
+    """Return minimum and maximum tokens of each part's summary.
+
+    All of them fit the room together, so that joining them takes one more call, and never parts again.
     """
     most = max(1, min(length[1], room // parts))
     return min(length[0], most), most
@@ -375,33 +382,33 @@ def _pieces(text: str, room: int) -> list[str]:
     size = estimate_text(text) + 1
     if size <= room:
         return [text]
-    # By halves: how many tokens a character has may differ from place to place.
+    # By halves: the number of tokens per character may vary within a text.
     half = len(text) // 2
     return [*_pieces(text[:half], room), *_pieces(text[half:], room)] if half else [text]
 
 
 MAX_SOURCES = 12
-"""Some 120 tokens. More passages share an entry: it names the first of them."""
+"""About 120 tokens. Further passages share an entry, which names the first of them."""
 _SOURCE = compile_bounded(r"(p[0-9a-f]{8}) ([^\s-]++)-(\S++)")
 
 
 class _Source(NamedTuple):
-    """A stretch of the conversation, and the passage that it begins with."""
+    """A range of the conversation, with the passage at its start."""
 
     passage: str
-    """Short id."""
+    """Short ID."""
     first: str
     last: str
 
     def __str__(self) -> str:
-        """As a ledger has it."""
+        """Render the source as in a ledger."""
         return f"{self.passage} {self.first}-{self.last}"
 
 
 def build_sources_line(hidden: Sequence[Message], passages: Iterable[Passage]) -> str:
-    """The line for a summary of these messages: what earlier summaries among them name, then the passages made now.
+    """Build the ledger line for a summary of these messages: sources of earlier summaries, then the new passages.
 
-    Empty without any.
+    Empty if there are none.
     """
     earlier = [
         line

@@ -1,63 +1,61 @@
-"""How one agent's context is compacted: the strategy and its numbers, fixed when its task was submitted."""
+"""How one agent's context is compacted: strategy and numbers, fixed when its task was submitted."""
 
 from typing import Literal
 
 from waystation.kernel.value import Value
 
 PRIMERS, RECENTS = 3, 20
-"""How many messages stay, unless something else is asked for."""
+"""Default numbers of first and last messages that stay."""
 MAX_MIN_SAVING_TOKENS = 20_000
-"""Tokens: in a large window, a saving of this size is worth a compaction even if it is a small share."""
+"""In a large window, a saving of this many tokens is worth a compaction even if it is a small share."""
 
 
 StrategyName = Literal["window", "snapshot", "replace", "ends"]
-"""How rung 3 chooses what a summary is to stand for (`context.strategies`)."""
+"""How the summary stage chooses the messages that a summary replaces (`context.strategies`)."""
 
 
 class CompactionPolicy(Value):
-    """Sizes are tokens of the whole request, system prompt and tools included."""
+    """Compaction policy of one agent. Sizes are tokens of the whole request, with system prompt and tools."""
 
     strategy: StrategyName = "window"
     instructions: str = ""
-    """What a person wants the summary to heed, redacted; of a manual compaction only."""
+    """A person's instructions for the summary, redacted; only for a manual compaction."""
     window: int
     """Working window: the largest request that is sent on purpose."""
     trigger: int
-    """From here on the context counts as full."""
+    """Size at which the context counts as full."""
     target: int
-    """What a compaction aims for; well under the trigger, so that one is not followed by another."""
+    """Size that a compaction aims for; well below the trigger, so that another one does not follow at once."""
     primers: int = PRIMERS
-    """At most so many of the first messages stay."""
+    """Maximum number of first messages that stay."""
     recents: int = RECENTS
-    """At most so many of the last messages stay."""
+    """Maximum number of last messages that stay."""
     snapshot_share: int = 70
-    """Percent of the size that `snapshot` covers, as nearly as whole units allow."""
+    """Percentage of the size that `snapshot` covers, as closely as whole units allow."""
     keep_last: int | None = None
-    """At most so many of the last messages stay under `ends` and `replace`. None: 3 under the one, none under the
-    other.
-    """
+    """Maximum number of last messages that stay with `ends` and `replace`. None: 3 with `ends`, 0 with `replace`."""
     mask_over: int = 1_000
-    """Tokens: results up to this size are not worth masking."""
+    """Results up to this many tokens are not worth masking."""
     mask_keep: int = 3
-    """The last results that could be masked stay."""
+    """Number of the last maskable results that stay."""
     recall: bool = True
-    """Whether the agent can recall what is hidden: what is in no store cannot be found again."""
+    """Whether the agent can recall hidden messages; what is in no store cannot be found again."""
     crowded: bool = False
-    """There are too many messages, whatever their size: any saving is worth a compaction."""
+    """Whether there are too many messages, whatever their size: any saving is then worth a compaction."""
 
     @property
     def max_pinned_tokens(self) -> int:
-        """Tokens that all pinned messages may have together: a fifth of the window."""
+        """Maximum tokens of all pinned messages together: a fifth of the window."""
         return self.window // 5
 
     @property
     def min_saving_tokens(self) -> int:
-        """Tokens: under this no compaction is made, least of all one that costs a model call."""
+        """Minimum saving in tokens that is worth a compaction, especially one that costs a model call."""
         return 1 if self.crowded else min(MAX_MIN_SAVING_TOKENS, self.window // 10)
 
     def for_too_many_messages(self, request_tokens: int) -> "CompactionPolicy":
-        """The same for a context of too many messages: full as it is now, and not to be helped by masks, which leave
-        their number.
+        """Return the policy for a context with too many messages: it counts as full, and masking, which keeps them, is
+        off.
         """
         return self.replace(
             trigger=min(self.trigger, request_tokens),

@@ -1,4 +1,4 @@
-"""The port to a team's hooks at compactions."""
+"""Port for a team's hooks on compactions."""
 
 from typing import Protocol
 
@@ -6,13 +6,13 @@ from waystation.context.compaction import CompactionEvent
 
 
 class CompactionHook(Protocol):
-    """A command or an address of the team's."""
+    """A command or a URL of the team."""
 
     async def call(self, event: CompactionEvent) -> None:
-        """Tell it, once, and wait until it has ended.
+        """Call the hook once and wait until it has ended.
 
         Raises:
-            HookFailed: it could not be told, did not end in time, or reports a failure. The message names the hook, and
-                repeats nothing that it said.
+            HookFailed: It could not be called, did not end in time, or reported a failure. The message names the hook
+                and repeats nothing of its output.
         """
         ...

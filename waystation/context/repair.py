@@ -1,6 +1,6 @@
-"""Makes any sequence of messages one that the Messages API accepts, changing as little as it can.
+"""Makes any sequence of messages legal for the Messages API, with as few changes as possible.
 
-The result depends on nothing but the messages, and repairing twice changes nothing: the prompt cache lives on that.
+The result depends on the messages alone and repairing twice changes nothing, so that the prompt cache holds.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,11 @@ _OPENING = build_user_message("opening", "(The beginning of this conversation is
 
 
 def repair_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages, legal.
+    """Repair messages.
 
-    A call that the conversation went past without a result gets a synthetic one; calls at the very end may be pending.
-    Results stand right after their calls, in the order of the calls; the first of two wins; orphans go, and the text
-    beside them stays. Blank text, repeated calls, and reasoning that nothing follows go, and so does a message of
-    which nothing is left.
+    A call without a result gets a synthetic one, unless it is at the very end, where calls may be pending. Results are
+    moved right after their calls, in the order of the calls; of two results the first wins; orphans are removed, and
+    text next to them stays. Blank text, repeated calls, trailing reasoning, and messages that become empty are removed.
     """
     if _is_in_order(messages):
         return tuple(messages)
@@ -47,7 +46,7 @@ def repair_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def split_into_units(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
-    """A legal sequence of messages, cut between units."""
+    """Split a legal sequence of messages into units."""
     units: list[list[Message]] = []
     for message in messages:
         if message.outline.results and units:
@@ -58,9 +57,9 @@ def split_into_units(messages: Sequence[Message]) -> tuple[tuple[Message, ...], 
 
 
 def _is_in_order(messages: Sequence[Message]) -> bool:
-    """Whether these are texts, and calls with all their results right after them: legal, and what agents write.
+    """Return whether the messages are texts, and calls with all their results right after them, as agents write them.
 
-    Of other legal messages the repair finds out that nothing is to be changed, which takes three times as long.
+    A fast path: other legal messages go through the repair, which takes three times as long to change nothing.
     """
     asked: tuple[str, ...] = ()
     seen: set[str] = set()
@@ -74,7 +73,7 @@ def _is_in_order(messages: Sequence[Message]) -> bool:
 
 
 def _sound(messages: Sequence[Message]) -> list[Message]:
-    """Every message with the blocks that may stand in it."""
+    """Return every message with its allowed blocks."""
     seen: set[str] = set()
     sound: list[Message] = []
     for message in messages:
@@ -89,7 +88,7 @@ def _sound(messages: Sequence[Message]) -> list[Message]:
 
 
 def _may_stand(block: Block, role: MessageRole, seen: set[str]) -> bool:
-    """`seen` are the ids of all calls so far; a call adds its own."""
+    """Return whether a block is allowed. `seen`: IDs of all calls so far; a call adds its own."""
     match block:
         case Text():
             return bool(block.text) and not block.text.isspace()
@@ -106,9 +105,9 @@ def _may_stand(block: Block, role: MessageRole, seen: set[str]) -> bool:
 
 
 def _paired(head: Message, followers: Sequence[Message], *, at_end: bool) -> list[Message]:
-    """An assistant message and the user messages after it: its results first, all of them in the first message.
+    """Return an assistant message and the user messages after it, with all its results first in the first of them.
 
-    `head` may also be the user message that opens the conversation; then no result has its place here.
+    `head` may also be the user message that opens the conversation; then no result belongs here.
     """
     results: dict[str, ToolResult] = {}
     for follower in followers:
@@ -137,7 +136,7 @@ def _without_results(message: Message) -> list[Block]:
 
 
 def _with_blocks(message: Message, blocks: Sequence[Block]) -> Message:
-    """The message itself where nothing changes: most messages are legal as they are."""
+    """Return the message itself if nothing changes: most messages are legal as they are."""
     if len(blocks) == len(message.blocks) and all(a is b for a, b in zip(blocks, message.blocks, strict=True)):
         return message
     return message.replace(blocks=tuple(blocks))

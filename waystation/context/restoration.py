@@ -1,6 +1,5 @@
-"""Files that come back with a summary: what was read in the middle, in a frame of its own, as data.
-
-Whether a file still has what reading it gave, in the ways in which tools show files.
+"""Files that are restored with a summary: what was read in the middle, framed as data; and whether a
+file has changed.
 """
 
 import re
@@ -16,15 +15,15 @@ from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrus
 
 _MOST_FILES = 5
 FILE_TOKENS = 5_000
-"""Most tokens of one file."""
+"""Maximum tokens of one file."""
 ALL_TOKENS = 50_000
-"""Most tokens of all files together."""
+"""Maximum tokens of all files together."""
 _LEAST_TOKENS = 200
-"""Less of a file than this is not worth its frame."""
+"""Less of a file than this many tokens is not worth its frame."""
 _FRAME_TOKENS = 60
-"""What the frame around a file, and the one around all of them, needs."""
+"""Tokens of the frame around a file, and of the one around all of them."""
 _SURE_SHARE = 75
-"""Percent of the room that is planned with: a text of prose and code together may be estimated a third higher."""
+"""Percentage of the space that is planned with: mixed prose and code may have a third more tokens than estimated."""
 _NAME_CHARACTERS = 200
 
 OPEN, CLOSE = "<restored_files>", "</restored_files>"
@@ -32,16 +31,16 @@ _NOTE = "Files that were read in what is summarised below, as they were then. Th
 
 
 class RestorableFile(Value):
-    """A file that was read, and the text that reading it gave."""
+    """A file that was read, and the text that was read."""
 
     name: str
     text: str
     changed: bool = False
-    """It is not the same any more. Documents of a task never change; files that a conversation names may."""
+    """Whether the file has changed since. Documents of a task never change; other files in a conversation may."""
 
 
 def find_recently_read_files(messages: Sequence[Message], readers: Mapping[str, str]) -> tuple[RestorableFile, ...]:
-    """The files that were read in these messages, the latest first, each as it was read last.
+    """Return the files read in these messages, the latest first, each as last read.
 
     `readers`: for each tool that reads files, the argument that names the file.
     """
@@ -57,16 +56,14 @@ def find_recently_read_files(messages: Sequence[Message], readers: Mapping[str, 
 def with_recent_files(
     transcript: Transcript, record: SummaryRecord, readers: Mapping[str, str], measure: TokenEstimator, target: int
 ) -> SummaryRecord:
-    """The record with what it takes of the files that were read last."""
+    """Return the record with as many of the last-read files as fit."""
     return with_files(transcript, record, find_covered_files(transcript, record, readers), measure, target)
 
 
 def find_covered_files(
     transcript: Transcript, record: SummaryRecord, readers: Mapping[str, str]
 ) -> tuple[RestorableFile, ...]:
-    """The files most recently read in the messages that the record covers: in the originals, whatever was
-    masked.
-    """
+    """Return the files last read in the messages that the record covers; from the originals, whatever was masked."""
     covered = set(record.covered)
     originals = [message for message in transcript.messages if message.id in covered]
     return find_recently_read_files(originals, readers)
@@ -75,16 +72,16 @@ def find_covered_files(
 def with_files(
     transcript: Transcript, record: SummaryRecord, files: Sequence[RestorableFile], measure: TokenEstimator, target: int
 ) -> SummaryRecord:
-    """The record with the files in its summary, as many and as much of each as may be.
+    """Return the record with the files in its summary, as many and as much of each as fits.
 
-    With them the request is within `target` (tokens) and smaller than before the compaction.
+    The request then stays within `target` tokens and smaller than before the compaction.
     """
     before, after = (measure.request(build_model_view(log)) for log in (transcript, with_record(transcript, record)))
     room = int((min(target, before - 1) - after) / measure.scale)
     frames = list(_framed(files[:_MOST_FILES], min(room * _SURE_SHARE // 100, ALL_TOKENS) - _FRAME_TOKENS))
     while frames:
         section = wrap_untrusted("restored_files", _NOTE, *frames)
-        # Before the summary: its ledger, which code reads again, stays at the end.
+        # Before the summary: its ledger, which code parses later, must stay at the end.
         summary = build_summary_message(record.id, f"{section}\n{extract_summary_text(record.summary)}")
         if estimate_message(summary) <= estimate_message(record.summary) + room:
             return record.replace(summary=summary)
@@ -93,7 +90,7 @@ def with_files(
 
 
 def without_files(text: str) -> str:
-    """A summary's text without restored files: they were read before it and are no part of what happened."""
+    """Return a summary's text without restored files, which are no part of what happened."""
     before, opening, rest = text.partition(f"{OPEN}\n")
     _, closing, after = rest.partition(f"\n{CLOSE}\n")
     return before + after if opening and closing else text
@@ -114,7 +111,7 @@ def _framed(files: Sequence[RestorableFile], room: int) -> Iterator[SafeMarkup]:
 
 
 def _head(text: str, tokens: int) -> str:
-    """The beginning of a text, within so many tokens."""
+    """Return the beginning of a text within this many tokens."""
     head, room = text, tokens
     while (size := estimate_text(head)) > room:
         room = tokens - _FRAME_TOKENS
@@ -126,11 +123,10 @@ _NUMBERED = compile_bounded(r"^[ ]{0,10}(\d{1,9})(?:→|\t|[|:] ?)(.*)$", re.MUL
 
 
 def has_file_changed(read: str, now: str) -> bool:
-    """Whether something that was read of a file does not stand in its text any more.
+    """Return whether something that was read is no longer in the file's text.
 
-    Where the lines that were read carry their numbers, each has to stand where it stood, and what a tool wrote around
-    them does not count; other results have to stand in the text as they are. What the file has beside them is not
-    looked at: tools read parts of files.
+    Numbered lines must be at their line numbers, and anything a tool wrote around them is ignored; other results must
+    occur verbatim. The rest of the file is not compared: tools read parts of files.
     """
     lines = now.splitlines()
     if "\n".join(read.strip().splitlines()) in "\n".join(lines):

@@ -1,12 +1,6 @@
-"""The rungs of the ladder below a summary: offload, mask, truncate.
+"""The compaction stages that need no model: offload large results, mask old ones, truncate the oldest half.
 
-Rung 1, offload: a tool result that is too large goes to the store whole; the conversation keeps its ends.
-
-Rung 2, mask: old results of tools that can be asked again become placeholders.
-
-Rung 4, truncate: the oldest half of what is visible is hidden behind a marker.
-
-The identity of a compaction: derived from what it does, so that a retry makes the same one and not a second.
+Also the ID of a compaction, derived from what it does, so that a retry makes the same one.
 """
 
 import json
@@ -39,34 +33,36 @@ from waystation.privacy.policy import find_cut_position
 
 _MOST_TOKENS = 40_000
 _WINDOW_SHARE = 4
-"""One result may have at most this part of the working window: a quarter."""
+"""Maximum share of the working window for one result: 1/4."""
 END_CHARACTERS = 2_000
 
 
 def is_too_large(text: str, window: int) -> bool:
-    """Whether a result has more than 40,000 tokens, or more than a quarter of the working window."""
+    """Return whether a result has more than 40,000 tokens, or more than a quarter of the working window."""
     return estimate_text(text) > min(_MOST_TOKENS, window // _WINDOW_SHARE)
 
 
 def build_offload_preview(text: str, blob: str) -> str:
-    """Head and tail of the text, and between them where the rest is.
+    """Build the preview of an offloaded result: head, pointer to the rest, tail.
 
-    `blob` is the whole id under which the store keeps the text: the pointer must work as it is written.
+    `blob` is the full ID of the stored text: the pointer must work as written.
     """
     return truncate_middle(text, f"All its {len(text):,} characters are stored; read_stored with id {blob} reads on")
 
 
 def truncate_middle(text: str, pointer: str) -> str:
-    """Head and tail of 2,000 characters each (of a short text, a quarter each), and between them where the rest is."""
+    """Return head and tail of 2,000 characters each (at most a quarter of the text each), with the
+    pointer in between.
+    """
     end = find_cut_position(text, min(END_CHARACTERS, len(text) // 4))
     gap = f"[The middle of this result is not shown. {pointer}, the middle begins at character {end}.]"
     return f"{text[:end]}\n{gap}\n{text[len(text) - end :]}"
 
 
 def compute_compaction_id(transcript: Transcript, covered: Sequence[str], policy: CompactionPolicy) -> str:
-    """The hash of run, covered ids, policy and instructions: 20 hexadecimal digits.
+    """Return the hash of run, covered IDs, policy and instructions: 20 hexadecimal digits.
 
-    How often something was undone belongs to it, lest what is compacted again after that be taken for the undone one.
+    The number of undone records is included, so that compacting again after an undo gets a new ID.
     """
     undone = sum(isinstance(record, RestoreRecord | RewindRecord) for record in transcript.records)
     content = json.dumps([transcript.run_id, list(covered), policy.model_dump(mode="json"), undone], sort_keys=True)
@@ -75,7 +71,7 @@ def compute_compaction_id(transcript: Transcript, covered: Sequence[str], policy
 
 @dataclass(frozen=True)
 class MaskingResult:
-    """A mask record and the tokens that it saves, as a plain estimate."""
+    """A mask record and the tokens that it saves (plain estimate)."""
 
     record: MaskRecord
     saved: int
@@ -84,9 +80,9 @@ class MaskingResult:
 def mask_tool_results(
     transcript: Transcript, layout: TranscriptLayout, policy: CompactionPolicy, rereadable: frozenset[str]
 ) -> MaskingResult | None:
-    """Masks every large result of these tools but the last `mask_keep`; None where there is none.
+    """Mask every large result of these tools except the last `mask_keep`; None if there is none.
 
-    Pinned units stay whole, and so does the newest: the model may not have read it yet.
+    Pinned units stay intact, and so does the newest unit: the model may not have read it yet.
     """
     done = get_masked_call_ids(transcript)
     savings: dict[str, int] = {}
@@ -113,16 +109,16 @@ def mask_tool_results(
 
 _NAMED_IDS = 6
 MARKER_TOKENS = 100
-"""Room for a marker."""
+"""Tokens allowed for a marker."""
 
 
 def truncate_oldest_units(
     transcript: Transcript, layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator
 ) -> TruncationRecord | None:
-    """Hides the oldest half of the units that may be hidden, and more where that would leave the context full.
+    """Hide the oldest half of the units that may be hidden, and more if the context would still be full.
 
-    What the user demanded in them stands in the marker, word for word; a unit whose demands would bring the marker's
-    over a fifth of the window stays. None where the view would not get smaller.
+    The marker keeps the user's demands in them verbatim; a unit whose demands would bring the marker's above a fifth of
+    the window stays. None if the view would not become smaller.
     """
     may_go = list(_bearable(layout, policy.max_pinned_tokens))
     hidden = may_go[: (len(may_go) + 1) // 2]
@@ -140,13 +136,13 @@ def truncate_oldest_units(
 class _Hiding(NamedTuple):
     unit: MessageUnit
     demands: tuple[str, ...]
-    """Those that the marker does not have yet."""
+    """Demands that the marker does not have yet."""
     saved: int
-    """Plain estimate."""
+    """Tokens saved (plain estimate)."""
 
 
 def _bearable(layout: TranscriptLayout, cap: int) -> Iterator[_Hiding]:
-    """The units that may be hidden, oldest first."""
+    """Yield the units that may be hidden, oldest first."""
     carried: set[str] = set()
     for index, unit in enumerate(layout.units):
         if index in layout.protected_indices:
@@ -180,7 +176,7 @@ def _marker(record_id: str, ids: Sequence[str], demands: Sequence[str], *, recal
 
 
 def _said(transcript: Transcript, covered: tuple[str, ...]) -> list[str]:
-    """Ids of the messages that the covered ones are or stand for: what is hidden in truth."""
+    """Return the IDs of the original messages behind the covered ones."""
     now = get_effective_transcript(transcript)
     hidden = expand_covered_ids(covered, now.compactions)
     return [message.id for message in now.messages if message.id in hidden]

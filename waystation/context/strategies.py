@@ -1,18 +1,10 @@
-"""The strategies: what of a conversation a summary stands for. One function each, and one row of a table.
+"""Strategies of the summary stage: which messages a summary replaces. One function and one table row each.
 
-Strategies of rung 3, by name: what a summary is to stand for, and how it is asked for.
-
-Strategy `_ends`: the first message, a summary of everything between, the last few messages.
-
-Strategy `replace`: everything into one summary, or everything but the last few messages.
-
-What it took of the files that were read comes back with the summary: `context.restoration`.
-
-Strategy `window`: the first messages, a summary of the whole middle, the last messages.
-
-Strategy `snapshot`: the older part becomes a snapshot of the state, the newer part stays as it is.
-
-What stays beside a summary: chosen unit by unit, and never more than fits.
+- `window`: the first messages, a summary of the whole middle, the last messages.
+- `snapshot`: the older part becomes a snapshot of the state, the newer part stays.
+- `replace`: everything becomes one summary, or everything except the last few messages. Recently read files come back
+  with it (`context.restoration`).
+- `ends`: the first message, a summary of everything between, the last few messages.
 """
 
 from bisect import bisect_left
@@ -27,13 +19,15 @@ from waystation.context.units import MessageUnit, TranscriptLayout
 
 
 def compute_retainable_tokens(policy: CompactionPolicy, measure: TokenEstimator, summary_room: int) -> int:
-    """Tokens that may stay, so that with a summary of `summary_room` tokens the request is within the target."""
+    """Return the tokens that may stay, so that the request with a summary of `summary_room` tokens is within the
+    target.
+    """
     return policy.target - measure.scale_estimate(measure.fixed) - summary_room
 
 
 @dataclass
 class _Kept:
-    """The units that stay, as far as they are chosen. To begin with, those that no compaction covers."""
+    """The units chosen to stay. Initially those that no compaction covers."""
 
     layout: TranscriptLayout
     measure: TokenEstimator
@@ -43,8 +37,10 @@ class _Kept:
         self.indices = set(self.layout.protected_indices)
 
     def take(self, run: Iterable[int], room: int, messages: int | None = None) -> None:
-        """Units in this order, as long as all that is kept fits the room (tokens) and the run has at most so many
-        messages. It ends at an earlier summary: those are never kept, so that they do not pile up.
+        """Add units in this order while everything kept fits the room (tokens) and the run has at most `messages`
+        messages.
+
+        Stops at an earlier summary: those are never kept, so that they do not pile up.
         """
         units = self.layout.units
         size = sum(units[index].tokens for index in self.indices)
@@ -63,22 +59,22 @@ class _Kept:
 
     @property
     def rest(self) -> tuple[MessageUnit, ...]:
-        """The units to cover, in order; empty where there are none but earlier summaries and markers."""
+        """The units to cover, in order; empty if there are only earlier summaries and markers."""
         covered = tuple(unit for index, unit in enumerate(self.layout.units) if index not in self.indices)
         return covered if any(not unit.stand_in for unit in covered) else ()
 
 
 LAST = 3
-"""Messages that stay at the end, unless the policy says otherwise."""
+"""Default number of messages that stay at the end."""
 
 
 def _ends(
     layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
 ) -> tuple[MessageUnit, ...]:
-    """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
+    """Return the units to summarise, in order; empty if there are only earlier summaries.
 
     `keep_last` is a maximum: whole units stay, as far as the target allows. The newest unit, which the model may not
-    have answered yet, is the last to go, also where it has more messages.
+    have answered yet, is the last to go, even if it has more messages.
     """
     room = compute_retainable_tokens(policy, measure, summary_room)
     last_first = range(len(layout.units) - 1, -1, -1)
@@ -92,9 +88,9 @@ def _ends(
 def select_replace_units(
     layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
 ) -> tuple[MessageUnit, ...]:
-    """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
+    """Return the units to summarise, in order; empty if there are only earlier summaries.
 
-    `keep_last` (none, unless the policy says so) is a maximum: whole units stay, as far as the target allows.
+    `keep_last` (0 by default) is a maximum: whole units stay, as far as the target allows.
     """
     kept = _Kept(layout, measure)
     last_first = range(len(layout.units) - 1, -1, -1)
@@ -103,16 +99,16 @@ def select_replace_units(
 
 
 REACH = 20
-"""Percent of the size: a turn of the user's no farther than this from the share is preferred to any other place."""
+"""In percent of the size: a user turn within this distance from the share is preferred to any other place."""
 
 
 def select_snapshot_units(
     layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
 ) -> tuple[MessageUnit, ...]:
-    """The units that a snapshot is to stand for, in order; empty where there is nothing but earlier ones.
+    """Return the units to summarise, in order; empty if there are only earlier summaries.
 
-    The cut is at the turn of the user's that is nearest to `snapshot_share` of the size, or, where none is in reach,
-    at the nearest turn of the assistant's: it starts a whole unit. What stays fits the target.
+    The cut is at the user turn nearest to `snapshot_share` of the size, or, if none is in reach, at the nearest
+    assistant turn, which starts a whole unit. What stays fits the target.
     """
     room = compute_retainable_tokens(policy, measure, summary_room)
     fits = [cut for cut, left in _cuts(layout, policy) if measure.scale_estimate(left) <= room]
@@ -125,8 +121,9 @@ def select_snapshot_units(
 
 
 def _cuts(layout: TranscriptLayout, policy: CompactionPolicy) -> list[tuple[int, int]]:
-    """Where the newer part may begin, and the tokens that would stay then: after every earlier summary, with something
-    in it, and where there are too many messages with at most half of them.
+    """Return where the newer part may begin, with the tokens that would then stay.
+
+    It must begin after every earlier summary and not be empty; with too many messages, it has at most half of them.
     """
     units = layout.units
     first = max((index for index, unit in enumerate(units) if unit.stand_in), default=0) + 1
@@ -138,7 +135,7 @@ def _cuts(layout: TranscriptLayout, policy: CompactionPolicy) -> list[tuple[int,
 
 
 def _distances(layout: TranscriptLayout, share: int) -> list[float]:
-    """How far from the share each unit begins, in percent of the size."""
+    """Return the distance of each unit's start from the share, in percent of the size."""
     ends = accumulate(unit.tokens for unit in layout.units)
     return [
         abs(100 * (end - unit.tokens) / layout.tokens - share) for end, unit in zip(ends, layout.units, strict=True)
@@ -148,11 +145,11 @@ def _distances(layout: TranscriptLayout, share: int) -> list[float]:
 def select_window_units(
     layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator, summary_room: int
 ) -> tuple[MessageUnit, ...]:
-    """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
+    """Return the units to summarise, in order; empty if there are only earlier summaries.
 
     `primers` and `recents` are maxima: whole units go, recent ones before primers and from the inside out, until what
-    stays fits half the target, and with a summary of `summary_room` tokens the target. The newest unit, which the
-    model may not have answered yet, stays where the target allows.
+    stays fits half the target, and, with a summary of `summary_room` tokens, the target. The newest unit, which the
+    model may not have answered yet, stays if the target allows.
     """
     most = compute_retainable_tokens(policy, measure, summary_room)
     room = min(most, policy.target // 2)
@@ -165,12 +162,12 @@ def select_window_units(
 
 
 class CompactionStrategy(NamedTuple):
-    """A strategy."""
+    """A compaction strategy."""
 
     middle: Callable[[TranscriptLayout, CompactionPolicy, TokenEstimator, int], tuple[MessageUnit, ...]]
-    """The units to cover, in order, given the room that a summary needs; empty where there is nothing to cover."""
+    """Returns the units to cover, in order, given the tokens of a summary; empty if there is nothing to cover."""
     prompt: str
-    """Name of the prompt that the summary is asked for with."""
+    """Name of the summary's prompt."""
     restores_files: bool = False
     """Whether files that were read in the middle come back with the summary (`context.restoration`)."""
 

@@ -1,12 +1,7 @@
-"""The check before a summary is committed. Code, not another model call.
+"""Validates a summary before it is committed. Code, not another model call.
 
-What a ledger takes in: what must be there whatever the summary says, and what the summary lost, as there is room.
-
-Words that a summary ascribes to the user: what no message of the user's has is taken out.
-
-How models and services say that there is no summary, in the languages that we know.
-
-What a summary is to stand for, as far as the check before commit needs to know it.
+It builds the ledger of what must not be lost, removes quotations that the user never said, and rejects errors, refusals
+and summaries that are too long.
 """
 
 import re
@@ -38,50 +33,50 @@ from waystation.kernel.value import Value
 
 
 class SummaryCheckInput(Value):
-    """The middle of a conversation, and what of it must not be lost. Redacted, but for the user's own words in it."""
+    """The middle of a conversation, and what must not be lost of it. Redacted, except for the user's own words."""
 
     text: str
-    """The middle, as the summariser reads it."""
+    """The middle as the summariser reads it."""
     tokens: int
-    """Plain estimate of the middle that the view holds."""
+    """Plain estimate of the middle in the view."""
     room: int
-    """Most tokens that the summary was asked to have."""
+    """Maximum tokens that the summary was asked to have."""
     cap: int
-    """Most tokens that the user's constraints may have, and open work likewise: a fifth of the window."""
+    """Maximum tokens of the user's constraints, and likewise of open work: a fifth of the window."""
     constraints: tuple[str, ...] = ()
-    """Of `extract_user_constraints`."""
+    """See `extract_user_constraints`."""
     asked: tuple[str, ...] = ()
-    """Of `extract_user_requests`."""
+    """See `extract_user_requests`."""
     decisions: tuple[str, ...] = ()
-    """Of `extract_recorded_decisions`."""
+    """See `extract_recorded_decisions`."""
     open_work: tuple[str, ...] = ()
-    """What is not done: pending approvals, running subagents, unfinished items of the plan."""
+    """Unfinished work: pending approvals, running subagents, unfinished items of the plan."""
     user_said: tuple[str, ...] = ()
-    """Every message of the user's in the conversation so far: what may be quoted as the user's words."""
+    """All messages of the user in the conversation so far: what may be quoted as the user's words."""
     sources: str = ""
-    """Of `compaction.sources`: the ledger's line about the passages behind the summary."""
+    """The ledger's line about the passages behind the summary; see `build_sources_line`."""
     pinned: tuple[str, ...] = ()
-    """Ids of pinned messages in the middle: there must be none."""
+    """IDs of pinned messages in the middle: there must be none."""
 
 
 SHARE = 4
-"""Decisions and requests may each have this part of the room of a ledger; identifiers have the rest."""
+"""Decisions and requests may each take 1/4 of the ledger's limit; identifiers take the rest."""
 LONGEST_IDENTIFIER = 300
-"""Characters: a longer one is no name for anything, and would leave no room for others."""
+"""Maximum characters of an identifier: a longer one names nothing, and would leave no space for others."""
 
 
 class LedgerSection(Value):
-    """Lines of a ledger, and what they are: kinds and counts, nothing of the conversation."""
+    """Lines of a ledger with their kinds and counts."""
 
     lines: tuple[str, ...]
     what: tuple[str, ...]
 
 
 def build_required_section(replaced: SummaryCheckInput) -> LedgerSection:
-    """The user's constraints and open work.
+    """Build the section with the user's constraints and open work.
 
-    Also where the summary has them word for word: in a later compaction only the ledger tells a demand of the user's
-    from the summariser's prose.
+    Included even if the summary has them verbatim: in a later compaction, only the ledger distinguishes the user's
+    demands from the summariser's prose.
     """
     demanded = tuple(f"{CONSTRAINT_PREFIX}{sentence}" for sentence in replaced.constraints)
     undone = tuple(f"{OPEN_ITEM_PREFIX}{format_ledger_line(item)}" for item in replaced.open_work)
@@ -90,7 +85,7 @@ def build_required_section(replaced: SummaryCheckInput) -> LedgerSection:
 
 
 def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSection:
-    """Decisions that the summary lost, the user's requests, and identifiers that the summary lost."""
+    """Build the section with decisions that the summary lost, the user's requests, and identifiers that it lost."""
     room = compute_ledger_token_limit(replaced.room)
     written = normalise_words(body)
     undecided = [decision for decision in replaced.decisions if not has_words(written, decision)]
@@ -116,7 +111,7 @@ def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSec
 
 
 def _lost(shown: str, middle: str) -> dict[str, list[str]]:
-    """The identifiers of the middle that are not shown, by kind, the most mentioned and the newest first."""
+    """Return the identifiers of the middle that are not shown, by kind, the most mentioned and the newest first."""
     there = extract_identifiers(shown)
     return {
         kind: _most_mentioned(found, there[kind])
@@ -129,14 +124,14 @@ def _most_mentioned(found: Counter[str], there: Counter[str]) -> list[str]:
 
 
 def _kept(lost: Mapping[str, list[str]], room: int) -> dict[str, list[str]]:
-    # The best of every kind in turn, so that a table full of figures does not crowd out the one path.
+    # The best of each kind in turn, so that a table full of figures does not crowd out the only path.
     in_turn = (value for value in chain.from_iterable(zip_longest(*lost.values())) if value is not None)
     chosen = set(_fitting(in_turn, room))
     return {kind: [value for value in values if value in chosen] for kind, values in lost.items()}
 
 
 def _fitting(texts: Iterable[str], room: int) -> Iterator[str]:
-    """The texts, in order, that fit the room (tokens) together with the marks between them."""
+    """Yield the texts that fit the room (tokens), in order, together with the separators between them."""
     for text in texts:
         room -= estimate_text(text) + 1
         if room < 0:
@@ -169,13 +164,13 @@ _REFUSAL = compile_bounded(
 
 
 def is_refusal(text: str) -> bool:
-    """Whether the text is the message of an error or a refusal."""
+    """Return whether the text is an error message or a refusal."""
     return len(text) <= SHORT_CHARACTERS and _REFUSAL.match(text) is not None
 
 
 REMOVED_MARK = "[…]"
-"""Stands where something was taken out. No gap of a pattern below has its dots, so that what is left on both sides
-never makes a quotation.
+"""Marks a removal. No gap of a pattern below matches its dots, so that the text on both sides never
+forms a quotation.
 """
 _LATIN = r"users?|human|(?:be)?nutzer(?:in)?|anwender(?:in)?|utilisat(?:eur|rice)|usuari[oa]"
 _WIDE = r"用户|用戶|使用者|ユーザー?|利用者"
@@ -190,14 +185,14 @@ _SAYS = (
 )
 _GAP = r"[^\n\"“”„«»「」『』‘….!?]"
 _QUOTED = (
-    # What is not closed goes to the end of its line. Every alternative matches once it has begun: linear.
+    # An unclosed quotation ends with its line. Every alternative matches once it has begun, so matching is linear.
     r"(?:\"[^\"\n]*\"?|“[^”\n]*”?|„[^“”\n]*[“”]?|«[^»\n]*»?|「[^」\n]*」?|『[^』\n]*』?"
     r"|‘(?:[^’\n]|’(?=\w))*’?|(?<=[\s:(])'(?:[^'\n]|'(?=\w))*'?|\n[ \t]{0,3}>[^\n]*)"
 )
 _BEGUN = r"(?=[\"“„«「『‘'\n])"
-"""One look instead of one for each kind of quotation."""
+"""One lookahead instead of one per kind of quotation."""
 _NEAR = rf"(?=[^\n\"'“”„«»「」『』‘….!?]{{0,96}}+{_BEGUN})"
-"""Further off nothing is ascribed to a speaker: one look instead of one for each word that might say so."""
+"""Nothing further away is ascribed to a speaker: one lookahead instead of one per word that might ascribe it."""
 _ASCRIBED = compile_bounded(
     rf"{_SPEAKER}{_NEAR}{_GAP}{{0,40}}?(?:(?:{_SAYS}|[:：]){_GAP}{{0,24}}?|(?:{_WIDE}){_GAP}{{0,36}}?){_BEGUN}({_QUOTED})"
     rf"|(?:{_WIDE}){_GAP}{{0,12}}?{_BEGUN}({_QUOTED})"
@@ -216,13 +211,13 @@ class AttributionResult(Value):
 
     text: str
     removed: tuple[str, ...] = ()
-    """What was taken out, each with what ascribed it to the user: kinds and counts."""
+    """What was removed, each with its attribution to the user: kinds and counts."""
 
 
 def remove_invented_quotations(text: str, user_said: Sequence[str]) -> AttributionResult:
-    """The text without quotations and lines that put words into the user's mouth. Twice is as once.
+    """Remove quotations and lines that put words into the user's mouth. Idempotent.
 
-    A quotation that a message of the user's has, whatever its spacing, quotation marks and capitals, stays.
+    A quotation that occurs in a user message, whatever its spacing, quotation marks and capitals, stays.
     """
     said: str | None = None
     removed = 0
@@ -246,13 +241,13 @@ def remove_invented_quotations(text: str, user_said: Sequence[str]) -> Attributi
 
 
 MOST_TIMES_ROOM = 3
-"""A summary may be so many times as long as it was asked to be: models do not count exactly, and nor do estimates."""
+"""A summary may be this many times as long as requested: neither models nor estimates count exactly."""
 _WORD = compile_bounded(r"\w")
 _THOUGHT = compile_bounded(r"\A(?:\s*<(thinking|analysis)>.*?(?:</\1>|\Z))+", re.DOTALL)
 
 
 class SummaryRule(StrEnum):
-    """What a summary can be rejected for."""
+    """Reasons to reject a summary."""
 
     EMPTY = "empty"
     CUT = "cut"
@@ -265,13 +260,13 @@ class SummaryRule(StrEnum):
 
 
 class AcceptedSummary(Value):
-    """What goes into the summary message: the summary, and the ledger of what it lost."""
+    """Content of the summary message: the summary, and the ledger of what it lost."""
 
     text: str
     added: tuple[str, ...] = ()
-    """What the ledger took in: kinds and counts, nothing of the conversation."""
+    """What the ledger added: kinds and counts, nothing of the conversation."""
     removed: tuple[str, ...] = ()
-    """What was taken out of the summary: likewise."""
+    """What was removed from the summary: kinds and counts, nothing of the conversation."""
 
 
 class RejectedSummary(Value):
@@ -288,34 +283,36 @@ class RejectedSummary(Value):
 class _Draft(NamedTuple):
     body: str
     text: str
-    """With its ledger."""
+    """The summary with its ledger."""
     added: tuple[str, ...]
     replaced: SummaryCheckInput
 
 
 def check_summary(summary: str, replaced: SummaryCheckInput) -> AcceptedSummary | RejectedSummary:
-    """Whether the summary may stand for the middle, and what goes into the message if it may.
+    """Check whether the summary may replace the middle, and build the message's content.
 
-    What a model wrote of a ledger is not one: it is written anew, so that checking an accepted text changes nothing.
+    A ledger that the model wrote is discarded and built again, so that checking an accepted text changes nothing.
     """
     if hopeless := check_middle(replaced):
         return hopeless
     checked = remove_invented_quotations(_plain(summary), replaced.user_said)
     needed, lost = build_required_section(replaced), build_recovered_section(checked.text, replaced)
     full = _draft(checked.text, replaced, needed, lost)
-    # What is added by choice may be what inflates it.
+    # Optional entries may be what makes it too long.
     draft = full if _broken(full) is None else _draft(checked.text, replaced, needed)
     return _broken(draft) or AcceptedSummary(text=draft.text, added=draft.added, removed=checked.removed)
 
 
 def _plain(summary: str) -> str:
-    """The summary without ledger, frames and thoughts; its lines end as lines do, so that none hides its beginning."""
+    """Return the summary without ledger, frames and thoughts, with normalised line ends, so that no line hides its
+    start.
+    """
     thought = _THOUGHT.sub("", strip_frame_tags(without_ledger(summary)))
     return "\n".join(line.rstrip() for line in thought.splitlines()).strip()
 
 
 def check_middle(replaced: SummaryCheckInput) -> RejectedSummary | None:
-    """Why no summary whatever may stand for the middle: known before a model is asked for one."""
+    """Return why no summary may replace the middle, if that is so: known before a model is called."""
     return _first(((rule, breaks(replaced)) for rule, breaks in RULES_OF_MIDDLES.items()))
 
 
@@ -361,7 +358,7 @@ RULES_OF_SUMMARIES: Mapping[SummaryRule, Callable[[_Draft], str | None]] = {
     SummaryRule.INFLATED: _inflated,
     SummaryRule.TARGET_SIZE: _target_size,
 }
-"""Each says what is wrong, or nothing; the first that does counts."""
+"""Each returns what is wrong, or None; the first fault counts."""
 
 
 def _draft(body: str, replaced: SummaryCheckInput, *entries: LedgerSection) -> _Draft:

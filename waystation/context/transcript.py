@@ -1,12 +1,7 @@
-"""Transcripts: messages, the turns that commit them, and the log that is only ever added to.
+"""Transcripts: blocks and messages as in the Messages API, and the append-only log of an agent run with its records.
 
-The append-only log of an agent run: everything that was said, and everything that was done to it.
-
-Nothing in it is changed or removed. What counts of it now is `context.history`.
-
-One turn's two commits, and the keys that make each of them count once.
-
-The words that pass between an agent and its model: blocks and messages, as the Messages API has them.
+Nothing in the log is changed or removed; `context.history` says what of it counts. Also the intents and charges of
+model calls, whose keys make each of them count once.
 """
 
 import unicodedata
@@ -26,13 +21,13 @@ from waystation.security.confusables import UNSEEN
 from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted_line
 
 SYSTEM_MESSAGE_TYPE: Final = "system_message"
-"""The type of a block that is a whole message of the operator's in mid-conversation (role `system`)."""
+"""Type of a block that is a whole operator message in mid-conversation (role `system`)."""
 USER_BLOCK_TYPES: Final = frozenset({"image", "document", "search_result", "container_upload", SYSTEM_MESSAGE_TYPE})
-"""Types of blocks of the user that nothing here looks into. All other unknown ones are the assistant's."""
+"""Types of user blocks that are passed through unread. All other unknown types are the assistant's."""
 PLATFORM_OPEN, PLATFORM_CLOSE = "<platform>", "</platform>"
-"""Around what the platform itself tells an agent in a message of the user's role."""
+"""Tags around the platform's own messages to an agent, in the user's role."""
 STATUS_OPEN, STATUS_CLOSE = "<status>", "</status>"
-"""Around the status line: what is left for an agent and how its task stands, as a message of its own."""
+"""Tags around a status message: what an agent has left, and how its task stands."""
 _STATUS_ID = "s"
 
 
@@ -85,12 +80,12 @@ _NO_WORDS = frozenset(
         "type",
     }
 )
-"""Fields of blocks of the Messages API in which nobody reads anything."""
+"""Fields of Messages API blocks that hold no readable text."""
 _UNREADABLE_SOURCES = frozenset({"base64", "file", "url"})
 
 
 def iter_block_texts(value: JsonValue) -> Iterator[str]:
-    """Every text that a block of the Messages API holds, in its order: titles, contents, what a program wrote."""
+    """Yield every text in a Messages API block, in order: titles, contents, program output."""
     match value:
         case str():
             yield value
@@ -98,7 +93,7 @@ def iter_block_texts(value: JsonValue) -> Iterator[str]:
             for item in value:
                 yield from iter_block_texts(item)
         case dict():
-            is_text = value.get("type") == "text"  # a source whose data is text
+            is_text = value.get("type") == "text"  # # a source whose data is text
             for key, item in value.items():
                 if key not in _NO_WORDS or (is_text and key == "data"):
                     yield from iter_block_texts(item)
@@ -107,7 +102,7 @@ def iter_block_texts(value: JsonValue) -> Iterator[str]:
 
 
 def has_unreadable_content(value: JsonValue) -> bool:
-    """Whether a block of the Messages API holds more than its words: a picture, a file elsewhere, what is encrypted."""
+    """Return whether a Messages API block holds more than text: a picture, a file elsewhere, or encrypted data."""
     match value:
         case list():
             return any(map(has_unreadable_content, value))
@@ -130,25 +125,25 @@ class OpaqueBlock(Value):
 
     type: Literal["opaque"] = "opaque"
     kind: str
-    """Its type for the Messages API."""
+    """Its type in the Messages API."""
     tokens: int
-    """What it is estimated to cost."""
+    """Estimated tokens."""
     body: dict[str, JsonValue]
-    """As the Messages API has it."""
+    """The block as in the Messages API."""
 
     @property
     def is_user_block(self) -> bool:
-        """Whether it belongs into messages of the user."""
+        """Whether it belongs in user messages."""
         return self.kind in USER_BLOCK_TYPES
 
     @property
     def readable_text(self) -> str:
-        """What can be read in it; empty where nothing can."""
+        """Its readable text; empty if there is none."""
         return "\n".join(text for text in iter_block_texts(self.body) if text.strip())
 
     @property
     def is_readable(self) -> bool:
-        """Whether its words are all that it holds."""
+        """Whether text is all that it holds."""
         return self.kind != "image" and not has_unreadable_content(self.body)
 
 
@@ -160,7 +155,7 @@ class ToolResult(Value):
     content: str
     is_error: bool = False
     attached: tuple[OpaqueBlock, ...] = ()
-    """What came beside the text."""
+    """Blocks in addition to the text."""
 
 
 Block = Annotated[Text | Thinking | RedactedThinking | ToolUse | ToolResult | OpaqueBlock, Field(discriminator="type")]
@@ -168,12 +163,12 @@ MessageRole = Literal["user", "assistant"]
 
 
 class MessageOutline(NamedTuple):
-    """The calls and results of a message by their ids, in order."""
+    """IDs of the results and calls of a message, in order."""
 
     results: tuple[str, ...]
     calls: tuple[str, ...]
     ordinary: bool
-    """Whether it has what its speaker may say, in the usual order: results, texts that say something, calls."""
+    """Whether the content fits the role and has the usual order: results, non-blank texts, calls."""
 
 
 class Message(Value):
@@ -183,20 +178,20 @@ class Message(Value):
     role: MessageRole
     blocks: tuple[Block, ...]
     told: int = 0
-    """Number of what a person told the task at work (`domain.telling`); 0 for every other message."""
+    """Number of the person's message to the running task that it carries; 0 for every other message."""
     updates: int = 0
-    """Number of the newest update of the task's documents that it tells of; 0 for every other message."""
+    """Number of the newest document update that it reports; 0 for every other message."""
     said_by: str = ""
-    """Full name of the model that said it in the place of the one that was to; empty for every other message."""
+    """Full name of the fallback model that said it; empty for every other message."""
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
-        """The calls this message asks for, in order."""
+        """The calls that this message makes, in order."""
         return tuple([block for block in self.blocks if block.type == "tool_use"])
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
-        """The results this message carries, in order."""
+        """The results that this message carries, in order."""
         return tuple([block for block in self.blocks if block.type == "tool_result"])
 
     @property
@@ -204,7 +199,7 @@ class Message(Value):
         """All text blocks, joined by newlines."""
         return "\n".join([block.text for block in self.blocks if block.type == "text"])
 
-    # Worked out once: every turn and every plan of a compaction asks each message of a long conversation again.
+    # Cached: every turn and every planned compaction reads these of all messages of a long conversation.
     @cached_property
     def outline(self) -> "MessageOutline":
         """What the legality of a conversation depends on."""
@@ -219,17 +214,17 @@ class Message(Value):
 
     @cached_property
     def memoised_counts(self) -> dict[str, int]:
-        """What others have worked out of it, each under a name of its own, so that they do so once."""
+        """Counts memoised by other modules, each under a key of its own."""
         return {}
 
     @property
     def is_platform_message(self) -> bool:
-        """Whether `build_platform_message` or `status_text` made it: nobody asked for anything."""
+        """Whether `build_platform_message` or `build_status_message` built it, so that it is no request of anyone."""
         return self.is_status or self._framed(PLATFORM_OPEN, PLATFORM_CLOSE)
 
     @property
     def is_status(self) -> bool:
-        """Whether `status_text` made it."""
+        """Whether `build_status_message` built it."""
         return self.id.startswith(_STATUS_ID) and self._framed(STATUS_OPEN, STATUS_CLOSE)
 
     def _framed(self, opening: str, closing: str) -> bool:
@@ -240,25 +235,25 @@ class Message(Value):
 
 
 def build_rejected_call_result(call: ToolUse, words: str) -> ToolResult:
-    """The result of a call that was not carried out: why, and what to do instead."""
+    """Build the result of a call that did not run: why, and what to do instead."""
     return ToolResult(tool_use_id=call.id, content=words, is_error=True)
 
 
 def build_user_message(message_id: str, text: str) -> Message:
-    """A user message of one text block."""
+    """Build a user message of one text block."""
     return Message(id=message_id, role="user", blocks=(Text(text=text),))
 
 
 def build_platform_message(message_id: str, text: str) -> Message:
-    """What the platform tells an agent: of the user's role, as the Messages API wants it, and yet no user's word.
+    """Build a message from the platform: in the user's role, as the Messages API requires, but not the user's words.
 
-    What others wrote in the text is defused already; of its own tag nothing in it can step out.
+    Text by others in it must be escaped already; this escapes the platform's own tag only.
     """
     return build_user_message(message_id, wrap_untrusted_line("platform", SafeMarkup(escape_tags(text, "platform"))))
 
 
 def build_status_message(message_id: str, status: str) -> Message:
-    """The status line as a message. `status`: in its tag, see `domain.layers.StatusMessage`."""
+    """Build a status message. `status` is already in its tag; see `agents.prompt_sections.StatusMessage`."""
     return build_user_message(message_id, status)
 
 
@@ -273,20 +268,20 @@ class ToolSpec(Value):
 class _Record(Value):
     id: str
     after: int | None = None
-    """How many messages the transcript had when this was committed: its place among them. Set by `with_record`."""
+    """Number of messages in the transcript when this was committed: its place among them. Set by `with_record`."""
 
 
 class SummaryRecord(_Record):
-    """`summary` stands for the covered messages. Covered ids may include summaries of earlier records."""
+    """`summary` replaces the covered messages. Covered IDs may include summaries of earlier records."""
 
     type: Literal["summarised"] = "summarised"
     strategy: str
     covered: tuple[str, ...]
     summary: Message
     added: tuple[str, ...] = ()
-    """What the check before commit wrote under the summary: kinds and counts."""
+    """What the check before commit added below the summary: kinds and counts."""
     removed: tuple[str, ...] = ()
-    """What it took out of the summary: kinds and counts."""
+    """What the check before commit removed from the summary: kinds and counts."""
 
 
 class MaskRecord(_Record):
@@ -297,9 +292,9 @@ class MaskRecord(_Record):
 
 
 class SummaryPartRecord(_Record):
-    """What one part of a middle came to that was too long for the summariser: kept, so that nobody pays it twice.
+    """Summary of one part of a middle too long for the summariser, kept so that no later attempt pays for it again.
 
-    It changes nothing of the view. Its id is that of the compaction, a hyphen, and the number of the part.
+    It does not change the view. Its ID is that of the compaction, a hyphen, and the number of the part.
     """
 
     type: Literal["summary_part"] = "summary_part"
@@ -307,19 +302,18 @@ class SummaryPartRecord(_Record):
 
 
 class SummaryFailureRecord(_Record):
-    """A summary that nobody had asked for by hand, and that came to nothing: it is not tried again at once
-    (`context.outcome`).
+    """An automatic summary that failed and is not tried again at once (`context.pipeline`).
 
-    It changes nothing of the view. Its id is that of the compaction, and `-failed`.
+    It does not change the view. Its ID is that of the compaction, and `-failed`.
     """
 
     type: Literal["summary_failed"] = "summary_failed"
     middle_tokens: int
-    """Plain estimate of what it was to stand for."""
+    """Plain estimate of the middle that could not be summarised."""
 
 
 class TruncationRecord(_Record):
-    """The covered messages are hidden behind a marker that gives their count and ids."""
+    """The covered messages are hidden behind a marker with their number and IDs."""
 
     type: Literal["truncated"] = "truncated"
     covered: tuple[str, ...]
@@ -327,12 +321,12 @@ class TruncationRecord(_Record):
 
 
 class PromptPrefixRecord(_Record):
-    """System prompt and tools as they are sent from here until the next compaction, whatever becomes of them meanwhile.
+    """System prompt and tools as sent from here until the next compaction, even if they change meanwhile.
 
-    Models that sign their thinking sign it over everything before it: one word that changes there, and all that they
-    thought is lost to them. So what was sent is only added to between two of these records. One is committed before the
-    first call, before the first call after a compaction, and where somebody takes a tool away. Thinking from before the
-    newest one fits nothing any more (`context.history.build_view_without_outdated_thinking`).
+    Models that sign their thinking sign it over everything before it: if one word there changes, all their thinking is
+    lost. So between two of these records what was sent is only appended to. One is committed before the first call,
+    before the first call after a compaction, and when a tool is taken away. Thinking from before the newest one is no
+    longer valid (`context.history.build_view_without_outdated_thinking`).
     """
 
     type: Literal["prompt_prefix"] = "prompt_prefix"
@@ -348,14 +342,14 @@ class PinRecord(_Record):
 
 
 class RestoreRecord(_Record):
-    """An earlier record (not a rewind) counts no more."""
+    """An earlier record (not a rewind) no longer counts."""
 
     type: Literal["restored"] = "restored"
     record_id: str
 
 
 class RewindRecord(_Record):
-    """The conversation goes on from this message: what was said and compacted after it counts no more."""
+    """The conversation continues from this message: later messages and compactions no longer count."""
 
     type: Literal["rewound"] = "rewound"
     message_id: str
@@ -379,27 +373,29 @@ Record = Annotated[
 class Transcript(Value):
     """Everything said in one agent run.
 
-    `version` grows by one with every commit (message or record) and is what compare-and-set compares.
+    `version` grows by one with every commit (message or record) and is used for compare-and-set.
     """
 
     run_id: str
     version: int = 0
     messages: tuple[Message, ...] = ()
     records: tuple[Record, ...] = ()
-    """Everything that was done to the conversation, in the order of its commits."""
+    """Everything done to the conversation, in commit order."""
 
     @property
     def compactions(self) -> tuple[Compaction, ...]:
-        """The records that hide something, undone ones included."""
+        """The records that hide something, including undone ones."""
         return tuple(record for record in self.records if isinstance(record, Compaction))
 
     @property
     def turn_count(self) -> int:
-        """How many replies of the model were committed. It only ever grows."""
+        """Number of committed model replies. It only grows."""
         return sum(message.role == "assistant" for message in self.messages)
 
     def build_reply(self, blocks: Iterable[Block], said_by: str) -> Message:
-        """The model's next message. An id names one call here: some servers number those of each reply anew."""
+        """Build the model's next message. Call IDs are made unique in the run: some servers restart
+        them in each reply.
+        """
         known = {call.id for message in self.messages for call in message.tool_uses}
         own: list[Block] = []
         for block in blocks:
@@ -411,26 +407,26 @@ class Transcript(Value):
         return Message(id=self.next_message_id, role="assistant", blocks=tuple(own), said_by=said_by)
 
     def find_message_index(self, message_id: str) -> int | None:
-        """Where a message stands, from 0; None where there is none of that id."""
+        """Return the index of a message, or None."""
         return next((place for place, message in enumerate(self.messages) if message.id == message_id), None)
 
     def with_message(self, message: Message) -> "Transcript":
-        """One commit further."""
+        """Return the transcript with the message appended, one version later."""
         return self.replace(messages=(*self.messages, message), version=self.version + 1)
 
     @property
     def next_message_id(self) -> str:
-        """Id of the next message that is no status."""
+        """ID of the next message that is not a status."""
         return f"m{1 + sum(not message.is_status for message in self.messages)}"
 
     @property
     def next_status_id(self) -> str:
-        """Id of the next status message: they have numbers of their own."""
+        """ID of the next status message; these are numbered separately."""
         return f"{_STATUS_ID}{1 + sum(message.is_status for message in self.messages)}"
 
 
 class Fence(Value):
-    """The right to write to one agent run. Every attempt takes a new one; only the newest holds."""
+    """Fencing token: the right to write to one agent run. Every attempt takes a new one; only the newest is valid."""
 
     run_id: str
     number: int
@@ -446,29 +442,29 @@ class CallIntent(Value):
     key: str
     model: str
     worst_case: Amount
-    """A certain upper bound of the input, and the reply's maximum."""
+    """A certain upper bound of the input, plus the reply's maximum."""
     at: datetime
 
 
 class Charge(Value):
-    """What a committed reply cost. Counts once for its key."""
+    """Cost of a committed reply. Each key counts once."""
 
     key: str
     kind: Literal["turn", "summary", "plan", "review", "search"]
     model: str
     usage: Usage
     cost_micro_usd: int | None
-    """Millionths of a dollar; None where the model has no known price."""
+    """In micro-USD; None if the model has no known price."""
     at: datetime
     answered_by: str = ""
-    """The model that the reply names, where it is another than was asked for."""
+    """The model that the reply names, if it differs from the requested one."""
     stop: str = ""
     """Why the reply ended, in the provider's word; empty for searches."""
     dropped_thinking: int = 0
-    """Thinking blocks of the request that the provider left out because they did not fit what stood before them."""
+    """Number of the request's thinking blocks that the provider dropped because they did not fit what preceded them."""
     cache_miss: str = ""
-    """Why the provider could not read the last request's prefix from its cache, in its word; empty where it said
-    nothing.
+    """Why the provider could not read the last request's prefix from its cache, in its word; empty if it gave no
+    reason.
     """
 
     @property
@@ -480,28 +476,28 @@ class Charge(Value):
 _MESSAGE = compile_bounded(r"\A[^\W\d_]{1,2}\d{1,9}(?!\w)")
 _BEGINS_LABEL = compile_bounded(r"\A[^\W\d_]{1,2}\d{1,9}\s")
 _MESSAGE_CHARACTERS = 12
-"""More than an id and the sign behind it."""
+"""More characters than an ID and the character after it."""
 _LISTED = compile_bounded(r"\w{1,4}[^\w\s]")
-"""A mark of a list, like `1.` or `b)`."""
+"""A list marker such as `1.` or `b)`."""
 _NO_LABEL = frozenset("(){}\u201a\u201e")
-"""Signs that open something else than a label."""
+"""Characters that open something other than a label."""
 _TURNING = frozenset({"LRE", "LRO", "RLE", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
-"""Classes of signs that show others in another order."""
+"""Bidirectional classes of characters that change the display order of others."""
 _DOTS = frozenset(".\u00b7\u2022\u22ee\u22ef\u3002")
-"""Of which the mark for what is left out might be made."""
+"""Characters that could imitate the omission mark."""
 
 
 def is_question(text: str) -> bool:
-    """Whether it ends with a question mark."""
+    """Return whether the text ends with a question mark."""
     return text.rstrip().endswith(("?", "\uff1f"))
 
 
 def looks_like_label(line: str) -> bool:
-    """Whether it might pass for the label of a turn, or for the mark of what is left out.
+    """Return whether a line could be mistaken for the label of a turn, or for the omission mark.
 
-    It does with a bracket before its first word, or before the second where the first is a mark of a list; where it
-    begins with a message's id or has one behind a bracket; where it has no words, but dots; and where signs in it are
-    shown in another order. Rather once too often.
+    It could if it has a bracket before its first word, or before the second if the first is a list marker; if it begins
+    with a message ID or has one after a bracket; if it has no words, but dots; or if characters in it change the
+    display order. False positives are preferred.
     """
     if any(unicodedata.bidirectional(sign) in _TURNING for sign in line):
         return True
@@ -515,14 +511,14 @@ def looks_like_label(line: str) -> bool:
 
 
 def with_quoted_labels(text: str, message_id: str) -> str:
-    """The text behind the label of a message; what might pass for one in a line after the first is quoted."""
+    """Quote what could pass for a label in the lines after the first; the text follows the label of a message."""
     first, *lines = text.splitlines(keepends=True) or [""]
     ours = f"[{message_id} "
     return first + "".join(f"> {line}" if line.startswith(ours) or _begins_as_label(line) else line for line in lines)
 
 
 def _begins_as_label(line: str) -> bool:
-    """Whether a bracket, the id of a message and a blank stand where it begins, as in every label."""
+    """Return whether a line begins like a label: a bracket, a message ID and a blank."""
     opened, signs = False, _seen(line)
     for sign in signs:
         if sign.isalnum():
@@ -532,7 +528,7 @@ def _begins_as_label(line: str) -> bool:
 
 
 def _names_message(seen: str) -> bool:
-    """Whether a message's id stands in it behind a bracket."""
+    """Return whether a message ID follows a bracket in it."""
     end = 0
     for place in _words(seen):
         if _opens(seen[end:place]) and _is_message(seen, place):
@@ -542,7 +538,7 @@ def _names_message(seen: str) -> bool:
 
 
 def _seen(line: str) -> Iterator[str]:
-    """As it is read: each sign as the plain one that it stands for, without those that nobody sees."""
+    """Yield the line as it is read: each character as its plain equivalent, without invisible ones."""
     for sign in line:
         if sign.isascii():
             yield sign
@@ -551,7 +547,7 @@ def _seen(line: str) -> Iterator[str]:
 
 
 def _words(seen: str) -> Iterator[int]:
-    """Where each begins."""
+    """Yield the start of each word."""
     within = False
     for place, sign in enumerate(seen):
         if sign.isalnum() and not within:
@@ -560,7 +556,7 @@ def _words(seen: str) -> Iterator[int]:
 
 
 def _opens(seen: str) -> bool:
-    """Whether a bracket of a label is in it, either one."""
+    """Return whether it contains an opening or closing bracket as in a label."""
     return any(unicodedata.category(sign) in {"Ps", "Pe"} and sign not in _NO_LABEL for sign in seen)
 
 

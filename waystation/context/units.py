@@ -1,7 +1,4 @@
-"""Whole units of a view: what a compaction keeps or covers together, and what it never covers.
-
-Pinned messages: what no compaction covers because somebody said so, up to a fifth of the window.
-"""
+"""Whole units of a view: what a compaction keeps or covers together, and what it never covers, such as pins."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,14 +28,14 @@ from waystation.context.transcript import (
 from waystation.kernel.errors import BadInput
 
 
-# Not values of pydantic: they are made anew for every plan, by the thousand, and never stored.
+# Not pydantic values: made by the thousand for every planned compaction, and never stored.
 @dataclass(frozen=True)
 class MessageUnit:
-    """One message, or an assistant message with its calls' results: parting them would be illegal."""
+    """One message, or an assistant message with its calls' results, which may not be separated."""
 
     messages: tuple[Message, ...]
     stand_in: bool = False
-    """A summary or a marker of an earlier compaction."""
+    """Whether it is a summary or marker of an earlier compaction."""
 
     @cached_property
     def tokens(self) -> int:
@@ -47,7 +44,7 @@ class MessageUnit:
 
     @property
     def message_ids(self) -> tuple[str, ...]:
-        """Of its messages."""
+        """IDs of its messages."""
         return tuple(message.id for message in self.messages)
 
     @property
@@ -60,11 +57,11 @@ class MessageUnit:
 
 @dataclass(frozen=True)
 class TranscriptLayout:
-    """A transcript's view, cut into units. `None` where there is no such unit."""
+    """A transcript's view, cut into units. Indices are `None` if there is no such unit."""
 
     units: tuple[MessageUnit, ...]
     contract: int | None
-    """Index of the unit with the first message that the user wrote."""
+    """Index of the unit with the first message that the user wrote: the task brief."""
     latest: int | None
     """Index of the unit with the last message that the user wrote."""
     pinned: frozenset[int] = frozenset()
@@ -82,13 +79,13 @@ class TranscriptLayout:
 
     @cached_property
     def protected_indices(self) -> frozenset[int]:
-        """Indices of the units that no compaction covers: contract, latest user text, pending calls, pins."""
+        """Indices of the units that no compaction covers: task brief, latest user text, pending calls, pins."""
         named = frozenset(index for index in (self.contract, self.latest, self.pending_index) if index is not None)
         return named | self.pinned
 
 
 def build_layout(transcript: Transcript) -> TranscriptLayout:
-    """The transcript's view as units."""
+    """Split the transcript's view into units."""
     now = get_effective_transcript(transcript)
     stand_ins = get_replacement_ids(now)
     units = tuple(
@@ -104,12 +101,12 @@ def build_layout(transcript: Transcript) -> TranscriptLayout:
 
 
 def _first_said(messages: Iterable[Message]) -> str:
-    """Id of the first of these messages that the user wrote: summaries and markers are only in the records."""
+    """Return the ID of the first of these messages that the user wrote. Summaries and markers exist in records only."""
     return next((message.id for message in messages if _is_said(message)), "")
 
 
 def _is_said(message: Message) -> bool:
-    """Whether the user wrote or attached something. What is attached beside results comes from a tool."""
+    """Return whether the user wrote or attached something. Attachments next to results come from a tool."""
     if message.role != "user":
         return False
     if message.text.strip():
@@ -119,7 +116,7 @@ def _is_said(message: Message) -> bool:
 
 
 def get_replacement_ids(transcript: Transcript) -> frozenset[str]:
-    """Ids of the summaries and markers that the transcript's records put into its view."""
+    """Return the IDs of the summaries and markers that the transcript's records put into its view."""
     return frozenset(
         get_replacement(record).id for record in transcript.compactions if not isinstance(record, MaskRecord)
     )
@@ -128,16 +125,17 @@ def get_replacement_ids(transcript: Transcript) -> frozenset[str]:
 def build_pin_record(
     transcript: Transcript, message_id: str, policy: CompactionPolicy, measure: TokenEstimator, record_id: str
 ) -> PinRecord:
-    """The record of this id that pins a message; a call stays with its results. What a compaction hides comes back.
+    """Build the record that pins a message; a call stays with its results. A hidden message becomes visible again.
 
-    Raises BadInput for a message that is unknown, pinned or never sent, and where pins would pass their cap.
+    Raises:
+        BadInput: The message is unknown, already pinned or never sent, or pins would exceed their maximum.
     """
     now = get_effective_transcript(transcript)
     validate_message_id(message_id, now)
     if any(isinstance(record, PinRecord) and record.message_id == message_id for record in now.records):
         raise BadInput(f"{message_id} is pinned already")
     record = PinRecord(id=record_id, message_id=message_id)
-    # With the pin in force: what is hidden now counts with what it will have, not with what stands for it.
+    # Measured with the pin in force: a hidden message counts with its full size, not with that of its replacement.
     shown = build_layout(with_record(now, record))
     places = {name: place for place, unit in enumerate(shown.units) for name in unit.message_ids}
     if message_id not in places:
@@ -156,7 +154,7 @@ def build_pin_record(
 
 
 def build_unpin_record(transcript: Transcript, message_id: str, record_id: str) -> RestoreRecord:
-    """The record of this id that takes a pin back. Raises BadInput where there is none."""
+    """Build the record that removes a pin. Raises BadInput if there is none."""
     for record in get_effective_transcript(transcript).records:
         if isinstance(record, PinRecord) and record.message_id == message_id:
             return RestoreRecord(id=record_id, record_id=record.id)
@@ -164,7 +162,7 @@ def build_unpin_record(transcript: Transcript, message_id: str, record_id: str) 
 
 
 def _instead(now: Transcript, message_id: str) -> str:
-    """How a hidden message is seen again without a pin: by restoring what hides it, the outermost first."""
+    """Explain how to show a hidden message without a pin: restore what hides it, the outermost first."""
     if message_id in get_pinned_unit_message_ids(now):
         return ""
     hiding: list[str] = []
