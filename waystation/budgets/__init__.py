@@ -1,1 +1,1 @@
-"""Budgets: what may be spent, what was, and what a token costs."""
+"""Budgets: limits, what was spent, and what is reserved."""
