@@ -1,1 +1,1 @@
-"""The plan of a task, and who makes it."""
+"""The plan of a task, and the planner that makes it."""

@@ -1,8 +1,7 @@
-"""A task's plan: a small acyclic graph of steps, each carried out by one agent.
+"""A task's plan: an acyclic graph of steps, each done by one agent; its shares, changes, revisions and reviews.
 
-A change of a plan at work: steps that have not begun may come, go or get another goal; all others stay.
-
-What looks over the work of a task: revisions of its plan, reviews of its report. Numbers and ids, no text.
+A change may add, drop or retarget steps that have not begun; all others stay. Revisions and reviews hold numbers and
+IDs, no text.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,11 +20,11 @@ from waystation.kernel.value import Value
 
 MAX_STEPS = 12
 PLANNING_ID = "plan"
-"""In the place of a step's id: the agent run that makes the plan."""
+"""Used as the step ID of the agent run that makes the plan."""
 STEP_ID_PATTERN = compile_bounded(r"[a-z][a-z0-9-]{0,39}")
-"""Ids are shown, and are parts of other ids: they hold no spaces, slashes or markup."""
+"""IDs are shown and become parts of other IDs, so they contain no spaces, slashes or markup."""
 RESERVED_STEP_ID_PATTERN = compile_bounded(rf"{PLANNING_ID}|(?:revision|review)-\d+")
-"""Ids of the agent runs that are no step's."""
+"""IDs of agent runs that belong to no step."""
 
 
 MAX_SHARE_CHARACTERS = 40
@@ -33,12 +32,12 @@ MAX_PERCENT = 100
 
 
 def _written(share: object) -> object:
-    """YAML reads 40000 as a number."""
+    """Convert an integer share to text: YAML reads 40000 as a number."""
     return str(share) if isinstance(share, int) and not isinstance(share, bool) else share
 
 
 Share = Annotated[SkipJsonSchema[str], BeforeValidator(_written), Field(max_length=MAX_SHARE_CHARACTERS)]
-"""What a person gives a step of what there is for all steps: `40k`, `$0.40`, `40k+$0.40`, `25%`. No model sees it."""
+"""A person's share for a step of what all steps have: `40k`, `$0.40`, `40k+$0.40`, `25%`. Never shown to a model."""
 
 
 class Step(Value):
@@ -50,24 +49,24 @@ class Step(Value):
     goal: str = ""
     needs: tuple[str, ...] = ()
     share: Share = ""
-    """Empty: an even part of what the others leave. What a person gave is lent to no other step."""
+    """Empty: an even part of what the others leave. A person's share is lent to no other step."""
 
 
 class Plan(Value):
-    """Steps in the order in which they are shown."""
+    """Steps in display order."""
 
     steps: tuple[Step, ...]
 
     def get_step(self, step_id: str) -> Step:
-        """The step of that id."""
+        """Return the step of this ID."""
         return next(step for step in self.steps if step.id == step_id)
 
     def list_ready_steps(self, done: frozenset[str], started: frozenset[str]) -> tuple[Step, ...]:
-        """The steps that may start now: everything they need is done, and they were not started."""
+        """Return the steps that may start now: their needs are done, and they have not started."""
         return tuple(step for step in self.steps if step.id not in started and done.issuperset(step.needs))
 
     def list_dependent_ids(self, step_id: str) -> tuple[str, ...]:
-        """The steps that build on this one, directly or not, in order."""
+        """Return the IDs of the steps that build on this one, directly or not, in order."""
         reached = {step_id}
         for step in TopologicalSorter({step.id: step.needs for step in self.steps}).static_order():
             if reached & set(self.get_step(step).needs):
@@ -75,16 +74,16 @@ class Plan(Value):
         return tuple(step.id for step in self.steps if step.id in reached - {step_id})
 
     def without_goals(self) -> "Plan":
-        """What may enter workflow history: ids, roles, titles and order, no text for the agents."""
+        """Return the plan for workflow history: IDs, roles, titles and order, no text for the agents."""
         return Plan(steps=tuple(step.replace(goal="") for step in self.steps))
 
     def without_shares(self) -> "Plan":
-        """As a model may make it: only a person gives shares."""
+        """Return the plan as a model may make it: only a person gives shares."""
         return Plan(steps=tuple(step.replace(share="") for step in self.steps))
 
 
 def anonymise_step_ids(plan: Plan, ids: Collection[str]) -> Plan:
-    """The plan with other ids for these steps: role and number, which say nothing."""
+    """Replace the IDs of these steps by role and number, which reveal nothing."""
     taken = {step.id for step in plan.steps} - set(ids)
     renamed = dict[str, str]()
     for step in plan.steps:
@@ -104,7 +103,7 @@ def anonymise_step_ids(plan: Plan, ids: Collection[str]) -> Plan:
 
 
 def find_plan_errors(plan: Plan) -> tuple[str, ...]:
-    """Everything that keeps this plan from being run, in words that a model can act on. Empty: it can run."""
+    """Return everything that keeps the plan from running, in words that a model can act on. Empty: it can run."""
     ids = [step.id for step in plan.steps]
     errors: list[str] = []
     if not 3 <= len(ids) <= MAX_STEPS:
@@ -142,7 +141,7 @@ def _cycle(plan: Plan) -> tuple[str, ...]:
 
 
 def build_standard_plan(question: str) -> Plan:
-    """The plan used when the model's cannot be run: two researchers, one analyst, one writer."""
+    """Build the plan used if the model's cannot run: two researchers, one analyst, one writer."""
     research = (
         Step(
             id="research-1",
@@ -175,7 +174,7 @@ def build_standard_plan(question: str) -> Plan:
 
 
 def parse_step_share(written: str, left: Limit) -> Limit:
-    """What a share is, of what there is for all steps. Raises ValueError for what is none."""
+    """Convert a share to a limit, given what all steps have. Raises ValueError if it is not a share."""
     share, percent = written.strip(), written.strip().removesuffix("%")
     if percent != share:
         if percent.isascii() and percent.isdecimal() and 0 < int(percent) <= MAX_PERCENT:
@@ -197,7 +196,7 @@ def _unreadable_shares(plan: Plan) -> Iterator[str]:
 
 
 def find_share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
-    """Everything that is wrong with the shares that a person gave, which can be read, of what is left for all steps."""
+    """Return everything that is wrong with a person's (parseable) shares, given what is left for all steps."""
     given = [parse_step_share(step.share, left) for step in plan.steps if step.share]
     if not given:
         return ()
@@ -216,8 +215,8 @@ def find_share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
 def compute_plan_shares(
     plan: Plan, left: Limit, agent_budget: Limit, reserves: Mapping[str, Amount]
 ) -> dict[str, Limit]:
-    """What each step starts with: the share that a person gave it, which fits, and of the rest in each unit what
-    `compute_shares_with_reserves` says.
+    """Return what each step starts with: a person's share, or its part of the rest by
+    `compute_shares_with_reserves`.
     """
     given = {step.id: parse_step_share(step.share, left) if step.share else Limit() for step in plan.steps}
     wanted = {step.id: Amount() if step.share else reserves.get(step.role, Amount()) for step in plan.steps}
@@ -245,7 +244,9 @@ def _parts(
 
 
 def compute_even_share(left: Limit, agent_budget: Limit, steps: int) -> Limit:
-    """What each of `steps` agents may start with, in each unit: its own budget, or an even share of what there is."""
+    """Return what each of `steps` agents may start with, in each unit: its own budget, or an even share if that is
+    less.
+    """
     return Limit(
         tokens=_share(left.tokens, agent_budget.tokens, steps),
         micro_usd=_share(left.micro_usd, agent_budget.micro_usd, steps),
@@ -255,18 +256,16 @@ def compute_even_share(left: Limit, agent_budget: Limit, steps: int) -> Limit:
 def compute_shares_with_reserves(
     left: Limit, agent_budget: Limit, roles: Mapping[str, str], reserves: Mapping[str, Amount]
 ) -> dict[str, Limit]:
-    """What each agent starts with: an even share as `compute_even_share` has it, or its role's minimum reserve if
-    that is more.
+    """Return what each agent starts with: `compute_even_share`, or its role's minimum reserve if that is more.
 
     Args:
         left: What can be shared out.
-        agent_budget: What an agent starts with at most, unless its minimum reserve is more.
-        roles: By id of the step, its role.
-        reserves: By role, what an agent of it needs at least. Where all of them together pass `left`, each gets the
-            same part of its reserve.
+        agent_budget: Maximum that an agent starts with, unless its minimum reserve is more.
+        roles: Role by step ID.
+        reserves: Minimum that an agent needs, by role. If their total exceeds `left`, all are scaled down alike.
 
     Returns:
-        By id of the step; all together never pass `left`.
+        Limits by step ID; together they never exceed `left`.
     """
     wanted = {step_id: reserves.get(role, Amount()) for step_id, role in roles.items()}
     tokens = _shares(left.tokens, agent_budget.tokens, {step_id: own.tokens for step_id, own in wanted.items()})
@@ -277,7 +276,7 @@ def compute_shares_with_reserves(
 
 
 def _shares(left: int | None, own: int | None, wanted: Mapping[str, int]) -> dict[str, int | None]:
-    """In one unit. Those whose reserve passes an even share get it; the others share the rest evenly."""
+    """Compute shares in one unit. Reserves above an even share are granted first; the others share the rest evenly."""
     if left is not None and (total := sum(wanted.values())) > left:
         wanted = {step_id: least * left // total for step_id, least in wanted.items()}
     shares, others = dict[str, int | None](), dict(wanted)
@@ -306,7 +305,7 @@ class StepChange(Value):
 
 
 class PlanChange(Value):
-    """What is to be done to a plan. Nothing at all: it is kept as it is."""
+    """Changes of a plan. If empty, the plan is kept as it is."""
 
     add: tuple[Step, ...] = Field(default=(), description="New steps. A later step must need each of them.")
     drop: tuple[str, ...] = Field(default=(), description="Ids of steps that are not worth doing any more.")
@@ -319,47 +318,49 @@ class PlanChange(Value):
 
 
 class PlanEdit(Value):
-    """A plan that a person sent in the place of the one that they were asked about, and that is not read yet."""
+    """A person's plan in place of the one that they were asked about, not read yet."""
 
     request_id: str
     given: str
-    """Content hash of a `Plan` in the store, goals included."""
+    """Content hash of a `Plan` in the store, including goals."""
     by: str = ""
     note: str = ""
     answer_id: str = ""
 
     @property
     def made_by(self) -> str:
-        """Who made that version of the plan: the answer to a request, with these words."""
+        """Author of that plan version: the answer to a request, with this content."""
         return f"{self.request_id}/{self.given}"
 
 
 class PlanEditResult(Value):
-    """What became of it: the plan as the store has it, without goals; or why it cannot be run."""
+    """Result of a plan edit: the stored plan without goals, or why it cannot run."""
 
     plan: Plan | None = None
     reason: str = ""
 
 
 PERSON_EDIT_REASON = "A person sent it."
-"""The reason of a plan that was sent in the place of another one."""
+"""Reason of a plan version that a person sent."""
 
 
 class PlanVersion(Value):
-    """One of a task's plans, as the store keeps it."""
+    """One version of a task's plan, as stored."""
 
     number: int
-    """1 is the plan that planning made."""
+    """1 is the plan made by planning."""
     plan: Plan
-    """With its goals."""
+    """Including goals."""
     made_by: str
-    """Id of the agent run: of the planning, or of a revision; or the request that a person answered with it."""
+    """ID of the agent run (planning or a revision), or the request that a person answered with it."""
     reason: str = ""
-    """Redacted. Why the plan was changed; empty for the first."""
+    """Why the plan was changed, redacted; empty for the first version."""
 
 
 def apply_plan_change(plan: Plan, change: PlanChange, begun: frozenset[str]) -> Plan:
-    """The plan after the change. New steps stand before the first that has not begun; nobody needs what is dropped."""
+    """Apply a change. New steps come before the first one that has not begun; dropped steps are removed
+    from all needs.
+    """
     changes = {one.id: one for one in change.change}
     kept = [
         step if step.id in begun else _without(_changed(step, changes.get(step.id)), change.drop)
@@ -371,9 +372,9 @@ def apply_plan_change(plan: Plan, change: PlanChange, begun: frozenset[str]) -> 
 
 
 def find_plan_change_errors(plan: Plan, change: PlanChange, begun: frozenset[str], room: int) -> tuple[str, ...]:
-    """Everything that keeps the changed plan from being run, in words that a model can act on.
+    """Return everything that keeps the changed plan from running, in words that a model can act on.
 
-    `room`: for how many new steps there is budget.
+    `room`: number of new steps that the budget allows.
     """
     ids = {step.id for step in plan.steps}
     touched = [*change.drop, *(one.id for one in change.change)]
@@ -385,7 +386,7 @@ def find_plan_change_errors(plan: Plan, change: PlanChange, begun: frozenset[str
 
 
 class PlanDiff(NamedTuple):
-    """Ids of the steps that one plan has otherwise than another."""
+    """IDs of the steps in which two plans differ."""
 
     added: tuple[str, ...]
     dropped: tuple[str, ...]
@@ -393,7 +394,7 @@ class PlanDiff(NamedTuple):
 
 
 def diff_plans(before: Plan, after: Plan) -> PlanDiff:
-    """What the later plan has otherwise."""
+    """Return how the later plan differs."""
     old, new = ({step.id: step for step in plan.steps} for plan in (before, after))
     return PlanDiff(
         added=tuple(step_id for step_id in new if step_id not in old),
@@ -417,21 +418,21 @@ def _without(step: Step, dropped: tuple[str, ...]) -> Step:
 
 
 def make_revision_id(number: int) -> str:
-    """In the place of a step's id: the agent run that revises the plan."""
+    """Return the step ID of the agent run that revises the plan."""
     return f"revision-{number}"
 
 
 def make_review_id(number: int) -> str:
-    """In the place of a step's id: the agent run that reviews the report."""
+    """Return the step ID of the agent run that reviews the report."""
     return f"review-{number}"
 
 
 class PlanRevision(Value):
-    """One look at the plan after the research. Steps by their ids."""
+    """A revision of the plan after the research, with IDs of steps."""
 
     number: int
     version: int | None = None
-    """Of the plan that it made; None: the plan was kept as it was."""
+    """Version of the plan that it made; None: the plan was kept as it was."""
     added: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -440,7 +441,7 @@ class PlanRevision(Value):
 
     @property
     def text(self) -> str:
-        """What became of the plan, in a sentence."""
+        """The result in a sentence."""
         if self.version is None:
             return f"Revision {self.number}, after the research: the plan was kept as it was."
         parts = (("added", self.added), ("dropped", self.dropped), ("changed", self.changed))
@@ -449,56 +450,56 @@ class PlanRevision(Value):
 
 
 class RevisionResult(Value):
-    """What a revision led to."""
+    """Result of a revision."""
 
     revision: PlanRevision
     plan: Plan | None = None
-    """Without goals; None: it was kept."""
+    """Without goals; None: the plan was kept."""
     totals: RunUsage
     notes: tuple[str, ...] = ()
 
 
 class ReportReview(Value):
-    """One look at the report against the findings."""
+    """A review of the report against the findings."""
 
     number: int
     faults: int
     sent_back: bool = False
-    """Whether its writer was to mend them."""
+    """Whether its writer was to fix the faults."""
     found: str | None = None
     """Content hash of the faults."""
 
     @property
     def text(self) -> str:
-        """What came of it, in a sentence."""
+        """The result in a sentence."""
         faults = {0: "no fault", 1: "1 fault"}.get(self.faults, f"{self.faults} faults")
         then = "; the report went back to its writer" if self.sent_back else ""
         return f"Review {self.number} of the report found {faults}{then}."
 
 
 class OversightState(Value):
-    """How far the oversight of a task is."""
+    """State of a task's oversight: revisions of its plan, and reviews of its report."""
 
     revisions: tuple[PlanRevision, ...] = ()
     reviews: tuple[ReportReview, ...] = ()
     costs: dict[str, RunUsage] = {}
-    """By id, what each of their agent runs has cost."""
+    """Cost of each of its agent runs, by ID."""
     shares: dict[str, Limit] = {}
-    """By step id, what the steps that a revision added start with."""
+    """Initial budgets of the steps that a revision added, by step ID."""
     under_way: str = ""
-    """Id of the agent run whose cost is not booked yet."""
+    """ID of the agent run whose cost is not booked yet."""
     sent_back: int = 0
-    """How often the report went back to its writer since the task was last taken up."""
+    """How often the report went back to its writer since the task last started or was reopened."""
     mending: bool = False
-    """The writer works on what the last review found."""
+    """Whether the writer is fixing what the last review found."""
     gave_up: bool = False
-    """The writer could not go on mending."""
+    """Whether the writer could not go on fixing."""
 
     @property
     def totals(self) -> tuple[RunUsage, ...]:
-        """What it has cost so far."""
+        """Cost so far, per agent run."""
         return tuple(self.costs.values())
 
     def after_reopening(self) -> "OversightState":
-        """The task goes on after its end. The plan stays as it was revised; the report is reviewed anew."""
+        """Reset for a reopened task. The plan stays as revised; the report is reviewed again."""
         return self.replace(shares={}, under_way="", sent_back=0, mending=False, gave_up=False)

@@ -1,6 +1,6 @@
-"""Planning: the model's plan, repaired once with the errors shown, else the standard plan.
+"""Makes the plan of a task: the model's, repaired once by its errors, or else the standard plan.
 
-Asking a model what one call of a tool answers: an agent run of its own, whose answer it may repair once.
+`StructuredCaller` asks a model for one tool call; this is an agent run of its own, whose answer may be repaired once.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 
 
 class UnusableAnswerError(Exception):
-    """An answer that cannot be used: every reason why, in words that a model can act on."""
+    """An answer that cannot be used, with all reasons in words that a model can act on."""
 
     def __init__(self, *errors: str) -> None:
         super().__init__("; ".join(errors))
@@ -63,25 +63,25 @@ class NoAnswerReason(StrEnum):
 
     TOO_DEAR = "too dear"
     UNUSABLE = "unusable"
-    """Also after one repair."""
+    """Even after one repair."""
     NO_REPLY = "no reply"
-    """The provider makes no calls for money's sake, or its endpoint is broken."""
+    """The provider makes no calls because its account is empty, or its endpoint is broken."""
 
 
 class NoAnswer(NamedTuple):
-    """That there is none."""
+    """There is no answer."""
 
     why: NoAnswerReason
     cause: str = ""
-    """In the words of the error that stood in its way."""
+    """Message of the error that prevented it."""
 
     def format_note(self, notes: Mapping[NoAnswerReason, str]) -> str:
-        """What a person is told."""
+        """Return the note for people."""
         return f"{notes[self.why]} ({self.cause})" if self.cause else notes[self.why]
 
 
 class CallOptions(NamedTuple):
-    """With which model, for how much."""
+    """Model, limit and prices of a call."""
 
     model: str
     limit: Limit
@@ -90,31 +90,31 @@ class CallOptions(NamedTuple):
 
 @dataclass(frozen=True)
 class StructuredPrompt(Generic[_T]):
-    """What a model is asked."""
+    """A prompt that the model must answer by one tool call."""
 
     run: RunRef
     kind: CallKind
     system: str
     tool: ToolSpec
     opening: Callable[[], Awaitable[str]]
-    """The first message, not redacted yet. Written once for a run."""
+    """Builds the first message, not redacted yet. Called once per run."""
     place: TextDestination
     read: Callable[[Mapping[str, JsonValue]], _T]
-    """The answer in a call's arguments. Raises ValidationError, UnusableAnswerError."""
+    """Reads the answer from the call's arguments. Raises ValidationError, UnusableAnswerError."""
     refusal: str
-    """Over the reasons why an answer cannot be used."""
+    """Heading above the reasons why an answer cannot be used."""
 
 
 @dataclass(frozen=True)
 class StructuredCaller:
-    """Asks. The transcript holds every answer, so that a retry asks nothing twice."""
+    """Asks models for structured answers. The transcript holds every answer, so that a retry asks nothing twice."""
 
     model: MeteredModel
     store: Store
     redactor: Redactor
 
     async def request_answer(self, matter: StructuredPrompt[_T], means: CallOptions) -> _T | NoAnswer:
-        """The model's answer. Raises ModelError, StoreError, RedactionFailed."""
+        """Return the model's answer. Raises ModelError, StoreError, RedactionFailed."""
         await self.store.open_run(matter.run)
         fence = await self.store.acquire_fence(matter.run.run_id)
         transcript = await self._begun(matter, fence)
@@ -144,8 +144,14 @@ class StructuredCaller:
     async def _asked(
         self, matter: StructuredPrompt[_T], transcript: Transcript, fence: Fence, means: CallOptions
     ) -> Transcript | NoAnswer:
-        """One call of the model. No answer where its worst case does not fit, and where it brings none and another try
-        has to wait for a person, or does not fit. Raises ModelError.
+        """Make one model call.
+
+        Returns:
+            NoAnswer if its worst case does not fit, or if it brings no reply and another attempt must wait for a person
+            or does not fit.
+
+        Raises:
+            ModelError: The call failed and may be retried.
         """
         request = ModelRequest(
             model=means.model,
@@ -217,7 +223,7 @@ class SubmitPlanInput(ToolInput):
 
 
 class PlanningResult(Value):
-    """A plan that can be run. Its goals stay in the store."""
+    """A runnable plan. Its goals stay in the store."""
 
     plan: Plan
     totals: RunUsage
@@ -238,16 +244,25 @@ PLANNING_NOTES = {
 
 @dataclass(frozen=True)
 class Planner:
-    """Makes plans. A planning is an agent run of its own, with a transcript: a retry asks nothing twice."""
+    """Makes plans. Planning is an agent run of its own, with a transcript: a retry asks nothing twice."""
 
     model: MeteredModel
     store: Store
     redactor: Redactor
 
     async def create_plan(self, ref: TaskRef, model: str, limit: Limit, prices: Sequence[Price]) -> PlanningResult:
-        """The task's plan; the saved one, if there is one.
+        """Return the task's plan; the saved one, if there is one.
 
-        `limit` is what planning may spend. Raises ModelError, StoreError, RedactionFailed.
+        Args:
+            ref: The task.
+            model: Model that plans.
+            limit: What planning may spend.
+            prices: Prices of models.
+
+        Raises:
+            ModelError: The model did not answer.
+            StoreError: The store does not answer.
+            RedactionFailed: A text could not be redacted.
         """
         run = RunRef(**ref.model_dump(), step_id=PLANNING_ID, role="planning")
         saved = await self.store.get_newest_plan(ref.task_id, ref.scope)
@@ -260,7 +275,7 @@ class Planner:
         return PlanningResult(plan=kept.without_goals(), totals=await self.store.get_run_usage(run.run_id), notes=notes)
 
     async def apply_plan_edit(self, ref: TaskRef, edit: PlanEdit, left: Limit) -> PlanEditResult:
-        """The plan that a person sent, as the task's newest; kept twice, it stands once. `left`: for all its steps.
+        """Store a person's plan as the task's newest version. Idempotent. `left`: limit for all its steps.
 
         Raises StoreError, RedactionFailed.
         """
@@ -310,9 +325,7 @@ class Planner:
 
 
 async def redact_titles_and_ids(plan: Plan, redactor: Redactor, tenant: str, known: Collection[str] = ()) -> Plan:
-    """Titles and ids are shown in the Temporal UI, so they are redacted like everything there; ids that are `known`
-    stay. Raises RedactionFailed.
-    """
+    """Redact titles and IDs, which the Temporal UI shows. IDs in `known` stay. Raises RedactionFailed."""
     titles = await redactor.redact([step.title for step in plan.steps], TextDestination.TITLE, tenant)
     spelled = [step.id.replace("-", " ") for step in plan.steps]
     ids = await redactor.redact(spelled, TextDestination.TITLE, tenant)
